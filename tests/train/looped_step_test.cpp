@@ -1,9 +1,12 @@
 // Steps with few micro-batches written out against the same steps in full: of layouts of the search, and of configurations run dry.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/gpu_prices.h"
@@ -66,7 +69,44 @@ TEST(LoopedStep, IsTheStepWrittenOut) {
       }
     }
   }
-  EXPECT_GT(shorter, 60);  // loops are found, not only steps written out; not of gpipe
+  EXPECT_GT(shorter, 90);  // loops are found, not only steps written out
+}
+
+// What advice and the search time with loops is what the written-out step takes: stages of uneven units, odd numbers of micro-batches,
+// that no number of stages divides, and pipelines of more than 8. A hardware whose streams slow each other down.
+TEST(LoopedStep, SecondsAreThoseWrittenOutOverAMatrix) {
+  const Cluster cluster = find_cluster(shipped_price_book(), "a100_sxm_hdr");
+  const GpuPrices prices(cluster.gpu, cluster.links);
+  ASSERT_GT(prices.slowdown().compute, 1);
+  int looped_steps = 0, steps = 0;
+  for (const bool overlap : {true, false})
+    for (const int turns : {7, 12})
+      for (const int pipeline : {1, 2, 3, 4, 6, 9, 13, 16})
+        for (const auto& [schedule, chunks] : std::vector<std::pair<ScheduleKind, int>>{{ScheduleKind::k1f1b, 1},
+                                                                                        {ScheduleKind::kGpipe, 1},
+                                                                                        {ScheduleKind::kInterleaved, 2},
+                                                                                        {ScheduleKind::kInterleaved, 3}}) {
+          // Interleaved takes whole multiples of the stages; the others get one micro-batch beside them.
+          const int micro_batches = turns * pipeline + (schedule == ScheduleKind::kInterleaved ? 0 : 1);
+          const TrainConfig config =
+              config_of(53, 2 * micro_batches, {std::string("parallel.overlap=") + (overlap ? "true" : "false")});
+          LayoutCosts costs(config, resolve_model(config), kMachine, nullptr, prices);
+          for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3}) {
+            const SearchLayout layout{
+                .data = 2, .pipeline = pipeline, .virtual_stages = chunks, .schedule = schedule, .zero = zero};
+            const LoopedStep looped = looped_step(costs, layout);
+            const StepPrice few = price_step(looped, prices), all = price_step(costs.step(layout), prices);
+            EXPECT_NEAR(few.seconds, all.seconds, 1e-11 * all.seconds) << to_string(layout) << " of " << micro_batches;
+            double off = 0;  // of any part of any rank
+            for (std::size_t rank = 0; rank < all.ranks.size(); ++rank)
+              for (std::size_t part = 0; part < kNumTimeParts; ++part)
+                off = std::max(off, std::abs(few.ranks[rank].seconds[part] - all.ranks[rank].seconds[part]));
+            EXPECT_LE(off, 1e-11 * all.seconds) << to_string(layout) << " of " << micro_batches;
+            ++steps;
+            if (!looped.loops.front().empty()) ++looped_steps;
+          }
+        }
+  EXPECT_GT(looped_steps, steps / 2);
 }
 
 // The loops of a program are no others' loops: one micro-batch more, or another order, is seen.
