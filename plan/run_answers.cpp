@@ -32,8 +32,8 @@ bool has_kernel(const GpuRates& gpu, std::string_view attention) {
 // The kernel of a row that names none: its stack's, another of the GPU where that has no such one, at last separate kernels.
 std::string kernel_by_default(const GpuRates& gpu, const TrainingStack& stack) {
   if (find_score_kernels(stack.when_not_said.attention)) return stack.when_not_said.attention;
-  for (const std::string_view kernel : {std::string_view(stack.when_not_said.attention), std::string_view("flash2"),
-                                        std::string_view("flash1")})
+  for (const std::string_view kernel :
+       {std::string_view(stack.when_not_said.attention), std::string_view("flash2"), std::string_view("flash1")})
     if (has_kernel(gpu, kernel)) return std::string(kernel);
   return "unfused";
 }
@@ -84,7 +84,8 @@ GpuRates gpu_of(const GpuRates& named, RowReading& reading) {
 }
 
 // The lightest recomputation with which a run fits that does not say what it recomputes: as its stack does by default, otherwise
-// what lies between that and all blocks in full, with as few of those as will do. Nothing fits: the default.
+// what lies between that and all blocks in full, with as few of those as will do. Where the stack offloads to a host that is near,
+// blocks keep their inputs without being computed again. Nothing fits: the default.
 void fill_recompute(const PricingInput& in, RowReading& reading) {
   TrainingRow& run = reading.row;  // which `in` sees
   StageSplit split = split_stages(in);
@@ -96,13 +97,17 @@ void fill_recompute(const PricingInput& in, RowReading& reading) {
     run.recompute = Recompute::kSelective;
     split = split_stages(in);
     fitting = fits();
-    if (fitting) filled = "selective, as none does not fit";
-    else run.recompute = usual, split = split_stages(in);
+    if (fitting)
+      filled = "selective, as none does not fit";
+    else
+      run.recompute = usual, split = split_stages(in);
   }
   if (!fitting && usual != Recompute::kFull) {
     const int blocks = (run.layers + run.pp - 1) / run.pp;  // of a rank; those of its virtual stages recompute alike
+    const bool offloads = in.stack.when_not_said.offloads && in.gpu.nvlink_domain > 0;  // such cards reach their host over NVLink
+    double& share = offloads ? run.offloaded_share : run.full_share;
     const auto fits_with = [&](int full) {
-      run.full_share = static_cast<double>(full) / blocks;
+      share = static_cast<double>(full) / blocks;
       return fits();
     };
     int too_few = 0, enough = blocks;
@@ -111,8 +116,11 @@ void fill_recompute(const PricingInput& in, RowReading& reading) {
       const int half = too_few + (enough - too_few) / 2;
       (fits_with(half) ? enough : too_few) = half;
     }
-    run.full_share = fitting ? static_cast<double>(enough) / blocks : 0;
-    if (fitting && enough == blocks) filled = fmt::format("full, as {} does not fit", to_string(usual));
+    share = fitting ? static_cast<double>(enough) / blocks : 0;
+    if (fitting && offloads)
+      filled = fmt::format("{}, and {} of {} blocks of a rank offloaded, as all do not fit", to_string(usual), enough, blocks);
+    else if (fitting && enough == blocks)
+      filled = fmt::format("full, as {} does not fit", to_string(usual));
     else if (fitting)
       filled = fmt::format("full in {} of {} blocks of a rank, as {} does not fit", enough, blocks, to_string(usual));
   }
@@ -132,21 +140,17 @@ std::string stacks_of(const PriceBook& book) {
 }
 
 JsonValue::Object time_parts(const RowPrice& price) {
-  return {{"compute", price.compute_s},   {"recompute", price.recompute_s}, {"bubble", price.bubble_s},
+  return {{"compute", price.compute_s},    {"recompute", price.recompute_s}, {"bubble", price.bubble_s},
           {"tensor_parallel", price.tp_s}, {"data_parallel", price.dp_s},    {"optimizer", price.optimizer_s},
           {"launch", price.launch_s},      {"fixed", price.fixed_s}};
 }
 
 JsonValue::Object memory_parts(const MemoryPrice& memory) {
   const double outside = memory.device - memory.peak_allocated;
-  return {{"parameters", whole_bytes(memory.parameters)},
-          {"gathered_parameters", whole_bytes(memory.gathered)},
-          {"gradients", whole_bytes(memory.gradients)},
-          {"optimizer", whole_bytes(memory.optimizer)},
-          {"activations", whole_bytes(memory.activations)},
-          {"logits", whole_bytes(memory.logits)},
-          {"workspace", whole_bytes(memory.workspace)},
-          {"outside_allocated", whole_bytes(outside)}};
+  return {{"parameters", whole_bytes(memory.parameters)},   {"gathered_parameters", whole_bytes(memory.gathered)},
+          {"gradients", whole_bytes(memory.gradients)},     {"optimizer", whole_bytes(memory.optimizer)},
+          {"activations", whole_bytes(memory.activations)}, {"logits", whole_bytes(memory.logits)},
+          {"workspace", whole_bytes(memory.workspace)},     {"outside_allocated", whole_bytes(outside)}};
 }
 
 }  // namespace
@@ -169,8 +173,7 @@ JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
   const StageSplit split = split_stages(in);
   const RowPrice price = price_row(in, split);
   const MemoryPrice memory = price_memory(in, split);
-  if (!std::isfinite(price.step_s) || !(memory.device < 1e18))
-    throw UnsupportedCase("the sizes are beyond what can be priced");
+  if (!std::isfinite(price.step_s) || !(memory.device < 1e18)) throw UnsupportedCase("the sizes are beyond what can be priced");
 
   JsonValue::Object answer;
   answer.push_back({"step_time_s", price.step_s});

@@ -83,6 +83,7 @@ void read_defaults(SourcedObject object, std::string_view where, StackDefaults& 
   defaults.zero = *zero;
   defaults.attention = object.sourced_text("attention");
   defaults.fused_norm = object.flag("fused_rms_norm");
+  defaults.offloads = object.flag("offloads");
   const std::string memory = object.sourced_text("reported_memory");
   if (memory != "allocated" && memory != "device") refuse("reported_memory", "allocated or device");
   defaults.reports_device_memory = memory == "device";

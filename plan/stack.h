@@ -26,6 +26,7 @@ struct StackDefaults {
   ZeroWords zero;
   std::string attention;
   bool fused_norm = false;
+  bool offloads = false;  // activations move to a host that the GPU reaches over its own links, before any block is recomputed in full
   bool reports_device_memory = false;  // memory that its tables print is what the driver counts; false: the peak of its allocator
 };
 

@@ -137,7 +137,8 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
   const int shards = row.dp * row.cp;
   const std::vector<double> flight = in_flight(in);
   const double kept = kept_bytes(in);
-  TrainingRow full = row;  // of the blocks that recompute in full beside others
+  const double light = row.full_share + row.offloaded_share;  // of the blocks, those that keep their inputs alone
+  TrainingRow full = row;                                     // of the blocks that recompute in full beside others
   full.recompute = Recompute::kFull;
   const PricingInput full_in{full, in.gpu, in.stack, in.links};
   const double block = block_parameters(row) / row.tp, table = table_parameters(row) / row.tp;
@@ -156,7 +157,7 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
       if (rank_of_stage(row, i) != rank) continue;
       const auto at = static_cast<std::size_t>(i);
       blocks += split.blocks[at];
-      m.activations += split.blocks[at] * flight[at] * ((1 - row.full_share) * kept + row.full_share * kept_bytes(full_in));
+      m.activations += split.blocks[at] * flight[at] * ((1 - light) * kept + light * kept_bytes(full_in));
     }
     parameters = blocks * block;
     const double share = split.vocabulary_divided ? 1.0 / row.pp : 1;
@@ -164,14 +165,16 @@ MemoryPrice price_memory(const PricingInput& in, const StageSplit& split) {
     if ((last || split.vocabulary_divided) && !(row.tied && first && last)) parameters += table * share;
     if (first && row.plain_block && s.dropout) m.activations += flight[0] * tokens * row.hidden;
     if (last || split.vocabulary_divided) m.logits = tokens * row.vocab / row.tp * share * s.logit_bytes + 4 * tokens * row.hidden;
-    m.workspace = row.full_share > 0 ? std::max(workspace_bytes(in), workspace_bytes(full_in)) : workspace_bytes(in);
+    m.workspace = light > 0 ? std::max(workspace_bytes(in), workspace_bytes(full_in)) : workspace_bytes(in);
     // Logits are gone when the blocks' backward begins; both peaks meet the same activations.
     // A caching allocator does not join what separate requests left: the forwards' segments, in which the kept tensors lie, have no
     // room for logits, which come after them. The backward's own tensors are cut from the logits' segments.
     const double dearest = m.logits > 0 ? std::max(m.logits, dearest_logit_bytes(in, share)) : 0;
     const double peak = std::max(m.logits, m.workspace), apart = std::max(forward_transient_bytes(in) + dearest, m.workspace);
-    if (m.logits > m.workspace) m.workspace = 0;
-    else m.logits = 0;
+    if (m.logits > m.workspace)
+      m.workspace = 0;
+    else
+      m.logits = 0;
     m.parameters = parameters * (sharded ? 4.0 / shards : 2);
     m.optimizer = parameters * (sharded ? 8.0 : 12.0) / (row.zero > 0 ? shards : 1);
     m.gradients = parameters * (sharded ? 4.0 / shards : held);

@@ -43,6 +43,7 @@ struct TrainingRow {
   MathFormat format = MathFormat::k16Bit;
   Recompute recompute = Recompute::kNone;
   double full_share = 0;  // of each stage's blocks, those that recompute in full; the others by `recompute`
+  double offloaded_share = 0;  // of each stage's blocks, those whose tensors move to the host and back beside computing
 
   std::string framework, attention;
   bool fused_norm = false;

@@ -105,6 +105,32 @@ TEST(RunAnswers, RecomputationThatIsNotSaid) {
   EXPECT_TRUE(scores.find("fits")->as_bool());
 }
 
+// Cards that reach their host over NVLink: blocks' tensors move there, and nothing is computed again.
+TEST(RunAnswers, BlocksThatAreOffloaded) {
+  const auto with = [](const char* gpu, const char* framework, const char* recompute) {
+    const char* form = R"({{"cluster": {{"gpu": "{}", "gpus": 64, "gpus_per_node": 4}}, "parallel": {{"zero": 3}},
+        "batch": {{"global": 128, "micro": 2}}, "recompute": {}, "stack": {{"framework": "{}", "attention": "cudnn",
+        "fused_rms_norm": true, "year": 2025}}, "model": {{"act": "swiglu", "layers": 80, "hidden": 8192, "heads": 64,
+        "kv_heads": 8, "ffn": 28672, "vocab": 128256, "seq": 8192}}}})";
+    return priced(fmt::format(fmt::runtime(form), gpu, recompute, framework));
+  };
+  const auto filled = [](const JsonValue& answer) { return answer.find("assumed")->find("recompute")->as_string(); };
+  const JsonValue open = with("GB200", "nemo", "null"), none = with("GB200", "nemo", R"("none")");
+  int blocks = 0;
+  ASSERT_EQ(std::sscanf(filled(open).c_str(), "none, and %d of 80 blocks of a rank offloaded, as all do not fit", &blocks), 1)
+      << filled(open);
+  EXPECT_FALSE(none.find("fits")->as_bool());
+  EXPECT_TRUE(open.find("fits")->as_bool());
+  EXPECT_EQ(number(open, "step_time_s"), number(none, "step_time_s"));
+  EXPECT_EQ(number(*open.find("time_parts_s"), "recompute"), 0);
+  const double inputs = blocks / 80.0 * 80 * 2 * 2 * 8192 * 8192;
+  EXPECT_NEAR(number(*open.find("memory_parts"), "activations"),
+              (1 - blocks / 80.0) * number(*none.find("memory_parts"), "activations") + inputs, 16);
+  // Behind a slower link, or in a system that does not move them, they are computed again.
+  EXPECT_TRUE(filled(with("B200", "nemo", "null")).starts_with("full in ")) << filled(with("B200", "nemo", "null"));
+  EXPECT_TRUE(filled(with("GB200", "fsdp", "null")).starts_with("full in ")) << filled(with("GB200", "fsdp", "null"));
+}
+
 // What tables of a system print: the peak of its allocator, or what the driver counts.
 TEST(RunAnswers, PeakMemoryIsTheOneThatTablesOfTheStackPrint) {
   for (const char* framework : {"megatron_lm", "megatron_core_te", "megatron_deepspeed", "pytorch_fsdp1", "torchtitan_fsdp2"}) {
