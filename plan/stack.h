@@ -26,7 +26,7 @@ struct StackDefaults {
   ZeroWords zero;
   std::string attention;
   bool fused_norm = false;
-  bool offloads = false;  // activations move to a host that the GPU reaches over its own links, before any block is recomputed in full
+  bool offloads = false;  // before a block is recomputed in full its tensors move to the host, where NVLink leads there
   bool reports_device_memory = false;  // memory that its tables print is what the driver counts; false: the peak of its allocator
 };
 

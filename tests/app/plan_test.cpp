@@ -247,7 +247,8 @@ TEST_F(PlanOfCases, AreAnsweredRowByRow) {
   const ProgramOutcome text = run_program({"plan", "--cases=" + rows});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_EQ(text.out.substr(0, text.out.find('\n', 40)),
-            "late: per_stage [2,2,1], assumed {}\nearly: unsupported model.layers is missing: must be a whole number from 1 to 100000000");
+            "late: per_stage [2,2,1], assumed {}\n"
+            "early: unsupported model.layers is missing: must be a whole number from 1 to 100000000");
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
 }
 
