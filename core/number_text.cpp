@@ -94,9 +94,9 @@ std::string count_text(double count) {
 std::string parameters_text(double count) {
   return with_sign(count, [](double it) {
     if (!std::isfinite(it)) return fixed(it, 0);
-    for (const auto& [unit, letter] : {std::pair(1e12, 'T'), std::pair(1e9, 'B'), std::pair(1e6, 'M')})
+    for (const auto& [unit, letter] : {std::pair(1e12, 'T'), std::pair(1e9, 'B'), std::pair(1e6, 'M'), std::pair(1e3, 'K')})
       if (it >= 0.99995 * unit) return fmt::format("{:.4g}{}", it / unit, letter);
-    return grouped(fmt::format("{:.0f}", it));
+    return fixed(it, 0);
   });
 }
 

@@ -34,7 +34,7 @@ std::string with_commas(std::int64_t count);
 std::string rounded_text(double value);
 // In words: "12,345", "298.8 billion".
 std::string count_text(double count);
-// As models are called: "124.4M", "6.738B".
+// As models are called: "5.412K", "124.4M", "6.738B".
 std::string parameters_text(double count);
 
 }  // namespace trident

@@ -20,7 +20,7 @@ template <class OfKind>
 const JsonValue& member(const JsonValue& object, std::string_view key, std::string_view path, OfKind of_kind) {
   const JsonValue* const found = object.is_object() ? object.find(key) : nullptr;
   if (found == nullptr || !of_kind(*found))
-    throw DataError(fmt::format("comparison.json: {}: missing, or of another kind; this program writes it", path));
+    throw DataError(fmt::format("comparison.json: {}: missing, or of another kind; run the study again", path));
   return *found;
 }
 
@@ -179,7 +179,7 @@ std::string reasons_text(const StudyResult& result) {
 }
 
 void take_comparison(const JsonValue& comparison, StudyRow& row) {
-  if (!comparison.is_object()) throw DataError("comparison.json: no object; this program writes one");
+  if (!comparison.is_object()) throw DataError("comparison.json: no object; run the study again");
   if (comparison.find("step_seconds") == nullptr)
     return void(row.not_run = "trained, and not compared: " + text_in(comparison, "not_predicted"));
   const JsonValue& step = object_in(comparison, "step_seconds");
