@@ -62,7 +62,7 @@
     }
     const narrow = element.clientWidth < 560;
     const options = {
-      width: element.clientWidth, height: narrow ? 240 : 320, padding: [12, 12, 0, 0],
+      width: element.clientWidth, height: narrow ? 240 : 320, padding: [12, 28, 0, 0],
       scales: {x: scaleOf(data.xScale), y: scaleOf(data.yScale)},
       axes: [axis(data.xLabel, 34), axis(data.yLabel, 52)],
       series: [{label: data.xLabel, value: (plot, value) => shortNumber(value)}, ...lines],
