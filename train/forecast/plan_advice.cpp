@@ -1,11 +1,14 @@
 #include "train/forecast/plan_advice.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "core/check.h"
+#include "plan/layout_search.h"
 
 namespace trident {
 namespace {
@@ -96,18 +99,23 @@ std::vector<Change> changes_of(const TrainConfig& config, std::int64_t of_replic
 }  // namespace
 
 std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const ClusterPlan& now) {
-  std::vector<PricedChange> priced;
+  constexpr int kThreads = 2;  // of a laptop
   const std::int64_t of_replica = now.plan.num_micro_batches * now.plan.config.batch.micro;
-  for (const Change& change : changes_of(now.plan.config, of_replica, now.fits)) {
+  const std::vector<Change> changes = changes_of(now.plan.config, of_replica, now.fits);
+  std::vector<std::optional<PricedChange>> answers(changes.size());
+  for_each_index(changes.size(), kThreads, [&](std::size_t i) {
     TrainConfig config = now.plan.config;
-    change.apply(config);
+    changes[i].apply(config);
     try {
       validate(config);
       const ClusterPlan changed = plan_on(hardware, config, now.plan.world_size());
-      priced.push_back({change.settings, changed.seconds(), changed.needed_bytes(), changed.fits});
+      answers[i] = {changes[i].settings, changed.seconds(), changed.needed_bytes(), changed.fits};
     } catch (const ConfigError&) {  // this model, batch or layout does not allow it
     }
-  }
+  });
+  std::vector<PricedChange> priced;
+  for (std::optional<PricedChange>& answer : answers)
+    if (answer) priced.push_back(std::move(*answer));
   return priced;
 }
 
