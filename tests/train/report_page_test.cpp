@@ -104,6 +104,9 @@ TEST(ReportPage, BarsAreSharesOfTheLongest) {
   EXPECT_EQ(count(html, "<b "), 3u) << "none for a part that is not there";
   EXPECT_EQ(count(html, "<u style=\"left:100.000%\">"), 2u);
   EXPECT_NE(html.find("<span class=\"n\">4 x</span>"), html.npos);
+  StackedBars bars = bars_of("x");
+  bars.bars[0].all = 4.2;
+  EXPECT_NE(to_html({"t", "", {{"s", {bars}}}}).find("<span class=\"n\">4.2 x</span>"), html.npos);
 }
 
 TEST(ReportPage, ChartsHaveTheirNumbers) {

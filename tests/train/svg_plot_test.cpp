@@ -110,6 +110,8 @@ TEST(SvgPlot, LinesLieWhereTheirNumbersSay) {
   EXPECT_NE(svg.find("class=\"line s7 dashed\" d=\"M66.0 100.0L700.0 310.0\""), svg.npos);
   EXPECT_EQ(count(svg, "<circle"), 3u);
   EXPECT_NE(svg.find(">4096</text>"), svg.npos);
+  // Four digits about the right end of the axis end on the page; wider ones are moved inwards.
+  EXPECT_NE(svg.find("<text x=\"700.0\" y=\"389.0\" class=\"middle\">4096</text>"), svg.npos) << svg;
   EXPECT_NE(svg.find("class=\"limit\""), svg.npos);
   EXPECT_NE(svg.find("prefers-color-scheme: dark"), svg.npos);
 }
@@ -138,6 +140,22 @@ TEST(SvgPlot, BarsAreAsLongAsTheirNumbers) {
        {"<rect x=\"76.2\" y=\"74.0\" width=\"71.0\"", "<rect x=\"147.2\" y=\"74.0\" width=\"212.9\"",
         "<rect x=\"76.2\" y=\"106.0\" width=\"71.0\"", "<title>stage 0, activations: 30 GB</title>", ">40 GB</text>"})
     EXPECT_NE(svg.find(bar), svg.npos) << bar << " in\n" << svg;
+}
+
+TEST(SvgPlot, NumbersOfTheAxisEndOnThePage) {
+  LinePlot plot = efficiency();
+  for (PlotLine& line : plot.lines)
+    for (PlotPoint& point : line.points) point.x *= 16384;  // 67108864 is "67.11M"
+  EXPECT_NE(line_plot_svg(plot).find("<text x=\"696.2\" y=\"389.0\" class=\"middle\">67.11M</text>"), std::string::npos)
+      << line_plot_svg(plot);
+}
+
+// Parts that are too small to be drawn belong to the number all the same.
+TEST(SvgPlot, TheNumberBesideABarIsThatOfAllItsParts) {
+  StackedBars bars = memory();
+  bars.bars[0].all = 41;
+  EXPECT_NE(stacked_bars_svg(bars).find(">41 GB</text>"), std::string::npos);
+  EXPECT_EQ(stacked_bars_svg(bars).find(">40 GB</text>"), std::string::npos);
 }
 
 TEST(SvgPlot, ForeignTextStaysText) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,7 +42,11 @@ struct StackedBars {
   struct Bar {
     std::string name;
     std::vector<double> values;  // >= 0, by part
+    std::optional<double> all = {};  // the number beside the bar, where parts too small to be drawn belong to it; else their sum
   };
+  static double number_of(const Bar& bar) {
+    return bar.all ? *bar.all : std::accumulate(bar.values.begin(), bar.values.end(), 0.0);
+  }
   std::string title, unit;
   std::vector<Part> parts;
   std::vector<Bar> bars;

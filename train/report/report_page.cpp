@@ -117,7 +117,7 @@ class PageWriter {
       limit_line();
       body_ +=
           fmt::format("</div><span class=\"n\">{}</span>\n",
-                      html_escaped(short_number(std::accumulate(bar.values.begin(), bar.values.end(), 0.0)) + " " + bars.unit));
+                      html_escaped(short_number(StackedBars::number_of(bar)) + " " + bars.unit));
     }
     body_ += "</div>\n";
     if (bars.limit)

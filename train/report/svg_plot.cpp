@@ -13,6 +13,7 @@ namespace trident {
 namespace {
 
 constexpr double kWidth = 720, kTop = 44, kLeft = 66, kRight = 20, kPlotHeight = 300, kCharWidth = 6.6, kLegendLine = 18;
+constexpr double kMargin = 4;  // that words keep from the edge of the page
 
 constexpr std::string_view kStyle = R"css(
   text { font-family: -apple-system, "Segoe UI", Helvetica, Arial, "DejaVu Sans", sans-serif; font-size: 12px; fill: #57606a }
@@ -113,7 +114,9 @@ class PlotArea {
     }
     for (const double tick : axis_ticks(x_, plot_.x_scale, 8)) {
       page.line(x(tick), bottom(), x(tick), bottom() + 5, "axis");
-      page.text(x(tick), bottom() + 19, "middle", short_number(tick));
+      const std::string number = short_number(tick);
+      const double half = kCharWidth / 2 * static_cast<double>(number.size());
+      page.text(std::min(x(tick), kWidth - kMargin - half), bottom() + 19, "middle", number);
     }
     page.line(kLeft, bottom(), kWidth - kRight, bottom(), "axis");
     page.text((kLeft + kWidth - kRight) / 2, bottom() + 38, "middle", plot_.x_label);
@@ -197,8 +200,7 @@ std::string stacked_bars_svg(const StackedBars& bars) {
                 fmt::format("{}, {}: {} {}", bar.name, bars.parts[part].name, short_number(bar.values[part]), bars.unit));
       x += width;
     }
-    const double total = std::accumulate(bar.values.begin(), bar.values.end(), 0.0);
-    page.text(x + 7, top + 15, "", fmt::format("{} {}", short_number(total), bars.unit));
+    page.text(x + 7, top + 15, "", fmt::format("{} {}", short_number(StackedBars::number_of(bar)), bars.unit));
     top += kPitch;
   }
   if (bars.limit) {
