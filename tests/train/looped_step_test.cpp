@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,6 +108,33 @@ TEST(LoopedStep, SecondsAreThoseWrittenOutOverAMatrix) {
           }
         }
   EXPECT_GT(looped_steps, steps / 2);
+}
+
+// As the search times a step: built, and simulated with all micro-batches. The fastest of several, since others use this machine.
+TEST(LoopedStep, OfSixtyFourStagesTakesMilliseconds) {
+  const Cluster cluster = find_cluster(shipped_price_book(), "a100_sxm_hdr");
+  const GpuPrices prices(cluster.gpu, cluster.links);
+  const auto milliseconds = [&](int layers, const SearchLayout& layout) {
+    const TrainConfig config = config_of(layers, 2 * 512);
+    LayoutCosts costs(config, resolve_model(config), kMachine, nullptr, prices);
+    double fastest = 1e9;
+    for (int run = 0; run < 10; ++run) {
+      const std::clock_t start = std::clock();
+      price_step(looped_step(costs, layout), prices);
+      if (run > 0) fastest = std::min(fastest, 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+    }
+    return fastest;
+  };
+  for (const ZeroPreset zero : {ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3}) {
+    const double taken = milliseconds(128, {.data = 2, .pipeline = 64, .zero = zero});
+    if (zero != ZeroPreset::kZero3) {
+      EXPECT_LE(taken, 5 * TRIDENT_SLOWER) << to_string(zero);
+    }
+    RecordProperty(std::string(to_string(zero)) + "_ms", std::to_string(taken));
+    const double chunks = milliseconds(256, {.data = 2, .pipeline = 64, .virtual_stages = 4,
+                                             .schedule = ScheduleKind::kInterleaved, .zero = zero});
+    RecordProperty(std::string(to_string(zero)) + "_4_chunks_ms", std::to_string(chunks));
+  }
 }
 
 // The loops of a program are no others' loops: one micro-batch more, or another order, is seen.
