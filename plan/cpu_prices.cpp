@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include "core/check.h"
@@ -51,7 +52,7 @@ double between(double low_ranks, double low, double high_ranks, double high, dou
 CpuPrices::CpuPrices(CpuRates rates, const CpuPlace& place) : rates_(std::move(rates)), place_(place) {
   TRIDENT_CHECK(place.ranks >= 1 && place.threads_per_rank >= 1, "{} ranks of {} threads", place.ranks, place.threads_per_rank);
   for (const ProductTimes& t : rates_.products)
-    if (t.in == place.compute) products_[{t.transpose_a, t.transpose_b}].push_back(&t);
+    if (t.in == place.compute) products_[{t.transpose_a, t.transpose_b, t.accumulate}].push_back(&t);
   for (const AttentionTimes& t : rates_.attention)
     if (t.dtype == place.compute) attention_[t.operation].push_back(&t);
   for (const OperationTimes& t : rates_.operations)
@@ -59,7 +60,16 @@ CpuPrices::CpuPrices(CpuRates rates, const CpuPlace& place) : rates_(std::move(r
   using Pair = std::pair<Transpose, Transpose>;
   for (const auto& [a, b] :
        {Pair{Transpose::kNo, Transpose::kYes}, {Transpose::kNo, Transpose::kNo}, {Transpose::kYes, Transpose::kNo}})
-    if (!products_.contains({a, b})) refuse(rates_, product_name(place.compute, a, b));
+    products_like({.transpose_a = a, .transpose_b = b});
+}
+
+const std::vector<const ProductTimes*>& CpuPrices::products_like(const MatmulShape& shape) const {
+  for (const bool same : {true, false}) {
+    const bool adds = (shape.accumulate == Accumulate::kYes) == same;
+    const auto found = products_.find({shape.transpose_a, shape.transpose_b, adds ? Accumulate::kYes : Accumulate::kNo});
+    if (found != products_.end()) return found->second;
+  }
+  refuse(rates_, product_name(place_.compute, shape.transpose_a, shape.transpose_b));
 }
 
 // By the logarithm of the number of threads between the two nearest measured ones.
@@ -80,10 +90,8 @@ double CpuPrices::over_threads(const std::vector<const Table*>& tables, const au
 double CpuPrices::device_seconds(const RecordedOperation& operation) const {
   const double call = rates_.constants.call_seconds;
   if (const auto* m = std::get_if<MatmulShape>(&operation.shape)) {
-    const auto found = products_.find({m->transpose_a, m->transpose_b});
-    if (found == products_.end()) refuse(rates_, product_name(place_.compute, m->transpose_a, m->transpose_b));
     const std::array sizes{static_cast<double>(m->m), static_cast<double>(m->n), static_cast<double>(m->k)};
-    return call + over_threads(found->second, [&](const ProductTimes& t) { return t.seconds.at(sizes); });
+    return call + over_threads(products_like(*m), [&](const ProductTimes& t) { return t.seconds.at(sizes); });
   }
   if (const auto* a = std::get_if<AttentionShape>(&operation.shape)) {
     const auto found = attention_.find(operation.name);
@@ -139,12 +147,16 @@ double cpu_seconds_of_step(std::span<const StepRecord> records, int ranks_of_a_s
   for (const StepRecord& record : records) {
     const std::vector<std::int64_t> counts = record.counts();
     for (std::size_t pass = 0; pass < record.passes.size(); ++pass) {
-      double once = 0;
+      double once = 0, worked = 0;
       for (const auto& call : record.passes[pass].calls) {
-        if (const auto* o = std::get_if<RecordedOperation>(&call))
-          once += prices.place().threads_per_rank * prices.device_seconds(*o);
-        else
-          once += prices.seconds(std::get<RecordedCollective>(call), {});
+        if (const auto* o = std::get_if<RecordedOperation>(&call)) {
+          const double seconds = prices.device_seconds(*o);
+          once += prices.place().threads_per_rank * seconds;
+          worked += seconds;
+        } else if (const auto& collective = std::get<RecordedCollective>(call); collective.size > 1) {
+          once += prices.seconds(collective, {});
+          if (prices.shares_cores()) once += prices.waiting_seconds(std::exchange(worked, 0.0));
+        }
       }
       all += static_cast<double>(counts[pass]) * once;
     }

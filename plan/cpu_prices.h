@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,9 +36,10 @@ class CpuPrices final : public WorkPrices {
   double issue_seconds(const RecordedOperation&) const override { return 0; }
   // CPU seconds of one rank; of a message, of both sides together.
   double seconds(const RecordedCollective& call, const GroupPlace& group) const override;
-  // The differences of many calls add up as those of a random walk do.
+  // The differences of many calls add up as those of a random walk do. Where ranks share cores, CPU seconds that work takes longer:
+  // the more a rank did before it slept, the more of it lay in caches, up to what these hold.
   double waiting_seconds(double worked) const override {
-    return shares_cores() ? 0 : rates_.constants.skew_root_seconds * std::sqrt(worked);
+    return (shares_cores() ? rates_.constants.shared_root_seconds : rates_.constants.skew_root_seconds) * std::sqrt(worked);
   }
   // A rank's thread moves its data, too: what runs beside computing takes as much longer as computing does.
   OverlapSlowdown slowdown() const override { return {2, 2}; }
@@ -57,7 +59,10 @@ class CpuPrices final : public WorkPrices {
 
   CpuRates rates_;
   CpuPlace place_;
-  std::map<std::pair<Transpose, Transpose>, std::vector<const ProductTimes*>> products_;  // of every number of threads
+  using ProductKind = std::tuple<Transpose, Transpose, Accumulate>;
+  // Of every number of threads. What adds up and has no table of that takes as long as what overwrites, and the other way round.
+  const std::vector<const ProductTimes*>& products_like(const MatmulShape& shape) const;
+  std::map<ProductKind, std::vector<const ProductTimes*>> products_;
   std::map<std::string, std::vector<const AttentionTimes*>, std::less<>> attention_;
   std::map<std::string, std::vector<const OperationTimes*>, std::less<>> operations_;
 };

@@ -50,11 +50,12 @@ class ProfileObject {
     if (found == kDTypes.end()) refuse(key, fmt::format("{} is no dtype of a table; write f32, bf16 or f16", in_quotes(name)));
     return *found;
   }
-  Transpose transpose(std::string_view key) {
+  bool flag(std::string_view key) {
     const JsonValue& value = member(key);
     if (!value.is_bool()) refuse(key, "must be true or false");
-    return value.as_bool() ? Transpose::kYes : Transpose::kNo;
+    return value.as_bool();
   }
+  Transpose transpose(std::string_view key) { return flag(key) ? Transpose::kYes : Transpose::kNo; }
   // `axes` name lists of ascending sizes; `values` microseconds, one for each point.
   LogTable table(std::span<const std::string_view> axes, std::string_view values, std::vector<double> beyond) {
     std::vector<std::vector<double>> sizes;
@@ -129,6 +130,7 @@ CpuConstants read_constants(ProfileObject object, std::string& source) {
   constants.collective_seconds = 1e-6 * object.number("collective_us", kMostMicroseconds);
   constants.skew_root_seconds = 1e-3 * object.number("skew_root_us", kMostMicroseconds);
   constants.shared_seconds = 1e-6 * object.number("shared_collective_us", kMostMicroseconds);
+  constants.shared_root_seconds = 1e-3 * object.number("shared_root_us", kMostMicroseconds);
   source = object.text("source");
   object.finish();
   return constants;
@@ -178,6 +180,7 @@ CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
                         o.dtype("dtype"),
                         o.transpose("transpose_a"),
                         o.transpose("transpose_b"),
+                        o.flag("accumulates") ? Accumulate::kYes : Accumulate::kNo,
                         o.table(kProductAxes, "us", {1, 1, 1}),
                         {}};
   });
@@ -208,6 +211,7 @@ JsonValue to_json(const CpuRates& rates) {
   constants.set("collective_us", microseconds(rates.constants.collective_seconds));
   constants.set("skew_root_us", microseconds(1e-3 * rates.constants.skew_root_seconds));
   constants.set("shared_collective_us", microseconds(rates.constants.shared_seconds));
+  constants.set("shared_root_us", microseconds(1e-3 * rates.constants.shared_root_seconds));
   constants.set("source", rates.constants_source);
   json.set("constants", std::move(constants));
 
@@ -225,6 +229,7 @@ JsonValue to_json(const CpuRates& rates) {
     o.set("dtype", to_string(t.in));
     o.set("transpose_a", t.transpose_a == Transpose::kYes);
     o.set("transpose_b", t.transpose_b == Transpose::kYes);
+    o.set("accumulates", t.accumulate == Accumulate::kYes);
     set_table(o, t.seconds, kProductAxes, "us");
     o.set("source", t.source);
   }

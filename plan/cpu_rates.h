@@ -18,7 +18,8 @@ struct ProductTimes {
   int threads = 1;
   DType in{};
   Transpose transpose_a{}, transpose_b{};
-  LogTable seconds;  // by m, n, k
+  Accumulate accumulate{};  // a weight's gradient of the first micro-batch overwrites, those of the others are added up
+  LogTable seconds;         // by m, n, k
   std::string source;
 };
 
@@ -57,6 +58,9 @@ struct CpuConstants {
   double collective_seconds = 0;  // for each call of a group of ranks with cores of their own, by the clock
   double skew_root_seconds = 0;   // such ranks have drifted apart by this x the root of the seconds that they worked since they met
   double shared_seconds = 0;      // that in place of it where ranks share cores: CPU seconds, of going to sleep and waking
+  // Such a rank finds its caches full of what others did: it works so much x the root of the seconds that it worked since they met
+  // longer.
+  double shared_root_seconds = 0;
 };
 
 // Resident beside the arenas.

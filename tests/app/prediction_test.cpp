@@ -40,7 +40,8 @@ void write_profile(const Workplace& place, const std::string& name, const std::v
   };
   std::vector<std::string> products, attention, operations, collectives;
   for (const auto& [a, b] : {std::pair{"false", "true"}, {"false", "false"}, {"true", "false"}})
-    products.push_back(table(fmt::format(R"("threads": 1, "dtype": "f32", "transpose_a": {}, "transpose_b": {})", a, b),
+    products.push_back(table(fmt::format(R"("threads": 1, "dtype": "f32", "transpose_a": {}, "transpose_b": {},
+                                             "accumulates": false)", a, b),
                              R"("m": [100], "n": [100], "k": [100], "us")", 100 * factor));
   for (const std::string operation : {"attention_forward", "attention_backward"})
     attention.push_back(table(fmt::format(R"("threads": 1, "dtype": "f32", "operation": "{}")", operation),
@@ -57,7 +58,8 @@ void write_profile(const Workplace& place, const std::string& name, const std::v
     return "[" + text + "]";
   };
   write_file(place / name, fmt::format(R"({{"name": "{}", "processor": "a processor", "cores": 2,
-"constants": {{"step_us": 10, "call_us": 0.5, "collective_us": 1, "skew_root_us": 0, "shared_collective_us": 2, "source": "test"}},
+"constants": {{"step_us": 10, "call_us": 0.5, "collective_us": 1, "skew_root_us": 0, "shared_collective_us": 2, "shared_root_us": 0,
+"source": "test"}},
 "memory": [{{"dtype": "f32", "process_bytes": 40000000, "rank_bytes": 1000000, "source": "test"}}],
 "products": {}, "attention": {}, "operations": {}, "collectives": {}}})",
                                        name, list(products), list(attention), list(operations), list(collectives)));

@@ -37,7 +37,7 @@ void expect_every_table(const CpuRates& rates) {
   EXPECT_EQ(rates.cores, cores);
   EXPECT_EQ(rates.processor, processor_name());
   const std::size_t ways = cores > 1 ? 2 : 1;
-  EXPECT_EQ(rates.products.size(), ways * 2 * 3);
+  EXPECT_EQ(rates.products.size(), ways * 2 * 4);
   EXPECT_EQ(rates.attention.size(), ways * 2 * 2);
   EXPECT_EQ(rates.memory.size(), 2U);
   for (const ProductTimes& t : rates.products) {

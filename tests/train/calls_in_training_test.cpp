@@ -20,7 +20,7 @@ CpuRates rates_of_two() {
   for (const int threads : {1, 2}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       for (const Transpose a : {Transpose::kNo, Transpose::kYes})
-        rates.products.push_back({threads, dtype, a, Transpose::kNo, flat(3, 1e-5), "s"});
+        rates.products.push_back({threads, dtype, a, Transpose::kNo, Accumulate::kNo, flat(3, 1e-5), "s"});
       rates.attention.push_back({threads, dtype, "attention_forward", flat(2, 1e-5), "s"});
     }
   }
@@ -77,6 +77,30 @@ TEST(CallsInTraining, ScaleTheTablesOfTheirKindAndNoOther) {
   const std::array<double, 2> sizes{128, 64};
   for (const AttentionTimes& t : rates.attention)
     EXPECT_NEAR(t.seconds_per_head.at(sizes), t.threads == 1 && t.dtype == DType::kF32 ? 3e-5 : 1e-5, 1e-10);
+}
+
+// Ranks of several threads take the cores from each other: calls of several took twice as long by the clock.
+TEST(CallsInTraining, OfDividedModelsCountWhereNobodyElseHasThem) {
+  CallTimes split{"split_loss", 100, {}, {4e-6}}, norm{"norm", 100, {}, {9e-6}};
+  const std::vector<CallTimes> alone{{"norm", 200, {}, {2e-6}}}, divided{norm, split};
+  EXPECT_EQ(calls_beside(alone, divided, 1).size(), 2U);
+  const std::vector<CallTimes> of_two_threads = calls_beside(alone, divided, 2);
+  ASSERT_EQ(of_two_threads.size(), 1U);
+  EXPECT_EQ(of_two_threads.front().operation, "split_loss");
+  EXPECT_EQ(of_two_threads.front().seconds, split.seconds);
+}
+
+TEST(CallsInTraining, GradientsThatAreAddedUpAreFittedApart) {
+  CpuRates rates = rates_of_two();
+  rates.products.push_back({1, DType::kF32, Transpose::kYes, Transpose::kNo, Accumulate::kYes, flat(3, 1e-5), "s"});
+  CallTimes first = product(Transpose::kYes, 2e5, 2e-5), later = product(Transpose::kYes, 3e5, 5e-5);
+  std::get<MatmulShape>(later.shape).accumulate = Accumulate::kYes;
+  fit_to_training(std::vector{first, later}, 0, 1, DType::kF32, rates);
+  const std::array<double, 3> sides{128, 128, 128};
+  for (const ProductTimes& t : rates.products) {
+    if (t.threads != 1 || t.in != DType::kF32 || t.transpose_a == Transpose::kNo) continue;
+    EXPECT_NEAR(t.seconds.at(sides), t.accumulate == Accumulate::kYes ? 5e-5 : 2e-5, 1e-10);
+  }
 }
 
 // Small products have their operands at hand, where calls alone read theirs from afar: each size has its own ratio.

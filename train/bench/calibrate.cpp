@@ -14,11 +14,6 @@
 #include "train/plan/machine.h"
 
 namespace trident {
-namespace {
-
-constexpr double kUndisturbed = 1.05;  // of the time that a thread computes, what passes
-
-}  // namespace
 
 CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void(const std::string& line)>& say) {
   CpuRates rates;
@@ -54,14 +49,7 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void
   }
   told("collectives", [&] { measure_collectives(options, 4 * cores, source(cores, 1), rates); });
   fit_constants(steps, source(cores, 1), rates);
-  double wall = 0, cpu = 0;  // of ranks that wait for nobody
-  for (const TrainedSteps& one : steps)
-    if (one.plan.world_size() == 1) wall += one.wall, cpu += one.cpu;
-  if (wall > kUndisturbed * cpu)
-    say(fmt::format(
-        "other programs had the cores as well: steps took {:.0f} % longer than they computed, and waits of ranks and what "
-        "several threads take are too long by that; calibrate again when nothing else runs",
-        100 * (wall / cpu - 1)));
+  if (const std::string warning = disturbance(steps); !warning.empty()) say(warning);
   say(fmt::format("all in {:.0f} s", monotonic_seconds() - begin));
   return rates;
 }

@@ -29,6 +29,7 @@ std::vector<double> sizes_up_to(std::int64_t largest, std::initializer_list<std:
 struct ProductClass {
   DType in{};
   Transpose a{}, b{};
+  Accumulate accumulate{};
 };
 
 std::vector<ProductClass> product_classes() {
@@ -36,7 +37,8 @@ std::vector<ProductClass> product_classes() {
   for (const DType in : kDTypes) {
     classes.push_back({in, Transpose::kNo, Transpose::kYes});  // forward, and logits
     classes.push_back({in, Transpose::kNo, Transpose::kNo});   // gradients of inputs
-    classes.push_back({in, Transpose::kYes, Transpose::kNo});  // of weights, added up in f32
+    for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})  // of weights: the first micro-batch's, and the others'
+      classes.push_back({in, Transpose::kYes, Transpose::kNo, accumulate});
   }
   return classes;
 }
@@ -45,8 +47,7 @@ double time_product(const MeasuringRank& rank, double budget, const ProductClass
                     std::int64_t k, OperandPool& inputs, OperandPool& outputs) {
   Ops& ops = rank.device.ops();
   const bool gradient = kind.a == Transpose::kYes;
-  MatmulShape shape{
-      m, n, k, kind.a, kind.b, kind.in, gradient ? DType::kF32 : kind.in, gradient ? Accumulate::kYes : Accumulate::kNo};
+  const MatmulShape shape{m, n, k, kind.a, kind.b, kind.in, gradient ? DType::kF32 : kind.in, kind.accumulate};
   const std::int64_t bytes = ops.prepare_matmul(shape);
   const Buffer workspace = rank.device.allocate(bytes, "workspace");
   const TensorView scratch(workspace.data(), DType::kU8, {bytes});
@@ -128,7 +129,8 @@ void measure_products(const CalibrateOptions& options, int ranks, int threads, c
     std::vector<double> seconds = means.values();
     const std::vector<std::vector<double>> axes{sides, sides, sides};
     fall_to_larger(axes, seconds);
-    rates.products.push_back({threads, kind.in, kind.a, kind.b, LogTable(axes, std::move(seconds), {1, 1, 1}), source});
+    LogTable table(axes, std::move(seconds), {1, 1, 1});
+    rates.products.push_back({threads, kind.in, kind.a, kind.b, kind.accumulate, std::move(table), source});
   }
 }
 

@@ -91,6 +91,8 @@ std::vector<TrainedModel> models_on_ranks(std::int64_t largest) {
     models.push_back(model_of("llama", bounded(middle, largest), precision, {"parallel.data=4", "parallel.zero=\"zero3\""}));
     models.push_back(model_of("gpt2", bounded(small, largest), precision, {"parallel.pipeline=4"}));
     models.push_back(model_of("llama", bounded(middle, largest), precision, {"parallel.pipeline=2", "parallel.data=2"}));
+    models.push_back(model_of("gpt2", bounded(wide, largest), precision, {"parallel.tensor=8"}));
+    models.push_back(model_of("gpt2", bounded(small, largest), precision, {"parallel.data=8", "parallel.zero=\"zero2\""}));
   }
   return models;
 }

@@ -17,7 +17,7 @@ struct TrainedModel {
 
 // On one rank each. `largest` bounds widths and sequences.
 std::vector<TrainedModel> models_on_one_rank(std::int64_t largest);
-// On two to four ranks, in the ways to divide a model.
+// On two to eight ranks, in the ways to divide a model.
 std::vector<TrainedModel> models_on_ranks(std::int64_t largest);
 // Of few parameters, on 1 to 8 ranks.
 std::vector<TrainedModel> models_for_memory(std::int64_t largest, const std::string& precision);

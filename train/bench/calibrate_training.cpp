@@ -1,6 +1,7 @@
 #include "train/bench/calibrate_training.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,8 +47,9 @@ void add_tables(std::span<const CallTimes> calls, double clock, int threads, DTy
   }
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+// The lower quartile by the clock, to which other programs only add; else the median.
+double typical(std::vector<double> values, bool by_the_clock) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / (by_the_clock ? 4 : 2));
   std::ranges::nth_element(values, middle);
   return *middle;
 }
@@ -75,7 +77,7 @@ RankSteps trained(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Commun
     meter.stop();
   }
   trainer.drain();
-  return {meter.calls(), median(cpu), median(wall)};
+  return {meter.calls(), typical(cpu, false), typical(wall, true)};
 }
 
 // Of all ranks that trained `plan`; `calls` of all of them.
@@ -94,6 +96,21 @@ TrainedSteps steps_of(const RunPlan& plan, std::span<const RankSteps> ranks, dou
   return all;
 }
 
+// How much longer steps of ranks that wait for nobody take than their operations, one by one: teams of several threads are called
+// from anew by what lies between operations.
+double beyond_operations(std::span<const TrainedSteps> all, DType compute) {
+  double logarithms = 0, models = 0;
+  for (const TrainedSteps& one : all)
+    if (one.plan.world_size() == 1 && one.plan.compute == compute && one.operations > 0)
+      logarithms += std::log(one.wall / one.operations), models += 1;
+  return models > 0 ? std::exp(logarithms / models) : 1;
+}
+
+void stretch(std::span<CallTimes> calls, double factor) {
+  for (CallTimes& one : calls)
+    for (double& seconds : one.seconds) seconds *= factor;
+}
+
 CpuDeviceOptions with_threads(int threads) {
   CpuDeviceOptions options;
   options.threads_per_rank = threads;
@@ -106,7 +123,7 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
                                              CpuRates& rates) {
   double (*const clock)() = threads == 1 ? thread_cpu_seconds : monotonic_seconds;
   const double reading = clock_seconds(clock);
-  std::map<DType, CallMeter> calls;
+  std::map<DType, CallMeter> calls, of_divided;
   std::vector<TrainedSteps> all;
   for (const TrainedModel& model : models_on_one_rank(options.largest)) {
     const RunPlan plan = plan_of(model, threads);
@@ -132,10 +149,13 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
       steps[static_cast<std::size_t>(rank)] =
           trained(plan, device, world.communicator(rank, device.progress()), clock, options.steps);
     });
-    all.push_back(steps_of(plan, steps, reading, threads, options.steps, calls[plan.compute]));
+    all.push_back(steps_of(plan, steps, reading, threads, options.steps, of_divided[plan.compute]));
   }
+  for (const auto& [compute, meter] : of_divided)
+    for (const CallTimes& one : calls_beside(calls[compute].calls(), meter.calls(), threads)) calls[compute].add(one);
   for (const auto& [compute, meter] : calls) {
-    const std::vector<CallTimes> of_dtype = meter.calls();
+    std::vector<CallTimes> of_dtype = meter.calls();
+    if (threads > 1) stretch(of_dtype, beyond_operations(all, compute));
     fit_to_training(of_dtype, reading, threads, compute, rates);
     add_tables(of_dtype, reading, threads, compute, source, rates);
   }

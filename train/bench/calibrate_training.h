@@ -32,4 +32,8 @@ void measure_memory(const CalibrateOptions& options, const std::string& source, 
 // `rates` say of their collectives.
 void fit_constants(std::span<const TrainedSteps> steps, const std::string& source, CpuRates& rates);
 
+// What to say of a machine on which other programs had the cores while `steps` were measured, by those of ranks that wait for
+// nobody; empty where none had.
+std::string disturbance(std::span<const TrainedSteps> steps);
+
 }  // namespace trident

@@ -15,7 +15,7 @@ using Points = std::vector<std::pair<double, double>>;
 // As Work counts them: gradients of weights are added up in f32.
 double product_bytes(const ProductTimes& t, double m, double n, double k) {
   const bool gradient = t.transpose_a == Transpose::kYes;
-  const double in = size_of(t.in), out = gradient ? 2 * size_of(DType::kF32) : in;
+  const double in = size_of(t.in), out = gradient ? (t.accumulate == Accumulate::kYes ? 2 : 1) * size_of(DType::kF32) : in;
   return in * (m * k + k * n) + out * m * n;
 }
 
@@ -69,6 +69,13 @@ std::vector<CallTimes> CallMeter::calls() const {
   return all;
 }
 
+std::vector<CallTimes> calls_beside(std::span<const CallTimes> alone, std::span<const CallTimes> of_divided, int threads) {
+  std::vector<CallTimes> beside;
+  for (const CallTimes& one : of_divided)
+    if (threads == 1 || std::ranges::find(alone, one.operation, &CallTimes::operation) == alone.end()) beside.push_back(one);
+  return beside;
+}
+
 std::pair<std::vector<double>, std::vector<double>> merged(std::span<const std::pair<double, double>> points) {
   std::vector<double> sizes, values;
   for (std::size_t i = 0; i < points.size();) {
@@ -94,6 +101,7 @@ void fit_to_training(std::span<const CallTimes> calls, double clock, int threads
     for (const CallTimes& one : calls) {
       const auto* const m = std::get_if<MatmulShape>(&one.shape);
       if (m == nullptr || m->transpose_a != t.transpose_a || m->transpose_b != t.transpose_b || one.bytes <= 0) continue;
+      if (t.transpose_a == Transpose::kYes && m->accumulate != t.accumulate) continue;  // others have one table
       const std::array sizes{static_cast<double>(m->m), static_cast<double>(m->n), static_cast<double>(m->k)};
       points.emplace_back(one.bytes, took(one) / t.seconds.at(sizes));
     }

@@ -38,12 +38,17 @@ class CallMeter final : public WorkListener {
   std::map<std::pair<std::string, double>, std::vector<CallTimes>> calls_;
 };
 
+// Of calls of divided models, whose ranks had `threads` each, those that count beside calls of models `alone` on the machine. Of
+// one thread, whose CPU time was measured, all; of several, which the clock measured while ranks took the cores from each other,
+// those of operations that no other model has.
+std::vector<CallTimes> calls_beside(std::span<const CallTimes> alone, std::span<const CallTimes> of_divided, int threads);
+
 // Points no closer than a third: each is the mean, in logarithms, of those near it. `points` (size, value) ascend by size.
 std::pair<std::vector<double>, std::vector<double>> merged(std::span<const std::pair<double, double>> points);
 
 // Multiplies the tables of products and attention of `threads` threads and this dtype by what such `calls` took over what the
-// tables say: a curve over the bytes of a product, over length x head_dim of attention. `clock`: what reading it takes, part of
-// each call. A table without a call stays.
+// tables say: a curve over the bytes of a product, over length x head_dim of attention. Weights' gradients that are added up count
+// for the table of those. `clock`: what reading it takes, part of each call. A table without a call stays.
 void fit_to_training(std::span<const CallTimes> calls, double clock, int threads, DType compute, CpuRates& rates);
 
 }  // namespace trident

@@ -1,6 +1,8 @@
 #include "train/bench/step_overheads.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <vector>
 
 #include "core/check.h"
 
@@ -13,6 +15,16 @@ double seconds_of_each(std::span<const StepSum> sums, double StepSum::*of) {
     bb += b * b, by += b * y;
   }
   return bb > 0 ? std::max(by / bb, 0.0) : 0;
+}
+
+double median_of_each(std::span<const StepSum> sums, double StepSum::*of) {
+  std::vector<double> each;
+  for (const StepSum& s : sums)
+    if (s.*of > 0) each.push_back((s.measured - s.priced) / s.*of);
+  if (each.empty()) return 0;
+  std::ranges::sort(each);
+  const std::size_t middle = each.size() / 2;
+  return std::max(each.size() % 2 == 1 ? each[middle] : (each[middle - 1] + each[middle]) / 2, 0.0);
 }
 
 std::pair<double, double> seconds_of_each(std::span<const StepSum> sums, double StepSum::*first, double StepSum::*second) {
