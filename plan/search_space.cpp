@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/counted.h"
+#include "pipeline/step_program_size.h"
 
 namespace trident {
 namespace {
@@ -23,9 +24,6 @@ void reject(Rejections& rejections, Rejection reason, std::int64_t layouts, cons
   if (rejected.layouts == 0) rejected.example = example;
   rejected.layouts += layouts;
 }
-
-// A program has a pass for every unit and micro-batch; make_run_plan draws the same line.
-constexpr std::int64_t kMaxPasses = 1 << 20;
 
 class Enumeration {
  public:
@@ -91,7 +89,7 @@ class Enumeration {
                           layout.data, pipeline, tensor));
         continue;
       }
-      if (space_.global_batch / at_once > kMaxPasses / (model_.layers + 2)) {
+      if (space_.global_batch / at_once > most_micro_batches(model_.layers + 2)) {
         count(Rejection::kTooManyMicroBatches, rest, fmt::format("{} micro-batches a step", space_.global_batch / at_once));
         continue;
       }

@@ -16,6 +16,7 @@
 #include "pipeline/schedule_check.h"
 #include "pipeline/schedule_generators.h"
 #include "pipeline/step_program_check.h"
+#include "pipeline/step_program_size.h"
 #include "pipeline/step_simulator.h"
 
 namespace trident {
@@ -51,10 +52,8 @@ int micro_batches_of(const BatchConfig& batch, int data) {
   return checked_cast<int>(batch.global / per_micro_batch);
 }
 
-// Programs are lists that every rank keeps; 2^20 passes through a unit take seconds to lay out and check.
 void check_program_size(const RunPlan& plan) {
-  constexpr std::int64_t kMaxPasses = 1 << 20;
-  const std::int64_t units = num_units(plan.model), most = std::max<std::int64_t>(1, kMaxPasses / units);
+  const std::int64_t most = most_micro_batches(num_units(plan.model));
   if (plan.num_micro_batches <= most) return;
   throw ConfigError(
       fmt::format("batch.global = {}: {} micro-batches per step on each data-parallel rank are more than the {} that a model of {} "
