@@ -110,6 +110,32 @@ TEST(TimelineSvg, ChunksHaveShadesNumbersAndALegend) {
   EXPECT_NE(many.find("8 chunks, 9 units"), std::string::npos);
 }
 
+// Numbers of two digits are wider than short actions: then some are left out, from the first to the last micro-batch, and none lies
+// on the one before it.
+TEST(TimelineSvg, ShortActionsHaveNumbersToo) {
+  const RunPlan plan = plan_of({"batch.global=24"}, TRIDENT_SOURCE_DIR "/configs/learn_interleaved.json");
+  const std::string svg = timeline_svg(plan);
+  std::size_t narrow = 0, late = 0;
+  double before = 0, line = 0;
+  for (std::size_t at = svg.find("class=\"micro"); at != svg.npos; at = svg.find("class=\"micro", at + 1)) {
+    const std::size_t tag = svg.rfind('<', at), begin = svg.find('>', at) + 1;
+    const std::string_view style = std::string_view(svg).substr(at, begin - at);
+    const std::string number = svg.substr(begin, svg.find('<', begin) - begin);
+    if (number.starts_with('c')) continue;
+    const double x = std::stod(svg.substr(tag + 9)), y = std::stod(svg.substr(svg.find("y=\"", tag) + 3));
+    const double half = 2.5 * static_cast<double>(number.size());  // digits of 10 pixels' height are 5 to 6 wide
+    if (y == line) {
+      EXPECT_GE(x - half, before) << number;
+    }
+    line = y, before = x + half;
+    narrow += style.find(" axis") != style.npos ? 1 : 0;
+    late += std::stoi(number) >= 10 ? 1 : 0;
+  }
+  EXPECT_GT(narrow, 0u);
+  EXPECT_GE(late, instructions(plan, [](const Instruction& i) { return i.is_compute() && i.micro_batch >= 10; }) / 8);
+  EXPECT_NE(svg.find(">23</text>"), svg.npos) << "the last micro-batch";
+}
+
 TEST(TimelineSvg, OneBarPerInstruction) {
   for (const std::vector<std::string>& settings : std::vector<std::vector<std::string>>{
            {},

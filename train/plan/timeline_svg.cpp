@@ -18,6 +18,7 @@ namespace {
 constexpr double kWidth = 1200, kLeft = 286, kRight = 24, kTop = 92, kPitch = 96, kLane = 40, kCommTop = 48, kCommLane = 14;
 constexpr double kCell = 26, kCellHeight = 17, kFooter = 92, kChunkLegend = 18;
 constexpr double kLightest = 0.4, kFar = 0.75;  // opacity of the last chunk; below kFar a dark number is read better
+constexpr double kLeastNumbered = 4;  // of an action: narrower ones have no number
 constexpr int kMaxNamedChunks = 4, kMaxLegendChunks = 8;
 constexpr int kMaxNamedRows = 3, kMaxNamedColumns = 4;  // of ranks beside a pipeline rank; more are named as a range
 
@@ -267,9 +268,11 @@ class Timeline {
     micro_batch_numbers(program);
   }
 
-  // Once per action: over the units of a stage that run one after another.
+  // Once per action: over the units of a stage that run one after another. A number that is wider than its action is drawn smaller,
+  // and then over the edge where the one before it leaves room.
   void micro_batch_numbers(const StepProgram& program) {
     const auto& list = program.instructions;
+    double written = 0;  // up to where numbers are
     for (std::size_t first = 0; first < list.size(); ++first) {
       if (!list[first].is_compute()) continue;
       std::size_t last = first;
@@ -284,8 +287,13 @@ class Timeline {
       const std::string number = fmt::format("{}", list[first].micro_batch);
       const bool divided = chunks() > 1;
       const std::string_view style = opacity(chunk_of(list[first])) < kFar ? "micro far middle" : "micro middle";
-      if (right - left >= 3 + 7 * static_cast<double>(number.size())) {
-        text((left + right) / 2, y(program.rank) + kLane / 2 + (divided ? -1.5 : 4.5), style, number);
+      const double plain = 3 + 7 * static_cast<double>(number.size()), narrow = 1 + 6 * static_cast<double>(number.size());
+      const bool fits = right - left >= plain;
+      const double half = (fits ? plain : narrow) / 2, middle = (left + right) / 2;
+      if (right - left >= kLeastNumbered && middle - half >= written) {
+        text(middle, y(program.rank) + kLane / 2 + (divided ? -1.5 : 4.5), fmt::format("{}{}", style, fits ? "" : " axis"),
+             number);
+        written = middle + half;
       }
       if (divided && right - left >= 15)
         text((left + right) / 2, y(program.rank) + kLane / 2 + 13, fmt::format("{} chunk", style),
