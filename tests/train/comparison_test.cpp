@@ -164,6 +164,7 @@ StepTimes times_of(const PredictedStep& step) {
   t.causes.tensor = step.parts[kTensor];
   of(t.wall, StepPart::kOptimizer) = step.parts[kOptimizer];
   t.step = step.parts.total();
+  for (std::size_t part = 0; part < kNumStepParts; ++part) t.cpu[part] = t.wall[part] - t.waited[part];  // a core to itself
   return t;
 }
 
@@ -282,10 +283,29 @@ TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
   const PredictedStep step = step_of(inputs.plan, FakePrices());
   const Comparison c = compare(step, "", {1000, {}}, run);
   EXPECT_EQ(c.worked, run.times.computing());
-  EXPECT_NE(text_of(to_lines(c)).find("other work had the cores as well: a rank worked 3984.4 ms"), std::string::npos)
-      << text_of(to_lines(c));
+  const std::string lines = text_of(to_lines(c));
+  EXPECT_NE(lines.find("other work had the cores: a rank worked 3984.4 ms of a step of 16000.0 ms; times are not judged"),
+            lines.npos)
+      << lines;
+  for (const Comparison::Off& off : c.off()) EXPECT_FALSE(off.of_time) << off.what;
+  EXPECT_EQ(text_of(off_lines(c)).find("compute"), std::string::npos) << "no part is blamed for what others took";
+  EXPECT_TRUE(to_json(c).find("worked_seconds"));
   for (double& seconds : run.times.cpu) seconds *= 4;
+  EXPECT_FALSE(compare(step, "", {1000, {}}, run).off().empty()) << "with its cores to itself a run is judged";
   EXPECT_EQ(compare(step, "", {1000, {}}, run).worked, std::nullopt);
+}
+
+TEST(Comparison, ARankThatWorksAndWaitsForNineTenthsHasItsCores) {
+  StepTimes times;
+  times.step = 1;
+  const auto worked = [&](double cpu, double waited) {
+    times.cpu[0] = cpu, times.waited[0] = waited;
+    return worked_beside_others(times);
+  };
+  EXPECT_EQ(worked(0.91, 0), std::nullopt);
+  EXPECT_EQ(worked(0.89, 0), 0.89);
+  EXPECT_EQ(worked(0.5, 0.41), std::nullopt) << "a rank that waits for others is not robbed";
+  EXPECT_EQ(worked(0.5, 0.39), 0.5);
 }
 
 // Of real steps: collectives within computes are held apart where there are some, and so is the wait for reductions.

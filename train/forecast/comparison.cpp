@@ -81,7 +81,7 @@ void leave_out_absent(std::vector<TimePart>& parts, const PredictedStep& step) {
 }
 
 constexpr double kNothing = 0.001;    // of the step: a part with less is not shown
-constexpr double kUndisturbed = 0.8;  // of a step: what a rank at least works and waits that has a core
+constexpr double kUndisturbed = 0.9;  // of a step: what a rank at least works and waits that has its cores
 
 std::string percent(double predicted, double measured) {
   return measured > 0 ? fmt::format("{:+.1f} %", 100 * excess(predicted, measured)) : "";
@@ -145,6 +145,11 @@ JsonValue to_json(const PredictedStep& step) {
   return out;
 }
 
+std::optional<double> worked_beside_others(const StepTimes& times) {
+  if (times.computing() + times.waiting() >= kUndisturbed * times.step) return std::nullopt;
+  return times.computing();
+}
+
 Comparison compare(const std::optional<PredictedStep>& step, const std::string& why_not, const PredictedMemory& memory,
                    const MeasuredRun& run) {
   Comparison out;
@@ -165,8 +170,7 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
     out.parts = parts_of_processors(*step, run.times, static_cast<double>(run.ranks) / run.ranks_at_once);
   } else if (run.on_host) {
     out.parts = parts_of_wall(*step, run.times);
-    const bool disturbed = run.times.computing() + run.times.waiting() < kUndisturbed * run.times.step;
-    if (disturbed && run.threads_per_rank == 1) out.worked = run.times.computing();
+    out.worked = worked_beside_others(run.times);
   } else {
     out.step_predicted = step->parts.total();
     out.step_measured = run.times.step;
@@ -185,7 +189,7 @@ std::vector<Comparison::Off> Comparison::off() const {
     list.push_back({name_of(part), milliseconds(part.predicted), milliseconds(part.measured), true});
   };
   const auto distance = [](const ComparedPart& part) { return std::abs(part.predicted - part.measured); };
-  const bool judged = predicted.has_value() && !first_step_alone;
+  const bool judged = predicted.has_value() && !first_step_alone && !worked;
   for (const ComparedPart& part : parts) {
     if (judged && distance(part) > limit) add(part);
   }
@@ -267,7 +271,8 @@ std::vector<std::string> to_lines(const Comparison& c) {
   }
   if (c.worked)
     lines.push_back(
-        fmt::format("  other work had the cores as well: a rank worked {} of the measured step", milliseconds(*c.worked)));
+        fmt::format("  other work had the cores: a rank worked {} of a step of {}; times are not judged",
+                    milliseconds(*c.worked), milliseconds(c.step_measured)));
   if (c.spread)
     lines.push_back(
         fmt::format("  half of the steps took {} to {}", milliseconds(c.spread->low), milliseconds(c.spread->high)));

@@ -52,7 +52,6 @@ struct MeasuredRun {
   bool first_step_alone = false;  // there was no other: memory is met for the first time, and threads are woken
   int ranks = 1;
   double ranks_at_once = 1;  // that have cores, or a card, to themselves
-  int threads_per_rank = 1;
   bool on_host = true;           // what instructions take is in their times; on cards these are of their issue
   double bubble_over_ideal = 0;  // replayed
   std::int64_t arena = 0;
@@ -75,7 +74,7 @@ struct Comparison {
   std::optional<MiddleHalf> spread;
   // The prediction lies within the middle half of the measured steps: they differ by more than it is off.
   bool among_repeats() const { return spread && step_predicted >= spread->low && step_predicted <= spread->high; }
-  // Of the measured step, where it is much less than the step without waiting: others had the cores.
+  // Of the measured step, as worked_beside_others() has it. Then times are shown and not judged.
   std::optional<double> worked;
   std::vector<ComparedPart> parts;                          // empty where they are not measured; else they add up to the step
   std::optional<double> bubble_predicted, bubble_measured;  // over ideal
@@ -91,6 +90,12 @@ struct Comparison {
   };
   std::vector<Off> off() const;
 };
+
+// CPU seconds of a rank's own thread in a measured step, where with its waiting for ranks they are less than nine tenths of it:
+// then other work had the cores, and by the step's wall time nothing can be said of the rank. Nothing: it had its cores to itself.
+// Threads that help a rank do not count: they sleep between their parts, its own works in all of them, and where they are late
+// because others have their cores, it sleeps.
+std::optional<double> worked_beside_others(const StepTimes& times);
 
 // `why_not`: where there is no `step`.
 Comparison compare(const std::optional<PredictedStep>& step, const std::string& why_not, const PredictedMemory& memory,

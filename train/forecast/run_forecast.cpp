@@ -58,7 +58,6 @@ std::vector<std::string> RunForecast::compare(const RunSummary& summary) {
   run.first_step_alone = summary.first_step_alone;
   run.ranks = inputs_.plan.world_size();
   run.ranks_at_once = inputs_.ranks_at_once;
-  run.threads_per_rank = inputs_.plan.threads_per_rank;
   run.on_host = hardware_.device == DeviceKind::kCpu;
   run.bubble_over_ideal = summary.replayed_bubble;
   run.arena = summary.granted_bytes;

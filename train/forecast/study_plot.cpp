@@ -57,6 +57,7 @@ StackedBars time_bars(const StudyResult& result) {
                          : result.spec.varies_gpus() ? fmt::format("{}, {}", name, counted(row.gpus, result.counted_as))
                                                      : name,
                          {}};
+    bar.all = row.seconds;
     for (const std::size_t part : used) bar.values.push_back(row.parts.seconds[part]);
     bars.bars.push_back(std::move(bar));
   }
@@ -83,7 +84,8 @@ ReportTable page_table(const StudyResult& result) {
     }
     std::string remark = row.fits ? "" : "does not fit";
     if (row.measured) remark = fmt::format("measured {:.4g} s", row.measured->seconds);
-    else if (!row.not_run.empty()) remark = fmt::format("not run: {}", row.not_run);
+    if (row.measured && row.measured->worked) remark += "; " + disturbance_text(*row.measured);
+    if (!row.measured && !row.not_run.empty()) remark = fmt::format("not run: {}", row.not_run);
     table.rows.push_back({name, remark, fmt::format("{}", row.gpus), fmt::format("{}", row.micro_batches),
                           fmt::format("{:.0f}", row.tokens_per_second()), fmt::format("{:.0f}", row.tokens_per_gpu()),
                           fmt::format("{:.4g}", row.seconds), row.mfu > 0 ? fmt::format("{:.1f}", 100 * row.mfu) : "",

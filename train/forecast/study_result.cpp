@@ -151,6 +151,12 @@ std::string why_less_efficient(const StudyResult& result, const StudyRow& large,
 
 }  // namespace
 
+std::string disturbance_text(const StudyMeasurement& measured) {
+  return measured.worked ? fmt::format("other work had the cores: a rank worked {:.4g} s of {:.4g} s, not judged",
+                                       *measured.worked, measured.seconds)
+                         : "";
+}
+
 std::string row_name(const StudySpec& spec, const StudyPoint& point) {
   std::string name = spec.arms.at(point.arm).name;
   for (std::size_t i = 0; i < spec.varied.size(); ++i) {
@@ -188,7 +194,9 @@ void take_comparison(const JsonValue& comparison, StudyRow& row) {
       .predicted = number_in(step, "predicted", "step_seconds.predicted"),
       .clock = text_in(comparison, "clock"),
       .steps = static_cast<int>(number_in(comparison, "steps", "steps")),
-      .memory_bytes = std::llround(number_in(object_in(comparison, "arena_bytes"), "measured", "arena_bytes.measured"))};
+      .memory_bytes = std::llround(number_in(object_in(comparison, "arena_bytes"), "measured", "arena_bytes.measured")),
+      .worked = {}};
+  if (comparison.find("worked_seconds") != nullptr) row.measured->worked = number_in(comparison, "worked_seconds", "worked_seconds");
 }
 
 void compare_rows(StudyResult& result) {

@@ -22,7 +22,11 @@ struct StudyMeasurement {
   std::string clock;      // "wall", or "processor" where ranks share cores
   int steps = 0;          // that it is the mean of
   std::int64_t memory_bytes = 0;  // the largest arena of a rank
+  std::optional<double> worked;   // of `seconds`, by a rank, where other work had the cores: nothing is said by them then
 };
+
+// "other work had the cores: a rank worked 0.3 s of 0.9 s, not judged"; "" where none had.
+std::string disturbance_text(const StudyMeasurement& measured);
 
 struct StudyRow {
   StudyPoint point;

@@ -68,6 +68,7 @@ class Table {
   static std::string remark_of(const StudyRow& row) {
     if (!row.possible()) return "cannot be: " + row.reason;
     const std::string not_run = row.not_run.empty() ? "" : fmt::format("not run: {}", row.not_run);
+    if (row.measured && row.measured->worked) return disturbance_text(*row.measured);
     if (row.fits) return not_run;
     return not_run.empty() ? "does not fit" : fmt::format("does not fit; {}", not_run);
   }
@@ -180,6 +181,7 @@ JsonValue row_json(const StudySpec& spec, const StudyRow& row) {
     out.set("measured_over_predicted", row.measured->seconds / row.seconds);
     out.set("measured_clock", row.measured->clock);
     out.set("measured_steps", row.measured->steps);
+    if (row.measured->worked) out.set("worked_s", *row.measured->worked);
     out.set("predicted_by_run_s", row.measured->predicted);
     out.set("measured_memory_bytes", row.measured->memory_bytes);
   }
