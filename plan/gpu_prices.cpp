@@ -14,13 +14,16 @@ namespace {
 // overhead per kernel), twice that with the lookup of a prepared product or graph and the stream's bookkeeping.
 constexpr double kIssueSeconds = 5e-6;
 
-// FP32 products without tensor cores: 19.5 of 312 TFLOP/s on A100, 67 of 989 on H100 (data sheets).
-constexpr double kFp32Rate = 1.0 / 16;
+// A card without tf32 units multiplies in fp32.
+MathFormat format_of(const GpuRates& gpu, DType operands, bool tf32) {
+  if (operands != DType::kF32) return MathFormat::k16Bit;
+  return tf32 && peak_flops(gpu, MathFormat::kTf32) > 0 ? MathFormat::kTf32 : MathFormat::kFp32;
+}
 
-double product_seconds(const GpuRates& gpu, const MatmulShape& shape) {
+double product_seconds(const GpuRates& gpu, const MatmulShape& shape, bool tf32) {
   const bool weight_gradient = shape.transpose_a == Transpose::kYes;
-  const double rate = (shape.in == DType::kF32 ? kFp32Rate : 1.0) / (weight_gradient ? gpu.gemm.wgrad_factor : 1.0);
-  return gemm_seconds(gpu, static_cast<double>(shape.m), static_cast<double>(shape.n), static_cast<double>(shape.k), 1, rate);
+  return gemm_seconds(gpu, static_cast<double>(shape.m), static_cast<double>(shape.n), static_cast<double>(shape.k), 1,
+                      weight_gradient ? 1 / gpu.gemm.wgrad_factor : 1.0, format_of(gpu, shape.in, tf32));
 }
 
 // FLOPs of the two forward products over the full square.
@@ -40,14 +43,18 @@ GpuPrices::GpuPrices(const GpuRates& gpu, const ClusterLinks& links) : gpu_(gpu)
 }
 
 double GpuPrices::device_seconds(const RecordedOperation& operation) const {
-  if (const auto* const shape = std::get_if<MatmulShape>(&operation.shape)) return product_seconds(gpu_, *shape);
+  if (const auto* const shape = std::get_if<MatmulShape>(&operation.shape)) return product_seconds(gpu_, *shape, operation.tf32);
   if (const auto* const shape = std::get_if<AttentionShape>(&operation.shape)) {
-    return fused_attention_seconds(gpu_, attention_, square_flops(*shape), operation.name == op::AttentionBackward::kName.name);
+    // In fp32 by kernels of our own, which do without tensor cores.
+    const double slower = shape->dtype == DType::kF32 ? gpu_.peak_16bit / peak_flops(gpu_, MathFormat::kFp32) : 1;
+    return fused_attention_seconds(gpu_, attention_, slower * square_flops(*shape),
+                                   operation.name == op::AttentionBackward::kName.name);
   }
   return row_seconds(gpu_, operation.bytes);
 }
 
-double GpuPrices::issue_seconds(const RecordedOperation&) const { return kIssueSeconds; }
+// A graph is one launch, whatever it holds.
+double GpuPrices::issue_seconds(const RecordedOperation& operation) const { return operation.in_graph ? 0 : kIssueSeconds; }
 
 double GpuPrices::seconds(const RecordedCollective& call, const GroupPlace& group) const {
   const auto bytes = static_cast<double>(call.operand_bytes);

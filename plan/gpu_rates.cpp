@@ -36,6 +36,7 @@ GemmRates read_gemm(SourcedObject object) {
   gemm.early_year = object.whole_number("early_year", 0, 9999);
   gemm.early_factor = object.number("early_factor", 0.1, 1);
   gemm.batched = object.number("batched", 0.05, 1.5);
+  if (object.has("least_width")) gemm.least_width = object.whole_number("least_width", 1, 1 << 20);
   object.finish();
   return gemm;
 }
@@ -53,6 +54,8 @@ GpuRates gpu_rates_from_json(const JsonValue& value, std::string_view where) {
   p.peak_16bit = object.number("peak_16bit_tflops", 1, 1e5) * 1e12;
   p.peak_fp8 = object.number("peak_fp8_tflops", 0, 1e5) * 1e12;
   p.peak_fp4 = object.number("peak_fp4_tflops", 0, 1e6) * 1e12;
+  if (object.has("peak_tf32_tflops")) p.peak_tf32 = object.number("peak_tf32_tflops", 0, 1e5) * 1e12;
+  if (object.has("peak_fp32_tflops")) p.peak_fp32 = object.number("peak_fp32_tflops", 0.1, 1e5) * 1e12;
   p.device_bytes = object.number("device_bytes", 1e9, 1e13);
   p.memory_bytes_per_s = object.number("memory_gb_per_s", 10, 1e6) * 1e9;
   p.multiprocessors = object.whole_number("multiprocessors", 1, 4096);

@@ -2,10 +2,11 @@
 //
 // A profile is a JSON file (configs/hardware/*.json); a cluster's file may change some of it (plan/cluster.h). Every constant in it
 // is {"value": x, "source": "where the number is from"}: a constant without a source is refused, and so are unknown keys and
-// missing ones.
+// missing ones but peak_tf32_tflops, peak_fp32_tflops and gemm.least_width.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ struct GemmRates {
   double wgrad_factor = 1;    // time of a weight gradient over that of a forward of the same shape
   int early_year = 0;         // up to this year libraries reached `early_factor` of the rates
   double early_factor = 1;
+  int least_width = 0;        // of the models that these were fitted on, over tensor ranks; 0: they were not fitted
   double batched = 1;         // rate of a batched GEMM of attention over that of a plain one
 };
 
@@ -48,6 +50,8 @@ struct GpuRates {
   double peak_16bit = 0;             // dense FLOP/s
   double peak_fp8 = 0;               // dense FLOP/s; 0: no such units
   double peak_fp4 = 0;               // likewise
+  std::optional<double> peak_tf32;   // likewise; nothing: the profile does not say
+  std::optional<double> peak_fp32;   // without tensor cores; nothing: likewise
   double device_bytes = 0;
   double memory_bytes_per_s = 0;
   int multiprocessors = 0;

@@ -63,7 +63,10 @@ class DryDevice final : public Device {
   std::vector<std::string> notes() const override { return {}; }
   double waited_seconds() const override { return 0; }
   void log_operations(OperationLog*) override {}
-  void repeat(FunctionRef<void()> work) override { work(); }
+  void repeat(FunctionRef<void()> work) override {
+    const RangeScope captured(ranges_, kRepeatRange);
+    work();
+  }
   Ranges* ranges() override { return ranges_; }
 
  private:

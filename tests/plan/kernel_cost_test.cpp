@@ -47,6 +47,25 @@ TEST(KernelCost, AGemmIsNoFasterThanItsOperands) {
   EXPECT_DOUBLE_EQ(gemm_seconds(gpu, 1e6, 128, 8), bytes / 0.5e12 + 1e-6);
 }
 
+// What a tile takes besides its inner loop is no longer where products are slower; operands are twice as large.
+TEST(KernelCost, Fp32AndTf32HaveTheirOwnPeaks) {
+  GpuRates gpu = round_gpu();
+  gpu.memory_bytes_per_s = 1e13;
+  gpu.gemm.inner_overhead = 512;
+  const auto seconds = [&](double k, MathFormat format) { return gemm_seconds(gpu, 25600, 12800, k, 1, 1, format) - 1e-6; };
+  const double fixed = seconds(0, MathFormat::k16Bit), inner = seconds(4096, MathFormat::k16Bit) - fixed;
+  EXPECT_NEAR(seconds(4096, MathFormat::kFp32), fixed + 16 * inner, 1e-9) << "no word of fp32: a 16th";
+  EXPECT_EQ(seconds(4096, MathFormat::kTf32), seconds(4096, MathFormat::kFp32)) << "no word of tf32";
+  gpu.peak_fp32 = 10e12;
+  EXPECT_NEAR(seconds(4096, MathFormat::kFp32), fixed + 10 * inner, 1e-9);
+  gpu.peak_tf32 = 50e12;
+  EXPECT_NEAR(seconds(4096, MathFormat::kTf32), fixed + 2 * inner, 1e-9);
+  gpu.gemm.inner_overhead = 0;
+  gpu.memory_bytes_per_s = 1e12;
+  const double bytes = 4.0 * (1e6 * 8 + 8 * 128 + 1e6 * 128);
+  EXPECT_DOUBLE_EQ(gemm_seconds(gpu, 1e6, 128, 8, 1, 1, MathFormat::kTf32), bytes / 0.5e12 + 1e-6);
+}
+
 TEST(KernelCost, ShortInnerDimensionsAndRatesCost) {
   GpuRates gpu = round_gpu();
   const double plain = gemm_seconds(gpu, 25600, 12800, 512) - 1e-6;

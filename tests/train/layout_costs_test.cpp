@@ -120,7 +120,8 @@ TEST_P(LayoutCostsOf, TimeIsThatOfTheSimulator) {
 INSTANTIATE_TEST_SUITE_P(Spaces, LayoutCostsOf,
                          ::testing::Values(Space{"Llama8", kLlama, 8}, Space{"Llama1", kLlama, 1, 6}, Space{"Gpt2Tied8", kGpt2, 8},
                                            Space{"LlamaWithoutOverlap", kLlama, 4, 24, 64, {"parallel.overlap=false"}},
-                                           Space{"Gpt2Fp32", kGpt2, 4, 24, 64, {"precision.compute=fp32"}}),
+                                           Space{"Gpt2Fp32", kGpt2, 4, 24, 64, {"precision.compute=fp32", "cuda.tf32=true"}},
+                                           Space{"LlamaGraphs", kLlama, 8, 24, 64, {"cuda.graphs=true"}}),
                          [](const auto& info) { return info.param.name; });
 
 // Pipelines of up to 16, stages of unequal length, and many more micro-batches than the closed form lays out: on slow links, where

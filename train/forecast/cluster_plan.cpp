@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -165,6 +166,33 @@ TrainConfig for_ranks(const PlanHardware& hardware, const TrainConfig& config, i
   return asked;
 }
 
+// What prices leave out of the keys that change how a card computes.
+std::vector<std::string> unpriced(const PlanHardware& hardware, const RunPlan& plan) {
+  std::vector<std::string> notes;
+  const bool tf32 = plan.config.cuda.tf32;
+  if (!hardware.on_cards()) return notes;
+  if (plan.config.cuda.graphs)
+    notes.emplace_back("cuda.graphs: a graph is priced as one launch; that its kernels follow each other sooner is not priced");
+  const std::int64_t width = plan.model.hidden / plan.tensor_layout.degree;
+  if (width < hardware.fitted_width)
+    notes.push_back(fmt::format("the profile's products were fitted on models at least {} wide (over tensor ranks); this one is {} "
+                                "wide, where what a product takes besides its inner loop decides, and is less sure",
+                                hardware.fitted_width, width));
+  if (plan.compute != DType::kF32) {
+    if (tf32) notes.push_back(fmt::format("cuda.tf32 changes nothing: products are in {}", to_string(plan.compute)));
+    return notes;
+  }
+  if (tf32 && !hardware.peak_tf32)
+    notes.push_back(fmt::format("cuda.tf32 is not priced: the profile of {} has no peak_tf32_tflops; products are priced as fp32",
+                                hardware.device));
+  if (tf32 && hardware.peak_tf32 == 0.0)
+    notes.push_back(fmt::format("cuda.tf32 changes nothing: {} has no such units", hardware.device));
+  if (!hardware.peak_fp32)
+    notes.push_back(fmt::format("the profile of {} has no peak_fp32_tflops: fp32 is priced at a 16th of the 16-bit rate",
+                                hardware.device));
+  return notes;
+}
+
 RunPlan run_plan_on(const PlanHardware& hardware, const TrainConfig& asked, int gpus) {
   MachineFacts machine = hardware.machine;
   const std::int64_t ranks = gpus > 0 ? gpus : ranks_of(asked.parallel);
@@ -173,6 +201,7 @@ RunPlan run_plan_on(const PlanHardware& hardware, const TrainConfig& asked, int 
   if (const auto samples = find_eval_samples(asked, plan.model)) plan.text = samples->shapes;
   plan = settle_grad_sync(std::move(plan), machine_for(hardware, plan));
   std::erase(plan.notes, threads_line(machine.core_share));  // said with the hardware
+  std::ranges::copy(unpriced(hardware, plan), std::back_inserter(plan.notes));
   return plan;
 }
 
@@ -190,6 +219,9 @@ PlanHardware hardware_of(const Cluster& cluster) {
   hardware.machine.description = cluster.name;
   hardware.machine.memory = {{gpu.name, {0}, static_cast<std::int64_t>(gpu.device_bytes - gpu.context_bytes)}};
   hardware.peak_flops = gpu.peak_16bit;
+  hardware.peak_tf32 = gpu.peak_tf32;
+  hardware.fitted_width = gpu.gemm.least_width;
+  hardware.peak_fp32 = gpu.peak_fp32;
   hardware.device_bytes = gpu.device_bytes;
   hardware.context_bytes = gpu.context_bytes;
   hardware.communicator_bytes = gpu.communicator_bytes;

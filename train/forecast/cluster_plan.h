@@ -29,6 +29,8 @@ struct PlanHardware {
   std::shared_ptr<const CpuRates> processors = {};   // instead of them: ranks are threads there
   MachineFacts machine = {};                         // as make_run_plan() takes it
   double peak_flops = 0;          // of a card, dense, in 16 bits
+  std::optional<double> peak_tf32 = {}, peak_fp32 = {};  // likewise, as GpuRates has them
+  int fitted_width = 0;                                  // as GemmRates::least_width
   double device_bytes = 0;        // of a rank's card; of the machine whose processors they are, 0: not known
   double context_bytes = 0;       // of a card, outside the arena: driver and libraries
   double communicator_bytes = 0;  // likewise, for each group that a rank belongs to

@@ -110,6 +110,8 @@ std::string advice_text(const ClusterReport& report) {
 ClusterReport report_on(const PlanHardware& hardware, const TrainConfig& config, int gpus, double tokens) {
   ClusterReport report{hardware, plan_on(hardware, config, gpus), {}, {}};
   const RunPlan& plan = report.plan.plan;
+  // Published runs multiply in 16 bits.
+  if (hardware.on_cards() && plan.compute == DType::kF32) report.hardware.band.reset();
   report.cost = training_cost(
       hardware, report.plan,
       tokens > 0 ? tokens : static_cast<double>(config.run.steps) * static_cast<double>(plan.tokens_per_step()));
@@ -161,6 +163,8 @@ std::string hardware_line(const ClusterReport& report) {
 
 std::string band_line(const ClusterReport& report) {
   const PlanHardware& hardware = report.hardware;
+  if (hardware.on_cards() && !hardware.band)
+    return "no band of times: the published runs that predictions were compared with multiply in 16 bits, this one in fp32";
   if (hardware.on_cards())
     return fmt::format(
         "bands of times: of {} published {} runs on {}, by other programs, eight of ten took {:.2f} to {:.2f} times what "

@@ -39,6 +39,7 @@ class DryStore {
  public:
   DryStore(const StoreKey& key, const UnitStoreInputs& in, std::span<const UnitKind> kinds, int stage)
       : model_(in.model),
+        cuda_(in.config.cuda),
         recorder_(Interning::kOff),
         device_(in.oracle),
         grid_({key.tensor, 1, key.data, key.both_ends ? 1 : 2}, in.config.parallel.order),
@@ -77,7 +78,7 @@ class DryStore {
     }
     const std::vector<ParamShard> shards = shards_of(unit);
     passes.norm = without_last(record([&] { statistics_.reduce(shards, {}); }), norm().calls.size());
-    passes.update = record([&] { optimizer_.step(unit, kUpdate, 1e-3, 1); });
+    passes.update = record([&] { device_.repeat([&] { optimizer_.step(unit, kUpdate, 1e-3, 1); }); });
     if (key.data > 1 && key.sharded) passes.gather = record([&] { store_.gather(unit, kPlace); });
     if (key.on_use) store_.free(unit, kPlace);
     return passes;
@@ -103,7 +104,7 @@ class DryStore {
 
   // Every call is in one of these: what was called outside would be found in the next.
   PassRecord record(FunctionRef<void()> calls) {
-    recorder_.begin(nothing_);
+    recorder_.begin(nothing_, cuda_);
     calls();
     return std::move(recorder_.finish().passes.front());
   }
@@ -156,6 +157,7 @@ class DryStore {
   }
 
   const ModelConfig& model_;
+  const CudaOptions cuda_;
   const StepProgram nothing_;
   StepRecorder recorder_;
   DryDevice device_;

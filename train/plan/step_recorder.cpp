@@ -44,8 +44,10 @@ RecordedOperation recorded(const Operation& operation, const OperationName& name
 
 }  // namespace
 
-void StepRecorder::begin(const StepProgram& program) {
+void StepRecorder::begin(const StepProgram& program, const CudaOptions& cuda) {
   program_ = &program;
+  graphs_ = cuda.graphs;
+  tf32_ = cuda.tf32;
   record_ = {};
   record_.passes.emplace_back();
 }
@@ -75,6 +77,9 @@ void StepRecorder::performed(const op::Fused& fused) {
 void StepRecorder::add(RecordedOperation operation) {
   if (program_ == nullptr) return;
   operation.recomputed = depth_of_recompute_ > 0;
+  operation.in_graph = graphs_ && depth_of_repeat_ > 0 && std::exchange(graph_begun_, true);
+  const auto* const product = std::get_if<MatmulShape>(&operation.shape);
+  operation.tf32 = tf32_ && product != nullptr && product->in == DType::kF32;
   (depth_of_instruction_ > 0 ? inside_ : outside_).calls.emplace_back(operation);
 }
 
@@ -91,6 +96,10 @@ void StepRecorder::push(const char* name) {
   ++depth_;
   const std::size_t next = record_.pass_of.size();
   if (depth_of_recompute_ == 0 && std::string_view(name) == kRecomputeRange) depth_of_recompute_ = depth_;
+  if (depth_of_repeat_ == 0 && std::string_view(name) == kRepeatRange) {
+    depth_of_repeat_ = depth_;
+    graph_begun_ = false;
+  }
   if (program_ == nullptr || depth_of_instruction_ > 0 || next == program_->instructions.size()) return;
   if (short_name(program_->instructions[next]) == name) depth_of_instruction_ = depth_;
 }
@@ -102,6 +111,7 @@ void StepRecorder::pop() noexcept {
     depth_of_instruction_ = 0;
   }
   if (depth_of_recompute_ == depth_) depth_of_recompute_ = 0;
+  if (depth_of_repeat_ == depth_) depth_of_repeat_ = 0;
   --depth_;
 }
 

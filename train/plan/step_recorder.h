@@ -12,6 +12,7 @@
 #include "parallel/communicator/dry_communicator.h"
 #include "pipeline/step_program.h"
 #include "plan/step_record.h"
+#include "train/config/train_config.h"
 
 namespace trident {
 
@@ -19,8 +20,8 @@ class StepRecorder final : public OperationWatcher, public CallWatcher, public R
  public:
   explicit StepRecorder(Interning interning) : interning_(interning) {}
 
-  // What comes now is `program`, once.
-  void begin(const StepProgram& program);
+  // What comes now is `program`, once, as cards that are set so launch and multiply.
+  void begin(const StepProgram& program, const CudaOptions& cuda);
   StepRecord finish();
 
   void performed(OperationRef operation) override;
@@ -39,7 +40,9 @@ class StepRecorder final : public OperationWatcher, public CallWatcher, public R
   const StepProgram* program_ = nullptr;
   StepRecord record_;
   PassRecord outside_, inside_;  // of instructions; the instruction's in progress
-  int depth_ = 0, depth_of_instruction_ = 0, depth_of_recompute_ = 0;  // of ranges; 0: outside
+  int depth_ = 0, depth_of_instruction_ = 0, depth_of_recompute_ = 0, depth_of_repeat_ = 0;  // of ranges; 0: outside
+  bool graphs_ = false, tf32_ = false;
+  bool graph_begun_ = false;  // of the repeat in progress something was called
   std::unordered_multimap<std::size_t, std::int32_t> by_hash_;
 };
 

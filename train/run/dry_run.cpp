@@ -46,7 +46,7 @@ DryRun dry_evaluation(const RunPlan& plan, int rank, Ops* oracle, DryWork work, 
   model.context().reset_bytes_sent();
   if (recorder != nullptr) {
     device.watch(*recorder, *recorder);
-    recorder->begin(plan.eval_program(rank));
+    recorder->begin(plan.eval_program(rank), plan.config.cuda);
   }
   if (work == DryWork::kEvaluation) evaluator.losses(kNoData, 0);
   return {rank, model.arena_plan(), model.stage().logits_bytes(), model.context().bytes_sent()};
@@ -62,7 +62,7 @@ DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRec
   trainer.context().reset_bytes_sent();
   if (recorder != nullptr) {
     device.watch(*recorder, *recorder);
-    recorder->begin(work == DryWork::kEvaluation ? plan.eval_program(rank) : plan.step_program(rank));
+    recorder->begin(work == DryWork::kEvaluation ? plan.eval_program(rank) : plan.step_program(rank), plan.config.cuda);
   }
   if (work == DryWork::kStep) trainer.step(kNoData);
   if (work == DryWork::kEvaluation) trainer.evaluate(kNoData, 1, {});
