@@ -134,6 +134,8 @@ TEST(StudyMeasured, IsWhatAComparisonSays) {
   EXPECT_EQ(row.measured->steps, 5);
   EXPECT_EQ(row.measured->memory_bytes, 12'345'678'901);
   EXPECT_EQ(row.not_run, "");
+  EXPECT_FALSE(row.measured->worked.has_value());
+  EXPECT_EQ(taken(R"({"worked_seconds": 0.25, )" + whole.substr(1)).measured->worked, 0.25);
   const StudyRow without = taken(R"({"steps": 5, "not_predicted": "no prices", "arena_bytes": 3})");
   EXPECT_FALSE(without.measured.has_value());
   EXPECT_EQ(without.not_run, "trained, and not compared: no prices");
