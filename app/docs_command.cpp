@@ -5,6 +5,7 @@
 #include "app/command_line.h"
 #include "app/flag_answer.h"
 #include "app/megatron_flags.h"
+#include "app/named_files.h"
 #include "train/config/option_docs.h"
 
 namespace trident {
@@ -28,6 +29,7 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
     if (parse_flags(app, {arguments.begin() + 1, arguments.end()}, context.out, {{}, flag_answer, context.columns}) ==
         ParseResult::kHelpPrinted)
       return;
+    check_named_files(app, {"--config"}, {});
     OptionValues values;
     context.out << context.draw_timeline(load_train_config(flags.file, flags.settings, values));
   } else {

@@ -7,6 +7,7 @@
 
 #include "app/command_line.h"
 #include "app/flag_answer.h"
+#include "app/named_files.h"
 #include "app/plan_cases.h"
 #include "app/plan_search.h"
 #include "plan/cluster.h"
@@ -45,6 +46,15 @@ void check_cluster_flags(const CLI::App& app, const PlanOptions& options) {
     throw ConfigError(fmt::format("--tokens = {}: must be from 1 to 1e18, or left out", options.question.tokens));
 }
 
+// Whatever has no effect on answers to rows.
+void refuse_beside_cases(const CLI::App& app) {
+  for (const CLI::Option* const option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() > 0 && name != "--cases" && name != "--book" && name != "--json")
+      throw ConfigError(fmt::format("--cases: rows bring their own configurations and clusters; leave out {}", name));
+  }
+}
+
 }  // namespace
 
 void plan_command(const Arguments& arguments, const CommandContext& context) {
@@ -72,10 +82,8 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   config->description(config->get_description() + "; needed unless there is --cases");
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (asks_cases) {
-    if (!flags.file.empty() || !flags.settings.empty() || options.ranks != 0 || options.program ||
-        !options.question.cluster.empty())
-      throw ConfigError(
-          "--cases: rows bring their own configurations; leave out --config, --set, --ranks, --cluster and --program");
+    refuse_beside_cases(app);
+    check_named_files(app, {"--cases", "--book"}, {});
     return answer_cases(cases, book, options.json, context.out);
   }
   if (flags.file.empty())
@@ -83,6 +91,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   if (!book.empty()) throw ConfigError("--book: prices rows of --cases; leave it out");
   if (options.ranks < 0 || options.ranks > kMostGpus)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMostGpus));
+  check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
   check_cluster_flags(app, options);
   OptionValues values;
   context.out << context.plan(load_train_config(flags.file, flags.settings, values), options);

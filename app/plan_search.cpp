@@ -5,6 +5,7 @@
 
 #include "app/command_line.h"
 #include "app/flag_answer.h"
+#include "app/named_files.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 
@@ -48,6 +49,7 @@ void plan_search(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--write", write, "write the configuration with the best layout to this file, as trident train takes it");
   app.add_flag("--json", options.json, "print one JSON object");
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
+  check_named_files(app, {"--config", "--cluster"}, {"--write"});
   check(app, options);
   OptionValues values;
   const SearchAnswer answer = context.search(load_train_config(flags.file, flags.settings, values), options);

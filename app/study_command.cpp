@@ -7,6 +7,7 @@
 
 #include "app/command_line.h"
 #include "app/flag_answer.h"
+#include "app/named_files.h"
 #include "core/file_io.h"
 #include "plan/cluster.h"
 #include "train/forecast/study_keys.h"
@@ -59,6 +60,14 @@ StudySpec spec_of(const StudyFlags& flags) {
   return spec;
 }
 
+// Before the study is read, so that no flag is empty; and when it has said what it is of.
+void check_study_files(const CLI::App& app, const StudySpec& spec) {
+  std::vector<NamedFile> of_spec;
+  if (!spec.config.empty()) of_spec.push_back({"the study's config", spec.config});
+  if (is_file_of_cluster(spec.cluster)) of_spec.push_back({"the study's cluster", spec.cluster});
+  check_named_files(app, {"--config", "--cluster"}, {"--svg", "--html"}, of_spec);
+}
+
 }  // namespace
 
 void study_command(const Arguments& arguments, const CommandContext& context) {
@@ -90,7 +99,10 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
                "cluster counts");
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
   if (flags.json && flags.csv) throw ConfigError("--json and --csv: choose one");
-  const StudyResult result = context.study(spec_of(flags), flags.run);
+  check_study_files(app, {});
+  const StudySpec spec = spec_of(flags);
+  check_study_files(app, spec);
+  const StudyResult result = context.study(spec, flags.run);
   if (!result.any_possible())
     throw ConfigError(fmt::format("no point of the study can be: {}; vary other values", reasons_text(result)));
   if (!flags.svg.empty()) write_file(flags.svg, study_svg(result));
