@@ -5,6 +5,8 @@
 
 #include "app/command_line.h"
 #include "app/flag_answer.h"
+#include "app/interruption.h"
+#include "app/named_files.h"
 #include "core/file_io.h"
 
 namespace trident {
@@ -13,14 +15,23 @@ namespace {
 constexpr std::size_t kMostProfileBytes = 1 << 20;  // ten times the largest so far
 
 // The file is written at the end: one that cannot be, or a disk without room for it, is refused before anything is measured.
-void calibrate(const std::string& file, const CalibrateOptions& options, const CommandContext& context) {
+void calibrate(const std::string& file, CalibrateOptions options, const CommandContext& context) {
   {
     AtomicFile room(file);
     room.append(std::string(kMostProfileBytes, ' '));
     room.finish();
   }
+  const Interruption interruption(fmt::format("{} was not written", file));  // else what is measured with would be left behind
+  options.check = [&] { interruption.check(); };
   AtomicFile output(file);
-  const CpuRates rates = context.calibrate(options, [&](const std::string& line) { context.out << line << std::endl; });
+  CpuRates rates;
+  try {
+    rates = context.calibrate(options, [&](const std::string& line) { context.out << line << std::endl; });
+  } catch (const Error&) {
+    interruption.check();  // a terminal's signal ends the runs that are measured, too
+    throw;
+  }
+  interruption.check();
   output.append(to_json_text(to_json(rates), 1) + '\n');
   output.commit();
 }
@@ -57,6 +68,8 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
                                       [](const std::string& a) { return a == "--calibrate" || a.starts_with("--calibrate="); });
   if (calibrates) app.get_option("--config")->required(false);
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (calibrates && profile.empty()) throw ConfigError("--calibrate: names no file; give the one to write");
+  check_named_files(app, {"--config"}, {"--calibrate"});
   if (!(options.seconds >= 0 && options.seconds <= 60))
     throw ConfigError(fmt::format("--seconds = {}: must be from 0 to 60", options.seconds));
   if (options.steps < 1 || options.steps > 1000)
@@ -68,7 +81,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
     if (!flags.file.empty() || !flags.settings.empty() || !device.empty() || json)
       throw ConfigError(
           "--calibrate: measures the processors with models of its own; leave out --config, --set, --device and --json");
-    if (profile.empty()) throw ConfigError("--calibrate: names no file; give the one to write");
+    refuse_given(app, {"--steps", "--ranks"}, "--calibrate measures what it needs, with 1 to 8 ranks", "measure a configuration");
     if (calibration.largest < 64 || calibration.largest > 8192)
       throw ConfigError(fmt::format("--largest = {}: must be from 64 to 8192", calibration.largest));
     if (app.get_option("--seconds")->count() > 0) calibration.seconds = options.seconds;

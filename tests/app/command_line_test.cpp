@@ -8,6 +8,7 @@
 #include <fstream>
 #include <new>
 #include <sstream>
+#include <tuple>
 
 #include "app/subcommands.h"
 #include "core/file_io.h"
@@ -107,6 +108,8 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"bench", "--config", config_, "--device", "tpu"}, "device");
   expect_refusal({"bench", "--calibrate", path("p.json"), "--config", config_}, "leave out --config, --set, --device and --json");
   expect_refusal({"bench", "--calibrate", ""}, "--calibrate: names no file");
+  expect_refusal({"bench", "--calibrate", path("p.json"), "--steps", "2"}, "--steps: --calibrate measures what it needs");
+  expect_refusal({"bench", "--calibrate", path("p.json"), "--ranks", "2"}, "--ranks: --calibrate measures what it needs");
   expect_refusal({"bench", "--calibrate", path("p.json"), "--largest", "63"}, "--largest = 63: must be from 64 to 8192");
   expect_refusal({"bench", "--calibrate", path("none/p.json")}, "none/p.json", 74);
   const Arguments search{"plan", "--search", "--config", config_, "--cluster", "h100_sxm_ndr"};
@@ -122,6 +125,76 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"data", "prepare", "--input", config_}, "--tokenizer is required");
   expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gpt2", "--output", path("o"), "--workers", "x"},
                  "--workers");
+}
+
+// The functions that would do the work are not there: whoever calls them ends with 70.
+TEST_F(CommandLine, WhatIsWrittenIsNeitherReadNorWrittenTwice) {
+  const std::string before = read_file(config_), cluster = path("cluster.json"), page = path("page.html");
+  write_file(cluster, "{}");
+  const std::string link = path("link.json"), hard = path("hard.json"), dotted = path("run/../c.json");
+  std::filesystem::create_symlink(config_, link);
+  std::filesystem::create_hard_link(config_, hard);
+  std::filesystem::create_directory(path("run"));
+  const auto plan = [&](Arguments more) {
+    more.insert(more.begin(), {"plan", "--config", config_, "--cluster", cluster});
+    return more;
+  };
+  for (const std::string& same : {config_, link, hard, dotted}) {
+    for (const char* flag : {"--html", "--trace"})
+      expect_refusal(plan({flag, same}), fmt::format("{} \"{}\": is what --config names", flag, same));
+    for (const char* flag : {"--html", "--svg"})
+      expect_refusal({"study", "--config", config_, "--vary", "micro=1", flag, same},
+                     "is what --config names, which would be lost");
+    expect_refusal({"plan", "--search", "--config", config_, "--cluster", "h100_sxm_ndr", "--gpus", "8", "--write", same},
+                   "is what --config names");
+    expect_refusal({"bench", "--config", config_, "--calibrate", same}, "is what --config names");
+  }
+  expect_refusal(plan({"--html", cluster}), "is what --cluster names");
+  expect_refusal({"plan", "--search", "--config", config_, "--cluster", cluster, "--gpus", "8", "--write", cluster},
+                 "is what --cluster names");
+  const std::string study = path("study.json");
+  write_file(study, R"({"study": "s", "config": "c.json", "cluster": "./cluster.json", "vary": ["micro=1|2"]})");
+  expect_refusal({"study", "--config", study, "--svg", study}, "is what --config names");
+  expect_refusal({"study", "--config", study, "--svg", path("c.json")}, "is what the study's config names");
+  expect_refusal({"study", "--config", study, "--html", cluster}, "is what the study's cluster names");
+  // None of these is there yet.
+  for (const std::string& same : {page, path("run/../page.html"), path("./page.html")}) {
+    expect_refusal(plan({"--html", page, "--trace", same}), "is the file of --html, too");
+    expect_refusal({"study", "--config", study, "--svg", page, "--html", same}, "is the file of --svg, too");
+  }
+  EXPECT_EQ(run(plan({"--html", page, "--trace", path("trace.json")})).exit_code, 70) << "two files are two";
+  EXPECT_EQ(run({"plan", "--config", config_, "--cluster", "page.html", "--html", "page.html"}).exit_code, 70)
+      << "a name is no file";
+  EXPECT_EQ(read_file(config_), before);
+  EXPECT_FALSE(std::filesystem::exists(page));
+}
+
+TEST_F(CommandLine, AnEmptyNameIsNotLeftOut) {
+  for (const char* flag : {"--html", "--trace", "--cluster"})
+    expect_refusal({"plan", "--config", config_, flag, ""}, fmt::format("{}: is empty; ", flag));
+  for (const char* flag : {"--html", "--svg", "--cluster"})
+    expect_refusal({"study", "--config", config_, "--vary", "micro=1", flag, ""}, fmt::format("{}: is empty; ", flag));
+  for (const char* flag : {"--write", "--cluster"})
+    expect_refusal({"plan", "--search", "--config", config_, "--gpus", "8", flag, ""}, fmt::format("{}: is empty; ", flag));
+  expect_refusal({"plan", "--cases", ""}, "--cases: is empty; ");
+  expect_refusal({"plan", "--cases", "x.json", "--book", ""}, "--book: is empty; ");
+  expect_refusal({"docs", "timeline", "--config", ""}, "--config: is empty; ");
+}
+
+TEST_F(CommandLine, BesideRowsNothingHasNoEffectInSilence) {
+  for (const Arguments& flag : std::vector<Arguments>{{"--html", "x"},
+                                                      {"--trace", "x"},
+                                                      {"--csv"},
+                                                      {"--tokens", "5"},
+                                                      {"--gpus", "8"},
+                                                      {"--program"},
+                                                      {"--ranks", "0"},
+                                                      {"--cluster", ""},
+                                                      {"--config", config_}}) {
+    Arguments all{"plan", "--cases", path("none.json")};
+    all.insert(all.end(), flag.begin(), flag.end());
+    expect_refusal(all, "--cases: rows bring their own configurations and clusters; leave out " + flag.front());
+  }
 }
 
 TEST_F(CommandLine, TrainHandsOverTheConfiguration) {
@@ -181,6 +254,33 @@ TEST_F(CommandLine, BenchCalibratesIntoAFileThatAppearsWhole) {
   EXPECT_EQ(read_cpu_rates(file).processor, "a stand-in");
   EXPECT_EQ(run_command_line({"bench", "--calibrate", file}, context, err), 0);
   EXPECT_LT(seen.seconds, 0.1) << "--seconds of other measurements is not meant";
+}
+
+// As a terminal or timeout(1) ends it: what is measured with is removed.
+TEST_F(CommandLine, BenchCalibratesUntilItIsStopped) {
+  for (const auto& [signal, name, code] : {std::tuple{SIGINT, "SIGINT", 130}, {SIGTERM, "SIGTERM", 143}}) {
+    for (const bool fails : {false, true}) {
+      std::ostringstream out, err;
+      CommandContext context{out, {}};
+      const std::string file = path("profile.json");
+      context.calibrate = [&](const CalibrateOptions& options, const std::function<void(const std::string&)>&) {
+        options.check();
+        ::kill(::getpid(), signal);
+        try {
+          while (fails) options.check();
+        } catch (const Error&) {  // it has come, and what is measured fails by it first
+          throw StorageError("a run that the signal reached, too");
+        }
+        while (true) options.check();
+        return CpuRates{};
+      };
+      EXPECT_EQ(run_command_line({"bench", "--calibrate", file}, context, err), code);
+      EXPECT_NE(err.str().find(fmt::format("stopped by {}: {} was not written", name, file)), std::string::npos) << err.str();
+      std::size_t files = 0;  // but the configuration
+      for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_)) ++files;
+      EXPECT_EQ(files, 1u) << "nothing is left behind";
+    }
+  }
 }
 
 // A calibration takes minutes: what cannot be written is refused before it.

@@ -27,6 +27,7 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void
   };
   const double begin = monotonic_seconds();
   const auto told = [&](const std::string& what, const auto& measure) {
+    options.check();
     const double before = monotonic_seconds();
     measure();
     say(fmt::format("{}: {:.1f} s", what, monotonic_seconds() - before));

@@ -14,6 +14,7 @@ struct CalibrateOptions {
   int steps = 5;                // of every small model; twice as many where whole steps are measured
   std::int64_t largest = 2048;  // side of a product, length of a sequence; also bounds the models that are trained
   std::string name = "cpu";     // of the profile
+  std::function<void()> check = [] {};     // called between measurements; what it throws ends them
   std::string program = "/proc/self/exe";  // trident, whose runs' memory is measured
 };
 

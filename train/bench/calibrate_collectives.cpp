@@ -107,6 +107,7 @@ void measure_collectives(const CalibrateOptions& options, int most_ranks, const 
   for (std::int64_t bytes = 128; bytes <= largest; bytes *= bytes < 4096 ? 8 : 4) sizes.push_back(static_cast<double>(bytes));
   if (sizes.empty()) sizes.push_back(128);
   for (int world = 2; world <= most_ranks; world *= 2) {
+    options.check();
     for (int size = 2; size <= world; size *= 2) {
       std::vector<double> of_ranks(static_cast<std::size_t>(world));
       std::vector<std::vector<double>> seconds(exchanges().size());

@@ -114,6 +114,7 @@ void measure_products(const CalibrateOptions& options, int ranks, int threads, c
   const std::vector<double> sides = sizes_up_to(options.largest, {8, 32, 64, 128, 256, 512, 1024, 2048});
   const std::size_t count = sides.size();
   for (const ProductClass& kind : product_classes()) {
+    options.check();
     Means means(count * count * count, ranks);
     on_measuring_ranks(ranks, threads, [&](const MeasuringRank& rank) {  // anew for each kind: kernels made for shapes are let go
       OperandPool inputs(rank.device, kWindowBytes, kind.in),
@@ -139,6 +140,7 @@ void measure_attention(const CalibrateOptions& options, int ranks, int threads, 
   const std::vector<double> widths = sizes_up_to(options.largest, {16, 32, 48, 64, 96, 128});
   for (const DType dtype : kDTypes) {
     for (const bool backward : {false, true}) {
+      options.check();
       Means means(lengths.size() * widths.size(), ranks);
       on_measuring_ranks(ranks, threads, [&](const MeasuringRank& rank) {
         OperandPool inputs(rank.device, kWindowBytes, dtype), outputs(rank.device, kWindowBytes, dtype);

@@ -126,6 +126,7 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
   std::map<DType, CallMeter> calls, of_divided;
   std::vector<TrainedSteps> all;
   for (const TrainedModel& model : models_on_one_rank(options.largest)) {
+    options.check();
     const RunPlan plan = plan_of(model, threads);
     std::vector<RankSteps> steps(static_cast<std::size_t>(ranks));
     on_measuring_ranks(ranks, threads, [&](const MeasuringRank& rank) {
@@ -138,6 +139,7 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
     all.push_back(steps_of(plan, steps, reading, threads, options.steps, calls[plan.compute]));
   }
   for (const TrainedModel& model : models_on_ranks(options.largest)) {  // what only divided models do
+    options.check();
     const RunPlan plan = plan_of(model, threads);
     const int world_size = plan.world_size();
     ThreadWorld world(world_size);
