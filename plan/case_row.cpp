@@ -66,10 +66,12 @@ bool is_table(const JsonValue& value) {
   return std::any_of(kTables.begin(), kTables.end(), [&](std::string_view key) { return value.find(key) != nullptr; });
 }
 
-// A row in each line that is not blank. Nothing: the text is no such table, because it has one line or its first one is no row.
+// A row in each line that is not blank. Nothing: the text is no such table, because its first line is no row; where that is the
+// only one it must say that it is, since any object may stand in one line.
 std::optional<std::vector<CaseRow>> rows_of_lines(std::string_view text, std::string_view where) {
   const std::vector<std::string_view> lines = lines_of(text);
-  if (std::count_if(lines.begin(), lines.end(), [](std::string_view line) { return !is_blank(line); }) < 2) return std::nullopt;
+  const auto count = std::count_if(lines.begin(), lines.end(), [](std::string_view line) { return !is_blank(line); });
+  if (count == 0) return std::nullopt;
   std::vector<CaseRow> rows;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (is_blank(lines[i])) continue;
@@ -77,6 +79,7 @@ std::optional<std::vector<CaseRow>> rows_of_lines(std::string_view text, std::st
     try {
       JsonValue row = parse_json(lines[i], at, kRules);
       if (rows.empty() && (!row.is_object() || is_table(row))) return std::nullopt;
+      if (count == 1 && !row.find("id") && !row.find("kind")) return std::nullopt;
       row.set_position(static_cast<int>(i + 1), 1);
       rows.push_back(case_row(std::move(row), where));
     } catch (const DataError& error) {

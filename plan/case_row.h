@@ -21,9 +21,10 @@ struct CaseRow {
   std::string refused;  // why this is no row, beginning with file and line; empty: it is one
 };
 
-// An array of rows; an object with such an array as `cases`, `entries` or `rows`; or lines with an object each. A row that is no
-// object, has no text as `id` or another kind than a text is one of the result, `refused`, and so is a line that is no JSON behind
-// a first one that is. Throws DataError naming file, line and what is missing: no JSON, no rows.
+// An array of rows; an object with such an array as `cases`, `entries` or `rows`; or lines with an object each, of which a single
+// one has an `id` or a `kind`. A row that is no object, has no text as `id` or another kind than a text is one of the result,
+// `refused`, and so is a line that is no JSON behind a first one that is. Throws DataError naming file, line and what is missing:
+// no JSON, no rows.
 std::vector<CaseRow> read_case_rows(const std::string& path);
 std::vector<CaseRow> case_rows(JsonValue table, std::string_view where);
 std::vector<CaseRow> case_rows_of_text(std::string_view text, std::string_view where);

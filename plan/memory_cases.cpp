@@ -203,7 +203,9 @@ CaseQuantities most_loaded_rank(CaseFields& config) {
   question.heads = amount("heads");
   question.kv_heads = config.has("kv_heads") ? amount("kv_heads") : question.heads;
   question.ffn = amount("ffn");
-  question.padded_vocab = config.has("padded_vocab") ? amount("padded_vocab") : amount("vocab");
+  const bool padded = config.has("padded_vocab");
+  if (!padded || config.has("vocab")) question.padded_vocab = amount("vocab");  // checked where another counts, too
+  if (padded) question.padded_vocab = amount("padded_vocab");
   question.sequence = amount("seq");
   question.swiglu = is_swiglu(config, false);
   question.layer_norm = is_layer_norm(config, !question.swiglu);

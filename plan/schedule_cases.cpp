@@ -55,6 +55,7 @@ Question question_of(CaseFields& fields, SimulatedKind kind, const char* ranks_k
   if (ranks * chunks * m > kMostPasses)
     throw UnsupportedCase(fmt::format("{} ranks, {} virtual stages each and {} micro-batches are more than {} passes to simulate",
                                       ranks, chunks, m, kMostPasses));
+  if (fields.has("memory_limit_in_1f1b_units")) fields.positive("memory_limit_in_1f1b_units");  // what the schedule's name implies
   question.ranks = static_cast<int>(ranks);
   question.chunks = static_cast<int>(chunks);
   question.micro_batches = static_cast<int>(m);

@@ -70,7 +70,8 @@ void read_zero(RunFields& in, RowReading& out) {
     return;
   }
   std::optional<ZeroWords> words;
-  if (zero->is_string()) words = zero_of(zero->as_string());
+  if (zero->is_string() && zero->as_string().find_first_not_of("0123456789 ") != std::string::npos)  // a number is none in quotes
+    words = zero_of(zero->as_string());
   if (zero->is_number())
     for (int stage = 0; stage <= 3; ++stage)
       if (zero->as_number() == stage) words = ZeroWords{stage, stage > 0};

@@ -309,7 +309,7 @@ TEST_F(PlanOfCases, RefusesWhatIsNoTable) {
   expect_one_line(run_program({"plan", "--cases"}), 64, {"--cases"});
   expect_one_line(run_program({"plan", "--cases", folder_ / "none.json"}), 65, {"none.json"});
   expect_one_line(run_program({"plan", "--cases", file("[{]")}), 65, {"rows.json:1:"});
-  expect_one_line(run_program({"plan", "--cases", file("{\"kind\": \"x\"}")}), 65, {"this is an object, no rows"});
+  expect_one_line(run_program({"plan", "--cases", file("{\"king\": \"x\"}")}), 65, {"this is an object, no rows"});
   const ProgramOutcome nameless = run_program({"plan", "--cases", file("[{\"kind\": \"x\"}]")});
   EXPECT_EQ(nameless.exit_code, 0);
   EXPECT_TRUE(nameless.out.starts_with("without a name: unsupported ")) << nameless.out;

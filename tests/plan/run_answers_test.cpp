@@ -328,6 +328,9 @@ TEST(RunAnswers, Refusals) {
   EXPECT_EQ(why(R"({"parallel": {"pp": 4, "schedule": "gpipe", "vpp": 2}})"),
             "parallel.vpp = 2: must be 1: this schedule has one stage on every rank");
   EXPECT_EQ(why(R"({"model": {"layers": null}})"), "model.layers is missing: must be a whole number from 1 to 100000000");
+  EXPECT_EQ(why(R"({"parallel": {"zero": "1"}})"),
+            "parallel.zero = \"1\": must be a ZeRO stage from 0 to 3, \"dist-opt\", \"FSDP\" "
+            "or another word for one of them");
   EXPECT_EQ(why(R"({"parallel": {"zero": 7}})"),
             "parallel.zero = 7: must be a ZeRO stage from 0 to 3, \"dist-opt\", \"FSDP\" or another word for one of them");
 }
