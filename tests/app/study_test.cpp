@@ -209,7 +209,10 @@ TEST(Study, RefusesWhatItCannotCompare) {
     words.insert(words.end(), where.begin(), where.end());
     refused(words, {"device = cuda", "set device to", "--cluster"});
   }
-  refused({"--config", config, "--vary", "gpus=64..8"}, {"64..8", "empty"});
+  refused({"--config", config, "--vary", "gpus=64..8"}, {"64..8", "empty: it ends below its begin; write 8..64"});
+  refused({"--config", config, "--vary", "micro=1..0"}, {"1..0", "empty: it ends below its begin; write 1..1"});
+  refused({"--config", config, "--vary", "batch=3"},
+          {"--vary: unknown key \"batch\": it is a block; vary one of batch.global, batch.micro, batch.sequence"});
   refused({"--config", config, "--vary", "zero=zero9"}, {"--vary: parallel.zero", "zero9"});
   refused({"--config", config, "--vary", "micro=1", "--vary", "batch.micro=2"}, {"batch.micro", "twice"});
   refused({"--config", config, "--vary", "gpus=8", "--cluster", "h1000"}, {"h1000", "h100_sxm_ndr"});
@@ -224,6 +227,21 @@ TEST(Study, RefusesWhatItCannotCompare) {
   refused({"--config", config, "--vary", "gpus=3|5", "--cluster", "h100_sxm_ndr", "--svg", "/tmp/never.svg"},
           {"no point of the study can be: "});
   EXPECT_FALSE(file_exists("/tmp/never.svg"));
+}
+
+TEST(Study, AnArmSetsNothingThatVaries) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const char* set, const char* vary, const char* part) {
+    write_file(
+        folder / "study.json",
+        fmt::format(R"({{"study": "s", "config": "{}learn_1f1b.json", "arms": [{{"name": "a", "set": {}}}], "vary": ["{}"]}})",
+                    kConfigs, set, vary));
+    expect_one_line(run_program({"study", "--config", folder / "study.json", "--cluster", "h100_sxm_ndr"}), 64,
+                    {"arm \"a\" sets ", part, ", which varies: its value would never count"});
+  };
+  refused(R"({"batch.micro": 5})", "micro=1", "batch.micro=5");
+  refused(R"({"batch.micro": 5})", "zero=zero1|zero3,micro=1", "batch.micro=5");
+  refused(R"({"model.num_hidden_layers": 2})", "layers=1|2", "model.num_hidden_layers=2");
 }
 
 TEST(Study, WithoutAPointThatCanBeIsRefusedWithItsReasons) {

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -34,7 +35,8 @@ std::optional<std::vector<std::string>> doubled(std::string_view text, std::stri
   }
   if (*low < 1) throw ConfigError(fmt::format("{}: {} must begin at 1 or above: it doubles", where, in_quotes(text)));
   if (*low > *high)
-    throw ConfigError(fmt::format("{}: {} is empty; write {}..{}", where, in_quotes(text), *high, *low));
+    throw ConfigError(fmt::format("{}: {} is empty: it ends below its begin; write {}..{}", where, in_quotes(text),
+                                  std::max<std::int64_t>(*high, 1), *low));
   std::vector<std::string> values;
   for (std::int64_t value = *low; value <= *high; value *= 2) {
     values.push_back(fmt::format("{}", value));
@@ -86,6 +88,17 @@ std::vector<std::string> settings_of(const StudySpec& spec, std::size_t arm) {
   const StudyArm& chosen = spec.arms.at(arm);
   settings.insert(settings.end(), chosen.settings.begin(), chosen.settings.end());
   return settings;
+}
+
+// Refuses a setting of which no run would have the value.
+void check_arm(const StudyArm& arm, const std::function<bool(const std::string& key)>& varies) {
+  for (const std::string& setting : arm.settings) {
+    if (varies(setting.substr(0, setting.find('='))))
+      throw ConfigError(
+          fmt::format("arm {} sets {}, which varies: its value would never count; take it out of the arm, or out of "
+                      "what varies",
+                      in_quotes(arm.name), setting));
+  }
 }
 
 }  // namespace
@@ -160,9 +173,14 @@ void check_spec(const StudySpec& spec) {
     throw ConfigError(
         "parallel.data and gpus both vary or are given: replicas and GPUs follow from each other; leave one of them out");
   for (std::size_t arm = 0; arm < spec.arms.size(); ++arm) {
+    check_arm(spec.arms[arm], [&](const std::string& key) { return spec.varies(key); });
     const TrainConfig config = config_of_arm(spec, arm);  // what is wrong with it is no matter of a point
+    std::vector<std::string> varied_keys;
     for (const VariedKey& varied : spec.varied)
-      if (is_model_key(varied.key)) model_path(config, varied.key, "--vary");
+      if (is_model_key(varied.key)) varied_keys.push_back(model_path(config, varied.key, "--vary"));
+    check_arm(spec.arms[arm], [&](const std::string& key) {  // by either of its names
+      return is_model_key(key) && std::ranges::find(varied_keys, model_path(config, key, "arms")) != varied_keys.end();
+    });
   }
 }
 
