@@ -54,7 +54,9 @@ int main(int argc, char** argv) {
     check_lines();
   };
   const auto timeline = [](const TrainConfig& config) {
-    return timeline_svg(make_run_plan(config, resolve_model(config), 0, kAnyMachine));
+    const ModelConfig model = resolve_model(config);
+    check_can_be_drawn(config, model);
+    return timeline_svg(make_run_plan(config, model, 0, kAnyMachine));
   };
   const auto bench = [](const TrainConfig& config, const BenchOptions& options) {
     return run_bench_here(config, options, *make_cuda_backend());

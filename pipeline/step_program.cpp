@@ -147,7 +147,10 @@ std::vector<Instruction*> computes_of(StepProgram& program) {
   return computes;
 }
 
-int place_number(std::int64_t offset) { return checked_cast<int>(offset / kPlaceBytes); }
+int place_number(std::int64_t offset) {
+  if (std::in_range<int>(offset / kPlaceBytes)) return static_cast<int>(offset / kPlaceBytes);
+  throw ConfigError("model: a rank gathers or reduces too much at once; raise parallel.tensor or pipeline, or lower its widths");
+}
 
 // Where transient gradients lie. One lives until its reduction has been waited for: before the next backward, or, where that is of
 // another unit, follows at once and reductions overlap, before the one after. (With a forward in between the reduction has had its

@@ -45,6 +45,22 @@ TEST(Binary, DrawsAStep) {
   EXPECT_EQ(other.text.find("4TP"), std::string::npos);
 }
 
+// What the message says can be set is drawn, one more micro-batch is not.
+TEST(Binary, DrawsNoMoreThanCanBeTold) {
+  const std::string config = "docs timeline --config " TRIDENT_SOURCE_DIR "/configs/learn_1f1b.json";
+  const Outcome many = shell(config + " --set batch.global=100000 2>&1 >/dev/null");
+  EXPECT_EQ(many.exit_code, 64) << many.text;
+  const std::string set = "set batch.global to ";
+  const std::size_t at = many.text.find(set);
+  ASSERT_NE(at, std::string::npos) << many.text;
+  const int most = std::stoi(many.text.substr(at + set.size()));
+  const Outcome drawn = shell(config + " --set batch.global=" + std::to_string(most));
+  EXPECT_EQ(drawn.exit_code, 0);
+  EXPECT_EQ(drawn.text.rfind("<svg ", 0), 0u);
+  EXPECT_LT(drawn.text.size(), std::size_t{32} << 20);
+  EXPECT_EQ(shell(config + " --set batch.global=" + std::to_string(2 * most) + " 2>/dev/null").exit_code, 64);
+}
+
 TEST(Binary, FailureIsOneLineOnStandardError) {
   for (const char* arguments :
        {"", "trian", "plan", "train", "train --config /nonexistent.json", "train --confg x", "data prepare"}) {

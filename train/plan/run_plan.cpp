@@ -53,6 +53,13 @@ int micro_batches_of(const BatchConfig& batch, int data) {
 }
 
 void check_program_size(const RunPlan& plan) {
+  constexpr std::int64_t kMaxStages = 1 << 11;  // the division of layers takes their square times stages
+  const ParallelConfig& parallel = plan.config.parallel;
+  if (parallel.virtual_stages > kMaxStages / parallel.pipeline)
+    throw ConfigError(
+        fmt::format("parallel.pipeline = {}: with parallel.virtual_stages = {} these are more stages than the {} that "
+                    "can be; lower one of them",
+                    parallel.pipeline, parallel.virtual_stages, kMaxStages));
   const std::int64_t most = most_micro_batches(num_units(plan.model));
   if (plan.num_micro_batches <= most) return;
   throw ConfigError(
@@ -131,6 +138,22 @@ void check_lengths(const RunPlan& plan) {
                                   plan.model.max_positions, plan.model.max_positions));
   }
   check_layout(plan.model, plan.tensor_layout, sequence);
+}
+
+// Of a unit on a rank: more of one would not be placed in the 32-bit numbers of programs, beside others that live with it.
+void check_units(const RunPlan& plan) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 36;
+  for (const UnitLayout& unit : plan.units) {
+    const std::int64_t elements = unit.elements(), vocabulary = plan.model.vocab_size;
+    if (elements <= kMost) continue;
+    const std::string too_many = fmt::format("{} parameters in one of its units on a rank are more than {}", elements, kMost);
+    if (unit.unit != 0 && unit.unit != head_unit(plan.model))
+      throw ConfigError(fmt::format("model: {}; raise parallel.tensor, or lower the widths of a layer", too_many));
+    const double share = static_cast<double>(kMost) / static_cast<double>(elements);
+    const auto most = static_cast<std::int64_t>(share * static_cast<double>(vocabulary)) - plan.model.max_positions - 1;
+    throw ConfigError(fmt::format("model.vocab_size = {}: {}; {}", vocabulary, too_many,
+                                  most > 0 ? fmt::format("use at most {}", most) : "lower the model's width"));
+  }
 }
 
 // What each unit takes on the rank that has it (the same on all of its data and tensor ranks).
@@ -354,6 +377,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
     std::vector<BucketLayout> buckets = make_buckets(specs, plan.tensor_layout.degree, replicas, bucket_bytes);
     plan.units.push_back({unit, std::move(specs), std::move(buckets)});
   }
+  check_units(plan);
   const std::vector<double> costs = unit_costs(model, config.batch);
   plan.zero = policy_of(config.parallel.zero);
   if (config.parallel.param_gather) plan.zero.param_gather = *config.parallel.param_gather;

@@ -364,6 +364,18 @@ class Timeline {
 
 }  // namespace
 
+void check_can_be_drawn(const TrainConfig& config, const ModelConfig& model) {
+  const std::int64_t of_a_micro_batch = 2 * num_units(model), replicas = config.parallel.data.ranks.value_or(1);
+  const std::int64_t of_a_turn = std::max<std::int64_t>(1, config.batch.micro * replicas);  // sequences
+  const std::int64_t micro_batches = config.batch.global / of_a_turn, most = kMostDrawnPasses / of_a_micro_batch;
+  if (micro_batches <= most) return;
+  throw ConfigError(fmt::format(
+      "docs timeline: batch.global = {}: {} of {} passes through units each; at most {} passes are drawn, so that they can be told "
+      "apart; {}",
+      config.batch.global, counted(micro_batches, "micro-batch", "micro-batches"), of_a_micro_batch, kMostDrawnPasses,
+      most > 0 ? fmt::format("set batch.global to {} or less", most * of_a_turn) : "draw a model with fewer layers"));
+}
+
 std::string timeline_svg(const RunPlan& plan) { return Timeline(plan).svg(); }
 
 }  // namespace trident
