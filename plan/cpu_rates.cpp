@@ -274,6 +274,8 @@ CpuRates shipped_cpu_rates() {
   return cpu_rates_from_json(parse_json(shipped_cpu_text(), "configs/cpu/cpu.json"), "configs/cpu/cpu.json");
 }
 
-bool is_cpu_profile(const JsonValue& json) { return json.find("cores") != nullptr; }
+bool is_cpu_profile(const JsonValue& json) {  // one that lacks a member is a bad profile, no cluster
+  return json.find("cores") != nullptr || json.find("processor") != nullptr || json.find("products") != nullptr;
+}
 
 }  // namespace trident

@@ -241,6 +241,13 @@ std::string verdict_text(const ClusterReport& report) {
   return text + fmt::format("on {}\n", hardware_line(report));
 }
 
+namespace {
+
+// Rounded where a double does not have every whole number, so that none is wrong.
+std::string steps_text(double steps) { return steps < 9e15 ? counted(std::llround(steps), "step") : count_text(steps) + " steps"; }
+
+}  // namespace
+
 std::string details_text(const ClusterReport& report) {
   const ClusterPlan& plan = report.plan;
   std::string text = memory_table(plan) + memory_notes(report) + '\n' + time_table(report) + '\n';
@@ -249,9 +256,9 @@ std::string details_text(const ClusterReport& report) {
                         plan.peak_flops);
     text += fmt::format("HFU counts the {:.4g} FLOPs of forwards that are done again, too\n", plan.recomputed_flops);
   }
-  text += fmt::format("{} tokens take {}, {}, {} {}{}\n", count_text(report.cost.tokens),
-                      counted(std::llround(std::ceil(report.cost.steps)), "step"), seconds_text(86400 * report.cost.days),
-                      rounded_text(report.cost.gpu_hours), report.hardware.on_cards() ? "GPU-hours" : "core-hours",
+  text += fmt::format("{} tokens take {}, {}, {} {}{}\n", count_text(report.cost.tokens), steps_text(std::ceil(report.cost.steps)),
+                      seconds_text(86400 * report.cost.days), rounded_text(report.cost.gpu_hours),
+                      report.hardware.on_cards() ? "GPU-hours" : "core-hours",
                       in_brackets(seconds_band(report, report.cost.gpu_hours), rounded_text));
   return text + band_line(report) + '\n';
 }

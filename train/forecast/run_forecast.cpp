@@ -70,7 +70,7 @@ std::vector<std::string> RunForecast::compare(const RunSummary& summary) {
     write_file(inputs_.plan.config.run.dir + "/comparison.json", to_json_text(json, 2) + "\n");
     if (inputs_.plan.config.log.report) write_report(summary, comparison);
   } catch (const Error& error) {
-    lines.push_back(fmt::format("what is beside each other is not written as well: {}", error.what()));
+    lines.push_back(fmt::format("predicted beside measured could not be written: {}", error.what()));
   }
   return lines;
 }
