@@ -205,5 +205,22 @@ TEST(PlanOnACluster, RefusesWhatCannotBe) {
                   {"--cases", "leave out", "--cluster"});
 }
 
+// What the message says can be is planned.
+TEST(PlanOnACluster, RefusesWhatCannotBeLaidOut) {
+  const auto with = [](const std::string& setting) {
+    return plan({"--cluster", "h100_sxm_ndr", "--set", setting}, "learn_1f1b.json");
+  };
+  const ProgramOutcome large = with("model.vocab_size=2147483647");
+  const std::string use = "; use at most ";
+  expect_one_line(large, 64, {"model.vocab_size = 2147483647: ", use});
+  const std::string most =
+      large.err.substr(large.err.find(use) + use.size(), large.err.size() - large.err.find(use) - use.size() - 1);
+  const ProgramOutcome fits_in = with("model.vocab_size=" + most);
+  EXPECT_EQ(fits_in.exit_code, 0) << fits_in.err;
+  EXPECT_TRUE(fits_in.out.starts_with("it does not fit: ")) << fits_in.out.substr(0, 200);
+  expect_one_line(with("model.vocab_size=" + std::to_string(std::stoll(most) + 2048)), 64, {use});
+  expect_one_line(with("parallel.pipeline=2056"), 64, {"parallel.pipeline = 2056: ", "more stages than the 2048"});
+}
+
 }  // namespace
 }  // namespace trident
