@@ -133,6 +133,14 @@ std::string names_of(const PriceBook& book) {
   return names;
 }
 
+// What a family's name ("H100") or one in other letters may have meant; "" without any.
+std::string names_with(const PriceBook& book, std::string_view said) {
+  std::string names;
+  for (const GpuRates& gpu : book.hardware)
+    if (in_small_letters(gpu.name).starts_with(in_small_letters(said))) names += (names.empty() ? "" : " or ") + gpu.name;
+  return names.empty() ? names : fmt::format(", did you mean {}?", names);
+}
+
 std::string stacks_of(const PriceBook& book) {
   std::set<std::string> first;  // stacks of several years share a name
   for (const TrainingStack& stack : book.stacks) first.insert(stack.frameworks.front());
@@ -160,7 +168,8 @@ JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
   const TrainingRow& run = reading.row;
   const GpuRates* named = find_profile(book.hardware, run.gpu);
   if (!named)
-    throw UnsupportedCase(fmt::format("cluster.gpu = {}: no profile of it; there are {}", in_quotes(run.gpu), names_of(book)));
+    throw UnsupportedCase(fmt::format("cluster.gpu = {}: no profile of it{}; there are {}", in_quotes(run.gpu),
+                                      names_with(book, run.gpu), names_of(book)));
   const TrainingStack* stack = find_stack(book.stacks, run.framework, run.year);
   if (!stack)
     throw UnsupportedCase(
