@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/number_text.h"
 #include "train/forecast/cluster_report.h"
 #include "train/forecast/plan_timeline.h"
 #include "train/report/span_kinds.h"
@@ -114,7 +115,7 @@ ReportSection summary(const RunPageFacts& facts) {
       const double valid = number(facts.evals.back(), "valid_loss");
       add("validation loss", valid, fmt::format("{:.4f}", valid), fmt::format("perplexity {:.2f}", std::exp(valid)));
     }
-    add("tokens/s", speed, grouped(speed), "of the last logged step");
+    add("tokens/s", speed, rounded_text(speed), "of the last logged step");
   }
   if (!numbers.numbers.empty()) section.blocks.emplace_back(std::move(numbers));
   if (!facts.lines.empty()) section.blocks.emplace_back(BulletList{facts.lines});
