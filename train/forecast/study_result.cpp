@@ -196,7 +196,8 @@ void take_comparison(const JsonValue& comparison, StudyRow& row) {
       .steps = static_cast<int>(number_in(comparison, "steps", "steps")),
       .memory_bytes = std::llround(number_in(object_in(comparison, "arena_bytes"), "measured", "arena_bytes.measured")),
       .worked = {}};
-  if (comparison.find("worked_seconds") != nullptr) row.measured->worked = number_in(comparison, "worked_seconds", "worked_seconds");
+  if (comparison.find("worked_seconds") != nullptr)
+    row.measured->worked = number_in(comparison, "worked_seconds", "worked_seconds");
 }
 
 void compare_rows(StudyResult& result) {
