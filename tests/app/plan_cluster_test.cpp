@@ -219,7 +219,7 @@ TEST(PlanOnACluster, RefusesWhatCannotBeLaidOut) {
   EXPECT_EQ(fits_in.exit_code, 0) << fits_in.err;
   EXPECT_TRUE(fits_in.out.starts_with("it does not fit: ")) << fits_in.out.substr(0, 200);
   expect_one_line(with("model.vocab_size=" + std::to_string(std::stoll(most) + 2048)), 64, {use});
-  expect_one_line(with("parallel.pipeline=2056"), 64, {"parallel.pipeline = 2056: ", "more stages than the 2048"});
+  expect_one_line(with("parallel.pipeline=1032"), 64, {"parallel.pipeline = 1032: ", "more stages than the 1024"});
 }
 
 }  // namespace

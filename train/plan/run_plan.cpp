@@ -53,7 +53,7 @@ int micro_batches_of(const BatchConfig& batch, int data) {
 }
 
 void check_program_size(const RunPlan& plan) {
-  constexpr std::int64_t kMaxStages = 1 << 11;  // the division of layers takes their square times stages
+  constexpr std::int64_t kMaxStages = 1 << 10;  // the division of layers takes their square times stages
   const ParallelConfig& parallel = plan.config.parallel;
   if (parallel.virtual_stages > kMaxStages / parallel.pipeline)
     throw ConfigError(
