@@ -66,6 +66,12 @@ std::string megabytes_text(double bytes, int digits) { return fixed(megabytes(by
 
 std::string seconds_text(double seconds) { return with_sign(seconds, positive_seconds); }
 
+std::string percent_digits(double share) {
+  const double percent = 100 * share;
+  if (!std::isfinite(percent) || percent == 0 || std::abs(percent) >= 0.0995) return fixed(percent, 1);
+  return fmt::format("{:.2g}", percent);
+}
+
 std::string percent_text(double share) { return fixed(100 * share, 1) + " %"; }
 
 std::string with_commas(std::int64_t count) {

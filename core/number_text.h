@@ -27,6 +27,8 @@ std::string seconds_text(double seconds);
 
 // "31.4 %" of 0.314.
 std::string percent_text(double share);
+// "31.4" of 0.314; below a tenth of a percent two significant digits: "0.024".
+std::string percent_digits(double share);
 
 // Every digit: "1,234,567".
 std::string with_commas(std::int64_t count);

@@ -112,7 +112,7 @@ class Enumeration {
               fmt::format("pipeline {} x {} chunks: the model has {}", layout.pipeline, chunks, counted(model_.layers, "block")));
       } else if (micro_batches % layout.pipeline != 0) {
         count(Rejection::kInterleaving, rest,
-              fmt::format("{} are no multiple of pipeline {}", counted(micro_batches, "micro-batch", "micro-batches"),
+              fmt::format("{} a step: no multiple of pipeline {}", counted(micro_batches, "micro-batch", "micro-batches"),
                           layout.pipeline));
       } else {
         with_rest(layout);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/nearest_name.h"
 
 namespace trident {
 
@@ -20,13 +21,24 @@ void SourcedObject::refuse(std::string_view key, const std::string& what) const 
 
 const JsonValue& SourcedObject::member(std::string_view key) {
   const JsonValue* value = object_.find(key);
-  if (!value) refuse(key, "is missing; no key of these files has a default");
+  if (!value) {
+    std::vector<std::string_view> others;
+    for (const JsonMember& m : object_.members())
+      if (!asked_.contains(m.key)) others.push_back(m.key);
+    const std::string_view near = likely_name(key, others);
+    refuse(key, fmt::format("is missing{}; no key of these files has a default",
+                            near.empty() ? "" : fmt::format(" ({}, which is there, may be a misspelling of it)", near)));
+  }
   asked_.emplace(key);
   return *value;
 }
 
 const JsonValue& SourcedObject::sourced_value(std::string_view key) {
-  SourcedObject constant(member(key), fmt::format("{}.{}", where_, key));
+  const JsonValue& said = member(key);
+  if (said.kind() != JsonValue::Kind::kObject)
+    refuse(key, fmt::format("is {}; write {{\"value\": {}, \"source\": \"where it is from\"}}", describe(said.kind()),
+                            said.is_array() ? "..." : to_json_text(said)));
+  SourcedObject constant(said, fmt::format("{}.{}", where_, key));
   const JsonValue& value = constant.member("value");
   const JsonValue& source = constant.member("source");
   if (!source.is_string() || source.as_string().empty()) refuse(key, "names no source; every constant says where it is from");

@@ -104,6 +104,8 @@ std::string advice_text(const ClusterReport& report) {
   for (const PricedChange& change : report.advice)
     text += fmt::format("  {}: a step of {} ({:+.1f} %), {}\n", settings_text(change), seconds_text(change.seconds),
                         100 * (change.seconds / now.seconds() - 1), bytes_text(change.bytes));
+  if (report.hardware.on_cards() && now.plan.world_size() > 1)
+    text += "of the same degrees all; trident plan --search looks at others\n";
   return text;
 }
 
@@ -167,11 +169,11 @@ std::string band_line(const ClusterReport& report) {
     return "no band of times: the published runs that predictions were compared with multiply in 16 bits, this one in fp32";
   if (hardware.on_cards())
     return fmt::format(
-        "bands of times: of {} published {} runs on {}, by other programs, eight of ten took {:.2f} to {:.2f} times what "
+        "bands of times: of {} published {} runs on {}, by other programs{}, eight of ten took {:.2f} to {:.2f} times what "
         "is predicted for them (docs/planner-accuracy.md); no run of this program is among them",
         hardware.band->runs, hardware.band->precision,
-        hardware.band->hardware.empty() ? "GPUs of several kinds, none of them this one" : "this GPU", hardware.band->low,
-        hardware.band->high);
+        hardware.band->hardware.empty() ? "GPUs of several kinds, none of them this one" : "this GPU",
+        hardware.band->of.empty() ? "" : fmt::format(" ({})", hardware.band->of), hardware.band->low, hardware.band->high);
   if (!hardware.band)
     return "no band: how far this profile's predictions are off was not measured; trident train with run.hardware_profile "
            "prints it";
@@ -235,8 +237,9 @@ std::string verdict_text(const ClusterReport& report) {
     text += fmt::format(", {} a GPU{}", rounded_text(rate / ranks), in_brackets(rate_band(report, rate / ranks), rounded_text));
   text += '\n';
   if (plan.peak_flops > 0)
-    text += fmt::format("MFU {}{}, HFU {}{}\n", percent_text(plan.mfu), in_brackets(rate_band(report, plan.mfu), percent_text),
-                        percent_text(plan.hfu), in_brackets(rate_band(report, plan.hfu), percent_text));
+    text += fmt::format("MFU {} %{}, HFU {} %{}\n", percent_digits(plan.mfu),
+                        in_brackets(rate_band(report, plan.mfu), percent_digits), percent_digits(plan.hfu),
+                        in_brackets(rate_band(report, plan.hfu), percent_digits));
   text += fmt::format("first limit: {}: {}\n", to_string(plan.limit.limit), plan.limit.why);
   return text + fmt::format("on {}\n", hardware_line(report));
 }

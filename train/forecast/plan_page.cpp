@@ -155,8 +155,8 @@ KeyNumbers key_numbers(const ClusterReport& report) {
       {"tokens/s", rounded_text(rate),
        range_text(rate_band(report, rate), rounded_text) + (cards ? fmt::format("; {} a GPU", rounded_text(rate / gpus)) : "")}};
   if (plan.peak_flops > 0) {
-    block.numbers.push_back({"MFU", percent_text(plan.mfu), range_text(rate_band(report, plan.mfu), percent_text)});
-    block.numbers.push_back({"HFU", percent_text(plan.hfu), range_text(rate_band(report, plan.hfu), percent_text)});
+    block.numbers.push_back({"MFU", percent_digits(plan.mfu) + " %", range_text(rate_band(report, plan.mfu), percent_digits)});
+    block.numbers.push_back({"HFU", percent_digits(plan.hfu) + " %", range_text(rate_band(report, plan.hfu), percent_digits)});
   }
   block.numbers.push_back({"first limit", std::string(to_string(plan.limit.limit)), plan.limit.why});
   block.numbers.push_back({count_text(report.cost.tokens) + " tokens",

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/counted.h"
+#include "core/number_text.h"
 
 namespace trident {
 namespace {
@@ -65,8 +66,8 @@ std::string variations_text(const FoundLayout& found) {
 }
 
 std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
-  return fmt::format("{:2}  {:.4g} s  {:.0f} tokens/s  {:.0f} a GPU  mfu {:.1f} %  {}{}\n", number, found.seconds,
-                     found.tokens_per_second, found.tokens_per_second / gpus, 100 * found.mfu, to_string(found.layout),
+  return fmt::format("{:2}  {:.4g} s  {:.0f} tokens/s  {:.0f} a GPU  mfu {} %  {}{}\n", number, found.seconds,
+                     found.tokens_per_second, found.tokens_per_second / gpus, percent_digits(found.mfu), to_string(found.layout),
                      found.trainable ? "" : "  (not trainable yet)") +
          variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +

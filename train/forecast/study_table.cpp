@@ -119,7 +119,7 @@ class Table {
               return fmt::format("{:.3g}", row.parts.seconds[part] > 1e-9 * row.seconds ? row.parts.seconds[part] : 0);
             });
     }
-    if (mfu_) add("MFU %", [](const StudyRow& row) { return fmt::format("{:.1f}", 100 * row.mfu); });
+    if (mfu_) add("MFU %", [](const StudyRow& row) { return percent_digits(row.mfu); });
     if (sends_) add("GB sent", [](const StudyRow& row) {
       double sent = 0;
       for (const double bytes : row.bytes_sent) sent += bytes;
