@@ -74,6 +74,10 @@ TEST(NumberText, SecondsHaveFourDigits) {
 TEST(NumberText, SharesArePercent) {
   EXPECT_EQ(percent_text(0), "0.0 %");
   EXPECT_EQ(percent_text(0.3141), "31.4 %");
+  EXPECT_EQ(percent_digits(0.3141), "31.4");
+  EXPECT_EQ(percent_digits(0.001), "0.1");
+  EXPECT_EQ(percent_digits(0.000236), "0.024");
+  EXPECT_EQ(percent_digits(0), "0.0");
   EXPECT_EQ(percent_text(-0.5), "-50.0 %");
   EXPECT_EQ(percent_text(1e-9), "0.0 %");
   EXPECT_EQ(percent_text(1e20), "1e+22 %");

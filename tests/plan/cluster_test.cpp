@@ -104,8 +104,8 @@ TEST_F(ClusterFiles, BadOnesAreRefused) {
   EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm"})"),
             "c.json.gpus_per_node: is missing; no key of these files has a default");
   EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", "gpu_per_node": {"value": 4, "source": "s"}})"),
-            "c.json.gpus_per_node: is missing (gpu_per_node, which is there, may be a misspelling of it); no key of these files has a "
-            "default");
+            "c.json.gpus_per_node: is missing (gpu_per_node, which is there, may be a misspelling of it); no key of these files "
+            "has a default");
   EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", "gpus_per_node": 4})"),
             R"(c.json.gpus_per_node: is an integer; write {"value": 4, "source": "where it is from"})");
   EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", "gpus_per_node": {"value": 2.5, "source": "s"}})"),

@@ -64,8 +64,8 @@ TEST(GpuRates, EveryConstantNamesItsSource) {
 TEST(GpuRates, BadOnesAreRefusedByKey) {
   EXPECT_EQ(refusal_of_profile(profile_text()), "");
   EXPECT_EQ(refusal_of_profile(replaced(profile_text(), "\"row_fraction\"", "\"row_fractions\"")),
-            "p.json.row_fraction: is missing (row_fractions, which is there, may be a misspelling of it); no key of these files has a "
-            "default");
+            "p.json.row_fraction: is missing (row_fractions, which is there, may be a misspelling of it); no key of these files "
+            "has a default");
   EXPECT_EQ(refusal_of_profile(replaced(profile_text(), "\"aliases\"", "\"colour\": 1, \"aliases\"")),
             "p.json.colour: is not a key of this object; remove it");
   EXPECT_EQ(refusal_of_profile(replaced(profile_text(), "\"value\": 312", "\"value\": -312")),

@@ -307,7 +307,7 @@ TEST(RunAnswers, GathersOfTheBackwardAreHiddenOnlyWhereTheyAreIssuedAhead) {
 TEST(RunAnswers, Refusals) {
   const auto why = [](const char* changes) { return unsupported(priced(changes)); };
   EXPECT_EQ(why(R"({"cluster": {"gpu": "Z1"}})").find("cluster.gpu = \"Z1\": no profile of it; there are "), 0u);
-  EXPECT_EQ(why(R"({"cluster": {"gpu": "h100"}})").find("cluster.gpu = \"h100\": no profile of it, did you mean H100-SXM5-80GB?; there"), 0u);
+  EXPECT_EQ(why(R"({"cluster": {"gpu": "h100"}})").find("cluster.gpu = \"h100\": no profile of it, did you mean H100-"), 0u);
   EXPECT_EQ(
       why(R"({"stack": {"framework": "mesh"}})"),
       "stack.framework = \"mesh\": no such stack is known; there are megatron_core_te, megatron_deepspeed, megatron_lm, oneflow, "

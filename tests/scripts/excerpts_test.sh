@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# excerpts_test.sh SOURCE TRIDENT: what the pages print is what the program says; a digit that is not is named, and so is a mark that
-# does not work.
+# excerpts_test.sh SOURCE TRIDENT: what the pages print is what the program says; a digit that is not is named, and so is a mark
+# that does not work.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
@@ -29,9 +29,11 @@ refused() {
   fi
 }
 # A digit of a table, of an excerpt's middle, a line that is left out, and one that is there too much.
-refused studies.md '0,/^| 1,024 | 192, 12 | [0-9]/s/^| 1,024 | 192, 12 | ./| 1,024 | 192, 12 | 9/' 1 'another excerpt of table: scaling'
+refused studies.md '0,/^| 1,024 | 192, 12 | [0-9]/s/^| 1,024 | 192, 12 | ./| 1,024 | 192, 12 | 9/' 1 \
+  'another excerpt of table: scaling'
 refused studies.md 's/^| zero1 | ./| zero1 | 9/' 1 'another excerpt of table: olmo'
-refused planner.md 's/^  parameters  *[0-9]/  parameters                        9/' 1 'another excerpt of command: trident plan --config'
+refused planner.md 's/^  parameters  *[0-9]/  parameters                        9/' 1 \
+  'another excerpt of command: trident plan --config'
 refused planner.md '/^zero1  *4  *4/d' 1 'another excerpt of command: trident study'
 refused planner.md 's/^faster would be$/&\n  nothing/' 1 '  now   --set'
 refused learn.md 's/^| 1f1b, m = 24 | \(.*\) | 0/| 1f1b, m = 24 | \1 | 9/' 1 'another excerpt of table: schedules'
