@@ -138,7 +138,8 @@ FoundLimit limit_of(const PlanHardware& hardware, const ClusterPlan& it) {
                   counted(it.plan.num_micro_batches, "micro-batch", "micro-batches"),
                   counted(it.plan.grid.degrees().pipeline, "stage"));
   if (it.plan.config.batch.micro == 1)
-    return {PlanLimit::kBatch, share(most), bubble + ", of one sequence each: more of them, and a smaller bubble, come only from a larger batch.global"};
+    return {PlanLimit::kBatch, share(most),
+            bubble + ", of one sequence each: more of them, and a smaller bubble, come only from a larger batch.global"};
   return {PlanLimit::kBubble, share(most), bubble};
 }
 
