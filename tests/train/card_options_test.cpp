@@ -7,8 +7,8 @@
 
 #include "plan/price_book.h"
 #include "tests/train/plan_fixture.h"
-#include "train/forecast/cluster_plan.h"
 #include "train/forecast/cluster_report.h"
+#include "train/forecast/target_forecast.h"
 
 namespace trident {
 namespace {
@@ -19,12 +19,12 @@ using testing::Settings;
 Cluster h100_nodes() { return find_cluster(shipped_price_book(), "h100_sxm_ndr"); }
 
 // Passes so short that the host cannot keep up.
-ClusterPlan planned(Settings settings, const Cluster& cluster = h100_nodes()) {
+TargetForecast planned(Settings settings, const Cluster& cluster = h100_nodes()) {
   settings.insert(settings.begin(), {"parallel=1DP", "parallel.sequence_parallel=false"});
   return plan_on(hardware_of(cluster), demo(settings), 0);
 }
 
-bool notes_have(const ClusterPlan& plan, const std::string& words) {
+bool notes_have(const TargetForecast& plan, const std::string& words) {
   return std::ranges::any_of(plan.plan.notes, [&](const std::string& note) { return note.find(words) != std::string::npos; });
 }
 
@@ -41,7 +41,7 @@ Starts starts_of(const PassRecord& pass) {
 }
 
 TEST(CardOptions, APassThatIsCapturedIsOneLaunch) {
-  const ClusterPlan plain = planned({}), graphs = planned({"cuda.graphs=true"});
+  const TargetForecast plain = planned({}), graphs = planned({"cuda.graphs=true"});
   const StepRecord &one = plain.forecast.step.records.front(), &other = graphs.forecast.step.records.front();
   const auto& instructions = graphs.plan.step_programs.front().instructions;
   ASSERT_EQ(one.pass_of.size(), other.pass_of.size());
@@ -68,7 +68,7 @@ TEST(CardOptions, APassThatIsCapturedIsOneLaunch) {
 
 // Hosts drive collectives within the passes of tensor-parallel ranks: updates alone are captured.
 TEST(CardOptions, PassesOfTensorRanksAreNotCaptured) {
-  const ClusterPlan plan = plan_on(hardware_of(h100_nodes()), demo({"cuda.graphs=true"}), 0);
+  const TargetForecast plan = plan_on(hardware_of(h100_nodes()), demo({"cuda.graphs=true"}), 0);
   ASSERT_GT(plan.plan.tensor_layout.degree, 1);
   const auto& instructions = plan.plan.step_programs.front().instructions;
   for (std::size_t i = 0; i < instructions.size(); ++i) {
@@ -85,7 +85,7 @@ TEST(CardOptions, Tf32IsFasterThanFp32AndSlowerThan16Bits) {
   const Settings large{"batch.micro=4", "batch.sequence=1024", "batch.global=4"};
   const auto computing = [&](Settings more) {
     more.insert(more.begin(), large.begin(), large.end());
-    const ClusterPlan plan = planned(more);
+    const TargetForecast plan = planned(more);
     return plan.parts[TimePart::kCompute];
   };
   const double fp32 = computing({"precision.compute=fp32"}), tf32 = computing({"precision.compute=fp32", "cuda.tf32=true"});
@@ -113,7 +113,7 @@ TEST(CardOptions, WhatAProfileDoesNotSayIsNotPricedAndSaid) {
 TEST(CardOptions, ModelsNarrowerThanTheFitAreSaidToBe) {
   const PriceBook book = shipped_price_book();
   const auto said = [&](const char* cluster, const Settings& settings) {
-    const ClusterPlan plan = plan_on(hardware_of(find_cluster(book, cluster)), demo(settings, "learn_tp.json"), 0);
+    const TargetForecast plan = plan_on(hardware_of(find_cluster(book, cluster)), demo(settings, "learn_tp.json"), 0);
     return notes_have(plan, "were fitted on models");
   };
   EXPECT_TRUE(said("h100_sxm_ndr", {}));

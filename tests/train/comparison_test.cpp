@@ -16,8 +16,8 @@
 #include "core/resident_memory.h"
 #include "tests/support/layout_run.h"
 #include "train/forecast/forecast.h"
-#include "train/forecast/run_forecast.h"
 #include "train/forecast/run_page.h"
+#include "train/forecast/run_prediction.h"
 #include "train/plan/machine.h"
 
 namespace trident {
@@ -334,9 +334,9 @@ TEST(Comparison, CausesOfRealSteps) {
   }
 }
 
-TEST(RunForecast, SaysWhatTheDryRanksSendAndThePrices) {
+TEST(RunPrediction, SaysWhatTheDryRanksSendAndThePrices) {
   const RunInputs inputs = grid();
-  RunForecast forecast(inputs, {.ranks_of_node = 8, .ranks_of_process = 8}, {std::make_shared<FakePrices>(), "fake", {}, {}});
+  RunPrediction forecast(inputs, {.ranks_of_node = 8, .ranks_of_process = 8}, {std::make_shared<FakePrices>(), "fake", {}, {}});
   const RunOutlook::Predicted predicted = forecast.predicted();
   EXPECT_EQ(predicted.bytes_sent, step_bytes_sent(inputs.plan));
   double parts = 0;
@@ -345,9 +345,9 @@ TEST(RunForecast, SaysWhatTheDryRanksSendAndThePrices) {
   EXPECT_GT(predicted.step.find("parts")->find("recompute")->as_number(), 0);
 }
 
-TEST(RunForecast, ACallWithoutAPriceIsSaidAndNoError) {
+TEST(RunPrediction, ACallWithoutAPriceIsSaidAndNoError) {
   const RunInputs inputs = grid();
-  RunForecast forecast(inputs, {.ranks_of_node = 8, .ranks_of_process = 8},
+  RunPrediction forecast(inputs, {.ranks_of_node = 8, .ranks_of_process = 8},
                        {std::make_shared<FakePrices>(1, "rms_norm_forward"), "fake", {}, {}});
   const RunOutlook::Predicted predicted = forecast.predicted();
   EXPECT_EQ(predicted.bytes_sent, step_bytes_sent(inputs.plan));

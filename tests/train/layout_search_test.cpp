@@ -10,10 +10,10 @@
 
 #include "plan/gpu_prices.h"
 #include "plan/price_book.h"
-#include "train/forecast/cluster_plan.h"
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/search_run.h"
 #include "train/forecast/search_text.h"
+#include "train/forecast/target_forecast.h"
 
 namespace trident {
 namespace {
@@ -144,7 +144,7 @@ TEST(LayoutSearch, PlanOfOneConfigurationSaysTheSame) {
   ASSERT_EQ(result.best.size(), 30u);
   for (std::size_t i = 0; i < result.best.size(); i += 5) {
     const FoundLayout& found = result.best[i];
-    const ClusterPlan plan = plan_on(hardware_of(request.cluster), with_layout(config, found.layout), 32);
+    const TargetForecast plan = plan_on(hardware_of(request.cluster), with_layout(config, found.layout), 32);
     EXPECT_NEAR(found.seconds, plan.seconds(), 1e-9 * plan.seconds()) << to_string(found.layout);
     EXPECT_EQ(found.fullest, static_cast<int>(plan.fullest)) << to_string(found.layout);
     EXPECT_EQ(found.memory.total() + static_cast<std::int64_t>(request.cluster.gpu.device_bytes) -

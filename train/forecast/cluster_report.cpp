@@ -32,7 +32,7 @@ std::string_view text_of(Certainty certainty) {
 }
 
 // Columns for stages, rows for the parts that any of them has.
-std::string memory_table(const ClusterPlan& plan) {
+std::string memory_table(const TargetForecast& plan) {
   const std::vector<std::size_t> stages = some_stages(plan, kMostStages, plan.fullest);
   const bool small = plan.most().total() < 1'000'000'000;
   const auto cell = [&](std::int64_t bytes) { return fmt::format(" {:>8.3f}", small ? megabytes(bytes) : gigabytes(bytes)); };
@@ -55,7 +55,7 @@ std::string memory_table(const ClusterPlan& plan) {
 
 // What the words of the table mean, as far as they are in it.
 std::string memory_notes(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   const RankMemory& most = plan.most();
   std::string text = "  exact: a rank of this program books as much, to the byte";
   if (most.all_of(Certainty::kMost) > 0) text += "; from 0: the most that libraries' workspaces take, which may be nothing";
@@ -72,7 +72,7 @@ std::string memory_notes(const ClusterReport& report) {
 }
 
 std::string time_table(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   const bool shared = plan.process && plan.process->shares_cores;
   std::string text =
       shared ? fmt::format("time of a step by part, {} of CPU time over {}:\n", seconds_text(plan.process->cpu_seconds),
@@ -94,7 +94,7 @@ std::string time_table(const ClusterReport& report) {
 }  // namespace
 
 std::string advice_text(const ClusterReport& report) {
-  const ClusterPlan& now = report.plan;
+  const TargetForecast& now = report.plan;
   if (report.advice.empty())
     return now.fits ? "nothing that was tried makes it faster\n" : "nothing that was tried needs less memory\n";
   const bool helps = now.fits || report.advice.front().fits;
@@ -205,7 +205,7 @@ std::string mfu_formula(const ClusterReport& report) {
       report.hardware.on_cards() ? "GPUs x dense 16-bit peak" : "FLOP/s of all cores in the fastest product of the profile");
 }
 
-std::vector<std::size_t> some_stages(const ClusterPlan& plan, std::size_t most, std::size_t wanted) {
+std::vector<std::size_t> some_stages(const TargetForecast& plan, std::size_t most, std::size_t wanted) {
   const std::size_t n = plan.memory.size();
   std::set<std::size_t> some;
   if (n <= most) most = n;
@@ -218,7 +218,7 @@ std::vector<std::size_t> some_stages(const ClusterPlan& plan, std::size_t most, 
 }
 
 std::string verdict_text(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   const int ranks = plan.plan.world_size();
   const auto needed = static_cast<double>(plan.needed_bytes());
   const bool known = report.hardware.device_bytes > 0;
@@ -252,7 +252,7 @@ std::string steps_text(double steps) { return steps < 9e15 ? counted(std::llroun
 }  // namespace
 
 std::string details_text(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   std::string text = memory_table(plan) + memory_notes(report) + '\n' + time_table(report) + '\n';
   if (plan.peak_flops > 0) {
     text += fmt::format("MFU is {}: {:.4g} / ({:.4g} s x {:.4g} FLOP/s)\n", mfu_formula(report), plan.model_flops, plan.seconds(),

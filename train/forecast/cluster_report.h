@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "core/json_reader.h"
-#include "train/forecast/cluster_plan.h"
 #include "train/forecast/plan_advice.h"
+#include "train/forecast/target_forecast.h"
 
 namespace trident {
 
 struct ClusterReport {
   PlanHardware hardware;
-  ClusterPlan plan;
+  TargetForecast plan;
   TrainingCost cost;
   std::vector<PricedChange> advice;
 };
@@ -52,7 +52,7 @@ std::string details_text(const ClusterReport& report);
 JsonValue to_json(const ClusterReport& report);
 
 // "quantity,part,stage,unit,value,low,high", a line for each number; low and high are empty where there is no band. "fits" is 1 or
-// 0; the part of "first limit" is its name, its value FoundLimit::share.
+// 0; the part of "first limit" is its name, its value FirstLimit::share.
 std::string to_csv(const ClusterReport& report);
 
 // "H100 nodes with NDR: 1024 x H100-SXM5-80GB", "2 cores of AMD EPYC: 4 ranks of 1 thread".
@@ -61,7 +61,7 @@ std::string band_line(const ClusterReport& report);    // what the band of times
 std::string device_line(const ClusterReport& report);  // what a card's memory is, and what of it tensors can have; "" of processors
 std::string mfu_formula(const ClusterReport& report);
 // Of stages, at most `most`: the first, the last, and those between at even distances; with `wanted` among them.
-std::vector<std::size_t> some_stages(const ClusterPlan& plan, std::size_t most, std::size_t wanted);
+std::vector<std::size_t> some_stages(const TargetForecast& plan, std::size_t most, std::size_t wanted);
 // "--set recompute.policy=full --set batch.micro=2".
 std::string settings_text(const PricedChange& change);
 

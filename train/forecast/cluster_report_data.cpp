@@ -33,7 +33,7 @@ JsonValue bytes_with_band(std::int64_t value, const Band& band) {
   return out;
 }
 
-JsonValue memory_json(const ClusterPlan& plan) {
+JsonValue memory_json(const TargetForecast& plan) {
   JsonValue::Array ranks;
   for (const RankMemory& memory : plan.memory) {
     JsonValue rank, parts, bands;
@@ -59,7 +59,7 @@ JsonValue memory_json(const ClusterPlan& plan) {
 }
 
 JsonValue step_json(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   JsonValue step, parts;
   step.set("seconds", plan.seconds());
   set_band(step, seconds_band(report, plan.seconds()));
@@ -129,7 +129,7 @@ void set_hardware(JsonValue& out, const ClusterReport& report) {
 }  // namespace
 
 JsonValue to_json(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   const double rate = plan.tokens_per_second(), ranks = plan.plan.world_size();
   JsonValue out, axes, limit;
   set_hardware(out, report);
@@ -161,7 +161,7 @@ JsonValue to_json(const ClusterReport& report) {
 }
 
 std::string to_csv(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   std::string text = "quantity,part,stage,unit,value,low,high\n";
   const auto line = [&text](std::string_view quantity, std::string_view part, std::string_view stage, std::string_view unit,
                             double value, const Band& band) {

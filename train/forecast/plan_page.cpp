@@ -26,7 +26,7 @@ struct MemoryUnit {
   double of(double count) const { return count / bytes; }
   double of(std::int64_t count) const { return of(static_cast<double>(count)); }
 };
-MemoryUnit unit_of(const ClusterPlan& plan) {
+MemoryUnit unit_of(const TargetForecast& plan) {
   return plan.most().total() < 1'000'000'000 ? MemoryUnit{1e6, "MB"} : MemoryUnit{};
 }
 
@@ -58,7 +58,7 @@ std::vector<PlotPoint> peaks_of(const std::vector<HeldBytes>& held, double secon
 StackedBars time_bars(const ClusterReport& report) {
   static constexpr std::array<Hue, kNumTimeParts> kHues = {Hue::kBlue, Hue::kLightBlue, Hue::kPurple, Hue::kTeal, Hue::kOrange,
                                                            Hue::kGrey, Hue::kGold,      Hue::kPink,   Hue::kBrown};
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   const auto [unit, name] = plan.seconds() < 1 ? std::pair(1e-3, "ms") : std::pair(1.0, "s");
   StackedBars bars{"Where the time of a step goes, by pipeline stage", name, {}, {}, {}, {}};
   for (std::size_t part = 0; part < kNumTimeParts; ++part)
@@ -95,7 +95,7 @@ const std::vector<BarPart>& bar_parts() {
 }
 
 StackedBars memory_bars(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   const MemoryUnit unit = unit_of(plan);
   StackedBars bars{"Memory of a rank, by pipeline stage", unit.name, {}, {}, {}, {}};
   const auto bytes_of = [](const RankMemory& memory, const BarPart& bar) {
@@ -121,7 +121,7 @@ StackedBars memory_bars(const ClusterReport& report) {
   return bars;
 }
 
-ReportTable memory_table(const ClusterPlan& plan) {
+ReportTable memory_table(const TargetForecast& plan) {
   const MemoryUnit unit = unit_of(plan);
   ReportTable table{fmt::format("The most loaded rank, of stage {}", plan.most().stage), {"part", unit.name, "band"}, {}, 1};
   for (const MemoryPart& part : plan.most().parts) {
@@ -140,7 +140,7 @@ std::string range_text(const Band& band, std::string (*text_of)(double)) {
 }
 
 KeyNumbers key_numbers(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   const bool cards = report.hardware.on_cards();
   const double rate = plan.tokens_per_second(), gpus = plan.plan.world_size();
   const double there = report.hardware.device_bytes;
@@ -167,7 +167,7 @@ KeyNumbers key_numbers(const ClusterReport& report) {
 }
 
 ReportSection advice_section(const ClusterReport& report) {
-  const ClusterPlan& now = report.plan;
+  const TargetForecast& now = report.plan;
   ReportSection section{now.fits ? "What would be faster" : "What would make it fit", {}};
   if (report.advice.empty()) {
     section.blocks.emplace_back(
@@ -185,7 +185,7 @@ ReportSection advice_section(const ClusterReport& report) {
   return section;
 }
 
-ReportTable time_table(const ClusterPlan& plan) {
+ReportTable time_table(const TargetForecast& plan) {
   const bool shared = plan.process && plan.process->shares_cores;
   ReportTable table{shared ? "The cores that ranks share" : "The stage that waits least", {"part", "time", "share"}, {}, 1};
   for (std::size_t part = 0; part < kNumTimeParts; ++part) {
@@ -198,7 +198,7 @@ ReportTable time_table(const ClusterPlan& plan) {
   return table;
 }
 
-ReportTable traffic_table(const ClusterPlan& plan) {
+ReportTable traffic_table(const TargetForecast& plan) {
   ReportTable table{"Sent by a rank in a step, on average", {"axis", "bytes"}, {}, 1};
   for (std::size_t axis = 0; axis < kNumAxes; ++axis)
     table.rows.push_back({std::string(to_string(static_cast<Axis>(axis))), bytes_text(plan.bytes_sent[axis])});
@@ -208,7 +208,7 @@ ReportTable traffic_table(const ClusterPlan& plan) {
 }  // namespace
 
 LinePlot memory_over_time(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   const MemoryUnit unit = unit_of(plan);
   LinePlot plot{"", "seconds", unit.name + " of a rank", AxisScale::kLinear, AxisScale::kLinear, {}, {}, {}};
   std::size_t number = 0;
@@ -229,7 +229,7 @@ LinePlot memory_over_time(const ClusterReport& report) {
 }
 
 ReportPage page_of(const ClusterReport& report) {
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   ReportPage page{"Plan of " + plan.plan.config.run.dir, fmt::format("{}; {}", hardware_line(report), model_line(plan.plan)), {}};
   ReportSection summary{"In short", {key_numbers(report), Paragraph{layout_line(plan.plan)}}};
   for (const std::string& note : plan.plan.notes) summary.blocks.emplace_back(Paragraph{note});

@@ -13,10 +13,10 @@
 
 #include "core/check.h"
 #include "model/model_stats.h"
-#include "train/forecast/cluster_plan.h"
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/looped_step.h"
 #include "train/forecast/search_text.h"
+#include "train/forecast/target_forecast.h"
 #include "train/run/dry_run.h"
 
 namespace trident {
@@ -326,12 +326,12 @@ class Search {
     found.fullest = worst.rank;
     found.memory = worst.memory;
     set_rates(found);
-    found.next_limit = next_limit(found);
+    found.first_limit = first_limit(found);
     return found;
   }
 
   // What is most of the time that is not computing, and how full memory is.
-  std::string next_limit(const FoundLayout& found) const {
+  std::string first_limit(const FoundLayout& found) const {
     const std::int64_t bytes = usable(found.layout);
     const double full = static_cast<double>(found.memory.total()) / static_cast<double>(bytes);
     TimePart most = TimePart::kRecompute;

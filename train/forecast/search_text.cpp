@@ -72,7 +72,7 @@ std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
          variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
          fmt::format("    memory of pipeline rank {}: {}\n", found.fullest, memory_text(found.memory)) +
-         (found.trainable ? fmt::format("    next limit: {}\n", found.next_limit) : "");
+         (found.trainable ? fmt::format("    first limit: {}\n", found.first_limit) : "");
 }
 
 JsonValue sync_of(const SearchLayout& layout) { return layout.sync == SyncChoice::kStep ? JsonValue("step") : JsonValue(); }
@@ -113,7 +113,7 @@ JsonValue json_of(const FoundLayout& found) {
                            {"memory_bytes", found.memory.total()},
                            {"memory_parts", std::move(memory)},
                            {"memory_of_pipeline_rank", found.fullest},
-                           {"next_limit", found.next_limit},
+                           {"first_limit", found.first_limit},
                            {"variations", std::move(variations)}};
 }
 

@@ -18,7 +18,7 @@ struct StudyHardware {
   std::function<void(const PointConfig& point, StudyRow& row)> price;
 };
 
-// GPUs of `cluster`: rows are what plan_on() (train/forecast/cluster_plan.h) says. ConfigError: as hardware_of().
+// GPUs of `cluster`: rows are what plan_on() (train/forecast/target_forecast.h) says. ConfigError: as hardware_of().
 StudyHardware cluster_hardware(const Cluster& cluster);
 
 // Processors with these rates, of this machine or another; ranks are threads of one process. More threads than cores take the work

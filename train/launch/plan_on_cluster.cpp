@@ -24,7 +24,7 @@ PlanHardware hardware_for(const TrainConfig& config, const ClusterQuestion& ques
   return hardware_of(cluster);
 }
 
-std::string to_text(const ClusterReport& report, const PlanReport& stages, PlanDetail detail) {
+std::string to_text(const ClusterReport& report, const DryPlan& stages, PlanDetail detail) {
   const RunPlan& plan = report.plan.plan;
   std::string text = verdict_text(report) + '\n' + advice_text(report) + '\n' + heading_text(plan) + '\n';
   text += holds_text(plan) + '\n' + details_text(report) + traffic_text(stages, plan);
@@ -45,7 +45,7 @@ std::optional<CpuRates> find_processors(std::string_view name_or_path) {
 std::string plan_on_cluster(const TrainConfig& config, const ClusterQuestion& question, PlanDetail detail, PlanForm form) {
   const PlanHardware hardware = hardware_for(config, question);
   const ClusterReport report = report_on(hardware, config, question.gpus, question.tokens);
-  const ClusterPlan& plan = report.plan;
+  const TargetForecast& plan = report.plan;
   if (!question.html.empty()) {
     AtomicFile file(question.html);
     file.append(to_html(page_of(report)));
@@ -53,7 +53,7 @@ std::string plan_on_cluster(const TrainConfig& config, const ClusterQuestion& qu
   }
   if (!question.trace.empty()) write_plan_trace(question.trace, plan.plan, plan.forecast);
   if (form == PlanForm::kCsv) return to_csv(report);
-  const PlanReport stages{plan.forecast.stages, hardware.on_cards() ? Workspaces::kBound : Workspaces::kExact};
+  const DryPlan stages{plan.forecast.stages, hardware.on_cards() ? Workspaces::kBound : Workspaces::kExact};
   if (form == PlanForm::kText) return to_text(report, stages, detail);
   JsonValue json = to_json(stages, plan.plan, detail);
   json.set("cluster", to_json(report));

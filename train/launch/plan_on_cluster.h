@@ -9,7 +9,7 @@
 #include "plan/cpu_rates.h"
 #include "train/forecast/cluster_report.h"
 #include "train/launch/cluster_question.h"
-#include "train/launch/plan_report.h"
+#include "train/launch/dry_plan.h"
 
 namespace trident {
 

@@ -13,7 +13,7 @@
 #include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
 #include "parallel/mpi/network_facts.h"
-#include "train/forecast/run_forecast.h"
+#include "train/forecast/run_prediction.h"
 #include "train/launch/failure_file.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"
@@ -241,7 +241,7 @@ class ProcessRank {
       lifeline_->board().set_waiting(describe(), seconds);
     });
     const RunHardware hardware{choice_.kind, choice_.found.cards, world_->local_size(), 1, cores_of_node_};
-    std::optional<RunForecast> forecast;
+    std::optional<RunPrediction> forecast;
     if (world_->rank() == 0) {
       RunPrices prices = prices_of(inputs_.plan, hardware);
       note_missing_prices(prices, inputs_.plan);

@@ -10,7 +10,7 @@
 #include "parallel/communicator/launcher.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "train/config/rank_count.h"
-#include "train/forecast/run_forecast.h"
+#include "train/forecast/run_prediction.h"
 #include "train/launch/failure_file.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/process_rank.h"
@@ -63,7 +63,7 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
                              machine_facts(choice, ranks).core_share.at_once()};
   RunPrices prices = prices_of(inputs.plan, hardware);
   note_missing_prices(prices, inputs.plan);
-  RunForecast forecast(inputs, hardware, std::move(prices));
+  RunPrediction forecast(inputs, hardware, std::move(prices));
   const int threads = inputs.plan.threads_per_rank;
   RunEnd end;  // of rank 0, the same on every rank
   std::atomic<bool> trained{false};

@@ -55,7 +55,7 @@ std::string_view to_string(PlanLimit limit);
 
 // What the step runs into first: memory that is not there; else whatever costs most time beside the work itself, if that is more
 // than a twentieth of the step.
-struct FoundLimit {
+struct FirstLimit {
   PlanLimit limit = PlanLimit::kCompute;
   double share = 0;  // of the step that it takes; of memory what is needed over what is there
   std::string why;   // a sentence with numbers
@@ -69,7 +69,7 @@ struct ProcessPlan {
   double resident_bytes = 0;   // of the process
 };
 
-struct ClusterPlan {
+struct TargetForecast {
   RunPlan plan;
   Forecast forecast;                  // on processors as if every rank had cores of its own
   std::optional<ProcessPlan> process; // on processors
@@ -83,7 +83,7 @@ struct ClusterPlan {
   double recomputed_flops = 0;                // of a step: products and attention, likewise in full, that are done again
   double mfu = 0, hfu = 0;                    // model FLOPs, and with the recomputed, over seconds x peak
   std::array<double, kNumAxes> bytes_sent{};  // in a step, by axis, on average of a rank
-  FoundLimit limit;
+  FirstLimit limit;
   bool fits = false;
 
   double seconds() const { return step_seconds; }
@@ -96,7 +96,7 @@ struct ClusterPlan {
 // parallel.grad_sync "auto" may use what context and communicators leave of a device.
 // `gpus`: ranks of the job, whose data-parallel degree then is what they make of it; 0: as many as the configuration says. Throws
 // ConfigError naming what cannot be: GPUs that are no whole replicas, what make_run_plan() refuses, a table that a profile lacks.
-ClusterPlan plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus);
+TargetForecast plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus);
 
 // ranks_of_a_replica(). Throws ConfigError above kMostGpus: so many are not planned.
 int planned_replica(const ParallelConfig& parallel);
@@ -105,6 +105,6 @@ int planned_replica(const ParallelConfig& parallel);
 struct TrainingCost {
   double tokens = 0, steps = 0, days = 0, gpu_hours = 0;
 };
-TrainingCost training_cost(const PlanHardware& hardware, const ClusterPlan& plan, double tokens);
+TrainingCost training_cost(const PlanHardware& hardware, const TargetForecast& plan, double tokens);
 
 }  // namespace trident

@@ -1,4 +1,4 @@
-#include "train/forecast/run_forecast.h"
+#include "train/forecast/run_prediction.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,11 +14,11 @@
 
 namespace trident {
 
-RunForecast::RunForecast(const RunInputs& inputs, const RunHardware& hardware, RunPrices prices)
+RunPrediction::RunPrediction(const RunInputs& inputs, const RunHardware& hardware, RunPrices prices)
     : inputs_(inputs), hardware_(hardware), prices_(std::move(prices)) {}
 
 // One dry step of each stage, which what the run sends is read from in any case.
-RunOutlook::Predicted RunForecast::predicted() {
+RunOutlook::Predicted RunPrediction::predicted() {
   const RunPlan& plan = inputs_.plan;
   if (prices_.prices == nullptr) return {step_bytes_sent(plan), {}};
   std::vector<DryRun> stages;
@@ -34,7 +34,7 @@ RunOutlook::Predicted RunForecast::predicted() {
   }
 }
 
-PredictedMemory RunForecast::memory() const {
+PredictedMemory RunPrediction::memory() const {
   PredictedMemory memory;
   const std::vector<std::int64_t>& arenas = inputs_.dry_arenas;
   memory.arena = *std::ranges::max_element(arenas);
@@ -50,7 +50,7 @@ PredictedMemory RunForecast::memory() const {
   return memory;
 }
 
-std::vector<std::string> RunForecast::compare(const RunSummary& summary) {
+std::vector<std::string> RunPrediction::compare(const RunSummary& summary) {
   MeasuredRun run;
   run.times = summary.times;
   run.steps = summary.timed_steps;
@@ -94,7 +94,7 @@ std::vector<JsonValue> records_of(const std::string& path) {
 
 }  // namespace
 
-void RunForecast::write_report(const RunSummary& summary, const Comparison& comparison) const {
+void RunPrediction::write_report(const RunSummary& summary, const Comparison& comparison) const {
   const RunPlan& plan = inputs_.plan;
   const std::string& folder = plan.config.run.dir;
   RunPageFacts facts;

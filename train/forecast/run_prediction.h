@@ -12,10 +12,10 @@
 
 namespace trident {
 
-class RunForecast final : public RunOutlook {
+class RunPrediction final : public RunOutlook {
  public:
   // Made before ranks have memory, which resident memory is compared with. `inputs` outlives it.
-  RunForecast(const RunInputs& inputs, const RunHardware& hardware, RunPrices prices);
+  RunPrediction(const RunInputs& inputs, const RunHardware& hardware, RunPrices prices);
 
   Predicted predicted() override;
   std::vector<std::string> compare(const RunSummary& summary) override;

@@ -1,4 +1,4 @@
-#include "train/forecast/cluster_plan.h"
+#include "train/forecast/target_forecast.h"
 
 #include <algorithm>
 #include <cmath>
@@ -91,7 +91,7 @@ double fastest_product(const CpuRates& rates, DType compute) {
   return most;
 }
 
-void forecast_on_cards(const PlanHardware& hardware, ClusterPlan& it) {
+void forecast_on_cards(const PlanHardware& hardware, TargetForecast& it) {
   it.forecast = forecast_run(it.plan, *hardware.prices, any_card(it.plan.config.cuda.deterministic).get());
   it.busiest = it.forecast.price.busiest();
   it.parts = it.forecast.price.ranks[it.busiest];
@@ -99,7 +99,7 @@ void forecast_on_cards(const PlanHardware& hardware, ClusterPlan& it) {
   it.peak_flops = hardware.peak_flops * it.plan.world_size();
 }
 
-void forecast_on_processors(const CpuRates& rates, ClusterPlan& it) {
+void forecast_on_processors(const CpuRates& rates, TargetForecast& it) {
   CpuForecast run = forecast_on_processors_here(it.plan, rates);
   it.busiest = run.forecast.price.busiest();
   it.parts = run.shares_cores ? parts_of_shared_cores(it.plan, run, rates.cores) : run.forecast.price.ranks[it.busiest];
@@ -109,7 +109,7 @@ void forecast_on_processors(const CpuRates& rates, ClusterPlan& it) {
   it.forecast = std::move(run.forecast);
 }
 
-FoundLimit limit_of(const PlanHardware& hardware, const ClusterPlan& it) {
+FirstLimit first_limit(const PlanHardware& hardware, const TargetForecast& it) {
   if (!it.fits) {
     const auto needed = static_cast<double>(it.needed_bytes());
     return {PlanLimit::kMemory, needed / hardware.device_bytes,
@@ -268,7 +268,7 @@ int num_communicators(const ModelConfig& model, const TensorLayout& tensor, int 
   return groups;
 }
 
-std::int64_t ClusterPlan::needed_bytes() const {
+std::int64_t TargetForecast::needed_bytes() const {
   return process ? std::llround(process->resident_bytes) : most().total();
 }
 
@@ -291,8 +291,8 @@ int planned_replica(const ParallelConfig& parallel) {
   return static_cast<int>(ranks);
 }
 
-ClusterPlan plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus) {
-  ClusterPlan it;
+TargetForecast plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus) {
+  TargetForecast it;
   it.plan = run_plan_on(hardware, for_ranks(hardware, config, gpus), gpus);
   if (hardware.on_cards())
     forecast_on_cards(hardware, it);
@@ -315,11 +315,11 @@ ClusterPlan plan_on(const PlanHardware& hardware, const TrainConfig& config, int
   }
   it.bytes_sent = bytes_of_all_ranks(it.plan, it.forecast.stages);
   for (double& bytes : it.bytes_sent) bytes /= it.plan.world_size();
-  it.limit = limit_of(hardware, it);
+  it.limit = first_limit(hardware, it);
   return it;
 }
 
-TrainingCost training_cost(const PlanHardware& hardware, const ClusterPlan& plan, double tokens) {
+TrainingCost training_cost(const PlanHardware& hardware, const TargetForecast& plan, double tokens) {
   const double steps = tokens / static_cast<double>(plan.plan.tokens_per_step());
   const double seconds = steps * plan.seconds();
   const int devices = hardware.on_cards() ? plan.plan.world_size() : hardware.processors->cores;

@@ -30,23 +30,23 @@ using testing::Settings;
 
 PlanHardware h100() { return hardware_of(find_cluster(shipped_price_book(), "h100_sxm_ndr")); }
 
-ClusterPlan planned(const Settings& settings = {}, const std::string& file = "demo_2dp_4pp_4tp.json") {
+TargetForecast planned(const Settings& settings = {}, const std::string& file = "demo_2dp_4pp_4tp.json") {
   return plan_on(h100(), demo(settings, file), 0);
 }
 
-TEST(ClusterPlan, PartsOfTheStepAddUp) {
+TEST(TargetForecast, PartsOfTheStepAddUp) {
   for (const Settings& settings : layouts()) {
-    const ClusterPlan plan = planned(settings);
+    const TargetForecast plan = planned(settings);
     EXPECT_NEAR(plan.parts.total(), plan.seconds(), 1e-9 * plan.seconds());
     for (const double part : plan.parts.seconds) EXPECT_GE(part, -1e-9 * plan.seconds());
     EXPECT_GT(plan.seconds(), 0);
   }
 }
 
-TEST(ClusterPlan, PartsOfMemoryAddUpToArenaAndContext) {
+TEST(TargetForecast, PartsOfMemoryAddUpToArenaAndContext) {
   const PlanHardware hardware = h100();
   for (const Settings& settings : layouts()) {
-    const ClusterPlan plan = planned(settings);
+    const TargetForecast plan = planned(settings);
     ASSERT_EQ(plan.memory.size(), plan.forecast.stages.size());
     for (std::size_t stage = 0; stage < plan.memory.size(); ++stage) {
       const RankMemory& memory = plan.memory[stage];
@@ -82,10 +82,10 @@ TEST(ClusterPlan, PartsOfMemoryAddUpToArenaAndContext) {
 std::int64_t rounded(std::int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
 // What a block keeps for its backward, by hand: of a Llama without tensor parallelism, T = rows x hidden in bf16, one micro-batch.
-TEST(ClusterPlan, ActivationsByKindAreThoseOfTheLayers) {
+TEST(TargetForecast, ActivationsByKindAreThoseOfTheLayers) {
   for (const std::string policy : {"none", "selective", "full"}) {
     SCOPED_TRACE(policy);
-    const ClusterPlan plan = planned({"parallel=1DP", "parallel.sequence_parallel=false", "recompute.policy=" + policy,
+    const TargetForecast plan = planned({"parallel=1DP", "parallel.sequence_parallel=false", "recompute.policy=" + policy,
                                       "precision.compute=bf16", "batch.micro=3", "batch.global=6"});
     const ModelConfig& m = plan.plan.model;
     const std::int64_t rows = 3 * plan.plan.config.batch.sequence, t = rounded(rows * m.hidden * 2), statistics = rounded(rows * 4);
@@ -110,15 +110,15 @@ TEST(ClusterPlan, ActivationsByKindAreThoseOfTheLayers) {
 }
 
 // A rank alone has nobody to talk to.
-TEST(ClusterPlan, CommunicatorsAreThoseThatARankCalls) {
+TEST(TargetForecast, CommunicatorsAreThoseThatARankCalls) {
   EXPECT_EQ(planned({"parallel=1DP", "parallel.sequence_parallel=false"}).most().of(MemoryPartKind::kCommunicators), 0);
   EXPECT_GE(planned().most().of(MemoryPartKind::kCommunicators), static_cast<std::int64_t>(4 * h100().communicator_bytes));
 }
 
 // Full recomputation: the blocks' forwards again, a third of what they take, but for the last product, whose output no backward
 // reads; selective: the attention core, 4 s a d a token.
-TEST(ClusterPlan, RecomputedFlopsAreTheClosedForm) {
-  const ClusterPlan none = planned({"recompute.policy=none"}), full = planned({"recompute.policy=full"}),
+TEST(TargetForecast, RecomputedFlopsAreTheClosedForm) {
+  const TargetForecast none = planned({"recompute.policy=none"}), full = planned({"recompute.policy=full"}),
                     selective = planned({"recompute.policy=selective"});
   const ModelConfig& model = none.plan.model;
   const auto tokens = static_cast<double>(none.plan.tokens_per_step()),
@@ -136,9 +136,9 @@ TEST(ClusterPlan, RecomputedFlopsAreTheClosedForm) {
   EXPECT_NEAR(none.mfu * none.seconds() * 32 * 989e12, none.model_flops, 1e-9 * none.model_flops);
 }
 
-TEST(ClusterPlan, MemoryOverTimeReachesWhatTheArenaHasBlocksFor) {
+TEST(TargetForecast, MemoryOverTimeReachesWhatTheArenaHasBlocksFor) {
   for (const Settings& settings : layouts()) {
-    const ClusterPlan plan = planned(settings);
+    const TargetForecast plan = planned(settings);
     for (std::size_t stage = 0; stage < plan.memory.size(); ++stage) {
       const std::vector<HeldBytes> held =
           held_activations(plan.plan.step_programs[stage], plan.forecast.stages[stage].blocks, plan.forecast.price.spans[stage]);
@@ -155,13 +155,13 @@ TEST(ClusterPlan, MemoryOverTimeReachesWhatTheArenaHasBlocksFor) {
   }
 }
 
-TEST(ClusterPlan, AdviceIsWhatItsSettingsGive) {
+TEST(TargetForecast, AdviceIsWhatItsSettingsGive) {
   const PlanHardware hardware = h100();
-  const ClusterPlan now = planned();
+  const TargetForecast now = planned();
   const std::vector<PricedChange> changes = priced_changes(hardware, now);
   EXPECT_GE(changes.size(), 8u);
   for (const PricedChange& change : changes) {
-    const ClusterPlan changed = plan_on(hardware, demo(change.settings), 0);
+    const TargetForecast changed = plan_on(hardware, demo(change.settings), 0);
     EXPECT_EQ(changed.seconds(), change.seconds) << settings_text(change);
     EXPECT_EQ(changed.most().total(), change.bytes) << settings_text(change);
     EXPECT_EQ(changed.plan.world_size(), 32);
@@ -177,11 +177,11 @@ TEST(ClusterPlan, AdviceIsWhatItsSettingsGive) {
                                     })->seconds);
 }
 
-TEST(ClusterPlan, AdviceForWhatDoesNotFitIsWhatDoes) {
+TEST(TargetForecast, AdviceForWhatDoesNotFitIsWhatDoes) {
   PlanHardware small = h100();
   const auto demo_bytes = static_cast<double>(planned().most().total());
   small.device_bytes = demo_bytes - 1;
-  const ClusterPlan now = plan_on(small, demo(), 0);
+  const TargetForecast now = plan_on(small, demo(), 0);
   EXPECT_FALSE(now.fits);
   EXPECT_EQ(now.limit.limit, PlanLimit::kMemory);
   const std::vector<PricedChange> advice = advice_of(now, priced_changes(small, now));
@@ -191,7 +191,7 @@ TEST(ClusterPlan, AdviceForWhatDoesNotFitIsWhatDoes) {
     EXPECT_LE(static_cast<double>(change.bytes), small.device_bytes);
   }
   small.device_bytes = 1;  // nothing does: the least is named
-  const ClusterPlan hopeless = plan_on(small, demo(), 0);
+  const TargetForecast hopeless = plan_on(small, demo(), 0);
   const std::vector<PricedChange> least = advice_of(hopeless, priced_changes(small, hopeless));
   ASSERT_EQ(least.size(), 1u);
   EXPECT_FALSE(least.front().fits);
@@ -199,7 +199,7 @@ TEST(ClusterPlan, AdviceForWhatDoesNotFitIsWhatDoes) {
 }
 
 // Deterministic attention keeps gradients of whole scores: of 131,072 positions 34 GB a head, which no sharding makes less.
-TEST(ClusterPlan, AdviceNamesDeterministicAttentionWhereItIsWhatDoesNotFit) {
+TEST(TargetForecast, AdviceNamesDeterministicAttentionWhereItIsWhatDoesNotFit) {
   const PlanHardware hardware = h100();
   const TrainConfig config = parse_train_config(
       R"({"model": {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -208,7 +208,7 @@ TEST(ClusterPlan, AdviceNamesDeterministicAttentionWhereItIsWhatDoesNotFit) {
           "parallel": {"tensor": 8, "data": 8, "sequence_parallel": true}, "batch": {"global": 16, "sequence": 131072},
           "precision": {"compute": "bf16"}, "recompute": {"policy": "full"}, "run": {"steps": 1}, "data": {"train": "none"}})",
       "a long sequence", {"run.dir=unused"});
-  const ClusterPlan now = plan_on(hardware, config, 0);
+  const TargetForecast now = plan_on(hardware, config, 0);
   ASSERT_FALSE(now.fits);
   const std::vector<PricedChange> changes = priced_changes(hardware, now);
   const auto found = std::find_if(changes.begin(), changes.end(), [](const PricedChange& it) {
@@ -220,9 +220,9 @@ TEST(ClusterPlan, AdviceNamesDeterministicAttentionWhereItIsWhatDoesNotFit) {
 }
 
 // 48 sequences of a replica: neither twice nor half of 3 is next to it.
-TEST(ClusterPlan, AdviceTriesTheNextDivisors) {
+TEST(TargetForecast, AdviceTriesTheNextDivisors) {
   const TrainConfig config = demo({"batch.global=96", "batch.micro=3"});
-  const ClusterPlan now = plan_on(h100(), config, 0);
+  const TargetForecast now = plan_on(h100(), config, 0);
   const std::int64_t of_replica = now.plan.num_micro_batches * 3;
   ASSERT_EQ(of_replica, 48);
   std::vector<std::string> sizes;
@@ -249,7 +249,7 @@ PlanLimit limit_with(const OneDear& prices, const Settings& settings) {
   return plan_on(hardware, demo(settings), 0).limit.limit;
 }
 
-TEST(ClusterPlan, TheFirstLimitIsWhatCostsMost) {
+TEST(TargetForecast, TheFirstLimitIsWhatCostsMost) {
   EXPECT_EQ(limit_with({}, {"parallel=1DP", "parallel.sequence_parallel=false"}), PlanLimit::kCompute);
   EXPECT_EQ(limit_with({}, {"parallel=8DP x 4PP x 1TP", "parallel.sequence_parallel=false"}), PlanLimit::kBubble);
   EXPECT_EQ(limit_with({}, {"parallel=8DP x 4PP x 1TP", "parallel.sequence_parallel=false", "batch.micro=1"}), PlanLimit::kBatch);
@@ -261,7 +261,7 @@ TEST(ClusterPlan, TheFirstLimitIsWhatCostsMost) {
   EXPECT_EQ(limit_with(host, {"parallel=1DP", "parallel.sequence_parallel=false"}), PlanLimit::kLaunch);
 }
 
-TEST(ClusterPlan, GpusAreWholeReplicas) {
+TEST(TargetForecast, GpusAreWholeReplicas) {
   const PlanHardware hardware = h100();
   EXPECT_EQ(plan_on(hardware, demo(), 64).plan.grid.degrees().data, 4) << "the configuration says 2";
   try {
@@ -284,7 +284,7 @@ Cluster h100_nodes(double device_bytes) {
 }
 
 // One configuration, one answer, whoever asks: on devices with room, and on ones that lack a byte for what was chosen there.
-TEST(ClusterPlan, AStudysRowIsThePlan) {
+TEST(TargetForecast, AStudysRowIsThePlan) {
   for (const std::string zero : {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"}) {
     for (const std::string compute : {"bf16", "fp16"}) {
       const TrainConfig config =
@@ -295,7 +295,7 @@ TEST(ClusterPlan, AStudysRowIsThePlan) {
         const Cluster cluster = h100_nodes(device_bytes);
         StudyRow row;
         cluster_hardware(cluster).price({config, 32, 2}, row);
-        const ClusterPlan plan = plan_on(hardware_of(cluster), config, 0);
+        const TargetForecast plan = plan_on(hardware_of(cluster), config, 0);
         EXPECT_EQ(row.seconds, plan.seconds());
         EXPECT_EQ(row.memory_bytes, plan.most().total());
         EXPECT_EQ(row.optimizer_bytes, plan.most().of(MemoryPartKind::kOptimizer));
@@ -311,32 +311,32 @@ TEST(ClusterPlan, AStudysRowIsThePlan) {
 }
 
 // Reducing once a step must leave room for context and communicators: with a byte less gradients are reduced more often.
-TEST(ClusterPlan, GradSyncAutoLeavesRoomForContextAndCommunicators) {
+TEST(TargetForecast, GradSyncAutoLeavesRoomForContextAndCommunicators) {
   const TrainConfig once = demo({"parallel.zero=zero2", "parallel.grad_sync=step", "batch.global=64"});
   const TrainConfig automatic = demo({"parallel.zero=zero2", "parallel.grad_sync=auto", "batch.global=64"});
   const auto needed = static_cast<double>(plan_on(h100(), once, 0).most().total());
-  const ClusterPlan fits = plan_on(hardware_of(h100_nodes(needed)), automatic, 0);
+  const TargetForecast fits = plan_on(hardware_of(h100_nodes(needed)), automatic, 0);
   EXPECT_EQ(fits.plan.zero.grad_sync_every, 0);
   EXPECT_TRUE(fits.fits);
   EXPECT_NE(plan_on(hardware_of(h100_nodes(needed - 1)), automatic, 0).plan.zero.grad_sync_every, 0);
 }
 
-TEST(ClusterPlan, CardsMultiplyFp16) {
+TEST(TargetForecast, CardsMultiplyFp16) {
   EXPECT_EQ(planned({"precision.compute=fp16"}).plan.compute_reason, "precision.compute = fp16");
 }
 
-TEST(ClusterPlan, TrainingCostIsStepsTimesSeconds) {
-  const ClusterPlan plan = planned();
+TEST(TargetForecast, TrainingCostIsStepsTimesSeconds) {
+  const TargetForecast plan = planned();
   const TrainingCost cost = training_cost(h100(), plan, 1e9);
   EXPECT_NEAR(cost.steps, 1e9 / static_cast<double>(plan.plan.tokens_per_step()), 1e-6 * cost.steps);
   EXPECT_NEAR(cost.gpu_hours, cost.steps * plan.seconds() * 32 / 3600, 1e-9 * cost.gpu_hours);
   EXPECT_NEAR(cost.days * 24 * 32, cost.gpu_hours, 1e-9 * cost.gpu_hours);
 }
 
-TEST(ClusterPlan, TheTraceOfASimulatedStepIsATrace) {
+TEST(TargetForecast, TheTraceOfASimulatedStepIsATrace) {
   const TemporaryFolder folder;
   for (const Settings& settings : layouts()) {
-    const ClusterPlan plan = planned(settings);
+    const TargetForecast plan = planned(settings);
     write_plan_trace(folder / "t.json", plan.plan, plan.forecast);
     const nlohmann::json trace = nlohmann::json::parse(read_file(folder / "t.json"));
     const nlohmann::json schema = nlohmann::json::parse(read_file(TRIDENT_SOURCE_DIR "/docs/trace.schema.json"));
@@ -350,16 +350,16 @@ TEST(ClusterPlan, TheTraceOfASimulatedStepIsATrace) {
   }
 }
 
-std::size_t computes_of(const ClusterPlan& plan) {
+std::size_t computes_of(const TargetForecast& plan) {
   std::size_t n = 0;
   for (const StepProgram& program : plan.plan.step_programs)
     for (const Instruction& i : program.instructions) n += i.is_compute() ? 1 : 0;
   return n;
 }
 
-TEST(ClusterPlan, TheTimelineHasEverySpanWhereItIs) {
+TEST(TargetForecast, TheTimelineHasEverySpanWhereItIs) {
   for (const Settings& settings : layouts()) {
-    const ClusterPlan plan = planned(settings);
+    const TargetForecast plan = planned(settings);
     const Timeline whole = timeline_of(plan.plan, plan.forecast), merged = timeline_of(plan.plan, plan.forecast, 1);
     std::size_t computes = 0, actions = 0;
     double busy = 0, merged_end = 0;
@@ -388,7 +388,7 @@ TEST(ClusterPlan, TheTimelineHasEverySpanWhereItIs) {
   }
 }
 
-TEST(ClusterPlan, ThePageHasTheNumbersAndNoMarkupOfOthers) {
+TEST(TargetForecast, ThePageHasTheNumbersAndNoMarkupOfOthers) {
   const std::string name = "runs/<script>alert(1)</script>";
   const ClusterReport report = report_on(h100(), demo({"run.dir=" + name}), 0, 2e9);
   const std::string html = to_html(page_of(report));
@@ -402,7 +402,7 @@ TEST(ClusterPlan, ThePageHasTheNumbersAndNoMarkupOfOthers) {
 }
 
 // A chart of a long step loses none of its peaks.
-TEST(ClusterPlan, AThinnedChartKeepsItsPeaks) {
+TEST(TargetForecast, AThinnedChartKeepsItsPeaks) {
   const ClusterReport report = report_on(h100(), demo({"batch.global=4096"}), 0, 0);
   const LinePlot plot = memory_over_time(report);
   ASSERT_EQ(plot.lines.size(), 4u);
@@ -414,8 +414,8 @@ TEST(ClusterPlan, AThinnedChartKeepsItsPeaks) {
   }
 }
 
-TEST(ClusterPlan, SomeStagesAreTheEndsAndTheWanted) {
-  ClusterPlan plan;
+TEST(TargetForecast, SomeStagesAreTheEndsAndTheWanted) {
+  TargetForecast plan;
   plan.memory.resize(64);
   const std::vector<std::size_t> some = some_stages(plan, 8, 13);
   EXPECT_EQ(some.size(), 8u);

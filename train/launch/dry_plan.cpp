@@ -1,4 +1,4 @@
-#include "train/launch/plan_report.h"
+#include "train/launch/dry_plan.h"
 
 #include <algorithm>
 #include <array>
@@ -10,12 +10,12 @@
 
 #include "core/number_text.h"
 #include "model/model_stats.h"
+#include "plan/step_record.h"
 #include "train/config/rank_count.h"
+#include "train/launch/prepare_run.h"
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
-#include "plan/step_record.h"
-#include "train/launch/prepare_run.h"
 #include "train/run/eval_samples.h"
 #include "train/run/run_files.h"
 #include "train/run/run_report.h"
@@ -46,7 +46,7 @@ std::string units_text(const RunPlan& plan, std::size_t stage) {
 }
 
 // A table of megabytes, a row for each stage and a column for each use that any stage has.
-std::string memory_table(const PlanReport& report) {
+std::string memory_table(const DryPlan& report) {
   std::string text = fmt::format("{:>5} {:>6}", "stage", "rank");
   std::vector<MemoryUse> uses;
   for (const MemoryUse use : kMemoryUses) {
@@ -145,7 +145,7 @@ std::string holds_text(const RunPlan& plan) {
   return text;
 }
 
-std::string traffic_text(const PlanReport& report, const RunPlan& plan) {
+std::string traffic_text(const DryPlan& report, const RunPlan& plan) {
   const std::array<double, kNumAxes> sent = bytes_of_all_ranks(plan, report.stages);
   return fmt::format("\nsent in a step by all ranks:{}\nby a rank, on average:{}\n", sizes_by_axis(sent, 1),
                      sizes_by_axis(sent, plan.world_size()));
@@ -160,7 +160,7 @@ std::string program_text(const RunPlan& plan) {
   return text;
 }
 
-std::string to_text(const PlanReport& report, const RunPlan& plan, PlanDetail detail) {
+std::string to_text(const DryPlan& report, const RunPlan& plan, PlanDetail detail) {
   std::string text = heading_text(plan);
   const bool exact = report.workspaces == Workspaces::kExact;
   text += fmt::format("\nMB of one rank{}:\n{}\n",
@@ -171,7 +171,7 @@ std::string to_text(const PlanReport& report, const RunPlan& plan, PlanDetail de
   return detail == PlanDetail::kProgram ? text + program_text(plan) : text;
 }
 
-JsonValue to_json(const PlanReport& report, const RunPlan& plan, PlanDetail detail) {
+JsonValue to_json(const DryPlan& report, const RunPlan& plan, PlanDetail detail) {
   JsonValue out;
   out.set("ranks", plan.world_size());
   out.set("parameters", num_parameters(plan.model));
