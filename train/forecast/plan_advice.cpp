@@ -84,8 +84,9 @@ std::vector<Change> determinism_changes(const TrainConfig& config, bool fits) {
 }
 
 std::vector<Change> changes_of(const TrainConfig& config, std::int64_t of_replica, bool fits) {
-  const std::vector<Change> recompute = recompute_changes(config), micro = micro_batch_changes(config, of_replica), zero = zero_changes(config),
-                            schedule = schedule_changes(config), determinism = determinism_changes(config, fits);
+  const std::vector<Change> recompute = recompute_changes(config), micro = micro_batch_changes(config, of_replica),
+                            zero = zero_changes(config), schedule = schedule_changes(config),
+                            determinism = determinism_changes(config, fits);
   std::vector<Change> all = recompute;
   for (const auto* list : {&micro, &zero, &schedule, &determinism}) all.insert(all.end(), list->begin(), list->end());
   for (const Change& a : recompute) {
