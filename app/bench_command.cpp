@@ -16,12 +16,12 @@ constexpr std::size_t kMostProfileBytes = 1 << 20;  // ten times the largest so 
 
 // The file is written at the end: one that cannot be, or a disk without room for it, is refused before anything is measured.
 void calibrate(const std::string& file, CalibrateOptions options, const CommandContext& context) {
+  const Interruption interruption(fmt::format("{} was not written", file));  // else what is measured with would be left behind
   {
     AtomicFile room(file);
     room.append(std::string(kMostProfileBytes, ' '));
     room.finish();
   }
-  const Interruption interruption(fmt::format("{} was not written", file));  // else what is measured with would be left behind
   options.check = [&] { interruption.check(); };
   AtomicFile output(file);
   CpuRates rates;
@@ -61,7 +61,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option(
       "--calibrate", profile,
       "instead of a configuration: measure what the processors reach by size, all cores at work, and write it to this file, a "
-      "hardware profile; takes two and a half minutes");
+      "hardware profile; takes a little more than two minutes");
   app.add_option("--largest", calibration.largest, "with --calibrate: longest side of a product and longest sequence")
       ->capture_default_str();
   const bool calibrates = std::any_of(arguments.begin(), arguments.end(),

@@ -8,7 +8,8 @@ namespace trident {
 
 // Of ten such runs eight took between `low` and `high` times what was predicted: between the tenths from below and above of
 // measured over predicted step time, over the `validate` rows of docs/planner-accuracy.md and those of its other runs whose table
-// was opened, rounded outwards to hundredths. The runs are of other programs, each priced as its own stack.
+// was opened, rounded outwards to hundredths. A constant was fitted to one of them (docs/planner-accuracy.md), and rules were
+// changed with some in view. The runs are of other programs, each priced as its own stack.
 struct ErrorBand {
   std::string_view hardware;  // a file of configs/hardware; empty: all GPUs
   std::string_view precision;

@@ -43,7 +43,7 @@ bool is_16_bit(const JsonValue& row) {
          precision.find("fp4") == precision.npos && precision.find("FP4") == precision.npos;
 }
 
-// No constant was fitted to it, and its table was read, not remembered.
+// Not a row of calibration, and its table was read, not remembered.
 bool is_judged(const JsonValue& row) {
   const std::string& split = row.find("split")->as_string();
   const JsonValue* confidence = row.find("confidence");
