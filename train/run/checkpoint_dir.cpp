@@ -31,6 +31,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Numbers that are compared keep two digits.
+std::string room_text(std::int64_t bytes) { return bytes < 100'000'000 ? megabytes_text(bytes, 2) : gigabytes_text(bytes, 2); }
+
 std::string random_digits() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
@@ -212,10 +215,10 @@ void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std:
                                     begins == RunBegins::kAnew ? "would be "
                                     : room.aside == 1          ? "is "
                                                                : "are ",
-                                    room.aside == 1 ? "has" : "have", bytes_text(room.aside_bytes));
+                                    room.aside == 1 ? "has" : "have", room_text(room.aside_bytes));
   throw ConfigError(fmt::format(
       "checkpoint.dir = {}: {} are free, {} {} more (a save has {}); free some space{}{}, or name a folder on another disk",
-      directory, bytes_text(room.free), saves, bytes_text(room.needed), bytes_text(bytes_of_a_save), aside,
+      directory, room_text(room.free), saves, room_text(room.needed), room_text(bytes_of_a_save), aside,
       keep_last > 1 ? ", lower checkpoint.keep_last" : ""));
 }
 
