@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/check.h"
 #include "pipeline/step_program.h"
 
 namespace trident {
@@ -53,6 +54,7 @@ class Insertions {
       result.push_back(list[i]);
       for (; after != after_.end() && after->position == i; ++after) result.push_back(after->instruction);
     }
+    TRIDENT_CHECK(before == before_.end() && after == after_.end(), "an insertion behind the {} of a list", list.size());
     list = std::move(result);
   }
 

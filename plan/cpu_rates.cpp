@@ -87,7 +87,8 @@ class ProfileObject {
  private:
   const JsonValue& member(std::string_view key) {
     const JsonValue* const value = json_.find(key);
-    if (value == nullptr) refuse(key, "is missing; no key of these files has a default");
+    if (value == nullptr)
+      refuse(key, "is missing; no key of these files has a default, and one of an earlier version is calibrated again");
     asked_.emplace(key);
     return *value;
   }

@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 namespace trident {
@@ -23,7 +24,10 @@ void for_each_index(std::size_t count, int threads, const std::function<void(std
     }
   };
   std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(run);
+  try {
+    for (int t = 1; t < threads; ++t) others.emplace_back(run);
+  } catch (const std::system_error&) {  // no more threads are to be had: those that there are do it
+  }
   run();
   for (std::thread& thread : others) thread.join();
   if (failure) std::rethrow_exception(failure);

@@ -168,7 +168,7 @@ TEST(PlanSearch, IsReadable) {
   const ProgramOutcome outcome = run_program(search({"--cluster", "a100_sxm_hdr", "--gpus", "256", "--best", "1"}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const char* const text : {"174.6B parameters", "256 GPUs of A100", " 1  ", "time of pipeline rank",
-                                 "memory of pipeline rank", "first limit", "heads do not divide", "does not fit",
+                                 "memory of pipeline rank", "next limit", "heads do not divide", "does not fit",
                                  "slower: the fastest timed layout"})
     EXPECT_NE(outcome.out.find(text), std::string::npos) << text;
 }

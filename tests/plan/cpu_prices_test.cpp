@@ -104,15 +104,15 @@ TEST(CpuRates, AreWrittenAsTheyAreRead) {
 }
 
 TEST(CpuRates, RefuseWhatIsMissingUnknownOrNoNumber) {
-  EXPECT_EQ(refusal(R"("cores":4,)", ""), "p.cores: is missing; no key of these files has a default");
+  const std::string remedy = "no key of these files has a default, and one of an earlier version is calibrated again";
+  EXPECT_EQ(refusal(R"("cores":4,)", ""), "p.cores: is missing; " + remedy);
   EXPECT_EQ(refusal(R"("cores":4,)", R"("cores":4,"corse":4,)"), "p.corse: is not a key of this object; remove it");
   EXPECT_EQ(refusal(R"("cores":4,)", R"("cores":0,)"), "p.cores: must be a whole number from 1 to 4096");
   EXPECT_EQ(refusal(R"("step_us":100)", R"("step_us":-1)"), "p.constants.step_us: must be a number from 0 to 10000000000");
   EXPECT_EQ(refusal(R"("bytes":[1000,100000])", R"("bytes":[1000,1000])"), "p.operations[0].bytes: must ascend");
   EXPECT_EQ(refusal(R"("us":[1,200])", R"("us":[1])"), "p.operations[0].us: has 1 values for 2 points; write one for each");
   EXPECT_EQ(refusal(R"("us":[1,200])", R"("us":[1,0])"), "p.operations[0].us: its numbers must be above 0 and at most 10000000000");
-  EXPECT_EQ(refusal(R"("us":[1,200],"source":"s")", R"("us":[1,200])"),
-            "p.operations[0].source: is missing; no key of these files has a default");
+  EXPECT_EQ(refusal(R"("us":[1,200],"source":"s")", R"("us":[1,200])"), "p.operations[0].source: is missing; " + remedy);
   EXPECT_EQ(refusal(R"("dtype":"f32","operation":"gelu_forward")", R"("dtype":"f8","operation":"gelu_forward")"),
             "p.operations[0].dtype: \"f8\" is no dtype of a table; write f32, bf16 or f16");
   EXPECT_EQ(refusal(R"("products":[)", R"("products":3,"x":[)"), "p.products: must be a list of tables");

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "core/number_text.h"
-#include "train/forecast/cluster_report.h"
 #include "train/forecast/plan_timeline.h"
 #include "train/report/span_kinds.h"
 

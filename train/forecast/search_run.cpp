@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "core/check.h"
+#include "core/number_text.h"
 #include "model/model_stats.h"
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/looped_step.h"
@@ -102,8 +103,9 @@ class Search {
   std::int64_t usable(const SearchLayout& layout) const { return usable_bytes(request_.cluster.gpu, model_, layout); }
 
   void describe() {
-    result_.model = fmt::format("{} of {} parameters, {} layers, hidden {}, {} heads", to_string(model_.family),
-                                parameters_text(num_parameters(model_)), model_.layers, model_.hidden, model_.heads);
+    const std::string parameters = parameters_text(static_cast<double>(num_parameters(model_)));
+    result_.model = fmt::format("{} of {} parameters, {} layers, hidden {}, {} heads", to_string(model_.family), parameters,
+                                model_.layers, model_.hidden, model_.heads);
     result_.parameters = num_parameters(model_);
     result_.cluster = request_.cluster.name;
     result_.gpus = request_.gpus;
@@ -326,12 +328,12 @@ class Search {
     found.fullest = worst.rank;
     found.memory = worst.memory;
     set_rates(found);
-    found.first_limit = first_limit(found);
+    found.next_limit = next_limit(found);
     return found;
   }
 
   // What is most of the time that is not computing, and how full memory is.
-  std::string first_limit(const FoundLayout& found) const {
+  std::string next_limit(const FoundLayout& found) const {
     const std::int64_t bytes = usable(found.layout);
     const double full = static_cast<double>(found.memory.total()) / static_cast<double>(bytes);
     TimePart most = TimePart::kRecompute;

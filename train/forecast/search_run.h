@@ -41,7 +41,7 @@ struct FoundLayout {
   int busiest = 0, fullest = 0;  // pipeline ranks: that of the parts, that of the memory
   ArenaMemory memory;
   double tokens_per_second = 0, mfu = 0;
-  std::string first_limit;  // what would stop it from being faster or larger
+  std::string next_limit;  // what would stop it from being faster or larger
   bool trainable = true;
 };
 

@@ -72,7 +72,7 @@ std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
          variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
          fmt::format("    memory of pipeline rank {}: {}\n", found.fullest, memory_text(found.memory)) +
-         (found.trainable ? fmt::format("    first limit: {}\n", found.first_limit) : "");
+         (found.trainable ? fmt::format("    next limit: {}\n", found.next_limit) : "");
 }
 
 JsonValue sync_of(const SearchLayout& layout) { return layout.sync == SyncChoice::kStep ? JsonValue("step") : JsonValue(); }
@@ -113,7 +113,7 @@ JsonValue json_of(const FoundLayout& found) {
                            {"memory_bytes", found.memory.total()},
                            {"memory_parts", std::move(memory)},
                            {"memory_of_pipeline_rank", found.fullest},
-                           {"first_limit", found.first_limit},
+                           {"next_limit", found.next_limit},
                            {"variations", std::move(variations)}};
 }
 
@@ -126,12 +126,7 @@ std::string AmountUnit::number(std::int64_t amount) const {
 std::string AmountUnit::text(std::int64_t amount) const { return fmt::format("{} {}", number(amount), name); }
 
 AmountUnit byte_unit(std::int64_t bytes) {
-  return unit_of(bytes, {{{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}}}, {1, "B"});
-}
-
-std::string parameters_text(std::int64_t parameters) {
-  const AmountUnit unit = unit_of(parameters, {{{1e9, "B"}, {1e6, "M"}, {1e3, "K"}}}, {1, ""});
-  return fmt::format("{}{}", unit.number(parameters), unit.name);
+  return unit_of(bytes, {{{1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}}}, {1, "bytes"});
 }
 
 std::string to_text(const SearchResult& result) {

@@ -22,7 +22,6 @@ struct AmountUnit {
   std::string number(std::int64_t amount) const;  // "0.32"
   std::string text(std::int64_t amount) const;    // "0.32 GB"
 };
-AmountUnit byte_unit(std::int64_t bytes);               // of GB, MB, kB, B: powers of ten
-std::string parameters_text(std::int64_t parameters);  // "8.03B", "124.4M"
+AmountUnit byte_unit(std::int64_t bytes);  // of GB, MB, KB, bytes: powers of ten
 
 }  // namespace trident

@@ -88,7 +88,7 @@ ReportTable page_table(const StudyResult& result) {
     if (!row.measured && !row.not_run.empty()) remark = fmt::format("not run: {}", row.not_run);
     table.rows.push_back({name, remark, fmt::format("{}", row.gpus), fmt::format("{}", row.micro_batches),
                           fmt::format("{:.0f}", row.tokens_per_second()), fmt::format("{:.0f}", row.tokens_per_gpu()),
-                          fmt::format("{:.4g}", row.seconds), row.mfu > 0 ? fmt::format("{:.1f}", 100 * row.mfu) : "",
+                          fmt::format("{:.4g}", row.seconds), row.mfu > 0 ? percent_digits(row.mfu) : "",
                           fmt::format("{:.4g}", gigabytes(row.memory_bytes)),
                           row.efficiency > 0 ? fmt::format("{:.3f}", row.efficiency) : "", fmt::format("{:.3f}", row.of_first)});
   }
