@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -233,7 +234,9 @@ TEST(Matmul, MistakesAreNamed) {
 
 // A second thread sleeps until it is needed: of a product that is soon done it would only be woken.
 TEST(Matmul, SmallProductsTakeOneThread) {
-  const auto threads_after = [](const MatmulShape& s) {
+  const auto threads = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); };
+  const std::int64_t at_first = threads();
+  const auto threads_after = [&](const MatmulShape& s) {
     std::int64_t before = 0, after = 0;
     // A thread of its own, because OpenMP keeps a team for each thread that ever had one.
     std::thread([&] {
@@ -241,7 +244,9 @@ TEST(Matmul, SmallProductsTakeOneThread) {
       CpuDevice device(bell, {3, std::nullopt, std::nullopt});
       const TestTensor a = std::move(TestTensor(s.in, stored(s.m, s.k, s.transpose_a)).integers("a"));
       const TestTensor b = std::move(TestTensor(s.in, stored(s.k, s.n, s.transpose_b)).integers("b"));
-      const auto threads = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); };
+      // The team of the thread before this one ends behind it, in its own time.
+      for (int wait = 0; threads() > at_first + 1 && wait < 10'000; ++wait)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       before = threads();
       run(device, s, a, b, TestTensor(s.out, {s.m, s.n}));
       after = threads();
