@@ -56,8 +56,6 @@ JsonValue answer_case(const CaseRow& row, const PriceBook& book) {
     answer.push_back({"assumed", JsonValue(fields.assumed())});
   } catch (const ConfigError& error) {
     answer.push_back({"unsupported", error.what()});
-  } catch (const InternalError& error) {  // a fault of the program in one row leaves the others their answers
-    answer.push_back({"unsupported", error.what()});
   }
   return JsonValue(std::move(answer));
 }

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "pipeline/schedule_simulator.h"
 #include "pipeline/step_program_check.h"
+#include "pipeline/step_program_lists.h"
 #include "tests/pipeline/schedule_text.h"
 #include "tests/pipeline/step_program_fixture.h"
 #include "tests/support/split_schedules.h"
@@ -335,6 +336,25 @@ TEST(StepProgram, WeightGradientsGatherWhatTheyRead) {
   spec.zero.param_gather = ParamGather::kPerMicroBatch;
   EXPECT_EQ(of_unit_1(),
             "gather(u1)@1 F(u1,m0)@1 F(u1,m1)@1 I(u1,m0)@1= I(u1,m1)@1+= free(u1)@1 W(u1,m0)= W(u1,m1)+= reduce(u1)! ");
+}
+
+TEST(Insertions, StandWhereTheyWereAskedForAndNowhereElse) {
+  const auto numbered = [](int unit) { return Instruction{.kind = InstructionKind::kForward, .unit = unit}; };
+  Instructions list{numbered(0), numbered(1)};
+  Insertions insertions;
+  insertions.after(1, numbered(5));
+  insertions.before(0, numbered(2));
+  insertions.after(0, numbered(4));
+  insertions.before(0, numbered(3));
+  insertions.apply(list);
+  std::string units;
+  for (const Instruction& i : list) units += static_cast<char>('0' + i.unit);
+  EXPECT_EQ(units, "230415");
+  for (const bool before : {true, false}) {
+    Insertions behind;
+    before ? behind.before(6, numbered(7)) : behind.after(6, numbered(7));
+    EXPECT_THROW(behind.apply(list), InternalError) << before;
+  }
 }
 
 TEST(StepProgram, StagesMustFitTheSchedule) {
