@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/file_io.h"
+#include "tests/data/temporary_folder.h"
 #include "train/forecast/study_table.h"
 
 namespace trident {
@@ -159,6 +161,21 @@ TEST(StudyMeasured, IsWhatAComparisonSays) {
       EXPECT_TRUE(std::string(error.what()).starts_with("comparison.json: ")) << error.what();
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << text << ": " << error.what();
     }
+  }
+}
+
+TEST(StudyMeasured, AFileThatCannotBeReadLeavesTheRowWithoutATime) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "comparison.json";
+  StudyRow row;
+  read_comparison(path, row);
+  EXPECT_NE(row.not_run.find(path), std::string::npos) << row.not_run;
+  for (const char* const text : {"", "{", R"({"steps": 5})"}) {
+    write_file(path, text);
+    row.not_run.clear();
+    read_comparison(path, row);
+    EXPECT_TRUE(row.not_run.starts_with("trained, and not compared: comparison.json")) << row.not_run;
+    EXPECT_FALSE(row.measured.has_value());
   }
 }
 

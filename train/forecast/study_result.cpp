@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/counted.h"
+#include "core/file_io.h"
 #include "core/number_text.h"
 #include "plan/time_part_words.h"
 #include "train/forecast/study_keys.h"
@@ -198,6 +199,15 @@ void take_comparison(const JsonValue& comparison, StudyRow& row) {
       .worked = {}};
   if (comparison.find("worked_seconds") != nullptr)
     row.measured->worked = number_in(comparison, "worked_seconds", "worked_seconds");
+}
+
+void read_comparison(const std::string& path, StudyRow& row) {
+  try {
+    take_comparison(parse_json(read_file(path), "comparison.json"), row);
+  } catch (const Error& error) {
+    row.measured.reset();
+    row.not_run = fmt::format("trained, and not compared: {}", error.what());
+  }
 }
 
 void compare_rows(StudyResult& result) {

@@ -74,6 +74,10 @@ std::string reasons_text(const StudyResult& result);
 // DataError naming a member that is missing, or is not of its kind.
 void take_comparison(const JsonValue& comparison, StudyRow& row);
 
+// The same of a file. One that is missing, or cannot be taken, is why the row has no time (row.not_run): the points before it and
+// behind it keep what they measured.
+void read_comparison(const std::string& path, StudyRow& row);
+
 // Fills efficiency and of_first. Rows are compared that differ in gpus alone; the reference has the fewest GPUs of those that can
 // be and fit. What does not fit has no efficiency: nobody can have it.
 void compare_rows(StudyResult& result);

@@ -72,11 +72,7 @@ void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, Cud
   LogSink log(lines);
   run_training([&] { return config; }, {console, ConsoleMode::kPlain, log}, cuda);
   // Where ranks share cores a step's wall time is not what was predicted: the run compares what processors worked.
-  try {
-    take_comparison(parse_json(read_file(config.run.dir + "/comparison.json"), "comparison.json"), row);
-  } catch (const DataError& error) {  // the points before it and behind it keep what they measured
-    row.not_run = error.what();
-  }
+  read_comparison(config.run.dir + "/comparison.json", row);
 }
 
 // A device that varies is a matter of points.
