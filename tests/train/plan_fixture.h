@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "plan/price_book.h"
 #include "train/config/option_values.h"
 #include "train/config/train_config.h"
+#include "train/forecast/target_forecast.h"
 
 namespace trident::testing {
 
@@ -24,6 +26,12 @@ inline const std::vector<Settings>& layouts() {
                                          {"parallel=8DP x 1PP x 4TP", "parallel.zero=shard_grad_op", "batch.global=64"},
                                          {"parallel=1DP", "parallel.sequence_parallel=false"}};
   return all;
+}
+
+inline PlanHardware h100() { return hardware_of(find_cluster(shipped_price_book(), "h100_sxm_ndr")); }
+
+inline TargetForecast planned(const Settings& settings = {}, const std::string& file = "demo_2dp_4pp_4tp.json") {
+  return plan_on(h100(), demo(settings, file), 0);
 }
 
 }  // namespace trident::testing
