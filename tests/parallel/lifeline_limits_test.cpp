@@ -148,13 +148,13 @@ TEST(Lifeline, TheGraceAfterAVerdictCostsNothing) {
     std::array<std::array<int, 2>, 2> pairs{};
     for (auto& pair : pairs)
       if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return false;
-    for (const int rank : {0, 2}) {
+    const auto [hub, third] = pairs;
+    const auto adopt = [&](int rank, int descriptor) {
       LifelineHello peer;
       peer.rank = rank;
-      deputy.post(LifelineThread::Adopt{peer, LifelineChannel(FileDescriptor(pairs[rank == 0 ? 0 : 1][0]))});
-    }
-    LifelineChannel other{FileDescriptor(pairs[1][1])};
-    close(pairs[0][1]);  // the hub dies
+      deputy.post(LifelineThread::Adopt{peer, LifelineChannel(FileDescriptor(descriptor))});
+    };
+    LifelineChannel other{FileDescriptor(third[1])};
     const auto hear = [&](auto is_it) {
       std::optional<LifelineMessage> message;
       for (const double give_up = monotonic_seconds() + 5; monotonic_seconds() < give_up; other.receive())
@@ -162,6 +162,11 @@ TEST(Lifeline, TheGraceAfterAVerdictCostsNothing) {
           if (is_it(*message)) return true;
       return false;
     };
+    // A deputy asks those that it knows when the hub dies: it has to know of the third rank before.
+    adopt(2, third[0]);
+    if (!hear([](const LifelineMessage& m) { return std::holds_alternative<LifelineHeartbeat>(m); })) return false;
+    adopt(0, hub[0]);
+    close(hub[1]);  // the hub dies
     if (!hear([](const LifelineMessage& m) { return std::holds_alternative<LifelineAsk>(m); })) return false;
     other.send(LifelineDecision());
     if (!deputy.wait_for_verdict(5)) return false;
