@@ -73,7 +73,7 @@ struct CpuMemory {
 
 struct CpuRates {
   std::string name;       // "cpu"
-  std::string processor;  // "AMD EPYC"
+  std::string processor;  // processor_name()'s: train/plan/machine.h
   int cores = 1;
   CpuConstants constants;
   std::string constants_source;

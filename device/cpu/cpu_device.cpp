@@ -34,6 +34,13 @@ bool has_bf16_products(const CpuFeatures& features, IsaLevel level) {
   return level == IsaLevel::kAvx512 && features.avx512_bf16 && onednn_has_native_bf16();
 }
 
+std::string instruction_set(const CpuFeatures& features) {
+  return fmt::format("{}{}", to_string(features.level),
+                     !has_bf16_products(features, features.level) ? ""
+                     : features.amx_bf16                          ? " with AMX bf16"
+                                                                  : " with AVX512-BF16");
+}
+
 CpuDevice::CpuDevice(Doorbell& doorbell, const CpuDeviceOptions& options)
     : features_(detect_cpu_features()),
       level_(chosen_level(features_, options)),

@@ -66,6 +66,8 @@ class CpuDevice final : public Device {
 
 // Whether matrix products in bf16 run on instructions made for them at this level: the processor and the library both have them.
 bool has_bf16_products(const CpuFeatures& features, IsaLevel level);
+// "avx2", "avx512 with AVX512-BF16", "avx512 with AMX bf16": what kernels run on.
+std::string instruction_set(const CpuFeatures& features);
 
 // The first core for a rank when the ranks of this machine are pinned side by side on the cores this process may use; none if there
 // are fewer than local_ranks * threads_per_rank in one block: then nobody is pinned.

@@ -41,6 +41,12 @@ TEST(CpuDevice, DescribesItselfAndObeysTheLevel) {
   EXPECT_EQ(own.kind(), DeviceKind::kCpu);
   EXPECT_EQ(has_bf16_products(detect_cpu_features(), detect_cpu_features().level),
             detect_cpu_features().avx512_bf16 && onednn_has_native_bf16());
+  EXPECT_EQ(instruction_set({IsaLevel::kBaseline, false, false}), "baseline");
+  EXPECT_EQ(instruction_set({IsaLevel::kAvx2, false, false}), "avx2");
+  if (onednn_has_native_bf16()) {
+    EXPECT_EQ(instruction_set({IsaLevel::kAvx512, true, false}), "avx512 with AVX512-BF16");
+    EXPECT_EQ(instruction_set({IsaLevel::kAvx512, true, true}), "avx512 with AMX bf16");
+  }
   EXPECT_NE(own.describe().find(to_string(detect_cpu_features().level)), std::string::npos) << own.describe();
   const CpuDevice baseline(bell, {1, std::nullopt, IsaLevel::kBaseline});
   EXPECT_FALSE(has_bf16_products(detect_cpu_features(), IsaLevel::kBaseline));

@@ -11,7 +11,7 @@ namespace trident {
 
 struct CalibrateOptions {
   double seconds = 0.004;       // of each point
-  int steps = 5;                // of every small model; twice as many where whole steps are measured
+  int steps = 5;                // of every small model, and as many for whole steps; 3 or 4 of those that take long
   std::int64_t largest = 2048;  // side of a product, length of a sequence; also bounds the models that are trained
   std::string name = "cpu";     // of the profile
   std::function<void()> check = [] {};     // called between measurements; what it throws ends them

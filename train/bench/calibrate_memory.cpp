@@ -23,7 +23,7 @@
 namespace trident {
 namespace {
 
-constexpr int kSteps = 5;
+constexpr int kSteps = 3;  // peaks come with the second
 
 class TemporaryFolder {
  public:

@@ -21,6 +21,7 @@ struct MeasuringRank {
 void on_measuring_ranks(int ranks, int threads, const std::function<void(const MeasuringRank& rank)>& body);
 
 // Least seconds of one `call`, after one that is not counted, within about `budget` seconds: of batches long enough for the clock.
+// A call that takes many budgets is made once.
 double least_seconds(double (*clock)(), double budget, const std::function<void()>& call);
 
 // Operands one after the other, round and round in `window` bytes or, where one call's take more, in as many as they take; values

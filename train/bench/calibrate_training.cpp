@@ -1,6 +1,7 @@
 #include "train/bench/calibrate_training.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -54,18 +55,42 @@ double typical(std::vector<double> values, bool by_the_clock) {
   return *middle;
 }
 
+// How many steps a model is trained with every operation measured, and as many without: all of its ranks ask, and are told what
+// the first of them to ask is told.
+class StepCount {
+ public:
+  explicit StepCount(int most) : most_(most) {}
+  // After a step of `seconds`: `most`, or as many as about kSeconds are enough for, because slow processors would take minutes.
+  int after(double seconds) {
+    const auto enough = static_cast<int>(std::min(kSeconds / (2 * std::max(seconds, 1e-6)), 1e6));
+    int none = 0;
+    count_.compare_exchange_strong(none, std::clamp(enough, std::min(kLeast, most_), most_));
+    return count_;
+  }
+
+ private:
+  static constexpr double kSeconds = 0.7;
+  static constexpr int kLeast = 3;
+  int most_;
+  std::atomic<int> count_{0};
+};
+
 // What a rank's steps took: those with every operation measured and, in turn, those without.
 struct RankSteps {
   std::vector<CallTimes> calls;
   double cpu = 0, wall = 0;  // of a step without, without its batch
+  int steps = 0;
 };
 
-RankSteps trained(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Communicator> world, double (*clock)(), int steps) {
+RankSteps trained(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Communicator> world, double (*clock)(),
+                  StepCount& count) {
   CallMeter meter;
   const std::unique_ptr<Device> metered = make_metered_device(device, meter, clock);
   RankTrainer trainer(plan, *metered, std::move(world));
   const LoadSamples load = random_samples(plan.model.vocab_size, plan.config.batch.sequence);
+  const double begin = monotonic_seconds();
   trainer.step(load);
+  const int steps = count.after(monotonic_seconds() - begin);
   std::vector<double> cpu, wall;
   for (int i = 0; i < steps; ++i) {
     const double cpu_before = thread_cpu_seconds(), wall_before = monotonic_seconds();
@@ -77,19 +102,19 @@ RankSteps trained(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Commun
     meter.stop();
   }
   trainer.drain();
-  return {meter.calls(), typical(cpu, false), typical(wall, true)};
+  return {meter.calls(), typical(cpu, false), typical(wall, true), steps};
 }
 
 // Of all ranks that trained `plan`; `calls` of all of them.
-TrainedSteps steps_of(const RunPlan& plan, std::span<const RankSteps> ranks, double clock, int threads, int steps,
-                      CallMeter& calls) {
+TrainedSteps steps_of(const RunPlan& plan, std::span<const RankSteps> ranks, double clock, int threads, CallMeter& calls) {
   TrainedSteps all{plan, 0, 0, 0};
   const double share = 1 / static_cast<double>(ranks.size());
   for (const RankSteps& rank : ranks) {
     all.cpu += share * rank.cpu;
     all.wall = std::max(all.wall, rank.wall);
     for (const CallTimes& one : rank.calls) {
-      all.operations += share / steps * static_cast<double>(one.seconds.size()) * (typical_seconds(one.seconds, threads) - clock);
+      const double calls_of_a_step = static_cast<double>(one.seconds.size()) / rank.steps;
+      all.operations += share * calls_of_a_step * (typical_seconds(one.seconds, threads) - clock);
       calls.add(one);
     }
   }
@@ -128,30 +153,32 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
   for (const TrainedModel& model : models_on_one_rank(options.largest)) {
     options.check();
     const RunPlan plan = plan_of(model, threads);
+    StepCount count(options.steps);
     std::vector<RankSteps> steps(static_cast<std::size_t>(ranks));
     on_measuring_ranks(ranks, threads, [&](const MeasuringRank& rank) {
       ThreadWorld alone(1);
       CpuDevice device(alone.doorbell(0), with_threads(threads));
       rank.all.barrier();
       steps[static_cast<std::size_t>(rank.rank)] =
-          trained(plan, device, alone.communicator(0, device.progress()), clock, options.steps);
+          trained(plan, device, alone.communicator(0, device.progress()), clock, count);
     });
-    all.push_back(steps_of(plan, steps, reading, threads, options.steps, calls[plan.compute]));
+    all.push_back(steps_of(plan, steps, reading, threads, calls[plan.compute]));
   }
   for (const TrainedModel& model : models_on_ranks(options.largest)) {  // what only divided models do
     options.check();
     const RunPlan plan = plan_of(model, threads);
     const int world_size = plan.world_size();
     ThreadWorld world(world_size);
+    StepCount count(options.steps);
     std::vector<RankSteps> steps(static_cast<std::size_t>(world_size));
     run_thread_ranks(world, [&](int rank) {
       CpuDeviceOptions own = with_threads(threads);
       own.first_core = core_for_rank(rank, world_size, threads);
       CpuDevice device(world.doorbell(rank), own);
       steps[static_cast<std::size_t>(rank)] =
-          trained(plan, device, world.communicator(rank, device.progress()), clock, options.steps);
+          trained(plan, device, world.communicator(rank, device.progress()), clock, count);
     });
-    all.push_back(steps_of(plan, steps, reading, threads, options.steps, of_divided[plan.compute]));
+    all.push_back(steps_of(plan, steps, reading, threads, of_divided[plan.compute]));
   }
   for (const auto& [compute, meter] : of_divided)
     for (const CallTimes& one : calls_beside(calls[compute].calls(), meter.calls(), threads)) calls[compute].add(one);

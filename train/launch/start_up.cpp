@@ -95,15 +95,11 @@ int find_build_id(dl_phdr_info* info, std::size_t, void* result) {
 }  // namespace
 
 StartUpFacts facts_of_this_process(const TrainConfig& config, int local_size, const DeviceChoice& choice) {
-  const CpuFeatures features = detect_cpu_features();
   StartUpFacts facts;
   facts.host = host_name();
   facts.build = build_id();
   facts.machine = machine_facts(choice, local_size);
-  facts.instruction_set = fmt::format("{}{}", to_string(features.level),
-                                      !has_bf16_products(features, features.level) ? ""
-                                      : features.amx_bf16                          ? " with AMX bf16"
-                                                                                   : " with AVX512-BF16");
+  facts.instruction_set = instruction_set(detect_cpu_features());
   facts.config = to_json_text(to_json(config));
   facts.device_why = choice.why;
   return facts;

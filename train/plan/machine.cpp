@@ -33,13 +33,17 @@ MachineFacts cpu_machine_facts(int local_ranks) {
   return facts;
 }
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
+std::string processor_name(const std::string& cpuinfo, const CpuFeatures& features) {
+  std::ifstream file(cpuinfo);
+  std::string name = "unknown processor", family;
+  // Those of the first processor: an empty line ends it.
+  for (std::string line; std::getline(file, line) && !line.empty();) {
     const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("model name")) name = line.substr(colon + 2);
+    if (line.starts_with("cpu family")) family = fmt::format("family {}, ", line.substr(colon + 2));
   }
-  return "unknown processor";
+  return fmt::format("{} ({}{})", name, family, instruction_set(features));
 }
 
 double measure_matmul_rate(Device& device, DType compute, double seconds, double (*clock)()) {

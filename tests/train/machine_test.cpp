@@ -1,0 +1,55 @@
+// What a machine's processor is called: rates that were measured on one count on processors of the same name alone.
+#include "train/plan/machine.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/file_io.h"
+#include "device/cpu/cpu_device.h"
+#include "plan/cpu_rates.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trident {
+namespace {
+
+constexpr CpuFeatures kZen3{IsaLevel::kAvx2, false, false}, kPlainAvx512{IsaLevel::kAvx512, false, false};
+
+class Processors : public testing::Test {
+ protected:
+  std::string name(const std::string& cpuinfo, const CpuFeatures& features) {
+    write_file(folder_ / "cpuinfo", cpuinfo);
+    return processor_name(folder_ / "cpuinfo", features);
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_F(Processors, AreToldApartByFamilyAndInstructions) {
+  const std::string zen3 = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n";
+  EXPECT_EQ(name(zen3, kZen3), "AMD EPYC (family 25, avx2)");
+  EXPECT_EQ(name(zen3, kPlainAvx512), "AMD EPYC (family 25, avx512)");
+  // A second processor does not count, nor does what follows it.
+  EXPECT_EQ(name(zen3 + "\nprocessor\t: 1\ncpu family\t: 26\nmodel name\t: another\n", kZen3), "AMD EPYC (family 25, avx2)");
+}
+
+TEST_F(Processors, WithoutANameOrFamilyAreUnknown) {
+  EXPECT_EQ(name("", kZen3), "unknown processor (avx2)");
+  EXPECT_EQ(name("BogoMIPS\t: 50.00\nmodel name\t:\n", CpuFeatures()), "unknown processor (baseline)");
+  EXPECT_EQ(processor_name("/nowhere/cpuinfo", kZen3), "unknown processor (avx2)");
+}
+
+TEST_F(Processors, OfAnotherGenerationHaveOtherRates) {
+  const std::string shipped = shipped_cpu_rates().processor;
+  const std::string said = shipped.substr(0, shipped.find(" ("));
+  EXPECT_EQ(said, "AMD EPYC");
+  for (const char* family : {"23", "25"})
+    EXPECT_NE(name("cpu family\t: " + std::string(family) + "\nmodel name\t: " + said + "\n", kZen3), shipped);
+  if (has_bf16_products({IsaLevel::kAvx512, true, false}, IsaLevel::kAvx512)) {
+    EXPECT_EQ(name("cpu family\t: 26\nmodel name\t: " + said + "\n", {IsaLevel::kAvx512, true, false}), shipped);
+  }
+}
+
+}  // namespace
+}  // namespace trident
