@@ -11,13 +11,14 @@
 namespace trident {
 namespace {
 
-// Every instruction is a task that gives the token of its number.
-TaskTimeline run(const std::vector<StepProgram>& programs, const StepCosts& costs, Overlap overlap) {
+// Every instruction is a task that gives the token of its number, of `num_tokens`.
+std::vector<std::vector<Task>> tasks_of(const std::vector<StepProgram>& programs, const StepCosts& costs, Overlap overlap,
+                                        int& num_tokens) {
   const StepWaits waits = find_waits(programs);
   std::vector<std::vector<Task>> tasks;
-  int num_tokens = 0;
   for (const StepProgram& program : programs) {
     auto& list = tasks.emplace_back();
+    list.reserve(program.instructions.size());
     for (std::size_t at = 0; at < program.instructions.size(); ++at) {
       const Instruction& i = program.instructions[at];
       const StepWaits::Of& of = waits.ranks[tasks.size() - 1][at];
@@ -30,7 +31,7 @@ TaskTimeline run(const std::vector<StepProgram>& programs, const StepCosts& cost
       list.push_back(task);
     }
   }
-  return run_tasks(tasks, num_tokens, {2, static_cast<int>(programs.size())});
+  return tasks;
 }
 
 double mean(const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size()); }
@@ -41,7 +42,9 @@ double StepTimeline::bubble_over_ideal() const { return (pipeline_span - mean(co
 double StepTimeline::bubble_rate() const { return (pipeline_span - mean(compute)) / pipeline_span; }
 
 StepTimeline simulate(const std::vector<StepProgram>& programs, const StepCosts& costs, Overlap overlap) {
-  TaskTimeline times = run(programs, costs, overlap);
+  int num_tokens = 0;
+  const std::vector<std::vector<Task>> tasks = tasks_of(programs, costs, overlap, num_tokens);
+  TaskTimeline times = run_tasks(tasks, num_tokens, {2, static_cast<int>(programs.size())});
   TRIDENT_CHECK(times.complete(), "the step programs block; they were not checked");
 
   StepTimeline timeline;

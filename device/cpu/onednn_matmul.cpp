@@ -147,7 +147,7 @@ class OnednnMatmul::Implementation {
     p.entry = choose(shape);
     if (p.entry == EntryPoint::kPrimitive && !make_primitive(shape, p.primitive)) p.entry = EntryPoint::kConvertedSgemm;
     if (p.entry == EntryPoint::kPrimitive) p.workspace_bytes = p.primitive.scratchpad_bytes;
-    if (p.entry == EntryPoint::kConvertedSgemm) p.workspace_bytes = 4 * converted_floats(shape);
+    if (p.entry == EntryPoint::kConvertedSgemm) p.workspace_bytes = converted_workspace_bytes(shape);
     if (p.entry == EntryPoint::kFewRows) p.workspace_bytes = 4 * few_rows_floats(shape);
     return prepared_.emplace(shape, std::move(p)).first->second;
   }
@@ -230,11 +230,6 @@ class OnednnMatmul::Implementation {
                                                   {DNNL_ARG_SCRATCHPAD, p.scratchpad.get()}}};
     check(dnnl_primitive_execute(p.primitive.get(), stream_.get(), static_cast<int>(args.size()), args.data()), "matmul");
     check(dnnl_stream_wait(stream_.get()), "stream");
-  }
-
-  static std::int64_t converted_floats(const MatmulShape& s) {
-    const std::int64_t rows = std::min(s.m, kRowBlock), columns = std::min(s.n, kColumnBlock);
-    return rows * s.k + s.k * columns + rows * columns + columns;
   }
 
   // Rows first .. first+count-1 of op(x) as a dense f32 block; x T is stored [extent, k] or, transposed, [k, extent]. The block
@@ -367,6 +362,12 @@ std::string OnednnMatmul::entry_point(const MatmulShape& shape) const {
     case EntryPoint::kConvertedSgemm: return "converted sgemm";
   }
   return "?";
+}
+
+std::int64_t converted_workspace_bytes(const MatmulShape& s) {
+  if (s.in == DType::kF32) return 0;
+  const std::int64_t rows = std::min(s.m, kRowBlock), columns = std::min(s.n, kColumnBlock);
+  return size_of(DType::kF32) * (rows * s.k + s.k * columns + rows * columns + columns);
 }
 
 bool onednn_has_native_bf16() {

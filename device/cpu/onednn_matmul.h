@@ -51,6 +51,9 @@ class OnednnMatmul {
   std::unique_ptr<Implementation> implementation_;
 };
 
+// The workspace of a product of bf16 or f16 that no instructions multiply, in bytes: more than others take. 0 of f32.
+std::int64_t converted_workspace_bytes(const MatmulShape& shape);
+
 // Whether oneDNN has bf16 instructions on this processor (and was not told otherwise when the program started).
 bool onednn_has_native_bf16();
 

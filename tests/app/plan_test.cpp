@@ -99,7 +99,8 @@ std::int64_t resident_bytes_of_plan(int batch) {
   return bytes;
 }
 
-// A step's record has each pass once: 512 micro-batches need little more than 16.
+// A step's record has each pass once: 512 micro-batches need little more than 16, which is what eight programs of instructions and
+// their simulated times take.
 TEST(PlanOfALargeJob, NeedsLittleMemory) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers keep memory of their own";

@@ -1,5 +1,6 @@
 #include "train/run/dry_run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,7 @@
 
 #include "device/card_workspaces.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/onednn_matmul.h"
 #include "device/dry/dry_device.h"
 #include "parallel/communicator/dry_communicator.h"
 #include "train/plan/step_recorder.h"
@@ -16,7 +18,7 @@
 namespace trident {
 namespace {
 
-class CardWorkspaces final : public DryOps {
+class CardWorkspaces : public DryOps {
  public:
   explicit CardWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
   std::int64_t prepare_matmul(const MatmulShape&) override { return kCardProductWorkspace; }
@@ -26,6 +28,15 @@ class CardWorkspaces final : public DryOps {
 
  private:
   bool deterministic_;
+};
+
+class ProcessorWorkspaces final : public CardWorkspaces {
+ public:
+  using CardWorkspaces::CardWorkspaces;
+  std::int64_t prepare_matmul(const MatmulShape& shape) override {
+    return std::max(CardWorkspaces::prepare_matmul(shape), converted_workspace_bytes(shape));
+  }
+  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue) override { return {prepare_matmul(shape), false}; }
 };
 
 constexpr auto kNoData = [](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {};
@@ -87,6 +98,12 @@ std::unique_ptr<Ops> any_card(bool deterministic) { return std::make_unique<Card
 
 std::vector<DryRun> dry_stages_on_cards(const RunPlan& plan, DryWork work) {
   return dry_stages(plan, any_card(plan.config.cuda.deterministic).get(), work);
+}
+
+std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, DryWork work) {
+  if (device == DeviceKind::kCuda) return dry_stages_on_cards(plan, work);
+  ProcessorWorkspaces any(plan.config.cuda.deterministic);
+  return dry_stages(plan, &any, work);
 }
 
 std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work) {

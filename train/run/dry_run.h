@@ -51,6 +51,10 @@ std::unique_ptr<Ops> any_card(bool deterministic);
 // The same as dry_stages() of such cards.
 std::vector<DryRun> dry_stages_on_cards(const RunPlan& plan, DryWork work);
 
+// The same with workspaces that are enough for any device of this kind: of cards those, of processors the most that those with and
+// without instructions for bf16 take.
+std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, DryWork work);
+
 // The same with the workspaces of this machine's processor as the oracle; for cards, which are not asked, without any: what does
 // not fit then fits no card.
 std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work);
