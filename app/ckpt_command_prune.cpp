@@ -60,12 +60,6 @@ KeepRules rules_of(const PruneRequest& request, const std::optional<TrainConfig>
   return rules;
 }
 
-std::int64_t bytes_of(const Manifest& manifest) {
-  std::int64_t bytes = 0;
-  for (const ManifestFile& file : manifest.files) bytes += file.bytes;
-  return bytes;
-}
-
 void refuse_damaged(const std::string& newest, const Manifest& manifest) {
   const std::vector<std::string> problems = check_checkpoint(newest, manifest);
   if (problems.empty()) return;
@@ -88,7 +82,7 @@ void ckpt_prune(const PruneRequest& request, const CommandContext& context) {
   const Pruned pruned = prune_checkpoints(request.folder, rules, PruneMode::kLook);
   if (!request.unread && !pruned.removed.empty()) refuse_damaged(newest, manifest);
   std::map<std::int64_t, std::int64_t> sizes;
-  for (const std::int64_t step : pruned.removed) sizes[step] = bytes_of(open_manifest(request.folder + "/" + checkpoint_name(step)));
+  for (const std::int64_t step : pruned.removed) sizes[step] = total_bytes(open_manifest(request.folder + "/" + checkpoint_name(step)));
   LeaseOptions options;
   options.say = [&context](const std::string& line) { context.out << line << '\n'; };
   if (!request.dry_run) lease.emplace(request.folder, new_lease_token(), std::move(options));

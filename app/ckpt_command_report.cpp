@@ -22,12 +22,6 @@
 namespace trident {
 namespace {
 
-std::int64_t bytes_of(const Manifest& manifest) {
-  std::int64_t bytes = 0;
-  for (const ManifestFile& file : manifest.files) bytes += file.bytes;
-  return bytes;
-}
-
 // What lies below a folder, as far as it can be seen; links are not followed.
 std::int64_t bytes_below(const std::string& folder) {
   std::int64_t bytes = 0;
@@ -79,7 +73,7 @@ Row row_of(const std::string& folder, const CheckpointEntry& entry) {
   if (entry.health == CheckpointHealth::kValid) {
     try {
       const Manifest manifest = open_manifest(path);
-      row.size = bytes_text(bytes_of(manifest));
+      row.size = bytes_text(total_bytes(manifest));
       row.age = age_text(manifest.written_unix);
       row.content = content_text(manifest);
       check_files(path, manifest);
@@ -172,7 +166,7 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
   out << on_one_line(checkpoint.folder()) << '\n';
   print_state(manifest.state, out);
   line("content", content_text(manifest));
-  line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(bytes_of(manifest))));
+  line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(total_bytes(manifest))));
   line("written", time_text(manifest.written_unix));
   line("written by", on_one_line(to_json_text(manifest.writer)));
   std::size_t names = 0, shapes = 0;
@@ -205,7 +199,7 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
                                 counted(std::ssize(problems), "problem")));
   context.out << fmt::format("{}: whole: {} in {}, {} read and compared with their hashes\n", on_one_line(folder),
                              counted(std::ssize(manifest.tensors), "tensor"), counted(std::ssize(manifest.files), "file"),
-                             bytes_text(bytes_of(manifest)));
+                             bytes_text(total_bytes(manifest)));
 }
 
 void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context) {

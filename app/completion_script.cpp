@@ -13,7 +13,7 @@ namespace {
 using Value = CompletionFlag::Value;
 
 // In single quotes, for any of the three shells.
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (c == '\'') out += "'\\''";
@@ -83,10 +83,10 @@ std::string zsh_argument(const CompletionFlag& flag) {
     case Value::kConfigFile: after = ":file:_files -g \"*.json*(-.)\""; break;
     case Value::kSetting: after = ":setting:_trident_setting"; break;
   }
-  std::string text =
-      quoted(fmt::format("*{}{}[{}]{}", flag.name, flag.value == Value::kOptional ? "=-" : "", zsh_text(flag.description), after));
+  std::string text = shell_quoted(
+      fmt::format("*{}{}[{}]{}", flag.name, flag.value == Value::kOptional ? "=-" : "", zsh_text(flag.description), after));
   if (!flag.short_name.empty())
-    text += fmt::format(" {}", quoted(fmt::format("*{}[{}]{}", flag.short_name, zsh_text(flag.description), after)));
+    text += fmt::format(" {}", shell_quoted(fmt::format("*{}[{}]{}", flag.short_name, zsh_text(flag.description), after)));
   return text;
 }
 
@@ -187,7 +187,7 @@ complete -F _trident trident
 std::string zsh_completion(const std::vector<CompletionCommand>& commands) {
   std::string summaries, cases, keys;
   for (const CompletionCommand& command : commands) {
-    summaries += fmt::format("    {}\n", quoted(fmt::format("{}:{}", command.name, command.summary)));
+    summaries += fmt::format("    {}\n", shell_quoted(fmt::format("{}:{}", command.name, command.summary)));
     std::string flags;
     for (const CompletionFlag& flag : command.flags) flags += fmt::format(" \\\n        {}", zsh_argument(flag));
     if (!command.actions.empty() && !flags.empty())
@@ -198,7 +198,7 @@ std::string zsh_completion(const std::vector<CompletionCommand>& commands) {
     cases += flags.empty() ? "      ;;\n" : fmt::format("      _arguments{} ;;\n", flags);
   }
   for (const Option& option : option_table())
-    if (option.path.front() != '$') keys += fmt::format("    {}\n", quoted(fmt::format("{}:{}", option.path, option.doc)));
+    if (option.path.front() != '$') keys += fmt::format("    {}\n", shell_quoted(fmt::format("{}:{}", option.path, option.doc)));
   return fmt::format(R"sh(#compdef trident
 # Completion of trident for zsh, made by: trident completion zsh > "${{fpath[1]}}/_trident"
 _trident_setting() {{
@@ -236,11 +236,11 @@ std::string fish_completion(const std::vector<CompletionCommand>& commands) {
   for (const Option& option : option_table()) {
     if (option.path.front() == '$') continue;
     const auto values = values_of(option);
-    settings += fmt::format("    printf '%s\\t%s\\n' {}= {}\n", option.path, quoted(option.doc));
+    settings += fmt::format("    printf '%s\\t%s\\n' {}= {}\n", option.path, shell_quoted(option.doc));
     for (const std::string_view value : values) settings += fmt::format("    printf '%s\\n' {}={}\n", option.path, value);
   }
   for (const CompletionCommand& command : commands) {
-    lines += fmt::format("complete -c trident -n __fish_use_subcommand -a {} -d {}\n", command.name, quoted(command.summary));
+    lines += fmt::format("complete -c trident -n __fish_use_subcommand -a {} -d {}\n", command.name, shell_quoted(command.summary));
     const std::string seen = fmt::format("complete -c trident -n '__fish_seen_subcommand_from {}'", command.name);
     const std::string words = command.explains ? names_for_help(commands) : fmt::format("{}", fmt::join(command.actions, " "));
     if (!words.empty()) lines += fmt::format("{} -a '{}'\n", seen, words);
@@ -252,7 +252,7 @@ std::string fish_completion(const std::vector<CompletionCommand>& commands) {
       if (flag.value == Value::kText) lines += " -x";
       if (flag.value == Value::kFile || flag.value == Value::kConfigFile) lines += " -r -F";
       if (flag.value == Value::kSetting) lines += " -x -a '(__trident_settings)'";
-      lines += fmt::format(" -d {}\n", quoted(flag.description));
+      lines += fmt::format(" -d {}\n", shell_quoted(flag.description));
     }
   }
   return "# Completion of trident for fish, made by: trident completion fish > ~/.config/fish/completions/trident.fish\n"

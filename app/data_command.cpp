@@ -22,7 +22,7 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kUsage =
+constexpr std::string_view kDataUsage =
     "usage: trident data prepare --input F... --tokenizer T --output PREFIX\n"
     "           text to token files\n"
     "       trident data inspect PREFIX\n"
@@ -127,7 +127,7 @@ void merge_command(const Arguments& arguments, const CommandContext& context) {
 void data_command(const Arguments& arguments, const CommandContext& context) {
   const std::string action = arguments.empty() ? "" : arguments.front();
   if (action == "--help" || action == "-h") {
-    context.out << kUsage;
+    context.out << kDataUsage;
     prepare_command({"--help"}, context);
     inspect_command({"--help"}, context);
     return merge_command({"--help"}, context);

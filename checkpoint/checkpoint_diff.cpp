@@ -58,7 +58,7 @@ std::int64_t element_of(const TensorBox& box, const std::vector<std::int64_t>& a
 
 // Calls function(at, count) for runs of elements that follow each other in both boxes from `at` on; together they are `both`.
 template <class Function>
-void for_each_run(const TensorBox& a, const TensorBox& b, const TensorBox& both, Function&& function) {
+void for_each_common_run(const TensorBox& a, const TensorBox& b, const TensorBox& both, Function&& function) {
   // Where both boxes have nothing but what they share, rows follow each other without a gap.
   std::size_t outer = both.shape.empty() ? 0 : both.shape.size() - 1;
   while (outer > 0 && a.shape[outer] == both.shape[outer] && b.shape[outer] == both.shape[outer]) --outer;
@@ -91,7 +91,7 @@ class TensorComparison {
     for (const StoredBox& of_a : a_.boxes())
       for (const StoredBox& of_b : b_.boxes())
         if (const std::optional<TensorBox> both = intersection(of_a.box, of_b.box))
-          for_each_run(of_a.box, of_b.box, *both, [&](const std::vector<std::int64_t>& at, std::int64_t count) {
+          for_each_common_run(of_a.box, of_b.box, *both, [&](const std::vector<std::int64_t>& at, std::int64_t count) {
             compare(of_a, element_of(of_a.box, at), of_b, element_of(of_b.box, at), count);
           });
     difference_.elements = whole(shape_).elements();

@@ -14,10 +14,10 @@ namespace trident {
 namespace {
 
 constexpr std::size_t kOpenFiles = 16;
-constexpr std::string_view kRemedy = "the checkpoint is damaged: use an older one, or copy it again";
+constexpr std::string_view kTensorRemedy = "the checkpoint is damaged: use an older one, or copy it again";
 
 [[noreturn]] void refuse(std::string_view source, std::string_view key, std::string_view what) {
-  throw DataError(fmt::format("{}: tensor {}: {}; {}", source, in_quotes(key), what, kRemedy));
+  throw DataError(fmt::format("{}: tensor {}: {}; {}", source, in_quotes(key), what, kTensorRemedy));
 }
 
 // The row-major number of the element at `offset`, and of the last one of a box.

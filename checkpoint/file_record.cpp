@@ -23,7 +23,7 @@ struct Parts {
 
 std::int64_t elements_of(const std::vector<std::int64_t>& shape) { return whole(shape).elements(); }
 
-Parts parts_of(const TensorBox& box, const std::vector<std::int64_t>& shape) {
+Parts cut_parts_of(const TensorBox& box, const std::vector<std::int64_t>& shape) {
   std::int64_t first = 0, last = 0;  // row-major indices
   for (std::size_t d = 0; d < shape.size(); ++d) {
     first = first * shape[d] + box.offset[d];
@@ -59,7 +59,7 @@ ManifestFile manifest_file(const SaveFile& file, std::span<const ManifestTensor>
     const std::string_view key = box.key;
     const auto found = index_of.find(key.substr(key.rfind('/') + 1));
     TRIDENT_CHECK(found != index_of.end(), "{} is not a tensor of the model", box.key);
-    const Parts here = parts_of(box.box, tensors[static_cast<std::size_t>(found->second)].shape);
+    const Parts here = cut_parts_of(box.box, tensors[static_cast<std::size_t>(found->second)].shape);
     Parts& all = parts[found->second];
     all = {std::min(all.begin, here.begin), std::max(all.end, here.end)};
   }

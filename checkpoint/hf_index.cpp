@@ -9,12 +9,12 @@
 namespace trident {
 namespace {
 
-constexpr std::size_t kMaxName = 4096, kMaxFileName = 255;
+constexpr std::size_t kMaxTensorName = 4096, kMaxFileName = 255;
 constexpr std::string_view kExtension = ".safetensors";
-constexpr std::string_view kRemedy = "the file is damaged or no index of safetensors files: copy it again";
+constexpr std::string_view kIndexRemedy = "the file is damaged or no index of safetensors files: copy it again";
 
-[[noreturn]] void refuse(std::string_view source, std::string_view what) {
-  throw DataError(fmt::format("{}: {}; {}", source, what, kRemedy));
+[[noreturn]] void refuse_index(std::string_view source, std::string_view what) {
+  throw DataError(fmt::format("{}: {}; {}", source, what, kIndexRemedy));
 }
 
 void check_file_name(std::string_view source, const std::string& tensor, const std::string& file) {
@@ -42,7 +42,7 @@ std::optional<std::int64_t> size_of_member(const JsonValue& metadata, std::strin
   constexpr double kLargestExact = 9007199254740992.0;
   if (number >= 0 && number <= kLargestExact && number == static_cast<double>(static_cast<std::int64_t>(number)))
     return static_cast<std::int64_t>(number);
-  refuse(source, fmt::format("metadata.{} is no size", key));
+  refuse_index(source, fmt::format("metadata.{} is no size", key));
 }
 
 }  // namespace
@@ -54,20 +54,20 @@ HfIndex parse_hf_index(std::string_view text, std::string_view source) {
   rules.max_depth = 16;
   rules.blame = ExitCode::kData;
   const JsonValue root = parse_json(text, source, rules);
-  if (!root.is_object()) refuse(source, "is not an object");
+  if (!root.is_object()) refuse_index(source, "is not an object");
   HfIndex index;
   if (const JsonValue* metadata = root.find("metadata"); metadata != nullptr && !metadata->is_null()) {
-    if (!metadata->is_object()) refuse(source, "metadata is not an object");
+    if (!metadata->is_object()) refuse_index(source, "metadata is not an object");
     index.total_bytes = size_of_member(*metadata, "total_size", source);
     index.total_parameters = size_of_member(*metadata, "total_parameters", source);
   }
   const JsonValue* map = root.find("weight_map");
-  if (map == nullptr || !map->is_object()) refuse(source, "weight_map is missing, or not an object");
-  if (map->members().empty()) refuse(source, "weight_map names no tensor");
+  if (map == nullptr || !map->is_object()) refuse_index(source, "weight_map is missing, or not an object");
+  if (map->members().empty()) refuse_index(source, "weight_map names no tensor");
   for (const JsonMember& member : map->members()) {
-    if (member.key.empty() || member.key.size() > kMaxName)
-      refuse(source, fmt::format("tensor {}: a name of {} bytes", in_quotes(member.key), member.key.size()));
-    if (!member.value.is_string()) refuse(source, fmt::format("tensor {}: its file is not a text", in_quotes(member.key)));
+    if (member.key.empty() || member.key.size() > kMaxTensorName)
+      refuse_index(source, fmt::format("tensor {}: a name of {} bytes", in_quotes(member.key), member.key.size()));
+    if (!member.value.is_string()) refuse_index(source, fmt::format("tensor {}: its file is not a text", in_quotes(member.key)));
     check_file_name(source, member.key, member.value.as_string());
     index.files.emplace_back(member.key, member.value.as_string());
   }

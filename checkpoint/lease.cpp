@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFormat = "trident-lease", kPrefix = "lease-", kSuffix = ".json", kHeld = "held", kDone = "done";
+constexpr std::string_view kFormat = "trident-lease", kLease = "lease-", kSuffix = ".json", kHeld = "held", kDone = "done";
 constexpr JsonRules kRules{.comments = JsonComments::kRefused, .max_bytes = 64 << 10, .max_depth = 4, .blame = ExitCode::kData};
 constexpr double kLook = 0.25;  // seconds, between two looks at a holder elsewhere
 
@@ -45,8 +45,8 @@ StateText state_text(bool done, std::int64_t counter) {
 }
 
 std::optional<std::int64_t> generation_from(std::string_view name) {
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) return std::nullopt;
-  const std::string_view digits = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+  if (!name.starts_with(kLease) || !name.ends_with(kSuffix) || name.size() <= kLease.size() + kSuffix.size()) return std::nullopt;
+  const std::string_view digits = name.substr(kLease.size(), name.size() - kLease.size() - kSuffix.size());
   std::int64_t generation = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), generation);
   constexpr std::int64_t kMost = 1'000'000'000'000;  // no folder has had as many turns, and there is always a next one
@@ -105,7 +105,7 @@ std::optional<std::string> lease_token_given() {
   return std::nullopt;
 }
 
-std::string lease_name(std::int64_t generation) { return fmt::format("{}{:08}{}", kPrefix, generation, kSuffix); }
+std::string lease_name(std::int64_t generation) { return fmt::format("{}{:08}{}", kLease, generation, kSuffix); }
 
 std::string to_text(const LeaseRecord& record) {
   JsonValue fixed;

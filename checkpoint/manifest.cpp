@@ -54,12 +54,12 @@ JsonValue to_json(const ManifestFile& file) {
 
 constexpr std::string_view kHashBegin = ",\"hash\":\"", kHashEnd = "\"}\n";
 constexpr std::size_t kTail = kHashBegin.size() + kHashDigits + kHashEnd.size();
-constexpr std::size_t kMaxName = 4096, kMaxRank = 16;
+constexpr std::size_t kMaxManifestName = 4096, kMaxManifestRank = 16;
 constexpr std::int64_t kSmallestTable = 8 + 2;
-constexpr std::string_view kRemedy = "the checkpoint is damaged: use an older one, or copy it again";
+constexpr std::string_view kManifestRemedy = "the checkpoint is damaged: use an older one, or copy it again";
 
-[[noreturn]] void refuse(std::string_view source, std::string_view what) {
-  throw DataError(fmt::format("{}: {}; {}", source, what, kRemedy));
+[[noreturn]] void refuse_manifest(std::string_view source, std::string_view what) {
+  throw DataError(fmt::format("{}: {}; {}", source, what, kManifestRemedy));
 }
 
 // Reads the members of one object. `where`: "state", "tensor \"name\"", ...; in messages.
@@ -110,8 +110,8 @@ class ObjectReader {
     return values;
   }
   [[noreturn]] void fail(std::string_view what) const {
-    if (where_.empty()) refuse(source_, what);
-    refuse(source_, fmt::format("{}: {}", where_, what));
+    if (where_.empty()) refuse_manifest(source_, what);
+    refuse_manifest(source_, fmt::format("{}: {}", where_, what));
   }
 
  private:
@@ -154,7 +154,7 @@ DType weights_from(const ObjectReader& json) {
 
 // A '/' would make the name of one tensor the key of another's state.
 void check_name(const ObjectReader& json, std::string_view kind, const std::string& name) {
-  if (name.empty() || name.size() > kMaxName || name.find('/') != std::string::npos)
+  if (name.empty() || name.size() > kMaxManifestName || name.find('/') != std::string::npos)
     json.fail(fmt::format("{} {}: no name", kind, in_quotes(name)));
 }
 
@@ -176,7 +176,7 @@ ManifestTensor tensor_from(std::string_view source, std::size_t index, const Jso
   check_name(unnamed, "tensor", name);
   const ObjectReader json(source, fmt::format("tensor {}", in_quotes(name)), item);
   ManifestTensor tensor{name, json.integers("shape")};
-  if (tensor.shape.size() > kMaxRank) json.fail(fmt::format("more than {} dimensions", kMaxRank));
+  if (tensor.shape.size() > kMaxManifestRank) json.fail(fmt::format("more than {} dimensions", kMaxManifestRank));
   std::int64_t bytes = size_of(DType::kF32);
   for (const std::int64_t extent : tensor.shape)
     if (__builtin_mul_overflow(bytes, extent, &bytes)) json.fail("the shape is too large");
@@ -184,7 +184,7 @@ ManifestTensor tensor_from(std::string_view source, std::size_t index, const Jso
 }
 
 bool is_safe_path(std::string_view path) {
-  if (path.empty() || path.size() > kMaxName || path == "manifest.json") return false;
+  if (path.empty() || path.size() > kMaxManifestName || path == "manifest.json") return false;
   for (;;) {
     const std::string_view part = path.substr(0, path.find('/'));
     if (part.empty() || part == "." || part == "..") return false;
@@ -230,11 +230,11 @@ ManifestFile file_from(std::string_view source, std::size_t index, const JsonVal
 void check_hash(std::string_view text, std::string_view source) {
   const std::string_view tail = text.size() < kTail ? std::string_view() : text.substr(text.size() - kTail);
   if (!tail.starts_with(kHashBegin) || !tail.ends_with(kHashEnd))
-    refuse(source, "does not end with its hash: no manifest, or truncated");
+    refuse_manifest(source, "does not end with its hash: no manifest, or truncated");
   const std::string_view digits = tail.substr(kHashBegin.size(), kHashDigits);
   const Hash128 found = hash128(text.substr(0, text.size() - kTail));
   if (hash_from(digits) != found)
-    refuse(source, fmt::format("its text has the hash {}, it says {}", to_string(found), in_quotes(digits)));
+    refuse_manifest(source, fmt::format("its text has the hash {}, it says {}", to_string(found), in_quotes(digits)));
 }
 
 void check_version(const ObjectReader& root, std::string_view source) {
@@ -248,6 +248,12 @@ void check_version(const ObjectReader& root, std::string_view source) {
 }
 
 }  // namespace
+
+std::int64_t total_bytes(const Manifest& manifest) {
+  std::int64_t bytes = 0;
+  for (const ManifestFile& file : manifest.files) bytes += file.bytes;
+  return bytes;
+}
 
 std::string to_text(const Manifest& manifest) {
   JsonValue::Array tensors, files;

@@ -86,6 +86,9 @@ struct Manifest {
 // Longer texts are not read.
 inline constexpr std::int64_t kMaxManifestBytes = std::int64_t{256} << 20;
 
+// Of the files that it names: what the checkpoint takes beside the manifest.
+std::int64_t total_bytes(const Manifest& manifest);
+
 std::string to_text(const Manifest& manifest);
 
 // A manifest that only a newer trident understands.

@@ -17,31 +17,31 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the length is copied as it lies in memory");
 
 constexpr std::string_view kMetadata = "__metadata__";
-constexpr std::size_t kMaxName = 4096;
-constexpr std::size_t kMaxRank = 16;
-constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
+constexpr std::size_t kMaxKey = 4096;
+constexpr std::size_t kMaxEntryRank = 16;
+constexpr std::size_t kHeaderLengthBytes = sizeof(std::uint64_t);
 
 constexpr DType kDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
                              DType::kI64, DType::kI32, DType::kU16,  DType::kU8};
 
-constexpr std::string_view kRemedy = "the file is damaged, or not a safetensors file: copy it again";
+constexpr std::string_view kSafetensorsRemedy = "the file is damaged, or not a safetensors file: copy it again";
 
-[[noreturn]] void refuse(std::string_view source, std::string_view what) {
-  throw DataError(fmt::format("{}: {}; {}", source, what, kRemedy));
+[[noreturn]] void refuse_file(std::string_view source, std::string_view what) {
+  throw DataError(fmt::format("{}: {}; {}", source, what, kSafetensorsRemedy));
 }
 
-[[noreturn]] void refuse_tensor(std::string_view source, std::string_view tensor, std::string_view what) {
-  throw DataError(fmt::format("{}: tensor {}: {}; {}", source, in_quotes(tensor), what, kRemedy));
+[[noreturn]] void refuse_entry(std::string_view source, std::string_view tensor, std::string_view what) {
+  throw DataError(fmt::format("{}: tensor {}: {}; {}", source, in_quotes(tensor), what, kSafetensorsRemedy));
 }
 
 // Member `key` of a tensor's entry: integers that are not negative.
 std::vector<std::int64_t> sizes_of(const JsonMember& entry, std::string_view key, std::string_view source) {
   const JsonValue* list = entry.value.find(key);
-  if (list == nullptr || !list->is_array()) refuse_tensor(source, entry.key, fmt::format("{} is not a list", key));
+  if (list == nullptr || !list->is_array()) refuse_entry(source, entry.key, fmt::format("{} is not a list", key));
   std::vector<std::int64_t> sizes;
   for (const JsonValue& item : list->items()) {
     if (!item.is_integer() || item.as_integer() < 0)
-      refuse_tensor(source, entry.key, fmt::format("{} holds something that is not a size", key));
+      refuse_entry(source, entry.key, fmt::format("{} holds something that is not a size", key));
     sizes.push_back(item.as_integer());
   }
   return sizes;
@@ -49,7 +49,7 @@ std::vector<std::int64_t> sizes_of(const JsonMember& entry, std::string_view key
 
 DType dtype_of_entry(const JsonMember& entry, std::string_view source) {
   const JsonValue* name = entry.value.find("dtype");
-  if (name == nullptr || !name->is_string()) refuse_tensor(source, entry.key, "has no dtype");
+  if (name == nullptr || !name->is_string()) refuse_entry(source, entry.key, "has no dtype");
   for (const DType dtype : kDTypes)
     if (safetensors_name(dtype) == name->as_string()) return dtype;
   throw DataError(fmt::format("{}: tensor {}: dtype {} is not supported; convert it to F32, BF16 or F16", source,
@@ -60,26 +60,26 @@ DType dtype_of_entry(const JsonMember& entry, std::string_view source) {
 std::int64_t bytes_of(const SafetensorsEntry& entry, std::string_view source) {
   std::int64_t bytes = size_of(entry.dtype);
   for (const std::int64_t extent : entry.shape)
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) refuse_tensor(source, entry.name, "the shape is too large");
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) refuse_entry(source, entry.name, "the shape is too large");
   return bytes;
 }
 
 SafetensorsEntry entry_from(const JsonMember& member, std::string_view source) {
-  if (member.key.size() > kMaxName) refuse_tensor(source, member.key, fmt::format("a name of more than {} bytes", kMaxName));
-  if (!member.value.is_object()) refuse_tensor(source, member.key, "its entry is not an object");
+  if (member.key.size() > kMaxKey) refuse_entry(source, member.key, fmt::format("a name of more than {} bytes", kMaxKey));
+  if (!member.value.is_object()) refuse_entry(source, member.key, "its entry is not an object");
   SafetensorsEntry entry{.name = member.key, .dtype = dtype_of_entry(member, source), .shape = sizes_of(member, "shape", source)};
-  if (entry.shape.size() > kMaxRank) refuse_tensor(source, entry.name, fmt::format("more than {} dimensions", kMaxRank));
+  if (entry.shape.size() > kMaxEntryRank) refuse_entry(source, entry.name, fmt::format("more than {} dimensions", kMaxEntryRank));
   const std::vector<std::int64_t> offsets = sizes_of(member, "data_offsets", source);
-  if (offsets.size() != 2 || offsets[1] < offsets[0]) refuse_tensor(source, entry.name, "data_offsets is not a range");
+  if (offsets.size() != 2 || offsets[1] < offsets[0]) refuse_entry(source, entry.name, "data_offsets is not a range");
   entry.begin = offsets[0];
   entry.end = offsets[1];
   return entry;
 }
 
 void add_metadata(const JsonValue& json, std::string_view source, SafetensorsHeader* header) {
-  if (!json.is_object()) refuse(source, "__metadata__ is not an object");
+  if (!json.is_object()) refuse_file(source, "__metadata__ is not an object");
   for (const auto& [key, value] : json.members()) {
-    if (!value.is_string()) refuse(source, fmt::format("__metadata__: {} is not a text", in_quotes(key)));
+    if (!value.is_string()) refuse_file(source, fmt::format("__metadata__: {} is not a text", in_quotes(key)));
     header->metadata.emplace_back(key, value.as_string());
   }
 }
@@ -89,15 +89,15 @@ void check_places(const SafetensorsHeader& header, std::int64_t data_bytes, std:
   std::int64_t expected = 0;
   for (const SafetensorsEntry& entry : header.entries) {
     if (entry.begin != expected)
-      refuse_tensor(source, entry.name, fmt::format("begins at {}, the tensor before it ends at {}", entry.begin, expected));
+      refuse_entry(source, entry.name, fmt::format("begins at {}, the tensor before it ends at {}", entry.begin, expected));
     if (const std::int64_t bytes = bytes_of(entry, source); entry.end - entry.begin != bytes)
-      refuse_tensor(source, entry.name,
+      refuse_entry(source, entry.name,
                     fmt::format("its shape needs {} bytes, data_offsets give {}", bytes, entry.end - entry.begin));
     if (entry.end > data_bytes)
-      refuse_tensor(source, entry.name, fmt::format("ends at {}, the data have {} bytes", entry.end, data_bytes));
+      refuse_entry(source, entry.name, fmt::format("ends at {}, the data have {} bytes", entry.end, data_bytes));
     expected = entry.end;
   }
-  if (expected != data_bytes) refuse(source, fmt::format("{} bytes after the last tensor", data_bytes - expected));
+  if (expected != data_bytes) refuse_file(source, fmt::format("{} bytes after the last tensor", data_bytes - expected));
 }
 
 // JSON readers take -0 for 0. Nothing in a header is negative, so that a minus belongs into strings.
@@ -109,7 +109,7 @@ void refuse_minus(std::string_view json, std::string_view source) {
     else if (json[i] == '"')
       in_text = !in_text;
     else if (json[i] == '-' && !in_text)
-      refuse(source, fmt::format("a negative number at byte {} of the header", i));
+      refuse_file(source, fmt::format("a negative number at byte {} of the header", i));
   }
 }
 
@@ -154,29 +154,29 @@ std::string to_text(const SafetensorsHeader& header, std::int64_t alignment) {
     object.push_back({"data_offsets", JsonValue::Array{entry.begin, entry.end}});
     root.push_back({entry.name, std::move(object)});
   }
-  std::string text(kLengthBytes, '\0');
+  std::string text(kHeaderLengthBytes, '\0');
   text += to_json_text(root);
   text.resize(static_cast<std::size_t>(round_up(std::ssize(text), alignment)), ' ');
-  const std::uint64_t length = text.size() - kLengthBytes;
-  std::memcpy(text.data(), &length, kLengthBytes);
+  const std::uint64_t length = text.size() - kHeaderLengthBytes;
+  std::memcpy(text.data(), &length, kHeaderLengthBytes);
   return text;
 }
 
 std::int64_t safetensors_header_bytes(std::string_view first_8, std::int64_t file_bytes, std::string_view source) {
-  if (first_8.size() < kLengthBytes || file_bytes < static_cast<std::int64_t>(kLengthBytes))
-    refuse(source, fmt::format("a file of {} bytes is not a safetensors file", file_bytes));
+  if (first_8.size() < kHeaderLengthBytes || file_bytes < static_cast<std::int64_t>(kHeaderLengthBytes))
+    refuse_file(source, fmt::format("a file of {} bytes is not a safetensors file", file_bytes));
   std::uint64_t length = 0;
-  std::memcpy(&length, first_8.data(), kLengthBytes);
+  std::memcpy(&length, first_8.data(), kHeaderLengthBytes);
   if (length < 2 || length > static_cast<std::uint64_t>(kMaxSafetensorsHeader))
-    refuse(source, fmt::format("a header of {} bytes, there are from 2 to {}", length, kMaxSafetensorsHeader));
+    refuse_file(source, fmt::format("a header of {} bytes, there are from 2 to {}", length, kMaxSafetensorsHeader));
   const auto bytes = static_cast<std::int64_t>(length);
-  if (bytes > file_bytes - static_cast<std::int64_t>(kLengthBytes))
-    refuse(source, fmt::format("truncated: the header alone has {} bytes, the file {}", length, file_bytes));
+  if (bytes > file_bytes - static_cast<std::int64_t>(kHeaderLengthBytes))
+    refuse_file(source, fmt::format("truncated: the header alone has {} bytes, the file {}", length, file_bytes));
   return bytes;
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t data_bytes, std::string_view source) {
-  if (!json.starts_with('{')) refuse(source, "the header is no JSON object");
+  if (!json.starts_with('{')) refuse_file(source, "the header is no JSON object");
   JsonRules rules;
   rules.comments = JsonComments::kRefused;
   rules.max_bytes = static_cast<std::size_t>(kMaxSafetensorsHeader);

@@ -15,6 +15,12 @@ if(TRIDENT_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TRIDENT_CCACHE})
 endif()
 
+# A dozen sources compiled as one read and instantiate once what they share, which is most of what compiling them costs. Names in
+# anonymous namespaces are therefore unique within a target; sources that cannot be joined are named by trident_compiled_alone.
+option(TRIDENT_JOIN_SOURCES "Compile sources a dozen at a time" OFF)
+set(CMAKE_UNITY_BUILD ${TRIDENT_JOIN_SOURCES})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+
 # The run path of what is built is that of what is installed: CMake pads the former with an empty element, which means "the working directory".
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
@@ -60,6 +66,12 @@ set(TRIDENT_WIDE_VECTOR_OPTIONS "")
 if(TRIDENT_SANITIZE MATCHES address)
   set(TRIDENT_WIDE_VECTOR_OPTIONS "--param=asan-stack=0")
 endif()
+
+# Sources that are never joined with others: those whose classes of external linkage have members of types of an anonymous namespace
+# (only a file that is compiled by itself may have that), and those with many names of another's.
+function(trident_compiled_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
 
 function(trident_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})

@@ -15,7 +15,7 @@ namespace trident {
 
 namespace {
 
-constexpr std::size_t kPortion = std::size_t{1} << 30;  // zlib counts what it is given in 32 bits
+constexpr std::size_t kMostOfZlib = std::size_t{1} << 30;  // zlib counts what it is given in 32 bits
 constexpr int kGzipOnly = 15 + 16;                      // the largest window; no zlib wrapper
 
 class GzipStream final : public ByteStream {
@@ -29,7 +29,7 @@ class GzipStream final : public ByteStream {
 
   std::size_t read(std::span<char> out) override {
     while (in_member_ || begin_member()) {
-      const std::size_t produced = inflate_some(out.first(std::min(out.size(), kPortion)));
+      const std::size_t produced = inflate_some(out.first(std::min(out.size(), kMostOfZlib)));
       if (produced > 0) return produced;
     }
     return 0;

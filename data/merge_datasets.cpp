@@ -13,7 +13,7 @@ namespace trident {
 
 namespace {
 
-constexpr std::int64_t kPortion = std::int64_t{16} << 20;
+constexpr std::int64_t kCopiedAtOnce = std::int64_t{16} << 20;
 
 void refuse_overwriting(const std::vector<std::string>& inputs, const std::string& output) {
   for (const std::string& input : inputs) {
@@ -108,9 +108,9 @@ MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::str
 
   DatasetOutput files(output, overwrite);
   for (const IndexedDataset& dataset : datasets) {
-    BlockReader blocks(dataset.bin(), kPortion);
-    for (std::int64_t at = 0, size = dataset.bin().size(); at < size; at += kPortion) {
-      const std::int64_t bytes = std::min(kPortion, size - at);
+    BlockReader blocks(dataset.bin(), kCopiedAtOnce);
+    for (std::int64_t at = 0, size = dataset.bin().size(); at < size; at += kCopiedAtOnce) {
+      const std::int64_t bytes = std::min(kCopiedAtOnce, size - at);
       files.bin().append({blocks.bytes_at(at, bytes), static_cast<std::size_t>(bytes)});
       done.bytes_done = files.bin().size();
       if (progress) progress(done);

@@ -35,9 +35,9 @@ struct Later {
   bool operator()(const Event& a, const Event& b) const { return a.time != b.time ? a.time > b.time : a.order > b.order; }
 };
 
-class Simulation {
+class GraphSimulation {
  public:
-  Simulation(const InstructionGraph& graph, const OverlapSlowdown& slowdown);
+  GraphSimulation(const InstructionGraph& graph, const OverlapSlowdown& slowdown);
   SimulatedTimes run();
 
  private:
@@ -63,7 +63,7 @@ class Simulation {
   SimulatedTimes times_;
 };
 
-Simulation::Simulation(const InstructionGraph& graph, const OverlapSlowdown& slowdown)
+GraphSimulation::GraphSimulation(const InstructionGraph& graph, const OverlapSlowdown& slowdown)
     : graph_(graph),
       slowdown_(slowdown),
       uniform_(slowdown.compute == 1 && slowdown.communication == 1),
@@ -92,18 +92,18 @@ Simulation::Simulation(const InstructionGraph& graph, const OverlapSlowdown& slo
     edges_[static_cast<std::size_t>(at[static_cast<std::size_t>(dependencies[d].before)]++)] = static_cast<int>(d);
 }
 
-double Simulation::slowdown_of(const InstructionGraph::Stream& stream) const {
+double GraphSimulation::slowdown_of(const InstructionGraph::Stream& stream) const {
   if (!ranks_[static_cast<std::size_t>(stream.rank)].overlapped()) return 1;
   return stream.kind == StreamKind::kCompute ? slowdown_.compute : slowdown_.communication;
 }
 
-void Simulation::announce_end(int stream) {
+void GraphSimulation::announce_end(int stream) {
   StreamState& state = streams_[static_cast<std::size_t>(stream)];
   announce(state.since + state.remaining * state.slowdown, stream, ++state.version);
 }
 
 // What runs on `rank` goes on at the speed that is right from now on.
-void Simulation::change_speeds(int rank, double now) {
+void GraphSimulation::change_speeds(int rank, double now) {
   if (uniform_) return;
   for (const int s : streams_of_rank_[static_cast<std::size_t>(rank)]) {
     StreamState& state = streams_[static_cast<std::size_t>(s)];
@@ -116,7 +116,7 @@ void Simulation::change_speeds(int rank, double now) {
   }
 }
 
-void Simulation::start_next(int stream, double now) {
+void GraphSimulation::start_next(int stream, double now) {
   StreamState& state = streams_[static_cast<std::size_t>(stream)];
   const InstructionGraph::Stream& of = graph_.streams()[static_cast<std::size_t>(stream)];
   if (state.running || state.next == of.instructions.size()) return;
@@ -137,7 +137,7 @@ void Simulation::start_next(int stream, double now) {
   change_speeds(of.rank, now);
 }
 
-void Simulation::finish(int stream, double now) {
+void GraphSimulation::finish(int stream, double now) {
   StreamState& state = streams_[static_cast<std::size_t>(stream)];
   const InstructionGraph::Stream& of = graph_.streams()[static_cast<std::size_t>(stream)];
   const auto instruction = static_cast<std::size_t>(of.instructions[state.next]);
@@ -161,7 +161,7 @@ void Simulation::finish(int stream, double now) {
   change_speeds(of.rank, now);
 }
 
-SimulatedTimes Simulation::run() {
+SimulatedTimes GraphSimulation::run() {
   for (int s = 0; s < graph_.num_streams(); ++s) start_next(s, 0);
   while (!events_.empty()) {
     const Event event = events_.top();
@@ -200,7 +200,7 @@ void InstructionGraph::add_dependency(int before, int after, double lag) {
 }
 
 SimulatedTimes simulate(const InstructionGraph& graph, const OverlapSlowdown& slowdown) {
-  return Simulation(graph, slowdown).run();
+  return GraphSimulation(graph, slowdown).run();
 }
 
 }  // namespace trident

@@ -14,7 +14,7 @@ namespace trident {
 
 namespace {
 
-constexpr double kMostPasses = 1 << 20, kMostSearchedPasses = 1 << 17;
+constexpr double kMostPricedPasses = 1 << 20, kMostSearchedPasses = 1 << 17;
 
 struct Stage {
   PassSeconds forward, backward;
@@ -229,7 +229,7 @@ std::string why_not_priced(const PricingInput& in) {
   const double m = std::round(row.micro_batches);
   // What is searched simulates passes some forty times.
   const double passes = 1.0 * row.pp * row.vpp * std::min<double>(m, most_simulated(row));
-  const double limit = depends_on_times(row.schedule.order) ? kMostSearchedPasses : kMostPasses;
+  const double limit = depends_on_times(row.schedule.order) ? kMostSearchedPasses : kMostPricedPasses;
   if (passes > limit) return fmt::format("{} stages of a pipeline are more than {} passes to simulate", row.pp * row.vpp, limit);
   if (row.vpp > 1 && !is_v_shaped(row.schedule.order) && std::fmod(m, row.pp) != 0)
     return fmt::format("interleaving needs micro-batches in groups of {}, not {}", row.pp, m);

@@ -28,7 +28,7 @@ std::vector<std::string> words_of(std::string_view text) {
 }
 
 template <std::size_t N>
-bool is_one_of(std::string_view word, const std::array<std::string_view, N>& list) {
+bool is_any_of(std::string_view word, const std::array<std::string_view, N>& list) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
@@ -53,7 +53,7 @@ std::optional<ZeroWords> zero_of(std::string_view text) {
   for (const std::string_view part : {"hsdp", "hybrid", "offload", "infinity", "nvme", "mics", "hpz"})
     if (says(part)) return std::nullopt;
   if (text.find("++") != text.npos) return std::nullopt;
-  if (words.size() == 1 && (is_one_of(words[0], kNone) || words[0] == "ddp" || words[0] == "dp")) return ZeroWords{};
+  if (words.size() == 1 && (is_any_of(words[0], kNone) || words[0] == "ddp" || words[0] == "dp")) return ZeroWords{};
   if (joined == "noshard") return ZeroWords{};
   if (says("distopt") || says("distributedopt")) return ZeroWords{1, false};
   // Every number that is said is a stage, and all are the same one.
@@ -85,12 +85,12 @@ std::optional<Recompute> recompute_of(std::string_view text) {
   constexpr std::array<std::string_view, 4> kYes{"true", "yes", "on", "full"};
   bool none = false, full = false, selective = false, per_op = false, attention = false;
   for (const std::string& word : words_of(text)) {
-    if (is_one_of(word, kNone)) none = true;
-    else if (is_one_of(word, kYes)) full = true;
+    if (is_any_of(word, kNone)) none = true;
+    else if (is_any_of(word, kYes)) full = true;
     else if (word == "selective" || word == "sac") selective = true;
-    else if (is_one_of(word, kPerOp)) per_op = true;
-    else if (is_one_of(word, kAttention)) attention = true;
-    else if (!is_one_of(word, kBeside)) return std::nullopt;
+    else if (is_any_of(word, kPerOp)) per_op = true;
+    else if (is_any_of(word, kAttention)) attention = true;
+    else if (!is_any_of(word, kBeside)) return std::nullopt;
   }
   if (none + full + (selective || per_op || attention) != 1 || (per_op && attention)) return std::nullopt;
   if (none) return Recompute::kNone;
@@ -120,13 +120,13 @@ std::optional<PrecisionWords> precision_of(std::string_view text) {
   PrecisionWords result;
   bool bf16 = false, fp16 = false, fp8 = false, fp4 = false, mixed = false, single = false;
   for (const std::string& word : words_of(text)) {
-    if (is_one_of(word, kOther)) return std::nullopt;
-    bf16 = bf16 || is_one_of(word, kBf16);
-    fp16 = fp16 || is_one_of(word, kFp16);
-    fp8 = fp8 || is_one_of(word, kFp8);
-    fp4 = fp4 || is_one_of(word, kFp4);
-    single = single || is_one_of(word, kSingle);  // beside a narrow format: of master weights or sums
-    mixed = mixed || is_one_of(word, kMixed);
+    if (is_any_of(word, kOther)) return std::nullopt;
+    bf16 = bf16 || is_any_of(word, kBf16);
+    fp16 = fp16 || is_any_of(word, kFp16);
+    fp8 = fp8 || is_any_of(word, kFp8);
+    fp4 = fp4 || is_any_of(word, kFp4);
+    single = single || is_any_of(word, kSingle);  // beside a narrow format: of master weights or sums
+    mixed = mixed || is_any_of(word, kMixed);
     result.compiled = result.compiled || word.starts_with("compile");
   }
   result.by_name = bf16 || fp16 || fp8 || fp4;

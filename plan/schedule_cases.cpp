@@ -16,8 +16,8 @@ constexpr double kTypicalInput = 0.986, kTypicalWeight = 0.693, kTypicalMessage 
 constexpr double kLongInput = 0.980, kLongWeight = 0.740, kLongMessage = 0.0392;
 constexpr std::int64_t kLongPipeline = 16;
 constexpr std::int64_t kMostStages = 1024;
-constexpr std::int64_t kMostPasses = 1 << 20;  // of all ranks; what is searched simulates them some forty times
-constexpr std::int64_t kFewestChunks = 2;      // that interleave
+constexpr std::int64_t kMostSimulated = 1 << 20;  // of all ranks; what is searched simulates them some forty times
+constexpr std::int64_t kLeastChunks = 2;      // that interleave
 constexpr std::int64_t kAssumedRanks = 32, kAssumedMicroBatches = 128;
 
 struct Question {
@@ -46,15 +46,15 @@ std::vector<SimulatedKind> kinds_of(const CaseFields& fields, std::string_view w
 
 Question question_of(CaseFields& fields, SimulatedKind kind, const char* ranks_key) {
   Question question{kind, 0, 1, 0};
-  const std::int64_t ranks = fields.count(ranks_key, kMostStages), m = fields.count("micro_batches", kMostPasses);
+  const std::int64_t ranks = fields.count(ranks_key, kMostStages), m = fields.count("micro_batches", kMostSimulated);
   std::int64_t chunks = is_v_shaped(kind) ? 2 : 1;
   if (kind == SimulatedKind::kInterleaved)
-    chunks = fields.count_or("vpp", kFewestChunks, kMostStages);
+    chunks = fields.count_or("vpp", kLeastChunks, kMostStages);
   else if (!is_v_shaped(kind) && fields.has("vpp"))
     chunks = fields.count("vpp", kMostStages);
-  if (ranks * chunks * m > kMostPasses)
+  if (ranks * chunks * m > kMostSimulated)
     throw UnsupportedCase(fmt::format("{} ranks, {} virtual stages each and {} micro-batches are more than {} passes to simulate",
-                                      ranks, chunks, m, kMostPasses));
+                                      ranks, chunks, m, kMostSimulated));
   if (fields.has("memory_limit_in_1f1b_units")) fields.positive("memory_limit_in_1f1b_units");  // what the schedule's name implies
   question.ranks = static_cast<int>(ranks);
   question.chunks = static_cast<int>(chunks);
@@ -181,9 +181,9 @@ CaseQuantities relative_activations(CaseFields& config) {
     question = question_of(config, kind, "pp");
   } else {
     question.ranks = static_cast<int>(config.count_or("pp", kAssumedRanks, kMostStages));
-    question.micro_batches = static_cast<int>(config.count_or("micro_batches", kAssumedMicroBatches, kMostPasses / kMostStages));
+    question.micro_batches = static_cast<int>(config.count_or("micro_batches", kAssumedMicroBatches, kMostSimulated / kMostStages));
     if (kind == SimulatedKind::kInterleaved)
-      question.chunks = static_cast<int>(config.count_or("vpp", kFewestChunks, kMostStages / kAssumedRanks));
+      question.chunks = static_cast<int>(config.count_or("vpp", kLeastChunks, kMostStages / kAssumedRanks));
     else if (is_v_shaped(kind))
       question.chunks = 2;
   }

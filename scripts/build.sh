@@ -2,6 +2,8 @@
 # build.sh [PRESET [TARGET...]]: configures and builds build/PRESET (release by default; all targets by default).
 #
 # A TARGET may be a folder: tests/core/all builds what lies in tests/core and nothing else.
+# In a build folder that is new a dozen sources are compiled as one (TRIDENT_JOIN_SOURCES), because all of them are compiled. In one
+# that `cmake --preset PRESET` made before, a change to a source compiles that source alone.
 set -euo pipefail
 header() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 for argument; do
@@ -15,8 +17,10 @@ cd "$(dirname "$0")/.."
 preset=${1:-release}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+new=()
+[[ -e build/$preset/CMakeCache.txt ]] || new=(-DTRIDENT_JOIN_SOURCES=ON)
 # CMake's chatter is shown when it fails.
-cmake --preset "$preset" >"$log" 2>&1 || {
+cmake --preset "$preset" "${new[@]}" >"$log" 2>&1 || {
   cat "$log" >&2
   echo "build.sh: configuring failed, see above; what is missing scripts/install_packages.sh installs" >&2
   exit 1

@@ -2,7 +2,7 @@
 # test.sh [--full]: installs what is needed, builds, and runs every check; exit status 0 only if all of them pass.
 #
 #   release        all tests
-#   asan           unit tests under the address and undefined-behaviour sanitizers
+#   asan           unit tests and some runs of the program under the address and undefined-behaviour sanitizers
 #   tsan           tests of folders whose code runs on several threads, under the thread sanitizer
 # and before them layers, error messages, sizes, instruction sets and how binaries are linked. --full runs all tests under both sanitizers,
 # the communicators' suite on more ranks, clang-tidy on every file, and the tests against planted bugs (docs/planted_bugs.md).
@@ -22,8 +22,11 @@ case "${*:-}" in
 esac
 cd "$(dirname "$0")/.."
 
-unit='support core device conformance cuda parallel tensor_parallel model pipeline optim data checkpoint plan app fuzz'
+unit='support core device conformance cuda parallel tensor_parallel model pipeline optim data checkpoint plan fuzz'
 threads='core device parallel tensor_parallel pipeline'
+# What of tests/app is labelled so, and those of its cases whose work the tests of plan/ do in less.
+app='test_app test_ckpt test_program test_program_generate test_convert'
+plans='^program/(PlanOn|PlanOfALargeJob|RowsOfThisProgram)'
 # Kernels for one kind of card: those for the others are the same text, and triple the time.
 export CUDAARCHS=${CUDAARCHS:-90a-real}
 # Names of tests that start jobs of several processes.
@@ -112,8 +115,8 @@ if [[ $full == yes ]]; then
 else
   headline "asan: unit tests"
   # shellcheck disable=SC2046  # one word per target
-  scripts/build.sh asan $(targets "$unit") test_config test_shipped_configs
-  run_tests asan --label-regex "$(labels "$unit config")"
+  scripts/build.sh asan $(targets "$unit") $app test_config test_shipped_configs
+  run_tests asan --label-regex "$(labels "$unit app config")" --exclude-regex "$plans"
   headline "tsan: folders with threads"
   # shellcheck disable=SC2046
   scripts/build.sh tsan $(targets "$threads")

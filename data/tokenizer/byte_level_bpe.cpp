@@ -23,8 +23,8 @@ namespace trident {
 
 namespace {
 
-constexpr std::string_view kEndOfText = "<|endoftext|>";
-constexpr std::string_view kRemedy = "use the files of one GPT-2 style tokenizer";
+constexpr std::string_view kBpeEndOfText = "<|endoftext|>";
+constexpr std::string_view kBpeRemedy = "use the files of one GPT-2 style tokenizer";
 
 // The file format spells bytes as printable characters: 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF stand for themselves, the other 68 are
 // U+0100, U+0101, ... in increasing order. Returns character -> byte, -1 where a character stands for none.
@@ -62,7 +62,7 @@ struct Vocabulary {
 using IdOfSpelling = std::unordered_map<std::string, std::int32_t>;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
-  throw DataError(fmt::format("{}: {}; {}", file, what, kRemedy));
+  throw DataError(fmt::format("{}: {}; {}", file, what, kBpeRemedy));
 }
 
 IdOfSpelling parse_vocab(const ByteLevelBpeFiles& files) {
@@ -128,13 +128,13 @@ Vocabulary read_vocabulary(const ByteLevelBpeFiles& files) {
     std::optional<std::string> bytes = bytes_of_spelling(spelling);
     if (!bytes) refuse(files.vocab_source, fmt::format("token {} has a character that stands for no byte", in_quotes(spelling)));
     if (bytes->size() == 1) vocabulary.id_of_byte[static_cast<unsigned char>((*bytes)[0])] = id;
-    if (*bytes == kEndOfText) vocabulary.eod = id;
+    if (*bytes == kBpeEndOfText) vocabulary.eod = id;
     vocabulary.bytes_of_id[static_cast<std::size_t>(id)] = std::move(*bytes);
   }
   for (std::size_t b = 0; b < 256; ++b) {
     if (vocabulary.id_of_byte[b] < 0) refuse(files.vocab_source, fmt::format("no token for the byte 0x{:02x}", b));
   }
-  if (vocabulary.eod < 0) refuse(files.vocab_source, fmt::format("no token \"{}\"", kEndOfText));
+  if (vocabulary.eod < 0) refuse(files.vocab_source, fmt::format("no token \"{}\"", kBpeEndOfText));
   for (const std::string& bytes : vocabulary.bytes_of_id) {
     hash.add(bytes.size());
     hash.add(bytes);
@@ -194,11 +194,11 @@ class ByteLevelBpeEncoder final : public Encoder {
     }
     // The added token is cut out before anything else: text on its two sides is pre-tokenized separately.
     while (!text.empty()) {
-      const std::size_t at = text.find(kEndOfText);
+      const std::size_t at = text.find(kBpeEndOfText);
       encode_pieces(text.substr(0, at), ids);
       if (at == std::string_view::npos) break;
       ids->push_back(vocabulary_.eod);
-      text.remove_prefix(at + kEndOfText.size());
+      text.remove_prefix(at + kBpeEndOfText.size());
     }
   }
 

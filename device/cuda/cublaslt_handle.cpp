@@ -8,12 +8,12 @@ namespace trident {
 
 namespace {
 
-struct Remedy {
+struct CublasRemedy {
   std::string_view text;
   bool is_bug = false;  // of this program; otherwise the machine or its set-up
 };
 
-Remedy remedy(cublasStatus_t status) {
+CublasRemedy remedy(cublasStatus_t status) {
   switch (status) {
     case CUBLAS_STATUS_NOT_INITIALIZED:
       return {"nvidia-smi must work, with a driver that is at least as new as the CUDA libraries"};
@@ -34,7 +34,7 @@ void check_cublas(cublasStatus_t status, std::string_view what, int device) {
   if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
     return;
   const AllocationExemption message;
-  const Remedy r = remedy(status);
+  const CublasRemedy r = remedy(status);
   const std::string text = fmt::format("cuBLASLt on device {}: {}: {} ({}); {}", device, what, cublasLtGetStatusName(status),
                                        cublasLtGetStatusString(status), r.text);
   if (r.is_bug) throw InternalError(text);

@@ -187,8 +187,8 @@ void CudnnAttention::backward(cudaStream_t stream, const AttentionShape& shape, 
 namespace {
 
 // Operands of both directions one behind the other from `at` on, which may be null; and how many bytes they take.
-struct FirstRun {
-  FirstRun(const AttentionShape& s, std::int64_t workspace_bytes, std::byte* at) {
+struct FirstAttention {
+  FirstAttention(const AttentionShape& s, std::int64_t workspace_bytes, std::byte* at) {
     const auto take = [&](DType dtype, std::int64_t elements) {
       const TensorView taken(at == nullptr ? nullptr : at + bytes, dtype, {elements}, MemoryKind::kDevice);
       bytes += round_up(elements * size_of(dtype), kAlignment);
@@ -209,14 +209,14 @@ struct FirstRun {
 std::int64_t CudnnAttention::first_run_bytes() const {
   std::int64_t bytes = 0;
   for (const Entry& entry : entries_)
-    if (!entry.has_run) bytes = std::max(bytes, FirstRun(entry.shape, workspace_bytes(entry.shape), nullptr).bytes);
+    if (!entry.has_run) bytes = std::max(bytes, FirstAttention(entry.shape, workspace_bytes(entry.shape), nullptr).bytes);
   return bytes;
 }
 
 void CudnnAttention::run_announced(cudaStream_t stream, std::byte* operands) {
   for (Entry& entry : entries_) {
     if (std::exchange(entry.has_run, true)) continue;
-    const FirstRun x(entry.shape, workspace_bytes(entry.shape), operands);
+    const FirstAttention x(entry.shape, workspace_bytes(entry.shape), operands);
     forward(stream, entry.shape, x.out, x.lse, x.q, x.k, x.v, x.workspace.data());
     backward(stream, entry.shape, x.d_q, x.d_k, x.d_v, x.d_out, x.out, x.q, x.k, x.v, x.lse, x.workspace.data());
   }

@@ -9,3 +9,4 @@ set(TRIDENT_CUDA_KERNELS
   rank_order_sum.cu sum_squares.cu)
 list(TRANSFORM TRIDENT_CUDA_DEVICE_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM TRIDENT_CUDA_KERNELS PREPEND ${CMAKE_CURRENT_LIST_DIR}/kernels/)
+trident_compiled_alone(${CMAKE_CURRENT_LIST_DIR}/cublaslt_autotune.cpp ${CMAKE_CURRENT_LIST_DIR}/cublaslt_matmul.cpp)

@@ -20,7 +20,7 @@ namespace trident {
 namespace {
 
 constexpr double kStrangerSeconds = 10;
-constexpr double kPauseSeconds = 0.25;  // of accepting, where the system has no room for another call
+constexpr double kRestSeconds = 0.25;  // of accepting, where the system has no room for another call
 constexpr int kCallsAtOnce = 64;        // then whoever is known has a turn
 
 // Every rank may call from several of its addresses at once.
@@ -78,7 +78,7 @@ void LifelineDoor::accept_calls(int listener, double now) {
 // Else epoll would report the call that cannot be taken again and again.
 void LifelineDoor::pause(int error, double now) {
   refused_by_ = error;
-  listens_again_at_ = now + kPauseSeconds;
+  listens_again_at_ = now + kRestSeconds;
   for (const FileDescriptor& socket : listener_.sockets) epoll_control(epoll_, EPOLL_CTL_DEL, socket.get(), 0);
 }
 

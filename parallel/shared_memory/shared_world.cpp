@@ -19,7 +19,7 @@ namespace {
 
 enum Failure : std::uint32_t { kHealthy, kBeingWritten, kFailed };
 
-constexpr std::int64_t kPage = 4096;
+constexpr std::int64_t kWorldPage = 4096;
 constexpr double kUntouchedSeconds = 5.0;  // sums take milliseconds; a process that died inside one must not hold up its peers
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
@@ -56,7 +56,7 @@ void SharedWorld::lay_out(std::byte* region, std::uint64_t region_bytes, int ran
   h.capacity = region_bytes;
   RankState* const states = rank_states(region);
   for (int r = 0; r < ranks; ++r) new (states + r) RankState;
-  h.used = static_cast<std::uint64_t>(round_up(reinterpret_cast<std::byte*>(states + ranks) - region, kPage));
+  h.used = static_cast<std::uint64_t>(round_up(reinterpret_cast<std::byte*>(states + ranks) - region, kWorldPage));
   ThreadMemory nothing_posted_yet;
   h.world_group = SharedWorld(region, 0, nothing_posted_yet).allocate_group(ranks);
 }
@@ -85,7 +85,7 @@ std::uint64_t SharedWorld::world_group() const { return header().world_group; }
 std::uint64_t SharedWorld::allocate_group(int ranks) { return allocate(GroupBlock::bytes(ranks)); }
 
 std::uint64_t SharedWorld::allocate(std::uint64_t bytes) {
-  const auto length = static_cast<std::uint64_t>(round_up(static_cast<std::int64_t>(bytes), kPage));
+  const auto length = static_cast<std::uint64_t>(round_up(static_cast<std::int64_t>(bytes), kWorldPage));
   const std::uint64_t offset = header().used.fetch_add(length, std::memory_order_relaxed);
   TRIDENT_CHECK(offset + length <= header().capacity, "control blocks of all groups exceed {} bytes", header().capacity);
   return offset;

@@ -13,12 +13,12 @@ namespace {
 
 // A piece is worth a message while it is several times as long as the message's own header. With pieces this small the staging of
 // 16,385 nodes stays within MessageOptions::staging_bytes; beyond, it grows.
-constexpr std::int64_t kLeastChunk = 512, kLargestElement = 8;
+constexpr std::int64_t kLeastChunk = 512, kChunkAlignment = 8;
 
 std::int64_t chunk_bytes(const MessageOptions& options, int ranks) {
   const std::int64_t share = options.staging_bytes / (Transfer::kWindow * std::max(1, ranks - 1));
   const std::int64_t bytes = std::min(options.chunk_bytes, std::max(share, kLeastChunk));
-  return std::max(bytes / kLargestElement, std::int64_t{1}) * kLargestElement;
+  return std::max(bytes / kChunkAlignment, std::int64_t{1}) * kChunkAlignment;
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace trident {
 
 namespace {
 
-constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kWholeMessage = std::numeric_limits<std::int64_t>::max();
 
 int log2_up(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
 
@@ -42,9 +42,9 @@ void WireRounds::begin(WireGroup& group, Kind kind, TensorView inout, ReduceOp o
 bool WireRounds::advance() {
   while (round_ < rounds_) {
     WireEndpoint& endpoint = group_->endpoint();
-    if (to_ >= 0) out_.send(endpoint, group_->global_rank_of(to_), group_->channel(), kAll);
+    if (to_ >= 0) out_.send(endpoint, group_->global_rank_of(to_), group_->channel(), kWholeMessage);
     if (from_ >= 0 && group_->peers[static_cast<std::size_t>(from_)].header_received)
-      in_.recv(endpoint, group_->global_rank_of(from_), group_->channel(), kAll);
+      in_.recv(endpoint, group_->global_rank_of(from_), group_->channel(), kWholeMessage);
     if ((to_ >= 0 && !out_.complete()) || (from_ >= 0 && !in_.complete())) return false;
     end_round();
     if (++round_ < rounds_) begin_round();

@@ -12,7 +12,7 @@
 namespace trident {
 namespace {
 
-class BadData : public testing::Test {
+class BadData : public ::testing::Test {
  protected:
   void refuse(const std::vector<std::string>& settings, const std::vector<std::string>& parts) {
     const std::vector<std::string> before = place_.files();

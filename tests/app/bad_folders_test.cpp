@@ -160,7 +160,7 @@ std::vector<BadFolder> bad_configs_and_indices() {
   };
 }
 
-class BadFolders : public testing::Test {
+class BadFolders : public ::testing::Test {
  protected:
   void refused(const BadFolder& bad) {
     SCOPED_TRACE(bad.name);

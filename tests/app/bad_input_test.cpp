@@ -19,7 +19,7 @@ struct BadConfig {
 
 void PrintTo(const BadConfig& bad, std::ostream* out) { *out << bad.name; }
 
-class BadInput : public testing::TestWithParam<BadConfig> {};
+class BadInput : public ::testing::TestWithParam<BadConfig> {};
 
 TEST_P(BadInput, IsRefusedInOneLineAndLeavesNothing) {
   const Workplace place;
@@ -28,11 +28,11 @@ TEST_P(BadInput, IsRefusedInOneLineAndLeavesNothing) {
   EXPECT_EQ(place.files(), before);
 }
 
-std::string name_of(const testing::TestParamInfo<BadConfig>& info) { return info.param.name; }
+std::string name_of(const ::testing::TestParamInfo<BadConfig>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(
     Layout, BadInput,
-    testing::Values(
+    ::testing::Values(
         BadConfig{"HeadsNotDivisible", {"parallel.tensor=3"}, {"parallel.tensor = 3", "4 attention heads", "use one of 1, 2, 4"}},
         BadConfig{"KvHeadsNotDivisible",
                   {"model.num_attention_heads=12", "model.num_key_value_heads=6", "model.head_dim=8", "model.intermediate_size=48",
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Values, BadInput,
-    testing::Values(
+    ::testing::Values(
         BadConfig{"WrongType", {"run.steps=\"five\""}, {"run.steps = \"five\"", "must be an integer >= 1"}},
         BadConfig{"LrNaN", {"optimizer.lr=NaN"}, {"optimizer.lr = \"NaN\"", "must be a number >= 0"}},
         BadConfig{"LrInfinite", {"optimizer.lr=Infinity"}, {"optimizer.lr = \"Infinity\"", "must be a number >= 0"}},

@@ -1,4 +1,4 @@
-// The executable itself: exit codes and streams as a shell sees them.
+// The executable itself: exit codes and streams as a shell_program sees them.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -9,14 +9,14 @@
 namespace trident {
 namespace {
 
-struct Outcome {
+struct ProgramOutcome {
   int exit_code = -1;
   std::string text;
 };
 
-// Runs the program through the shell; `arguments` may redirect.
-Outcome shell(const std::string& arguments) {
-  Outcome outcome;
+// Runs the program through the shell_program; `arguments` may redirect.
+ProgramOutcome run(const std::string& arguments) {
+  ProgramOutcome outcome;
   std::FILE* pipe = ::popen((std::string(TRIDENT_BINARY) + " " + arguments).c_str(), "r");
   if (pipe == nullptr) return outcome;
   std::array<char, 4096> buffer{};
@@ -27,19 +27,19 @@ Outcome shell(const std::string& arguments) {
 }
 
 TEST(Binary, SuccessSpeaksOnStandardOutput) {
-  const Outcome version = shell("--version 2>/dev/null");
+  const ProgramOutcome version = run("--version 2>/dev/null");
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_EQ(version.text.rfind("trident ", 0), 0u);
-  EXPECT_EQ(shell("schema").exit_code, 0);
+  EXPECT_EQ(run("schema").exit_code, 0);
 }
 
 TEST(Binary, DrawsAStep) {
-  const Outcome picture = shell("docs timeline --config " TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json");
+  const ProgramOutcome picture = run("docs timeline --config " TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json");
   EXPECT_EQ(picture.exit_code, 0);
   EXPECT_EQ(picture.text.rfind("<svg ", 0), 0u);
   EXPECT_NE(picture.text.find("2DP x 4PP x 4TP"), std::string::npos);
-  const Outcome other =
-      shell("docs timeline --config " TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json --set parallel=2PP --set batch.global=64");
+  const ProgramOutcome other =
+      run("docs timeline --config " TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json --set parallel=2PP --set batch.global=64");
   EXPECT_EQ(other.exit_code, 0);
   EXPECT_NE(other.text.find("2PP"), std::string::npos);
   EXPECT_EQ(other.text.find("4TP"), std::string::npos);
@@ -48,32 +48,32 @@ TEST(Binary, DrawsAStep) {
 // What the message says can be set is drawn, one more micro-batch is not.
 TEST(Binary, DrawsNoMoreThanCanBeTold) {
   const std::string config = "docs timeline --config " TRIDENT_SOURCE_DIR "/configs/learn_1f1b.json";
-  const Outcome many = shell(config + " --set batch.global=100000 2>&1 >/dev/null");
+  const ProgramOutcome many = run(config + " --set batch.global=100000 2>&1 >/dev/null");
   EXPECT_EQ(many.exit_code, 64) << many.text;
   const std::string set = "set batch.global to ";
   const std::size_t at = many.text.find(set);
   ASSERT_NE(at, std::string::npos) << many.text;
   const int most = std::stoi(many.text.substr(at + set.size()));
-  const Outcome drawn = shell(config + " --set batch.global=" + std::to_string(most));
+  const ProgramOutcome drawn = run(config + " --set batch.global=" + std::to_string(most));
   EXPECT_EQ(drawn.exit_code, 0);
   EXPECT_EQ(drawn.text.rfind("<svg ", 0), 0u);
   EXPECT_LT(drawn.text.size(), std::size_t{32} << 20);
-  EXPECT_EQ(shell(config + " --set batch.global=" + std::to_string(2 * most) + " 2>/dev/null").exit_code, 64);
+  EXPECT_EQ(run(config + " --set batch.global=" + std::to_string(2 * most) + " 2>/dev/null").exit_code, 64);
 }
 
 TEST(Binary, FailureIsOneLineOnStandardError) {
   for (const char* arguments :
        {"", "trian", "plan", "train", "train --config /nonexistent.json", "train --confg x", "data prepare"}) {
-    const Outcome quiet = shell(std::string(arguments) + " 2>/dev/null");
+    const ProgramOutcome quiet = run(std::string(arguments) + " 2>/dev/null");
     EXPECT_EQ(quiet.exit_code, 64) << arguments;
     EXPECT_EQ(quiet.text, "") << arguments;
-    const Outcome outcome = shell(std::string(arguments) + " 2>&1 >/dev/null");
+    const ProgramOutcome outcome = run(std::string(arguments) + " 2>&1 >/dev/null");
     EXPECT_EQ(outcome.text.rfind("trident: ", 0), 0u) << outcome.text;
     EXPECT_EQ(outcome.text.find('\n'), outcome.text.size() - 1) << outcome.text;
   }
 }
 
-TEST(Binary, FullStandardOutputIsNoticed) { EXPECT_EQ(shell("schema 2>&1 >/dev/full").exit_code, 74); }
+TEST(Binary, FullStandardOutputIsNoticed) { EXPECT_EQ(run("schema 2>&1 >/dev/full").exit_code, 74); }
 
 }  // namespace
 }  // namespace trident

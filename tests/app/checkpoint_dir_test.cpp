@@ -18,7 +18,7 @@
 namespace trident {
 namespace {
 
-class CheckpointDir : public testing::Test {
+class CheckpointDir : public ::testing::Test {
  protected:
   CheckpointDir() {
     write_dataset(place_ / "counting", counting_documents(2000, 512), 512);

@@ -25,7 +25,7 @@ inline std::vector<std::string> compared(const std::vector<JsonValue>& records, 
   return lines;
 }
 
-class Checkpoints : public testing::Test {
+class Checkpoints : public ::testing::Test {
  protected:
   ProgramOutcome train(const std::vector<std::string>& more = {}) const {
     return place_.train(plus({"parallel.data=2", "run.steps=4", "checkpoint.every=2", "checkpoint.keep_last=0"}, more));

@@ -34,7 +34,7 @@ const std::vector<Kind> kKinds{
     {"Fp16WithSkippedBatches", {"parallel=2DP x 2PP x 1TP", "precision.compute=fp16"}},
 };
 
-class Resumed : public testing::TestWithParam<Kind> {};
+class Resumed : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(Resumed, AtEveryStep) {
   const Workplace place;
@@ -64,7 +64,8 @@ TEST_P(Resumed, AtEveryStep) {
   EXPECT_NE(again.out.find("there is nothing to train"), std::string::npos) << again.out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Resumed, testing::ValuesIn(kKinds), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Kinds, Resumed, ::testing::ValuesIn(kKinds),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // Stopped when its time is over, again and again: no line tells of it.
 TEST(Stopped, LeavesNoLineOfItsOwn) {

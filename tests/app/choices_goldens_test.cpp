@@ -17,7 +17,7 @@ namespace {
 
 const std::string kFolder = TRIDENT_SOURCE_DIR "/tests/app/goldens/choices/";
 
-class ChoicesGoldens : public testing::TestWithParam<std::string> {
+class ChoicesGoldens : public ::testing::TestWithParam<std::string> {
  protected:
   JsonValue golden_ = parse_json(read_file(kFolder + GetParam() + ".json"), "golden");
 
@@ -59,7 +59,7 @@ class ChoicesGoldens : public testing::TestWithParam<std::string> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Sets, ChoicesGoldens, testing::Values("usual", "spaces", "unicode", "long", "empty"),
+INSTANTIATE_TEST_SUITE_P(Sets, ChoicesGoldens, ::testing::Values("usual", "spaces", "unicode", "long", "empty"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(ChoicesGoldens, LogLikelihoodsAccAndAccNormAreThoseOfTheHarness) { expect_golden(eval()); }

@@ -23,7 +23,7 @@ struct Outcome {
   std::string out, err;
 };
 
-class CkptCommand : public testing::Test {
+class CkptCommand : public ::testing::Test {
  protected:
   // Steps 100 (bf16) and 200 (f32, other cut, other values), one damaged, one incomplete, one set aside.
   CkptCommand() {

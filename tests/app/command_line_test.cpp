@@ -38,10 +38,10 @@ void expect_refusal(const Arguments& arguments, const std::string& contains, int
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;  // exactly one line
 }
 
-class CommandLine : public testing::Test {
+class CommandLine : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / ("command_line_" + std::to_string(::getpid()));
+    folder_ = std::filesystem::path(::testing::TempDir()) / ("command_line_" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
     config_ = path("c.json");
     std::ofstream(config_) << "{ // small\n \"run\": {\"steps\": 5, \"dir\": \"" << path("run")

@@ -43,7 +43,7 @@ void expect_same_files(const std::string& folder, const std::string& other) {
   for (const auto& [name, bytes] : others) EXPECT_TRUE(files.contains(name)) << other << " alone: " << name;
 }
 
-class Convert : public testing::Test {
+class Convert : public ::testing::Test {
  protected:
   // A folder as transformers saved it, through links as in the hub's cache, with a tokenizer's file.
   std::string hf_folder(const std::string& family) const {

@@ -14,7 +14,7 @@
 namespace trident {
 namespace {
 
-class DataCommand : public testing::Test {
+class DataCommand : public ::testing::Test {
  protected:
   TemporaryFolder folder_;
 

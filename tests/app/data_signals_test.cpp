@@ -17,7 +17,7 @@ extern char** environ;
 namespace trident {
 namespace {
 
-class DataSignals : public testing::Test {
+class DataSignals : public ::testing::Test {
  protected:
   DataSignals() {
     std::string lines;

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class FolderCommands : public testing::Test {
+class FolderCommands : public ::testing::Test {
  protected:
   // A copy of a golden folder, with `change` made in its config.json.
   std::string folder(const std::string& family, const std::string& from, const std::string& to) const {

@@ -16,7 +16,7 @@
 namespace trident {
 namespace {
 
-class GreedyGoldens : public testing::TestWithParam<std::string> {
+class GreedyGoldens : public ::testing::TestWithParam<std::string> {
  protected:
   std::string folder_ = TRIDENT_SOURCE_DIR "/tests/generate/goldens/" + GetParam();
   JsonValue golden_ = parse_json(read_file(folder_ + "/greedy.json"), "greedy.json");
@@ -56,7 +56,7 @@ class GreedyGoldens : public testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Families, GreedyGoldens,
-                         testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3"),
+                         ::testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3"),
                          [](const auto& info) { return info.param; });
 
 // The goldens tell something: no choice is near another, so that rounding cannot excuse another text.

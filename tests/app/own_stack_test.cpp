@@ -15,7 +15,7 @@ struct Layout {
   const char *tensor, *pipeline, *sequence, *zero, *recompute;
 };
 
-class RowsOfThisProgram : public testing::Test {
+class RowsOfThisProgram : public ::testing::Test {
  protected:
   static JsonValue answer_of(const std::vector<std::string>& words) {
     const ProgramOutcome done = run_program(words);

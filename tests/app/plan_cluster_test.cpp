@@ -8,16 +8,12 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "tests/app/json_answer.h"
 #include "tests/app/program.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
 namespace {
-
-JsonValue parsed(const std::string& text) {
-  return parse_json(text, "a test",
-                    {.comments = JsonComments::kRefused, .max_bytes = 1 << 24, .max_depth = 16, .blame = ExitCode::kInternal});
-}
 
 ProgramOutcome plan(const std::vector<std::string>& arguments, const std::string& config = "demo_2dp_4pp_4tp.json") {
   std::vector<std::string> words{"plan", "--config", TRIDENT_SOURCE_DIR "/configs/" + config};

@@ -13,7 +13,7 @@
 namespace trident {
 namespace {
 
-class PlanOnProcessors : public testing::Test {
+class PlanOnProcessors : public ::testing::Test {
  protected:
   ProgramOutcome plan(const std::vector<std::string>& more) {
     std::vector<std::string> words{"plan", "--config", place_ / "config.json"};

@@ -11,20 +11,16 @@
 #include <unistd.h>
 
 #include "core/file_io.h"
+#include "tests/app/json_answer.h"
 #include "tests/app/program.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
 namespace {
 
-JsonValue parsed(const std::string& text) {
-  return parse_json(text, "a test",
-                    {.comments = JsonComments::kRefused, .max_bytes = 1 << 24, .max_depth = 16, .blame = ExitCode::kInternal});
-}
-
 std::int64_t integer(const JsonValue& object, const std::string& key) { return object.find(key)->as_integer(); }
 
-class Plan : public testing::TestWithParam<std::vector<std::string>> {
+class Plan : public ::testing::TestWithParam<std::vector<std::string>> {
  protected:
   Workplace place_;
 };
@@ -60,7 +56,7 @@ TEST_P(Plan, IsWhatTrainingTakesAndSends) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, Plan,
-    testing::Values(std::vector<std::string>{"parallel=1DP"},
+    ::testing::Values(std::vector<std::string>{"parallel=1DP"},
                     std::vector<std::string>{"parallel=2DP x 2PP x 2TP", "parallel.zero=zero3", "parallel.sequence_parallel=true"},
                     std::vector<std::string>{"parallel=3DP x 1PP x 2TP", "parallel.zero=shard_grad_op", "batch.global=12",
                                              "precision.compute=fp32", "recompute.policy=full"}),
@@ -225,7 +221,7 @@ TEST(PlanOfALargeJob, RefusesWhatTrainingRefuses) {
   expect_one_line(run_program({"plan"}), 64, {"--config is required"});
 }
 
-class PlanOfCases : public testing::Test {
+class PlanOfCases : public ::testing::Test {
  protected:
   std::string file(const std::string& text) const {
     write_file(folder_ / "rows.json", text);

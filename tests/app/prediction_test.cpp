@@ -9,17 +9,12 @@
 #include "core/file_io.h"
 #include "plan/cpu_rates.h"
 #include "tests/app/background_program.h"
+#include "tests/app/json_answer.h"
 #include "tests/app/program.h"
 #include "tests/support/sanitized.h"
 
 namespace trident {
 namespace {
-
-double number(const JsonValue& object, std::string_view key) {
-  const JsonValue* value = object.find(key);
-  EXPECT_TRUE(value != nullptr && value->is_number()) << key << " in " << to_json_text(object);
-  return value == nullptr ? std::nan("") : value->as_number();
-}
 
 // A profile of processors at which every operation takes a nanosecond a byte, times `factor`: of all operations that trident plan
 // names.

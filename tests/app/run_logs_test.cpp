@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/file_io.h"
+#include "tests/app/json_answer.h"
 #include "tests/app/program.h"
 #include "tests/train/event_file.h"
 #include "tests/train/trace_file.h"
@@ -13,12 +14,6 @@ namespace {
 
 using testing::read_event_file;
 using testing::ReadEvent;
-
-double number(const JsonValue& object, std::string_view key) {
-  const JsonValue* value = object.find(key);
-  EXPECT_TRUE(value != nullptr && value->is_number()) << key << " in " << to_json_text(object);
-  return value == nullptr ? std::nan("") : value->as_number();
-}
 
 const std::vector<std::string> kRun{"parallel=2DP x 2PP x 2TP", "run.steps=4", "log.every=2", "eval.every=2", "eval.steps=1",
                                     "debug.no_alloc=true"};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "tests/app/json_answer.h"
 #include "tests/app/program.h"
 #include "tests/data/temporary_folder.h"
 
@@ -18,11 +19,6 @@ namespace trident {
 namespace {
 
 const std::string kConfigs = TRIDENT_SOURCE_DIR "/configs/";
-
-JsonValue parsed(const std::string& text) {
-  return parse_json(text, "a test",
-                    {.comments = JsonComments::kRefused, .max_bytes = 1 << 24, .max_depth = 16, .blame = ExitCode::kInternal});
-}
 
 JsonValue study(std::vector<std::string> words) {
   words.insert(words.begin(), "study");
@@ -42,8 +38,6 @@ std::string first_processor() {
   while (cpu < CPU_SETSIZE - 1 && !CPU_ISSET(cpu, &set)) ++cpu;
   return fmt::format("{}", cpu);
 }
-
-double number(const JsonValue& row, const std::string& key) { return row.find(key)->as_number(); }
 
 double seconds_of_parts(const JsonValue& row) {
   double sum = 0;

@@ -12,11 +12,10 @@
 #include "core/file_io.h"
 #include "tests/app/background_program.h"
 #include "tests/app/program.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Accepts connections at some addresses, all on one port.
 class Listeners {
@@ -52,7 +51,7 @@ class Listeners {
   int port_ = 0;
 };
 
-class SuperviseNodes : public testing::Test {
+class SuperviseNodes : public ::testing::Test {
  protected:
   void SetUp() override { configure(R"("2DP x 3PP")", R"(["1DP x 2PP", {"data": 2, "pipeline": 2}])"); }
   void configure(const std::string& parallel, const std::string& elastic) {

@@ -12,11 +12,12 @@
 #include "tests/app/background_program.h"
 #include "tests/app/program.h"
 #include "tests/checkpoint/small_checkpoint.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
 
-class Supervise : public testing::Test {
+class Supervise : public ::testing::Test {
  protected:
   // supervise -- sh -c SCRIPT, in which F is a file of this test.
   std::vector<std::string> words(const std::string& script, const std::vector<std::string>& flags = {}) const {
@@ -30,7 +31,6 @@ class Supervise : public testing::Test {
   TemporaryFolder folder_;
 };
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(Supervise, WhatWouldEndTheSameWayIsStartedOnce) {
   for (const int code : {0, 64, 65, 70, 93, 3, 127}) {

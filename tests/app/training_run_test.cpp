@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/file_io.h"
+#include "tests/app/json_answer.h"
 #include "tests/app/program.h"
 
 namespace trident {
@@ -10,19 +11,13 @@ namespace {
 
 const char* const kLayout = "parallel=2DP x 2PP x 2TP";
 
-double number(const JsonValue& object, std::string_view key) {
-  const JsonValue* value = object.find(key);
-  EXPECT_TRUE(value != nullptr && value->is_number()) << key << " in " << to_json_text(object);
-  return value == nullptr ? std::nan("") : value->as_number();
-}
-
 std::vector<std::string> keys_of(const JsonValue& object) {
   std::vector<std::string> keys;
   for (const JsonMember& member : object.members()) keys.push_back(member.key);
   return keys;
 }
 
-class TrainingRun : public testing::Test {
+class TrainingRun : public ::testing::Test {
  protected:
   std::vector<JsonValue> train(std::vector<std::string> settings, const std::string& run,
                                const std::string& config = "config.json") {

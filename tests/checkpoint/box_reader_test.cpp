@@ -16,7 +16,7 @@ namespace trident {
 namespace {
 
 // A file of three tensors and five blocks: "a" has bytes 0 .. 6000, "b" to 6400, "c" to 18400; block 1 has some of each.
-class BoxReading : public testing::Test {
+class BoxReading : public ::testing::Test {
  protected:
   BoxReading() {
     Manifest manifest;

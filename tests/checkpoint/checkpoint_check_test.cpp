@@ -87,7 +87,7 @@ TEST(BoxTiling, AgreesWithCounting) {
   EXPECT_LT(wrong, 280);
 }
 
-class WholeCheckpoints : public testing::Test {
+class WholeCheckpoints : public ::testing::Test {
  protected:
   // A checkpoint in this cut, in a folder of that name.
   std::string write(const std::string& name, int cut, DType weights = DType::kBF16, const test::ValueOf& value = test::some_value) {

@@ -16,7 +16,7 @@
 namespace trident {
 namespace {
 
-class DocumentedReader : public testing::Test {
+class DocumentedReader : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("python3 -c 'import numpy' 2>/dev/null") != 0) GTEST_SKIP() << "python3 has no numpy here";

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kElements = 100'000;  // of each of two tensors; more than one read takes
 
-class HfFolderThatChanges : public testing::Test {
+class HfFolderThatChanges : public ::testing::Test {
  protected:
   // Two tensors of f32, full of 1 and of 2, in the order of `names`.
   void write(const std::vector<std::string>& names) const {

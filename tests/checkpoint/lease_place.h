@@ -33,7 +33,7 @@ class Child {
   explicit Child(const std::function<void()>& body) : pid_(::fork()) {
     if (pid_ != 0) return;
     body();
-    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
   }
   ~Child() {
     if (pid_ > 0) ::kill(pid_, SIGKILL), wait();
@@ -53,7 +53,7 @@ class Child {
   pid_t pid_;
 };
 
-class Leases : public testing::Test {
+class Leases : public ::testing::Test {
  protected:
   LeaseRecord record_at(std::int64_t generation) const {
     const auto record = lease_from(read_file(folder_ / lease_name(generation)));

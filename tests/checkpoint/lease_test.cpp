@@ -115,7 +115,7 @@ TEST_F(Leases, OfAProcessThatIsDyingIsTakenWhenItIsGone) {
   child.wait();
 }
 
-class Elsewhere : public Leases, public testing::WithParamInterface<int> {
+class Elsewhere : public Leases, public ::testing::WithParamInterface<int> {
  protected:
   static void move(LeaseRecord& record) {
     switch (GetParam()) {
@@ -157,7 +157,7 @@ TEST_P(Elsewhere, ACounterThatMovesIsThatOfARun) {
   EXPECT_EQ(folder_.names(), Names{lease_name(1)});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Elsewhere, testing::Range(0, 4));
+INSTANTIATE_TEST_SUITE_P(All, Elsewhere, ::testing::Range(0, 4));
 
 TEST_F(Leases, WhatIsNoLeaseIsWatchedLikeOneOfAnotherHost) {
   write_file(folder_ / lease_name(1), "{\"format\":");

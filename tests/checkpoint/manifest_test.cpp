@@ -43,7 +43,7 @@ Manifest small_manifest() {
 }
 
 // `text` with its first `from` replaced, and the hash that it has then.
-std::string edited(std::string text, std::string_view from, std::string_view to) {
+std::string edited_manifest(std::string text, std::string_view from, std::string_view to) {
   text.resize(text.rfind(",\"hash\":"));
   const std::size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -56,7 +56,7 @@ std::string refusal_of(const std::string& text) {
 }
 
 void refused(std::string_view from, std::string_view to, std::string_view because) {
-  const std::string message = refusal_of(edited(to_text(small_manifest()), from, to));
+  const std::string message = refusal_of(edited_manifest(to_text(small_manifest()), from, to));
   EXPECT_TRUE(message.starts_with("dir/manifest.json:")) << message;
   EXPECT_TRUE(contains(message, because)) << message << "\n  for " << to;
 }
@@ -127,7 +127,7 @@ TEST(Manifest, SwappedMembersAreRefused) {
   EXPECT_TRUE(contains(refusal_of(swapped(to_string(hash128("a")), to_string(hash128("b")))), "hash"));
   // Where the hash is right, order means nothing.
   std::string other = swapped("\"updates\":1000", "\"batches\":1003");
-  EXPECT_EQ(parse_manifest(edited(other, "", ""), "x"), small_manifest());
+  EXPECT_EQ(parse_manifest(edited_manifest(other, "", ""), "x"), small_manifest());
   const std::string message = refusal_of(swapped("\"updates\"", "\"batches\""));
   EXPECT_TRUE(contains(message, "its text has the hash ")) << message;
   EXPECT_TRUE(contains(message, text.substr(text.rfind(":\"") + 2, 32))) << message;
@@ -137,12 +137,12 @@ TEST(Manifest, VersionsDecide) {
   const Manifest manifest = small_manifest();
   const std::string text = to_text(manifest);
   // A later writer: more members at every place, and this reader is good enough.
-  std::string later = edited(text, "\"version\":1,", "\"version\":2,\"new\":{\"a\":[1,2.5]},");
-  later = edited(later, "\"updates\":", "\"new\":[],\"updates\":");
-  later = edited(later, "\"name\":", "\"new\":null,\"name\":");
-  later = edited(later, "\"path\":", "\"new\":\"\",\"path\":");
+  std::string later = edited_manifest(text, "\"version\":1,", "\"version\":2,\"new\":{\"a\":[1,2.5]},");
+  later = edited_manifest(later, "\"updates\":", "\"new\":[],\"updates\":");
+  later = edited_manifest(later, "\"name\":", "\"new\":null,\"name\":");
+  later = edited_manifest(later, "\"path\":", "\"new\":\"\",\"path\":");
   EXPECT_EQ(parse_manifest(later, "x"), manifest);
-  const std::string newer = edited(later, "\"min_reader_version\":1", "\"min_reader_version\":2");
+  const std::string newer = edited_manifest(later, "\"min_reader_version\":1", "\"min_reader_version\":2");
   const std::string message = refusal_of(newer);
   EXPECT_TRUE(contains(message, "format 2, which readers of format 2 and later understand, this is one of 1; use a newer trident"))
       << message;
@@ -189,7 +189,7 @@ TEST(Manifest, RefusesWhatCannotBe) {
   for (const char* member : {"config", "data", "writer"})
     refused(fmt::format("\"{}\":", member), "\"was\":", fmt::format("{} is missing", member));
   EXPECT_TRUE(contains(refusal_of(""), "does not end with its hash"));
-  EXPECT_TRUE(contains(refusal_of(edited("[],\"hash\":", "", "")), "dir/manifest.json:"));
+  EXPECT_TRUE(contains(refusal_of(edited_manifest("[],\"hash\":", "", "")), "dir/manifest.json:"));
 }
 
 TEST(Manifest, RefusesFilesThatCannotBe) {
@@ -197,7 +197,7 @@ TEST(Manifest, RefusesFilesThatCannotBe) {
                            "a\\\\b", "w\\u0000", "caf\xC3\xA9", "manifest.json", "C:w", "~"})
     refused("weights/w-00000-0.safetensors", path, "leaves the checkpoint, or has characters that no file of it has");
   for (const char* path : {"w", "..w", "a.b/c-d/E_9", "..."}) {
-    const std::string text = edited(to_text(small_manifest()), "weights/w-00000-0.safetensors", path);
+    const std::string text = edited_manifest(to_text(small_manifest()), "weights/w-00000-0.safetensors", path);
     EXPECT_EQ(parse_manifest(text, "x").files[0].path, path);
   }
   refused("optim/o-00000-0.safetensors", "weights/w-00000-0.safetensors", "file weights/w-00000-0.safetensors twice");

@@ -30,11 +30,11 @@ constexpr int kManyCalls = 400;
 // Runs `body` in a child process, which has threads of its own; its status.
 template <class Body>
 int in_child(Body body) {
-  const bool failed = testing::Test::HasFailure();
+  const bool failed = ::testing::Test::HasFailure();
   const pid_t child = ::fork();
   if (child == 0) {
     body();
-    ::_exit(testing::Test::HasFailure() && !failed ? 1 : 0);
+    ::_exit(::testing::Test::HasFailure() && !failed ? 1 : 0);
   }
   int status = 0;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
@@ -43,7 +43,7 @@ int in_child(Body body) {
 
 bool succeeded(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
 
-class SaveFaults : public testing::Test {
+class SaveFaults : public ::testing::Test {
  protected:
   // Two ranks; the values of a step are its own.
   void save(std::int64_t step) const {
@@ -182,7 +182,7 @@ struct Failure {
 };
 void PrintTo(const Failure& failure, std::ostream* out) { *out << failure.name; }
 
-class FailingSave : public SaveFaults, public testing::WithParamInterface<Failure> {};
+class FailingSave : public SaveFaults, public ::testing::WithParamInterface<Failure> {};
 
 TEST_P(FailingSave, AtEveryCall) {
   const Failure failure = GetParam();
@@ -245,7 +245,7 @@ TEST_P(FailingSave, AtEveryCall) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, FailingSave,
-    testing::Values(Failure{"full_once", Fault::kError, ENOSPC}, Failure{"full_from_then_on", Fault::kErrorsFrom, ENOSPC},
+    ::testing::Values(Failure{"full_once", Fault::kError, ENOSPC}, Failure{"full_from_then_on", Fault::kErrorsFrom, ENOSPC},
                     Failure{"broken_once", Fault::kError, EIO}, Failure{"broken_from_then_on", Fault::kErrorsFrom, EIO},
                     Failure{"read_only_from_then_on", Fault::kErrorsFrom, EROFS}, Failure{"quota_once", Fault::kError, EDQUOT},
                     Failure{"interrupted_once", Fault::kError, EINTR}, Failure{"short_once", Fault::kShort, 0},

@@ -20,7 +20,7 @@ constexpr float kUntouched = -7.0f;  // values are within [-1, 1)
 // Of how many bytes or lengths one is tried; no divisor of any part's size.
 constexpr std::int64_t kEvery = test::kSanitized ? 7 : 1;
 
-class ShardDamage : public testing::Test {
+class ShardDamage : public ::testing::Test {
  protected:
   ShardDamage() : path_(folder_ / checkpoint_name(7)) {
     const Manifest manifest = test::small_manifest(DType::kF32);

@@ -48,7 +48,7 @@ class Gate {
 };
 
 // One rank whose values a test sees as if they lay on a device.
-class ShardWriting : public testing::Test {
+class ShardWriting : public ::testing::Test {
  protected:
   ShardWriting() : rank_(std::move(test::all_ranks(model_, {})[0])) {
     rank_.allocate(DType::kBF16, 0);

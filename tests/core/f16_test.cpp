@@ -13,7 +13,7 @@
 namespace trident {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfinityF = std::numeric_limits<float>::infinity();
 
 static_assert(dtype_of<f16> == DType::kF16 && sizeof(f16) == size_of(DType::kF16));
 
@@ -24,7 +24,7 @@ bool is_nan(f16 x) { return (x.bits & 0x7fffu) > 0x7c00u; }
 double value_by_definition(f16 x) {
   const int exponent = x.bits >> 10 & 31, fraction = x.bits & 1023;
   const double magnitude = exponent == 0    ? std::ldexp(fraction, -24)
-                           : exponent == 31 ? static_cast<double>(kInfinity)
+                           : exponent == 31 ? static_cast<double>(kInfinityF)
                                             : std::ldexp(1024 + fraction, exponent - 25);
   return (x.bits & 0x8000u) != 0 ? -magnitude : magnitude;
 }
@@ -52,7 +52,7 @@ TEST(F16, RoundsToTheNearestAndTiesToEven) {
       const float s = sign == 0 ? 1.0f : -1.0f;
       ASSERT_EQ(to_f16(s * middle).bits, sign | even) << bits;
       ASSERT_EQ(to_f16(s * std::nextafter(middle, 0.0f)).bits, sign | bits) << bits;
-      ASSERT_EQ(to_f16(s * std::nextafter(middle, kInfinity)).bits, sign | (bits + 1)) << bits;
+      ASSERT_EQ(to_f16(s * std::nextafter(middle, kInfinityF)).bits, sign | (bits + 1)) << bits;
       ASSERT_EQ(to_f16(s * std::nextafter(high, 0.0f)).bits, sign | (bits + 1)) << bits;
     }
   }
@@ -60,7 +60,7 @@ TEST(F16, RoundsToTheNearestAndTiesToEven) {
 
 TEST(F16, BeyondTheLargestIsInfinity) {
   EXPECT_EQ(to_f16(std::nextafter(65520.0f, 0.0f)).bits, 0x7bffu);
-  for (const float x : {65520.0f, 65536.0f, 1e20f, std::numeric_limits<float>::max(), kInfinity}) {
+  for (const float x : {65520.0f, 65536.0f, 1e20f, std::numeric_limits<float>::max(), kInfinityF}) {
     EXPECT_EQ(to_f16(x).bits, 0x7c00u) << x;
     EXPECT_EQ(to_f16(-x).bits, 0xfc00u) << x;
   }

@@ -121,7 +121,7 @@ TEST(JsonReader, TheBlameIsTheCallersChoice) {
 }
 
 TEST(JsonReader, FilesThatAreNoFiles) {
-  const std::string folder = testing::TempDir() + "json_reader_" + std::to_string(::getpid());
+  const std::string folder = ::testing::TempDir() + "json_reader_" + std::to_string(::getpid());
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   EXPECT_THROW(read_json_file(folder), ConfigError);
   const std::string fifo = folder + "/fifo";

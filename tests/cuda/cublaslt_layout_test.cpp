@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <set>
 
+#include "tests/cuda/cublaslt_fixture.h"
 #include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
 
-constexpr Transpose kN = Transpose::kNo, kT = Transpose::kYes;
 constexpr DType kH = DType::kBF16, kW = DType::kF32;
 
 MatmulShape shape(std::int64_t m, std::int64_t n, std::int64_t k, Transpose ta, Transpose tb, DType in = kW, DType out = kW,

@@ -197,7 +197,7 @@ TEST(CudnnGraphs, SamplesOfTheirOwnLengths) {
   for (const SequenceLengths kind : {SequenceLengths::kPadded, SequenceLengths::kPacked})
     for (const AttentionDeterminism determinism : {AttentionDeterminism::kYes, AttentionDeterminism::kNo})
       for (const bool causal : {true, false}) {
-        SCOPED_TRACE(testing::Message() << (kind == SequenceLengths::kPacked ? "packed " : "padded ")
+        SCOPED_TRACE(::testing::Message() << (kind == SequenceLengths::kPacked ? "packed " : "padded ")
                                         << (causal ? "causal" : "full"));
         check(samples(kind, 2, causal), determinism);
         check(samples(kind, 4, causal), determinism);

@@ -111,7 +111,7 @@ TEST(HostStaged, LocksTheMemoryItIsGiven) {
     expect_values(x, [](auto i) { return reduced(ReduceOp::kSum, 2, i); }, "all_reduce");
     if (rank == 0) communicator->send(stream, x.view(), 1);
     else communicator->recv(stream, x.view(), 0);
-    EXPECT_THAT(taken, testing::ElementsAre("collectives over world",
+    EXPECT_THAT(taken, ::testing::ElementsAre("collectives over world",
                                             rank == 0 ? "messages to rank 1 over world" : "messages from rank 0 over world"));
   });
 }
@@ -130,7 +130,7 @@ TEST(HostStaged, MemoryThatCannotBeLockedIsNamed) {
       communicator->barrier();
     });
   });
-  EXPECT_THAT(error, testing::HasSubstr("of shared memory for collectives over world"));
+  EXPECT_THAT(error, ::testing::HasSubstr("of shared memory for collectives over world"));
 }
 
 TEST(DeviceThreads, CardsThatDoNotReachEachOtherAreNamed) {
@@ -138,9 +138,9 @@ TEST(DeviceThreads, CardsThatDoNotReachEachOtherAreNamed) {
   simulated::fail_next("cudaDeviceCanAccessPeer", 1);
   const DeviceFailures failures = run_failing({.transport = DeviceTransport::kThread, .ranks = 2, .cards = 2}, [](RankContext&) {});
   EXPECT_THAT(failures.error,
-              testing::MatchesRegex("world: device [01] of rank [01] cannot reach the memory of device [01]; start the ranks as "
+              ::testing::MatchesRegex("world: device [01] of rank [01] cannot reach the memory of device [01]; start the ranks as "
                                     "processes, or put them on one card"));
-  for (const std::string& error : failures.per_rank) EXPECT_THAT(error, testing::HasSubstr(failures.error));
+  for (const std::string& error : failures.per_rank) EXPECT_THAT(error, ::testing::HasSubstr(failures.error));
 }
 
 TEST(DeviceThreads, MoreRanksThanAKernelAddsUpAreRefused) {

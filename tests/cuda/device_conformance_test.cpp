@@ -50,19 +50,19 @@ Case between_threads(int ranks, int cards) {
   return on_devices({.transport = DeviceTransport::kThread, .ranks = ranks, .cards = cards});
 }
 
-std::string name_of(const testing::TestParamInfo<Case>& info) {
+std::string name_of(const ::testing::TestParamInfo<Case>& info) {
   return std::to_string(info.param.ranks) + "ranks" + std::to_string(info.index);
 }
 
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(DeviceThreads, CommunicatorConformance,
-                         testing::Values(between_threads(1, 1), between_threads(2, 1), between_threads(4, 2),
+                         ::testing::Values(between_threads(1, 1), between_threads(2, 1), between_threads(4, 2),
                                          between_threads(8, 1)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance,
-                         testing::Values(staged(2, 16384), staged(4, 1 << 20), staged(8, 65536)), name_of);
+                         ::testing::Values(staged(2, 16384), staged(4, 1 << 20), staged(8, 65536)), name_of);
 INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance,
-                         testing::Values(on_nccl(1), alone_in_nccl(), on_nccl(2), on_nccl(4), on_nccl(8)), name_of);
+                         ::testing::Values(on_nccl(1), alone_in_nccl(), on_nccl(2), on_nccl(4), on_nccl(8)), name_of);
 
 }  // namespace trident::conformance

@@ -16,10 +16,10 @@
 namespace trident::conformance {
 namespace {
 
-using testing::HasSubstr;
-using testing::MatchesRegex;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
-class DeviceFailure : public testing::TestWithParam<DeviceTransport> {
+class DeviceFailure : public ::testing::TestWithParam<DeviceTransport> {
  protected:
   DeviceFailures run(int ranks, double timeout, const std::function<void(RankContext&)>& body) {
     DeviceRanks setup{.transport = GetParam(), .ranks = ranks, .cards = is_nccl() ? ranks : 1, .timeout_seconds = timeout};
@@ -234,9 +234,9 @@ TEST_P(LaneFailure, LeavingWithOperationsPendingIsAFailure) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, DeviceFailure,
-                         testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl),
+                         ::testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl),
                          transport_name);
-INSTANTIATE_TEST_SUITE_P(Transports, LaneFailure, testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged),
+INSTANTIATE_TEST_SUITE_P(Transports, LaneFailure, ::testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged),
                          transport_name);
 
 }  // namespace

@@ -49,7 +49,7 @@ std::vector<Case> cases() {
 }  // namespace
 
 // Evaluated after main() has joined the job.
-INSTANTIATE_TEST_SUITE_P(Processes, CommunicatorConformance, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Processes, CommunicatorConformance, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return std::to_string(info.param.ranks) + "ranks"; });
 
 }  // namespace trident::conformance

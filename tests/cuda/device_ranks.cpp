@@ -86,7 +86,7 @@ DeviceFailures run_failing(const DeviceRanks& setup, const std::function<void(Ra
   return failures;
 }
 
-std::string transport_name(const testing::TestParamInfo<DeviceTransport>& info) {
+std::string transport_name(const ::testing::TestParamInfo<DeviceTransport>& info) {
   constexpr std::array kNames = {"Thread", "HostStaged", "Nccl"};
   return kNames.at(static_cast<std::size_t>(info.param));
 }

@@ -45,7 +45,7 @@ class DeviceValues final : public ValuesMemory {
 };
 
 // "Thread", for names of tests.
-std::string transport_name(const testing::TestParamInfo<DeviceTransport>& info);
+std::string transport_name(const ::testing::TestParamInfo<DeviceTransport>& info);
 
 struct DeviceRanks {
   DeviceTransport transport = DeviceTransport::kThread;

@@ -29,7 +29,7 @@ void run(DeviceTransport transport, int ranks, unsigned seed, const std::functio
   simulated::reset_nccl();
 }
 
-class DeviceStress : public testing::TestWithParam<DeviceTransport> {};
+class DeviceStress : public ::testing::TestWithParam<DeviceTransport> {};
 
 TEST_P(DeviceStress, RandomPrograms) {
   for (unsigned seed = 1; seed <= 3; ++seed) {
@@ -104,7 +104,7 @@ TEST_P(DeviceStress, GroupsStandInTheOrderOfTheirStream) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, DeviceStress,
-                         testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl),
+                         ::testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl),
                          transport_name);
 
 }  // namespace

@@ -9,9 +9,9 @@ namespace trident {
 namespace {
 
 using Messages = NcclTraffic::Messages;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::Pair;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 
 TEST(NcclArguments, EveryDTypeMoves) {
   std::byte memory;

@@ -19,10 +19,10 @@
 namespace trident::conformance {
 namespace {
 
-using testing::HasSubstr;
-using testing::MatchesRegex;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
-class NcclFailure : public testing::Test {
+class NcclFailure : public ::testing::Test {
  protected:
   ~NcclFailure() override {
     EXPECT_EQ(simulated::nccl_communicators(), 0);
@@ -205,7 +205,7 @@ class NcclQueuedBehind : public NcclFailure {
       then(c);
     });
   }
-  ~NcclQueuedBehind() override { EXPECT_THAT(simulated::nccl_complaints(), testing::IsEmpty()); }
+  ~NcclQueuedBehind() override { EXPECT_THAT(simulated::nccl_complaints(), ::testing::IsEmpty()); }
 };
 
 TEST_F(NcclQueuedBehind, AFailureOfThePeerEndsThemTogether) {
@@ -278,7 +278,7 @@ TEST_F(NcclFailure, MemoryIsRegisteredForTheTimeOfTheCommunicator) {
   });
   EXPECT_EQ(failures.error, "");
   EXPECT_EQ(simulated::nccl_registrations(), 0);
-  EXPECT_THAT(simulated::nccl_complaints(), testing::IsEmpty());
+  EXPECT_THAT(simulated::nccl_complaints(), ::testing::IsEmpty());
 }
 
 // What one rank cannot register no rank does: what NCCL would make of a mixture is undefined.
@@ -298,7 +298,7 @@ TEST_F(NcclFailure, MemoryThatOneRankCannotRegister) {
     c.compute.synchronize();
   });
   EXPECT_EQ(failures.error, "");
-  EXPECT_THAT(simulated::nccl_complaints(), testing::IsEmpty());
+  EXPECT_THAT(simulated::nccl_complaints(), ::testing::IsEmpty());
 }
 
 TEST_F(NcclFailure, MemoryThatTheLibraryPassesOver) {
@@ -347,7 +347,7 @@ TEST_F(NcclFailure, MemoryThatIsNotGivenBackAtTheEnd) {
 TEST_F(NcclFailure, AGroupOfOneCallsTheLibraryIfItIsTo) {
   DeviceRanks setup{.ranks = 1, .cards = 1};
   EXPECT_EQ(run(setup, all_reduce_once).error, "");
-  EXPECT_THAT(simulated::nccl_joined(), testing::IsEmpty());
+  EXPECT_THAT(simulated::nccl_joined(), ::testing::IsEmpty());
   setup.options.nccl.alone = NcclOptions::Alone::kJoins;
   EXPECT_EQ(run(setup, all_reduce_once).error, "");
   EXPECT_EQ(simulated::nccl_joined().size(), 1u);

@@ -63,7 +63,7 @@ std::string command_in(const std::string& message) {
   return at == std::string::npos ? "false" : message.substr(at + 2);
 }
 
-class DatasetCommit : public testing::Test {
+class DatasetCommit : public ::testing::Test {
  protected:
   static constexpr const char* kName = "it's text";  // shells must be told where the name ends
 

@@ -29,7 +29,7 @@ class NamedTokenizer final : public Tokenizer {
   std::string name_, fingerprint_;
 };
 
-class RecordTest : public testing::Test {
+class RecordTest : public ::testing::Test {
  protected:
   TemporaryFolder folder_;
   std::string prefix_ = folder_ / "text";

@@ -19,7 +19,7 @@
 namespace trident {
 namespace {
 
-constexpr std::int64_t kSequence = 8192, kTokens = std::int64_t{1} << 21;  // 4 MiB of u16
+constexpr std::int64_t kSequence = 8192, kPrefetched = std::int64_t{1} << 21;  // 4 MiB of u16
 constexpr std::int64_t kSampleBytes = 2 * kSequence;
 
 // A mapping of its own that tells which pages of a file are in memory.
@@ -66,10 +66,10 @@ class PrefetchTest : public ::testing::Test {
   std::string first_ = folder_ / "first", second_ = folder_ / "second";
 
   void SetUp() override {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(kTokens));
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(kPrefetched));
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 50021);
     write_dataset(first_, {ids}, 50257);
-    write_dataset(second_, {std::vector<std::int32_t>(static_cast<std::size_t>(kTokens), 7)}, 50257);
+    write_dataset(second_, {std::vector<std::int32_t>(static_cast<std::size_t>(kPrefetched), 7)}, 50257);
   }
   BatchLoader loader(std::vector<WeightedPath> paths, Shuffle shuffle = Shuffle::kInOrder) {
     return BatchLoader(open_token_sources(paths, {}, {}).train,
@@ -137,9 +137,9 @@ TEST_F(PrefetchTest, AllocatesNothing) {
 
 TEST_F(PrefetchTest, WhatIsOutsideIsABug) {
   const IndexedDataset dataset(first_);
-  EXPECT_NO_THROW(dataset.will_need(kTokens, 0));
-  EXPECT_NO_THROW(dataset.will_need(kTokens - 1, 1));
-  EXPECT_THROW(dataset.will_need(kTokens - 1, 2), InternalError);
+  EXPECT_NO_THROW(dataset.will_need(kPrefetched, 0));
+  EXPECT_NO_THROW(dataset.will_need(kPrefetched - 1, 1));
+  EXPECT_THROW(dataset.will_need(kPrefetched - 1, 2), InternalError);
   EXPECT_THROW(dataset.will_need(-1, 1), InternalError);
 }
 

@@ -266,11 +266,11 @@ TEST_F(PrepareTest, DocumentsThatMemoryHasNoRoomForAreNamed) {
   };
   const std::string line(20 << 20, 'x');
   const std::string read = input("a.txt.gz", gzipped("first\n\n" + line + line + line));
-  EXPECT_EXIT(prepare_with(read, 80), testing::ExitedWithCode(1),
+  EXPECT_EXIT(prepare_with(read, 80), ::testing::ExitedWithCode(1),
               "a.txt.gz:3: out of memory for the document that begins here; use fewer");
   std::filesystem::remove(read);
   const std::string encoded = input("b.jsonl.gz", gzipped("{\"text\": \"one\"}\n{\"text\": \"" + line + "\"}\n"));
-  EXPECT_EXIT(prepare_with(encoded, 240), testing::ExitedWithCode(1),
+  EXPECT_EXIT(prepare_with(encoded, 240), ::testing::ExitedWithCode(1),
               "b.jsonl.gz:2: out of memory for the document that begins here");
 }
 
@@ -294,7 +294,7 @@ TEST_F(PrepareTest, TooFewThreadsAreAnErrorAndNotAWait) {
     }
     std::_Exit(0);
   };
-  EXPECT_EXIT(prepare_with_little_room(), testing::ExitedWithCode(1),
+  EXPECT_EXIT(prepare_with_little_room(), ::testing::ExitedWithCode(1),
               "--workers = 100: the system gave [1-9][0-9]? threads: .*; use fewer, or raise ulimit");
   expect_no_output();
 }

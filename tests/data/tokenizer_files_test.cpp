@@ -146,7 +146,7 @@ nlohmann::json gpt2_style_json() {
             {"merges", {"a b", "ab c"}}}}};
 }
 
-class TokenizerJson : public testing::Test {
+class TokenizerJson : public ::testing::Test {
  protected:
   TemporaryFolder folder_;
 

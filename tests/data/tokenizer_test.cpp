@@ -33,7 +33,7 @@ std::string utf8(char32_t c) {
   return put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 63)), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63)), s;
 }
 
-std::string from_hex(const std::string& hex) {
+std::string bytes_from_hex(const std::string& hex) {
   std::string bytes;
   for (std::size_t i = 0; i < hex.size(); i += 2) bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
   return bytes;
@@ -73,7 +73,7 @@ TEST(Gpt2Tokenizer, GoldensOfHuggingFace) {
       continue;
     }
     const bool is_hex = row.size() == 3;
-    const std::string text = is_hex ? from_hex(row[2]) : row[0].get<std::string>();
+    const std::string text = is_hex ? bytes_from_hex(row[2]) : row[0].get<std::string>();
     Ids ids;
     encoder->encode(text, &ids);
     ASSERT_EQ(ids, row[1].get<Ids>()) << line;

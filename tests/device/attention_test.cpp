@@ -7,6 +7,7 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/no_allocation.h"
+#include "tests/device/isa_levels.h"
 #include "tests/device/operands.h"
 #include "tests/support/reference_attention.h"
 
@@ -29,13 +30,6 @@ struct Tensors {
     for (TestTensor* t : {&out, &lse, &d_q, &d_k, &d_v}) t->fill(kNaN);
   }
 };
-
-std::vector<IsaLevel> levels() {
-  std::vector<IsaLevel> all = {IsaLevel::kBaseline};
-  if (detect_cpu_features().level >= IsaLevel::kAvx2) all.push_back(IsaLevel::kAvx2);
-  if (detect_cpu_features().level >= IsaLevel::kAvx512) all.push_back(IsaLevel::kAvx512);
-  return all;
-}
 
 void run(const AttentionShape& s, Tensors& t, std::optional<IsaLevel> level = std::nullopt) {
   Doorbell bell;
@@ -102,7 +96,7 @@ AttentionShape shape(std::int64_t b, std::int64_t n, std::int64_t kv, std::int64
 }
 
 TEST(Attention, CausalAndFullInEveryTypeOnEveryLevel) {
-  for (const IsaLevel level : levels()) {
+  for (const IsaLevel level : isa_levels()) {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const bool causal : {true, false}) {
         AttentionShape s = shape(2, 4, 2, 37, 37, 20, dtype);

@@ -12,6 +12,7 @@
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/memory_reads.h"
 #include "device/cpu/onednn_matmul.h"
+#include "tests/device/isa_levels.h"
 
 namespace trident {
 namespace {
@@ -76,17 +77,10 @@ std::vector<Product> products() {
   return all;
 }
 
-std::vector<IsaLevel> levels() {
-  std::vector<IsaLevel> all;
-  for (const IsaLevel level : {IsaLevel::kBaseline, IsaLevel::kAvx2, IsaLevel::kAvx512})
-    if (level <= detect_cpu_features().level) all.push_back(level);
-  return all;
-}
-
 TEST(FewRows, AreSumsOfProducts) {
   for (const Product& p : products()) {
     const MatmulShape& s = p.shape;
-    for (const IsaLevel level : levels()) {
+    for (const IsaLevel level : isa_levels()) {
       const std::vector<float> out = p.run(level, s.m, 1);
       for (std::int64_t r = 0; r < s.m; ++r)
         for (std::int64_t c = 0; c < s.n; ++c) {
@@ -108,7 +102,7 @@ TEST(FewRows, AreSumsOfProducts) {
 
 TEST(FewRows, AreTheSameBitsHoweverManyRowsAndThreadsThereAre) {
   for (const Product& p : products()) {
-    for (const IsaLevel level : levels()) {
+    for (const IsaLevel level : isa_levels()) {
       const std::vector<float> all = p.run(level, p.shape.m, 1);
       for (const std::int64_t rows : {1, 2, 3, 4, 5, 8}) {
         for (const int threads : {1, 3}) {

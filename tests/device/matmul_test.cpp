@@ -12,6 +12,7 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/no_allocation.h"
+#include "tests/device/isa_levels.h"
 #include "tests/device/operands.h"
 #include "tests/support/reference_attention.h"
 
@@ -23,14 +24,6 @@ struct Fixture {
   Doorbell bell;
   CpuDevice device;
 };
-
-// The levels this processor has.
-std::vector<IsaLevel> levels() {
-  std::vector<IsaLevel> all = {IsaLevel::kBaseline};
-  if (detect_cpu_features().level >= IsaLevel::kAvx2) all.push_back(IsaLevel::kAvx2);
-  if (detect_cpu_features().level >= IsaLevel::kAvx512) all.push_back(IsaLevel::kAvx512);
-  return all;
-}
 
 std::string name_of(const MatmulShape& s) {
   return fmt::format("{}x{}x{} {}{} {}->{} {}", s.m, s.n, s.k, s.transpose_a == Transpose::kYes ? "t" : "n",
@@ -87,7 +80,7 @@ void check_layouts(CpuDevice& device, Extents e) {
 }
 
 TEST(Matmul, EveryLayoutTypeAndLevelIsExactOnIntegers) {
-  for (const IsaLevel level : levels()) {
+  for (const IsaLevel level : isa_levels()) {
     SCOPED_TRACE(to_string(level));
     Fixture f(level);
     for (const Extents e :
@@ -110,7 +103,7 @@ TEST(Matmul, LongWeightGradients) {
 }
 
 TEST(Matmul, EmptyExtents) {
-  for (const IsaLevel level : levels()) {
+  for (const IsaLevel level : isa_levels()) {
     Fixture f(level);
     for (const Extents e : {Extents{0, 4, 3}, {4, 0, 3}, {4, 3, 0}, {0, 0, 0}}) check_layouts(f.device, e);
   }
@@ -118,7 +111,7 @@ TEST(Matmul, EmptyExtents) {
 
 // Random operands: the error of one f32 sum of k products, relative to the sum of their magnitudes.
 TEST(Matmul, RandomOperandsAreWithinF32Rounding) {
-  for (const IsaLevel level : levels()) {
+  for (const IsaLevel level : isa_levels()) {
     Fixture f(level);
     for (const DType in : {DType::kF32, DType::kBF16, DType::kF16}) {
       const MatmulShape s{48, 80, 200, Transpose::kNo, Transpose::kYes, in, DType::kF32, Accumulate::kNo};
@@ -189,7 +182,7 @@ TEST(Matmul, UsesTheKernelMadeForTheShape) {
   const DType h = DType::kBF16, w = DType::kF32;
   const Transpose n = Transpose::kNo, t = Transpose::kYes;
   // Forward y = x W^T, input gradient dx = dy W, weight gradient dW += dy^T x. oneDNN 2.6 says "brg:", 3.7 "brg_matmul:".
-  const auto batch_reduced = testing::MatchesRegex("brg(_matmul)?:avx512_core.*");
+  const auto batch_reduced = ::testing::MatchesRegex("brg(_matmul)?:avx512_core.*");
   EXPECT_THAT(entry({256, 768, 768, n, t, h, h, Accumulate::kNo}), batch_reduced);
   EXPECT_THAT(entry({256, 768, 768, n, n, h, h, Accumulate::kNo}), batch_reduced);
   EXPECT_THAT(entry({768, 768, 256, t, n, h, w, Accumulate::kYes}), batch_reduced);

@@ -14,7 +14,7 @@
 namespace trident {
 namespace {
 
-std::string message_of(const std::function<void()>& f) {
+std::string memory_message_of(const std::function<void()>& f) {
   try {
     f();
   } catch (const std::exception& e) {
@@ -67,7 +67,7 @@ TEST(Buffer, IsReleasedExactlyOnce) {
 }
 
 TEST(Buffer, RefusedMemoryNamesWhatNeedsIt) {
-  const std::string message = message_of([] { allocate_host(std::int64_t{1} << 55, "activations"); });
+  const std::string message = memory_message_of([] { allocate_host(std::int64_t{1} << 55, "activations"); });
   EXPECT_NE(message.find("activations needs"), std::string::npos) << message;
   EXPECT_NE(message.find("more ranks"), std::string::npos) << message;
 }

@@ -24,7 +24,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-class Corpus : public testing::TestWithParam<NamedTarget> {
+class Corpus : public ::testing::TestWithParam<NamedTarget> {
  protected:
   std::string folder() const { return std::string(TRIDENT_CORPUS "/") + std::string(GetParam().name); }
   bool run(const std::string& name) const { return GetParam().run(read_file(folder() + "/" + name)); }
@@ -66,7 +66,7 @@ TEST_P(Corpus, SeedsThatAreCutOrChangedHoldNone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Corpus, testing::ValuesIn(targets().begin(), targets().end()),
+INSTANTIATE_TEST_SUITE_P(All, Corpus, ::testing::ValuesIn(targets().begin(), targets().end()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(CorpusFolder, HasOneFolderPerTarget) {

@@ -50,7 +50,7 @@ TEST(TextStream, AnyCutOfAnyBytesReadsTheSame) {
     for (unsigned n = random() % 12; n > 0; --n) bytes.push_back(static_cast<char>(kBytes[random() % sizeof kBytes]));
     std::string expected;
     replace_ill_formed(bytes, &expected);
-    EXPECT_EQ(in_pieces(bytes, {}, random, 3), expected) << testing::PrintToString(bytes);
+    EXPECT_EQ(in_pieces(bytes, {}, random, 3), expected) << ::testing::PrintToString(bytes);
   }
 }
 
@@ -76,7 +76,7 @@ TEST(TextStream, StopsBeforeTheFirstStopStringWhereverTokensEnd) {
     const std::string text = word(random() % 16);
     std::vector<std::string> stops;
     for (unsigned n = 1 + random() % 3; n > 0; --n) stops.push_back(word(1 + random() % 4));
-    EXPECT_EQ(in_pieces(text, stops, random, 4), cut(text, stops)) << text << " " << testing::PrintToString(stops);
+    EXPECT_EQ(in_pieces(text, stops, random, 4), cut(text, stops)) << text << " " << ::testing::PrintToString(stops);
   }
 }
 

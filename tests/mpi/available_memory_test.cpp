@@ -13,10 +13,10 @@ namespace trident {
 namespace {
 
 // A tree like /, with what the test writes into it.
-class AvailableMemoryTest : public testing::Test {
+class AvailableMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "available_memory_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "available_memory_XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     root = pattern;
   }

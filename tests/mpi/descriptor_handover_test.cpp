@@ -13,7 +13,7 @@
 namespace trident {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(DescriptorHandover, ServesOnlyThoseWhoKnowItsName) {
   DescriptorHandover one, other;

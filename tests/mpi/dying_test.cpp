@@ -44,7 +44,7 @@ int count_lines(const std::string& text, const std::regex& pattern) {
   return count;
 }
 
-class Dying : public testing::Test {
+class Dying : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
@@ -205,7 +205,7 @@ bool Dying::is_over_without_its_trace(int processes, int steps) {
   return true;
 }
 
-class Stopping : public Dying, public testing::WithParamInterface<int> {};
+class Stopping : public Dying, public ::testing::WithParamInterface<int> {};
 
 // Whoever gets the signal, all end at the same step boundary with 128 + its number.
 TEST_P(Stopping, AtAStepBoundary) {
@@ -222,7 +222,7 @@ TEST_P(Stopping, AtAStepBoundary) {
   EXPECT_EQ(job->survivors(), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, Stopping, testing::Values(SIGUSR1, SIGTERM, SIGINT),
+INSTANTIATE_TEST_SUITE_P(Signals, Stopping, ::testing::Values(SIGUSR1, SIGTERM, SIGINT),
                          [](const auto& info) { return "Signal" + std::to_string(info.param); });
 
 }  // namespace

@@ -15,7 +15,7 @@ const std::vector<std::string> kHeld{"sh", "-c", "if [ \"$OMPI_COMM_WORLD_RANK\"
 const std::vector<std::string> kSettings{"run.steps=2", "parallel=2DP"};
 const std::string kLine = "the job has not begun: for ";
 
-class LateRank : public testing::Test {
+class LateRank : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "there is no mpirun";

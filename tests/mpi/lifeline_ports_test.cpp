@@ -64,7 +64,7 @@ FileDescriptor hold(int port) {
   return held ? std::move(stranger) : FileDescriptor();
 }
 
-class Ports : public testing::Test {
+class Ports : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "there is no mpirun";

@@ -34,13 +34,13 @@ std::vector<Case> cases() {
   return {group_of(launch_neighbours, all), group_of(launch_neighbours, neighbours), group_of(launch_strangers, strangers)};
 }
 
-std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
   return fmt::format("{}{}", info.param.ranks, std::array{"ranks", "neighbours", "strangers"}[info.index]);
 }
 
 }  // namespace
 
 // Evaluated after main() has joined the job.
-INSTANTIATE_TEST_SUITE_P(Processes, CommunicatorConformance, testing::ValuesIn(cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Processes, CommunicatorConformance, ::testing::ValuesIn(cases()), name_of_case);
 
 }  // namespace trident::conformance

@@ -16,27 +16,27 @@
 namespace trident::conformance {
 namespace {
 
-class RankPrinter final : public testing::EmptyTestEventListener {
+class RankPrinter final : public ::testing::EmptyTestEventListener {
  public:
   explicit RankPrinter(int rank) : rank_(rank) {}
 
  private:
-  static std::string name_of(const testing::TestInfo& test) { return fmt::format("{}.{}", test.test_suite_name(), test.name()); }
+  static std::string name_of(const ::testing::TestInfo& test) { return fmt::format("{}.{}", test.test_suite_name(), test.name()); }
   void say(const std::string& line) const {
     fmt::print("{}\n", line);
     std::fflush(stdout);
   }
-  void OnTestStart(const testing::TestInfo& test) override {
+  void OnTestStart(const ::testing::TestInfo& test) override {
     test_ = name_of(test);
     if (rank_ == 0) say("       " + test_);
   }
-  void OnTestPartResult(const testing::TestPartResult& part) override {
+  void OnTestPartResult(const ::testing::TestPartResult& part) override {
     if (part.passed() || (part.skipped() && rank_ != 0)) return;
     const char* const what = part.skipped() ? "SKIPPED" : "FAILED";
     say(fmt::format("[rank {}] {} {} ({}:{}): {}", rank_, what, test_, part.file_name() != nullptr ? part.file_name() : "?",
                     part.line_number(), part.message()));
   }
-  void OnTestEnd(const testing::TestInfo& test) override {
+  void OnTestEnd(const ::testing::TestInfo& test) override {
     if (rank_ == 0 && test.result()->Passed()) say(fmt::format("ok     {} ({} ms)", test_, test.result()->elapsed_time()));
   }
 
@@ -61,13 +61,13 @@ ProcessWorldOptions options_of(int argc, char** argv) {
 int run(int argc, char** argv) {
   MpiSession session(options_of(argc, argv));
   ProcessWorld& world = session.world();
-  testing::InitGoogleTest(&argc, argv);  // makes the suites' cases, which depend on the job
-  testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
+  ::testing::InitGoogleTest(&argc, argv);  // makes the suites' cases, which depend on the job
+  ::testing::TestEventListeners& listeners = ::testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
   listeners.Append(new RankPrinter(world.rank()));  // gtest owns it
 
   const int failed = RUN_ALL_TESTS();
-  const testing::UnitTest& tests = *testing::UnitTest::GetInstance();
+  const ::testing::UnitTest& tests = *::testing::UnitTest::GetInstance();
   int failed_ranks = 0;
   for (const std::string& outcome : world.all_gather(failed != 0 ? "failed" : "passed"))
     failed_ranks += outcome == "failed" ? 1 : 0;

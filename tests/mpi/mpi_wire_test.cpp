@@ -13,10 +13,10 @@
 namespace trident::conformance {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-class MpiWire : public testing::Test {
+class MpiWire : public ::testing::Test {
  protected:
   std::int32_t channel(int number) const { return 20000 + number; }  // away from those of communicators
   void finish(Wire::Request request) {

@@ -18,7 +18,7 @@
 namespace trident {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr std::int64_t kMegabyte = 1 << 20;
 
@@ -98,7 +98,7 @@ TEST(NodeSegment, LivesAsLongAsABuffer) {
 TEST(NodeSegment, WithoutAddressesLeftNamesTheBufferAndGoesOn) {
   NodeSegment segment = NodeSegment::create(0, 16 * kMegabyte);
   EXPECT_THAT(error_of<ConfigError>([&] { segment.allocate(20 * kMegabyte, "gradients"); }),
-              testing::AllOf(HasSubstr("memory: gradients needs 21.0 MB"), HasSubstr("0.0168 GB has no addresses left")));
+              ::testing::AllOf(HasSubstr("memory: gradients needs 21.0 MB"), HasSubstr("0.0168 GB has no addresses left")));
   const Buffer fits = segment.allocate(3 * kMegabyte, "values");
   EXPECT_NE(fits.data(), nullptr);
 }
@@ -107,7 +107,7 @@ TEST(NodeSegment, OnAMachineTooSmallNamesTheBufferBeforeTheKernelKills) {
   if (!full_size_fits()) GTEST_SKIP() << "no address space for a whole segment under the thread sanitizer";
   NodeSegment segment = NodeSegment::create(0);
   EXPECT_THAT(error_of<ConfigError>([&] { segment.allocate(kSegmentBytes / 2, "optimizer state"); }),
-              testing::AllOf(HasSubstr("memory: optimizer state needs 8796093.0 MB and this node has "),
+              ::testing::AllOf(HasSubstr("memory: optimizer state needs 8796093.0 MB and this node has "),
                              HasSubstr(" MB left, 0.0 MB of them promised to other buffers of its ranks; make the model")));
   EXPECT_LT(resident_bytes(segment), kMegabyte);
 }
@@ -221,7 +221,7 @@ TEST(NodeSegment, SaysWhichLimitRefusesIt) {
 }
 
 TEST(NodeSegment, SaysWhichPagesItGets) {
-  EXPECT_THAT(segment_pages(), testing::AnyOf("huge pages", HasSubstr("small pages: ")));
+  EXPECT_THAT(segment_pages(), ::testing::AnyOf("huge pages", HasSubstr("small pages: ")));
 }
 
 // Two processes see one segment at different addresses, and both take buffers of it at once.

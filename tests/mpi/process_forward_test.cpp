@@ -30,7 +30,7 @@ constexpr Layout kLayouts[] = {{2, "parallel=1DP x 1PP x 2TP"},
                                {6, "parallel=3DP x 1PP x 2TP"},
                                {4, "parallel=1DP x 2PP x 2TP"}};
 
-class ProcessForward : public testing::Test {
+class ProcessForward : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
@@ -180,7 +180,7 @@ struct Disturbance {
   int ranks, victim;
 };
 
-class LostForward : public ProcessForward, public testing::WithParamInterface<Disturbance> {
+class LostForward : public ProcessForward, public ::testing::WithParamInterface<Disturbance> {
  protected:
   // Work for minutes, of a model that takes no time to read.
   std::vector<std::string> endless() {
@@ -222,7 +222,7 @@ TEST_P(LostForward, IsNamedAndEndsTheJob) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, LostForward,
-                         testing::Values(Disturbance{SIGKILL, "generate", "1DP x 1PP x 2TP", 2, 1},
+                         ::testing::Values(Disturbance{SIGKILL, "generate", "1DP x 1PP x 2TP", 2, 1},
                                          Disturbance{SIGSTOP, "generate", "1DP x 2PP x 1TP", 2, 0},
                                          Disturbance{SIGKILL, "eval", "2DP x 2PP x 1TP", 4, 0},
                                          Disturbance{SIGSTOP, "eval", "1DP x 1PP x 2TP", 2, 1}),

@@ -22,7 +22,7 @@ struct Layout {
   friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 };
 
-class ProcessRanks : public testing::TestWithParam<Layout> {
+class ProcessRanks : public ::testing::TestWithParam<Layout> {
  protected:
   // `program`: what each rank runs, before the arguments of trident train.
   ProgramOutcome launch(int ranks, std::vector<std::string> settings, const std::string& program = TRIDENT_BINARY) {
@@ -70,7 +70,7 @@ TEST_P(ProcessRanks, HaveTheBitsOfThreadRanks) {
 // parallelism; bf16 too.
 INSTANTIATE_TEST_SUITE_P(
     Mpi, ProcessRanks,
-    testing::Values(
+    ::testing::Values(
         Layout{"tp2", 2, {"parallel=1DP x 1PP x 2TP", "parallel.sequence_parallel=false"}},
         Layout{"tp4_sp", 4, {"parallel=1DP x 1PP x 4TP", "parallel.sequence_parallel=true"}},
         Layout{"pp2_gpipe", 2, {"parallel=1DP x 2PP x 1TP", "parallel.schedule=gpipe"}},

@@ -31,7 +31,7 @@ pid_t process_of_rank(pid_t supervisor, int rank) {
   return 0;
 }
 
-class SupervisedRanks : public testing::Test {
+class SupervisedRanks : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "there is no mpirun";

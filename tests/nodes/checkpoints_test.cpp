@@ -9,14 +9,12 @@
 #include "core/file_io.h"
 #include "tests/app/program.h"
 #include "tests/data/token_files.h"
+#include "tests/nodes/nodes_script.h"
 
 namespace trident {
 namespace {
 
-constexpr int kCannotMakeNodes = 77;
-const char* const kNodes = TRIDENT_SOURCE_DIR "/scripts/nodes.sh";
-
-class SavingNodes : public testing::Test {
+class SavingNodes : public ::testing::Test {
  protected:
   void SetUp() override {
     const ProgramOutcome probe = run_command({kNodes, "1", "true"});

@@ -11,12 +11,10 @@
 
 #include "core/file_io.h"
 #include "tests/app/program.h"
+#include "tests/nodes/nodes_script.h"
 
 namespace trident {
 namespace {
-
-constexpr int kCannotMakeNodes = 77;
-const char* const kNodes = TRIDENT_SOURCE_DIR "/scripts/nodes.sh";
 
 // The nodes are n1 ... n3, on 10.77.0.0/24 (eth0) and 10.88.0.0/24 (eth1). What the login node, which is on both and no part of the
 // job, sees while the job is held, and how the job ends. MPI's own sockets listen on all addresses (docs/stopping.md).
@@ -70,7 +68,7 @@ struct Interfaces {
 };
 void PrintTo(const Interfaces& chosen, std::ostream* out) { *out << chosen.option << ' ' << chosen.value; }
 
-class LifelineDoor : public testing::TestWithParam<Interfaces> {};
+class LifelineDoor : public ::testing::TestWithParam<Interfaces> {};
 
 TEST_P(LifelineDoor, IsOnTheChosenNetworkAndKeepsStrangersOut) {
   const ProgramOutcome probe = run_command({kNodes, "1", "true"});
@@ -87,9 +85,9 @@ TEST_P(LifelineDoor, IsOnTheChosenNetworkAndKeepsStrangersOut) {
   EXPECT_EQ(place.metrics().size(), 2u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Included, LifelineDoor, testing::Values(Interfaces{"btl_tcp_if_include", "10.77.0.0/24"}),
+INSTANTIATE_TEST_SUITE_P(Included, LifelineDoor, ::testing::Values(Interfaces{"btl_tcp_if_include", "10.77.0.0/24"}),
                          [](const auto&) { return std::string("ByNetwork"); });
-INSTANTIATE_TEST_SUITE_P(FullExcluded, LifelineDoor, testing::Values(Interfaces{"btl_tcp_if_exclude", "lo,eth1"}),
+INSTANTIATE_TEST_SUITE_P(FullExcluded, LifelineDoor, ::testing::Values(Interfaces{"btl_tcp_if_exclude", "lo,eth1"}),
                          [](const auto&) { return std::string("ByName"); });
 
 }  // namespace

@@ -10,14 +10,12 @@
 #include "core/file_io.h"
 #include "tests/app/program.h"
 #include "tests/data/token_files.h"
+#include "tests/nodes/nodes_script.h"
 
 namespace trident {
 namespace {
 
-constexpr int kCannotMakeNodes = 77;
-
 const char* const kSpans = "tensor-parallel groups span nodes";
-const char* const kNodes = TRIDENT_SOURCE_DIR "/scripts/nodes.sh";
 
 struct NodesRun {
   ProgramOutcome outcome;
@@ -31,7 +29,7 @@ double number(const JsonValue& object, std::string_view key) {
   return value == nullptr ? std::nan("") : value->as_number();
 }
 
-class Nodes : public testing::Test {
+class Nodes : public ::testing::Test {
  protected:
   void SetUp() override { skip_unless_nodes({}); }
 
@@ -105,7 +103,7 @@ class Nodes : public testing::Test {
 const std::vector<std::string> kMpirun{"mpirun"};
 const char* const kDataAcross = "parallel.order=tp-cp-pp-dp";  // of tp2 x pp2 x dp2 on two nodes; the default order puts pp there
 
-class DataAcross : public Nodes, public testing::WithParamInterface<const char*> {};
+class DataAcross : public Nodes, public ::testing::WithParamInterface<const char*> {};
 
 // Two nodes of four: tensor and pipeline groups inside, data-parallel ones across.
 TEST_P(DataAcross, TrainsAsOneRank) {
@@ -115,17 +113,17 @@ TEST_P(DataAcross, TrainsAsOneRank) {
   expect_counted_bytes(run);
   EXPECT_EQ(run.outcome.err.find(kSpans), std::string::npos) << run.outcome.err;
 }
-INSTANTIATE_TEST_SUITE_P(TwoNodes, DataAcross, testing::Values("ddp", "zero1", "zero2", "zero3"),
+INSTANTIATE_TEST_SUITE_P(TwoNodes, DataAcross, ::testing::Values("ddp", "zero1", "zero2", "zero3"),
                          [](const auto& info) { return std::string(info.param); });
 
 // As many ranks as users have, not a power of two, with micro-batches for three data ranks. Every preset has the same numbers.
-class TwelveRanks : public Nodes, public testing::WithParamInterface<const char*> {};
+class TwelveRanks : public Nodes, public ::testing::WithParamInterface<const char*> {};
 TEST_P(TwelveRanks, TrainAsOneRank) {
   const NodesRun run = train(3, 4, kMpirun, {"run.steps=3", "batch.global=24", "parallel=3DP x 2PP x 2TP", fmt::format("parallel.zero={}", GetParam())});
   expect_same_training(run, alone({"run.steps=3", "batch.global=24"}));
   expect_counted_bytes(run);
 }
-INSTANTIATE_TEST_SUITE_P(ThreeNodes, TwelveRanks, testing::Values("ddp", "zero1", "zero2", "shard_grad_op", "zero3"),
+INSTANTIATE_TEST_SUITE_P(ThreeNodes, TwelveRanks, ::testing::Values("ddp", "zero1", "zero2", "shard_grad_op", "zero3"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Nodes of 5 and 7: no group has equally many ranks on both, and tensor-parallel groups span them.

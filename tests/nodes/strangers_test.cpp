@@ -12,17 +12,15 @@
 
 #include "core/file_io.h"
 #include "tests/app/program.h"
+#include "tests/nodes/nodes_script.h"
 
 namespace trident {
 namespace {
 
-constexpr int kCannotMakeNodes = 77;
-const char* const kNodes = TRIDENT_SOURCE_DIR "/scripts/nodes.sh";
-
 // Runs a job on three nodes; once it trains, the login node speaks to the port of the rank on node $2. Prints how the job ended and
 // after how many tenths of a second, or, when it trains on for ten seconds, how many steps it did meanwhile, and how it ended when
 // asked to.
-const char* const kScript = R"(
+const char* const kVisitScript = R"(
 run=$1 node=$2 words=$3; shift 3
 mpirun "$@" >"$run.log" 2>&1 &
 job=$!
@@ -69,7 +67,7 @@ void PrintTo(const Visit& visit, std::ostream* out) {
   *out << "`" << command_of(visit.words) << "` to the rank on n" << visit.node;
 }
 
-class Strangers : public testing::TestWithParam<Visit> {};
+class Strangers : public ::testing::TestWithParam<Visit> {};
 
 TEST_P(Strangers, AtAnMpiPortAreNamedOrHoldUpNobody) {
   const ProgramOutcome probe = run_command({kNodes, "1", "true"});
@@ -78,7 +76,7 @@ TEST_P(Strangers, AtAnMpiPortAreNamedOrHoldUpNobody) {
   const Workplace place;
   const std::string run = place / "run";
   const ProgramOutcome outcome =
-      run_command({kNodes, "--slots", "1", "3", "bash", "-c", kScript, "bash", run, std::to_string(visit.node),
+      run_command({kNodes, "--slots", "1", "3", "bash", "-c", kVisitScript, "bash", run, std::to_string(visit.node),
                    command_of(visit.words), TRIDENT_BINARY, "train", "--config", place / "config.json", "--set",
                    "run.steps=1000000", "--set", "parallel=3DP", "--set", "batch.global=6"});
   const std::string said = std::filesystem::exists(run + ".log") ? read_file(run + ".log") : "";
@@ -99,17 +97,17 @@ TEST_P(Strangers, AtAnMpiPortAreNamedOrHoldUpNobody) {
   EXPECT_TRUE(std::regex_search(said, std::regex(expected))) << said;
 }
 
-std::string name(const testing::TestParamInfo<Visit>& info) {
+std::string name(const ::testing::TestParamInfo<Visit>& info) {
   constexpr const char* kRanks[] = {"Hub", "Deputy", "OtherRank"};
   constexpr const char* kWords[] = {"Nothing", "OneByte", "Garbage", "HalfAFrame"};
   return std::string(kWords[static_cast<std::size_t>(info.param.words)]) + "To" + kRanks[info.param.node - 1];
 }
 
 INSTANTIATE_TEST_SUITE_P(Some, Strangers,
-                         testing::Values(Visit{1, Words::kByte}, Visit{2, Words::kHalfAFrame}, Visit{3, Words::kGarbage}),
+                         ::testing::Values(Visit{1, Words::kByte}, Visit{2, Words::kHalfAFrame}, Visit{3, Words::kGarbage}),
                          name);
 INSTANTIATE_TEST_SUITE_P(Full, Strangers,
-                         testing::Values(Visit{1, Words::kHalfAFrame}, Visit{1, Words::kNone}, Visit{2, Words::kNone},
+                         ::testing::Values(Visit{1, Words::kHalfAFrame}, Visit{1, Words::kNone}, Visit{2, Words::kNone},
                                          Visit{2, Words::kByte}, Visit{2, Words::kGarbage}, Visit{1, Words::kGarbage},
                                          Visit{3, Words::kHalfAFrame}, Visit{3, Words::kByte}, Visit{3, Words::kNone}),
                          name);

@@ -7,15 +7,14 @@
 
 #include "core/file_io.h"
 #include "tests/app/program.h"
+#include "tests/nodes/nodes_script.h"
 
 namespace trident {
 namespace {
 
-const char* const kNodes = TRIDENT_SOURCE_DIR "/scripts/nodes.sh";
-
 // Every node listens on a port; n3's link is down at first. Once some steps are logged it comes back and a rank is killed: the
 // process namespace is the call's own, so that its youngest trident is a rank of it.
-const char* const kScript = R"sh(
+const char* const kHostsScript = R"sh(
 for n in $NODES; do "$ON_NODE" $n "exec python3 -m http.server 8722" >/dev/null 2>&1 & done
 "$LINK" n3 down
 for n in n1 n2; do until timeout 1 bash -c ": </dev/tcp/$n/8722" 2>/dev/null; do sleep 0.1; done; done
@@ -59,7 +58,7 @@ TEST(FullSuperviseHosts, ARunGoesOnWithTheNodesThatAreThere) {
   if (std::system("command -v python3 pgrep >/dev/null") != 0) GTEST_SKIP() << "there is no python3, or no pgrep";
   const Workplace place;
   write_file(place / "hosts", "n1 slots=2\nn2 slots=2\nn3 slots=2\n");
-  const ProgramOutcome outcome = run_command({kNodes, "--slots", "2", "3", "bash", "-c", kScript},
+  const ProgramOutcome outcome = run_command({kNodes, "--slots", "2", "3", "bash", "-c", kHostsScript},
                                              fmt::format("PLACE='{}' TRIDENT='{}'", place / ".", TRIDENT_BINARY));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const std::size_t small = outcome.err.find("2 of 3 hosts with 4 slots; n3 is left out: "),

@@ -40,7 +40,7 @@ Communicator& of_halves(ParallelContext& c) { return c.partial(kHalves); }
 Communicator& of_reductions(ParallelContext& c) { return c.data_reduce(); }
 Communicator& of_gathers(ParallelContext& c) { return c.data_gather(); }
 
-class StepStatisticsOf : public testing::TestWithParam<Group> {};
+class StepStatisticsOf : public ::testing::TestWithParam<Group> {};
 
 // Ranks that do not compare each call: one takes a maximum where the others add, of as many elements, and nothing fails. Ranks of
 // other groups along the axis called what they should.
@@ -69,7 +69,7 @@ TEST_P(StepStatisticsOf, FindRanksThatCalledSomethingElse) {
 
 INSTANTIATE_TEST_SUITE_P(
     Groups, StepStatisticsOf,
-    testing::Values(Group{"Tensor", {.tensor = 4}, of_tensor, "tp: rank "},
+    ::testing::Values(Group{"Tensor", {.tensor = 4}, of_tensor, "tp: rank "},
                     Group{"TensorOfMany", {.tensor = 2, .data = 3, .pipeline = 2}, of_tensor, "tp: rank "},
                     Group{"HalvesOfTensor", {.tensor = 4}, of_halves, "tp: rank "},
                     Group{"Reductions", {.tensor = 2, .data = 5}, of_reductions, "dp: rank "},

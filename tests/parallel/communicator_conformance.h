@@ -76,7 +76,7 @@ inline double rank_order_sum(DType dtype, const std::vector<int>& nodes, std::in
   return static_cast<double>(rounded_to(dtype, sum));
 }
 
-class CommunicatorConformance : public testing::TestWithParam<Case> {
+class CommunicatorConformance : public ::testing::TestWithParam<Case> {
  protected:
   int ranks() const { return GetParam().ranks; }
   void run(const std::function<void(RankContext&)>& body) const { GetParam().launch(ranks(), body); }

@@ -68,7 +68,7 @@ TEST(CommunicatorStress, AMissingWaitIsReported) {
         });
         std::exit(0);
       },
-      testing::ExitedWithCode(66), "data race");
+      ::testing::ExitedWithCode(66), "data race");
 }
 #endif
 

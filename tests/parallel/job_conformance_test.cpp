@@ -34,7 +34,7 @@ Case on(std::initializer_list<int> ranks_of_nodes, unsigned outside, Selection s
           .most_repetitions = selection.most_repetitions};
 }
 
-std::string name(const testing::TestParamInfo<Case>& info) {
+std::string name(const ::testing::TestParamInfo<Case>& info) {
   return std::to_string(info.param.ranks) + "RanksOn" + std::to_string(info.param.nodes.back() + 1) + "Nodes";
 }
 
@@ -49,26 +49,26 @@ constexpr Selection kShort{.every = 5, .most_elements = 2049, .most_of_all_ranks
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Mixed, CommunicatorConformance,
-                         testing::Values(on({4, 4, 4}, 4, kSome), on({22, 22, 22}, 4, kFewer)),
+                         ::testing::Values(on({4, 4, 4}, 4, kSome), on({22, 22, 22}, 4, kFewer)),
                          name);
 INSTANTIATE_TEST_SUITE_P(Large, CommunicatorConformance,
-                         testing::Values(on({33, 33, 32, 32}, 4, kOneOfEach), on({86, 86}, 4, kOneOfEach),
+                         ::testing::Values(on({33, 33, 32, 32}, 4, kOneOfEach), on({86, 86}, 4, kOneOfEach),
                                          on({130, 130, 130, 130}, 4, kOne)),
                          name);
 INSTANTIATE_TEST_SUITE_P(OutOfReach, CommunicatorConformance,
-                         testing::Values(on({4, 4, 4}, 8, kSome)), name);
+                         ::testing::Values(on({4, 4, 4}, 8, kSome)), name);
 
 // Jobs of 130 and 172 ranks exchange control and tensors in every run, too: SizesOfJobs in node_sizes_test.cpp.
 INSTANTIATE_TEST_SUITE_P(FullMixed, CommunicatorConformance,
-                         testing::Values(on({4, 4, 4}, 4, {}), on({5, 7}, 4, {}), on({22, 22, 22}, 4, {.most_elements = 2049}),
+                         ::testing::Values(on({4, 4, 4}, 4, {}), on({5, 7}, 4, {}), on({22, 22, 22}, 4, {.most_elements = 2049}),
                                          on({33, 33, 32, 32}, 4, {.every = 3, .most_elements = 2049}),
                                          on({86, 86}, 4, {.every = 7, .most_elements = 2049}),
                                          on({130, 130, 130, 130}, 4, kShort)),
                          name);
 INSTANTIATE_TEST_SUITE_P(FullOutOfReach, CommunicatorConformance,
-                         testing::Values(on({4, 4, 4}, 8, {}), on({22, 22, 22}, 8, {.every = 5}), on({33, 33, 32, 32}, 8, kFew)),
+                         ::testing::Values(on({4, 4, 4}, 8, {}), on({22, 22, 22}, 8, {.every = 5}), on({33, 33, 32, 32}, 8, kFew)),
                          name);
 INSTANTIATE_TEST_SUITE_P(FullTinyPieces, CommunicatorConformance,
-                         testing::Values(on({4, 4, 4}, 4, {}, kTinyPieces), on({22, 22, 22}, 4, kFew, kTinyPieces)), name);
+                         ::testing::Values(on({4, 4, 4}, 4, {}, kTinyPieces), on({22, 22, 22}, 4, kFew, kTinyPieces)), name);
 
 }  // namespace trident::conformance

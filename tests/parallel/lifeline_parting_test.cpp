@@ -14,8 +14,6 @@
 namespace trident {
 namespace {
 
-void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-
 // Calls of a library
 
 // Every rank has one of its own: ranks are forked.

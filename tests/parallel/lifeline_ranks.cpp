@@ -24,8 +24,6 @@ namespace {
 constexpr double kPatienceSeconds = 60;  // with a test that is about to fail
 constexpr std::string_view kSettled = "settled \n";
 
-void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-
 void say(const FileDescriptor& talk, std::string_view kind, std::string_view text) {
   const std::string line = fmt::format("{} {}\n", kind, text);
   [[maybe_unused]] const ssize_t sent = send(talk.get(), line.data(), line.size(), MSG_NOSIGNAL);
@@ -38,6 +36,8 @@ std::string read_line(const FileDescriptor& talk) {
 }
 
 }  // namespace
+
+void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 // Counted in turns of this thread: where the machine stops the process, its lifeline's heartbeats wait as long as this does.
 void ForkedRank::settle() const {

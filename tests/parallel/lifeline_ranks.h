@@ -16,6 +16,8 @@ namespace trident {
 // For tests of silence: more than a busy machine stops a process for, if rarely, and little to wait for.
 constexpr double kSilence = 3;
 
+void pause_for(double seconds);
+
 struct ForkedRank {
   int rank;
   Lifeline& lifeline;

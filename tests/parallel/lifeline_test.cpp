@@ -15,7 +15,6 @@ namespace trident {
 namespace {
 
 bool starts_with(const std::string& text, const std::string& start) { return text.starts_with(start); }
-void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 void notice_silence_soon(LifelineOptions& options) { options.silence_seconds = kSilence; }
 
@@ -29,7 +28,7 @@ std::string rest_of_five(int victim) {
   return rank_list(rest);
 }
 
-class OneRankOfFive : public testing::TestWithParam<int> {};
+class OneRankOfFive : public ::testing::TestWithParam<int> {};
 
 TEST_P(OneRankOfFive, KilledIsNamedOnceAndTheOthersEnd) {
   const int victim = GetParam();
@@ -75,7 +74,7 @@ TEST_P(OneRankOfFive, FailedByAnExceptionSaysWhy) {
                         who(job, victim), rest_of_five(victim), victim));
 }
 
-INSTANTIATE_TEST_SUITE_P(Lifeline, OneRankOfFive, testing::Values(0, 1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(Lifeline, OneRankOfFive, ::testing::Values(0, 1, 2, 4));
 
 TEST(Lifeline, TwoDeathsAtOnceAreOneLine) {
   LifelineJob job(6, training(3));

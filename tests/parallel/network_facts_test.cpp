@@ -11,15 +11,15 @@
 namespace trident {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // A tree like /, with what the test writes into it.
-class NetworkFactsTest : public testing::Test {
+class NetworkFactsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "network_facts_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "network_facts_XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     root = pattern;
   }

@@ -15,7 +15,7 @@ Case on(std::vector<int> nodes, const MessageOptions& options = NodeLayout{}.opt
   return {launch_on_nodes({.nodes = nodes, .options = options, .outside = outside}), ranks, nodes};
 }
 
-std::string name(const testing::TestParamInfo<Case>& info) {
+std::string name(const ::testing::TestParamInfo<Case>& info) {
   std::string text = "nodes";
   for (const int node : info.param.nodes) text += std::to_string(node);
   return text;
@@ -24,33 +24,33 @@ std::string name(const testing::TestParamInfo<Case>& info) {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Messages, CommunicatorConformance,
-                         testing::Values(on(equal_nodes(1, 1)), on(equal_nodes(2, 1)), on(equal_nodes(3, 1)), on(equal_nodes(4, 1)),
-                                         on(equal_nodes(8, 1))),
+                         ::testing::Values(on(equal_nodes(1, 1)), on(equal_nodes(2, 1)), on(equal_nodes(3, 1)),
+                                           on(equal_nodes(4, 1)), on(equal_nodes(8, 1))),
                          name);
 
 INSTANTIATE_TEST_SUITE_P(TinyMessages, CommunicatorConformance,
-                         testing::Values(on(equal_nodes(2, 1), kTinyPieces), on(equal_nodes(3, 1), kTinyPieces)), name);
+                         ::testing::Values(on(equal_nodes(2, 1), kTinyPieces), on(equal_nodes(3, 1), kTinyPieces)), name);
 
-INSTANTIATE_TEST_SUITE_P(OneNode, CommunicatorConformance, testing::Values(on(equal_nodes(1, 3)), on(equal_nodes(1, 4))), name);
+INSTANTIATE_TEST_SUITE_P(OneNode, CommunicatorConformance, ::testing::Values(on(equal_nodes(1, 3)), on(equal_nodes(1, 4))), name);
 
 constexpr MessageOptions kUsual = NodeLayout{}.options;
 INSTANTIATE_TEST_SUITE_P(OperandsWithinReach, CommunicatorConformance,
-                         testing::Values(on(equal_nodes(1, 3), kUsual, 0), on(equal_nodes(2, 2), kUsual, 0),
+                         ::testing::Values(on(equal_nodes(1, 3), kUsual, 0), on(equal_nodes(2, 2), kUsual, 0),
                                          on({0, 0, 1, 1, 1}, kUsual, 0)),
                          name);
 INSTANTIATE_TEST_SUITE_P(OperandsOutOfReach, CommunicatorConformance,
-                         testing::Values(on(equal_nodes(1, 3), kUsual, 8), on(equal_nodes(2, 2), kUsual, 8),
+                         ::testing::Values(on(equal_nodes(1, 3), kUsual, 8), on(equal_nodes(2, 2), kUsual, 8),
                                          on({0, 0, 1, 1, 1}, kUsual, 8)),
                          name);
 
 INSTANTIATE_TEST_SUITE_P(Nodes, CommunicatorConformance,
-                         testing::Values(on(equal_nodes(2, 2)), on(equal_nodes(2, 4), kNothingIsSmall), on(equal_nodes(4, 2)),
+                         ::testing::Values(on(equal_nodes(2, 2)), on(equal_nodes(2, 4), kNothingIsSmall), on(equal_nodes(4, 2)),
                                          on({0, 1, 0, 1}), on({0, 0, 0, 1}), on({0, 1, 1, 2}),
                                          on({0, 0, 1, 1, 1}, kNothingIsSmall)),
                          name);
 
 INSTANTIATE_TEST_SUITE_P(TinyPiecesOfNodes, CommunicatorConformance,
-                         testing::Values(on(equal_nodes(2, 2), kTinyPieces), on({0, 0, 0, 1, 1}, kTinyPieces),
+                         ::testing::Values(on(equal_nodes(2, 2), kTinyPieces), on({0, 0, 0, 1, 1}, kTinyPieces),
                                          on({0, 1, 1, 2}, kTinyPieces)),
                          name);
 

@@ -12,10 +12,10 @@
 namespace trident::conformance {
 namespace {
 
-using Call = std::function<void(RankContext&)>;
+using MeteredCall = std::function<void(RankContext&)>;
 
 // The most messages that any rank sends while all ranks of `nodes` nodes of two make the call.
-std::int64_t most_messages(int nodes, const Call& call) {
+std::int64_t most_messages(int nodes, const MeteredCall& call) {
   NodeCluster cluster({.nodes = equal_nodes(nodes, 2)});
   std::atomic<std::int64_t> most{0};
   run_on_nodes(cluster, [&](NodeRank& self) {
@@ -34,7 +34,7 @@ std::int64_t log2_up(int n) { return std::bit_width(static_cast<unsigned>(n - 1)
 // Each call, and how many messages a rank may send of it on k nodes.
 struct Growth {
   const char* name;
-  Call call;
+  MeteredCall call;
   std::function<std::int64_t(int nodes)> most;
 };
 

@@ -90,7 +90,7 @@ struct SizedCase {
 };
 void PrintTo(const SizedCase& sized, std::ostream* out) { *out << sized.nodes.size() << " ranks"; }
 
-class SizesOfJobs : public testing::TestWithParam<SizedCase> {};
+class SizesOfJobs : public ::testing::TestWithParam<SizedCase> {};
 
 TEST_P(SizesOfJobs, ExchangeAnythingFromOrdinaryMemory) {
   on_nodes(GetParam().nodes, [&](RankContext& c) {
@@ -101,7 +101,7 @@ TEST_P(SizesOfJobs, ExchangeAnythingFromOrdinaryMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Nodes, SizesOfJobs,
-                         testing::Values(SizedCase{equal_nodes(3, 4), {.tensor = 2, .data = 3, .pipeline = 2}},
+                         ::testing::Values(SizedCase{equal_nodes(3, 4), {.tensor = 2, .data = 3, .pipeline = 2}},
                                          SizedCase{nodes_of({5, 7}), {.tensor = 4, .data = 3, .pipeline = 1}},
                                          SizedCase{equal_nodes(2, 16), {.tensor = 4, .data = 2, .pipeline = 4}},
                                          SizedCase{equal_nodes(3, 22), {.tensor = 2, .data = 11, .pipeline = 3}},

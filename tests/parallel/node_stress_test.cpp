@@ -13,7 +13,7 @@
 namespace trident::conformance {
 namespace {
 
-constexpr MessageOptions kTinyPieces{.chunk_bytes = 1000, .staging_bytes = 1 << 14, .small_bytes = 256, .message_bytes = 5000};
+constexpr MessageOptions kSmallPieces{.chunk_bytes = 1000, .staging_bytes = 1 << 14, .small_bytes = 256, .message_bytes = 5000};
 
 void run_programs(const NodeLayout& layout, unsigned first_seed, unsigned count) {
   for (unsigned seed = first_seed; seed < first_seed + count; ++seed) run_program(launch_on_nodes(layout), layout.size(), seed);
@@ -23,23 +23,23 @@ TEST(NodeStress, RandomProgramsOnRanksApart) { run_programs({equal_nodes(4, 1)},
 
 TEST(NodeStress, RandomProgramsOnNodes) {
   run_programs({equal_nodes(2, 2)}, 11, 4);
-  run_programs({equal_nodes(2, 4), kTinyPieces}, 21, 2);
-  run_programs({{0, 1, 0, 1}, kTinyPieces}, 31, 3);
+  run_programs({equal_nodes(2, 4), kSmallPieces}, 21, 2);
+  run_programs({{0, 1, 0, 1}, kSmallPieces}, 31, 3);
 }
 
 TEST(NodeStress, RandomProgramsOnUnequalNodes) {
-  run_programs({{0, 0, 0, 1}, kTinyPieces}, 41, 3);
+  run_programs({{0, 0, 0, 1}, kSmallPieces}, 41, 3);
   run_programs({{0, 1, 1, 2, 2, 2, 2, 2}}, 51, 2);
 }
 
 // Messages linger, so that those of different channels overtake each other by far.
 TEST(NodeStress, RandomProgramsOnASlowNetwork) {
-  run_programs({.nodes = {0, 0, 1, 1}, .options = kTinyPieces, .wire = {.longest_delay = 40, .eager_bytes = 0}}, 61, 2);
+  run_programs({.nodes = {0, 0, 1, 1}, .options = kSmallPieces, .wire = {.longest_delay = 40, .eager_bytes = 0}}, 61, 2);
 }
 
 TEST(NodeStress, OperationsAllocateNothing) {
   launch_on_nodes({equal_nodes(3, 1)})(3, run_without_allocating);
-  launch_on_nodes({{0, 0, 1, 1, 1}, kTinyPieces})(5, run_without_allocating);
+  launch_on_nodes({{0, 0, 1, 1, 1}, kSmallPieces})(5, run_without_allocating);
 }
 
 // More operations than a communicator keeps, none awaited: issuing waits for the oldest.

@@ -5,7 +5,7 @@
 namespace trident::conformance {
 
 INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorConformance,
-                         testing::Values(Case{launch_threads, 1}, Case{launch_threads, 2}, Case{launch_threads, 3},
+                         ::testing::Values(Case{launch_threads, 1}, Case{launch_threads, 2}, Case{launch_threads, 3},
                                          Case{launch_threads, 4}, Case{launch_threads, 8}),
                          [](const auto& info) { return std::to_string(info.param.ranks) + "ranks"; });
 

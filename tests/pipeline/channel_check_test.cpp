@@ -8,7 +8,7 @@ namespace trident {
 namespace {
 
 using Kind = ChannelOp::Kind;
-using Places = std::vector<std::pair<int, int>>;
+using PlaceList = std::vector<std::pair<int, int>>;
 
 // Two ranks; channel 0 goes from rank 0 to rank 1, channel 1 back; barrier 0 has both.
 std::optional<ChannelFault> fault(const std::vector<std::vector<ChannelOp>>& ranks, int capacity) {
@@ -28,7 +28,7 @@ TEST(ChannelCheck, SendsThatFaceEachOtherNeedABuffer) {
   const auto at_rendezvous = fault(ops, 0);
   ASSERT_TRUE(at_rendezvous);
   EXPECT_EQ(at_rendezvous->kind, ChannelFault::Kind::kDeadlock);
-  EXPECT_EQ(at_rendezvous->places, (Places{{0, 4}, {1, 6}}));
+  EXPECT_EQ(at_rendezvous->places, (PlaceList{{0, 4}, {1, 6}}));
   EXPECT_FALSE(fault(ops, 1));
 }
 
@@ -48,14 +48,14 @@ TEST(ChannelCheck, AnotherMessageIsReportedAtItsReceiver) {
     const auto found = fault(ops, capacity);
     ASSERT_TRUE(found);
     EXPECT_EQ(found->kind, ChannelFault::Kind::kWrongMessage);
-    EXPECT_EQ(found->places, (Places{{1, 3}}));
+    EXPECT_EQ(found->places, (PlaceList{{1, 3}}));
   }
 }
 
 TEST(ChannelCheck, ABarrierWaitsForAll) {
   const auto found = fault({{{Kind::kBarrier, 0, 0, 0}}, {}}, 1);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->places, (Places{{0, 0}}));
+  EXPECT_EQ(found->places, (PlaceList{{0, 0}}));
 }
 
 TEST(ChannelCheck, UnreceivedMessageIsADeadlockOnlyAtRendezvous) {

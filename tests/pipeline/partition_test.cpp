@@ -13,7 +13,7 @@
 namespace trident {
 namespace {
 
-std::string config_error(const std::function<void()>& body) {
+std::string partition_error(const std::function<void()>& body) {
   try {
     body();
   } catch (const ConfigError& e) {
@@ -99,8 +99,8 @@ TEST(Partition, FewerLayersThanStagesIsRefused) {
   const std::string expected =
       "model layers = 7: fewer than parallel.pipeline = 4 x parallel.virtual_stages = 2 stages, and each needs at least one; use a "
       "product of at most 7";
-  EXPECT_EQ(config_error([] { partition_balanced(equal_blocks(7), 4, 2); }), expected);
-  EXPECT_EQ(config_error([] { partition_explicit(std::vector<std::int64_t>{}, 7, 4, 2); }), expected);
+  EXPECT_EQ(partition_error([] { partition_balanced(equal_blocks(7), 4, 2); }), expected);
+  EXPECT_EQ(partition_error([] { partition_explicit(std::vector<std::int64_t>{}, 7, 4, 2); }), expected);
 }
 
 TEST(Partition, ExplicitCounts) {
@@ -109,7 +109,7 @@ TEST(Partition, ExplicitCounts) {
 
 TEST(Partition, ExplicitCountsAreValidated) {
   const auto error = [](std::vector<std::int64_t> layers) {
-    return config_error([&] { partition_explicit(layers, 8, 2, 2); });
+    return partition_error([&] { partition_explicit(layers, 8, 2, 2); });
   };
   const std::string remedy = "; give 4 counts of at least 1 that add up to the model's 8 layers, or null for a balanced split";
   EXPECT_EQ(error({4, 4}), "parallel.layers = [4, 4]: 2 counts for parallel.pipeline = 2 x parallel.virtual_stages = 2" + remedy);

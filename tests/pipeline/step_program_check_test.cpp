@@ -14,7 +14,6 @@
 namespace trident {
 namespace {
 
-using Kind = InstructionKind;
 using Programs = std::vector<StepProgram>;
 
 std::string fault_of(const Programs& programs, const StepProgramSpec& spec) {
@@ -33,14 +32,14 @@ class StepProgramCheck : public ::testing::Test {
   Programs programs_ = build_step_programs(spec_);
 
   // The place of the `nth` instruction of `kind` on `rank`.
-  std::vector<Instruction>::iterator find(int rank, Kind kind, int nth = 0) {
+  std::vector<Instruction>::iterator find(int rank, InstructionKind kind, int nth = 0) {
     auto& list = programs_[static_cast<std::size_t>(rank)].instructions;
     for (auto it = list.begin(); it != list.end(); ++it)
       if (it->kind == kind && nth-- == 0) return it;
     ADD_FAILURE() << "no such instruction";
     return list.begin();
   }
-  void erase(int rank, Kind kind, int nth = 0) {
+  void erase(int rank, InstructionKind kind, int nth = 0) {
     programs_[static_cast<std::size_t>(rank)].instructions.erase(find(rank, kind, nth));
   }
   void rebuild(const StepProgramSpec& spec) {
@@ -54,7 +53,7 @@ class StepProgramCheck : public ::testing::Test {
 };
 
 TEST_F(StepProgramCheck, ShowsTheInstructionWithAnArrow) {
-  erase(0, Kind::kGather, 3);
+  erase(0, InstructionKind::kGather, 3);
   EXPECT_EQ(fault_of(programs_, spec_),
             "broken step program: unit 1 is not in place 1\nrank 0, instruction 11:\n"
             "  ... send_act(s0,m0)>1 F(u0,m1)@0 free(u0)@0 gather(u3)@0 F(u1,m1)@1 free(u1)@1 send_act(s0,m1)>1 "
@@ -63,36 +62,36 @@ TEST_F(StepProgramCheck, ShowsTheInstructionWithAnArrow) {
 }
 
 TEST_F(StepProgramCheck, DroppedGather) {
-  erase(0, Kind::kGather);
+  erase(0, InstructionKind::kGather);
   expect_fault("unit 0 is not in place 0");
 }
 
 TEST_F(StepProgramCheck, EarlyFreeLeavesAStaleSlot) {
-  const auto free = find(0, Kind::kFree);
+  const auto free = find(0, InstructionKind::kFree);
   std::iter_swap(free, free - 1);  // before its compute
   expect_fault("is not in place");
 }
 
 TEST_F(StepProgramCheck, DroppedFree) {
-  erase(0, Kind::kFree);
+  erase(0, InstructionKind::kFree);
   expect_fault("still holds unit 0");
 }
 
 TEST_F(StepProgramCheck, DroppedLastFree) {
   int frees = 0;
-  for (const Instruction& i : programs_[1].instructions) frees += i.kind == Kind::kFree;
-  erase(1, Kind::kFree, frees - 1);
+  for (const Instruction& i : programs_[1].instructions) frees += i.kind == InstructionKind::kFree;
+  erase(1, InstructionKind::kFree, frees - 1);
   expect_fault("is still gathered");
 }
 
 TEST_F(StepProgramCheck, WrongPlace) {
-  find(0, Kind::kForward)->gather_place = 1;
+  find(0, InstructionKind::kForward)->gather_place = 1;
   expect_fault("unit 0 is not in place 1");
   rebuild(spec_);
-  find(0, Kind::kGather)->gather_place = 9;
+  find(0, InstructionKind::kGather)->gather_place = 9;
   expect_fault("no such place");
   rebuild(spec_);
-  find(0, Kind::kForward)->gather_place = Instruction::kNone;
+  find(0, InstructionKind::kForward)->gather_place = Instruction::kNone;
   expect_fault("parameters are either resident or in a place");
 }
 
@@ -110,61 +109,61 @@ TEST_F(StepProgramCheck, SplitBackwards) {
   programs_[0].num_kept_slots[0] = 1;
   expect_fault("no such kept slot: 1");
   rebuild(split);
-  erase(0, Kind::kBackwardWeight);
+  erase(0, InstructionKind::kBackwardWeight);
   expect_fault("weight gradients follow input gradients, against model order");
   rebuild(split);
-  find(0, Kind::kBackwardInput)->kind = Kind::kBackward;
+  find(0, InstructionKind::kBackwardInput)->kind = InstructionKind::kBackward;
   expect_fault("weight gradients follow input gradients, against model order");
   rebuild(split);
-  find(0, Kind::kBackwardInput, 2)->flags = Instruction::kOverwrite;
+  find(0, InstructionKind::kBackwardInput, 2)->flags = Instruction::kOverwrite;
   expect_fault("the first gradient of the step overwrites, the others add");
   rebuild(split);
-  find(0, Kind::kBackwardWeight)->gather_place = 0;
+  find(0, InstructionKind::kBackwardWeight)->gather_place = 0;
   expect_fault("parameters are either resident or in a place");
   rebuild(split);
-  std::swap(*find(0, Kind::kBackwardWeight, 2), *find(0, Kind::kReduceGradients));
+  std::swap(*find(0, InstructionKind::kBackwardWeight, 2), *find(0, InstructionKind::kReduceGradients));
   expect_fault("no reduction is due");
 }
 
 TEST_F(StepProgramCheck, TwoUnitsInAPlace) {
-  find(0, Kind::kGather, 1)->gather_place = 0;
+  find(0, InstructionKind::kGather, 1)->gather_place = 0;
   expect_fault("place 0 still holds unit 0");
 }
 
 TEST_F(StepProgramCheck, SwappedSends) {
-  auto first = find(0, Kind::kSendActivation), second = find(0, Kind::kSendActivation, 1);
+  auto first = find(0, InstructionKind::kSendActivation), second = find(0, InstructionKind::kSendActivation, 1);
   std::iter_swap(first, second);
   expect_fault("it is not computed yet");
   // In a place where both are computed, the other side receives the wrong one.
   rebuild(small_spec(make_gpipe(2, 2), ZeroPreset::kDdp));
-  first = find(0, Kind::kSendActivation), second = find(0, Kind::kSendActivation, 1);
+  first = find(0, InstructionKind::kSendActivation), second = find(0, InstructionKind::kSendActivation, 1);
   std::rotate(first, first + 1, second);  // both sends in a row ...
   std::iter_swap(second - 1, second);     // ... the other way round
   expect_fault("another message arrives here");
 }
 
 TEST_F(StepProgramCheck, DroppedMessages) {
-  erase(0, Kind::kSendActivation);
+  erase(0, InstructionKind::kSendActivation);
   expect_fault("kept the activation");
   rebuild(spec_);
-  erase(1, Kind::kSendGradient);
+  erase(1, InstructionKind::kSendGradient);
   expect_fault("kept the gradient");
   rebuild(spec_);
-  erase(1, Kind::kRecvActivation);
+  erase(1, InstructionKind::kRecvActivation);
   expect_fault("its input was not received");
 }
 
 TEST_F(StepProgramCheck, MisdirectedMessages) {
-  find(0, Kind::kSendActivation)->peer = 0;
+  find(0, InstructionKind::kSendActivation)->peer = 0;
   expect_fault("nobody there waits for it");
   rebuild(spec_);
-  find(1, Kind::kRecvActivation)->peer = 1;
+  find(1, InstructionKind::kRecvActivation)->peer = 1;
   expect_fault("nobody there sends it");
   rebuild(spec_);
-  find(1, Kind::kRecvActivation)->receive_slot = 7;
+  find(1, InstructionKind::kRecvActivation)->receive_slot = 7;
   expect_fault("no such receive buffer");
   rebuild(spec_);
-  find(1, Kind::kRecvActivation)->virtual_stage = 2;
+  find(1, InstructionKind::kRecvActivation)->virtual_stage = 2;
   expect_fault("its virtual stage lives on another rank");
 }
 
@@ -172,17 +171,17 @@ TEST_F(StepProgramCheck, LateReceivesDeadlockAtRendezvous) {
   // 1F1B without early receives: rank 0 hands over micro-batch 1 while rank 1 hands back the gradient of 0.
   rebuild(small_spec(make_1f1b(2, 3), ZeroPreset::kDdp));
   auto& list = programs_[1].instructions;
-  const auto receive = find(1, Kind::kRecvActivation, 1), send = find(1, Kind::kSendGradient);
+  const auto receive = find(1, InstructionKind::kRecvActivation, 1), send = find(1, InstructionKind::kSendGradient);
   ASSERT_LT(receive - list.begin(), send - list.begin());
   std::rotate(receive, receive + 1, send + 1);
   expect_fault("deadlock with channel capacity 0");
 }
 
 TEST_F(StepProgramCheck, DroppedReduction) {
-  erase(0, Kind::kReduceGradients);
+  erase(0, InstructionKind::kReduceGradients);
   expect_fault("the first gradient after a reduction overwrites");
   rebuild(small_spec(make_1f1b(2, 2), ZeroPreset::kZero1));
-  erase(0, Kind::kReduceGradients);
+  erase(0, InstructionKind::kReduceGradients);
   expect_fault("a gradient is not reduced");
 }
 
@@ -190,79 +189,79 @@ TEST_F(StepProgramCheck, LateReduction) {
   StepProgramSpec spec = small_spec(make_1f1b(1, 1), ZeroPreset::kZero2);
   spec.overlap = Overlap::kOff;  // one gradient buffer
   rebuild(spec);
-  const auto reduce = find(0, Kind::kReduceGradients);
+  const auto reduce = find(0, InstructionKind::kReduceGradients);
   std::iter_swap(reduce, reduce + 1);  // after the backward of the next unit
   expect_fault("its gradient buffer holds an unreduced gradient");
 }
 
 TEST_F(StepProgramCheck, ReductionsAtTheWrongPlace) {
-  auto reduce = find(0, Kind::kReduceGradients);
+  auto reduce = find(0, InstructionKind::kReduceGradients);
   reduce->grad_place ^= 1;
   expect_fault("its gradient is in another buffer");
   rebuild(small_spec(make_1f1b(1, 2), ZeroPreset::kZero1));
-  reduce = find(0, Kind::kReduceGradients);
+  reduce = find(0, InstructionKind::kReduceGradients);
   const Instruction extra = *reduce;
   programs_[0].instructions.insert(reduce + 1, extra);
   expect_fault("there is no new gradient");
   rebuild(spec_);
-  programs_[0].instructions.insert(find(0, Kind::kBackward) + 1, extra);
-  find(0, Kind::kReduceGradients)->unit = find(0, Kind::kBackward)->unit;
+  programs_[0].instructions.insert(find(0, InstructionKind::kBackward) + 1, extra);
+  find(0, InstructionKind::kReduceGradients)->unit = find(0, InstructionKind::kBackward)->unit;
   expect_fault("no reduction is due after micro-batch 0");
   rebuild(spec_);
-  find(0, Kind::kReduceGradients)->flags = 0;
+  find(0, InstructionKind::kReduceGradients)->flags = 0;
   expect_fault("the last reduction follows the last micro-batch");
 }
 
 TEST_F(StepProgramCheck, StaleAccumulation) {
-  find(0, Kind::kBackward)->flags = 0;
+  find(0, InstructionKind::kBackward)->flags = 0;
   expect_fault("the first gradient after a reduction overwrites");
   rebuild(spec_);
-  find(0, Kind::kBackward)->grad_place = 5;
+  find(0, InstructionKind::kBackward)->grad_place = 5;
   expect_fault("no such gradient buffer");
   rebuild(spec_);
-  find(0, Kind::kBackward)->grad_place = Instruction::kNone;
+  find(0, InstructionKind::kBackward)->grad_place = Instruction::kNone;
   expect_fault("gradients are transient exactly if");
 }
 
 TEST_F(StepProgramCheck, TieNormAndSteps) {
-  erase(1, Kind::kTieExchange);
+  erase(1, InstructionKind::kTieExchange);
   expect_fault("the tied weight's gradients are not exchanged");
   rebuild(spec_);
-  auto tie = find(0, Kind::kTieExchange);
+  auto tie = find(0, InstructionKind::kTieExchange);
   std::iter_swap(tie, tie - 1);
   expect_fault("its gradient is not reduced");
   rebuild(spec_);
-  find(0, Kind::kTieExchange)->peer = 0;
+  find(0, InstructionKind::kTieExchange)->peer = 0;
   expect_fault("the tied weight is elsewhere");
   rebuild(spec_);
-  auto norm = find(0, Kind::kGradNorm);
+  auto norm = find(0, InstructionKind::kGradNorm);
   std::iter_swap(norm, norm + 1);
   expect_fault("steps before the norm");
   rebuild(spec_);
-  erase(0, Kind::kGradNorm);
+  erase(0, InstructionKind::kGradNorm);
   expect_fault("steps before the norm");
   rebuild(spec_);
-  erase(0, Kind::kOptimizerStep);
+  erase(0, InstructionKind::kOptimizerStep);
   expect_fault("unit 0 made no step");
   rebuild(spec_);
-  *find(0, Kind::kOptimizerStep, 1) = *find(0, Kind::kOptimizerStep);
+  *find(0, InstructionKind::kOptimizerStep, 1) = *find(0, InstructionKind::kOptimizerStep);
   expect_fault("stepped twice");
 }
 
 TEST_F(StepProgramCheck, FinalGathers) {
   rebuild(small_spec(make_1f1b(2, 2), ZeroPreset::kZero1));
-  erase(1, Kind::kGather);
+  erase(1, InstructionKind::kGather);
   expect_fault("is stale");
   rebuild(spec_);
-  auto gather = find(0, Kind::kGather);
+  auto gather = find(0, InstructionKind::kGather);
   std::iter_swap(gather, gather - 1);
   expect_fault("gathered before its step");
   rebuild(spec_);
-  find(0, Kind::kGather, 1)->unit = find(0, Kind::kGather)->unit;
+  find(0, InstructionKind::kGather, 1)->unit = find(0, InstructionKind::kGather)->unit;
   expect_fault("gathered twice");
   rebuild(small_spec(make_1f1b(2, 2), ZeroPreset::kDdp));
   Instruction extra;
-  extra.kind = Kind::kGather;
+  extra.kind = InstructionKind::kGather;
   extra.unit = 0;
   programs_[0].instructions.push_back(extra);
   expect_fault("nothing is gathered after the update");
@@ -302,7 +301,7 @@ TEST_F(StepProgramCheck, ProgramsOfTheWrongRanks) {
 }
 
 TEST_F(StepProgramCheck, AnotherRanksUnit) {
-  find(0, Kind::kForward)->unit = spec_.head_unit();
+  find(0, InstructionKind::kForward)->unit = spec_.head_unit();
   expect_fault("lives on another rank");
 }
 
@@ -353,7 +352,7 @@ TEST_F(StepProgramCheck, SwappedNeighboursAreRejectedWhereOneNeedsTheOther) {
     for (std::size_t at = 0; at + 1 < programs_[rank].instructions.size(); ++at) {
       Programs swapped = programs_;
       Instruction &a = swapped[rank].instructions[at], &b = swapped[rank].instructions[at + 1];
-      const bool same_unit = a.unit != Instruction::kNone && a.unit == b.unit && a.kind != Kind::kFree;
+      const bool same_unit = a.unit != Instruction::kNone && a.unit == b.unit && a.kind != InstructionKind::kFree;
       std::swap(a, b);
       if (!same_unit) continue;
       EXPECT_NE(fault_of(swapped, spec_), "none") << to_string(b) << " after " << to_string(a);

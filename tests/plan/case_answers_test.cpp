@@ -43,7 +43,7 @@ const std::map<std::string, Difference> kDifferences{
     {"korthikanti-fig7-530B full_recompute", {200.0 / 21, "2/21 by the formulas that the row names; 9.42 is read from a figure"}},
     {"korthikanti-fig7-1T full_recompute", {200.0 / 21, "the same"}}};
 
-class MemoryCases : public testing::Test {
+class MemoryCases : public ::testing::Test {
  protected:
   // `tolerance` null: the row's number itself.
   void compare(const std::string& id, const std::string& name, const JsonValue& expected, const JsonValue* answer,

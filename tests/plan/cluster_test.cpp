@@ -44,7 +44,7 @@ TEST(Clusters, HaveCardsOfEverySize) {
   EXPECT_NEAR(gib("a100_sxm_hdr"), 79.5, 0.5);
 }
 
-class ClusterFiles : public testing::Test {
+class ClusterFiles : public ::testing::Test {
  protected:
   std::string file(const std::string& text, const std::string& name = "c.json") const {
     write_file(folder_ / name, text);

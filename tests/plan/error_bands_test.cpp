@@ -19,7 +19,7 @@
 namespace trident {
 namespace {
 
-double number(const JsonValue& object, std::string_view key) {
+double or_zero(const JsonValue& object, std::string_view key) {
   const JsonValue* value = object.find(key);
   return value != nullptr && value->is_number() ? value->as_number() : 0;
 }
@@ -30,11 +30,12 @@ std::optional<double> measured_seconds(const JsonValue& row) {
   const JsonValue* derived = row.find("derived");
   if (const JsonValue* oom = measured.find("oom"); oom != nullptr && oom->is_bool() && oom->as_bool()) return std::nullopt;
   if (derived != nullptr && derived->find("iter_time_s_if_full_attn_mfu") != nullptr) return std::nullopt;
-  if (const double seconds = number(measured, "iter_time_s"); seconds > 0) return seconds;
-  if (derived != nullptr && number(*derived, "iter_time_s") > 0) return number(*derived, "iter_time_s");
-  const double rate = number(measured, "tokens_per_s_per_gpu");
+  if (const double seconds = or_zero(measured, "iter_time_s"); seconds > 0) return seconds;
+  if (derived != nullptr && or_zero(*derived, "iter_time_s") > 0) return or_zero(*derived, "iter_time_s");
+  const double rate = or_zero(measured, "tokens_per_s_per_gpu");
   if (rate <= 0) return std::nullopt;
-  return number(*row.find("batch"), "global") * number(*row.find("model"), "seq") / (rate * number(*row.find("cluster"), "gpus"));
+  return or_zero(*row.find("batch"), "global") * or_zero(*row.find("model"), "seq") /
+         (rate * or_zero(*row.find("cluster"), "gpus"));
 }
 
 bool is_16_bit(const JsonValue& row) {
@@ -73,8 +74,8 @@ const std::vector<Ratio>& ratios() {
         if (!seconds || gpu == nullptr) continue;
         const JsonValue& said = *row.find("stack");
         const TrainingStack* stack =
-            find_stack(book.stacks, said.find("framework")->as_string(), static_cast<int>(number(said, "year")));
-        const double predicted = number(answer_case(cases.at(i), book), "step_time_s");
+            find_stack(book.stacks, said.find("framework")->as_string(), static_cast<int>(or_zero(said, "year")));
+        const double predicted = or_zero(answer_case(cases.at(i), book), "step_time_s");
         if (predicted > 0 && stack != nullptr) list.push_back({gpu->file, stack->frameworks.front(), *seconds / predicted});
       }
     }

@@ -27,7 +27,7 @@ const JsonValue::Array& rows_of(const JsonValue& table) {
   return table.is_array() ? table.items() : table.find("entries")->items();
 }
 
-const PriceBook& book() {
+const PriceBook& hostile_book() {
   static const PriceBook shipped = shipped_price_book();
   return shipped;
 }
@@ -35,7 +35,7 @@ const PriceBook& book() {
 JsonValue answer_to(const JsonValue& row) {
   const std::vector<CaseRow> rows = case_rows(JsonValue(JsonValue::Array{row}), "rows");
   EXPECT_EQ(rows.size(), 1u);
-  return answer_case(rows.at(0), book());
+  return answer_case(rows.at(0), hostile_book());
 }
 
 // The row's members, "model.hidden"; groups among them.

@@ -21,8 +21,9 @@ project() {
   cat >CMakeLists.txt <<CMAKE
 cmake_minimum_required(VERSION 3.25)
 project(small LANGUAGES NONE)
-add_custom_target(test_config)
-add_custom_target(test_shipped_configs)
+foreach(target app ckpt program program_generate convert config shipped_configs)
+  add_custom_target(test_\${target})
+endforeach()
 add_subdirectory(tests/core)  # for the target tests/core/all
 get_filename_component(preset \${CMAKE_BINARY_DIR} NAME)
 enable_testing()

@@ -27,7 +27,7 @@ TEST(LayerGeometryTest, SequenceParallelismSplitsRowsOnlyOverSeveralRanks) {
   EXPECT_FALSE(g.shards_sequence());
 }
 
-class UnitPlanTest : public testing::Test {
+class UnitPlanTest : public ::testing::Test {
  protected:
   DryOps oracle_{nullptr};
 };

@@ -19,7 +19,7 @@ using testing::Settings;
 Cluster h100_nodes() { return find_cluster(shipped_price_book(), "h100_sxm_ndr"); }
 
 // Passes so short that the host cannot keep up.
-TargetForecast planned(Settings settings, const Cluster& cluster = h100_nodes()) {
+TargetForecast planned_for(Settings settings, const Cluster& cluster = h100_nodes()) {
   settings.insert(settings.begin(), {"parallel=1DP", "parallel.sequence_parallel=false"});
   return plan_on(hardware_of(cluster), demo(settings), 0);
 }
@@ -41,7 +41,7 @@ Starts starts_of(const PassRecord& pass) {
 }
 
 TEST(CardOptions, APassThatIsCapturedIsOneLaunch) {
-  const TargetForecast plain = planned({}), graphs = planned({"cuda.graphs=true"});
+  const TargetForecast plain = planned_for({}), graphs = planned_for({"cuda.graphs=true"});
   const StepRecord &one = plain.forecast.step.records.front(), &other = graphs.forecast.step.records.front();
   const auto& instructions = graphs.plan.step_programs.front().instructions;
   ASSERT_EQ(one.pass_of.size(), other.pass_of.size());
@@ -85,7 +85,7 @@ TEST(CardOptions, Tf32IsFasterThanFp32AndSlowerThan16Bits) {
   const Settings large{"batch.micro=4", "batch.sequence=1024", "batch.global=4"};
   const auto computing = [&](Settings more) {
     more.insert(more.begin(), large.begin(), large.end());
-    const TargetForecast plan = planned(more);
+    const TargetForecast plan = planned_for(more);
     return plan.parts[TimePart::kCompute];
   };
   const double fp32 = computing({"precision.compute=fp32"}), tf32 = computing({"precision.compute=fp32", "cuda.tf32=true"});
@@ -97,16 +97,17 @@ TEST(CardOptions, Tf32IsFasterThanFp32AndSlowerThan16Bits) {
 TEST(CardOptions, WhatAProfileDoesNotSayIsNotPricedAndSaid) {
   Cluster cluster = h100_nodes();
   const Settings plain{"precision.compute=fp32"}, asked{"precision.compute=fp32", "cuda.tf32=true"};
-  EXPECT_FALSE(notes_have(planned(asked), "cuda.tf32"));
+  EXPECT_FALSE(notes_have(planned_for(asked), "cuda.tf32"));
   cluster.gpu.peak_tf32.reset();
-  EXPECT_TRUE(notes_have(planned(asked, cluster), "cuda.tf32 is not priced: the profile of H100-SXM5-80GB has no"));
-  EXPECT_EQ(planned(asked, cluster).seconds(), planned(plain, cluster).seconds());
+  EXPECT_TRUE(notes_have(planned_for(asked, cluster), "cuda.tf32 is not priced: the profile of H100-SXM5-80GB has no"));
+  EXPECT_EQ(planned_for(asked, cluster).seconds(), planned_for(plain, cluster).seconds());
   cluster.gpu.peak_tf32 = 0;
-  EXPECT_TRUE(notes_have(planned(asked, cluster), "cuda.tf32 changes nothing: H100-SXM5-80GB has no such units"));
-  EXPECT_EQ(planned(asked, cluster).seconds(), planned(plain, cluster).seconds());
+  EXPECT_TRUE(notes_have(planned_for(asked, cluster), "cuda.tf32 changes nothing: H100-SXM5-80GB has no such units"));
+  EXPECT_EQ(planned_for(asked, cluster).seconds(), planned_for(plain, cluster).seconds());
   cluster.gpu.peak_fp32.reset();
-  EXPECT_TRUE(notes_have(planned(plain, cluster), "fp32 is priced at a 16th of the 16-bit rate"));
-  EXPECT_TRUE(notes_have(planned({"precision.compute=bf16", "cuda.tf32=true"}), "cuda.tf32 changes nothing: products are in bf16"));
+  EXPECT_TRUE(notes_have(planned_for(plain, cluster), "fp32 is priced at a 16th of the 16-bit rate"));
+  EXPECT_TRUE(notes_have(planned_for({"precision.compute=bf16", "cuda.tf32=true"}),
+                         "cuda.tf32 changes nothing: products are in bf16"));
 }
 
 // What a fit was made of is said where a model lies below it.
@@ -117,7 +118,7 @@ TEST(CardOptions, ModelsNarrowerThanTheFitAreSaidToBe) {
     return notes_have(plan, "were fitted on models");
   };
   EXPECT_TRUE(said("h100_sxm_ndr", {}));
-  EXPECT_TRUE(notes_have(planned({"precision.compute=bf16"}), "at least 1536 wide")) << "over one tensor rank";
+  EXPECT_TRUE(notes_have(planned_for({"precision.compute=bf16"}), "at least 1536 wide")) << "over one tensor rank";
   EXPECT_FALSE(said("b200_ndr", {})) << "it was not fitted";
   EXPECT_FALSE(notes_have(plan_on(hardware_of(h100_nodes()), demo({}, "llama3_70b_tp4_pp8_v5.json"), 0), "were fitted on models"));
 }

@@ -64,7 +64,7 @@ TEST(Metrics, EvaluationLine) {
 }
 
 TEST(Metrics, WriterFlushesEachLine) {
-  const std::string path = testing::TempDir() + "metrics_" + std::to_string(::getpid()) + ".jsonl";
+  const std::string path = ::testing::TempDir() + "metrics_" + std::to_string(::getpid()) + ".jsonl";
   const std::string line = to_json_line(sample()) + "\n", eval = to_json_line(EvalMetrics{1, {2, 3}, {}}) + "\n";
   {
     MetricsWriter writer(path);
@@ -81,7 +81,7 @@ TEST(Metrics, WriterFlushesEachLine) {
 }
 
 TEST(Metrics, TwoRunsInOneDirectoryAreRefused) {
-  const std::string path = testing::TempDir() + "metrics_shared_" + std::to_string(::getpid()) + ".jsonl";
+  const std::string path = ::testing::TempDir() + "metrics_shared_" + std::to_string(::getpid()) + ".jsonl";
   MetricsWriter first(path);
   first.write(sample());
   try {

@@ -15,7 +15,7 @@ namespace {
 using Lines = std::vector<std::string>;
 using testing_support::small_with;
 
-class DataLinesOfFiles : public testing::Test {
+class DataLinesOfFiles : public ::testing::Test {
  protected:
   // `documents` of a hundred tokens each.
   std::string file(const std::string& name, std::size_t documents) {

@@ -24,7 +24,7 @@ namespace {
 
 using testing_support::small_with;
 
-class EarlierRun : public testing::Test {
+class EarlierRun : public ::testing::Test {
  protected:
   TrainConfig config(std::vector<std::string> settings = {}) const {
     settings.push_back("run.dir=" + folder_.path());

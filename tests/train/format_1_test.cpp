@@ -20,7 +20,7 @@
 namespace trident::testing {
 namespace {
 
-constexpr int kBefore = 3, kAfter = 3;  // steps
+constexpr int kStepsBefore = 3, kStepsAfter = 3;  // steps
 
 struct Committed {
   const char* name;
@@ -55,7 +55,7 @@ std::string folder_of(const std::string& name) { return std::string(TRIDENT_FORM
 
 LayoutRun go_on(const Committed& committed, const std::vector<std::string>& settings, const std::string& step) {
   return run_layout(config_of(committed), settings,
-                    {.steps = kAfter, .before_steps = [&](RankTrainer& trainer) { go_on_and_save(trainer, step, ""); }});
+                    {.steps = kStepsAfter, .before_steps = [&](RankTrainer& trainer) { go_on_and_save(trainer, step, ""); }});
 }
 
 class FormatOne : public ::testing::TestWithParam<Committed> {};
@@ -64,11 +64,11 @@ TEST_P(FormatOne, LoadsForEver) {
   const Committed& committed = GetParam();
   const TemporaryFolder folder;
   std::filesystem::copy(folder_of(committed.name), folder.path(), std::filesystem::copy_options::recursive);
-  const std::string step = folder / checkpoint_name(kBefore);
+  const std::string step = folder / checkpoint_name(kStepsBefore);
   const JsonValue recorded = read_json_file(folder / "recorded.json", {.blame = ExitCode::kData});
 
   const Manifest manifest = open_manifest(step);
-  EXPECT_EQ(manifest.state.updates, kBefore);
+  EXPECT_EQ(manifest.state.updates, kStepsBefore);
   EXPECT_EQ(check_checkpoint(step, manifest), std::vector<std::string>());
   StoredTensors tensors(step);
   const JsonValue::Object& norms = recorded.find("norms")->members();
@@ -90,11 +90,11 @@ TEST_P(FormatOne, LoadsForEver) {
 // How they were made: see the README. Not for the future: a format that can be read for ever is written once.
 TEST_P(FormatOne, DISABLED_IsMade) {
   const Committed& committed = GetParam();
-  const std::string folder = folder_of(committed.name), step = folder + "/" + checkpoint_name(kBefore);
+  const std::string folder = folder_of(committed.name), step = folder + "/" + checkpoint_name(kStepsBefore);
   ASSERT_FALSE(is_there(step)) << step << ": is there already";
   create_folder(folder);
   run_layout(config_of(committed), committed.saved,
-             {.steps = kBefore, .after_steps = [&](RankTrainer& trainer) { go_on_and_save(trainer, "", folder); }});
+             {.steps = kStepsBefore, .after_steps = [&](RankTrainer& trainer) { go_on_and_save(trainer, "", folder); }});
   StoredTensors tensors(step);
   JsonValue recorded, norms;
   for (std::size_t t = 0; t < tensors.manifest().tensors.size(); ++t)

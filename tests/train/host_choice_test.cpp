@@ -135,7 +135,7 @@ TEST(HostChoice, ALongListIsCut) {
 
 // ---- layouts of a configuration ------------------------------------------------------------------------------------------------
 
-class ElasticLayouts : public testing::Test {
+class ElasticLayouts : public ::testing::Test {
  protected:
   std::vector<ElasticLayout> layouts(const std::string& elastic, const std::string& parallel = "2DP x 2PP") {
     write_file(folder_ / "c.json", fmt::format(R"({{"run": {{"steps": 3}}, "data": {{"train": "none"}}, "optimizer": {{"lr": 1e-3}},

@@ -14,11 +14,10 @@
 #include "plan/gpu_prices.h"
 #include "plan/price_book.h"
 #include "train/forecast/forecast.h"
+#include "tests/train/large_machine.h"
 
 namespace trident {
 namespace {
-
-const MachineFacts kMachine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
 
 struct Space {
   std::string name, model;
@@ -64,11 +63,11 @@ TEST_P(LayoutCostsOf, MemoryIsToTheByteThatOfDryRuns) {
   const TrainConfig config = config_of(GetParam());
   const ModelConfig model = resolve_model(config);
   const GpuPrices prices = prices_of("h100_sxm_ndr");
-  LayoutCosts costs(config, model, kMachine, nullptr, prices);
+  LayoutCosts costs(config, model, kLargeMachine, nullptr, prices);
   int compared = 0;
   for (const SearchLayout& layout : layouts_of(GetParam(), model)) {
     const std::vector<ArenaMemory> ranks = costs.memory(layout);
-    const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kMachine);
+    const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kLargeMachine);
     std::int64_t most = 0;
     for (int rank = 0; rank < layout.pipeline; ++rank) {
       const DryRun dry = dry_run(plan, plan.grid.rank({.pipeline = rank}), nullptr, DryWork::kConstruct);
@@ -100,11 +99,11 @@ TEST_P(LayoutCostsOf, TimeIsThatOfTheSimulator) {
   const TrainConfig config = config_of(GetParam());
   const ModelConfig model = resolve_model(config);
   const GpuPrices prices = prices_of("a100_sxm_hdr");
-  LayoutCosts costs(config, model, kMachine, nullptr, prices);
+  LayoutCosts costs(config, model, kLargeMachine, nullptr, prices);
   Worst record, closed, bound;
   for (const SearchLayout& layout : layouts_of(GetParam(), model)) {
     if (layout.zero == ZeroPreset::kShardGradOp) continue;
-    const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kMachine);
+    const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kLargeMachine);
     const double simulated = forecast_run(plan, prices, nullptr).price.seconds;
     const ClosedFormInputs in = costs.closed_form(layout);
     record.offer(std::abs(price_step(costs.step(layout), prices).seconds / simulated - 1), layout);
@@ -135,7 +134,7 @@ TEST_P(DeepPipelines, TimeAndMemoryAreThoseOfAllMicroBatches) {
   const TrainConfig config = config_of(space);
   const ModelConfig model = resolve_model(config);
   const GpuPrices prices = prices_of(GetParam());
-  LayoutCosts costs(config, model, kMachine, nullptr, prices);
+  LayoutCosts costs(config, model, kLargeMachine, nullptr, prices);
   SearchSpace search{.gpus = space.gpus, .global_batch = space.batch, .sequence = space.sequence};
   search.micro = {2};
   search.recompute = {RecomputePolicy::kNone};
@@ -151,7 +150,7 @@ TEST_P(DeepPipelines, TimeAndMemoryAreThoseOfAllMicroBatches) {
     const ScheduleKey& schedule = in.schedule;
     extrapolated += schedule.micro_batches > ScheduleBook::laid_out(schedule.pipeline, schedule.micro_batches) ? 1 : 0;
     const std::vector<DryRun> dry =
-        dry_stages(make_run_plan(with_layout(config, layout), model, space.gpus, kMachine), nullptr, DryWork::kConstruct);
+        dry_stages(make_run_plan(with_layout(config, layout), model, space.gpus, kLargeMachine), nullptr, DryWork::kConstruct);
     const std::vector<ArenaMemory> memory = costs.memory(layout);
     for (std::size_t rank = 0; rank < dry.size(); ++rank)
       ASSERT_EQ(memory[rank].total(), dry[rank].arena.total_bytes()) << to_string(layout) << ", rank " << rank;
@@ -176,7 +175,7 @@ TEST_P(LongPipelines, TimeIsThatOfAllRanks) {
   const TrainConfig config = config_of(space);
   const ModelConfig model = resolve_model(config);
   const GpuPrices prices = prices_of("a100_sxm_hdr");
-  LayoutCosts costs(config, model, kMachine, nullptr, prices);
+  LayoutCosts costs(config, model, kLargeMachine, nullptr, prices);
   SearchSpace search{.gpus = space.gpus, .global_batch = space.batch, .sequence = space.sequence};
   search.micro = {1, 2, 4};
   search.virtual_stages = {1, 2, 4};

@@ -14,11 +14,10 @@
 #include "train/forecast/search_run.h"
 #include "train/forecast/search_text.h"
 #include "train/forecast/target_forecast.h"
+#include "tests/train/large_machine.h"
 
 namespace trident {
 namespace {
-
-const MachineFacts kMachine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
 
 TrainConfig config_of(const std::string& model, std::int64_t batch, std::int64_t sequence) {
   const std::string text = R"({"model": )" + model + R"(, "batch": {"global": )" + std::to_string(batch) + R"(, "sequence": )" +
@@ -60,7 +59,7 @@ TEST(LayoutSearch, FindsWhatTryingAllFinds) {
   EXPECT_LT(result.timed, result.fitting);
 
   const GpuPrices prices(request.cluster.gpu, request.cluster.links);
-  LayoutCosts costs(config, model, kMachine, nullptr, prices);
+  LayoutCosts costs(config, model, kLargeMachine, nullptr, prices);
   Rejections rejections;
   SearchSpace space{.gpus = 16, .global_batch = 64, .sequence = 1024};
   std::vector<TimedLayout> tried;  // of variations the fastest
@@ -124,7 +123,7 @@ TEST(LayoutSearch, TheBestIsAConfigurationThatTrainingTakes) {
   for (const FoundLayout& found : result.best) {
     const std::string text = to_json_text(to_json(with_layout(config, found.layout)), 2);
     const TrainConfig read = parse_train_config(text, "written");
-    const RunPlan plan = make_run_plan(read, resolve_model(read), 16, kMachine);
+    const RunPlan plan = make_run_plan(read, resolve_model(read), 16, kLargeMachine);
     EXPECT_EQ(plan.world_size(), 16);
     const TrainConfig set = parse_train_config(to_json_text(to_json(config)), "a search", layout_settings(found.layout));
     EXPECT_EQ(to_json_text(to_json(set), 2), text) << to_string(found.layout);
@@ -206,7 +205,7 @@ TEST(LayoutSearch, ALayoutTakesTenthsOfAMillisecond) {
   const SearchRequest request = request_of(config_of(gpt2_json(128, 25600, 160), 3072, 2048), "a100_sxm_hdr", 3072);
   const GpuPrices prices(request.cluster.gpu, request.cluster.links);
   const ModelConfig model = resolve_model(request.config);
-  LayoutCosts costs(request.config, model, kMachine, nullptr, prices);
+  LayoutCosts costs(request.config, model, kLargeMachine, nullptr, prices);
   Rejections rejections;
   std::vector<SearchLayout> layouts;
   int number = 0;
@@ -272,7 +271,7 @@ TEST(LayoutSearch, ChoicesStandInTheOrderOfTheirNumbers) {
 TEST(LayoutSearch, SixteenThousandRanksAreSimulatedByTheirStages) {
   const SearchRequest request = request_of(config_of(gpt2_json(128, 16384, 128), 16384, 2048), "h100_sxm_ndr", 16384);
   const GpuPrices prices(request.cluster.gpu, request.cluster.links);
-  LayoutCosts costs(request.config, resolve_model(request.config), kMachine, nullptr, prices);
+  LayoutCosts costs(request.config, resolve_model(request.config), kLargeMachine, nullptr, prices);
   const SearchLayout layout{.data = 128, .pipeline = 16, .tensor = 8, .sequence_parallel = true};
   const double before = cpu_seconds();
   const StepPrice price = price_step(costs.step(layout), prices);

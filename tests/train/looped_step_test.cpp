@@ -18,11 +18,10 @@
 #include "train/forecast/layout_costs.h"
 #include "train/forecast/looped_step.h"
 #include "train/plan/machine.h"
+#include "tests/train/large_machine.h"
 
 namespace trident {
 namespace {
-
-const MachineFacts kMachine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
 
 TrainConfig config_of(int layers, std::int64_t batch, const std::vector<std::string>& more = {}) {
   const std::string text = R"({"model": {"model_type": "gpt2", "n_embd": 256, "n_layer": )" + std::to_string(layers) +
@@ -51,7 +50,7 @@ TEST(LoopedStep, IsTheStepWrittenOut) {
   int shorter = 0;
   for (const Shape& shape : kShapes) {
     const TrainConfig config = config_of(11, 2 * shape.micro_batches);
-    LayoutCosts costs(config, resolve_model(config), kMachine, nullptr, prices);
+    LayoutCosts costs(config, resolve_model(config), kLargeMachine, nullptr, prices);
     for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3}) {
       const SearchLayout layout{.data = 2, .pipeline = shape.pipeline, .virtual_stages = shape.chunks, .schedule = shape.schedule,
                                 .zero = zero};
@@ -93,7 +92,7 @@ TEST(LoopedStep, SecondsAreThoseWrittenOutOverAMatrix) {
           const int micro_batches = turns * pipeline + (schedule == ScheduleKind::kInterleaved ? 0 : 1);
           const TrainConfig config =
               config_of(53, 2 * micro_batches, {std::string("parallel.overlap=") + (overlap ? "true" : "false")});
-          LayoutCosts costs(config, resolve_model(config), kMachine, nullptr, prices);
+          LayoutCosts costs(config, resolve_model(config), kLargeMachine, nullptr, prices);
           for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3}) {
             const SearchLayout layout{
                 .data = 2, .pipeline = pipeline, .virtual_stages = chunks, .schedule = schedule, .zero = zero};
@@ -132,7 +131,7 @@ TEST(LoopedStep, OfSixtyFourStagesTakesMilliseconds) {
   const bool is_timed = TRIDENT_SLOWER == 1 && processor_name() == shipped_cpu_rates().processor;
   const TrainConfig config = config_of(128, 2 * 512), twice = config_of(256, 2 * 512);
   for (const ZeroPreset zero : {ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3}) {
-    LayoutCosts costs(config, resolve_model(config), kMachine, nullptr, prices);
+    LayoutCosts costs(config, resolve_model(config), kLargeMachine, nullptr, prices);
     const SearchLayout plain{.data = 2, .pipeline = 64, .zero = zero};
     const double taken = milliseconds([&] { price_step(looped_step(costs, plain), prices); }, 10);
     const double whole = milliseconds([&] { price_step(costs.step(plain), prices); }, 3);
@@ -140,7 +139,7 @@ TEST(LoopedStep, OfSixtyFourStagesTakesMilliseconds) {
     if (is_timed && zero != ZeroPreset::kZero3) {
       EXPECT_LE(taken, 5) << to_string(zero);
     }
-    LayoutCosts chunk_costs(twice, resolve_model(twice), kMachine, nullptr, prices);
+    LayoutCosts chunk_costs(twice, resolve_model(twice), kLargeMachine, nullptr, prices);
     const SearchLayout interleaved{
         .data = 2, .pipeline = 64, .virtual_stages = 4, .schedule = ScheduleKind::kInterleaved, .zero = zero};
     const double chunks = milliseconds([&] { price_step(looped_step(chunk_costs, interleaved), prices); }, 10);
@@ -155,7 +154,7 @@ TEST(LoopedStep, AnotherProgramIsSeen) {
   const TrainConfig config = config_of(11, 120);
   const Cluster cluster = find_cluster(shipped_price_book(), "a100_sxm_hdr");
   const GpuPrices prices(cluster.gpu, cluster.links);
-  LayoutCosts costs(config, resolve_model(config), kMachine, nullptr, prices);
+  LayoutCosts costs(config, resolve_model(config), kLargeMachine, nullptr, prices);
   const SearchLayout layout{.data = 2, .pipeline = 4, .zero = ZeroPreset::kZero2};
   const LoopedStep looped = looped_step(costs, layout);
   ASSERT_FALSE(looped.loops[1].empty());
@@ -182,7 +181,7 @@ TEST(ShortDrySteps, AreWhatFullOnesAre) {
           {"parallel.data=2", "parallel.pipeline=" + std::to_string(shape.pipeline),
            "parallel.virtual_stages=" + std::to_string(shape.chunks),
            "parallel.schedule=" + std::string(to_string(shape.schedule)), variant});
-      const RunPlan plan = make_run_plan(config, resolve_model(config), 0, kMachine);
+      const RunPlan plan = make_run_plan(config, resolve_model(config), 0, kLargeMachine);
       const Forecast few = forecast_run(plan, prices, nullptr, DrySteps::kShort);
       const Forecast all = forecast_run(plan, prices, nullptr, DrySteps::kFull);
       const std::string what = std::string(to_string(shape.schedule)) + " of " + std::to_string(shape.pipeline) + ", " + variant;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr CpuFeatures kZen3{IsaLevel::kAvx2, false, false}, kPlainAvx512{IsaLevel::kAvx512, false, false};
 
-class Processors : public testing::Test {
+class Processors : public ::testing::Test {
  protected:
   std::string name(const std::string& cpuinfo, const CpuFeatures& features) {
     write_file(folder_ / "cpuinfo", cpuinfo);

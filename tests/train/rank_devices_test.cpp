@@ -16,7 +16,7 @@
 namespace trident {
 namespace {
 
-constexpr std::int64_t kGigabyte = 1'000'000'000, kCard = 80 * kGigabyte;
+constexpr std::int64_t kGB = 1'000'000'000, kCard = 80 * kGB;
 constexpr std::int64_t kContext = 400'000'000;
 
 // The cards of one machine, and who has opened them: shared by the processes on it.
@@ -209,7 +209,7 @@ TEST(LookForCards, ProcessesOnOneCardAreNotTakenForStrangers) {
 
 TEST(LookForCards, AStrangerOnAnyRanksCardIsNotedByAll) {
   Machine machine;
-  machine.taken["b"] = 20 * kGigabyte;
+  machine.taken["b"] = 20 * kGB;
   StandIn a(machine, {"a"}), b(machine, {"b"});
   const std::vector<CardSearch> found = as_processes({&a, &b});
   for (const CardSearch& of_rank : found) {
@@ -321,12 +321,12 @@ TEST(ChooseDevice, WhatEveryWordComesTo) {
 
 TEST(ChooseDevice, TheLeastMemoryAndOldestCardDecide) {
   Machine machine;
-  machine.taken["b"] = 30 * kGigabyte;
+  machine.taken["b"] = 30 * kGB;
   StandIn cuda(machine, {"a", "b"});
   cuda.of(0).compute_capability = 75;
   const DeviceChoice choice = choose_device(AskedDevice::kCuda, cuda, as_threads(cuda, 2));
   const MachineFacts facts = machine_facts(choice, 2);
-  EXPECT_EQ(facts.bytes_per_rank(), kCard - 30 * kGigabyte - kContext - (std::int64_t{1} << 30));
+  EXPECT_EQ(facts.bytes_per_rank(), kCard - 30 * kGB - kContext - (std::int64_t{1} << 30));
   EXPECT_FALSE(facts.fast_bf16);
   EXPECT_EQ(facts.device, DeviceKind::kCuda);
   EXPECT_EQ(facts.description, "NVIDIA H100 80GB HBM3");

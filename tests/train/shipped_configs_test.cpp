@@ -83,7 +83,7 @@ TrainConfig shipped(const std::string& name) {
   return load_train_config((kFolder / name).string(), {}, values);
 }
 
-class ShippedConfig : public testing::TestWithParam<std::string> {};
+class ShippedConfig : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ShippedConfig, IsWhatItsCommentSays) {
   const std::string text = read_file((kFolder / GetParam()).string());
@@ -109,9 +109,9 @@ TEST_P(ShippedConfig, IsWhatItsCommentSays) {
     EXPECT_LT(static_cast<double>(stage.arena.total_bytes()), memory_promised(said(text, "Machine"), expected.world)) << stage.rank;
 }
 
-std::string name_of(const testing::TestParamInfo<std::string>& info) { return info.param.substr(0, info.param.find('.')); }
+std::string name_of(const ::testing::TestParamInfo<std::string>& info) { return info.param.substr(0, info.param.find('.')); }
 
-INSTANTIATE_TEST_SUITE_P(Folder, ShippedConfig, testing::ValuesIn(files_of_the_folder()), name_of);
+INSTANTIATE_TEST_SUITE_P(Folder, ShippedConfig, ::testing::ValuesIn(files_of_the_folder()), name_of);
 
 TEST(ShippedConfigs, NoneIsMissing) {
   const std::vector<std::string> there = files_of_the_folder();

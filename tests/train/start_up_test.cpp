@@ -18,7 +18,7 @@ namespace {
 using testing::MeetingRank;
 using testing::on_meeting_ranks;
 
-struct Ended {
+struct StartUpEnd {
   int code = 0;
   bool silent = false;
   std::string message;
@@ -26,10 +26,10 @@ struct Ended {
 
 // What becomes of every rank that runs `body(job)`.
 template <class Body>
-std::vector<Ended> on_ranks(int ranks, Body body) {
-  std::vector<Ended> ended(static_cast<std::size_t>(ranks));
+std::vector<StartUpEnd> on_ranks(int ranks, Body body) {
+  std::vector<StartUpEnd> ended(static_cast<std::size_t>(ranks));
   on_meeting_ranks(std::vector<int>(ended.size(), 0), [&](MeetingRank& job, MeetingRank&) {
-    Ended& mine = ended[static_cast<std::size_t>(job.rank())];
+    StartUpEnd& mine = ended[static_cast<std::size_t>(job.rank())];
     try {
       body(job);
     } catch (const ReportedElsewhere& error) {
@@ -74,7 +74,7 @@ TEST(StartUp, ThisProcessHasAnIdAndAHost) {
 }
 
 TEST(StartUp, NobodyEndsWhereAllSucceed) {
-  for (const Ended& e : on_ranks(3, [](MeetingRank& job) { run_together(job, [] {}); })) EXPECT_EQ(e.code, 0);
+  for (const StartUpEnd& e : on_ranks(3, [](MeetingRank& job) { run_together(job, [] {}); })) EXPECT_EQ(e.code, 0);
 }
 
 TEST(StartUp, OneRanksErrorEndsAll) {
@@ -139,7 +139,7 @@ TEST(StartUp, OfConfigurationsThatDifferOneTravels) {
     compare_start_up(job, facts("n1", config));
     EXPECT_EQ(job.gathered.size(), 1u) << "nothing to say, nothing to bring";
   });
-  for (const Ended& e : ended) EXPECT_EQ(e.code, 0) << e.message;
+  for (const StartUpEnd& e : ended) EXPECT_EQ(e.code, 0) << e.message;
 }
 
 // The whole of a rank's part in a start where all agree.

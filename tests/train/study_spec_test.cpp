@@ -229,7 +229,7 @@ TEST(StudyPoints, ThatCannotBeSayWhy) {
   EXPECT_NE(refusal([&] { config_of(absent, points_of(absent)[0]); }).find("no_such.json"), std::string::npos);
 }
 
-class StudyFile : public testing::Test {
+class StudyFile : public ::testing::Test {
  protected:
   std::string write(const std::string& text) {
     write_file(folder_ / "study.json", text);

@@ -36,7 +36,7 @@ std::string first_fault(std::string_view xml) {
   return open.empty() ? "" : "<" + open.back() + "> is not closed";
 }
 
-std::size_t count(std::string_view text, std::string_view what) {
+std::size_t occurrences(std::string_view text, std::string_view what) {
   std::size_t n = 0;
   for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + what.size())) ++n;
   return n;
@@ -108,7 +108,7 @@ TEST(SvgPlot, LinesLieWhereTheirNumbersSay) {
   // x from 66 to 700 over six doublings, y from 0 at the bottom to 50 over 300 pixels
   EXPECT_NE(svg.find("d=\"M66.0 70.0L277.3 130.0L700.0 250.0\""), svg.npos) << svg;
   EXPECT_NE(svg.find("class=\"line s7 dashed\" d=\"M66.0 100.0L700.0 310.0\""), svg.npos);
-  EXPECT_EQ(count(svg, "<circle"), 3u);
+  EXPECT_EQ(occurrences(svg, "<circle"), 3u);
   EXPECT_NE(svg.find(">4096</text>"), svg.npos);
   // Four digits about the right end of the axis end on the page; wider ones are moved inwards.
   EXPECT_NE(svg.find("<text x=\"700.0\" y=\"389.0\" class=\"middle\">4096</text>"), svg.npos) << svg;

@@ -13,11 +13,11 @@
 #include "plan/price_book.h"
 #include "train/forecast/layout_costs.h"
 #include "train/run/dry_run.h"
+#include "tests/train/large_machine.h"
 
 namespace trident {
 namespace {
 
-const MachineFacts kMachine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
 constexpr std::int64_t kHidden = 512, kKeyWidth = 256;  // 8 heads, 4 of keys and values, of 64
 
 TrainConfig config_of(std::int64_t batch, std::int64_t sequence) {
@@ -34,7 +34,7 @@ Cluster cluster() { return find_cluster(shipped_price_book(), "h100_sxm_ndr"); }
 // The costs of layouts of one batch.
 struct Costs {
   explicit Costs(const TrainConfig& config)
-      : prices(cluster().gpu, cluster().links), costs(config, resolve_model(config), kMachine, nullptr, prices) {}
+      : prices(cluster().gpu, cluster().links), costs(config, resolve_model(config), kLargeMachine, nullptr, prices) {}
   UnitTimes block(const SearchLayout& layout) { return costs.closed_form(layout).ranks.front().units[UnitKind::kBlock]; }
   GpuPrices prices;
   LayoutCosts costs;
@@ -43,7 +43,7 @@ struct Costs {
 // Every use of every rank is that of a dry run of `trained` with `config`, but `more` bytes of communication.
 void expect_memory(LayoutCosts& costs, const SearchLayout& layout, const TrainConfig& config, const SearchLayout& trained,
                    std::int64_t more) {
-  const RunPlan plan = make_run_plan(with_layout(config, trained), resolve_model(config), trained.gpus(), kMachine);
+  const RunPlan plan = make_run_plan(with_layout(config, trained), resolve_model(config), trained.gpus(), kLargeMachine);
   const std::vector<ArenaMemory> ranks = costs.memory(layout);
   ASSERT_EQ(static_cast<int>(ranks.size()), layout.pipeline);
   for (int rank = 0; rank < layout.pipeline; ++rank) {

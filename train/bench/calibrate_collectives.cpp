@@ -19,13 +19,13 @@ constexpr double kSeconds = 0.03;       // of a point, where nothing else comput
 constexpr int kFewest = 8, kMost = 60;  // batches
 // Of all ranks together: more than the caches of cores hold, less than what these share. What is exchanged in training was written
 // a while ago.
-constexpr std::int64_t kWindowBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kOperandBytes = std::int64_t{16} << 20;
 
 // Operands of calls, round and round in a window; the same places on all ranks.
 class Operands {
  public:
   Operands(Device& device, std::int64_t largest, int ranks)
-      : half_(std::max(largest, kWindowBytes / 2 / ranks)), memory_(device.allocate(2 * half_, "operands")) {
+      : half_(std::max(largest, kOperandBytes / 2 / ranks)), memory_(device.allocate(2 * half_, "operands")) {
     std::memset(memory_.data(), 0, static_cast<std::size_t>(2 * half_));  // pages that nobody wrote are one page
   }
   void next(std::int64_t bytes) {  // before each call

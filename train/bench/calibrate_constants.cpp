@@ -20,7 +20,7 @@
 namespace trident {
 namespace {
 
-constexpr double kUndisturbed = 1.05;  // of the time that a thread computes, what passes
+constexpr double kUndisturbedWall = 1.05;  // of the time that a thread computes, what passes
 
 void add_pass(const PassRecord& pass, double times, const CpuPrices& prices, StepSum& sum) {
   double worked = 0;
@@ -91,7 +91,7 @@ std::string disturbance(std::span<const TrainedSteps> steps) {
   double wall = 0, cpu = 0;
   for (const TrainedSteps& one : steps)
     if (one.plan.world_size() == 1) wall += one.wall, cpu += one.cpu;
-  if (wall <= kUndisturbed * cpu) return {};
+  if (wall <= kUndisturbedWall * cpu) return {};
   return fmt::format(
       "other programs had the cores as well: steps took {:.0f} % longer than they computed, and waits of ranks and what "
       "several threads take are too long by that; calibrate again when nothing else runs",

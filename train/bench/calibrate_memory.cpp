@@ -23,7 +23,7 @@
 namespace trident {
 namespace {
 
-constexpr int kSteps = 3;  // peaks come with the second
+constexpr int kMemorySteps = 3;  // peaks come with the second
 
 class TemporaryFolder {
  public:
@@ -77,7 +77,7 @@ double peak_bytes_of(pid_t process, const std::string& what) {
 double bytes_beside_arenas(const CalibrateOptions& options, TrainedModel model) {
   const TemporaryFolder folder;
   model.config.run.dir = folder.path() + "/run";
-  model.config.run.steps = kSteps;
+  model.config.run.steps = kMemorySteps;
   model.config.run.threads_per_rank.threads = 1;
   model.config.data.train = {{folder.path() + "/tokens", 1}};
   write_tokens(folder.path() + "/tokens", 20000);

@@ -45,7 +45,7 @@ struct EvalText {
 };
 
 // All that is to be computed, the same on every rank.
-struct Work {
+struct EvalWork {
   std::vector<std::unique_ptr<IndexedDataset>> datasets;
   std::vector<EvalText> texts;
   std::vector<EvalWindow> windows;
@@ -62,7 +62,7 @@ std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer, std::int64
   return lengths;
 }
 
-void add_set(Work& work, const NamedPrefix& set, const EvalOptions& options) {
+void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options) {
   const IndexedDataset& dataset = *work.datasets.emplace_back(std::make_unique<IndexedDataset>(set.prefix));
   const std::size_t before = work.texts.size();
   if (!options.per_document) {
@@ -83,7 +83,7 @@ void add_set(Work& work, const NamedPrefix& set, const EvalOptions& options) {
                                 bin_path(set.prefix), options.per_document ? "document" : "part of it"));
 }
 
-void add_ids(Work& work, const std::vector<std::int32_t>& ids) {
+void add_ids(EvalWork& work, const std::vector<std::int32_t>& ids) {
   check_token_ids(ids, work.vocab_size, "--ids", nullptr);
   EvalText text;
   text.ids = ids;
@@ -94,9 +94,9 @@ void add_ids(Work& work, const std::vector<std::int32_t>& ids) {
   work.texts_of_set.push_back(1);
 }
 
-Work make_work(const EvalOptions& options, const ModelConfig& model, std::int64_t sequence, const ModelTokenizer& found) {
+EvalWork make_work(const EvalOptions& options, const ModelConfig& model, std::int64_t sequence, const ModelTokenizer& found) {
   const Tokenizer* const tokenizer = found.tokenizer.get();  // or nothing
-  Work work;
+  EvalWork work;
   work.vocab_size = model.vocab_size;
   if (tokenizer != nullptr) work.token_bytes = bytes_of_tokens(*tokenizer, model.vocab_size);
   std::vector<std::string> prefixes;
@@ -126,7 +126,7 @@ Work make_work(const EvalOptions& options, const ModelConfig& model, std::int64_
 }
 
 // What windows have as tokens and targets: a sample is a window, and behind the last one there are empty ones.
-LoadSamples loader_of(const Work& work, std::int64_t sequence) {
+LoadSamples loader_of(const EvalWork& work, std::int64_t sequence) {
   return
       [&work, sequence](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
         std::fill(tokens.begin(), tokens.end(), 0);
@@ -148,7 +148,7 @@ LoadSamples loader_of(const Work& work, std::int64_t sequence) {
 // The sums of every text, and the losses of single tokens if they are `wanted`.
 class TextSums {
  public:
-  TextSums(const Work& work, bool wanted) : work_(work), wanted_(wanted), sums_(work.texts.size()) {}
+  TextSums(const EvalWork& work, bool wanted) : work_(work), wanted_(wanted), sums_(work.texts.size()) {}
 
   void add(const EvalWindow& window, std::span<const float> losses) {
     LossSum& sum = sums_[static_cast<std::size_t>(window.text)];
@@ -168,7 +168,7 @@ class TextSums {
   const std::vector<double>& token_nats() const { return token_nats_; }
 
  private:
-  const Work& work_;
+  const EvalWork& work_;
   bool wanted_;
   std::vector<LossSum> sums_;
   std::vector<double> token_nats_;
@@ -208,7 +208,7 @@ ChoicesReport judge(const std::vector<Question>& questions, std::span<const Loss
   return report;
 }
 
-EvalReport report_of(const EvalOptions& options, const Work& work, const TextSums& sums, const ForwardModel& model) {
+EvalReport report_of(const EvalOptions& options, const EvalWork& work, const TextSums& sums, const ForwardModel& model) {
   EvalReport report;
   report.model = model.checkpoint.folder;
   if (model.checkpoint.hf == nullptr) report.updates = model.checkpoint.manifest.state.updates;
@@ -229,13 +229,13 @@ EvalReport report_of(const EvalOptions& options, const Work& work, const TextSum
 }
 
 // Of the questions alone a window need not be longer than they are.
-std::int64_t longest_needed(const Work& work) {
+std::int64_t longest_needed(const EvalWork& work) {
   std::int64_t longest = 1;
   for (const EvalWindow& window : work.windows) longest = std::max(longest, window.inputs);
   return longest;
 }
 
-ForwardModel read_model(const EvalOptions& options, Work& work) {
+ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
   refuse_unused_settings(options.settings);
   ForwardModel model = options.hf_folder.empty() ? forward_model_of_checkpoint(options.checkpoint, options.settings, "--ckpt")
                                                  : forward_model_of_hf(options.hf_folder, options.settings, "--hf");
@@ -265,7 +265,7 @@ ForwardModel read_model(const EvalOptions& options, Work& work) {
 
 std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, LogSink& log, CudaBackend& cuda) {
   EvalOptions options;
-  Work work;
+  EvalWork work;
   std::optional<EvalReport> report;
   const auto on_rank = [&](ForwardRank rank) {
     const ForwardInputs& inputs = rank.inputs;

@@ -32,7 +32,7 @@ std::string_view text_of(Certainty certainty) {
 }
 
 // Columns for stages, rows for the parts that any of them has.
-std::string memory_table(const TargetForecast& plan) {
+std::string memory_lines(const TargetForecast& plan) {
   const std::vector<std::size_t> stages = some_stages(plan, kMostStages, plan.fullest);
   const bool small = plan.most().total() < 1'000'000'000;
   const auto cell = [&](std::int64_t bytes) { return fmt::format(" {:>8.3f}", small ? megabytes(bytes) : gigabytes(bytes)); };
@@ -253,7 +253,7 @@ std::string steps_text(double steps) { return steps < 9e15 ? counted(std::llroun
 
 std::string details_text(const ClusterReport& report) {
   const TargetForecast& plan = report.plan;
-  std::string text = memory_table(plan) + memory_notes(report) + '\n' + time_table(report) + '\n';
+  std::string text = memory_lines(plan) + memory_notes(report) + '\n' + time_table(report) + '\n';
   if (plan.peak_flops > 0) {
     text += fmt::format("MFU is {}: {:.4g} / ({:.4g} s x {:.4g} FLOP/s)\n", mfu_formula(report), plan.model_flops, plan.seconds(),
                         plan.peak_flops);

@@ -80,7 +80,7 @@ void leave_out_absent(std::vector<TimePart>& parts, const PredictedStep& step) {
   if (parts.empty()) parts.push_back(first);
 }
 
-constexpr double kNothing = 0.001;    // of the step: a part with less is not shown
+constexpr double kNotShown = 0.001;    // of the step: a part with less is not shown
 constexpr double kUndisturbed = 0.9;  // of a step: what a rank at least works and waits that has its cores
 
 std::string percent(double predicted, double measured) {
@@ -217,7 +217,7 @@ std::vector<Comparison::Off> Comparison::off() const {
 std::vector<std::vector<std::string>> comparison_rows(const Comparison& c) {
   std::vector<std::vector<std::string>> rows;
   for (const ComparedPart& part : c.parts) {
-    const double least = kNothing * std::max(c.step_predicted, c.step_measured);
+    const double least = kNotShown * std::max(c.step_predicted, c.step_measured);
     if (std::abs(part.predicted) < least && std::abs(part.measured) < least) continue;
     rows.push_back(
         {name_of(part), milliseconds(part.predicted), milliseconds(part.measured), percent(part.predicted, part.measured)});

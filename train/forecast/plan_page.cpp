@@ -16,8 +16,8 @@
 namespace trident {
 namespace {
 
-constexpr double kNothing = 1e-9;  // of a step: what rounding leaves
-constexpr std::size_t kMostLines = 8, kMostBars = 16, kMostPoints = 1200;
+constexpr double kRounding = 1e-9;  // of a step: what rounding leaves
+constexpr std::size_t kMostLines = 8, kMostBars = 16, kMostSamples = 1200;
 
 // Of ranks' memory, all over the page: MB where the most loaded one has less than a GB.
 struct MemoryUnit {
@@ -39,10 +39,10 @@ std::string sentence(std::string text) {
 // A step function with the most of each of so many windows of time, so that none of its peaks is lost.
 std::vector<PlotPoint> peaks_of(const std::vector<HeldBytes>& held, double seconds, double base, const MemoryUnit& unit) {
   std::vector<PlotPoint> points;
-  if (held.size() <= kMostPoints) {
+  if (held.size() <= kMostSamples) {
     for (const HeldBytes& it : held) points.push_back({it.seconds, unit.of(base + static_cast<double>(it.bytes))});
   } else {
-    const double window = seconds / kMostPoints;
+    const double window = seconds / kMostSamples;
     for (const HeldBytes& it : held) {
       const double start = window * std::floor(it.seconds / window), bytes = unit.of(base + static_cast<double>(it.bytes));
       if (!points.empty() && points.back().x == start)
@@ -190,7 +190,7 @@ ReportTable time_table(const TargetForecast& plan) {
   ReportTable table{shared ? "The cores that ranks share" : "The stage that waits least", {"part", "time", "share"}, {}, 1};
   for (std::size_t part = 0; part < kNumTimeParts; ++part) {
     const double seconds = plan.parts.seconds[part];
-    if (seconds <= kNothing * plan.seconds()) continue;
+    if (seconds <= kRounding * plan.seconds()) continue;
     table.rows.push_back(
         {std::string(to_string(static_cast<TimePart>(part))), seconds_text(seconds), percent_text(seconds / plan.seconds())});
   }

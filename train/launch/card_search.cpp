@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kReservedPerRank = std::int64_t{1} << 30;
 constexpr std::int64_t kContextPerRank = std::int64_t{1} << 29;
 constexpr double kBusyShare = 0.05;  // of a card's memory in others' hands: worth a line
-constexpr JsonRules kExchanged{.comments = JsonComments::kRefused, .max_bytes = std::size_t{4} << 20, .max_depth = 8, .blame = ExitCode::kConfig};
+constexpr JsonRules kCardRules{.comments = JsonComments::kRefused, .max_bytes = std::size_t{4} << 20, .max_depth = 8, .blame = ExitCode::kConfig};
 
 std::int64_t usable_bytes(std::int64_t free, std::size_t ranks) {
   return std::max<std::int64_t>(0, free - static_cast<std::int64_t>(ranks) * kReservedPerRank);
@@ -41,7 +41,7 @@ std::string encode(const CardWords& words) {
 
 CardWords decode(const std::string& text) {
   CardWords words;
-  const JsonValue all = parse_json(text, "what a rank says of its cards", kExchanged);
+  const JsonValue all = parse_json(text, "what a rank says of its cards", kCardRules);
   for (const JsonValue& w : all.items())
     words.push_back({w.find("id")->as_string(), w.find("name")->as_string(), w.find("text")->as_string(), w.find("free")->as_integer(),
                      w.find("total")->as_integer()});
@@ -56,9 +56,9 @@ std::vector<CardWords> exchange_words(const ExchangeTexts& exchange, const CardW
 }
 
 // The search of one process.
-class Search {
+class CardsAsked {
  public:
-  Search(AskedDevice asked, CudaBackend& cuda, const RunRanks& ranks) : cuda_(cuda), ranks_(ranks) {
+  CardsAsked(AskedDevice asked, CudaBackend& cuda, const RunRanks& ranks) : cuda_(cuda), ranks_(ranks) {
     if (asked == AskedDevice::kCpu) return;
     for (const CardFacts& card : cuda.facts().cards) {
       if (card.problem.empty()) usable_.push_back(card);
@@ -227,7 +227,9 @@ RunRanks thread_ranks(int ranks) {
   return all;
 }
 
-CardSearch look_for_cards(AskedDevice asked, CudaBackend& cuda, const RunRanks& ranks) { return Search(asked, cuda, ranks).run(); }
+CardSearch look_for_cards(AskedDevice asked, CudaBackend& cuda, const RunRanks& ranks) {
+  return CardsAsked(asked, cuda, ranks).run();
+}
 
 bool sees_cards(AskedDevice asked, CudaBackend& cuda) {
   return asked != AskedDevice::kCpu &&

@@ -41,7 +41,7 @@ ParallelDegrees degrees_of(const ParallelConfig& parallel, int world_size) {
   return degrees;
 }
 
-int micro_batches_of(const BatchConfig& batch, int data) {
+int micro_batches_of_a_rank(const BatchConfig& batch, int data) {
   const std::int64_t per_micro_batch = batch.micro * data;
   if (batch.global % per_micro_batch != 0) {
     const std::int64_t below = batch.global / per_micro_batch * per_micro_batch;
@@ -242,7 +242,7 @@ RunPlan with_schedule(RunPlan plan, const Schedule& schedule) {
 RunPlan with_micro_batch(RunPlan plan, std::int64_t micro) {
   const bool trains = plan.trains();
   plan.config.batch.micro = micro;
-  plan.num_micro_batches = micro_batches_of(plan.config.batch, plan.grid.degrees().data);
+  plan.num_micro_batches = micro_batches_of_a_rank(plan.config.batch, plan.grid.degrees().data);
   make_programs(plan, unit_costs(plan.model, plan.config.batch));
   return trains ? plan : forward_only(std::move(plan));
 }
@@ -364,7 +364,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   }
   plan.recompute = config.recompute.policy;
   plan.memory = machine.memory;
-  plan.num_micro_batches = micro_batches_of(config.batch, plan.grid.degrees().data);
+  plan.num_micro_batches = micro_batches_of_a_rank(config.batch, plan.grid.degrees().data);
   check_lengths(plan);
   check_rows(config.batch);
   check_sizes(plan);

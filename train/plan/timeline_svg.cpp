@@ -9,6 +9,7 @@
 #include "core/counted.h"
 #include "model/model_stats.h"
 #include "pipeline/step_simulator.h"
+#include "plan/unit_kind.h"
 #include "train/plan/update_rule_of.h"
 
 namespace trident {
@@ -44,11 +45,9 @@ constexpr std::string_view kStyle = R"css(
   }
 )css";
 
-enum class UnitKind : std::uint8_t { kEmbedding, kBlock, kHead };
-
-class Timeline {
+class TimelineDrawing {
  public:
-  explicit Timeline(const RunPlan& plan)
+  explicit TimelineDrawing(const RunPlan& plan)
       : plan_(plan), flops_(unit_costs(plan.model, plan.config.batch)),
         tensors_touched_(3 + 2.0 * static_cast<double>(update_rule_of(plan.config)->states().size())) {
     const StepCosts costs{[this](int, std::size_t, const Instruction& i) { return cost(i); }, [](int, int) { return 0.0; }};
@@ -376,6 +375,6 @@ void check_can_be_drawn(const TrainConfig& config, const ModelConfig& model) {
       most > 0 ? fmt::format("set batch.global to {} or less", most * of_a_turn) : "draw a model with fewer layers"));
 }
 
-std::string timeline_svg(const RunPlan& plan) { return Timeline(plan).svg(); }
+std::string timeline_svg(const RunPlan& plan) { return TimelineDrawing(plan).svg(); }
 
 }  // namespace trident

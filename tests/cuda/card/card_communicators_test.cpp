@@ -19,18 +19,18 @@ Case on_card(DeviceTransport transport, int ranks) {
   return {launch, ranks};
 }
 
-std::string name_of(const testing::TestParamInfo<Case>& info) { return std::to_string(info.param.ranks) + "ranks"; }
+std::string name_of(const ::testing::TestParamInfo<Case>& info) { return std::to_string(info.param.ranks) + "ranks"; }
 
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorConformance,
-                         testing::Values(on_card(DeviceTransport::kThread, 1), on_card(DeviceTransport::kThread, 2),
+                         ::testing::Values(on_card(DeviceTransport::kThread, 1), on_card(DeviceTransport::kThread, 2),
                                          on_card(DeviceTransport::kThread, 4), on_card(DeviceTransport::kThread, 8)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance,
-                         testing::Values(on_card(DeviceTransport::kHostStaged, 2), on_card(DeviceTransport::kHostStaged, 4)),
+                         ::testing::Values(on_card(DeviceTransport::kHostStaged, 2), on_card(DeviceTransport::kHostStaged, 4)),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, testing::Values(on_card(DeviceTransport::kNccl, 1)), name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, ::testing::Values(on_card(DeviceTransport::kNccl, 1)), name_of);
 
 // What ends a run: nothing is left waiting on the card, and the card can be used afterwards.
 TEST(NcclOnACard, AbortEndsWhatWasCalled) {

@@ -52,13 +52,13 @@ Case on_processes(DeviceTransport transport) {
   return made;
 }
 
-std::string name_of(const testing::TestParamInfo<Case>& info) { return std::to_string(info.param.ranks) + "processes"; }
+std::string name_of(const ::testing::TestParamInfo<Case>& info) { return std::to_string(info.param.ranks) + "processes"; }
 
 }  // namespace
 
 // Evaluated after main() has joined the job.
-INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance, testing::ValuesIn({on_processes(DeviceTransport::kHostStaged)}),
+INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance, ::testing::ValuesIn({on_processes(DeviceTransport::kHostStaged)}),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, testing::ValuesIn({on_processes(DeviceTransport::kNccl)}), name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, ::testing::ValuesIn({on_processes(DeviceTransport::kNccl)}), name_of);
 
 }  // namespace trident::conformance

@@ -83,7 +83,7 @@ void expect_no_plan(const Card& card, Graph graph, const AttentionShape& s, Sequ
   EXPECT_FALSE(plan(card, graph, s, lengths, &why)) << card.name << " " << describe(s) << ": the rules may be relaxed";
 }
 
-class CudnnPlans : public testing::Test {
+class CudnnPlans : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const auto problem = cudnn_version_problem(cudnnGetVersion())) GTEST_SKIP() << "SKIPPED: " << *problem;

@@ -24,12 +24,12 @@ namespace trident::simulated {
 namespace {
 
 // Under the simulation's lock.
-struct Library {
+struct CublasLtLibrary {
   std::set<cublasLtContext*> handles;
   CublasLtCounts counts;
 };
-Library& library() {
-  static Library library;
+CublasLtLibrary& cublaslt_library() {
+  static CublasLtLibrary library;
   return library;
 }
 
@@ -94,7 +94,7 @@ bool fits(const AlgorithmDescriptor& algorithm, const OperationDescriptor& opera
   return algorithm.splits == 1 || k >= 4 * static_cast<std::uint64_t>(algorithm.splits);
 }
 
-bool is_handle(cublasLtHandle_t handle) { return library().handles.count(handle) != 0; }
+bool is_handle(cublasLtHandle_t handle) { return cublaslt_library().handles.count(handle) != 0; }
 
 struct Descriptors {
   const OperationDescriptor* operation;
@@ -159,8 +159,8 @@ void execute(int device, const Product& p, const void* workspace, std::size_t wo
 
 CublasLtCounts cublaslt_counts() {
   const Call call;
-  CublasLtCounts counts = library().counts;
-  counts.handles = static_cast<std::int64_t>(library().handles.size());
+  CublasLtCounts counts = cublaslt_library().counts;
+  counts.handles = static_cast<std::int64_t>(cublaslt_library().handles.size());
   return counts;
 }
 
@@ -175,14 +175,14 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   if (const auto failure = injected_failure("cublasLtCreate")) return static_cast<cublasStatus_t>(*failure);
   if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   if (settings().driver != Driver::kPresent || settings().devices == 0) return CUBLAS_STATUS_NOT_INITIALIZED;
-  *handle = *library().handles.insert(new cublasLtContext{current_device()}).first;
+  *handle = *cublaslt_library().handles.insert(new cublasLtContext{current_device()}).first;
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   const LibraryCall call;
   if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  if (library().handles.erase(handle) == 0) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (cublaslt_library().handles.erase(handle) == 0) return CUBLAS_STATUS_NOT_INITIALIZED;
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -217,7 +217,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const PreferenceDescriptor* limits = contents(preference);
   if (requested <= 0 || results == nullptr || returned == nullptr || limits == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   if (const cublasStatus_t status = ds.check(); status != CUBLAS_STATUS_SUCCESS) return status;
-  ++library().counts.heuristics;
+  ++cublaslt_library().counts.heuristics;
   const std::span<cublasLtMatmulHeuristicResult_t> places(results, static_cast<std::size_t>(requested));
   for (cublasLtMatmulHeuristicResult_t& place : places) place.state = CUBLAS_STATUS_NOT_INITIALIZED;
   std::size_t count = 0;
@@ -284,10 +284,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   const std::uint64_t c_address = p.beta != 0 ? address(c) : 0;  // else it is not read
   if (!takes(*chosen, p.operation, p.a, p.b, p.c, p.d, {address(a), address(b), c_address, address(d)}))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  p.number = static_cast<std::uint64_t>(library().counts.products++);
-  library().counts.fused += p.operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-  library().counts.last_algorithm = chosen->id;
-  library().counts.last_multiprocessors = p.operation.multiprocessors;
+  p.number = static_cast<std::uint64_t>(cublaslt_library().counts.products++);
+  cublaslt_library().counts.fused += p.operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+  cublaslt_library().counts.last_algorithm = chosen->id;
+  cublaslt_library().counts.last_multiprocessors = p.operation.multiprocessors;
   note_library_kernel(handle->device, kernel_of(p));
   enqueue(stream, "cublasLtMatmul", [p, device = handle->device, workspace, needed] { execute(device, p, workspace, needed); });
   return CUBLAS_STATUS_SUCCESS;

@@ -37,14 +37,14 @@ struct Object {
 };
 
 // Under the simulation's lock.
-struct Library {
+struct CudnnLibrary {
   std::set<cudnnContext*> handles;
   std::map<void*, Object> objects;
   std::map<const CudnnDescriptorState*, Object*> by_state;
   CudnnCounts counts;
 };
-Library& library() {
-  static Library library;
+CudnnLibrary& cudnn_library() {
+  static CudnnLibrary library;
   return library;
 }
 
@@ -71,12 +71,12 @@ cudnnStatus_t as_call(const char* name, F&& body) {
 }
 
 Object& object(cudnnBackendDescriptor_t descriptor) {
-  const auto found = library().objects.find(descriptor);
-  if (found == library().objects.end()) fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no such descriptor");
+  const auto found = cudnn_library().objects.find(descriptor);
+  if (found == cudnn_library().objects.end()) fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no such descriptor");
   return found->second;
 }
 
-Object& object(const CudnnReference& state) { return *library().by_state.at(state.get()); }
+Object& object(const CudnnReference& state) { return *cudnn_library().by_state.at(state.get()); }
 
 Object& final_object(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptorType_t type) {
   Object& found = object(descriptor);
@@ -86,7 +86,7 @@ Object& final_object(cudnnBackendDescriptor_t descriptor, cudnnBackendDescriptor
 }
 
 cudnnContext& context(cudnnHandle_t handle) {
-  if (library().handles.count(handle) == 0) fail(CUDNN_STATUS_NOT_INITIALIZED, "no such handle");
+  if (cudnn_library().handles.count(handle) == 0) fail(CUDNN_STATUS_NOT_INITIALIZED, "no such handle");
   return *handle;
 }
 
@@ -112,7 +112,7 @@ void make(Object& made) {
         fail(CUDNN_STATUS_NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT, "more shared memory than the card has");
       made.graph = config.graph;
       made.engine = config.engine;
-      ++library().counts.plans;
+      ++cudnn_library().counts.plans;
       break;
     }
     default: break;
@@ -209,9 +209,9 @@ void execute(cudnnContext& handle, const Object& plan, const Object& pack) {
   const std::int64_t bytes = plan.graph->workspace_bytes();
   if (bytes > 0) require_memory(handle, workspace, bytes, "the workspace");
   auto bound = bind(handle, *plan.graph, *pack.state);
-  const std::uint64_t seed = settings().seed + static_cast<std::uint64_t>(library().counts.executions);
-  ++library().counts.executions;
-  library().counts.last_engine = plan.engine->number;
+  const std::uint64_t seed = settings().seed + static_cast<std::uint64_t>(cudnn_library().counts.executions);
+  ++cudnn_library().counts.executions;
+  cudnn_library().counts.last_engine = plan.engine->number;
   note_library_kernel(handle.device, fmt::format("cuDNN: {}", static_cast<const void*>(plan.graph.get())));
   enqueue(handle.stream, "cudnnBackendExecute", [graph = plan.graph, order = plan.engine->order, bound, workspace, bytes, seed] {
     constexpr int kGarbage = 0xff;  // NaN in every type
@@ -225,9 +225,9 @@ void execute(cudnnContext& handle, const Object& plan, const Object& pack) {
 
 CudnnCounts cudnn_counts() {
   const Call call;
-  CudnnCounts counts = library().counts;
-  counts.handles = static_cast<std::int64_t>(library().handles.size());
-  counts.descriptors = static_cast<std::int64_t>(library().objects.size());
+  CudnnCounts counts = cudnn_library().counts;
+  counts.handles = static_cast<std::int64_t>(cudnn_library().handles.size());
+  counts.descriptors = static_cast<std::int64_t>(cudnn_library().objects.size());
   return counts;
 }
 
@@ -268,14 +268,14 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   return as_call("cudnnCreate", [&] {
     if (settings().driver != Driver::kPresent) fail(CUDNN_STATUS_NOT_INITIALIZED, "no driver");
     *handle = new cudnnContext{current_device(), nullptr};
-    library().handles.insert(*handle);
+    cudnn_library().handles.insert(*handle);
   });
 }
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
   return as_call("cudnnDestroy", [&] {
     context(handle);
-    library().handles.erase(handle);
+    cudnn_library().handles.erase(handle);
     delete handle;
   });
 }
@@ -292,16 +292,16 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cu
   return as_call("cudnnBackendCreateDescriptor", [&] {
     Object made{std::make_shared<CudnnDescriptorState>(CudnnDescriptorState{type, false, {}}), nullptr, nullptr};
     *descriptor = made.state.get();
-    Object& kept = library().objects.emplace(*descriptor, std::move(made)).first->second;
-    library().by_state.emplace(kept.state.get(), &kept);
+    Object& kept = cudnn_library().objects.emplace(*descriptor, std::move(made)).first->second;
+    cudnn_library().by_state.emplace(kept.state.get(), &kept);
   });
 }
 
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
   return as_call("cudnnBackendDestroyDescriptor", [&] {
     object(descriptor);
-    library().by_state.erase(static_cast<CudnnDescriptorState*>(descriptor));
-    library().objects.erase(descriptor);
+    cudnn_library().by_state.erase(static_cast<CudnnDescriptorState*>(descriptor));
+    cudnn_library().objects.erase(descriptor);
   });
 }
 

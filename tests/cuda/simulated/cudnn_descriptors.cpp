@@ -76,12 +76,12 @@ constexpr Known kKnown[] = {
     {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, 1, kMust},
 };
 
-[[noreturn]] void fail(cudnnStatus_t status, std::string text) { throw CudnnFailure{status, std::move(text)}; }
+[[noreturn]] void reject(cudnnStatus_t status, std::string text) { throw CudnnFailure{status, std::move(text)}; }
 
 const Known& known_attribute(const CudnnDescriptorState& descriptor, int name) {
   for (const Known& known : kKnown)
     if (known.descriptor == descriptor.type && known.name == name) return known;
-  fail(CUDNN_STATUS_BAD_PARAM,
+  reject(CUDNN_STATUS_BAD_PARAM,
        fmt::format("descriptors of type {} have no attribute {} to set", static_cast<int>(descriptor.type), name));
 }
 
@@ -94,12 +94,12 @@ void finalize_tensor(const CudnnDescriptorState& tensor) {
   const auto dims = tensor.values<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
              strides = tensor.values<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
   for (std::size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] < 1 || strides[i] < 1) fail(CUDNN_STATUS_BAD_PARAM, "a tensor's dimensions and strides are positive");
+    if (dims[i] < 1 || strides[i] < 1) reject(CUDNN_STATUS_BAD_PARAM, "a tensor's dimensions and strides are positive");
   const auto flag = [&](int name) { return tensor.has(name) && tensor.value<bool>(name); };
   if (flag(CUDNN_ATTR_TENSOR_IS_VIRTUAL) && flag(CUDNN_ATTR_TENSOR_IS_BY_VALUE))
-    fail(CUDNN_STATUS_BAD_PARAM, "a tensor that is virtual and by value");
+    reject(CUDNN_STATUS_BAD_PARAM, "a tensor that is virtual and by value");
   if (tensor.value<std::int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) != 16)
-    fail(CUDNN_STATUS_NOT_SUPPORTED, "an alignment other than 16");
+    reject(CUDNN_STATUS_NOT_SUPPORTED, "an alignment other than 16");
 }
 
 }  // namespace
@@ -119,19 +119,19 @@ std::size_t attribute_bytes(cudnnBackendAttributeType_t type) {
 
 void set_attribute(CudnnDescriptorState& descriptor, int name, cudnnBackendAttributeType_t type, std::int64_t count,
                    const void* values, std::vector<CudnnReference> references) {
-  if (descriptor.final) fail(CUDNN_STATUS_BAD_PARAM, "the descriptor is final");
+  if (descriptor.final) reject(CUDNN_STATUS_BAD_PARAM, "the descriptor is final");
   const Known& known = known_attribute(descriptor, name);
-  if (values == nullptr) fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no values");
+  if (values == nullptr) reject(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no values");
   if (type != known.type)
-    fail(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
+    reject(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
          fmt::format("attribute {} has type {}, not {}", name, static_cast<int>(known.type), static_cast<int>(type)));
   if (count < known.least || count > known.most)
-    fail(CUDNN_STATUS_BAD_PARAM, fmt::format("attribute {} with {} values", name, count));
+    reject(CUDNN_STATUS_BAD_PARAM, fmt::format("attribute {} with {} values", name, count));
   for (const CudnnReference& reference : references) {
     const bool fits =
         known.refers_to == kOperation ? is_operation(reference->type) : static_cast<int>(reference->type) == known.refers_to;
     if (!fits)
-      fail(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE,
+      reject(CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE,
            fmt::format("attribute {} refers to a descriptor of type {}", name, static_cast<int>(reference->type)));
   }
   const auto* bytes = static_cast<const std::byte*>(values);
@@ -140,27 +140,27 @@ void set_attribute(CudnnDescriptorState& descriptor, int name, cudnnBackendAttri
 }
 
 void finalize(CudnnDescriptorState& descriptor) {
-  if (descriptor.final) fail(CUDNN_STATUS_BAD_PARAM, "the descriptor is final already");
+  if (descriptor.final) reject(CUDNN_STATUS_BAD_PARAM, "the descriptor is final already");
   bool has_any = false;
   for (const Known& known : kKnown) {
     if (known.descriptor != descriptor.type) continue;
     has_any = true;
     if (known.need == kMust && !descriptor.has(known.name))
-      fail(CUDNN_STATUS_BAD_PARAM,
+      reject(CUDNN_STATUS_BAD_PARAM,
            fmt::format("attribute {} of a descriptor of type {} is missing", known.name, static_cast<int>(descriptor.type)));
   }
   if (!has_any)
-    fail(CUDNN_STATUS_NOT_SUPPORTED,
+    reject(CUDNN_STATUS_NOT_SUPPORTED,
          fmt::format("descriptors of type {} are not finalized by callers", static_cast<int>(descriptor.type)));
   for (const auto& [name, attribute] : descriptor.attributes)
     for (const CudnnReference& reference : attribute.references)
       if (!reference->final)
-        fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, fmt::format("attribute {} refers to a descriptor that is not final", name));
+        reject(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, fmt::format("attribute {} refers to a descriptor that is not final", name));
   if (descriptor.type == CUDNN_BACKEND_TENSOR_DESCRIPTOR) finalize_tensor(descriptor);
   if (descriptor.type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR &&
       descriptor.values<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).size() !=
           descriptor.values<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size())
-    fail(CUDNN_STATUS_BAD_PARAM, "unequal numbers of names and pointers");
+    reject(CUDNN_STATUS_BAD_PARAM, "unequal numbers of names and pointers");
   descriptor.final = true;
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 using Dims = std::array<std::int64_t, 4>;
 
-[[noreturn]] void fail(cudnnStatus_t status, std::string text) { throw CudnnFailure{status, std::move(text)}; }
+[[noreturn]] void stop(cudnnStatus_t status, std::string text) { throw CudnnFailure{status, std::move(text)}; }
 
 bool is_16_bit(cudnnDataType_t type) { return type == CUDNN_DATA_BFLOAT16 || type == CUDNN_DATA_HALF; }
 std::int64_t bytes_of(cudnnDataType_t type) { return is_16_bit(type) ? 2 : type == CUDNN_DATA_BOOLEAN ? 1 : 4; }
@@ -92,7 +92,7 @@ float pointwise(int mode, float x, float b, float t) {
     case CUDNN_POINTWISE_CMP_LT: return x < b ? 1.0f : 0.0f;
     case CUDNN_POINTWISE_LOGICAL_AND: return x != 0.0f && b != 0.0f ? 1.0f : 0.0f;
     case CUDNN_POINTWISE_BINARY_SELECT: return t != 0.0f ? x : b;
-    default: fail(CUDNN_STATUS_NOT_SUPPORTED, fmt::format("pointwise mode {}", mode));
+    default: stop(CUDNN_STATUS_NOT_SUPPORTED, fmt::format("pointwise mode {}", mode));
   }
 }
 
@@ -131,11 +131,11 @@ std::int64_t CudnnGraphState::add_tensor(const CudnnDescriptorState& d) {
   const bool known_type = tensor.type == CUDNN_DATA_FLOAT || tensor.type == CUDNN_DATA_INT32 ||
                           is_16_bit(tensor.type) || (tensor.is_virtual && tensor.type == CUDNN_DATA_BOOLEAN);
   if (!known_type)
-    fail(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, fmt::format("tensor {} of type {}", tensor.uid, static_cast<int>(tensor.type)));
+    stop(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, fmt::format("tensor {} of type {}", tensor.uid, static_cast<int>(tensor.type)));
   const auto [known, added] = tensors_.emplace(tensor.uid, tensor);
   if (!added && !(known->second == tensor)) {
     // Another view of the same memory: what can be read through both must agree.
-    fail(CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES, fmt::format("two tensors are called {}", tensor.uid));
+    stop(CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES, fmt::format("two tensors are called {}", tensor.uid));
   }
   return tensor.uid;
 }
@@ -185,17 +185,17 @@ void CudnnGraphState::check_extents(const CudnnOperationState& op) const {
     for (const std::int64_t length : {op.m, op.n, op.k})
       fits = fits && (length < 0 || (dims_of(length) == Dims{c[0], 1, 1, 1} && tensors_.at(length).type == CUDNN_DATA_INT32));
     if (!x.is_virtual && !tensors_.at(op.b).is_virtual && x.type != tensors_.at(op.b).type)
-      fail(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, "a product of two types");
+      stop(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, "a product of two types");
   } else if (op.kind == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
     const Operands operands = operands_of(op.mode);
     const bool index = op.mode == CUDNN_POINTWISE_GEN_INDEX;
     fits = x.dims == y.dims && repeats(dims_of(op.b), y.dims) && repeats(dims_of(op.t), y.dims) &&
            (op.b >= 0) == (operands != Operands::kOne) && (op.t >= 0) == (operands == Operands::kThree) &&
            (op.axis >= 0) == index && op.axis < 4;
-    if (index && y.type != CUDNN_DATA_INT32) fail(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, "indices are i32");
+    if (index && y.type != CUDNN_DATA_INT32) stop(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, "indices are i32");
   } else if (op.kind == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR) {
     const bool known = op.mode == CUDNN_REDUCE_TENSOR_ADD || op.mode == CUDNN_REDUCE_TENSOR_MAX;
-    if (!known) fail(CUDNN_STATUS_NOT_SUPPORTED, fmt::format("reduction {}", op.mode));
+    if (!known) stop(CUDNN_STATUS_NOT_SUPPORTED, fmt::format("reduction {}", op.mode));
     for (std::size_t d = 0; d < 4; ++d)
       fits = fits && x.dims[d] % y.dims[d] == 0 && (d == 1 || x.dims[d] == y.dims[d] || y.dims[d] == 1);
   } else {
@@ -203,7 +203,7 @@ void CudnnGraphState::check_extents(const CudnnOperationState& op) const {
     fits = y.dims == x.dims || (y.dims == swapped && is_transposition(x, y));
   }
   if (!fits)
-    fail(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH,
+    stop(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH,
          fmt::format("operation {} ({}) on tensors that do not fit: {} -> {}", operations_.size(), op.mode, op.x, op.y));
 }
 
@@ -214,14 +214,14 @@ void CudnnGraphState::check_order() const {
       if (uid < 0) continue;
       read.insert(uid);
       if (tensors_.at(uid).is_virtual && written.count(uid) == 0)
-        fail(CUDNN_STATUS_BAD_PARAM, fmt::format("virtual tensor {} is read before it is written", uid));
+        stop(CUDNN_STATUS_BAD_PARAM, fmt::format("virtual tensor {} is read before it is written", uid));
     }
-    if (!written.insert(op.y).second) fail(CUDNN_STATUS_BAD_PARAM, fmt::format("tensor {} is written twice", op.y));
-    if (tensors_.at(op.y).by_value) fail(CUDNN_STATUS_BAD_PARAM, fmt::format("scalar {} is written", op.y));
+    if (!written.insert(op.y).second) stop(CUDNN_STATUS_BAD_PARAM, fmt::format("tensor {} is written twice", op.y));
+    if (tensors_.at(op.y).by_value) stop(CUDNN_STATUS_BAD_PARAM, fmt::format("scalar {} is written", op.y));
   }
   for (const std::int64_t uid : written)
     if (tensors_.at(uid).is_virtual && read.count(uid) == 0)
-      fail(CUDNN_STATUS_BAD_PARAM, fmt::format("virtual tensor {} is never read", uid));
+      stop(CUDNN_STATUS_BAD_PARAM, fmt::format("virtual tensor {} is never read", uid));
 }
 
 CudnnGraphState::CudnnGraphState(const CudnnDescriptorState& graph) {

@@ -16,15 +16,15 @@ namespace trident::simulated {
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kGuardPage = 4096;
+constexpr std::size_t kMallocAlignment = 256;
 constexpr std::size_t kFillAtMost = std::size_t{256} << 20;  // larger memory is not touched before it is used
 constexpr int kGarbage = 0xFF;                               // not a number, or -1
 
 std::size_t round_to(std::size_t bytes, std::size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 void protect(const Allocation& allocation, int protection) {
-  if (mprotect(allocation.mapping + kPage, allocation.mapping_bytes - 2 * kPage, protection) == 0) return;
+  if (mprotect(allocation.mapping + kGuardPage, allocation.mapping_bytes - 2 * kGuardPage, protection) == 0) return;
   std::fprintf(stderr, "simulated CUDA: the protection of device memory cannot be changed\n");
   std::abort();
 }
@@ -43,24 +43,24 @@ std::size_t Machine::used(int device) const {
   std::size_t bytes = settings.used_bytes;
   for (const auto& [start, allocation] : allocations)
     if (allocation.kind == Allocation::Kind::kDevice && allocation.device == device)
-      bytes += round_to(allocation.bytes, kAlignment);
+      bytes += round_to(allocation.bytes, kMallocAlignment);
   return bytes;
 }
 
 // Between two pages that cannot be touched, as near to the second as the alignment allows.
 void* Machine::allocate(Allocation::Kind kind, int device, std::size_t bytes) {
-  const std::size_t aligned = round_to(std::max<std::size_t>(bytes, 1), kAlignment), pages = round_to(aligned, kPage);
+  const std::size_t aligned = round_to(std::max<std::size_t>(bytes, 1), kMallocAlignment), pages = round_to(aligned, kGuardPage);
   if (kind == Allocation::Kind::kDevice && used(device) + aligned > settings.total_bytes) return nullptr;
-  void* mapped = mmap(nullptr, pages + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped = mmap(nullptr, pages + 2 * kGuardPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* const mapping = static_cast<std::byte*>(mapped);
   report_faults();
-  if (mprotect(mapping + kPage, pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
-  std::byte* const start = mapping + kPage + pages - aligned;
+  if (mprotect(mapping + kGuardPage, pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
+  std::byte* const start = mapping + kGuardPage + pages - aligned;
   if (aligned <= kFillAtMost) std::memset(start, kGarbage, aligned);
   poison(start + bytes, aligned - bytes);
-  poison(mapping + kPage, pages - aligned);
-  allocations[reinterpret_cast<std::uintptr_t>(start)] = {kind, device, bytes, start, mapping, pages + 2 * kPage};
+  poison(mapping + kGuardPage, pages - aligned);
+  allocations[reinterpret_cast<std::uintptr_t>(start)] = {kind, device, bytes, start, mapping, pages + 2 * kGuardPage};
   if (kind == Allocation::Kind::kDevice && !memory_open_) protect(allocations[reinterpret_cast<std::uintptr_t>(start)], PROT_NONE);
   return start;
 }

@@ -6,22 +6,22 @@
 namespace trident::testing {
 namespace {
 
-struct Parameter {
+struct LevelAndDType {
   IsaLevel level;
   RowType type;
 
   std::string name() const { return std::string(trident::to_string(level)) + "_" + to_string(type); }
-  friend void PrintTo(const Parameter& p, std::ostream* out) { *out << p.name(); }
+  friend void PrintTo(const LevelAndDType& p, std::ostream* out) { *out << p.name(); }
 };
 
-std::vector<Parameter> parameters() {
-  std::vector<Parameter> all;
+std::vector<LevelAndDType> levels_and_dtypes() {
+  std::vector<LevelAndDType> all;
   for (const IsaLevel level : supported_levels())
     for (const RowType type : kRowTypes) all.push_back({level, type});
   return all;
 }
 
-class RowKernelDeterminism : public ::testing::TestWithParam<Parameter> {
+class RowKernelDeterminism : public ::testing::TestWithParam<LevelAndDType> {
  protected:
   const RowKernels& k_ = row_kernels(GetParam().level);
   const RowType t_ = GetParam().type;
@@ -42,7 +42,7 @@ class RowKernelDeterminism : public ::testing::TestWithParam<Parameter> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, RowKernelDeterminism, ::testing::ValuesIn(parameters()),
+INSTANTIATE_TEST_SUITE_P(All, RowKernelDeterminism, ::testing::ValuesIn(levels_and_dtypes()),
                          [](const auto& info) { return info.param.name(); });
 
 TEST_P(RowKernelDeterminism, Norms) {

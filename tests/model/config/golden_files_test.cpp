@@ -12,16 +12,17 @@
 namespace trident {
 namespace {
 
-class GoldenFiles : public testing::TestWithParam<const char*> {
+class GoldenFiles : public ::testing::TestWithParam<const char*> {
  protected:
   std::string path(const std::string& file) const { return std::string(TRIDENT_MODEL_GOLDENS "/") + GetParam() + "/" + file; }
   ModelConfig config() const { return model_config_from_hf_json(read_file(path("config.json")), path("config.json")); }
   test::TensorMap tensors(const std::string& file) const { return test::read_safetensors(path(file + ".safetensors")); }
 };
 
-std::string name_of(const testing::TestParamInfo<const char*>& info) { return info.param; }
+std::string name_of(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
 
-INSTANTIATE_TEST_SUITE_P(Cases, GoldenFiles, testing::Values("gpt2", "llama", "llama3_rope", "qwen2", "qwen3", "mistral"), name_of);
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenFiles,
+                         ::testing::Values("gpt2", "llama", "llama3_rope", "qwen2", "qwen3", "mistral"), name_of);
 
 TEST_P(GoldenFiles, HoldEveryParameterOnce) {
   std::int64_t elements = 0;
