@@ -138,9 +138,8 @@ TEST_F(Completion, ZshLoads) {
   const std::string script = save("_trident", script_of("zsh"));
   EXPECT_EQ(shell("zsh -n " + script).exit_code, 0);
   EXPECT_NE(script_of("zsh").find("':action:(prepare inspect merge)'"), std::string::npos) << "no flags behind an action";
-  const Completion loaded = shell("cd " + folder_.path() + " && HOME=$PWD zsh -f -c 'autoload -U compinit && "
-                                "compinit -u -d ./dump && "
-                               ". ./_trident && echo ${_comps[trident]}'");
+  const Completion loaded = shell("cd " + folder_.path() + " && HOME=$PWD zsh -f -c "
+                                  "'autoload -U compinit && compinit -u -d ./dump && . ./_trident && echo ${_comps[trident]}'");
   EXPECT_EQ(loaded.lines, std::vector<std::string>{"_trident"});
 }
 
