@@ -24,7 +24,7 @@ std::string script_of(const std::string& shell) {
   return out.str();
 }
 
-struct Completion {
+struct ShellOutcome {
   int exit_code = -1;
   std::vector<std::string> lines;
   // A line that is `word`, or begins with it before a tab (fish writes descriptions there).
@@ -34,8 +34,8 @@ struct Completion {
   }
 };
 
-Completion shell(const std::string& command) {
-  Completion outcome;
+ShellOutcome shell(const std::string& command) {
+  ShellOutcome outcome;
   std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
   if (pipe == nullptr) return outcome;
   std::string text;
@@ -53,7 +53,7 @@ bool installed(const std::string& program) { return shell("command -v " + progra
 class Completion : public ::testing::Test {
  protected:
   // What bash offers for the last of these words.
-  Completion bash(const std::vector<std::string>& words) {
+  ShellOutcome bash(const std::vector<std::string>& words) {
     write_file(folder_ / "script.bash", script_of("bash"));
     std::string line = ". ./script.bash; COMP_WORDS=(";
     for (const std::string& word : words) line += "'" + word + "' ";
@@ -70,7 +70,7 @@ class Completion : public ::testing::Test {
 
 TEST_F(Completion, BashSubcommandsAndFlags) {
   EXPECT_EQ(bash({"trident", "tr"}).lines, std::vector<std::string>{"train"});
-  const Completion all = bash({"trident", ""});
+  const ShellOutcome all = bash({"trident", ""});
   EXPECT_TRUE(all.has("data") && all.has("completion") && all.has("help") && all.has("--version"));
   EXPECT_TRUE(all.has("plan"));
   EXPECT_TRUE(all.has("study"));
@@ -78,7 +78,7 @@ TEST_F(Completion, BashSubcommandsAndFlags) {
   EXPECT_TRUE(all.has("docs"));
   EXPECT_TRUE(bash({"trident", "docs", "time"}).has("timeline"));
   EXPECT_EQ(bash({"trident", "train", "--pr"}).lines, std::vector<std::string>{"--print-config"});
-  const Completion flags = bash({"trident", "train", "--"});
+  const ShellOutcome flags = bash({"trident", "train", "--"});
   EXPECT_TRUE(flags.has("--config") && flags.has("--set") && flags.has("--help"));
   EXPECT_FALSE(flags.has("--append-eod"));
   EXPECT_TRUE(bash({"trident", "data", "prepare", "--app"}).has("--append-eod"));
@@ -88,7 +88,7 @@ TEST_F(Completion, BashSubcommandsAndFlags) {
 
 TEST_F(Completion, BashKeysAndTheirValues) {
   EXPECT_EQ(bash({"trident", "train", "--set", "parallel.zer"}).lines, std::vector<std::string>{"parallel.zero="});
-  const Completion keys = bash({"trident", "train", "--set", ""});
+  const ShellOutcome keys = bash({"trident", "train", "--set", ""});
   for (const Option& option : option_table())
     EXPECT_EQ(keys.has(std::string(option.path) + "="), option.path != "$schema") << option.path;
   const std::vector<std::string> zero{"zero1", "zero2", "zero3"};
@@ -106,7 +106,7 @@ TEST_F(Completion, BashFiles) {
   save("one.json", "{}");
   save("two.jsonc", "{}");
   save("note.txt", "");
-  const Completion configs = bash({"trident", "train", "--config", ""});
+  const ShellOutcome configs = bash({"trident", "train", "--config", ""});
   EXPECT_TRUE(configs.has("one.json") && configs.has("two.jsonc"));
   EXPECT_FALSE(configs.has("note.txt"));
   EXPECT_TRUE(bash({"trident", "train", "-c", "on"}).has("one.json"));
@@ -116,7 +116,7 @@ TEST_F(Completion, BashFiles) {
 
 TEST_F(Completion, BashIsCleanToShellcheck) {
   if (!installed("shellcheck")) GTEST_SKIP() << "shellcheck is not installed";
-  const Completion checked = shell("shellcheck --shell=bash --severity=warning " + save("s.bash", script_of("bash")));
+  const ShellOutcome checked = shell("shellcheck --shell=bash --severity=warning " + save("s.bash", script_of("bash")));
   EXPECT_EQ(checked.exit_code, 0) << (checked.lines.empty() ? "" : checked.lines.front());
 }
 
@@ -128,7 +128,7 @@ TEST_F(Completion, FishCompletesKeys) {
   };
   EXPECT_TRUE(offered("trident train --set parallel.zero=zero").has("parallel.zero=zero3"));
   EXPECT_EQ(offered("trident comp").lines.size(), 1u);
-  const Completion flags = offered("trident train --conf");
+  const ShellOutcome flags = offered("trident train --conf");
   ASSERT_EQ(flags.lines.size(), 1u);
   EXPECT_EQ(flags.lines.front().rfind("--config\t", 0), 0u) << flags.lines.front();
 }
@@ -138,7 +138,7 @@ TEST_F(Completion, ZshLoads) {
   const std::string script = save("_trident", script_of("zsh"));
   EXPECT_EQ(shell("zsh -n " + script).exit_code, 0);
   EXPECT_NE(script_of("zsh").find("':action:(prepare inspect merge)'"), std::string::npos) << "no flags behind an action";
-  const Completion loaded = shell("cd " + folder_.path() + " && HOME=$PWD zsh -f -c "
+  const ShellOutcome loaded = shell("cd " + folder_.path() + " && HOME=$PWD zsh -f -c "
                                   "'autoload -U compinit && compinit -u -d ./dump && . ./_trident && echo ${_comps[trident]}'");
   EXPECT_EQ(loaded.lines, std::vector<std::string>{"_trident"});
 }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kHidden = 512, kKeyWidth = 256;  // 8 heads, 4 of keys and values, of 64
 
-TrainConfig config_of(std::int64_t batch, std::int64_t sequence) {
+TrainConfig small_config(std::int64_t batch, std::int64_t sequence) {
   const std::string text =
       R"({"model": {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4,
                     "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 1000, "max_position_embeddings": 2048},
@@ -58,20 +58,20 @@ void expect_memory(LayoutCosts& costs, const SearchLayout& layout, const TrainCo
 // A rank of four that share sequences of 2,048 has the activations of sequences of 512, and parameters, gradients and optimizer as
 // 2 x 4 ranks divide them; beside that two blocks of keys and values and two of their gradients.
 TEST(UntrainedLayouts, ContextParallelMemoryIsThatOfAPartAndItsRing) {
-  Costs of(config_of(16, 2048));
+  Costs of(small_config(16, 2048));
   for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero3}) {
     const SearchLayout layout{.data = 2, .context = 4, .pipeline = 2, .micro = 2, .zero = zero};
     EXPECT_FALSE(layout.trainable());
     const SearchLayout part{.data = 8, .pipeline = 2, .micro = 2, .zero = zero};
     const std::int64_t keys_and_values = 2 * (2 * 512) * kKeyWidth * 2;  // two tensors, micro-batches of two parts, bf16
-    expect_memory(of.costs, layout, config_of(64, 512), part, 4 * keys_and_values);
+    expect_memory(of.costs, layout, small_config(64, 512), part, 4 * keys_and_values);
   }
 }
 
 // Of the lower triangle of all scores each of four ranks computes a quarter: four times its own part's. Keys and values go to three
 // ranks, of the next GPU over NVLink; with their gradients they do so twice more backwards, and again for a forward done again.
 TEST(UntrainedLayouts, ContextParallelPassesHaveAllScoresAndTheirRing) {
-  Costs of(config_of(16, 2048)), part(config_of(64, 512));
+  Costs of(small_config(16, 2048)), part(small_config(64, 512));
   const LinkRates& link = cluster().links.nvlink;
   const double bytes = 2.0 * 2 * 512 * kKeyWidth * 2;
   const double ring = 3 * (link.hop_s + bytes / (link.bytes_per_s * link.message_fraction));
@@ -102,18 +102,18 @@ TEST(UntrainedLayouts, ContextParallelPassesHaveAllScoresAndTheirRing) {
 
 // Eight data ranks in two groups of four hold what four data ranks hold.
 TEST(UntrainedLayouts, ShardingWithinGroupsTakesTheMemoryOfOneGroup) {
-  Costs of(config_of(32, 512));
+  Costs of(small_config(32, 512));
   for (const ZeroPreset zero : {ZeroPreset::kZero1, ZeroPreset::kZero3}) {
     const SearchLayout layout{.data = 8, .pipeline = 2, .micro = 2, .zero = zero, .shard_ranks = 4};
     EXPECT_FALSE(layout.trainable());
-    expect_memory(of.costs, layout, config_of(16, 512), {.data = 4, .pipeline = 2, .micro = 2, .zero = zero}, 0);
+    expect_memory(of.costs, layout, small_config(16, 512), {.data = 4, .pipeline = 2, .micro = 2, .zero = zero}, 0);
   }
 }
 
 // 32 data ranks in groups of a node's eight: what a group has reduced, an eighth of a block's parameters in f32, is summed over
 // four nodes in a ring, 2 x 3/4 of it by each, one card for each of the eight rings.
 TEST(UntrainedLayouts, ShardingWithinGroupsSumsShardsBetweenThem) {
-  Costs of(config_of(128, 512)), group(config_of(32, 512));
+  Costs of(small_config(128, 512)), group(small_config(32, 512));
   const SearchLayout layout{.data = 32, .micro = 2, .zero = ZeroPreset::kZero3, .shard_ranks = 8};
   const UnitTimes with = of.block(layout), without = group.block({.data = 8, .micro = 2, .zero = ZeroPreset::kZero3});
   // Queries and output, keys and values, three matrices of the MLP, two norms: a multiple of eight without gaps.
