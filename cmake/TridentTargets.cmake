@@ -67,8 +67,8 @@ if(TRIDENT_SANITIZE MATCHES address)
   set(TRIDENT_WIDE_VECTOR_OPTIONS "--param=asan-stack=0")
 endif()
 
-# Sources that are never joined with others: those whose classes of external linkage have members of types of an anonymous namespace
-# (only a file that is compiled by itself may have that), and those with many names of another's.
+# Sources that are never joined with others: those that replace operator new, those whose classes of external linkage have members
+# of types of an anonymous namespace (a file that is compiled by itself may), and those with many names of another's.
 function(trident_compiled_alone)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
