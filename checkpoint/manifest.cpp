@@ -1,6 +1,8 @@
 #include "checkpoint/manifest.h"
 
 #include <cmath>
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <string_view>
 #include <unordered_set>
@@ -253,6 +255,11 @@ std::int64_t total_bytes(const Manifest& manifest) {
   std::int64_t bytes = 0;
   for (const ManifestFile& file : manifest.files) bytes += file.bytes;
   return bytes;
+}
+
+std::int64_t written_now() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(since_1970).count());
 }
 
 std::string to_text(const Manifest& manifest) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -131,8 +130,7 @@ ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, s
   manifest.writer.set("converted_from", from);
   if (const std::string left_out = left_out_of_names(*folder, manifest.tensors); !left_out.empty())
     manifest.writer.set(kLeftOutOfNames, left_out);
-  manifest.written_unix =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  manifest.written_unix = written_now();
 
   OutputFolder out(to);
   create_folder(out.path() + "/weights");

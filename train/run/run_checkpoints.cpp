@@ -256,6 +256,7 @@ void RunCheckpoints::begin_check() {
   writer_->run([this, folder = path_of(state_.updates)] {
     std::vector<std::byte> block(static_cast<std::size_t>(kBlockBytes));
     for (const ManifestFile& file : files_) {
+    if (rank_ == 0) open_manifest(folder);  // as whoever goes on from it will
       writer_->note(fmt::format("reading {}/{} back", folder, file.path));
       BoxReader reader(folder, file);
       const std::int64_t bytes = reader.table().data_bytes();

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -64,7 +63,7 @@ Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const 
   if (manifest.complete) manifest.optimizer_states = state_keys(*update_rule_of(plan.config));
   manifest.tensors = stored_tensors(plan);
   manifest.generation = generation;
-  manifest.written_unix = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  manifest.written_unix = written_now();
   manifest.config = config_of_manifest(plan.config);
   manifest.data = data_fingerprint(inputs.training_facts());
   manifest.writer = writer_facts(plan);
