@@ -35,7 +35,7 @@ void become(char** arguments, pid_t supervisor, const sigset_t& mask) {
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing < 0 || ::dup2(nothing, STDIN_FILENO) < 0) return;
   ::signal(SIGTTOU, SIG_IGN);  // nor shall `stty tostop` when it writes to one
-  ::signal(SIGXFSZ, SIG_DFL);  // main() ignores it for itself
+  for (const int signal : {SIGXFSZ, SIGPIPE}) ::signal(signal, SIG_DFL);  // main() ignores them for itself
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::execvp(arguments[0], arguments);
 }

@@ -16,7 +16,7 @@ void RunSink::line(const std::string& text) {
   if (console_)
     console_->line(text);
   else
-    output_.console << text << '\n';
+    write_console(output_.console, text + '\n');
 }
 
 void RunSink::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
