@@ -164,7 +164,12 @@ void RankLoop::open_run_folder(std::int64_t largest) {
     summary_.bytes_predicted = predicted.bytes_sent;
     write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan(), predicted.bytes_sent, predicted.step);
   }
-  peak_flops_ = inputs_.peak_flops > 0 ? inputs_.peak_flops : measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.ranks_at_once;
+  const auto measure = [this]() -> std::optional<double> {
+    if (inputs_.peak_flops > 0) return inputs_.peak_flops;
+    const std::optional<double> of_a_rank = measure_matmul_peak(device_, plan_.compute);
+    return of_a_rank ? std::optional(*of_a_rank * inputs_.ranks_at_once) : std::nullopt;
+  };
+  peak_flops_ = PeakFlops(measure, say_);
 }
 
 // Lines that somebody took out are not made again: whoever reads the file is to know.
@@ -280,8 +285,8 @@ void RankLoop::log(const StepResult& result, double seconds) {
   metrics.tokens = this->tokens();
   metrics.step_ms = 1e3 * seconds;
   metrics.tokens_per_s = tokens / seconds;
-  const double mfu = model_flops_per_token(plan_.model, plan_.config.batch.sequence) * metrics.tokens_per_s / peak_flops_;
-  if (mfu <= 1) metrics.mfu = mfu;  // above 1 other work disturbed the measurement of the peak
+  const double flops_per_token = model_flops_per_token(plan_.model, plan_.config.batch.sequence);
+  metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_);
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
   std::optional<double> save_seconds;

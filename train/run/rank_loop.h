@@ -16,6 +16,7 @@
 #include "train/log/run_sink.h"
 #include "train/log/step_times.h"
 #include "train/log/train_output.h"
+#include "train/run/peak_flops.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_checkpoints.h"
 #include "train/run/run_end.h"
@@ -85,7 +86,7 @@ class RankLoop {
   RunSummary summary_;
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once
   EvalMetrics last_eval_;
-  double peak_flops_ = 0;
+  PeakFlops peak_flops_;  // of rank 0
   std::int64_t last_eval_at_ = -1;
   std::int64_t first_update_ = 0, earlier_samples_ = 0, earlier_tokens_ = 0;  // of updates that were made before this start
   // Seconds of the last kSpreadSteps, in any order; without the first one of several.
