@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/function_ref.h"
 
 namespace trident {
 
@@ -103,6 +104,10 @@ class AtomicFile {
 // whose lock is free. On file systems without locks both see nothing.
 bool is_being_written(const std::string& path);
 void remove_temporaries(const std::string& path);
+// The name that an AtomicFile's temporary file will get; nothing if `name` is none of those.
+std::optional<std::string_view> name_of_temporary(std::string_view name);
+// Removes the files of this user in `folder` that `is_leftover` chooses by their names and whose lock is free.
+void remove_unlocked(const std::string& folder, FunctionRef<bool(std::string_view name)> is_leftover);
 
 // Changes to folders. StorageError as above; what is not there needs no removing.
 bool is_there(const std::string& path);  // whatever it is, a link that leads nowhere included

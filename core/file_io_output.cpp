@@ -74,14 +74,6 @@ int create_temporary(const std::string& path, std::string* name) {
   }
 }
 
-bool is_temporary_of(std::string_view name, std::string_view file) {
-  if (name.size() != file.size() + kTemporary.size() + kRandomDigits || !name.starts_with(file)) return false;
-  name.remove_prefix(file.size());
-  if (!name.starts_with(kTemporary)) return false;
-  name.remove_prefix(kTemporary.size());
-  return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 enum class Holder : std::uint8_t { kNobody, kProcess, kUnknown };
 
 // Who holds the lock of a temporary file; a lock of this kind is ours afterwards if nobody did. Only regular files of this user are looked
@@ -93,17 +85,23 @@ Holder holder_of(int descriptor, int kind) {
   return errno == EWOULDBLOCK ? Holder::kProcess : Holder::kUnknown;  // kUnknown: a file system without locks
 }
 
-// function(name, holder), which may remove the file, while its lock is held.
-template <class Function> void for_each_temporary(const std::string& path, int lock, Function&& function) {
-  const std::string file = std::filesystem::path(path).filename().string();
-  std::error_code ignored;  // no folder, no temporaries
-  for (const auto& entry : std::filesystem::directory_iterator(folder_of(path), ignored)) {
-    if (!is_temporary_of(entry.path().filename().string(), file)) continue;
+// Calls function(path, holder) for the regular files of a folder that are chosen by their names. It may remove the file, whose lock
+// is held meanwhile.
+void for_each_file(const std::string& folder, int lock, FunctionRef<bool(std::string_view)> is_chosen,
+                   FunctionRef<void(const std::string&, Holder)> function) {
+  std::error_code ignored;  // no folder, no files
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (!is_chosen(entry.path().filename().string())) continue;
     const int descriptor = ::open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0) continue;
     function(entry.path().string(), holder_of(descriptor, lock));
     ::close(descriptor);
   }
+}
+
+auto is_temporary_of(const std::string& path) {
+  const std::string file = std::filesystem::path(path).filename().string();
+  return [file](std::string_view name) { return name_of_temporary(name) == file; };
 }
 
 }  // namespace
@@ -164,16 +162,27 @@ void sync_file(const std::string& path) {
   if (error != 0) fail_to_write(path, "cannot be flushed to the disk");
 }
 
+std::optional<std::string_view> name_of_temporary(std::string_view name) {
+  const std::size_t mark = name.rfind(kTemporary);
+  if (mark == name.npos || mark == 0) return std::nullopt;
+  const std::string_view digits = name.substr(mark + kTemporary.size());
+  const bool is_temporary = digits.size() == kRandomDigits && digits.find_first_not_of("0123456789abcdef") == digits.npos;
+  return is_temporary ? std::optional(name.substr(0, mark)) : std::nullopt;
+}
+
 bool is_being_written(const std::string& path) {
   bool in_use = false;
   // Shared: many may ask at once, and are not each other's writers.
-  for_each_temporary(path, LOCK_SH, [&](const std::string&, Holder holder) { in_use = in_use || holder == Holder::kProcess; });
+  for_each_file(folder_of(path), LOCK_SH, is_temporary_of(path),
+                [&](const std::string&, Holder holder) { in_use = in_use || holder == Holder::kProcess; });
   return in_use;
 }
 
-void remove_temporaries(const std::string& path) {
-  for_each_temporary(path, LOCK_EX, [&](const std::string& temporary, Holder holder) {
-    if (holder == Holder::kNobody) ::unlink(temporary.c_str());
+void remove_temporaries(const std::string& path) { remove_unlocked(folder_of(path), is_temporary_of(path)); }
+
+void remove_unlocked(const std::string& folder, FunctionRef<bool(std::string_view)> is_leftover) {
+  for_each_file(folder, LOCK_EX, is_leftover, [&](const std::string& path, Holder holder) {
+    if (holder == Holder::kNobody) ::unlink(path.c_str());
   });
 }
 

@@ -61,26 +61,38 @@ void refusing(const std::string& directory, Body&& body) {
   }
 }
 
+constexpr std::string_view kProbe = "probe-";
+
 // A file that nobody can have but who was told its name, as long as it lives.
 class Probe {
  public:
   explicit Probe(const std::string& directory)
-      : path_(fmt::format("{}/probe-{}", directory, random_digits())), content_(random_digits()) {
-    write_file(path_, content_);  // under another name first, flushed, renamed, and the folder flushed
+      : content_(random_digits()), file_(fmt::format("{}/{}{}", directory, kProbe, random_digits())) {
+    file_.append(content_);
+    file_.commit();  // under another name first, flushed, renamed, and the folder flushed
   }
   ~Probe() {
     std::error_code ignored;
-    fs::remove(path_, ignored);
+    fs::remove(path(), ignored);
   }
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   const std::string& content() const { return content_; }
 
  private:
-  std::string path_, content_;
+  std::string content_;
+  AtomicFile file_;  // keeps the file's lock
 };
+
+// Those of starts that were killed.
+void remove_probes(const std::string& directory) {
+  remove_unlocked(directory, [](std::string_view name) {
+    name = name_of_temporary(name).value_or(name);
+    return name.starts_with(kProbe) && name.size() == kProbe.size() + random_digits().size();
+  });
+}
 
 // Network file systems may show it a while later.
 void look_for(const std::string& directory, const std::string& path, const std::string& content, const std::string& host_of_rank_0,
@@ -236,6 +248,7 @@ std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t
   try {
     refusing(directory, [&] {
       remove_leftovers(directory);
+      remove_probes(directory);
       if (!inputs.resume) check_room(directory, bytes_of_a_save, config.checkpoint.keep_last.value_or(0), RunBegins::kAnew);
     });
     const bool looks = config.checkpoint.resume.kind == ResumeFrom::Kind::kNewest;

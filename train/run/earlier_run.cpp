@@ -29,6 +29,7 @@ constexpr std::string_view kFiles[] = {kConfigFile,       "plan.json",   "memory
                                        "comparison.json", "report.html", kTrace};
 constexpr std::string_view kLogs[] = {kMetrics, "timing.jsonl", "eval.jsonl", "samples.jsonl"};
 constexpr std::string_view kEvents = "events.out.tfevents.";
+constexpr std::string_view kNewFailure = "failure.json.new", kHostfile = "hostfile";  // of train/launch
 
 bool is_run_file(std::string_view name) { return name.starts_with(kEvents) || std::ranges::find(kFiles, name) != std::end(kFiles); }
 
@@ -123,6 +124,14 @@ std::vector<std::string> run_files_in(const std::string& folder) {
   if (error && !nothing_there) refuse_unreadable(folder, error);
   std::ranges::sort(names);
   return names;
+}
+
+void remove_run_leftovers(const std::string& folder) {
+  remove_unlocked(folder, [](std::string_view name) {
+    const std::optional<std::string_view> of = name_of_temporary(name);
+    return name == kNewFailure || (of && (is_run_file(*of) || *of == kHostfile));
+  });
+  remove_unlocked(fmt::format("{}/{}", folder, kTrace), [](std::string_view name) { return name_of_temporary(name).has_value(); });
 }
 
 namespace {

@@ -149,6 +149,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   leaves_files_ = goes_on && updates() >= plan_.config.run.steps && file_exists(plan_.config.run.dir + "/config.resolved.json");
   if (!leaves_files_) write_config_file(plan_.config.run.dir, checkpoints_.config());
   const RunLog& files = sink_.open_files(plan_, updates());
+  remove_run_leftovers(plan_.config.run.dir);
   if (goes_on) warn_of_gaps(files.earlier_steps());
   const bool is_over = updates() >= plan_.config.run.steps;
   if (updates() > 0)
