@@ -137,7 +137,8 @@ class FolderLock {
 };
 
 // A file that grows by whole records. Each is handed to the operating system before append() returns: readers see it, and it
-// outlives this process, though not a machine that loses power. What the disk has no room for is cut off again. While the object
+// outlives this process, though not a machine that loses power. What the disk has no room for is cut off again, at the latest
+// before the next record: append() may be tried again after a StorageError. While the object
 // lives, no other AppendFile, of this process or another, has the file; file systems without locks are taken on trust. Used by one
 // thread. Only regular files are opened, and none through a symbolic link.
 class AppendFile {
@@ -156,9 +157,11 @@ class AppendFile {
 
  private:
   AppendFile(std::string path, int descriptor);
+  bool cut_torn();
 
   std::string path_;
   int descriptor_ = -1;
+  off_t torn_ = 0;  // bytes of a record that failed, at the end of the file
 };
 
 // Replaces `path` by a file with this content, whole or not at all.

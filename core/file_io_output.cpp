@@ -274,21 +274,31 @@ AppendFile::~AppendFile() {
 }
 
 AppendFile::AppendFile(AppendFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), torn_(std::exchange(other.torn_, 0)) {}
 
 AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(torn_, other.torn_);
   return *this;
 }
 
+// Whether the file ends with a whole record now; else errno says why not.
+bool AppendFile::cut_torn() {
+  struct stat status {};
+  if (torn_ == 0) return true;
+  const bool cut = ::fstat(descriptor_, &status) == 0 && ::ftruncate(descriptor_, std::max<off_t>(0, status.st_size - torn_)) == 0;
+  if (cut) torn_ = 0;
+  return cut;
+}
+
 void AppendFile::append(std::string_view record) {
+  if (!cut_torn()) fail_to_write(path_, "ends within a record, which cannot be cut off");
   const std::size_t written = write_all(descriptor_, record);
   if (written == record.size()) return;
   const int error = errno;
-  struct stat status {};
-  const bool cut = written == 0 || (::fstat(descriptor_, &status) == 0 &&
-                                    ::ftruncate(descriptor_, status.st_size - static_cast<off_t>(written)) == 0);
+  torn_ = static_cast<off_t>(written);
+  const bool cut = cut_torn();
   errno = error;
   if (cut) fail_to_write(path_, "cannot be written");
   fail_to_write(path_, "cannot be written, and now ends within a record");

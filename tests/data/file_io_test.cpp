@@ -219,6 +219,26 @@ TEST(AppendFile, AFullDiskKeepsWholeRecords) {
   EXPECT_EQ(read_file(path), "record1\nrecord3\n");
 }
 
+// A disk that neither takes the rest of a record nor lets go of its beginning.
+TEST(AppendFile, AHalfRecordIsFollowedByNone) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  AppendFile file(path, AppendFile::Start::kNewFile);
+  file.append("record1\n");
+  {
+    const FileSizeLimit limit(10);
+    const FileFault uncut(Fault::kError, 2);  // behind the write of two bytes and the one that is refused
+    expect_error<StorageError>([&] { file.append("record2\n"); }, {path + ": cannot be written, and now ends within a record:"});
+  }
+  EXPECT_EQ(read_file(path), "record1\nre");
+  {
+    const FileFault uncut(Fault::kErrorsFrom, 0);
+    expect_error<StorageError>([&] { file.append("record3\n"); }, {path + ": ends within a record, which cannot be cut off:"});
+  }
+  file.append("record4\n");
+  EXPECT_EQ(read_file(path), "record1\nrecord4\n");
+}
+
 // A pipe that nobody reads must not be waited for, and nothing may be written through a link that somebody put there.
 TEST(AppendFile, OpensRegularFilesOnly) {
   const TemporaryFolder folder;

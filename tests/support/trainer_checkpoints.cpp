@@ -24,8 +24,9 @@ TrainerCheckpoints::TrainerCheckpoints(RankTrainer& trainer, const TrainerCheckp
       inputs_(inputs_for(trainer, options)),
       sink_(options.warnings != nullptr ? *options.warnings : std::cerr),
       logger_(sink_, trainer.context().rank()),
+      log_errors_(OnError::kContinue, logger_),
       say_([this](const std::string& line) { said_.push_back(line); }),
-      checkpoints_(inputs_, trainer, logger_) {
+      checkpoints_(inputs_, trainer, logger_, log_errors_) {
   const bool resumed = checkpoints_.begin(say_).has_value();
   TRIDENT_CHECK(resumed == !options.from.empty(), "going on from \"{}\"", options.from);
 }

@@ -33,7 +33,8 @@ class Saver {
       : inputs_(inputs_of(trainer, folder, on_error, std::move(resume))),
         sink_(log_),
         logger_(sink_, trainer.context().rank()),
-        checkpoints_(inputs_, trainer, logger_) {
+        log_errors_(OnError::kContinue, logger_),
+        checkpoints_(inputs_, trainer, logger_, log_errors_) {
     state_.updates = state_.batches = 1;
   }
   void set_step(std::int64_t step) { state_.updates = state_.batches = step; }
@@ -58,7 +59,7 @@ class Saver {
     inputs.plan = trainer.plan();
     inputs.plan.config.checkpoint.dir = folder;
     if (on_error != kOnlyReads) inputs.plan.config.checkpoint.every = 1;
-    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.on_error = parse_on_save_error(on_error).value();
+    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.on_error = parse_on_error(on_error).value();
     inputs.plan.config.run.dir = folder + "/run";
     inputs.resume = std::move(resume);
     return inputs;
@@ -67,6 +68,7 @@ class Saver {
   std::ostringstream log_;
   LogSink sink_;
   const Logger logger_;
+  LogErrors log_errors_;
   std::string said_;
   const Say say_ = [this](const std::string& line) { said_ += line + "\n"; };
   TrainingState state_;

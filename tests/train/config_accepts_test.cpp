@@ -33,7 +33,7 @@ const char* const kComplete = R"({
                 "shuffle": true, "tokenizer": "gpt2" },
   "eval":     { "every": 0, "steps": 10 },
   "checkpoint": { "dir": "runs/tiny/ckpt", "every": 0, "keep_last": 3, "keep_every": 0, "resume": null },
-  "log":      { "every": 10, "tensorboard": false, "trace_steps": [], "report": false },
+  "log":      { "every": 10, "tensorboard": false, "trace_steps": [], "report": false, "on_error": "continue" },
   "debug":    { "no_alloc": false, "check_collectives": true }
 })";
 
@@ -78,6 +78,8 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_TRUE(c.log.trace_steps.empty());
   EXPECT_FALSE(c.log.report);
   EXPECT_TRUE(small_with({"log.report=true"}).log.report);
+  EXPECT_EQ(c.log.on_error, OnError::kContinue);
+  EXPECT_EQ(small_with({"log.on_error=stop"}).log.on_error, OnError::kStop);
   EXPECT_EQ(c.run.hardware_profile, std::nullopt);
   EXPECT_EQ(small_with({"run.hardware_profile=here.json"}).run.hardware_profile, "here.json");
   EXPECT_TRUE(small_with({"log.trace_steps=null"}).log.trace_steps.empty());

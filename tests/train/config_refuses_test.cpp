@@ -124,6 +124,7 @@ TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"data.reset_position_ids=true"}, {"data.reset_position_ids = true: not built yet"});
   expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});
   expect_refusal({"log.report=\"yes\""}, {"log.report = \"yes\": must be true or false"});
+  expect_refusal({"log.on_error=ignore"}, {"log.on_error = \"ignore\"", "\"continue\"", "\"stop\""});
 }
 
 TEST(ConfigRefuses, StepsThatCannotBeTraced) {

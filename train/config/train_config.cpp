@@ -31,7 +31,7 @@ void read(const JsonValue& v, UpdateRuleKind& out) { out = parse_update_rule(v.a
 void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
 void read(const JsonValue& v, LrDecay& out) { out = parse_lr_decay(v.as_string()).value(); }
 void read(const JsonValue& v, CheckpointContent& out) { out = parse_checkpoint_content(v.as_string()).value(); }
-void read(const JsonValue& v, OnSaveError& out) { out = parse_on_save_error(v.as_string()).value(); }
+void read(const JsonValue& v, OnError& out) { out = parse_on_error(v.as_string()).value(); }
 void read(const JsonValue& v, AxisOrder& out) { out = parse_axis_order(v.as_string()).value(); }
 void read(const JsonValue& v, ResumeFrom& out) { out = v.is_null() ? ResumeFrom{} : parse_resume_from(v.as_string()); }
 void read(const JsonValue& v, DataDegree& out) { out.ranks = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
@@ -156,7 +156,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("checkpoint.staging", k.staging), v("checkpoint.on_error", k.on_error), v("checkpoint.resume", k.resume), v("checkpoint.allow", k.allow);
   v("elastic", c.elastic);
   v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
-  v("log.report", c.log.report);
+  v("log.report", c.log.report), v("log.on_error", c.log.on_error);
   v("cuda.tf32", c.cuda.tf32), v("cuda.deterministic", c.cuda.deterministic), v("cuda.autotune", c.cuda.autotune);
   v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_any_order", c.cuda.nccl_any_order);
   v("cuda.spare_multiprocessors", c.cuda.spare_multiprocessors);

@@ -150,7 +150,7 @@ struct CheckpointConfig {
   bool keep_best = false;
   CheckpointContent content = CheckpointContent::kAll;
   StagingSize staging;
-  OnSaveError on_error = OnSaveError::kContinue;
+  OnError on_error = OnError::kContinue;
   ResumeFrom resume;
   std::vector<std::string> allow;  // keys that may differ from the checkpoint's
 };
@@ -160,6 +160,7 @@ struct LogConfig {
   bool tensorboard = true;
   std::vector<std::int64_t> trace_steps;  // first and last, or empty
   bool report = false;
+  OnError on_error = OnError::kContinue;
 };
 
 struct DebugConfig {

@@ -26,11 +26,11 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
     : inputs_(inputs),
       plan_(inputs.plan),
       logger_(output.log, world->rank()),
-      sink_(output),
+      sink_(output, plan_.config.log.on_error),
       device_(device),
       services_(services),
       trainer_(inputs.plan, device, std::move(world), services.board, services.on_device),
-      checkpoints_(inputs, trainer_, logger_),
+      checkpoints_(inputs, trainer_, logger_, sink_.errors()),
       loader_(train_loader(inputs)) {
   rank_ = trainer_.context().rank();
   say_ = [this](const std::string& line) { sink_.line(line); };
@@ -342,6 +342,7 @@ std::int64_t RankLoop::total_bytes_between_nodes() {
 void RankLoop::close() {
   set_phase(RunPhase::kFinishing);
   const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
+  sink_.errors().warn_of_missing();
   trainer_.drain();
   if (updates() == first_update_) return;
   summary_.step = updates();
@@ -358,7 +359,8 @@ void RankLoop::close() {
   if (rank() != 0) return;
   sink_.close();
   if (trace) sink_.line("trace: " + *trace + " (open it with ui.perfetto.dev)");
-  if (tracer_ && !trace) sink_.line("no trace: the run ended before the first of log.trace_steps");
+  if (tracer_ && !trace && tracer_->has_begun()) sink_.line("no trace: its file could not be written");
+  if (tracer_ && !tracer_->has_begun()) sink_.line("no trace: the run ended before the first of log.trace_steps");
   std::vector<std::string> lines = closing_lines(plan_, summary_);
   if (services_.outlook != nullptr) {
     const std::vector<std::string> compared = services_.outlook->compare(summary_);

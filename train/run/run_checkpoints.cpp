@@ -38,11 +38,12 @@ std::string new_token() {
 
 }  // namespace
 
-RunCheckpoints::RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger)
+RunCheckpoints::RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, LogErrors& log_errors)
     : inputs_(inputs),
       plan_(inputs.plan),
       trainer_(trainer),
       logger_(logger),
+      log_errors_(log_errors),
       directory_(checkpoint_folder_of(inputs.plan.config)),
       tensors_(stored_tensors(inputs.plan)),
       rank_(trainer.context().rank()) {}
@@ -183,7 +184,7 @@ void RunCheckpoints::note_failure(const std::string& what, const Say& say) {
       remove_checkpoint_folder(directory_, name);
     });
   }
-  if (plan_.config.checkpoint.on_error == OnSaveError::kStop)
+  if (plan_.config.checkpoint.on_error == OnError::kStop)
     throw StorageError(fmt::format("no checkpoint of step {}: {}; the run ends because checkpoint.on_error is \"stop\"", state_.updates, what));
 }
 
@@ -193,7 +194,7 @@ void RunCheckpoints::note_unreadable(const Say& say) {
   stage_ = Stage::kNone;
   const std::string what = fmt::format("the checkpoint of step {} cannot be read back; earlier ones are kept", state_.updates);
   if (rank_ == 0) say(what);
-  if (plan_.config.checkpoint.on_error == OnSaveError::kStop) throw StorageError(fmt::format("{}; the run ends because checkpoint.on_error is \"stop\"", what));
+  if (plan_.config.checkpoint.on_error == OnError::kStop) throw StorageError(fmt::format("{}; the run ends because checkpoint.on_error is \"stop\"", what));
 }
 
 void RunCheckpoints::advance(const Say& say) {
@@ -246,7 +247,8 @@ void RunCheckpoints::begin_commit() {
   }
   writer_->run([this, manifest] {
     writer_->note("flushing the logs in " + plan_.config.run.dir);
-    sync_run_files(plan_.config.run.dir);  // what they say up to this step outlives the machine as the checkpoint does
+    // What they say up to this step outlives the machine as the checkpoint does; logs that cannot be flushed cost no checkpoint.
+    log_errors_.keep(plan_.config.run.dir, [this] { sync_run_files(plan_.config.run.dir); }, 0);
     writer_->note("committing " + path_of(manifest->state.updates));
     commit_checkpoint(directory_, temporary_name(manifest->state.updates, token_), manifest->state.updates, *manifest, lease_.get());
   });
@@ -254,9 +256,9 @@ void RunCheckpoints::begin_commit() {
 
 void RunCheckpoints::begin_check() {
   writer_->run([this, folder = path_of(state_.updates)] {
+    if (rank_ == 0) open_manifest(folder);  // as whoever goes on from it will
     std::vector<std::byte> block(static_cast<std::size_t>(kBlockBytes));
     for (const ManifestFile& file : files_) {
-    if (rank_ == 0) open_manifest(folder);  // as whoever goes on from it will
       writer_->note(fmt::format("reading {}/{} back", folder, file.path));
       BoxReader reader(folder, file);
       const std::int64_t bytes = reader.table().data_bytes();

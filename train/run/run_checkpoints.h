@@ -18,6 +18,7 @@
 #include "checkpoint/shard_writer.h"
 #include "core/logging.h"
 #include "device/background_reads.h"
+#include "train/log/log_errors.h"
 #include "train/run/load_checkpoint.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_inputs.h"
@@ -27,7 +28,7 @@ namespace trident {
 class RunCheckpoints {
  public:
   // `inputs` and `trainer` outlive it.
-  RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger);
+  RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, LogErrors& log_errors);
   ~RunCheckpoints();
 
   // Collective. Where the run saves, rank 0 takes checkpoint.dir first (take_checkpoint_dir()). load_checkpoint(); then makes ready for
@@ -91,6 +92,7 @@ class RunCheckpoints {
   const RunPlan& plan_;
   RankTrainer& trainer_;
   const Logger& logger_;
+  LogErrors& log_errors_;
   std::string directory_, token_;
   std::optional<LoadedCheckpoint> loaded_;  // what the run went on from
   std::vector<ManifestTensor> tensors_;
