@@ -153,6 +153,7 @@ class AppendFile {
   AppendFile& operator=(AppendFile&& other) noexcept;
 
   void append(std::string_view record);
+  void cut(std::int64_t size);  // leaves the first bytes; needs no room on the disk
   const std::string& path() const { return path_; }
 
  private:

@@ -292,6 +292,11 @@ bool AppendFile::cut_torn() {
   return cut;
 }
 
+void AppendFile::cut(std::int64_t size) {
+  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) fail_to_write(path_, "cannot be cut");
+  torn_ = 0;
+}
+
 void AppendFile::append(std::string_view record) {
   if (!cut_torn()) fail_to_write(path_, "ends within a record, which cannot be cut off");
   const std::size_t written = write_all(descriptor_, record);

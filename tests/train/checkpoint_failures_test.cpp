@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
@@ -105,12 +106,14 @@ TEST(CheckpointFailures, WhatCannotBeWrittenIsSaidOrEndsTheRun) {
 
 // A disk that takes the bytes and gives others back.
 TEST(CheckpointFailures, WhatCannotBeReadBackDoesNotCountAsSaved) {
-  for (const std::string on_error : {"continue", "stop"}) {
-    on_one_rank([&](RankTrainer& trainer) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"continue", "weights/w-00000-0.safetensors"}, {"stop", "weights/w-00000-0.safetensors"}, {"continue", "manifest.json"}};
+  for (const auto& [on_error, file] : cases) {
+    on_one_rank([&, on_error = on_error, file = file](RankTrainer& trainer) {
       const TemporaryFolder folder;
       Saver saver(trainer, folder.path(), on_error);
       saver.begin();
-      const std::string path = folder.path() + kStep + "/weights/w-00000-0.safetensors";
+      const std::string path = fmt::format("{}{}/{}", folder.path(), kStep, file);
       saver.when_committed = [&] {
         std::string content = read_file(path);
         content[content.size() / 2] ^= 1;
@@ -119,7 +122,7 @@ TEST(CheckpointFailures, WhatCannotBeReadBackDoesNotCountAsSaved) {
       const std::string error = on_error == "stop" ? error_of<StorageError>([&] { saver.save(); }) : (saver.save(), "");
       EXPECT_EQ(contains(error, "cannot be read back; earlier ones are kept; the run ends because"), on_error == "stop") << error;
       EXPECT_TRUE(contains(saver.said(), "the checkpoint of step 1 cannot be read back")) << saver.said();
-      EXPECT_TRUE(contains(saver.log(), "w-00000-0.safetensors")) << saver.log();
+      EXPECT_TRUE(contains(saver.log(), file)) << saver.log();
       EXPECT_EQ(saver.committed(), -1);
       EXPECT_TRUE(folder_exists(folder.path() + kStep));
     });

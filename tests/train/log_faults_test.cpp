@@ -1,8 +1,10 @@
 // What a disk that fails or damages the logs of a run costs: their lines, and nothing else.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -145,6 +147,22 @@ TEST_F(LogFaults, ADiskThatStaysFullDoesNotEndTheRunEither) {
   EXPECT_TRUE(contains(said, "no trace: its file could not be written")) << said;
   EXPECT_TRUE(contains(said, "9 of metrics.jsonl")) << said;
   EXPECT_EQ(steps_of("full/metrics.jsonl"), Steps{1});
+}
+
+// A limit on file sizes stands for a disk that takes no byte: whoever starts a run again may not be able to make room.
+TEST_F(LogFaults, ADiskThatIsFullSinceTheLastStartDoesNotKeepARunFromGoingOn) {
+  train("full", {"run.steps=6", "checkpoint.every=4"});
+  std::filesystem::remove_all(folder_ / "full/ckpt/step-00000006");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  const std::string said = train("full", {"checkpoint.every=0"});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(contains(said, "goes on from step 4") && contains(said, "6 of metrics.jsonl")) << said;
+  EXPECT_EQ(steps_of("full/metrics.jsonl"), (Steps{1, 2, 3, 4}));
 }
 
 TEST_F(LogFaults, OnErrorStopEndsTheRun) {

@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "core/check.h"
-
 namespace trident {
 
 bool LogErrors::keep(const std::string& log, FunctionRef<void()> write, std::int64_t lines) {
@@ -14,12 +12,17 @@ bool LogErrors::keep(const std::string& log, FunctionRef<void()> write, std::int
   } catch (const StorageError& error) {
     if (reaction_ == OnError::kStop)
       throw StorageError(fmt::format("{}; the run ends because log.on_error is \"stop\"", error.what()));
+    note(error);
     const std::lock_guard lock(mutex_);
     if (lines > 0) missing_[log] += lines;
-    if (!std::exchange(warned_, true))
-      logger_.warning("{}; the run goes on without what its logs cannot take, and goes on trying (log.on_error)", error.what());
     return false;
   }
+}
+
+void LogErrors::note(const StorageError& error) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(warned_, true)) return;
+  logger_.warning("{}; the run goes on without what its logs cannot take, and goes on trying (log.on_error)", error.what());
 }
 
 void LogErrors::warn_of_missing() const {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/check.h"
 #include "core/function_ref.h"
 #include "core/logging.h"
 #include "train/config/config_enums.h"
@@ -21,6 +22,8 @@ class LogErrors {
   // warning for the whole run, and the next call tries again; or it ends the run by a StorageError, as log.on_error says. Returns
   // whether it was written.
   bool keep(const std::string& log, FunctionRef<void()> write, std::int64_t lines = 1);
+  // Of what costs no line by itself: the warning alone, whatever log.on_error says.
+  void note(const StorageError& error);
   // At the end of a run: how many lines each log lacks.
   void warn_of_missing() const;
 

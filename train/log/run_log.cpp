@@ -80,7 +80,7 @@ std::optional<std::int64_t> step_of_line(std::string_view line) {
 // stand behind it, it is said.
 std::vector<std::int64_t> cut_behind(const std::string& path, std::int64_t step, const LogErrors& errors) {
   if (!file_exists(path)) return {};
-  const AppendFile lock(path, AppendFile::Start::kAppend);  // refuses a file that another run is writing
+  AppendFile file(path, AppendFile::Start::kAppend);  // refuses one that another run is writing
   const std::string text = read_file(path);
   std::string kept;
   std::vector<std::int64_t> steps;
@@ -96,7 +96,8 @@ std::vector<std::int64_t> cut_behind(const std::string& path, std::int64_t step,
     kept.append(line) += '\n';
     lost = damaged;
   }
-  if (kept != text) write_file(path, kept);
+  if (kept.size() < text.size() && text.starts_with(kept)) file.cut(std::ssize(kept));
+  else if (kept != text) write_file(path, kept);
   if (lost > 0)
     errors.logger().warning("{}: {} cannot be read, and {} taken out; put a copy of the file back if it should be whole", path,
                             counted(lost, "line"), lost == 1 ? "is" : "are");

@@ -36,8 +36,8 @@ std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int6
 class RunLog {
  public:
   // Makes the files in run.dir, which exists, or goes on with those of its run that are there: what they say of steps after `step`,
-  // which will be made again, and lines that cannot be read are taken out by replacing the file. StorageError. What fails later is
-  // for `errors`, which outlives it.
+  // which will be made again, is cut off, and lines that cannot be read are taken out by replacing the file. StorageError. What
+  // fails later is for `errors`, which outlives it.
   RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step = 0);
 
   // The steps up to `step` that metrics.jsonl had lines of when it was opened.

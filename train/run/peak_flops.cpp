@@ -9,7 +9,9 @@
 namespace trident {
 
 PeakFlops::PeakFlops(Measure measure, const Say& say) : flops_(measure()), measure_(std::move(measure)) {
-  if (!flops_) say("mfu is not shown: other work had cores of this machine in every product that was to measure its peak");
+  if (!flops_)
+    say("mfu is not shown: threads waited for a core in every product that was to measure its peak, because other work had it, or "
+        "because there are more threads than cores");
 }
 
 std::optional<double> PeakFlops::share(std::int64_t step, double flops, const Say& say) {

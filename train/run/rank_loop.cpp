@@ -130,7 +130,13 @@ void RankLoop::open() {
   trainer_.context().world().all_reduce(stream, TensorView(&last_eval_at_, DType::kI64, {1}), ReduceOp::kMax);
   stream.synchronize();
   const std::string folder = leaves_files_ ? "" : plan_.config.run.dir;
-  write_memory_file(folder, trainer_.context(), trainer_.arena_plan(), checkpoints_.staging_bytes());
+  write_start_file([&] { write_memory_file(folder, trainer_.context(), trainer_.arena_plan(), checkpoints_.staging_bytes()); });
+}
+
+// Those of an earlier start may stay as they are: a disk that is full since then does not keep a run from going on.
+void RankLoop::write_start_file(FunctionRef<void()> write) {
+  if (has_start_files_) sink_.errors().keep("", write, 0);
+  else write();
 }
 
 void RankLoop::open_run_folder(std::int64_t largest) {
@@ -147,7 +153,8 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   refuse_if_written(plan_.config.run.dir);
   // Of a run that is over they say what it was made with, whatever this start was asked for.
   leaves_files_ = goes_on && updates() >= plan_.config.run.steps && file_exists(plan_.config.run.dir + "/config.resolved.json");
-  if (!leaves_files_) write_config_file(plan_.config.run.dir, checkpoints_.config());
+  has_start_files_ = goes_on;
+  if (!leaves_files_) write_start_file([&] { write_config_file(plan_.config.run.dir, checkpoints_.config()); });
   const RunLog& files = sink_.open_files(plan_, updates());
   remove_run_leftovers(plan_.config.run.dir);
   if (goes_on) warn_of_gaps(files.earlier_steps());
@@ -163,7 +170,8 @@ void RankLoop::open_run_folder(std::int64_t largest) {
     else
       predicted.bytes_sent = step_bytes_sent(plan_);
     summary_.bytes_predicted = predicted.bytes_sent;
-    write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan(), predicted.bytes_sent, predicted.step);
+    write_start_file(
+        [&] { write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan(), predicted.bytes_sent, predicted.step); });
   }
   const auto measure = [this]() -> std::optional<double> {
     if (inputs_.peak_flops > 0) return inputs_.peak_flops;

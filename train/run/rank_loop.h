@@ -56,6 +56,7 @@ class RankLoop {
   std::int64_t tokens() const { return earlier_tokens_ + (updates() - first_update_) * plan_.tokens_per_step(); }
   void save_what_is_left();
   void open_run_folder(std::int64_t largest_arena);
+  void write_start_file(FunctionRef<void()> write);
   void warn_of_gaps(const std::vector<std::int64_t>& steps);
   bool goes_on() const { return updates() < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
   void agree_to_stop(double start);
@@ -83,6 +84,7 @@ class RankLoop {
   std::vector<ValidationSet> validation_sets_;  // empty: nothing is evaluated
   std::optional<StepTracer> tracer_;
   bool leaves_files_ = false;  // likewise: the files that say what the run is stay as they are
+  bool has_start_files_ = false;  // on rank 0: they are there, from an earlier start
   RunSummary summary_;
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once
   EvalMetrics last_eval_;

@@ -248,7 +248,11 @@ void RunCheckpoints::begin_commit() {
   writer_->run([this, manifest] {
     writer_->note("flushing the logs in " + plan_.config.run.dir);
     // What they say up to this step outlives the machine as the checkpoint does; logs that cannot be flushed cost no checkpoint.
-    log_errors_.keep(plan_.config.run.dir, [this] { sync_run_files(plan_.config.run.dir); }, 0);
+    try {
+      sync_run_files(plan_.config.run.dir);
+    } catch (const StorageError& error) {
+      log_errors_.note(error);
+    }
     writer_->note("committing " + path_of(manifest->state.updates));
     commit_checkpoint(directory_, temporary_name(manifest->state.updates, token_), manifest->state.updates, *manifest, lease_.get());
   });
