@@ -78,7 +78,7 @@ class LogFaults : public ::testing::Test {
     EXPECT_EQ(files.size(), 1u);
     return read_event_file(files.at(0)).size();
   }
-  // Of the lines of a log, all of which can be read.
+  // The steps of a log, all of whose lines can be read.
   Steps steps_of(const std::string& log) const {
     Steps steps;
     std::istringstream in(read_file(folder_ / log));

@@ -22,7 +22,7 @@ class LogErrors {
   // warning for the whole run, and the next call tries again; or it ends the run by a StorageError, as log.on_error says. Returns
   // whether it was written.
   bool keep(const std::string& log, FunctionRef<void()> write, std::int64_t lines = 1);
-  // Of what costs no line by itself: the warning alone, whatever log.on_error says.
+  // Gives the warning for an error that costs no line by itself, whatever log.on_error says.
   void note(const StorageError& error);
   // At the end of a run: how many lines each log lacks.
   void warn_of_missing() const;

@@ -86,7 +86,7 @@ class Probe {
   AtomicFile file_;  // keeps the file's lock
 };
 
-// Those of starts that were killed.
+// Removes probes that killed starts left.
 void remove_probes(const std::string& directory) {
   remove_unlocked(directory, [](std::string_view name) {
     name = name_of_temporary(name).value_or(name);

@@ -20,7 +20,7 @@ class PeakFlops {
   // `measure`: called now, and once more where a step is faster than what it returned.
   PeakFlops(Measure measure, const Say& say);
 
-  // Of a step that made so many model FLOPs per second.
+  // The share of a step that made `flops` model FLOPs per second.
   std::optional<double> share(std::int64_t step, double flops, const Say& say);
 
  private:
