@@ -44,6 +44,26 @@ class WatchedText : public std::stringbuf {
   Look look_;
 };
 
+// While alive, this process can make files and write nothing into them.
+class NoBytes {
+ public:
+  NoBytes() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~NoBytes() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  NoBytes(const NoBytes&) = delete;
+  NoBytes& operator=(const NoBytes&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
 class LogFaults : public ::testing::Test {
  protected:
   LogFaults() {
@@ -149,18 +169,15 @@ TEST_F(LogFaults, ADiskThatStaysFullDoesNotEndTheRunEither) {
   EXPECT_EQ(steps_of("full/metrics.jsonl"), Steps{1});
 }
 
-// A limit on file sizes stands for a disk that takes no byte: whoever starts a run again may not be able to make room.
+// Whoever starts a run again may not be able to make room.
 TEST_F(LogFaults, ADiskThatIsFullSinceTheLastStartDoesNotKeepARunFromGoingOn) {
   train("full", {"run.steps=6", "checkpoint.every=4"});
   std::filesystem::remove_all(folder_ / "full/ckpt/step-00000006");
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
-  const std::string said = train("full", {"checkpoint.every=0"});
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, handler);
+  std::string said;
+  {
+    const NoBytes no_bytes;
+    said = train("full", {"checkpoint.every=0"});
+  }
   EXPECT_TRUE(contains(said, "goes on from step 4") && contains(said, "6 of metrics.jsonl")) << said;
   EXPECT_EQ(steps_of("full/metrics.jsonl"), (Steps{1, 2, 3, 4}));
 }
