@@ -182,6 +182,26 @@ TEST_F(SmallDisk, WithoutRoomIsRefusedWithTheNumbers) {
       0);
 }
 
+// Where nobody gave the key, room for one save is enough, and without it the run warns.
+TEST_F(SmallDisk, WithoutRoomARunThatSavesByDefaultWarns) {
+  std::string config = read_file(place_ / "config.json");
+  const std::string every = R"(, "every": 2)";
+  write_file(place_ / "config.json", config.erase(config.find(every), every.size()));
+  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
+  std::int64_t save = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
+    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::string list = "; ls '" + (place_ / "shared/ckpt") + "'";
+  const ProgramOutcome fits = on_disk_of(save + 100'000, command({"run.dir=" + (place_ / "fits")}) + list);
+  EXPECT_NE(fits.out.find("\nstep-00000004\n"), std::string::npos) << fits.out << fits.err;
+  const ProgramOutcome none = on_disk_of(save / 2, command({"run.dir=" + (place_ / "none")}));
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  EXPECT_EQ(std::ranges::count(none.err, '\n'), 1) << none.err;
+  for (const char* part : {"nothing of this run is saved: checkpoint.dir = ", "one save needs", "checkpoint.every=0"})
+    EXPECT_NE(none.err.find(part), std::string::npos) << none.err;
+  expect_one_line(on_disk_of(save / 2, command({"checkpoint.every=end", "run.dir=" + (place_ / "given")})), 64, {"one save needs"});
+}
+
 // What was set aside stays: it has its bytes, and is none of those that newer ones replace.
 TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
   ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);

@@ -153,6 +153,22 @@ TEST_F(Supervise, StepsThatAreCommittedAnewAreProgress) {
   EXPECT_TRUE(contains(outcome.err, "newest checkpoint: step 40; restart 3 now")) << outcome.err;
 }
 
+TEST(SuperviseRun, WhatSavesAtItsEndAloneIsNotStartedAgainAfterACrash) {
+  const Workplace place;
+  const auto words = [&](const std::string& end) {
+    const std::string script = fmt::format("printf x >> '{}'; {}", place / "f", end);
+    return std::vector<std::string>{"supervise", "--",       "sh",    "-c", script, "train",
+                                    "--config",  place / "config.json", "--set", "checkpoint.every=end"};
+  };
+  const ProgramOutcome crashed = run_program(words("kill -9 $$"));
+  EXPECT_EQ(crashed.exit_code, 137) << crashed.err;
+  EXPECT_EQ(read_file(place / "f"), "x");
+  EXPECT_TRUE(contains(crashed.err, "nothing of this start is saved and another would begin again")) << crashed.err;
+  remove_file(place / "f");
+  EXPECT_EQ(run_program(words("exit 75")).exit_code, 93) << "started again as long as it says that it saved";
+  EXPECT_EQ(read_file(place / "f"), "xxx");
+}
+
 TEST(SuperviseRefuses, WhatCannotGoOn) {
   const Workplace place;
   const std::vector<std::string> train{"supervise", "--", TRIDENT_BINARY, "train", "--config", place / "config.json"};

@@ -12,7 +12,7 @@ RunInputs TrainerCheckpoints::inputs_for(const RankTrainer& trainer, const Train
   inputs.plan = trainer.plan();
   CheckpointConfig& c = inputs.plan.config.checkpoint;
   c.dir = options.to.empty() ? options.from.substr(0, options.from.rfind('/')) : options.to;
-  if (!options.to.empty()) c.every = 1;
+  if (!options.to.empty()) c.every = {.steps = 1, .at_end = true};
   c.resume = parse_resume_from(options.from.empty() ? "never" : options.from);
   c.staging.megabytes = options.staging_megabytes;
   if (!options.from.empty()) inputs.resume = Resume{{options.from, open_manifest(options.from)}};

@@ -57,7 +57,7 @@ class Saver {
     RunInputs inputs;
     inputs.plan = trainer.plan();
     inputs.plan.config.checkpoint.dir = folder;
-    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.every = 1;
+    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.every = {.steps = 1, .at_end = true};
     if (on_error != kOnlyReads) inputs.plan.config.checkpoint.on_error = parse_on_save_error(on_error).value();
     inputs.plan.config.run.dir = folder + "/run";
     inputs.resume = std::move(resume);

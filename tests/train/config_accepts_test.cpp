@@ -96,7 +96,7 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(small_with({"cuda.spare_multiprocessors=8"}).cuda.spare_multiprocessors, 8);
   EXPECT_TRUE(small_with({"cuda.graphs=true"}).cuda.graphs);
   EXPECT_TRUE(small_with({"cuda.epilogues=true"}).cuda.epilogues);
-  EXPECT_EQ(c.checkpoint.every, 0);
+  EXPECT_EQ(c.checkpoint.every, SaveInterval{});
 }
 
 TEST(ConfigAccepts, LossScales) {
@@ -320,7 +320,14 @@ TEST(ConfigAccepts, CheckpointEveryZeroNeutralisesItsBlock) {
   EXPECT_EQ(small_with({"checkpoint.resume=auto"}).checkpoint.resume, ResumeFrom{});
   EXPECT_EQ(small_with({"checkpoint.resume=never"}).checkpoint.resume.kind, ResumeFrom::Kind::kNever);
   EXPECT_EQ(small_with({"checkpoint.resume=runs/a/ckpt"}).checkpoint.resume, (ResumeFrom{ResumeFrom::Kind::kPath, "runs/a/ckpt"}));
-  EXPECT_EQ(small_with({"checkpoint=null"}).checkpoint.every, 0);
+  const SaveInterval never{}, at_end{.steps = 0, .at_end = true};
+  for (const char* setting : {"checkpoint=null", "checkpoint=0", "checkpoint.every=0", "checkpoint.every=null"})
+    EXPECT_EQ(small_with({setting}).checkpoint.every, never) << setting;
+  EXPECT_EQ(small_with({}).checkpoint.every, at_end);
+  EXPECT_FALSE(small_with({}).checkpoint.every_was_given);
+  EXPECT_EQ(small_with({"checkpoint.every=end"}).checkpoint.every, at_end);
+  EXPECT_TRUE(small_with({"checkpoint.every=end"}).checkpoint.every_was_given);
+  EXPECT_EQ(small_with({"checkpoint.every=7"}).checkpoint.every, (SaveInterval{.steps = 7, .at_end = true}));
 }
 
 TEST(ConfigAccepts, ASettingReplacesAnIllegalValueOfTheFile) {

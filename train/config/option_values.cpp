@@ -88,7 +88,8 @@ void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, 
   const std::string where = origin_of(value, file) + ": ";
   if (block.name == "parallel" && value.is_string()) return take_layout(value.as_string(), where, origin_of(value, file));
   const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
-  if (block.name == "checkpoint" && neutral) return;  // a reserved block, neutral as a whole
+  if (block.name == "checkpoint" && neutral)
+    return take_option(*find_option("checkpoint.every"), JsonValue(0), where, origin_of(value, file));
   if (!value.is_object())
     throw ConfigError(
         fmt::format("{}{} = {}: must be an object with keys {}", where, block.name, value_text(value), keys_of(block.name)));

@@ -57,6 +57,10 @@ void read(const JsonValue& v, std::vector<std::string>& out) {
   for (const JsonValue& item : v.items()) out.push_back(item.as_string());
 }
 void read(const JsonValue& v, std::vector<JsonValue>& out) { out = v.items(); }
+void read(const JsonValue& v, SaveInterval& out) {
+  out.steps = v.is_integer() ? v.as_integer() : 0;
+  out.at_end = v.is_string() || out.steps > 0;
+}
 void read(const JsonValue& v, StagingSize& out) { out.megabytes = v.is_number() ? std::optional(v.as_number()) : std::nullopt; }
 void read(const JsonValue& v, std::vector<DataSource>& out) {
   out.clear();
@@ -108,6 +112,7 @@ JsonValue write(const std::array<double, 2>& x) { return JsonValue::Array{x[0], 
 JsonValue write(const std::vector<std::int64_t>& x) { return JsonValue::Array(x.begin(), x.end()); }
 JsonValue write(const std::vector<std::string>& x) { return JsonValue::Array(x.begin(), x.end()); }
 JsonValue write(const std::vector<JsonValue>& x) { return x; }
+JsonValue write(const SaveInterval& x) { return x.at_end && x.steps == 0 ? JsonValue("end") : JsonValue(x.steps); }
 JsonValue write(const StagingSize& x) { return x.megabytes ? JsonValue(*x.megabytes) : JsonValue("auto"); }
 JsonValue write(const std::vector<DataSource>& x) {
   if (x.empty()) return {};
@@ -229,6 +234,7 @@ TrainConfig make_train_config(const OptionValues& values) {
   values.require_complete();
   TrainConfig config;
   visit_members(config, [&](std::string_view path, auto& member) { read(values.at(path).value, member); });
+  config.checkpoint.every_was_given = values.at("checkpoint.every").origin != OptionValue().origin;
   ModelSource& model = config.model;
   model.keys = values.model_keys();
   if (!model.preset && !model.hf_config && model.keys.find("model_type") == nullptr)

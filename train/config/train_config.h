@@ -143,9 +143,17 @@ struct StagingSize {
   std::optional<double> megabytes;
 };
 
+// Every so many steps and where the run ends, there alone ("end"), or never (0).
+struct SaveInterval {
+  std::int64_t steps = 0;  // 0: not on the way
+  bool at_end = false;
+  bool operator==(const SaveInterval&) const = default;
+};
+
 struct CheckpointConfig {
   std::optional<std::string> dir;  // nothing: a folder of run.dir
-  std::optional<std::int64_t> every;  // steps; nothing or 0: none are saved
+  SaveInterval every;
+  bool every_was_given = false;  // in the file or by --set: then the run is refused where nothing can be saved
   std::optional<std::int64_t> keep_last, keep_every;  // nothing or 0: all; none
   bool keep_best = false;
   CheckpointContent content = CheckpointContent::kAll;

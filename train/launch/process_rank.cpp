@@ -111,7 +111,9 @@ class ProcessRank {
     run_together(*world_, [&] { config = read_config(); });
     const std::string saves_to = saves_checkpoints(config) ? checkpoint_folder_of(config) : "";
     if (world_->rank() == 0 && !saves_to.empty()) made_folder_.emplace(saves_to);
-    check_checkpoint_dir(*world_, world_->local_rank() == 0, saves_to);
+    const bool was_given = !world_->broadcast(config.checkpoint.every_was_given ? "given" : "", 0).empty();
+    const std::string checkpoint_fault =
+        fault_unless(was_given, [&] { check_checkpoint_dir(*world_, world_->local_rank() == 0, saves_to); });
     RunOrigin origin;
     agree_on_origin(config, origin);
     CardSearch found = look_for_cards(config.device, cuda_, ranks_with_cards(config.device));
@@ -136,6 +138,7 @@ class ProcessRank {
     MachineFacts machine = weakest(*world_, world_->node(), mine);
     machine.description = agreement.description;
     run_together(*world_, [&] { inputs_ = prepare_run(config, place, machine, origin); });
+    inputs_.checkpoint_fault = checkpoint_fault;
     cores_of_node_ = machine.core_share.at_once();
     compare_data(*world_, agreement.host_of_rank_0, inputs_.data_facts);
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.

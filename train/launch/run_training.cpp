@@ -45,9 +45,10 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
                                                             : fmt::format("the {} ranks are threads of this process", ranks)});
   check_hardware_profile(config, choice.kind);
   std::optional<MadeFolder> made_folder;
+  std::string checkpoint_fault;
   if (saves_checkpoints(config)) {
     made_folder.emplace(checkpoint_folder_of(config));
-    check_checkpoint_dir(checkpoint_folder_of(config));
+    checkpoint_fault = fault_unless(config.checkpoint.every_was_given, [&] { check_checkpoint_dir(checkpoint_folder_of(config)); });
   }
   RunOrigin origin{.resume = find_resume(config)};
   if (origin.resume)
@@ -59,6 +60,7 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
   RunPlace place;
   place.cards = choice.found.cards;
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin));
+  inputs.checkpoint_fault = checkpoint_fault;
   const RunHardware hardware{choice.kind, choice.found.cards, inputs.local_ranks, inputs.plan.world_size(),
                              machine_facts(choice, ranks).core_share.at_once()};
   RunPrices prices = prices_of(inputs.plan, hardware);

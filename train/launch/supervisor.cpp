@@ -87,6 +87,12 @@ class Supervisor {
   }
 
   int run() {
+    SupervisionRules rules = options_.rules;
+    rules.saves_on_the_way = run_.saves_on_the_way;
+    if (!rules.saves_on_the_way)
+      logger_.warning(
+          "trident supervise: checkpoint.every is \"end\": after a crash or a lost node there is nothing to go on from, and the "
+          "command is not started again; set it to a number of steps");
     for (;;) {
       std::vector<std::string> command = options_.command;
       if (nodes_) {
@@ -101,7 +107,7 @@ class Supervisor {
       end.code = run_once(command);
       end.asked_to_stop = stop_signals_ > 0;
       end.made_progress = look_for_progress();
-      const NextMove next = what_follows(options_.rules, history_, end);
+      const NextMove next = what_follows(rules, history_, end);
       const std::string now = failure();
       const std::optional<RunFailure> cause = now == earlier ? std::nullopt : failure_from(now);
       tell(end, next, monotonic_seconds() - start, cause);
@@ -240,7 +246,8 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
     layouts.clear();
   else
     layouts.insert(layouts.begin(), own_layout(config));
-  return {options.checkpoints.empty() ? checkpoint_folder_of(config) : options.checkpoints, config.run.dir, std::move(layouts)};
+  return {options.checkpoints.empty() ? checkpoint_folder_of(config) : options.checkpoints, config.run.dir, std::move(layouts),
+          config.checkpoint.every.steps > 0};
 }
 
 int supervise(const SuperviseOptions& options, LogSink& log) {

@@ -22,6 +22,7 @@ struct SupervisedRun {
   std::string checkpoints;
   std::string run_dir;                      // "": unknown, so that failure.json is not read
   std::vector<ElasticLayout> layouts = {};  // with --nodes-from: the configuration's own first, then those of elastic
+  bool saves_on_the_way = true;             // not where checkpoint.every is "end"
 };
 
 // From the arguments --config (-c) and --set behind the word `train` in the command. ConfigError: there are none and

@@ -51,16 +51,18 @@ RunEnd RankLoop::run() {
   summary_.seconds = monotonic_seconds() - start;
   end_.signal = stop_signal_;
   end_.out_of_time = summary_.out_of_time;
-  save_what_is_left();
-  // Who asks to stop does not wait for an evaluation, and a run that will go on leaves what one leaves that was not stopped.
-  const bool is_over = stop_signal_ == 0 && !(summary_.out_of_time && checkpoints_.saves());
+  // Who asks to stop does not wait for an evaluation.
+  const bool is_over = stop_signal_ == 0 && !(summary_.out_of_time && goes_on_unseen());
   const bool evaluates = !validation_sets_.empty() && updates() > 0 && is_over;
   if (evaluates && last_eval_at_ != updates()) evaluate();
   if (evaluates && last_eval_.step == updates()) summary_.last_valid = last_eval_;  // not if an earlier start made it
+  if (rank() == 0) summary_.resident_bytes = resident_memory_bytes();  // what follows still needs every rank
+  save_what_is_left();
   checkpoints_.finish(say_);
   const bool is_committed = checkpoints_.saves() && (updates() == 0 || checkpoints_.committed_step() == updates());
+  end_.saved = is_committed && can_go_on(plan_.config);
   end_.weights = is_committed && plan_.config.checkpoint.content == CheckpointContent::kWeights;
-  end_.saved = is_committed && !end_.weights;
+  end_.begins_anew = is_committed && !end_.saved && !end_.weights;
   end_.not_saved = checkpoints_.saves() && !is_committed;
   if (services_.trained) services_.trained(end_);
   close();
@@ -136,6 +138,7 @@ void RankLoop::open() {
 void RankLoop::open_run_folder(std::int64_t largest) {
   for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest)) sink_.line(line);
   for (const std::string& line : data_lines(plan_, inputs_.sources)) sink_.line(line);
+  for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) logger_.warning("{}", line);
   for (const std::string& line : device_.notes()) sink_.line(line);
   for (const std::string& line : trainer_.notes()) sink_.line(line);
   make_run_folder(plan_.config.run.dir);
@@ -153,7 +156,10 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   const bool is_over = updates() >= plan_.config.run.steps;
   if (updates() > 0)
     sink_.line(
-        fmt::format("goes on from step {}{}", updates(), is_over ? ", which is the last one: there is nothing to train" : ""));
+        fmt::format("goes on from step {}{}", updates(),
+                    is_over ? ", which is the last one: there is nothing to train, the run is over; --set run.steps=N trains on to "
+                              "step N, --set run.overwrite=true begins anew and sets aside what is there"
+                            : ""));
   last_eval_at_ = files.last_evaluation();
   if (!leaves_files_) {
     RunOutlook::Predicted predicted;
@@ -266,8 +272,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   summary_.planned_bytes = totals.counts.planned_bytes;
   summary_.granted_bytes = totals.counts.granted_bytes;
   if (rank() != 0) return;
-  // A run that is stopped has a line of its last step, unless it will go on: then its files are to be those of a run that was not.
-  if (!is_logged(updates()) && checkpoints_.saves()) return;
+  if (!is_logged(updates()) && goes_on_unseen()) return;  // others have a line of the step at which they are stopped
   const double tokens = static_cast<double>(plan_.tokens_per_step());
   const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
   StepMetrics metrics;
@@ -285,7 +290,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
   std::optional<double> save_seconds;
-  if (checkpoints_.saves()) save_seconds = 1e-9 * static_cast<double>(totals.counts.save_nanoseconds);
+  if (checkpoints_.saves_on_the_way()) save_seconds = 1e-9 * static_cast<double>(totals.counts.save_nanoseconds);
   sink_.step(metrics, steps, totals.times, totals.busy, save_seconds);
 }
 
@@ -295,10 +300,10 @@ EvalMetrics RankLoop::evaluate() {
   EvalMetrics metrics;
   metrics.step = updates();
   for (ValidationSet& set : validation_sets_) {
-    for (std::int64_t batch = 0; batch < plan_.config.eval.steps; ++batch) prefetch(set.loader, batch);
+    for (std::int64_t batch = 0; batch < set.batches; ++batch) prefetch(set.loader, batch);
     const EvalResult result = trainer_.evaluate(
         [&set](std::int64_t first, std::int64_t count, auto tokens, auto targets) { set.loader.load(first, count, tokens, targets); },
-        plan_.config.eval.steps, inputs_.token_bytes);
+        set.batches, inputs_.token_bytes);
     mean.loss += set.weight * result.loss;
     if (result.bytes_per_token) mean.bytes_per_token = mean.bytes_per_token.value_or(0) + set.weight * *result.bytes_per_token;
     if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
@@ -344,7 +349,6 @@ void RankLoop::close() {
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
   if (plan_.config.log.report) summary_.last_step = collect_last_step(trainer_, plan_);
   summary_.bytes_between_nodes = total_bytes_between_nodes();
-  if (rank() == 0) summary_.resident_bytes = resident_memory_bytes();  // what follows still needs every rank
   summary_.timed_steps = since_start_.steps;
   summary_.first_step_alone = attempts_ == 1;
   summary_.step_spread = middle_half(last_steps_);

@@ -57,6 +57,8 @@ class RankLoop {
   void open_run_folder(std::int64_t largest_arena);
   void warn_of_gaps(const std::vector<std::int64_t>& steps);
   bool goes_on() const { return updates() < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
+  // Where another start takes up what this one leaves, its files are to be those of a run that was not stopped.
+  bool goes_on_unseen() const { return checkpoints_.saves_on_the_way() && can_go_on(plan_.config); }
   void agree_to_stop(double start);
   void set_phase(RunPhase phase);
   void one_step(double start);

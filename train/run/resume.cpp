@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/hf_index.h"
+#include "checkpoint/lease.h"
 #include "core/file_io.h"
 #include "train/config/config_difference.h"
 #include "train/plan/run_plan.h"
@@ -168,7 +169,32 @@ Manifest open_found(const std::string& folder, std::string_view key, std::string
 
 std::string checkpoint_folder_of(const TrainConfig& config) { return config.checkpoint.dir.value_or(config.run.dir + "/ckpt"); }
 
-bool saves_checkpoints(const TrainConfig& config) { return config.checkpoint.every.value_or(0) > 0; }
+bool saves_checkpoints(const TrainConfig& config) { return config.checkpoint.every.at_end; }
+
+bool can_go_on(const TrainConfig& config) {
+  return config.checkpoint.content == CheckpointContent::kAll && config.checkpoint.resume.kind != ResumeFrom::Kind::kNever;
+}
+
+namespace {
+
+// Whether run.overwrite leaves this checkpoint of its own folder for a new run.
+bool begins_over(const TrainConfig& config, const Resume& resume) {
+  if (!config.run.overwrite || !goes_on_in_run_dir(config, resume)) return false;
+  const std::optional<std::string> token = lease_token_given();
+  const std::optional<LeaseRecord> lease = token ? newest_lease(checkpoint_folder_of(config)) : std::nullopt;
+  if (lease && lease->holder.token == *token) return false;  // an earlier start of this supervised run has begun anew
+  if (!resume.manifest.complete || resume.manifest.state.updates >= config.run.steps) return true;
+  try {
+    TrainConfig as_asked = config;
+    Resume found = resume;
+    adopt(as_asked, found);
+  } catch (const ConfigError&) {
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before) {
   constexpr std::string_view kAnew = "set checkpoint.resume to \"never\" to begin anew";
@@ -176,7 +202,14 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
   if (config.checkpoint.resume.kind == Kind::kNever) return std::nullopt;
   const std::string from = to_string(config.checkpoint.resume);
   const Wanted wanted{"checkpoint.resume", from, Content::kAll, std::string(kAnew)};
-  if (config.checkpoint.resume.kind == Kind::kNewest) return newest_in(checkpoint_folder_of(config), before, wanted);
+  if (config.checkpoint.resume.kind == Kind::kNewest) {
+    Wanted newest = wanted;
+    if (config.run.overwrite) newest.content = Content::kAny;
+    std::optional<Resume> found = newest_in(checkpoint_folder_of(config), before, newest);
+    if (found && begins_over(config, *found)) return std::nullopt;
+    if (found && !found->manifest.complete) refuse_weights_alone(found->folder, found->manifest, wanted);
+    return found;
+  }
   std::optional<Resume> resume = named_checkpoint(from, before, wanted);
   if (!resume && !before) throw DataError(fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, or the folder of several", from));
   return resume;

@@ -21,6 +21,8 @@ struct DataFacts;
 std::string checkpoint_folder_of(const TrainConfig& config);
 // Whether this run saves any.
 bool saves_checkpoints(const TrainConfig& config);
+// Whether the same command goes on from what it saves: not from weights alone, and not where checkpoint.resume is "never".
+bool can_go_on(const TrainConfig& config);
 
 // Weights, and where they are a checkpoint's of all content the rest of a run.
 struct Resume : WeightsSource {
@@ -29,7 +31,8 @@ struct Resume : WeightsSource {
 };
 
 // The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is
-// given; nothing if there is none, or none is wanted. What cannot be read is passed over like what is damaged, after a few tries.
+// given; nothing if there is none, or none is wanted: run.overwrite wants none that the run cannot go on from, because that one is
+// over or another run's of this run.dir. What cannot be read is passed over like what is damaged, after a few tries.
 // ConfigError for what is not damaged and yet not to be gone on from: one that this user may not read, one of weights alone.
 // DataError if a path was named that is none, or if all that are there are damaged; StorageError if the newest could not be read.
 std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before = std::nullopt);
