@@ -96,7 +96,7 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(small_with({"cuda.spare_multiprocessors=8"}).cuda.spare_multiprocessors, 8);
   EXPECT_TRUE(small_with({"cuda.graphs=true"}).cuda.graphs);
   EXPECT_TRUE(small_with({"cuda.epilogues=true"}).cuda.epilogues);
-  EXPECT_EQ(c.checkpoint.every, SaveInterval{});
+  EXPECT_EQ(c.checkpoint.every, (SaveInterval{.steps = 0, .at_end = true}));
 }
 
 TEST(ConfigAccepts, LossScales) {

@@ -35,7 +35,7 @@ TEST(Supervision, WhatSavesAtItsEndAloneIsStartedAgainAfterASaveOnly) {
   for (int code = 0; code < 256; ++code) {
     const NextMove next = what_follows(rules, {}, {.code = code});
     EXPECT_EQ(next.restart, code == 75) << code;
-    EXPECT_EQ(next.exit_code, next.restart ? 0 : code);
+    EXPECT_EQ(next.exit_code, code);
     EXPECT_EQ(next.why.find("checkpoint.every is \"end\"") != std::string::npos, may_be_restarted(code) && code != 75) << next.why;
   }
 }
