@@ -19,7 +19,7 @@
 #include "core/json_reader.h"
 #include "core/number_text.h"
 #include "core/printable.h"
-#include "train/config/train_config.h"
+#include "train/config/stored_config.h"
 
 namespace trident {
 namespace {
@@ -40,7 +40,7 @@ std::vector<AppendFile> hold_run_files(const std::string& folder, const std::str
 // The configuration of the run that wrote a checkpoint; nothing if it is none that this version reads.
 std::optional<TrainConfig> config_of(const Manifest& manifest) {
   try {
-    return parse_train_config(to_json_text(manifest.config), "manifest.json");
+    return read_stored(manifest.config, "manifest.json").config;
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -152,7 +152,7 @@ std::vector<Option> number_options() {
        .unit = "steps", .aka = {"lr_warmup_iters"}},
       {.path = "lr_schedule.min_lr", .takes = kNumber, .fallback = "0", .doc = "Lowest learning rate after the warm-up.", .range = kFromZero},
       {.path = "lr_schedule.decay_steps", .takes = kNull | kInteger, .fallback = "null",
-       .doc = "Step at which min_lr is reached, warm-up included; null: run.steps.", .range = kFromOne, .unit = "steps", .aka = {"lr_decay_iters"}},
+       .doc = "Step at which min_lr is reached, warm-up included; null: run.steps, the largest that the run was started with.", .range = kFromOne, .unit = "steps", .aka = {"lr_decay_iters"}},
       {.path = "lr_schedule.wsd_decay_steps", .takes = kNull | kInteger, .fallback = "null",
        .doc = "Length of the final decay of wsd (warm-up, stable, decay); required by it.", .range = kFromOne, .unit = "steps",
        .aka = {"lr_wsd_decay_iters"}},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "train/config/layout_text.h"
 #include "train/config/option_check.h"
@@ -73,18 +74,19 @@ void OptionValues::take_option(const Option& option, const JsonValue& value, std
   }
 }
 
-void OptionValues::take_file(const JsonValue& root, std::string_view file) {
+void OptionValues::take_file(const JsonValue& root, std::string_view file, UnknownKeys unknown) {
   if (!root.is_object()) throw ConfigError(fmt::format("{}: must be an object {{...}}, not {}", file, describe(root.kind())));
   for (const JsonMember& member : root.members()) {
     const std::string origin = origin_of(member.value, file);
-    if (const OptionBlock* block = find_block(member.key)) take_block(*block, member.value, file);
+    if (member.key == kResolvedMember) continue;
+    if (const OptionBlock* block = find_block(member.key)) take_block(*block, member.value, file, unknown);
     else if (const Option* option = find_option(member.key); option != nullptr && block_of(*option).empty())
       take_option(*option, member.value, origin + ": ", origin);
-    else refuse_unknown(origin + ": ", member.key);
+    else if (unknown == UnknownKeys::kRefused) refuse_unknown(origin + ": ", member.key);
   }
 }
 
-void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, std::string_view file) {
+void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, std::string_view file, UnknownKeys unknown) {
   const std::string where = origin_of(value, file) + ": ";
   if (block.name == "parallel" && value.is_string()) return take_layout(value.as_string(), where, origin_of(value, file));
   const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
@@ -97,7 +99,7 @@ void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, 
     const std::string origin = origin_of(member.value, file);
     if (const Option* option = find_option(path)) take_option(*option, member.value, origin + ": ", origin);
     else if (block.name == kModelBlock) model_keys_.set(member.key, member.value);
-    else refuse_unknown(origin + ": ", path);
+    else if (unknown == UnknownKeys::kRefused) refuse_unknown(origin + ": ", path);
   }
 }
 
@@ -149,6 +151,13 @@ void OptionValues::take_setting(std::string_view setting) {
   }
   if (path.substr(0, kModelBlock.size() + 1) == "model.") return take_model_key(path.substr(kModelBlock.size() + 1), value);
   refuse_unknown(kWhere, path);
+}
+
+std::vector<std::string> OptionValues::drop_illegal() {
+  std::vector<std::string> reasons;
+  for (std::string& refusal : refusals_)
+    if (!refusal.empty()) reasons.push_back(std::exchange(refusal, ""));
+  return reasons;
 }
 
 void OptionValues::require_complete() const {

@@ -225,7 +225,7 @@ JsonValue keys_of_folder(const std::string& folder, const JsonValue& given) {
 
 }  // namespace
 
-TrainConfig make_train_config(const OptionValues& values) {
+TrainConfig unvalidated_config(const OptionValues& values) {
   values.require_complete();
   TrainConfig config;
   visit_members(config, [&](std::string_view path, auto& member) { read(values.at(path).value, member); });
@@ -237,6 +237,11 @@ TrainConfig make_train_config(const OptionValues& values) {
     config.data.tokenizer_was_auto = true;
     config.data.tokenizer = tokenizer_of_vocabulary(resolve_model(config));
   }
+  return config;
+}
+
+TrainConfig make_train_config(const OptionValues& values) {
+  TrainConfig config = unvalidated_config(values);
   validate(config);
   return config;
 }
@@ -301,7 +306,9 @@ void validate(const TrainConfig& c) {
     contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));
   if (s.decay_steps && s.warmup_steps >= *s.decay_steps)
     contradict(
-        fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}", s.warmup_steps, *s.decay_steps));
+        fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}; shorten the warm-up, or lengthen "
+                    "decay_steps (null: run.steps)",
+                    s.warmup_steps, *s.decay_steps));
   if (s.type == LrScheduleType::kWsd && !s.wsd_decay_steps)
     contradict(
         "lr_schedule.wsd_decay_steps = null: lr_schedule.type \"wsd\" needs the length of its final decay; give a number of steps");
@@ -337,6 +344,11 @@ JsonValue to_json(const TrainConfig& config) {
   if (config.model.keys.is_object())
     for (const JsonMember& member : config.model.keys.members()) root.find(kModelBlock)->set(member.key, member.value);
   return root;
+}
+
+std::int64_t decay_length(const TrainConfig& config) {
+  const LrScheduleConfig& s = config.lr_schedule;
+  return s.decay_steps.value_or(std::max(s.earlier_decay_length, config.run.steps));
 }
 
 std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view section) {

@@ -178,23 +178,31 @@ std::vector<std::string> with_global_batch(std::vector<std::string> settings) {
   return settings;
 }
 
+TrainConfig with_settings(const JsonValue& config, const std::string& source, const std::vector<std::string>& settings) {
+  OptionValues values;
+  values.take_file(config, source, UnknownKeys::kPassedOver);
+  for (const std::string& setting : settings) values.take_setting(setting);
+  return make_train_config(values);
+}
+
 // The ranks' configuration of a run's, `config`: how it was trained says nothing of how it is to be run, and nothing is dropped.
-// How long sequences are is decided by who runs the model: whether tensor ranks can share them out is no matter yet.
+// What only training reads is left out, so that nothing in it can contradict what is asked for here. How long sequences are is
+// decided by who runs the model: whether tensor ranks can share them out is no matter yet.
 TrainConfig config_for_forward(JsonValue config, const std::string& source, const std::vector<std::string>& given) {
   const auto erase = [](JsonValue& object, std::initializer_list<std::string_view> keys) {
     std::erase_if(object.members(), [&](const JsonMember& member) { return std::ranges::find(keys, member.key) != keys.end(); });
   };
-  erase(config, {"parallel", "recompute", "elastic", "eval", "checkpoint", "debug"});
+  erase(config, {"parallel", "recompute", "optimizer", "lr_schedule", "elastic", "eval", "checkpoint", "log", "debug"});
+  if (JsonValue* const precision = config.find("precision")) erase(*precision, {"loss_scale", "stochastic_rounding"});
   if (JsonValue* const architecture = config.find("model")) architecture->set("dropout", 0);
   if (JsonValue* const data = config.find("data")) erase(*data, {"valid", "split"});
   if (JsonValue* const batch = config.find("batch"))
     batch->set("global", batch->find("micro") == nullptr ? JsonValue(1) : *batch->find("micro"));
-  const std::string text = to_json_text(config);
   std::vector<std::string> settings = with_global_batch(given);
   settings.emplace_back("parallel.sequence_parallel=false");
-  const TrainConfig whole = parse_train_config(text, source, settings);
+  const TrainConfig whole = with_settings(config, source, settings);
   settings.back() = fmt::format("batch.sequence={}", whole.parallel.tensor);
-  TrainConfig made = parse_train_config(text, source, settings);
+  TrainConfig made = with_settings(config, source, settings);
   made.batch.sequence = whole.batch.sequence;
   return made;
 }

@@ -50,15 +50,15 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
     check_checkpoint_dir(checkpoint_folder_of(config));
   }
   RunOrigin origin{.resume = find_resume(config)};
-  if (origin.resume)
-    adopt(config, *origin.resume);
-  else
-    origin.initial = find_initial(config);
-  refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
-  if (!goes_on_in_run_dir(config, origin.resume)) check_earlier_run(config);
   RunPlace place;
   place.cards = choice.found.cards;
+  if (origin.resume)
+    adopt_if_sound(config, *origin.resume, place, machine_facts(choice, ranks));
+  else
+    origin.initial = find_initial(config);
+  config.run.id = run_id_for(config, origin.resume);
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin));
+  check_run_dir(config, inputs.resume);
   const RunHardware hardware{choice.kind, choice.found.cards, inputs.local_ranks, inputs.plan.world_size(),
                              machine_facts(choice, ranks).core_share.at_once()};
   RunPrices prices = prices_of(inputs.plan, hardware);

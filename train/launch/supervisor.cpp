@@ -16,6 +16,7 @@
 #include "train/launch/failure_file.h"
 #include "train/launch/supervised_process.h"
 #include "train/run/resume.h"
+#include "train/run/stored_model.h"
 #include "train/run/stop_request.h"
 
 namespace trident {
@@ -222,7 +223,8 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
         "committed");
   }
   OptionValues values;
-  const TrainConfig config = load_train_config(named->file, named->settings, values);
+  const std::vector<std::string> settings = with_stored_model(named->file, named->settings);
+  const TrainConfig config = load_train_config(named->file, settings, values);
   if (!saves_checkpoints(config))
     throw ConfigError(
         "checkpoint.every = 0: nothing is saved, so every restart would begin again; set checkpoint.every to a number of steps");
@@ -235,7 +237,7 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
         "checkpoint.resume = {}: every restart would go back there and lose what came after; under trident supervise it must be "
         "\"auto\"",
         in_quotes(to_string(config.checkpoint.resume))));
-  std::vector<ElasticLayout> layouts = elastic_layouts(named->file, named->settings, config);
+  std::vector<ElasticLayout> layouts = elastic_layouts(named->file, settings, config);
   if (options.nodes.hostfile.empty())
     layouts.clear();
   else

@@ -17,6 +17,7 @@
 #include "core/file_descriptor.h"
 #include "core/file_io.h"
 #include "train/config/config_difference.h"
+#include "train/config/stored_config.h"
 
 namespace trident {
 namespace {
@@ -61,9 +62,14 @@ void check_kinds(const std::string& folder, const std::vector<std::string>& name
   }
 }
 
+// Without what a run may change while it goes on, and defaults between versions: how long it is, what it saves, shows and logs.
 JsonValue comparable(TrainConfig config) {
-  config.run.dir.clear();
-  config.run.overwrite = false;
+  RunConfig run;
+  run.seed = config.run.seed;
+  config.run = run;
+  config.log = {};
+  config.eval = {};
+  config.checkpoint = {};
   if (!config.elastic.empty()) config.parallel = {};  // the same run in another of its layouts
   return to_json(config);
 }
@@ -74,8 +80,7 @@ std::optional<std::string> other_run(const std::string& folder, const TrainConfi
   if (!file_exists(path)) return fmt::format("without {}", kConfigFile);
   TrainConfig earlier;
   try {
-    OptionValues values;
-    earlier = load_train_config(path, {}, values);  // keys that are younger than the file get their defaults
+    earlier = read_stored(read_json_file(path), path).config;
   } catch (const Error&) {
     return fmt::format("with a {} that this version cannot read", kConfigFile);
   }
@@ -106,7 +111,7 @@ void refuse_another_run(const TrainConfig& config, const std::vector<std::string
   const std::optional<std::string> other = other_run(folder, config);
   if (!other) return;
   throw ConfigError(fmt::format(
-      "run.dir = {}: it has {} of another run, {}; choose another run.dir, or say run.overwrite=true, which moves them to {}",
+      "run.dir = {}: it has {} of another run, {}; choose another run.dir, or --set run.overwrite=true, which moves them to {}",
       folder, some_of(names), *other, next_folder(folder)));
 }
 

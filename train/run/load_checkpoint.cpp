@@ -103,7 +103,6 @@ void throw_if_refused(const std::optional<Error>& fault, ParallelContext& contex
 // What a run goes on with from `resume` as it would have been asked for at the start.
 TrainConfig adopted(const RunInputs& inputs, Resume& resume) {
   TrainConfig config = inputs.plan.config;
-  config.lr_schedule.decay_steps = inputs.resume->given_decay_steps;
   adopt(config, resume);
   return config;
 }
@@ -172,6 +171,7 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
   for (;;) {
     if (context.rank() == 0) {
       for (const std::string& note : resume.notes) say(note);
+      for (const std::string& warning : resume.warnings) logger.warning("{}", warning);
     }
     const std::string from = to_string(inputs.plan.config.checkpoint.resume);
     const std::optional<Error> fault = fault_in(resume, {"checkpoint.resume", from}, logger, [&] { read_all(resume, trainer); });

@@ -171,8 +171,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
 void RankLoop::warn_of_gaps(const std::vector<std::int64_t>& steps) {
   constexpr std::size_t kShown = 3;
   const Resume resume = checkpoints_.resume().value();
-  const std::int64_t then = parse_train_config(to_json_text(resume.manifest.config), resume.folder).log.every,
-                     now = plan_.config.log.every;
+  const std::int64_t then = config_of(resume).config.log.every, now = plan_.config.log.every;
   const std::vector<LineGap> gaps = line_gaps(steps, updates(), then == 0 || now == 0 ? 0 : std::max(then, now));
   if (gaps.empty()) return;
   std::string text;

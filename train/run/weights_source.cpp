@@ -44,10 +44,13 @@ JsonValue config_of_hf(const std::string& folder) {
   return config;
 }
 
+StoredConfig config_of(const WeightsSource& checkpoint) {
+  return read_stored(checkpoint.manifest.config, checkpoint.folder + "/" + std::string(kManifestName));
+}
+
 ModelConfig model_of(const WeightsSource& source) {
   if (source.hf != nullptr) return model_of_hf(source.folder);
-  const std::string path = source.folder + "/" + std::string(kManifestName);
-  TrainConfig config = parse_train_config(to_json_text(source.manifest.config), path);
+  TrainConfig config = config_of(source).config;
   config.model.dropout = 0;
   return resolve_model(config);
 }
