@@ -189,7 +189,8 @@ TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
     if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
   const auto second_start = [&](const std::string& between, const std::vector<std::string>& settings) {
-    return on_disk_of(3 * save + 100'000, fmt::format("{} > /dev/null && {} && {}", command({"run.dir=" + (place_ / "first")}),
+    return on_disk_of(3 * save + 100'000, fmt::format("{} > /dev/null && {} && {}",
+                                                      command({"run.dir=" + (place_ / "first"), "lr_schedule.decay_steps=8"}),
                                                       between, command(settings)));
   };
   const std::string anew = "run.dir=" + (place_ / "anew");
