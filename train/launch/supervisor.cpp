@@ -188,6 +188,7 @@ class Supervisor {
       if (code && (overdue || stop_signals_ > 1 || monotonic_seconds() - left_since > kLeftSeconds)) process.kill_all();
       const std::optional<int> signal = signals_.wait(code ? kOften : kLook);
       if (!signal || *signal == SIGCHLD) continue;
+      if (*signal == SIGHUP && stop_signals_ > 0) continue;
       ++stop_signals_;
       if (stop_signals_ == 1) {
         logger_.info("trident supervise: {}: passed on as SIGUSR1, then this ends; a second signal ends all at once",

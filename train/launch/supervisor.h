@@ -30,7 +30,8 @@ struct SupervisedRun {
 SupervisedRun supervised_run(const SuperviseOptions& options);
 
 // Runs the command until it is done or not to be started again; one line for every end. Returns the exit code. A first SIGTERM,
-// SIGINT or SIGUSR1 is passed on as SIGUSR1 and lets it end, a second one kills it. A command that does not end 15 s after its run failed with 76 is killed. Takes these
+// SIGINT, SIGUSR1 or SIGHUP is passed on as SIGUSR1 and lets it end, a second one kills it; a SIGHUP never does, because a terminal
+// that closes may say so more than once. A command that does not end 15 s after its run failed with 76 is killed. Takes these
 // signals, so the process must have one thread. ConfigError as supervised_run, or if the command cannot be started; StorageError if
 // the checkpoints cannot be listed.
 int supervise(const SuperviseOptions& options, LogSink& log);
