@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/file_descriptor.h"
 #include "core/file_io.h"
+#include "core/file_lock.h"
 
 namespace trident {
 
@@ -67,7 +69,7 @@ int create_temporary(const std::string& path, std::string* name) {
     if (descriptor < 0 && errno == EEXIST) continue;
     if (descriptor < 0) return -1;
     struct stat status {};
-    const bool taken = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const bool taken = take_writer_lock(descriptor) == WriterLock::kAnothers;
     if (!taken && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0) return descriptor;
     ::unlink(name->c_str());  // another process took it for a dead one's, before the lock
     ::close(descriptor);
@@ -82,27 +84,16 @@ bool is_temporary_of(std::string_view name, std::string_view file) {
   return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-enum class Holder : std::uint8_t { kNobody, kProcess, kUnknown };
-
-// Who holds the lock of a temporary file; a lock of this kind is ours afterwards if nobody did. Only regular files of this user are looked
-// at.
-Holder holder_of(int descriptor, int kind) {
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) return Holder::kUnknown;
-  if (::flock(descriptor, kind | LOCK_NB) == 0) return Holder::kNobody;
-  return errno == EWOULDBLOCK ? Holder::kProcess : Holder::kUnknown;  // kUnknown: a file system without locks
-}
-
-// function(name, holder), which may remove the file, while its lock is held.
-template <class Function> void for_each_temporary(const std::string& path, int lock, Function&& function) {
+// function(name, descriptor) of each that is a regular file of this user.
+template <class Function> void for_each_temporary(const std::string& path, Function&& function) {
   const std::string file = std::filesystem::path(path).filename().string();
   std::error_code ignored;  // no folder, no temporaries
   for (const auto& entry : std::filesystem::directory_iterator(folder_of(path), ignored)) {
     if (!is_temporary_of(entry.path().filename().string(), file)) continue;
-    const int descriptor = ::open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (descriptor < 0) continue;
-    function(entry.path().string(), holder_of(descriptor, lock));
-    ::close(descriptor);
+    const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat status {};
+    if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) continue;
+    function(entry.path().string(), file.get());
   }
 }
 
@@ -166,19 +157,19 @@ void sync_file(const std::string& path) {
 
 bool is_being_written(const std::string& path) {
   bool in_use = false;
-  // Shared: many may ask at once, and are not each other's writers.
-  for_each_temporary(path, LOCK_SH, [&](const std::string&, Holder holder) { in_use = in_use || holder == Holder::kProcess; });
+  for_each_temporary(path, [&](const std::string&, int descriptor) { in_use = in_use || has_writer(descriptor); });
   return in_use;
 }
 
 void remove_temporaries(const std::string& path) {
-  for_each_temporary(path, LOCK_EX, [&](const std::string& temporary, Holder holder) {
-    if (holder == Holder::kNobody) ::unlink(temporary.c_str());
+  for_each_temporary(path, [](const std::string& temporary, int descriptor) {
+    const WriterLock lock = take_writer_lock(descriptor);
+    if (lock == WriterLock::kTaken || lock == WriterLock::kNobodys) ::unlink(temporary.c_str());
   });
 }
 
 FolderLock::FolderLock(const std::string& path) : descriptor_(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) continue;
+  if (descriptor_ >= 0) try_to_lock(descriptor_, LOCK_EX);  // others of ours hold it for a moment
 }
 
 FolderLock::~FolderLock() {
@@ -247,7 +238,7 @@ AppendFile::AppendFile(std::string path, int descriptor) : path_(std::move(path)
 AppendFile::AppendFile(const std::string& path, Start start)
     : AppendFile(path, ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666)) {
   // Before the file is emptied: another run may be writing it.
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  if (take_writer_lock(descriptor_) == WriterLock::kAnothers)
     throw StorageError(fmt::format("{}: another run is writing it; give each run a folder of its own", path_));
   if (start == Start::kNewFile && ::ftruncate(descriptor_, 0) != 0) fail_to_write(path_, "cannot be emptied");
 }
@@ -256,7 +247,7 @@ std::optional<AppendFile> AppendFile::create(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor < 0 && errno == EEXIST) return std::nullopt;
   AppendFile file(path, descriptor);
-  ::flock(descriptor, LOCK_EX | LOCK_NB);  // nobody else knows it yet
+  take_writer_lock(descriptor);  // nobody else knows it yet
   return file;
 }
 

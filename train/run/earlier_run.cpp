@@ -1,7 +1,6 @@
 #include "train/run/earlier_run.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,6 +15,7 @@
 #include "core/clock.h"
 #include "core/file_descriptor.h"
 #include "core/file_io.h"
+#include "core/file_lock.h"
 #include "train/config/config_difference.h"
 
 namespace trident {
@@ -134,7 +134,7 @@ constexpr double kDyingSeconds = 2;
 
 bool is_locked(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  return file && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return file && has_writer(file.get());
 }
 
 // What an earlier start of this run still holds becomes a file that nobody else sees; equal ones take their places.
