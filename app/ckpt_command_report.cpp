@@ -139,6 +139,10 @@ std::string tensors_text(const CheckpointDifference& difference) {
   return fmt::format("{} of {} compared{}", different, counted(difference.compared, "tensor"), others);
 }
 
+void warn(const std::string& note, const CommandContext& context) {
+  if (!note.empty()) context.out << "warning: " << on_one_line(note) << '\n';
+}
+
 }  // namespace
 
 void ckpt_ls(const std::string& folder, const CommandContext& context) {
@@ -160,6 +164,7 @@ void ckpt_ls(const std::string& folder, const CommandContext& context) {
 
 void ckpt_show(const std::string& path, const CommandContext& context) {
   StoredTensors checkpoint(find_checkpoint(path));
+  warn(checkpoint.lock_note(), context);
   const Manifest& manifest = checkpoint.manifest();
   std::ostream& out = context.out;
   const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, value); };
@@ -191,7 +196,7 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
     const double now = monotonic_seconds();
     line.update(seen.bytes_done, seen.bytes_total,
                 fmt::format("{}/s", bytes_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
-  });
+  }, [&](const std::string& note) { warn(note, context); });
   line.finish();
   for (const std::string& problem : problems) context.out << on_one_line(problem) << '\n';
   if (!problems.empty())
@@ -204,6 +209,7 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
 
 void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context) {
   StoredTensors of_a(find_checkpoint(a)), of_b(find_checkpoint(b));
+  for (const StoredTensors* of : {&of_a, &of_b}) warn(of->lock_note(), context);
   const double start = monotonic_seconds();
   ProgressLine line(context.out, context.console, start);
   const CheckpointDifference difference = compare_checkpoints(of_a, of_b, [&](std::int64_t done, std::int64_t all) {

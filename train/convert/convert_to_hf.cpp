@@ -98,6 +98,7 @@ class Exporter {
     carry(out.path(), report.warnings);
     for (const std::string& name : carried_files(out.path())) report.other_files.push_back(name);
     out.commit();
+    if (!reader_.lock_note().empty()) report.warnings.push_back(reader_.lock_note());
     const std::vector<std::string> of_values = check_.warnings();
     report.warnings.insert(report.warnings.end(), of_values.begin(), of_values.end());
     return report;

@@ -85,6 +85,7 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   const bool as_stored = !store.trains() && manifest.weights == store.config().compute;
   const std::string_view prefix = has_masters && !as_stored ? kMasterPrefix : std::string_view();
   for (const ShardBox& box : boxes) reader.read(prefix, box, destination(box), write, narrowing);
+  if (!reader.lock_note().empty()) return {reader.lock_note()};
   return {};
 }
 
