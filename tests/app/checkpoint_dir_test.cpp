@@ -92,6 +92,14 @@ TEST_F(CheckpointDir, WhoIsTakenOverEnds) {
   EXPECT_TRUE(saved().empty());
 }
 
+TEST_F(CheckpointDir, AFolderThatWasRemovedEndsARunSoThatItIsStartedAgain) {
+  BackgroundProgram run(words(kEndless));
+  ASSERT_TRUE(within(150, [&] { return file_exists(place_ / "run/metrics.jsonl"); })) << run.err();
+  std::filesystem::remove_all(place_ / "shared/ckpt");
+  EXPECT_EQ(run.wait_to_end(150), 74) << run.err();
+  EXPECT_NE(run.err().find("was removed: this run ends"), std::string::npos) << run.err();
+}
+
 TEST_F(CheckpointDir, TheSupervisorsTokenOpensItAtOnce) {
   create_folder(place_ / "shared/ckpt");
   int generation = 7;
@@ -180,6 +188,11 @@ TEST_F(SmallDisk, WithoutRoomIsRefusedWithTheNumbers) {
   EXPECT_EQ(
       on_disk_of(save + beside, command({"checkpoint.keep_last=0", "run.dir=" + (place_ / "all"), "checkpoint.every=4"})).exit_code,
       0);
+}
+
+TEST_F(SmallDisk, WhatMayPassIsNoFaultOfTheConfiguration) {
+  expect_one_line(on_disk_of(8192, fmt::format("head -c 8192 /dev/zero > '{}'; {}", place_ / "shared/x", command({}))), 74,
+                  {"No space left on device"});
 }
 
 // What was set aside stays: it has its bytes, and is none of those that newer ones replace.

@@ -3,9 +3,12 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <random>
@@ -46,6 +49,13 @@ bool has_checkpoints(const std::string& directory) {
   return false;
 }
 
+// Whether the reason that the system gave is one that passes: a disk that fails or is full, a server that does not answer.
+bool may_pass(std::string_view message) {
+  return std::ranges::any_of(std::array{EIO, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT}, [&](int error) {
+    return message.find(fmt::format(": {}", std::strerror(error))) != message.npos;
+  });
+}
+
 // What the file system says of the folder, as the reason for which a configuration is refused.
 template <class Body>
 void refusing(const std::string& directory, Body&& body) {
@@ -54,7 +64,8 @@ void refusing(const std::string& directory, Body&& body) {
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
-    if (has_checkpoints(directory)) throw;  // it was fit once: what fails now may pass, and the next start try again
+    // Where it was fit once what fails now may pass as well, and the next start try again.
+    if (may_pass(error.what()) || has_checkpoints(directory)) throw;
     std::string_view what = error.what();
     if (what.starts_with(directory + ": ")) what.remove_prefix(directory.size() + 2);
     throw ConfigError(fmt::format("checkpoint.dir = {}: {}; or name another folder", directory, what));
