@@ -134,8 +134,11 @@ FileTable parse_file_table(std::string_view text, std::int64_t file_bytes, std::
   const SafetensorsHeader header = parse_safetensors_header(json, file_bytes - std::ssize(text), source);
 
   FileTable table;
-  for (const SafetensorsEntry& entry : header.entries)
+  for (const SafetensorsEntry& entry : header.entries) {
+    if (!entry.other_dtype.empty())
+      refuse(source, fmt::format("tensor {} is {}, of which checkpoints have none", in_quotes(entry.name), entry.other_dtype));
     table.boxes.push_back({entry.name, entry.dtype, {{}, entry.shape}, entry.begin});
+  }
   add_offsets(metadata(header, kOffsets, source), source, &table);
   table.block_bytes = block_bytes_of(metadata(header, kBlockBytesKey, source), source);
   table.blocks = blocks_of(metadata(header, kBlocksKey, source), table.num_blocks(), source);

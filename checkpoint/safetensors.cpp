@@ -24,6 +24,15 @@ constexpr std::size_t kHeaderLengthBytes = sizeof(std::uint64_t);
 constexpr DType kDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
                              DType::kI64, DType::kI32, DType::kU16,  DType::kU8};
 
+// The format's others, and the bits of a value.
+struct OtherDType {
+  std::string_view name;
+  std::int64_t bits;
+};
+constexpr OtherDType kOtherDTypes[] = {{"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"I8", 8},
+                                       {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
+                                       {"I16", 16},    {"U32", 32},    {"C64", 64},    {"U64", 64}};
+
 constexpr std::string_view kSafetensorsRemedy = "the file is damaged, or not a safetensors file: copy it again";
 
 [[noreturn]] void refuse_file(std::string_view source, std::string_view what) {
@@ -47,27 +56,40 @@ std::vector<std::int64_t> sizes_of(const JsonMember& entry, std::string_view key
   return sizes;
 }
 
-DType dtype_of_entry(const JsonMember& entry, std::string_view source) {
-  const JsonValue* name = entry.value.find("dtype");
-  if (name == nullptr || !name->is_string()) refuse_entry(source, entry.key, "has no dtype");
-  for (const DType dtype : kDTypes)
-    if (safetensors_name(dtype) == name->as_string()) return dtype;
-  throw DataError(fmt::format("{}: tensor {}: dtype {} is not supported; convert it to F32, BF16 or F16", source,
-                              in_quotes(entry.key), in_quotes(name->as_string())));
+void set_dtype(const JsonMember& member, std::string_view source, SafetensorsEntry* entry) {
+  const JsonValue* name = member.value.find("dtype");
+  if (name == nullptr || !name->is_string()) refuse_entry(source, member.key, "has no dtype");
+  for (const DType dtype : kDTypes) {
+    if (safetensors_name(dtype) != name->as_string()) continue;
+    entry->dtype = dtype;
+    return;
+  }
+  entry->other_dtype = name->as_string();
+  if (std::ranges::find(kOtherDTypes, name->as_string(), &OtherDType::name) == std::end(kOtherDTypes))
+    refuse_entry(source, member.key, fmt::format("dtype {} is none of the format's", in_quotes(name->as_string())));
+}
+
+std::int64_t bits_of_value(const SafetensorsEntry& entry) {
+  if (entry.other_dtype.empty()) return 8 * size_of(entry.dtype);
+  return std::ranges::find(kOtherDTypes, entry.other_dtype, &OtherDType::name)->bits;
 }
 
 // Multiplied from the left, as the reference reader does: what overflows before a 0 is refused.
 std::int64_t bytes_of(const SafetensorsEntry& entry, std::string_view source) {
-  std::int64_t bytes = size_of(entry.dtype);
+  std::int64_t bits = bits_of_value(entry);
   for (const std::int64_t extent : entry.shape)
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) refuse_entry(source, entry.name, "the shape is too large");
-  return bytes;
+    if (__builtin_mul_overflow(bits, extent, &bits)) refuse_entry(source, entry.name, "the shape is too large");
+  if (bits % 8 != 0) refuse_entry(source, entry.name, "its shape makes no whole number of bytes");
+  return bits / 8;
 }
 
 SafetensorsEntry entry_from(const JsonMember& member, std::string_view source) {
   if (member.key.size() > kMaxKey) refuse_entry(source, member.key, fmt::format("a name of more than {} bytes", kMaxKey));
   if (!member.value.is_object()) refuse_entry(source, member.key, "its entry is not an object");
-  SafetensorsEntry entry{.name = member.key, .dtype = dtype_of_entry(member, source), .shape = sizes_of(member, "shape", source)};
+  SafetensorsEntry entry;
+  entry.name = member.key;
+  set_dtype(member, source, &entry);
+  entry.shape = sizes_of(member, "shape", source);
   if (entry.shape.size() > kMaxEntryRank) refuse_entry(source, entry.name, fmt::format("more than {} dimensions", kMaxEntryRank));
   const std::vector<std::int64_t> offsets = sizes_of(member, "data_offsets", source);
   if (offsets.size() != 2 || offsets[1] < offsets[0]) refuse_entry(source, entry.name, "data_offsets is not a range");
@@ -135,6 +157,10 @@ std::string_view safetensors_name(DType dtype) {
   return "?";
 }
 
+std::string_view safetensors_name(const SafetensorsEntry& entry) {
+  return entry.other_dtype.empty() ? safetensors_name(entry.dtype) : entry.other_dtype;
+}
+
 std::string to_text(const SafetensorsHeader& header, std::int64_t alignment) {
   TRIDENT_CHECK(alignment >= 8 && std::has_single_bit(static_cast<std::uint64_t>(alignment)), "alignment {}", alignment);
   JsonValue::Object root;
@@ -149,7 +175,7 @@ std::string to_text(const SafetensorsHeader& header, std::int64_t alignment) {
                   entry.begin, entry.end, end);
     end = entry.end;
     JsonValue::Object object;
-    object.push_back({"dtype", safetensors_name(entry.dtype)});
+    object.push_back({"dtype", safetensors_name(entry)});
     object.push_back({"shape", JsonValue::Array(entry.shape.begin(), entry.shape.end())});
     object.push_back({"data_offsets", JsonValue::Array{entry.begin, entry.end}});
     root.push_back({entry.name, std::move(object)});
