@@ -8,7 +8,9 @@
 
 #include "app/command_line.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/hf_folder.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "core/json_reader.h"
 
 namespace trident {
@@ -84,6 +86,7 @@ std::string find_checkpoint(const std::string& path) {
       if (folder_exists(folder)) return folder;
       throw DataError(fmt::format("{}: there is no {}; see trident ckpt ls", path, folder));
     }
+    if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{}: {}", path, *other));
     throw DataError(fmt::format("{}: no such folder; name a checkpoint, or a folder of them", path));
   }
   if (is_there(path + "/" + std::string(kManifestName))) return path;
@@ -91,9 +94,11 @@ std::string find_checkpoint(const std::string& path) {
   const auto newest = std::find_if(entries.rbegin(), entries.rend(), [](const CheckpointEntry& entry) {
     return entry.parts.mark.empty() && entry.health == CheckpointHealth::kValid;
   });
-  if (newest == entries.rend())
-    throw DataError(fmt::format("{}: neither a checkpoint nor a folder with a valid one; see trident ckpt ls", path));
-  return path + "/" + newest->name;
+  if (newest != entries.rend()) return path + "/" + newest->name;
+  if (is_hf_folder(hub_snapshot(path)))
+    throw DataError(fmt::format("{}: is a Hugging Face folder, no checkpoint; trident convert --from hf makes one of it", path));
+  if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{}: {}", path, *other));
+  throw DataError(fmt::format("{}: neither a checkpoint nor a folder with a valid one; see trident ckpt ls", path));
 }
 
 void ckpt_command(const Arguments& arguments, const CommandContext& context) {

@@ -271,7 +271,7 @@ TEST_F(Convert, WordsThatAreNoneAreRefused) {
   expect_one_line(to_hf(folder, place_ / "x", {"--shard-size", "0"}), 64, {"--shard-size \"0\"", "such as 5GB"});
   expect_one_line(to_hf(folder, place_ / "x"), 64, {"is a Hugging Face folder", "--from hf"});
   expect_one_line(to_ckpt(folder, folder), 64, {"is there already"});
-  expect_one_line(to_ckpt(place_ / "nothing", place_ / "x"), 65, {"is no Hugging Face folder"});
+  expect_one_line(to_ckpt(place_ / "nothing", place_ / "x"), 65, {"--from hf = ", "no such folder"});
 }
 
 // The masters of a run in bf16, its layout whatever it is, into a folder and back into a run.

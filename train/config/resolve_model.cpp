@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "core/json_reader.h"
 #include "model/model_presets.h"
 
@@ -33,7 +34,10 @@ FoundKeys keys_of(const ModelSource& source) {
   FoundKeys found;
   std::string json;
   if (source.hf_config) {
-    const std::string path = folder_exists(*source.hf_config) ? *source.hf_config + "/config.json" : *source.hf_config;
+    const std::string folder = hub_snapshot(*source.hf_config);
+    const std::string path = folder_exists(folder) ? folder + "/config.json" : folder;
+    if (const std::optional<std::string> other = is_there(path) ? std::nullopt : what_stands_at(folder))
+      throw ConfigError(fmt::format("model.hf_config = {}: {}", folder, *other));
     json = named_file(path, "model.hf_config");
     found.where = fmt::format("model.hf_config = {}", path);
   } else {

@@ -8,6 +8,7 @@
 
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "train/config/option_check.h"
 #include "train/config/resolve_model.h"
 
@@ -201,12 +202,10 @@ void check_stochastic_rounding(const PrecisionConfig& p) {
 namespace {
 
 // The keys of the folder's config.json, those in `given` in the place of its own.
-JsonValue keys_of_folder(const std::string& folder, const JsonValue& given) {
-  const std::string path = folder + "/config.json";
-  if (!folder_exists(folder))
-    throw ConfigError(fmt::format("model.init_from = {}: no such folder (nothing is downloaded); name a local folder with "
-                                  "config.json and model.safetensors",
-                                  folder));
+JsonValue keys_of_folder(const std::string& given_folder, const JsonValue& given) {
+  const std::string folder = hub_snapshot(given_folder), path = folder + "/config.json";
+  if (const std::optional<std::string> other = file_exists(path) ? std::nullopt : what_stands_at(folder))
+    throw ConfigError(fmt::format("model.init_from = {}: {}", folder, *other));
   if (!file_exists(path))
     throw ConfigError(fmt::format("model: missing, and model.init_from = {} is no Hugging Face folder, whose config.json would "
                                   "say it; give model.preset, model.hf_config, or the keys of a Hugging Face config.json "

@@ -216,7 +216,7 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
   model.key = key;
   model.path = path;
   model.checkpoint = find_hf_weights(path, key);
-  model.config = config_for_forward(config_of_hf(path), path, settings);
+  model.config = config_for_forward(config_of_hf(model.checkpoint.folder), path, settings);
   return model;
 }
 

@@ -11,6 +11,7 @@
 #include "checkpoint/commit.h"
 #include "checkpoint/hf_index.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "train/config/config_difference.h"
 #include "train/plan/run_plan.h"
 #include "train/run/read_again.h"
@@ -62,6 +63,11 @@ Manifest open_with(const std::string& folder, const Wanted& wanted) {
   } catch (const NotPermitted& error) {
     throw not_permitted(wanted.key, wanted.value, error);
   }
+}
+
+// Refuses what is known to be no checkpoint and no Hugging Face folder.
+void refuse_foreign_folder(const std::string& path, std::string_view key) {
+  if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{} = {}: {}", key, path, *other));
 }
 
 std::optional<Resume> newest_in(const std::string& directory, std::optional<std::int64_t> before, const Wanted& wanted) {
@@ -178,20 +184,23 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
   const Wanted wanted{"checkpoint.resume", from, Content::kAll, std::string(kAnew)};
   if (config.checkpoint.resume.kind == Kind::kNewest) return newest_in(checkpoint_folder_of(config), before, wanted);
   std::optional<Resume> resume = named_checkpoint(from, before, wanted);
+  if (!resume && !before && is_hf_folder(hub_snapshot(from)))
+    throw DataError(
+        fmt::format("checkpoint.resume = {}: is a Hugging Face folder, from which no run goes on; begin with its weights: "
+                    "name it in model.init_from",
+                    from));
+  if (!resume && !before) refuse_foreign_folder(from, "checkpoint.resume");
   if (!resume && !before) throw DataError(fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, or the folder of several", from));
   return resume;
 }
 
 std::optional<Resume> find_initial(const TrainConfig& config) {
   if (!config.model.init_from) return std::nullopt;
-  const std::string& from = *config.model.init_from;
+  const std::string from = hub_snapshot(*config.model.init_from);
   if (is_hf_folder(from)) return open_initial(from, from, TiedCopies::kCompared);
   std::optional<Resume> initial = named_checkpoint(from, std::nullopt, {"model.init_from", from, Content::kAny, "name another in model.init_from"});
   if (initial) return initial;
-  if (!file_exists(from) && !folder_exists(from))
-    throw DataError(fmt::format("model.init_from = {}: no such folder (nothing is downloaded); name a checkpoint, a folder of "
-                                "them, or a local folder with config.json and model.safetensors",
-                                from));
+  refuse_foreign_folder(from, "model.init_from");
   throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, the folder of several, or a Hugging Face "
                               "folder, which has config.json and model.safetensors",
                               from));
@@ -220,20 +229,22 @@ Resume find_weights(const std::string& path, std::string_view key) {
   std::optional<Resume> found =
       named_checkpoint(path, std::nullopt, {key, path, Content::kAny, fmt::format("name another in {}", key)});
   if (found) return *std::move(found);
-  if (is_hf_folder(path)) throw DataError(fmt::format("{} = {}: is a Hugging Face folder; name it in --hf", key, path));
+  if (is_hf_folder(hub_snapshot(path)))
+    throw DataError(fmt::format("{} = {}: is a Hugging Face folder; name it in --hf", key, path));
+  refuse_foreign_folder(path, key);
   const std::string of_run = path + "/ckpt";  // where a run has them unless it says otherwise
   throw DataError(fmt::format("{} = {}: there is no checkpoint; name {}", key, path,
                               checkpoint_steps(of_run).empty() ? std::string("one, or the folder of several") : of_run));
 }
 
-Resume find_hf_weights(const std::string& path, std::string_view key) {
+Resume find_hf_weights(const std::string& given, std::string_view key) {
+  const std::string path = hub_snapshot(given);
   if (is_hf_folder(path)) return open_folder(path, key, path, TiedCopies::kCompared);
   const bool has_checkpoint = is_there(path + "/" + std::string(kManifestName)) || !checkpoint_steps(path).empty();
-  if (has_checkpoint) throw DataError(fmt::format("{} = {}: holds checkpoints of Trident; name it in --ckpt", key, path));
-  if (file_exists(path + "/pytorch_model.bin"))
-    throw DataError(fmt::format("{} = {}: has weights as a pickle, pytorch_model.bin, which is not read; save them once more as "
-                                "safetensors",
-                                key, path));
+  if (has_checkpoint)
+    throw DataError(
+        fmt::format("{} = {}: holds checkpoints of Trident; name it in {}", key, path, key == "--hf" ? "--ckpt" : "--from ckpt"));
+  refuse_foreign_folder(path, key);
   throw DataError(fmt::format("{} = {}: no Hugging Face folder (config.json and {}); name one", key, path, kHfWeightsName));
 }
 
