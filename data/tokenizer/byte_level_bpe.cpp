@@ -9,15 +9,16 @@
 #include <new>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/check.h"
 #include "core/fnv1a.h"
 #include "core/int_math.h"
 #include "core/json_reader.h"
+#include "core/utf8.h"
 #include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
-#include "core/utf8.h"
 
 namespace trident {
 
@@ -55,6 +56,7 @@ struct Vocabulary {
   std::vector<std::string> bytes_of_id;
   std::array<std::int32_t, 256> id_of_byte;
   std::int32_t eod;
+  AddedTokens added;
   MergeTable merges;
   std::string fingerprint;
 };
@@ -117,24 +119,63 @@ MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids,
   return table;
 }
 
+// In the order of the file, as the library numbers them: those that the vocabulary lacks follow it. Adds to `hash` what they are,
+// unless they are GPT-2's: fingerprints are stored.
+std::vector<AddedToken> check_added(const ByteLevelBpeFiles& files, const IdOfSpelling& ids, Fnv1a& hash) {
+  std::vector<AddedToken> added = files.added;
+  std::unordered_set<std::string_view> seen;
+  auto next = static_cast<std::int32_t>(ids.size());
+  for (AddedToken& token : added) {
+    const auto found = ids.find(token.content);
+    if (found == ids.end() && token.id < 0) refuse(files.vocab_source, fmt::format("no token {}", in_quotes(token.content)));
+    const std::int32_t expected = found == ids.end() ? next++ : found->second;
+    if (!seen.insert(token.content).second)
+      refuse(files.vocab_source, fmt::format("added token {} occurs twice", in_quotes(token.content)));
+    if (token.id >= 0 && token.id != expected)
+      refuse(files.vocab_source,
+             fmt::format("added token {} has id {}, expected {}", in_quotes(token.content), token.id, expected));
+    token.id = expected;
+  }
+  TRIDENT_CHECK(seen.contains(kBpeEndOfText), "{}: no added token {}", files.vocab_source, kBpeEndOfText);
+  AddedToken first = added.front();
+  first.normalized = false;  // says nothing of a token alone
+  if (added.size() == 1 && first == AddedToken{.content = first.content, .id = first.id}) return added;
+  for (const AddedToken& token : added) {
+    hash.add(token.content);
+    hash.add(static_cast<std::uint64_t>(token.id) << 32 | static_cast<std::uint64_t>(token.single_word) << 3 |
+             static_cast<std::uint64_t>(token.lstrip) << 2 | static_cast<std::uint64_t>(token.rstrip) << 1 |
+             static_cast<std::uint64_t>(token.normalized));
+  }
+  return added;
+}
+
 Vocabulary read_vocabulary(const ByteLevelBpeFiles& files) {
   const IdOfSpelling ids = parse_vocab(files);
   Fnv1a hash;
   hash.add("byte-level BPE, GPT-2's pieces");
-  Vocabulary vocabulary{.bytes_of_id = std::vector<std::string>(ids.size()), .id_of_byte = {}, .eod = -1,
-                        .merges = parse_merges(files, ids, hash), .fingerprint = {}};
+  const std::vector<AddedToken> added = check_added(files, ids, hash);
+  std::int64_t size = std::ssize(ids);
+  for (const AddedToken& token : added) size = std::max<std::int64_t>(size, token.id + std::int64_t{1});
+  Vocabulary vocabulary{.bytes_of_id = std::vector<std::string>(static_cast<std::size_t>(size)),
+                        .id_of_byte = {},
+                        .eod = std::ranges::find(added, kBpeEndOfText, &AddedToken::content)->id,
+                        .added = AddedTokens(added),
+                        .merges = parse_merges(files, ids, hash),
+                        .fingerprint = {}};
   vocabulary.id_of_byte.fill(-1);
+  // The library spells added tokens plainly, and reads them as bytes all the same where it can.
+  for (const AddedToken& token : added)
+    vocabulary.bytes_of_id[static_cast<std::size_t>(token.id)] = bytes_of_spelling(token.content).value_or(token.content);
   for (const auto& [spelling, id] : ids) {
     std::optional<std::string> bytes = bytes_of_spelling(spelling);
+    if (!bytes && !vocabulary.bytes_of_id[static_cast<std::size_t>(id)].empty()) continue;
     if (!bytes) refuse(files.vocab_source, fmt::format("token {} has a character that stands for no byte", in_quotes(spelling)));
     if (bytes->size() == 1) vocabulary.id_of_byte[static_cast<unsigned char>((*bytes)[0])] = id;
-    if (*bytes == kBpeEndOfText) vocabulary.eod = id;
     vocabulary.bytes_of_id[static_cast<std::size_t>(id)] = std::move(*bytes);
   }
   for (std::size_t b = 0; b < 256; ++b) {
     if (vocabulary.id_of_byte[b] < 0) refuse(files.vocab_source, fmt::format("no token for the byte 0x{:02x}", b));
   }
-  if (vocabulary.eod < 0) refuse(files.vocab_source, fmt::format("no token \"{}\"", kBpeEndOfText));
   for (const std::string& bytes : vocabulary.bytes_of_id) {
     hash.add(bytes.size());
     hash.add(bytes);
@@ -192,14 +233,7 @@ class ByteLevelBpeEncoder final : public Encoder {
       num_replaced_ += replace_ill_formed(text, &repaired_);
       text = repaired_;
     }
-    // The added token is cut out before anything else: text on its two sides is pre-tokenized separately.
-    while (!text.empty()) {
-      const std::size_t at = text.find(kBpeEndOfText);
-      encode_pieces(text.substr(0, at), ids);
-      if (at == std::string_view::npos) break;
-      ids->push_back(vocabulary_.eod);
-      text.remove_prefix(at + kBpeEndOfText.size());
-    }
+    vocabulary_.added.cut(text, ids, [&](std::string_view between) { encode_pieces(between, ids); });
   }
 
  private:
