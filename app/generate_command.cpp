@@ -80,7 +80,9 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_option("--seed", options.sampling.seed, "of the draws")->capture_default_str();
   app.add_option("--stop", options.stops, "a text that ends a continuation, which does not show it; may be repeated")
       ->allow_extra_args(false);
-  app.add_option("--end", options.end, "id of the token that ends a continuation; the tokenizer's end of a document by default");
+  app.add_option("--end", options.ends,
+                 "id of a token that ends a continuation; may be repeated; the tokenizer's end of a document by default")
+      ->allow_extra_args(false);
   app.add_flag("--ignore-end", options.ignore_end, "no token ends a continuation");
   app.add_option("-n", options.samples, "continuations of every prompt")->capture_default_str();
   app.add_option("--batch", options.slots, "sequences at once, on every data rank")->capture_default_str();

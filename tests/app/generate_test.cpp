@@ -1,5 +1,6 @@
 // Text by the real program, from a checkpoint that it trained.
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -107,6 +108,22 @@ TEST_F(Generate, TimingsCountEveryPass) {
   EXPECT_EQ(steps.find("share"), nullptr);  // several ranks: nobody measured the machine
 }
 
+// Each of them ends a continuation, which then has it; a text, which is shown while it is made, does not.
+TEST_F(Generate, SeveralTokensMayEndIt) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> greedy{"--prompt", "The dog", "--repetition-penalty", "5", "--greedy"};
+  std::istringstream words(ids(plus(greedy, {"--ignore-end"})));
+  std::vector<std::string> made(std::istream_iterator<std::string>(words), {});
+  ASSERT_EQ(made.size(), 8u);
+  std::string expected = made[0];
+  for (std::size_t i = 1; i <= 2; ++i) expected += " " + made[i];
+  const std::vector<std::string> ends{"--end", made[6], "--end", made[2]};
+  EXPECT_EQ(ids(plus(greedy, ends)), expected + "\n");
+  const ProgramOutcome live = generate(plus(plus(greedy, ends), {"--max-new-tokens", "8"}));
+  const ProgramOutcome cut = generate(plus(greedy, {"--ignore-end", "--max-new-tokens", "2"}));
+  EXPECT_EQ(live.out, cut.out);
+}
+
 TEST_F(Generate, ReadsPromptsFromFiles) {
   ASSERT_EQ(train().exit_code, 0);
   write_file(place_ / "two.txt", "The dog\nA longer line, with other words\n");
@@ -151,6 +168,7 @@ TEST_F(Generate, RefusesWhatCannotBe) {
   expect_one_line(generate(plus(ids, {"--greedy", "--top-k", "4"})), 64, {"--top-k", "--greedy"});
   expect_one_line(generate(plus(ids, {"--temperature", "0", "--top-p", "0.5"})), 64, {"--top-p", "--temperature 0"});
   expect_one_line(generate(plus(ids, {"--greedy", "--seed", "4"})), 64, {"--seed", "nothing is drawn"});
+  expect_one_line(generate(plus(ids, {"--end", "4", "--end", "99999999"})), 64, {"--end", "99999999"});
   expect_one_line(generate(plus(ids, {"--ignore-end", "--end", "4"})), 64, {"--end", "--ignore-end"});
   expect_one_line(generate(plus(ids, {"--json", "--print-ids"})), 64, {"--print-ids", "--json"});
   expect_one_line(generate(plus(ids, {"--set", "batch.micro=4"})), 64, {"--set batch.micro=4", "--batch"});

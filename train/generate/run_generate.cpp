@@ -109,8 +109,9 @@ GenerateRequest make_request(const GenerateOptions& options, std::span<const Pro
   request.stops = options.stops;
   request.tokenizer = tokenizer;
   if (!options.ignore_end) {
-    if (options.end)
-      request.ends = {*options.end};
+    check_token_ids(options.ends, vocab_size, "--end", nullptr);
+    if (!options.ends.empty())
+      request.ends = options.ends;
     else if (hf_files)
       request.ends = ends_of_folder(*hf_files);
     else if (tokenizer != nullptr)

@@ -26,7 +26,7 @@ struct GenerateOptions {
   std::int64_t samples = 1, max_new_tokens = 64, slots = 8;
   SamplingOptions sampling;
   std::vector<std::string> stops;
-  std::optional<std::int32_t> end;  // nothing: the folder's eos_token_id, or the tokenizer's end of a document
+  std::vector<std::int32_t> ends;  // none: the folder's eos_token_id, or the tokenizer's end of a document
   bool ignore_end = false;
   // Keep the time of every pass, and measure the machine between them if there is one rank, which takes time of its own.
   bool timings = false;
