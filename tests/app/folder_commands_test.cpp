@@ -92,6 +92,8 @@ TEST_F(FolderCommands, AConvertedCheckpointHasTheFoldersTokenizer) {
   fs::remove(hf + "/merges.txt"), fs::remove(hf + "/vocab.json");
   write_file(hf + "/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
   EXPECT_TRUE(eval("--hf", hf, {"--ids", "5 17 2 9"}).find("bits_per_byte")->is_null());
+  const std::string why = run_program({"eval", "--hf", hf, "--ids", "5 17 2 9", "--json"}).err;
+  EXPECT_NE(why.find("no bits per byte without a tokenizer (" + hf + "/tokenizer.json: "), why.npos) << why;
   expect_one_line(run_program({"generate", "--hf", hf, "--prompt", "a"}), 65, {"tokenizer.json", "--tokenizer"});
   expect_one_line(run_program({"eval", "--hf", hf, "--choices", golden + "/usual.jsonl"}), 64,
                   {"usual.jsonl:1", "tokenizer.json", "--tokenizer"});
@@ -103,6 +105,8 @@ TEST_F(FolderCommands, AConvertedCheckpointNamesNoTokenizer) {
   ASSERT_EQ(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", ckpt}).exit_code, 0);
   EXPECT_TRUE(eval("--ckpt", ckpt, {"--ids", "5 17 2"}).find("bits_per_byte")->is_null());
   EXPECT_FALSE(eval("--ckpt", ckpt, {"--ids", "5 17 2", "--tokenizer", "gpt2"}).find("bits_per_byte")->is_null());
+  const std::string why = run_program({"eval", "--ckpt", ckpt, "--ids", "5 17 2"}).err;
+  EXPECT_NE(why.find("no bits per byte without a tokenizer (--ckpt = "), why.npos) << why;
   EXPECT_EQ(said({"generate", "--ckpt", ckpt, "--prompt-ids", "5", "--greedy", "--max-new-tokens", "3"}),
             said({"generate", "--ckpt", ckpt, "--prompt-ids", "5", "--greedy", "--max-new-tokens", "3", "--print-ids"}));
   expect_one_line(run_program({"generate", "--ckpt", ckpt, "--prompt", "a"}), 64, {"names no tokenizer", "--tokenizer"});
