@@ -49,8 +49,7 @@ struct RopeSource {
   RopeConfig base;  // from the keys beside the object
 };
 
-RopeConfig read_object(const JsonValue& object, const std::string& where, const RopeSource& source) {
-  HfReader reader(object, where);
+RopeConfig read_object(HfReader reader, const RopeSource& source) {
   RopeConfig rope = source.base;
   rope.scaling = read_scaling(reader, source.family);
   rope.theta = reader.number("rope_theta", rope.theta);
@@ -84,20 +83,20 @@ RopeConfig read_object(const JsonValue& object, const std::string& where, const 
 }
 
 // One object, or one for each kind of layer, which must agree.
-RopeConfig read_objects(const JsonValue* object, const std::string& where, const RopeSource& source) {
+RopeConfig read_objects(const HfReader& reader, const JsonValue* object, const std::string& where, const RopeSource& source) {
   if (object == nullptr) return unscaled(source.base);
   std::optional<RopeConfig> found;
   for (const std::string_view kind : {"full_attention", "sliding_attention"}) {
     const JsonValue* of_kind = object->find(kind);
     if (of_kind == nullptr || of_kind->is_null()) continue;
     const std::string path = fmt::format("{}.{}", where, kind);
-    const RopeConfig rope = read_object(*of_kind, path, source);
+    const RopeConfig rope = read_object(reader.inner(*of_kind, path), source);
     if (found && !(*found == rope))
       throw ConfigError(fmt::format("{} = {}: differs from that of full_attention; layers of two kinds are not supported", path,
                                     to_json_text(*of_kind)));
     found = rope;
   }
-  return found ? *found : read_object(*object, where, source);
+  return found ? *found : read_object(reader.inner(*object, where), source);
 }
 
 }  // namespace
@@ -112,8 +111,8 @@ RopeConfig read_hf_rope(HfReader& reader, ModelFamily family, std::int64_t max_p
   reader.refuse_true("use_mrope", "multi-dimensional rotary embedding is");
   const JsonValue* old_object = reader.find("rope_scaling");
   const JsonValue* new_object = reader.find("rope_parameters");
-  const RopeConfig from_old = read_objects(old_object, reader.path("rope_scaling"), source);
-  const RopeConfig from_new = read_objects(new_object, reader.path("rope_parameters"), source);
+  const RopeConfig from_old = read_objects(reader, old_object, reader.path("rope_scaling"), source);
+  const RopeConfig from_new = read_objects(reader, new_object, reader.path("rope_parameters"), source);
   if (old_object != nullptr && new_object != nullptr && !(from_old == from_new))
     reader.refuse("rope_scaling", "contradicts rope_parameters, the newer spelling of the same thing; keep one");
   return new_object != nullptr ? from_new : from_old;

@@ -98,7 +98,10 @@ void validate(const ModelConfig& config, std::string_view where);
 //
 // `where` begins every message: "<where>.<key> = <value>: <why>; <remedy>". Throws ConfigError. The result is validated.
 ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout = std::nullopt);
-// The same from text (a config.json file's content).
+// The keys of a config.json that somebody else wrote, those of `own` (null: none) in the place of its own; without members that
+// are unknown and null, false, [] or {}, unless they are `own`. What else may be wrong with them, model_config_from_hf says.
+JsonValue hf_config_keys(JsonValue file, const JsonValue& own);
+// model_config_from_hf from text (a config.json file's content).
 ModelConfig model_config_from_hf_json(std::string_view json, std::string_view where, std::optional<double> dropout = std::nullopt);
 
 std::string_view to_string(ModelFamily family);  // Hugging Face's model_type

@@ -139,8 +139,9 @@ std::string_view model_preset_json(std::string_view name, std::string_view where
     if (preset.name == name) return preset.json;
   std::string known;
   for (const Preset& preset : kPresets) known += fmt::format("{}{}", known.empty() ? "" : ", ", preset.name);
-  throw ConfigError(fmt::format("{} = {}: no such model preset, the nearest is \"{}\"; known are {}", where, in_quotes(name),
-                                nearest_name(name, model_preset_names()), known));
+  const std::string_view near = likely_name(name, model_preset_names());
+  throw ConfigError(fmt::format("{} = {}: no such model preset; {}known are {}", where, in_quotes(name),
+                                near.empty() ? "" : fmt::format("did you mean {}? ", in_quotes(near)), known));
 }
 
 ModelConfig model_preset(std::string_view name, std::string_view where) {

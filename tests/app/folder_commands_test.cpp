@@ -48,6 +48,26 @@ class FolderCommands : public ::testing::Test {
   TemporaryFolder place_;
 };
 
+// Also from the run's own files, which have the folder's keys.
+TEST_F(FolderCommands, UnknownKeysThatAreSwitchedOffAreNoHindrance) {
+  const std::string hf =
+      folder("llama", "{", R"({"use_sliding_window": false, "freeze": null, "moe_layers": [], "unsloth_fixed": true,)");
+  const std::vector<std::string> ids{"--ids", "5 17 2 9"}, prompt{"--prompt-ids", "5", "--greedy", "--max-new-tokens", "3"};
+  const std::string ckpt = place_ / "ckpt";
+  const double loss = eval("--hf", hf, ids).find("loss")->as_number();
+  said(plus({"generate", "--hf", hf}, prompt));
+  ASSERT_EQ(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", ckpt}).exit_code, 0);
+  EXPECT_EQ(eval("--ckpt", ckpt, ids).find("loss")->as_number(), loss);
+  for (const std::string from : {"init_from", "hf_config"}) {
+    write_file(place_ / "c.json", R"({"run": {"dir": "r", "steps": 1}, "batch": {"global": 1, "micro": 1, "sequence": 8},
+                                      "data": {"train": "none", "tokenizer": null}, "model": {")" + from + "\": \"" + hf + "\"}}");
+    write_file(place_ / "printed.json", said({"train", "--config", place_ / "c.json", "--print-config"}));
+    said({"train", "--config", place_ / "printed.json", "--print-config"});
+  }
+  expect_one_line(run_program({"eval", "--hf", folder("gpt2", "{", R"({"use_alibi": true,)"), "--ids", "5"}), 64,
+                  {"config.json: use_alibi = true: unknown key"});
+}
+
 // As the hub's GPT-2 says it. Nothing is trained here, so that it does not matter.
 TEST_F(FolderCommands, DropoutOfAttentionDoesNotMatterWhereNothingIsTrained) {
   const std::string plain = folder("gpt2", "\"attn_pdrop\": 0.0", "\"attn_pdrop\": 0.0");

@@ -40,9 +40,7 @@ FoundKeys keys_of(const ModelSource& source) {
     json = model_preset_json(*source.preset, "model.preset");
     found.where = "model.preset";
   }
-  found.keys = parse_json(json, found.where, {.blame = ExitCode::kData});
-  if (source.keys.is_object())
-    for (const JsonMember& member : source.keys.members()) found.keys.set(member.key, member.value);
+  found.keys = hf_config_keys(parse_json(json, found.where, {.blame = ExitCode::kData}), source.keys);
   return found;
 }
 

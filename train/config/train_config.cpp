@@ -212,14 +212,12 @@ JsonValue keys_of_folder(const std::string& folder, const JsonValue& given) {
                                   "say it; give model.preset, model.hf_config, or the keys of a Hugging Face config.json "
                                   "(\"model_type\", ...)",
                                   folder));
-  JsonValue keys = read_json_file(path, {.blame = ExitCode::kData});
+  const JsonValue keys = hf_config_keys(read_json_file(path, {.blame = ExitCode::kData}), given);
   if (keys.find("model_type") == nullptr)
     throw ConfigError(fmt::format("{}: has no model_type; it is no config.json of a Hugging Face folder", path));
   for (const JsonMember& member : keys.members())
     if (find_option(fmt::format("{}.{}", kModelBlock, member.key)) != nullptr)
       throw ConfigError(fmt::format("{}: {} is no key of a model; remove it", path, in_quotes(member.key)));
-  if (given.is_object())
-    for (const JsonMember& member : given.members()) keys.set(member.key, member.value);
   return keys;
 }
 

@@ -27,11 +27,14 @@ std::string text_of(double value) { return to_json_text(value); }
 std::string text_of(bool value) { return value ? "true" : "false"; }
 std::string text_of(std::string_view value) { return in_quotes(value); }
 
+JsonValue model_keys_of_hf(const std::string& folder) {
+  return hf_config_keys(read_json_file(folder + "/config.json", {.blame = ExitCode::kData}), {});
+}
+
 }  // namespace
 
 ModelConfig model_of_hf(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  return model_config_from_hf(read_json_file(path, {.blame = ExitCode::kData}), path, 0.0);
+  return model_config_from_hf(model_keys_of_hf(folder), folder + "/config.json", 0.0);
 }
 
 JsonValue config_of_hf(const std::string& folder) {
@@ -40,7 +43,7 @@ JsonValue config_of_hf(const std::string& folder) {
                                             R"( "sequence": {}}}, "data": {{"train": "none", "tokenizer": null}}}})",
                                             sequence),
                                 "configuration");
-  config.set("model", read_json_file(folder + "/config.json", {.blame = ExitCode::kData}));
+  config.set("model", model_keys_of_hf(folder));
   return config;
 }
 

@@ -47,10 +47,24 @@ TEST(HfConfigRefuses, ModelTypes) {
   expect_refused(family("qwen2", R"("architectures": ["Qwen2MoeForCausalLM"])"), {"architectures"});
 }
 
-TEST(HfConfigRefuses, UnknownKeysWithTheNearestKnownOne) {
-  expect_refused(llama(R"("rope_tehta": 1e6)"), {"model.rope_tehta = 1000000.0", "unknown key", "\"rope_theta\""});
-  expect_refused(gpt2(R"("n_layers": 2)"), {"\"n_layer\""});
+TEST(HfConfigRefuses, UnknownKeysWithOneThatTheyMayBeMisspellingsOf) {
+  expect_refused(llama(R"("rope_tehta": 1e6)"), {"model.rope_tehta = 1000000.0", "unknown key", "did you mean \"rope_theta\"?"});
+  expect_refused(gpt2(R"("n_layers": 2)"), {"did you mean \"n_layer\"?"});
   expect_refused(llama(R"("rope_scaling": {"rope_type": "linear", "facto": 2.0})"), {"model.rope_scaling.facto", "\"factor\""});
+  expect_refused(llama(R"("tie_word_embedings": false)"), {"tie_word_embedings = false", "\"tie_word_embeddings\""});
+}
+
+// Neither is a key proposed that is another word, nor one that would be passed over.
+TEST(HfConfigRefuses, UnknownKeysThatAreNearNothingWithoutAProposal) {
+  for (const std::string key : {"ep_size", "attention_multiplier", "num_heads", "use_alibi", "freeze", "max_windows", "top_kk"}) {
+    try {
+      model_config_from_hf_json(llama("\"" + key + "\": 3"), "model");
+      ADD_FAILURE() << key;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.what(),
+                "model." + key + " = 3: unknown key, which may change what the model computes; remove it if it does not");
+    }
+  }
 }
 
 TEST(HfConfigRefuses, MissingSizesAndWrongTypes) {

@@ -235,5 +235,45 @@ TEST(HfConfig, InformationalKeysAreAccepted) {
             tiny_gpt2(""));
 }
 
+// Programs around transformers write these into its files.
+TEST(HfConfig, KeysOfOtherToolsAreAccepted) {
+  const std::string keys =
+      R"("unsloth_fixed": true, "unsloth_version": "2026.3.3", "max_sequence_length": 2048, "_flash_attn_2_enabled": true,
+      "loss_type": "ForCausalLM", "use_flash_attn": true, "add_bos_token": true, "model_max_length": 4096, "tokenizer_name": "x",
+      "attn_implementation": "sdpa", "_attn_implementation_internal": "eager", "unk_token_id": 0, "min_p": 0.1,
+      "max_new_tokens": 20, "padding_side": "left", "bf16": true, "_pre_quantization_dtype": "bfloat16", "model_name": "y")";
+  EXPECT_EQ(tiny("llama", keys), tiny("llama", ""));
+  EXPECT_EQ(tiny_gpt2(keys), tiny_gpt2(""));
+}
+
+TEST(HfConfig, UnknownKeysOfAFileThatAreSwitchedOffAreLeftOut) {
+  const std::string sizes =
+      R"("model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4)";
+  const auto kept = [&](const std::string& more, const std::string& own) {
+    const JsonValue keys = hf_config_keys(parse_json("{" + sizes + ", " + more + "}", "file"), parse_json(own, "own"));
+    return to_json_text(keys).substr(to_json_text(parse_json("{" + sizes + "}", "file")).size() - 1);
+  };
+  const struct {
+    std::string file, own, left;
+  } cases[] = {
+      {R"("freeze": null, "use_sliding_window": false, "moe_layers": [], "quant": {})", "null", "}"},
+      {R"("num_key_value_heads": null, "tie_word_embeddings": false)", "null",
+       R"(, "num_key_value_heads": null, "tie_word_embeddings": false})"},
+      {R"("ep_size": 1, "qk_norm": true, "name": "", "list": [0])", "null",
+       R"(, "ep_size": 1, "qk_norm": true, "name": "", "list": [0]})"},
+      {R"("rope_scaling": {"type": "linear", "factor": 2.0, "extra": null})", "null",
+       R"(, "rope_scaling": {"type": "linear", "factor": 2.0}})"},
+      // What the user wrote stays, and is refused later.
+      {R"("freeze": null, "drop": false)", R"({"freeze": null, "rope_scaling": {"typo": false}})",
+       R"(, "freeze": null, "rope_scaling": {"typo": false}})"},
+      {R"("freeze": null, "hidden_act": "relu")", R"({"hidden_act": "silu"})", R"(, "hidden_act": "silu"})"},
+  };
+  for (const auto& [file, own, left] : cases) {
+    std::string text = kept(file, own), wanted = left;
+    for (std::string* of : {&text, &wanted}) std::erase(*of, ' ');
+    EXPECT_EQ(text, wanted) << file;
+  }
+}
+
 }  // namespace
 }  // namespace trident

@@ -17,16 +17,27 @@ TEST(ModelPresets, EveryNameIsAModelWithoutDropout) {
   }
 }
 
-TEST(ModelPresets, AnUnknownNameNamesTheNearest) {
+TEST(ModelPresets, AnUnknownNameNamesOneThatIsNear) {
   try {
     model_preset("gpt2-124", "model.preset");
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "model.preset = \"gpt2-124\": no such model preset, the nearest is \"gpt2-124m\"; known are gpt2-124m, gpt2-355m, "
+                 "model.preset = \"gpt2-124\": no such model preset; did you mean \"gpt2-124m\"? known are gpt2-124m, gpt2-355m, "
                  "gpt2-774m, gpt2-1.5b, gpt3-175b, llama-1m, llama-15m, llama-60m, llama2-7b, llama2-13b, llama2-70b, llama3-8b, "
                  "llama3-70b, llama3.1-405b, llama3.2-1b, qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, mistral-7b, olmo-1b, "
                  "olmo2-1b, smollm2-135m, phi3-mini");
+  }
+}
+
+TEST(ModelPresets, AnUnknownNameThatIsNearNoneNamesAll) {
+  try {
+    model_preset("gemma-9b", "model.preset");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_TRUE(std::string_view(error.what()).starts_with(
+        "model.preset = \"gemma-9b\": no such model preset; known are gpt2-124m, gpt2-355m, "))
+        << error.what();
   }
 }
 
