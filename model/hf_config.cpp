@@ -220,9 +220,9 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
   if (config.family == ModelFamily::kOlmo) {
     config.norm = NormKind::kPlainLayerNorm;
     config.norm_eps = 1e-5;
-    if (reader.find("clip_qkv") != nullptr)
-      reader.refuse("clip_qkv",
-                    "clipping of queries, keys and values is not supported; set it to null only if the model was trained without");
+    config.clip_qkv = reader.number("clip_qkv", 0);
+    if (reader.find("clip_qkv") != nullptr && !(config.clip_qkv > 0))
+      reader.refuse("clip_qkv", "must be above 0, or null for none");
   } else {
     config.norm_eps = reader.number("rms_norm_eps", traits.norm_eps);
   }

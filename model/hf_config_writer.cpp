@@ -99,7 +99,7 @@ void add_llama_like(const ModelConfig& config, JsonValue& json) {
   json.set("max_position_embeddings", config.max_positions);
   json.set("hidden_act", "silu");
   if (family == ModelFamily::kOlmo)
-    json.set("clip_qkv", JsonValue());
+    json.set("clip_qkv", config.clip_qkv > 0 ? JsonValue(config.clip_qkv) : JsonValue());
   else
     json.set("rms_norm_eps", config.norm_eps);
   json.set("rope_theta", config.rope.theta);

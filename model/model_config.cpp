@@ -98,6 +98,7 @@ void validate(const ModelConfig& config, std::string_view where) {
                     where, config.heads, config.kv_heads));
   require_positive_number(config.norm_eps, "norm epsilon", where);
   require_positive_number(config.init_std, "initializer_range", where);
+  if (config.clip_qkv != 0) require_positive_number(config.clip_qkv, "clip_qkv", where);
   require_probability(config.residual_dropout, "residual dropout", where);
   require_probability(config.embedding_dropout, "embedding dropout", where);
   if (config.position == PositionKind::kRope) validate_rope(config, where);

@@ -68,6 +68,7 @@ struct ModelConfig {
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;     // of every feed-forward projection
   QkNorm qk_norm = QkNorm::kNone;
+  double clip_qkv = 0;  // queries, keys and values are bounded to -clip_qkv .. clip_qkv before the rotation (OLMo 0424); 0: not
   bool tie_embeddings = false;
   double residual_dropout = 0.0;   // after the attention and feed-forward outputs
   double embedding_dropout = 0.0;  // after the sum of embeddings

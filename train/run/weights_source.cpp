@@ -150,6 +150,8 @@ std::optional<ModelDifference> model_difference(const ModelConfig& a, const Mode
     return of.sliding_window > 0 ? text_of(of.sliding_window) : std::string("null");
   };
   differ(a.sliding_window != b.sliding_window, "sliding_window", window(a), window(b));
+  const auto clip = [](const ModelConfig& of) { return of.clip_qkv > 0 ? text_of(of.clip_qkv) : std::string("null"); };
+  differ(a.clip_qkv != b.clip_qkv, "clip_qkv", clip(a), clip(b));
   // Families decide these; an equal model_type with another is none of theirs.
   differ(a.norm != b.norm, "model_type", "as given", "another kind of norm");
   differ(a.norm_placement != b.norm_placement, "model_type", "as given", "norms in another place of its blocks");

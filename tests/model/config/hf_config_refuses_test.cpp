@@ -150,7 +150,10 @@ TEST(HfConfigRefuses, FeaturesThatDoNotExistHere) {
   expect_refused(gpt2(R"("scale_attn_by_inverse_layer_idx": true)"), {"set it to false"});
   expect_refused(gpt2(R"("add_cross_attention": true)"), {"cross-attention"});
   expect_refused(llama(R"("quantization_config": {"bits": 4})"), {"quantization_config", "quantised"});
-  expect_refused(family("olmo", R"("clip_qkv": 8.0)"), {"clip_qkv"});
+  for (const std::string limit : {"0", "-8.0", "true"})
+    expect_refused(family("olmo", "\"clip_qkv\": " + limit), {"clip_qkv = " + limit});
+  for (const std::string other : {"llama", "olmo2"})
+    expect_refused(family(other, R"("clip_qkv": 8.0)"), {"clip_qkv = 8.0", "unknown key"});
   for (const std::string key : {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"})
     expect_refused(llama("\"" + key + "\": 8"), {"model." + key + " = 8", "mixture-of-experts"});
   for (const std::string key : {"attn_logit_softcapping", "final_logit_softcapping"})

@@ -82,6 +82,8 @@ TEST(HfConfig, DefaultsOfAMissingKey) {
   EXPECT_EQ(model_config_from_hf_json(R"({"model_type": "mistral", "sliding_window": null, )" + wide + "}", "model").kv_heads, 8);
   EXPECT_EQ(tiny("mistral", R"("num_key_value_heads": 4, "sliding_window": null)").max_positions, 131072);
   EXPECT_EQ(tiny("olmo", "").norm, NormKind::kPlainLayerNorm);
+  EXPECT_EQ(tiny("olmo", R"("clip_qkv": null)").clip_qkv, 0);
+  EXPECT_EQ(tiny("olmo", R"("clip_qkv": 8)").clip_qkv, 8);
 
   const ModelConfig gpt2 = tiny_gpt2("");
   EXPECT_EQ(gpt2.vocab_size, 50257);
@@ -263,7 +265,7 @@ TEST(HfConfig, UnknownKeysOfAFileThatAreSwitchedOffAreLeftOut) {
        R"(, "ep_size": 1, "qk_norm": true, "name": "", "list": [0]})"},
       {R"("rope_scaling": {"type": "linear", "factor": 2.0, "extra": null})", "null",
        R"(, "rope_scaling": {"type": "linear", "factor": 2.0}})"},
-      // What the user wrote stays, and is refused later.
+      // Keys that the user wrote stay, and are refused later.
       {R"("freeze": null, "drop": false)", R"({"freeze": null, "rope_scaling": {"typo": false}})",
        R"(, "freeze": null, "rope_scaling": {"typo": false}})"},
       {R"("freeze": null, "hidden_act": "relu")", R"({"hidden_act": "silu"})", R"(, "hidden_act": "silu"})"},

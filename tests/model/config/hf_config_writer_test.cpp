@@ -12,7 +12,7 @@ namespace trident {
 namespace {
 
 const char* const kFamilies[] = {"gpt2",  "llama",   "llama3", "smollm", "qwen2", "qwen2.5",
-                                 "qwen3", "mistral", "olmo",   "olmo2",  "phi3"};
+                                 "qwen3", "mistral", "olmo",   "olmo2",  "phi3",    "olmo_clipped"};
 
 ModelConfig read_family(const std::string& name) {
   const std::string path = std::string(TRIDENT_MODEL_GOLDENS "/families/") + name + "/config.json";
