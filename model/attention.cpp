@@ -99,7 +99,9 @@ AttentionShape Attention::shape(const LayerGeometry& g) const {
 
 void Attention::rotate(LayerPass& p, TensorView heads, Transpose inverse) const {
   if (config_.position != PositionKind::kRope) return;
-  p.ops.rope(p.stream, heads, p.constants.rope_cos(), p.constants.rope_sin(), p.batch.positions_by_sample, inverse);
+  const bool own = p.batch.rope_cos.shape().rank() > 0;
+  p.ops.rope(p.stream, heads, own ? p.batch.rope_cos : p.constants.rope_cos(), own ? p.batch.rope_sin : p.constants.rope_sin(),
+             p.batch.positions_by_sample, inverse);
 }
 
 void Attention::split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotated, const Views& rows) const {

@@ -52,7 +52,7 @@ JsonValue rope_scaling(const RopeConfig& rope, ModelFamily family) {
     if (!rope.truncate) object.set("truncate", false);
   }
   set_given(object, "attention_factor", rope.attention_factor);
-  if (rope.scaling != RopeScaling::kLinear && family != ModelFamily::kPhi3)
+  if (rope.scaling != RopeScaling::kLinear && rope.scaling != RopeScaling::kDynamic && family != ModelFamily::kPhi3)
     object.set("original_max_position_embeddings", rope.original_max_positions);
   return object;
 }

@@ -26,9 +26,9 @@ RopeScaling read_scaling(HfReader& reader, ModelFamily family) {
   // The first files of Phi-3 called it "su" and "yarn".
   const bool renamed = family == ModelFamily::kPhi3 && (type == "su" || type == "yarn");
   if (type == "longrope" || renamed) return RopeScaling::kLongRope;
-  for (const RopeScaling scaling : {RopeScaling::kLinear, RopeScaling::kLlama3, RopeScaling::kYarn})
+  for (const RopeScaling scaling : {RopeScaling::kLinear, RopeScaling::kDynamic, RopeScaling::kLlama3, RopeScaling::kYarn})
     if (type == to_string(scaling)) return scaling;
-  reader.refuse(key, "this scaling is not supported; supported are default, linear, llama3, yarn and longrope");
+  reader.refuse(key, "this scaling is not supported; supported are default, linear, dynamic, llama3, yarn and longrope");
 }
 
 std::vector<double> read_factors(HfReader& reader, std::string_view key) {
@@ -74,6 +74,7 @@ RopeConfig read_object(HfReader reader, const RopeSource& source) {
   // configured context, which Phi-3 takes to be 4096.
   const std::int64_t trained = source.family == ModelFamily::kPhi3 ? 4096 : source.max_positions;
   if (rope.original_max_positions == 0) rope.original_max_positions = inner.value_or(trained);
+  if (rope.scaling == RopeScaling::kDynamic) rope.original_max_positions = source.max_positions;  // whatever else the file says
   const bool derives_factor = rope.scaling == RopeScaling::kYarn || rope.scaling == RopeScaling::kLongRope;
   if (!factor && !derives_factor)
     reader.refuse("factor", fmt::format("scaling \"{}\" needs a factor", to_string(rope.scaling)));

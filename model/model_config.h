@@ -29,7 +29,7 @@ enum class QkNorm : std::uint8_t { kNone, kPerHead, kFullWidth };
 
 enum class Activation : std::uint8_t { kGeluTanh, kSwiGlu };
 enum class PositionKind : std::uint8_t { kLearned, kRope };
-enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
+enum class RopeScaling : std::uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
 
 // Rotary position embedding (Su et al. 2021, arXiv 2104.09864) in the half-split form: element j of a head is paired with j +
 // dim/2, dim = the rotated part of the head. rope_table.h turns this into cos and sin.
@@ -78,6 +78,8 @@ struct ModelConfig {
   std::int64_t kv_width() const { return kv_heads * head_dim; }
   // Dimensions of a head that are rotated; even.
   std::int64_t rotary_dim() const;
+  // Tokens of the longest sequence: all positions, but any number with dynamic scaling, which adapts to them.
+  std::int64_t longest_sequence() const;
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -94,7 +96,7 @@ void validate(const ModelConfig& config, std::string_view where);
 //   GPT-2: a trainer's default must not depend on a family). Dropout of attention probabilities does not exist here and is refused,
 //   unless `dropout` is given: it then replaces every probability of the file (residual and embedding = dropout, attention = 0).
 // - A sliding window is read; check_layout (gpt.h) refuses sequences that are longer.
-// - Unknown keys, and features this program does not have (mixture of experts, dynamic rope scaling, soft caps, other
+// - Unknown keys, and features this program does not have (mixture of experts, soft caps, other
 //   activations, quantised weights), are refused by name.
 //
 // `where` begins every message: "<where>.<key> = <value>: <why>; <remedy>". Throws ConfigError. The result is validated.

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::vector<std::string> kFamilies{"gpt2",  "llama",   "llama3", "smollm", "qwen2", "qwen2.5",
-                                         "qwen3", "mistral", "olmo",   "olmo2",  "phi3",    "olmo_clipped"};
+                                         "qwen3", "mistral", "olmo",   "olmo2",  "phi3",    "olmo_clipped", "llama_dynamic"};
 
 std::string golden(const std::string& family, const std::string& file) {
   return std::string(TRIDENT_SOURCE_DIR "/tests/model/goldens/families/") + family + "/" + file;

@@ -216,6 +216,38 @@ TEST_F(FolderCommands, LongropeTurnsByTheLengthThatASequenceHas) {
   }
 }
 
+// Questions of many lengths, within the trained context of 10 tokens and beyond it, have the answers that each has alone, and text
+// that of PyTorch.
+TEST_F(FolderCommands, DynamicScalingTurnsEachWindowByItsOwnLength) {
+  const std::string hf = folder("llama_dynamic", "{", "{");
+  std::vector<std::string> lines;
+  for (const std::int64_t n : {4, 20, 8, 10, 11, 2, 13, 20}) {
+    std::string line = "{\"context\": [5";
+    for (std::int64_t i = 1; i < n; ++i) line += fmt::format(", {}", (7 * i + n) % 53);
+    lines.push_back(line + "], \"choices\": [[3], [40]], \"answer\": 0}\n");
+  }
+  const auto answers = [&](const std::string& text, const std::vector<std::string>& layout) {
+    write_file(place_ / "questions.jsonl", text);
+    return eval("--hf", hf, plus({"--choices", place_ / "questions.jsonl", "--per-question"}, layout)).find("answers")->items();
+  };
+  std::string all;
+  std::vector<double> alone;
+  for (const std::string& line : lines) {
+    all += line;
+    alone.push_back(answers(line, {})[0].find("log_likelihoods")->items()[0].as_number());
+  }
+  for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
+           {},
+           {"--set", "batch.micro=3"},
+           {"--set", "parallel=2DP x 2PP", "--set", "batch.micro=2"},
+           {"--set", "parallel=2TP", "--set", "parallel.sequence_parallel=true", "--set", "batch.micro=2"}}) {
+    const JsonValue::Array together = answers(all, layout);
+    ASSERT_EQ(together.size(), lines.size());
+    for (std::size_t q = 0; q < lines.size(); ++q)
+      EXPECT_NEAR(together[q].find("log_likelihoods")->items()[0].as_number(), alone[q], 1e-5) << lines[q];
+  }
+}
+
 // As transformers does it for a window alone: neither the others of its batch nor --sequence decide. Folders whose lists are the
 // same say what each length ought to give.
 TEST_F(FolderCommands, LongropeTurnsEachWindowByItsOwnLength) {

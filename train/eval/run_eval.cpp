@@ -243,7 +243,7 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
   const ModelConfig architecture = resolve_model(config);
   if (options.sequence) config.batch.sequence = *options.sequence;
   const std::int64_t sequence = config.batch.sequence;
-  if (sequence > architecture.max_positions)
+  if (sequence > architecture.longest_sequence())
     throw ConfigError(
         fmt::format("--sequence = {}: the model has {} positions; use at most that", sequence, architecture.max_positions));
   if (options.stride && *options.stride > sequence)
@@ -254,7 +254,7 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
   // Of the layout, sequences that tensor ranks share out must be a multiple of them.
   const std::int64_t unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1;
   config.batch.sequence = round_up(std::min(sequence, longest_needed(work)), unit);
-  if (config.batch.sequence > architecture.max_positions)
+  if (config.batch.sequence > architecture.longest_sequence())
     throw ConfigError(fmt::format("--sequence = {}: {} tensor ranks share out {} tokens (parallel.sequence_parallel), and the "
                                   "model has {} positions; use at most {}, or set parallel.sequence_parallel to false",
                                   sequence, unit, config.batch.sequence, architecture.max_positions, sequence / unit * unit));

@@ -110,7 +110,7 @@ TEST(HfConfigRefuses, SizesThatDoNotFit) {
 }
 
 TEST(HfConfigRefuses, RopeScalings) {
-  for (const std::string type : {"dynamic", "mrope", "su"})
+  for (const std::string type : {"mrope", "su"})
     expect_refused(llama(R"("rope_scaling": {"rope_type": ")" + type + R"(", "factor": 2.0})"),
                    {"rope_scaling.rope_type = \"" + type, "yarn", "longrope"});
   expect_refused(llama(R"("rope_scaling": {"type": "longrope", "long_factor": [1, 2]})"),
@@ -126,7 +126,9 @@ TEST(HfConfigRefuses, RopeScalings) {
   expect_refused(llama(R"("rope_parameters": {"full_attention": {"rope_theta": 10000.0},
                                               "sliding_attention": {"rope_theta": 5000.0}})"),
                  {"model.rope_parameters.sliding_attention", "differs from that of full_attention"});
-  expect_refused(llama(R"("rope_scaling": {"type": "linear"})"), {"factor", "needs a factor"});
+  for (const std::string type : {"linear", "dynamic"})
+    expect_refused(llama(R"("rope_scaling": {"type": ")" + type + "\"}"), {"factor", "needs a factor"});
+  expect_refused(llama(R"("head_dim": 2, "rope_scaling": {"type": "dynamic", "factor": 2.0})"), {"head_dim = 2", "at least 4"});
   expect_refused(llama(R"("rope_scaling": {"type": "linear", "factor": -1.0})"), {"rope factor = -1"});
   expect_refused(llama(R"("rope_scaling": 3)"), {"rope_scaling: must be an object"});
   expect_refused(llama(R"("rope_scaling": {"type": "linear", "rope_type": "yarn", "factor": 2.0})"), {"contradicts"});

@@ -120,6 +120,11 @@ TEST(HfConfig, OldAndNewRopeSpellingsAgree) {
 TEST(HfConfig, RopeScalings) {
   EXPECT_EQ(tiny("llama", R"("rope_scaling": null)").rope, RopeConfig{});
   EXPECT_EQ(tiny("llama", R"("rope_parameters": {"rope_type": "default", "rope_theta": 10000.0})").rope, RopeConfig{});
+  const ModelConfig dynamic = tiny("llama", R"("max_position_embeddings": 64,
+      "rope_scaling": {"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 32})");
+  EXPECT_EQ(dynamic.rope.scaling, RopeScaling::kDynamic);
+  EXPECT_EQ(dynamic.rope.original_max_positions, 64) << "as transformers reads it";
+  EXPECT_GT(dynamic.longest_sequence(), 64);
   const RopeConfig linear = tiny("llama", R"("rope_scaling": {"type": "linear", "factor": 2.0})").rope;
   EXPECT_EQ(linear.scaling, RopeScaling::kLinear);
   EXPECT_EQ(linear.factor, 2.0);
