@@ -121,7 +121,7 @@ void HfReader::refuse_unknown_keys() const {
     const std::string_view near = likely_name(key, {known_.begin(), known_.end()});
     throw ConfigError(fmt::format("{} = {}: unknown key, which may change what the model computes; remove it if it does not{}",
                                   path(printable), to_json_text(member.value).substr(0, 60),
-                                  near.empty() ? "" : fmt::format(", did you mean {}?", in_quotes(near))));
+                                  near.empty() ? "" : fmt::format(" (did you mean {}?)", in_quotes(near))));
   }
 }
 
