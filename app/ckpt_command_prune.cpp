@@ -11,6 +11,7 @@
 #include "app/progress_line.h"
 #include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_path.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/keep_checkpoints.h"
 #include "checkpoint/lease.h"
@@ -69,7 +70,9 @@ void refuse_damaged(const std::string& newest, const Manifest& manifest) {
 
 }  // namespace
 
-void ckpt_prune(const PruneRequest& request, const CommandContext& context) {
+void ckpt_prune(const PruneRequest& given, const CommandContext& context) {
+  PruneRequest request = given;
+  request.folder = checkpoint_path(given.folder);
   const std::string newest = find_checkpoint(request.folder);
   if (is_there(request.folder + "/" + std::string(kManifestName)) || !folder_exists(request.folder))
     throw DataError(fmt::format("{}: is a checkpoint, not a folder of them; name the folder that checkpoint.dir names", request.folder));

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_path.h"
 #include "checkpoint/save_plan.h"
 #include "core/clock.h"
 #include "core/counted.h"
@@ -141,9 +142,11 @@ std::string tensors_text(const CheckpointDifference& difference) {
 
 }  // namespace
 
-void ckpt_ls(const std::string& folder, const CommandContext& context) {
+void ckpt_ls(const std::string& path, const CommandContext& context) {
+  const std::string folder = checkpoint_path(path);
   const std::vector<CheckpointEntry> entries = list_checkpoints(folder);
-  if (entries.empty()) throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names", folder));
+  if (entries.empty())
+    throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names, or that of a run", folder));
   std::vector<Row> rows{{"step", "size", "age", "health", "content"}};
   for (const CheckpointEntry& entry : entries) rows.push_back(row_of(folder, entry));
   std::size_t step = 0, size = 0, age = 0, health = 0;

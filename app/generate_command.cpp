@@ -64,9 +64,11 @@ void print(std::ostream& out, const GenerateResult& result, const OutputFlags& f
 }
 
 void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
-  app.add_option("--ckpt", options.checkpoint, "a checkpoint, or a folder of several: the newest");
+  app.add_option("--ckpt", options.checkpoint, "a checkpoint, or a folder of several or a run's: the newest");
   app.add_option("--hf", options.hf_folder, "instead: a Hugging Face folder, with config.json and safetensors");
-  app.add_option("--config", options.config, "instead: a run's configuration, with weights drawn at random, to measure");
+  app.add_option("--config", options.config,
+                 "instead: a run's configuration, with that run's newest checkpoint, or random weights where it has none");
+  app.add_flag("--random-weights", options.random_weights, "with --config: weights drawn at random, to measure");
   app.add_option("--set", options.settings, "layout, precision and threads, as --set parallel.tensor=2; one rank by default")
       ->type_name("PATH=VALUE");
   app.add_option("--tokenizer", options.tokenizer, "\"gpt2\" or a folder, in place of the model's own");
@@ -95,8 +97,8 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
 void check(const CLI::App& app, const GenerateOptions& options, bool greedy, const OutputFlags& output) {
   if (options.checkpoint.has_value() + options.hf_folder.has_value() + options.config.has_value() != 1)
     throw ConfigError(
-        "trident generate: what makes the text is not clear; give one of --ckpt DIR, --hf DIR, and, to measure with weights drawn "
-        "at random, --config FILE");
+        "trident generate: what makes the text is not clear; give one of --ckpt DIR, --hf DIR and --config FILE");
+  if (!options.config) refuse_given(app, {"--random-weights"}, "weights are those that --ckpt or --hf names", "leave it out");
   if (greedy) refuse_given(app, {"--temperature"}, "--greedy takes the likeliest token", "give one of the two");
   if (options.sampling.temperature == 0) {
     const char* const why = greedy ? "--greedy takes the likeliest token, and nothing is drawn"

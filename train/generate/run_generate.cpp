@@ -41,9 +41,10 @@ std::vector<std::string> settings_of(const GenerateOptions& options) {
 
 ForwardModel read_weights_of(const GenerateOptions& options) {
   const std::vector<std::string> settings = settings_of(options);
+  const ConfigWeights of_config = options.random_weights ? ConfigWeights::kRandom : ConfigWeights::kNewest;
   ForwardModel model = options.checkpoint  ? forward_model_of_checkpoint(*options.checkpoint, settings, "--ckpt")
                        : options.hf_folder ? forward_model_of_hf(*options.hf_folder, settings, "--hf")
-                                           : forward_model_of_config(*options.config, settings, "--config");
+                                           : forward_model_of_config(*options.config, settings, "--config", of_config);
   const TrainConfig& config = model.config;
   if (config.parallel.context != 1)
     throw ConfigError(fmt::format("parallel.context = {}: text is made with 1; leave the key out", config.parallel.context));

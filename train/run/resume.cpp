@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_path.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/hf_index.h"
 #include "core/file_io.h"
@@ -89,8 +90,9 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
   throw DataError(text);
 }
 
-// What a path means: a checkpoint, or the newest in a folder of them.
-std::optional<Resume> named_checkpoint(const std::string& path, std::optional<std::int64_t> before, const Wanted& wanted) {
+// A path may mean a checkpoint, or the newest in a folder of them.
+std::optional<Resume> named_checkpoint(const std::string& given, std::optional<std::int64_t> before, const Wanted& wanted) {
+  const std::string path = read_again([&] { return checkpoint_path(given); }, [](const StorageError&, double) {});
   if (!is_there(path + "/" + std::string(kManifestName))) return newest_in(path, before, wanted);
   if (before) return std::nullopt;  // it was that one and no other
   Manifest manifest = open_with(path, wanted);
@@ -178,7 +180,8 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
   const Wanted wanted{"checkpoint.resume", from, Content::kAll, std::string(kAnew)};
   if (config.checkpoint.resume.kind == Kind::kNewest) return newest_in(checkpoint_folder_of(config), before, wanted);
   std::optional<Resume> resume = named_checkpoint(from, before, wanted);
-  if (!resume && !before) throw DataError(fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, or the folder of several", from));
+  if (!resume && !before)
+    throw DataError(fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, the folder of several, or a run's", from));
   return resume;
 }
 
@@ -192,8 +195,8 @@ std::optional<Resume> find_initial(const TrainConfig& config) {
     throw DataError(fmt::format("model.init_from = {}: no such folder (nothing is downloaded); name a checkpoint, a folder of "
                                 "them, or a local folder with config.json and model.safetensors",
                                 from));
-  throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, the folder of several, or a Hugging Face "
-                              "folder, which has config.json and model.safetensors",
+  throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, the folder of several, a run's, or a Hugging "
+                              "Face folder, which has config.json and model.safetensors",
                               from));
 }
 
@@ -221,15 +224,14 @@ Resume find_weights(const std::string& path, std::string_view key) {
       named_checkpoint(path, std::nullopt, {key, path, Content::kAny, fmt::format("name another in {}", key)});
   if (found) return *std::move(found);
   if (is_hf_folder(path)) throw DataError(fmt::format("{} = {}: is a Hugging Face folder; name it in --hf", key, path));
-  const std::string of_run = path + "/ckpt";  // where a run has them unless it says otherwise
-  throw DataError(fmt::format("{} = {}: there is no checkpoint; name {}", key, path,
-                              checkpoint_steps(of_run).empty() ? std::string("one, or the folder of several") : of_run));
+  throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, the folder of several, or a run's", key, path));
 }
 
 Resume find_hf_weights(const std::string& path, std::string_view key) {
   if (is_hf_folder(path)) return open_folder(path, key, path, TiedCopies::kCompared);
-  const bool has_checkpoint = is_there(path + "/" + std::string(kManifestName)) || !checkpoint_steps(path).empty();
-  if (has_checkpoint) throw DataError(fmt::format("{} = {}: holds checkpoints of Trident; name it in --ckpt", key, path));
+  const std::string checkpoints = checkpoint_path(path);
+  if (is_there(checkpoints + "/" + std::string(kManifestName)) || !checkpoint_steps(checkpoints).empty())
+    throw DataError(fmt::format("{} = {}: holds checkpoints of Trident; name it in --ckpt", key, path));
   if (file_exists(path + "/pytorch_model.bin"))
     throw DataError(fmt::format("{} = {}: has weights as a pickle, pytorch_model.bin, which is not read; save them once more as "
                                 "safetensors",

@@ -47,7 +47,7 @@ std::optional<Resume> find_initial(const TrainConfig& config);
 // The same folder, found by another rank.
 Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies = TiedCopies::kTrusted);
 
-// The checkpoint that a path means, a checkpoint's or that of a folder of them, which has a newest: of whatever content. As
+// The checkpoint that a path means (checkpoint_path; the newest of several), of whatever content. As
 // find_initial(), for `key`.
 Resume find_weights(const std::string& path, std::string_view key);
 // The Hugging Face folder at a path, for `key`. DataError where there is none; as open_hf().
