@@ -1,10 +1,12 @@
 #include "core/json_reader.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <unordered_set>
 
@@ -57,6 +59,50 @@ class CountingIterator {
   std::size_t* consumed_;
 };
 
+// Where a comma stands that a closing bracket at `end` follows, with nothing but spaces and comments between.
+std::optional<std::size_t> trailing_comma(std::string_view text, std::size_t end) {
+  if (end >= text.size() || (text[end] != '}' && text[end] != ']')) return std::nullopt;
+  std::optional<std::size_t> comma;
+  for (std::size_t i = 0; i < end; ++i) {
+    const char c = text[i];
+    if (std::string_view(" \t\r\n").find(c) != std::string_view::npos) continue;
+    const std::string_view two = text.substr(i, 2);
+    if (two == "//" || two == "/*") {
+      const std::size_t close = two == "//" ? text.find('\n', i) : text.find("*/", i + 2);
+      if (close >= end) return std::nullopt;
+      i = two == "//" ? close : close + 1;
+      continue;
+    }
+    comma.reset();
+    if (c == ',') comma = i;
+    if (c == '"')
+      while (++i < end && text[i] != '"')
+        if (text[i] == '\\') ++i;
+  }
+  return comma;
+}
+
+// What a configuration file is that is no JSON, by its first line that says something; "" without an idea.
+std::string_view other_format(std::string_view path, std::string_view text) {
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    while (!line.empty() && static_cast<unsigned char>(line.back()) <= ' ') line.remove_suffix(1);
+    if (line.empty() || line.front() == '#') continue;
+    const auto is_name = [](std::string_view name) {
+      while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
+      return !name.empty() && std::isalpha(static_cast<unsigned char>(name.front())) != 0 &&
+             std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.'; });
+    };
+    const std::size_t colon = line.find(':'), equals = line.find('=');
+    if (line == "---" || line.starts_with("- ") || (colon < equals && is_name(line.substr(0, colon)))) return "YAML";
+    if (path.ends_with(".py")) return "Python";
+    const bool is_table = line.size() > 2 && line.front() == '[' && line.back() == ']' && is_name(line.substr(1, line.size() - 2));
+    return is_table || (equals < line.size() && is_name(line.substr(0, equals))) ? "TOML" : "";
+  }
+  return "";
+}
+
 // Builds a JsonValue from the library's events; throws on the first violation.
 class Builder {
  public:
@@ -90,7 +136,10 @@ class Builder {
     if (const auto colon = what.find(": "); colon != std::string::npos) what = what.substr(colon + 2);
     else if (const auto bracket = what.find("] "); bracket != std::string::npos) what = what.substr(bracket + 2);
     for (char& c : what) c = (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) ? ' ' : c;
-    refuse_at(position_of(position > 0 ? position - 1 : 0), "not valid JSON: " + what);
+    const std::size_t at = position > 0 ? position - 1 : 0;
+    if (const auto comma = trailing_comma(text_, at))
+      refuse_at(position_of(*comma), fmt::format("not valid JSON: trailing comma on line {}; remove it", position_of(*comma).line));
+    refuse_at(position_of(at), "not valid JSON: " + what);
   }
 
  private:
@@ -329,12 +378,17 @@ JsonValue parse_json(std::string_view text, std::string_view source, const JsonR
 }
 
 JsonValue read_json_file(const std::string& path, const JsonRules& rules) {
+  std::string text;
   try {
     const RandomAccessFile file(path);
     check_size(file.size(), path, rules);  // before it is read
-    std::string text(static_cast<std::size_t>(file.size()), '\0');
+    text.resize(static_cast<std::size_t>(file.size()));
     file.read(0, std::as_writable_bytes(std::span(text)));
     return parse_json(text, path, rules);
+  } catch (const ConfigError&) {
+    const std::string_view format = other_format(path, text);
+    if (format.empty()) throw;
+    throw ConfigError(fmt::format("{}: this is {}; Trident reads JSON, whose keys are in docs/configuration.md", path, format));
   } catch (const DataError& error) {
     refuse(rules.blame, error.what());
   }

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "core/philox.h"
 
@@ -68,7 +70,6 @@ TEST(JsonReader, EveryValueKnowsItsLine) {
 TEST(JsonReader, MalformedTextNamesLineAndColumn) {
   expect_error("{\n  \"a\": 1,\n  \"b\": }", "f.json:3:8: ", "not valid JSON");
   expect_error("", "f.json:1:1: ", "not valid JSON");
-  expect_error("{\"a\": 1,}", "f.json:1:9: ", "not valid JSON");  // trailing comma
   expect_error("{\"a\": 1", "f.json:1:", "not valid JSON");
   expect_error("{} {}", "f.json:1:4: ", "not valid JSON");
   expect_error("{\"a\": \"\x01\"}", "f.json:1:", "not valid JSON");
@@ -76,6 +77,37 @@ TEST(JsonReader, MalformedTextNamesLineAndColumn) {
   expect_error("{\"a\": NaN}", "f.json:1:", "not valid JSON");
   expect_error("{\"a\": 01}", "f.json:1:", "not valid JSON");
   expect_error("/* open", "f.json:1:", "not valid JSON");
+}
+
+TEST(JsonReader, ATrailingCommaIsNamedWithItsLine) {
+  expect_error("{\"a\": 1,}", "f.json:1:8: ", "trailing comma on line 1; remove it");
+  expect_error("{\n  \"a\": [1, 2\n  ,\n]}", "f.json:3:3: ", "trailing comma on line 3");
+  expect_error("{\n  \"a\": \"x, \\\"\", // why, why\n /* and, so */ }", "f.json:2:15: ", "trailing comma on line 2");
+  expect_error("[{},]", "f.json:1:4: ", "trailing comma");
+  for (const char* text : {"{\"a\": 1 }}", "{\"a\": \",\" ]", "{\"a\": ,}"})
+    EXPECT_EQ(error_of(text).find("trailing"), std::string::npos) << text;
+}
+
+TEST(JsonReader, OtherFormatsAreNamed) {
+  const std::string folder = ::testing::TempDir() + "json_formats_" + std::to_string(::getpid());
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  const std::pair<const char*, const char*> files[] = {
+      {"a.yaml", "# mine\ncompute_environment: LOCAL_MACHINE\n"}, {"b.yml", "---\nrun:\n  steps: 4\n"}, {"c.yaml", "- a\n"},
+      {"d.toml", "[run]\nsteps = 4\n"}, {"e.toml", "\n\nsteps = 4\n"}, {"f.py", "batch_size = 12\n"},
+      {"g.json", "{\"run\": 4\n"}, {"h.json", "[truth]x"}, {"i.json", ""}};
+  const char* const formats[] = {"YAML", "YAML", "YAML", "TOML", "TOML", "Python", "", "", ""};
+  for (std::size_t i = 0; i < std::size(files); ++i) {
+    const std::string path = folder + "/" + files[i].first;
+    std::ofstream(path) << files[i].second;
+    try {
+      read_json_file(path);
+      ADD_FAILURE() << path;
+    } catch (const ConfigError& error) {
+      const std::string said = error.what(), format = formats[i];
+      EXPECT_EQ(said.find("Trident reads JSON") != said.npos, !format.empty()) << said;
+      EXPECT_NE(said.find(format.empty() ? "not valid JSON" : path + ": this is " + format), said.npos) << said;
+    }
+  }
 }
 
 TEST(JsonReader, DuplicateKeyIsAnError) {

@@ -62,7 +62,8 @@ std::vector<Option> run_options() {
 
 std::vector<Option> model_options() {
   return {
-      {.path = "model.preset", .takes = kNull | kString, .fallback = "null", .doc = "A model by name, such as gpt2-124m or llama-60m; trident help model.preset lists them."},
+      {.path = "model.preset", .takes = kNull | kString, .fallback = "null", .doc = "A model by name, such as gpt2-124m or llama-60m, or as published (gpt2-medium, meta-llama/Llama-3.1-8B); "
+              "trident help model.preset lists them."},
       {.path = "model.hf_config", .takes = kNull | kString, .fallback = "null", .doc = "Path of a Hugging Face config.json, or of the folder that has it."},
       {.path = "model.init_from", .takes = kNull | kString, .fallback = "null", .doc = "Weights that training begins with, at step 1 and with a fresh optimizer: a checkpoint, a folder of them (the newest), or a Hugging Face folder (config.json and safetensors), whose config.json is then the model unless this section names one. A run that has checkpoints of its own goes on from those.",
        .aka = {"pretrained", "load"}},
@@ -93,7 +94,8 @@ std::vector<Option> parallel_options() {
        .doc = "Split norms and residuals over the sequence inside a tensor-parallel group."},
       {.path = "parallel.zero", .takes = kString, .fallback = "\"zero1\"", .doc = "What data-parallel ranks share out: nothing (ddp), optimizer state (zero1), also gradients (zero2), also parameters (shard_grad_op, zero3).",
        .choices = {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"},
-       .aliases = {{"SHARD_GRAD_OP", "shard_grad_op"}, {"FULL_SHARD", "zero3"}}, .aka = {"zero_stage", "stage", "zero_optimization"}},
+       .aliases = {{"SHARD_GRAD_OP", "shard_grad_op"}, {"FULL_SHARD", "zero3"}, {"0", "ddp"}, {"1", "zero1"}, {"2", "zero2"}, {"3", "zero3"}},
+       .aka = {"zero_stage", "stage", "zero_optimization"}},
       {.path = "parallel.grad_sync", .takes = kNull | kString | kEvery, .fallback = "null",
        .doc = "When gradients are reduced: once a step, every k micro-batches, or auto (step where the memory allows); null: the preset's own.",
        .range = kFromOne, .choices = {"step", "auto"}},
@@ -110,6 +112,13 @@ std::vector<Option> parallel_options() {
   };
 }
 
+// Rules whose names look like misspellings of those that are built.
+std::vector<ReservedValue> other_update_rules() {
+  std::vector<ReservedValue> rules;
+  for (const std::string_view name : {"muon", "sgd", "adan", "nadam", "radam", "adafactor"}) rules.push_back({name, "not built; use adamw or lion"});
+  return rules;
+}
+
 std::vector<Option> number_options() {
   return {
       {.path = "batch.global", .takes = kInteger, .fallback = "", .doc = "Sequences per optimizer update, over all ranks.", .range = kCount,
@@ -120,9 +129,14 @@ std::vector<Option> number_options() {
        .aka = {"seq_length", "seq_len", "sequence_length", "block_size"}},
       {.path = "precision.compute", .takes = kString, .fallback = "\"auto\"",
        .doc = "Format of activations and working weights; auto: bf16 where the processor multiplies it natively, else fp32. fp16 scales its loss.",
-       .choices = {"auto", "bf16", "fp16", "fp32"}, .aka = {"dtype"}},
-      {.path = "precision.master", .takes = kString, .fallback = "\"fp32\"", .doc = "Format of master weights and moments.", .choices = {"fp32"}},
-      {.path = "precision.reduce", .takes = kString, .fallback = "\"fp32\"", .doc = "Format in which gradients are summed.", .choices = {"fp32"}},
+       .choices = {"auto", "bf16", "fp16", "fp32"},
+       .aliases = {{"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"},
+                   {"torch.bfloat16", "bf16"}, {"torch.float16", "fp16"}, {"torch.float32", "fp32"}},
+       .aka = {"dtype"}},
+      {.path = "precision.master", .takes = kString, .fallback = "\"fp32\"", .doc = "Format of master weights and moments.", .choices = {"fp32"},
+       .aliases = {{"float32", "fp32"}}},
+      {.path = "precision.reduce", .takes = kString, .fallback = "\"fp32\"", .doc = "Format in which gradients are summed.", .choices = {"fp32"},
+       .aliases = {{"float32", "fp32"}}},
       {.path = "precision.loss_scale", .takes = kNull | kString | kNumber, .fallback = "null",
        .doc = "What the loss is multiplied by, for precision.compute fp16 only: dynamic (found while training) or a power of two; null: dynamic with fp16.",
        .range = {1, 4294967296}, .choices = {"dynamic"}, .aka = {"initial_loss_scale", "grad_scale"}},
@@ -135,7 +149,8 @@ std::vector<Option> number_options() {
        .doc = "Tokens whose logits exist at a time; they are made again in the backward pass. 0: those of the whole micro-batch, kept.",
        .range = {0, 2147483647}, .unit = "tokens"},
       {.path = "optimizer.type", .takes = kString, .fallback = "\"adamw\"",
-       .doc = "Update rule; lion keeps one moment, not two, and wants a smaller rate and more decay.", .choices = {"adamw", "lion"}},
+       .doc = "Update rule; lion keeps one moment, not two, and wants a smaller rate and more decay.", .choices = {"adamw", "lion"},
+       .reserved_values = other_update_rules()},
       {.path = "optimizer.lr", .takes = kNumber, .fallback = "3e-4", .doc = "Highest learning rate.", .range = kFromZero, .aka = {"learning_rate"}},
       {.path = "optimizer.betas", .takes = kNumbers, .fallback = "[0.9, 0.95]",
        .doc = "Decay of the first and second moment; lion: within the sign, and of its moment.",

@@ -25,6 +25,8 @@ class OptionValues {
   const std::vector<OptionValue>& values() const { return values_; }
   // Hugging Face's keys written into the model block: an object, or null where there are none.
   const JsonValue& model_keys() const { return model_keys_; }
+  // Where each of them comes from; null where there are none.
+  const JsonValue& model_origins() const { return model_origins_; }
 
   // Takes every key of a configuration file's object. Throws ConfigError for unknown keys; an illegal value is refused by
   // require_complete(), unless a setting has replaced it by then.
@@ -43,7 +45,7 @@ class OptionValues {
 
   std::vector<OptionValue> values_;
   std::vector<std::string> refusals_;  // by option: why the file's value is illegal; empty where it is not
-  JsonValue model_keys_;
+  JsonValue model_keys_, model_origins_;
 };
 
 }  // namespace trident

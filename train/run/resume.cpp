@@ -181,7 +181,8 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
   if (config.checkpoint.resume.kind == Kind::kNewest) return newest_in(checkpoint_folder_of(config), before, wanted);
   std::optional<Resume> resume = named_checkpoint(from, before, wanted);
   if (!resume && !before)
-    throw DataError(fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, the folder of several, or a run's", from));
+    throw DataError(
+        fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, the folder of several, or a run's", from));
   return resume;
 }
 
