@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # demo.sh [--set path=value ...]: from a bare Debian 12 to a trained model: installs packages, builds the release preset (where
-# there is no NVIDIA driver without CUDA, in build/cpu), prepares about 20 MB of English in corpus/, trains configs/demo_2dp_4pp_4tp.json (32 processes under mpirun), lets the model go on with a
-# text and leaves it as a Hugging Face folder in the run's folder, RUN/hf.
+# there is no NVIDIA driver without CUDA, in build/cpu), prepares about 20 MB of English in corpus/, trains
+# configs/demo_2dp_4pp_4tp.json (32 processes under mpirun), lets the model go on with a text and leaves it as a Hugging Face folder
+# in the run's folder, RUN/hf.
 #
 # Settings are passed on to the trainer. Run again, it skips what is there but trains anew. Without network it trains on a small
 # excerpt.

@@ -21,7 +21,8 @@ model='{"model_type": "llama", "vocab_size": 50257, "hidden_size": 32, "num_hidd
         "num_key_value_heads": 4, "intermediate_size": 64, "max_position_embeddings": 64}'
 fail() { echo "$1"; cat "$tree/out"; exit 1; }
 demo() {  # STEPS
-  PATH=$tree/bin:$PATH "$tree/scripts/demo.sh" --set "run.steps=$1" --set run.overwrite=true --set batch.sequence=32 --set batch.global=4 \
+  PATH=$tree/bin:$PATH "$tree/scripts/demo.sh" --set "run.steps=$1" --set run.overwrite=true --set batch.sequence=32 \
+    --set batch.global=4 \
     --set batch.micro=1 --set eval.steps=1 \
     --set "model=$model" --set model.preset=null --set=run.dir="$tree/its run" >"$tree/out" 2>&1 ||
     fail "the demo ended with code $?"
