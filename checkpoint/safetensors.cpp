@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/int_math.h"
 #include "core/json_reader.h"
+#include "core/json_scanner.h"
 
 namespace trident {
 
@@ -18,7 +19,8 @@ static_assert(std::endian::native == std::endian::little, "the length is copied 
 
 constexpr std::string_view kMetadata = "__metadata__";
 constexpr std::size_t kMaxKey = 4096;
-constexpr std::size_t kMaxEntryRank = 16;
+constexpr std::size_t kMaxEntryRank = 16, kMaxEntryValues = 64;
+constexpr std::size_t kMaxMetadata = std::size_t{1} << 16;
 constexpr std::size_t kHeaderLengthBytes = sizeof(std::uint64_t);
 
 constexpr DType kDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
@@ -76,12 +78,13 @@ SafetensorsEntry entry_from(const JsonMember& member, std::string_view source) {
   return entry;
 }
 
-void add_metadata(const JsonValue& json, std::string_view source, SafetensorsHeader* header) {
-  if (!json.is_object()) refuse_file(source, "__metadata__ is not an object");
-  for (const auto& [key, value] : json.members()) {
-    if (!value.is_string()) refuse_file(source, fmt::format("__metadata__: {} is not a text", in_quotes(key)));
-    header->metadata.emplace_back(key, value.as_string());
-  }
+void add_metadata(JsonScanner& scanner, std::string_view source, SafetensorsHeader* header) {
+  if (scanner.kind() != JsonValue::Kind::kObject) refuse_file(source, "__metadata__ is not an object");
+  scanner.members([&](const std::string& key) {
+    if (scanner.kind() != JsonValue::Kind::kString) refuse_file(source, fmt::format("__metadata__: {} is not a text", in_quotes(key)));
+    if (header->metadata.size() == kMaxMetadata) refuse_file(source, fmt::format("__metadata__ has more than {} members", kMaxMetadata));
+    header->metadata.emplace_back(key, scanner.string());
+  });
 }
 
 // Back to back from 0 on, to the last byte, each as long as its shape says.
@@ -182,14 +185,16 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t d
   rules.max_bytes = static_cast<std::size_t>(kMaxSafetensorsHeader);
   rules.max_depth = 8;
   rules.blame = ExitCode::kData;
-  const JsonValue root = parse_json(json, source, rules);
+  JsonScanner scanner(json, source, rules);
   SafetensorsHeader header;
-  for (const JsonMember& member : root.members()) {
-    if (member.key == kMetadata)
-      add_metadata(member.value, source, &header);
-    else
-      header.entries.push_back(entry_from(member, source));
-  }
+  scanner.members([&](const std::string& key) {
+    if (key == kMetadata) add_metadata(scanner, source, &header);
+    else {
+      std::size_t values_left = kMaxEntryValues;
+      header.entries.push_back(entry_from({key, scanner.value(values_left)}, source));
+    }
+  });
+  scanner.end();
   refuse_minus(json, source);
   std::stable_sort(header.entries.begin(), header.entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

@@ -15,6 +15,7 @@
 #include "core/fnv1a.h"
 #include "core/int_math.h"
 #include "core/json_reader.h"
+#include "core/json_scanner.h"
 #include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
 #include "core/utf8.h"
@@ -24,6 +25,8 @@ namespace trident {
 namespace {
 
 constexpr std::string_view kBpeEndOfText = "<|endoftext|>";
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
+constexpr std::size_t kMaxIdValues = 8;
 constexpr std::string_view kBpeRemedy = "use the files of one GPT-2 style tokenizer";
 
 // The file format spells bytes as printable characters: 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF stand for themselves, the other 68 are
@@ -66,32 +69,37 @@ using IdOfSpelling = std::unordered_map<std::string, std::int32_t>;
 }
 
 IdOfSpelling parse_vocab(const ByteLevelBpeFiles& files) {
-  JsonValue json;
-  try {
-    json = parse_json(files.vocab_json, files.vocab_source,
-                      {.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData});
-  } catch (const DataError&) {
-    refuse(files.vocab_source, "not a JSON object of token: id");
-  }
-  if (!json.is_object()) refuse(files.vocab_source, "not a JSON object of token: id");
-  const auto size = static_cast<std::int64_t>(json.members().size());
   IdOfSpelling ids;
-  std::vector<bool> seen(json.members().size());
-  for (const auto& [spelling, id] : json.members()) {
-    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() >= size) {
-      refuse(files.vocab_source, fmt::format("token {} has id {}, expected 0 .. {}", in_quotes(spelling), to_json_text(id), size - 1));
-    }
-    const auto value = static_cast<std::int32_t>(id.as_integer());
-    if (seen[static_cast<std::size_t>(value)]) refuse(files.vocab_source, fmt::format("id {} occurs twice", value));
-    seen[static_cast<std::size_t>(value)] = true;
-    ids.emplace(spelling, value);
-  }
+  std::vector<bool> seen;
+  const auto add = [&](const std::string& spelling, const JsonValue& id) {
+    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() >= kMaxTokens)
+      refuse(files.vocab_source, fmt::format("token {} has id {}, expected 0 .. {}", in_quotes(spelling), to_json_text(id), kMaxTokens - 1));
+    const auto at = static_cast<std::size_t>(id.as_integer());
+    if (at >= seen.size()) seen.resize(at + 1);
+    if (seen[at]) refuse(files.vocab_source, fmt::format("id {} occurs twice", at));
+    seen[at] = true;
+    ids.emplace(spelling, static_cast<std::int32_t>(at));
+  };
+  JsonScanner scanner(files.vocab_json, files.vocab_source,
+                      {.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData});
+  if (scanner.kind() != JsonValue::Kind::kObject) refuse(files.vocab_source, "not a JSON object of token: id");
+  scanner.members([&](const std::string& spelling) {
+    std::size_t values_left = kMaxIdValues;
+    add(spelling, scanner.value(values_left));
+  });
+  scanner.end();
+  for (const auto& [spelling, id] : ids)
+    if (static_cast<std::size_t>(id) >= ids.size())
+      refuse(files.vocab_source, fmt::format("token {} has id {}, expected 0 .. {}", in_quotes(spelling), id, ids.size() - 1));
   return ids;
 }
 
 // Adds to `hash` what the merges are and in which order.
 MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids, Fnv1a& hash) {
-  MergeTable table(static_cast<std::size_t>(std::count(files.merges_txt.begin(), files.merges_txt.end(), '\n')) + 1);
+  const auto lines = static_cast<std::size_t>(std::count(files.merges_txt.begin(), files.merges_txt.end(), '\n')) + 1;
+  if (lines / 4 > ids.size())  // a merge makes a token, and the table takes more memory than its text
+    refuse(files.merges_source, fmt::format("{} merges, and {} has {} tokens", lines, files.vocab_source, ids.size()));
+  MergeTable table(lines);
   std::int32_t rank = 0;
   std::int64_t line_number = 0;
   for (std::string_view rest = files.merges_txt; !rest.empty();) {

@@ -3,12 +3,14 @@
 #include "core/check.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "core/json_scanner.h"
 
 namespace trident {
 
 namespace {
 
 constexpr std::string_view kEndOfText = "<|endoftext|>";
+constexpr std::size_t kMaxMergeValues = 8;
 
 // Compares what the file says with what is done, field by field; where a field is absent, the library's default counts.
 class Comparison {
@@ -57,20 +59,7 @@ void compare_splitting(const JsonValue& root, const Comparison& compare) {
   if (after != "null" && after != "ByteLevel") compare.refuse("post_processor", in_quotes(after), "\"ByteLevel\" or null");
 }
 
-// "left right" lines of a list of such strings or of pairs, which newer files have.
-std::string lines_of(const JsonValue& merges) {
-  std::string lines;
-  if (!merges.is_array()) return lines;
-  for (const JsonValue& merge : merges.items()) {
-    if (merge.is_string()) lines += merge.as_string();
-    else if (merge.is_array() && merge.items().size() == 2 && merge.items()[0].is_string() && merge.items()[1].is_string())
-      lines += merge.items()[0].as_string() + ' ' + merge.items()[1].as_string();
-    lines += '\n';
-  }
-  return lines;
-}
-
-BpeTexts compare_model(const JsonValue& root, const Comparison& compare) {
+void compare_model(const JsonValue& root, const Comparison& compare) {
   const JsonValue none, *found = root.find("model");
   const JsonValue& model = found != nullptr ? *found : none;
   const JsonValue* merges = model.find("merges");
@@ -83,11 +72,21 @@ BpeTexts compare_model(const JsonValue& root, const Comparison& compare) {
   const JsonValue* vocab = model.find("vocab");
   if (vocab == nullptr || !vocab->is_object()) compare.refuse("model.vocab", "not there", "an object of token: id");
   if (merges == nullptr || !merges->is_array()) compare.refuse("model.merges", "not there", "a list");
-  return {to_json_text(*vocab), lines_of(*merges)};
 }
 
-void compare_added_tokens(const JsonValue& root, const Comparison& compare) {
-  const JsonValue& vocab = *root.find("model")->find("vocab");
+// Of a token of the vocabulary; null without it.
+JsonValue id_in(std::string_view vocab, std::string_view token) {
+  JsonScanner scanner(vocab, "", {.max_bytes = vocab.size()});
+  JsonValue id;
+  scanner.members([&](const std::string& key) {
+    std::size_t values_left = 1;
+    if (key == token) id = scanner.value(values_left);
+    else scanner.skip();
+  });
+  return id;
+}
+
+void compare_added_tokens(const JsonValue& root, std::string_view vocab, const Comparison& compare) {
   const JsonValue* added = root.find("added_tokens");
   bool ends_documents = false;
   for (const JsonValue& token : added != nullptr && added->is_array() ? added->items() : JsonValue::Array()) {
@@ -95,17 +94,60 @@ void compare_added_tokens(const JsonValue& root, const Comparison& compare) {
     const std::string text = content != nullptr && content->is_string() ? content->as_string() : "";
     if (text != kEndOfText) compare.refuse("added_tokens", fmt::format("with {}", in_quotes(text)), "\"<|endoftext|>\"");
     for (const char* key : {"single_word", "lstrip", "rstrip"}) compare.expect_bool(token, "added_tokens", key, false, false);
-    const JsonValue* expected = vocab.find(text);
-    if (expected == nullptr || id == nullptr || !(*expected == *id))
+    if (ends_documents) compare.refuse("added_tokens", "with \"<|endoftext|>\" twice", "one of it");
+    if (id == nullptr || *id != id_in(vocab, text))
       compare.refuse("added_tokens", "with \"<|endoftext|>\" of another id than model.vocab has", "one id of it");
     ends_documents = true;
   }
   if (!ends_documents) compare.refuse("added_tokens", "without \"<|endoftext|>\"", "a list with it");
 }
 
-JsonValue parse(std::string_view text, const std::string& path) {
+// "left right" lines of a list of such strings or of pairs, which newer files have.
+std::string lines_of(JsonScanner& merges) {
+  std::string lines;
+  merges.items([&] {
+    std::size_t values_left = kMaxMergeValues;
+    const JsonValue merge = merges.value(values_left);
+    if (merge.is_string()) lines += merge.as_string();
+    else if (merge.is_array() && merge.items().size() == 2 && merge.items()[0].is_string() && merge.items()[1].is_string())
+      lines += merge.items()[0].as_string() + ' ' + merge.items()[1].as_string();
+    lines += '\n';
+  });
+  return lines;
+}
+
+// The value, but for the tokens and merges of a model, which may be many: these go to *texts and leave an empty object and list.
+JsonValue value_but_texts(JsonScanner& scanner, BpeTexts* texts) {
+  std::size_t values_left = JsonRules().max_values;
+  if (scanner.kind() != JsonValue::Kind::kObject) return scanner.value(values_left);
+  JsonValue::Object root;
+  scanner.members([&](const std::string& key) {
+    root.push_back({key, {}});
+    if (key != "model" || scanner.kind() != JsonValue::Kind::kObject) {
+      root.back().value = scanner.value(values_left);
+      return;
+    }
+    JsonValue::Object model;
+    scanner.members([&](const std::string& part) {
+      model.push_back({part, {}});
+      const JsonValue::Kind kind = scanner.kind();
+      if (part == "vocab" && kind == JsonValue::Kind::kObject)
+        texts->vocab_json = scanner.skip(), model.back().value = JsonValue::Object();
+      else if (part == "merges" && kind == JsonValue::Kind::kArray)
+        texts->merges_txt = lines_of(scanner), model.back().value = JsonValue::Array();
+      else model.back().value = scanner.value(values_left);
+    });
+    root.back().value = std::move(model);
+  });
+  return root;
+}
+
+JsonValue parse(std::string_view text, const std::string& path, BpeTexts* texts) {
   try {
-    return parse_json(text, path, {.comments = JsonComments::kRefused, .max_bytes = text.size(), .blame = ExitCode::kData});
+    JsonScanner scanner(text, path, {.comments = JsonComments::kRefused, .max_bytes = text.size(), .blame = ExitCode::kData});
+    JsonValue root = value_but_texts(scanner, texts);
+    scanner.end();
+    return root;
   } catch (DataError& error) {
     error.add_context("; copy it again, or use a tokenizer that splits as GPT-2's does");
     throw;
@@ -116,7 +158,8 @@ JsonValue parse(std::string_view text, const std::string& path) {
 
 void refuse_other_tokenizer(const std::string& folder) {
   if (const std::string path = folder + "/tokenizer_config.json"; file_exists(path)) {
-    const JsonValue root = parse(read_file(path), path);
+    BpeTexts none;
+    const JsonValue root = parse(read_file(path), path, &none);
     const Comparison compare(path);
     if (const JsonValue* kind = root.find("tokenizer_class"); kind != nullptr && !kind->is_null()) {
       const std::string name = kind->is_string() ? kind->as_string() : to_json_text(*kind);
@@ -130,7 +173,8 @@ void refuse_other_tokenizer(const std::string& folder) {
                                 "the one that does not belong to the model (only GPT-2's way to split text is built)",
                                 folder));
   if (const std::string path = folder + "/added_tokens.json"; file_exists(path)) {
-    const JsonValue root = parse(read_file(path), path);
+    BpeTexts none;
+    const JsonValue root = parse(read_file(path), path, &none);
     const Comparison compare(path);
     for (const JsonMember& token : root.is_object() ? root.members() : JsonValue::Object())
       if (token.key != kEndOfText) compare.refuse("its content", fmt::format("with {}", in_quotes(token.key)), "\"<|endoftext|>\"");
@@ -138,11 +182,12 @@ void refuse_other_tokenizer(const std::string& folder) {
 }
 
 BpeTexts read_tokenizer_json(std::string_view text, const std::string& path) {
-  const JsonValue root = parse(text, path);
+  BpeTexts texts;
+  const JsonValue root = parse(text, path, &texts);
   const Comparison compare(path);
   compare_splitting(root, compare);  // first: what most files differ in
-  BpeTexts texts = compare_model(root, compare);
-  compare_added_tokens(root, compare);
+  compare_model(root, compare);
+  compare_added_tokens(root, texts.vocab_json, compare);
   return texts;
 }
 
