@@ -34,7 +34,7 @@ class InputTest : public ::testing::Test {
     return folder_ / name;
   }
   Texts documents(const std::string& path, const std::optional<std::string>& separator = std::nullopt) {
-    DocumentReader reader(identify_input(path), separator, 1 << 30);
+    DocumentReader reader(identify_input(path), separator, {1 << 30, 1 << 30});
     Texts texts;
     while (const auto document = reader.next()) texts.push_back(document->bytes);
     EXPECT_EQ(reader.bytes_done(), static_cast<std::int64_t>(read_file(path).size()));
@@ -265,9 +265,9 @@ TEST(LineReader, LinesOfAnyLengthInPortionsOfAnySize) {
 }
 
 TEST(TextOfJsonLine, NamesFileAndLine) {
-  EXPECT_EQ(text_of_json_line({"{\"a\": 1, \"text\": \"x\\ny\"}", 3}, "f", "text"), "x\ny");
+  EXPECT_EQ(text_of_json_line({"{\"a\": 1, \"text\": \"x\\ny\"}", 3}, "f", "text").text, "x\ny");
   expect_error<DataError>([] { text_of_json_line({"{}", std::int64_t{1} << 32}, "f.jsonl", "body"); },
-                          {"f.jsonl:4294967296: no key \"body\"", "string under \"body\""});
+                          {"f.jsonl:4294967296:1: no key \"body\"", "string under \"body\""});
 }
 
 }  // namespace
