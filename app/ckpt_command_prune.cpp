@@ -84,7 +84,7 @@ void ckpt_prune(const PruneRequest& request, const CommandContext& context) {
   std::map<std::int64_t, std::int64_t> sizes;
   for (const std::int64_t step : pruned.removed) sizes[step] = total_bytes(open_manifest(request.folder + "/" + checkpoint_name(step)));
   LeaseOptions options;
-  options.say = [&context](const std::string& line) { context.out << line << '\n'; };
+  options.say = [&context](const std::string& line) { context.out << on_one_line(line) << '\n'; };
   if (!request.dry_run) lease.emplace(request.folder, new_lease_token(), std::move(options));
   const Pruned done = request.dry_run ? pruned : prune_checkpoints(request.folder, rules);
   std::ostream& out = context.out;

@@ -8,6 +8,7 @@
 #include "app/command_line.h"
 #include "app/help_text.h"
 #include "core/json_reader.h"
+#include "core/printable.h"
 #include "data/tokenizer/token_ids.h"
 #include "train/generate/run_generate.h"
 
@@ -37,7 +38,7 @@ JsonValue to_json(const Continuation& c, bool has_text, bool log_probabilities) 
 }
 
 // `shown`: the text of the only continuation stands there already.
-void print(std::ostream& out, const GenerateResult& result, const OutputFlags& flags, bool shown) {
+void print(std::ostream& out, const GenerateResult& result, const OutputFlags& flags, bool shown, bool to_terminal) {
   for (const Continuation& c : result.continuations) {
     if (flags.json) {
       out << to_json_text(to_json(c, result.has_text, flags.log_probabilities)) << '\n';
@@ -48,7 +49,7 @@ void print(std::ostream& out, const GenerateResult& result, const OutputFlags& f
     if (as_ids)
       out << joined(c.ids) << '\n';
     else
-      out << (shown ? "" : c.text) << '\n';
+      out << (shown ? "" : to_terminal ? on_lines(c.text) : c.text) << '\n';
     if (!flags.log_probabilities) continue;
     for (std::size_t i = 0; i < c.ids.size(); ++i) out << fmt::format("{}{:.6f}", i == 0 ? "" : " ", c.log_probabilities[i]);
     out << '\n';
@@ -144,17 +145,18 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   }
 
   const bool live = !output.ids && !output.json;
+  const bool to_terminal = context.console == ConsoleMode::kTerminal;
   bool shown = false;
   const ShowText show = [&](std::int64_t, const std::string& text) {
     shown = true;
-    context.out << text << std::flush;
+    context.out << (to_terminal ? on_lines(text) : text) << std::flush;
   };
   const auto read = [&] {
     if (wrong) std::rethrow_exception(wrong);
     return options;
   };
   const std::optional<GenerateResult> result = context.generate(read, live ? show : ShowText());
-  if (result) print(context.out, *result, output, shown);
+  if (result) print(context.out, *result, output, shown, to_terminal);
 }
 
 }  // namespace trident

@@ -4,6 +4,7 @@
 #include "app/command_line.h"
 #include "app/flag_answer.h"
 #include "app/help_text.h"
+#include "core/printable.h"
 #include "train/config/option_docs.h"
 
 namespace trident {
@@ -30,7 +31,7 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   if (print_config.empty()) return context.run_training(read_config);
   const TrainConfig config = read_config();
   if (print_config == "json") context.out << to_json_text(to_json(config), 2) << '\n';
-  else context.out << config_with_origins(config, values);
+  else context.out << on_lines(config_with_origins(config, values));
 }
 
 }  // namespace trident

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/printable.h"
+
 namespace trident {
 
 ConsoleMode console_mode_of(int descriptor) { return ::isatty(descriptor) == 1 ? ConsoleMode::kTerminal : ConsoleMode::kPlain; }
@@ -66,7 +68,7 @@ void Console::eval(const EvalMetrics& metrics) {
 
 void Console::line(const std::string& text) {
   clear_bar();
-  stream_ << text << '\n';
+  stream_ << on_lines(text) << '\n';
   draw_bar();
   stream_ << std::flush;
 }
