@@ -96,7 +96,9 @@ Row row_of(const std::string& folder, const CheckpointEntry& entry) {
 }
 
 void print_state(const TrainingState& state, std::ostream& out) {
-  const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, on_one_line(value)); };
+  const auto line = [&](std::string_view name, const std::string& value) {
+    out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
+  };
   line("updates", fmt::format("{} of {} batches, {} skipped ({} in a row)", state.updates, state.batches, state.skipped,
                               state.skipped_in_a_row));
   line("samples", fmt::format("{}", state.samples));
@@ -162,7 +164,9 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
   StoredTensors checkpoint(find_checkpoint(path));
   const Manifest& manifest = checkpoint.manifest();
   std::ostream& out = context.out;
-  const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, on_one_line(value)); };
+  const auto line = [&](std::string_view name, const std::string& value) {
+    out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
+  };
   out << on_one_line(checkpoint.folder()) << '\n';
   print_state(manifest.state, out);
   line("content", content_text(manifest));

@@ -93,8 +93,8 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   }
   const double seconds = monotonic_seconds() - start;
   for (const std::string& warning : report.warnings) context.out << "warning: " << on_one_line(warning) << '\n';
-  context.out << fmt::format("{}: {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", on_one_line(request.to), counted(report.tensors, "tensor"),
-                             bytes_text(report.bytes), to_string(report.dtype),
+  context.out << fmt::format("{}: {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", on_one_line(request.to),
+                             counted(report.tensors, "tensor"), bytes_text(report.bytes), to_string(report.dtype),
                              counted(std::ssize(report.weight_files), "weight file"),
                              counted(std::ssize(report.other_files), "other file"), seconds,
                              bytes_text(static_cast<double>(report.bytes) / std::max(seconds, 1e-3)));

@@ -49,9 +49,10 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   std::string tokenizer, output, separator;
   PrepareOptions options;
   bool append_eod = false;
-  app.add_option("--input", inputs,
-                 "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; - is standard input, "
-                 "JSON lines where it begins with {")
+  app.add_option(
+         "--input", inputs,
+         "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; - is standard input, "
+         "JSON lines where it begins with {")
       ->required();
   app.add_option("--tokenizer", tokenizer,
                  "gpt2, or a folder with vocab.json and merges.txt, or tokenizer.json, of one that splits as GPT-2's does")
@@ -66,7 +67,8 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   app.add_option("--max-line", options.max_line_bytes, "refuse longer lines, in bytes")->capture_default_str();
   bool skip_bad = false;
   std::int64_t most_bad = 1000;
-  CLI::Option* const skip = app.add_flag("--skip-bad-lines", skip_bad, "leave lines out that are no JSON object with the text; they are counted");
+  CLI::Option* const skip =
+      app.add_flag("--skip-bad-lines", skip_bad, "leave lines out that are no JSON object with the text; they are counted");
   app.add_option("--most-bad", most_bad, "end with an error beyond so many bad lines")->capture_default_str()->needs(skip);
   app.add_option("--workers", options.workers, "threads that tokenize; the output does not depend on it")->capture_default_str();
   const CLI::Option* given_separator =

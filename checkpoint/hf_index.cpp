@@ -59,7 +59,8 @@ void add_files(JsonScanner& scanner, std::string_view source, HfIndex* index) {
   scanner.members([&](const std::string& tensor) {
     if (tensor.empty() || tensor.size() > kMaxTensorName)
       refuse_index(source, fmt::format("tensor {}: a name of {} bytes", in_quotes(tensor), tensor.size()));
-    if (scanner.kind() != JsonValue::Kind::kString) refuse_index(source, fmt::format("tensor {}: its file is not a text", in_quotes(tensor)));
+    if (scanner.kind() != JsonValue::Kind::kString)
+      refuse_index(source, fmt::format("tensor {}: its file is not a text", in_quotes(tensor)));
     std::string file = scanner.string();
     check_file_name(source, tensor, file);
     index->files.emplace_back(tensor, std::move(file));

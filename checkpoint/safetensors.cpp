@@ -81,8 +81,10 @@ SafetensorsEntry entry_from(const JsonMember& member, std::string_view source) {
 void add_metadata(JsonScanner& scanner, std::string_view source, SafetensorsHeader* header) {
   if (scanner.kind() != JsonValue::Kind::kObject) refuse_file(source, "__metadata__ is not an object");
   scanner.members([&](const std::string& key) {
-    if (scanner.kind() != JsonValue::Kind::kString) refuse_file(source, fmt::format("__metadata__: {} is not a text", in_quotes(key)));
-    if (header->metadata.size() == kMaxMetadata) refuse_file(source, fmt::format("__metadata__ has more than {} members", kMaxMetadata));
+    if (scanner.kind() != JsonValue::Kind::kString)
+      refuse_file(source, fmt::format("__metadata__: {} is not a text", in_quotes(key)));
+    if (header->metadata.size() == kMaxMetadata)
+      refuse_file(source, fmt::format("__metadata__ has more than {} members", kMaxMetadata));
     header->metadata.emplace_back(key, scanner.string());
   });
 }

@@ -182,11 +182,6 @@ std::string_view describe(JsonValue::Kind kind) {
   return "?";
 }
 
-void refuse_json(ExitCode blame, const std::string& message) {
-  if (blame == ExitCode::kConfig) throw ConfigError(message);
-  throw DataError(message);
-}
-
 JsonValue parse_json(std::string_view text, std::string_view source, const JsonRules& rules) {
   JsonScanner scanner(text, source, rules);
   std::size_t values_left = rules.max_values;
@@ -205,7 +200,8 @@ JsonValue read_json_file(const std::string& path, const JsonRules& rules) {
     file.read(0, std::as_writable_bytes(std::span(text)));
     return parse_json(text, path, rules);
   } catch (const DataError& error) {
-    refuse_json(rules.blame, error.what());
+    if (rules.blame == ExitCode::kConfig) throw ConfigError(error.what());
+    throw;
   }
 }
 

@@ -108,9 +108,6 @@ struct JsonRules {
   std::int64_t first_line = 1;  // of the text in its file, for messages
 };
 
-// Throws what rules.blame says.
-[[noreturn]] void refuse_json(ExitCode blame, const std::string& message);
-
 // The value of `text`; `source` (a file name) begins every message: "<source>:<line>:<column>: <what>".
 // Throws ConfigError or DataError, whichever rules.blame says: malformed text, duplicate key, too deep, too large, too many values,
 // number out of range. Larger texts than rules.max_values allow for are JsonScanner's.

@@ -14,8 +14,15 @@ namespace {
 
 constexpr std::size_t kShownToken = 80;
 
+[[noreturn]] void refuse_text(ExitCode blame, const std::string& message) {
+  if (blame == ExitCode::kConfig) throw ConfigError(message);
+  throw DataError(message);
+}
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_word_char(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' || c == '+' || c == '.'; }
+bool is_word_char(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' || c == '+' || c == '.';
+}
 bool is_surrogate(char32_t c) { return c >= 0xD800 && c < 0xE000; }
 
 void append_utf8(std::string& out, char32_t c) {
@@ -34,13 +41,13 @@ std::uint64_t hash_of_key(const std::string& key) { return std::hash<std::string
 JsonScanner::JsonScanner(std::string_view text, std::string_view source, const JsonRules& rules)
     : text_(text), source_(source), rules_(rules) {
   if (text.size() > rules.max_bytes)
-    refuse_json(rules.blame, fmt::format("{}: {} bytes of JSON, the limit is {}", source, text.size(), rules.max_bytes));
+    refuse_text(rules.blame, fmt::format("{}: {} bytes of JSON, the limit is {}", source, text.size(), rules.max_bytes));
   here_.line = rules.first_line;
   if (text.starts_with("\xEF\xBB\xBF")) here_.at = here_.line_begin = 3;
 }
 
 void JsonScanner::refuse_here(const std::string& what) const {
-  refuse_json(rules_.blame, fmt::format("{}:{}:{}: {}", source_, here_.line, here_.at - here_.line_begin + 1, what));
+  refuse_text(rules_.blame, fmt::format("{}:{}:{}: {}", source_, here_.line, here_.at - here_.line_begin + 1, what));
 }
 
 void JsonScanner::refuse_syntax(const std::string& what) const { refuse_here("not valid JSON: " + what); }
@@ -76,7 +83,8 @@ void JsonScanner::skip_space() {
 void JsonScanner::skip_comment() {
   const char kind = here_.at + 1 < text_.size() ? text_[here_.at + 1] : '\0';
   if (kind != '/' && kind != '*') refuse_value();
-  const std::size_t end = kind == '/' ? std::min(text_.find_first_of("\r\n", here_.at), text_.size()) : text_.find("*/", here_.at + 2);
+  const std::size_t end =
+      kind == '/' ? std::min(text_.find_first_of("\r\n", here_.at), text_.size()) : text_.find("*/", here_.at + 2);
   if (end == std::string_view::npos) refuse_syntax("a comment that does not end");
   for (const std::size_t last = kind == '/' ? end - 1 : end + 1; here_.at < last; ++here_.at)
     if (text_[here_.at] == '\n') here_.line_begin = here_.at + 1, ++here_.line;
@@ -230,7 +238,8 @@ char32_t JsonScanner::escape() {
   if (!is_surrogate(first) || first >= 0xDC00 || text_.substr(here_.at, 2) != "\\u") return first;
   const Place behind = here_;
   here_.at += 2;
-  if (const char32_t second = hex4(); second >= 0xDC00 && second < 0xE000) return 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+  if (const char32_t second = hex4(); second >= 0xDC00 && second < 0xE000)
+    return 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
   here_ = behind;
   return first;
 }
@@ -286,7 +295,8 @@ void JsonScanner::word(std::string_view expected) {
 JsonValue JsonScanner::value(std::size_t& values_left) {
   const JsonValue::Kind coming = kind();
   const Place begin = here_;
-  if (values_left == 0) refuse_here("more values than memory is taken for begin here; the text is damaged, or not what it should be");
+  if (values_left == 0)
+    refuse_here("more values than memory is taken for begin here; the text is damaged, or not what it should be");
   --values_left;
   const auto read = [&]() -> JsonValue {
     switch (coming) {

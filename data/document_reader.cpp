@@ -72,9 +72,9 @@ std::optional<RawDocument> DocumentReader::next_json() {
 }
 
 JsonLineText text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key) {
-  const auto expected = [&] { return fmt::format("expected one JSON object a line with a string under {}", in_quotes(json_key)); };
   const auto refuse = [&](const std::string& what) {
-    throw DataError(fmt::format("{}:{}:1: {}; {}", path, line.line, what, expected()));
+    throw DataError(fmt::format("{}:{}:1: {}; expected one JSON object a line with a string under {}", path, line.line, what,
+                                in_quotes(json_key)));
   };
   std::optional<JsonLineText> found;
   bool is_object = false, is_other = false;  // is_other: what json_key has is no string
@@ -99,11 +99,12 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
     });
     scanner.end();
   } catch (DataError& error) {
-    error.add_context("; " + expected());
+    error.add_context(fmt::format("; expected one JSON object a line with a string under {}", in_quotes(json_key)));
     throw;
   }
   if (!is_object) refuse("not a JSON object");
-  if (!found) refuse(is_other ? fmt::format("{} is not a string", in_quotes(json_key)) : fmt::format("no key {}", in_quotes(json_key)));
+  if (!found)
+    refuse(is_other ? fmt::format("{} is not a string", in_quotes(json_key)) : fmt::format("no key {}", in_quotes(json_key)));
   return std::move(*found);
 }
 

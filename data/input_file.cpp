@@ -79,8 +79,8 @@ InputFile identify_standard_input() {
     if (input.begun->size() >= 4) first = input.begun->find_first_not_of(" \t\r\n");
   }
   if (const Compression found = compression_of(*input.begun); found != Compression::kNone)
-    throw DataError(fmt::format("{}: holds {} data; decompress it before: {} -dc FILE | trident data prepare --input - ...", input.path,
-                                name_of(found), found == Compression::kGzip ? "gzip" : "zstd"));
+    throw DataError(fmt::format("{}: holds {} data; decompress it before: {} -dc FILE | trident data prepare --input - ...",
+                                input.path, name_of(found), found == Compression::kGzip ? "gzip" : "zstd"));
   refuse_foreign(input.path, "", *input.begun);
   if (first != std::string::npos && (*input.begun)[first] == '{') input.kind = InputKind::kJsonLines;
   return input;

@@ -16,8 +16,10 @@ namespace {
 constexpr std::size_t kFirstBuffer = std::size_t{1} << 20;  // less where no line may be as long
 
 [[noreturn]] void refuse_long_line(std::string_view path, std::int64_t line, std::int64_t max_bytes) {
-  throw DataError(fmt::format("{}:{}: a line of more than {} bytes; divide it, or raise --max-line where memory allows several times "
-                              "as much", path, line, max_bytes));
+  throw DataError(
+      fmt::format("{}:{}: a line of more than {} bytes; divide it, or raise --max-line where memory allows several times "
+                  "as much",
+                  path, line, max_bytes));
 }
 
 }  // namespace
@@ -35,7 +37,8 @@ void refuse_long_document(std::string_view path, std::int64_t line, std::size_t 
 
 void LineReader::refuse_above_limit(std::size_t size) const {
   const auto bytes = static_cast<std::int64_t>(size);
-  if (bytes > limits_.document_bytes) refuse_long_document(path_, line_number_ + 1, static_cast<std::size_t>(limits_.document_bytes));
+  if (bytes > limits_.document_bytes)
+    refuse_long_document(path_, line_number_ + 1, static_cast<std::size_t>(limits_.document_bytes));
   if (bytes > limits_.line_bytes) refuse_long_line(path_, line_number_ + 1, limits_.line_bytes);
 }
 

@@ -115,7 +115,8 @@ class Preparation {
   PrepareStats finish(const DatasetOrigin& origin) {
     write_all();
     if (writer_.num_documents() == 0)
-      throw DataError(fmt::format("--input: all {} lines are bad; name the key of the text by --json-key, or mend them", stats_.bad_lines));
+      throw DataError(
+          fmt::format("--input: all {} lines are bad; name the key of the text by --json-key, or mend them", stats_.bad_lines));
     writer_.finish(origin);
     stats_.documents = writer_.num_documents();
     stats_.tokens = writer_.num_tokens();
@@ -151,7 +152,8 @@ class Preparation {
     } catch (DataError& error) {
       if (stats_.bad_lines <= kShownBadLines && options_.on_bad_line) options_.on_bad_line(error.what());
       if (stats_.bad_lines <= *options_.most_bad_lines) return;
-      error.add_context(fmt::format("; {}, and --most-bad allows {}", counted(stats_.bad_lines, "bad line"), *options_.most_bad_lines));
+      error.add_context(
+          fmt::format("; {}, and --most-bad allows {}", counted(stats_.bad_lines, "bad line"), *options_.most_bad_lines));
       throw;
     }
   }

@@ -96,7 +96,8 @@ TEST(JsonReader, DepthAndSizeAreLimited) {
 TEST(JsonReader, ValuesAreCountedWhileTheyAreRead) {
   JsonRules rules;
   rules.max_values = 4;
-  EXPECT_EQ(error_of("[1, [2], 3]", rules), "f.json:1:10: more values than memory is taken for begin here; the text is damaged, or not what it should be");
+  EXPECT_EQ(error_of("[1, [2], 3]", rules),
+            "f.json:1:10: more values than memory is taken for begin here; the text is damaged, or not what it should be");
   EXPECT_EQ(error_of("[1, 2, 3]", rules), "accepted");
 }
 

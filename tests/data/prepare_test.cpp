@@ -112,7 +112,8 @@ TEST_F(PrepareTest, BadLinesAreNamed) {
   expect("{\"text\": \"a\", \"score\": NaN}\n", "1:24", "\"NaN\" where a value is expected");
   expect("{\"text\": \"a\", \"text\": \"b\"}\n", "1:15", "duplicate key \"text\"");
   expect("{\"text\": \"caf\xE9\"}\n", "1:14", "the byte 0xE9 in a string is not UTF-8");
-  expect("{\"text\": \"a\", \"n\": " + std::string(2000, '[') + std::string(2000, ']') + "}\n", "1", "nested deeper than 64 levels");
+  expect("{\"text\": \"a\", \"n\": " + std::string(2000, '[') + std::string(2000, ']') + "}\n", "1",
+         "nested deeper than 64 levels");
   expect("{\"text\": \"a\"}\n{\"text\": \"\xFF\"}\n", "2", "not valid JSON");
   expect("[\"text\"]\n", "1", "not a JSON object");
   expect("{\"Text\": \"a\"}\n", "1", "no key \"text\"");
@@ -121,7 +122,8 @@ TEST_F(PrepareTest, BadLinesAreNamed) {
 }
 
 TEST_F(PrepareTest, LoneSurrogatesAreReplacedAndCounted) {
-  const PrepareStats stats = prepare({input("a.jsonl", "{\"text\": \"a\\ud83d\\ude00\\ud83db\\ude00\", \"other\": \"\\ud83d\"}\n")});
+  const PrepareStats stats =
+      prepare({input("a.jsonl", "{\"text\": \"a\\ud83d\\ude00\\ud83db\\ude00\", \"other\": \"\\ud83d\"}\n")});
   EXPECT_EQ(documents(), Texts{"a\xF0\x9F\x98\x80\xEF\xBF\xBD" "b\xEF\xBF\xBD"});
   EXPECT_EQ(stats.lone_surrogates, 2);
 }
