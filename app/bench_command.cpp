@@ -8,6 +8,7 @@
 #include "app/interruption.h"
 #include "app/named_files.h"
 #include "core/file_io.h"
+#include "core/printable.h"
 
 namespace trident {
 namespace {
@@ -26,7 +27,7 @@ void calibrate(const std::string& file, CalibrateOptions options, const CommandC
   AtomicFile output(file);
   CpuRates rates;
   try {
-    rates = context.calibrate(options, [&](const std::string& line) { context.out << line << std::endl; });
+    rates = context.calibrate(options, [&](const std::string& line) { context.out << on_one_line(line) << std::endl; });
   } catch (const Error&) {
     interruption.check();  // a terminal's signal ends the runs that are measured, too
     throw;
@@ -91,7 +92,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   OptionValues values;
   const std::optional<BenchReport> report = context.run_bench(load_train_config(flags.file, flags.settings, values), options);
   if (!report) return;
-  context.out << (json ? to_json_text(to_json(*report)) + '\n' : to_text(*report));
+  context.out << (json ? to_json_text(to_json(*report)) + '\n' : on_lines(to_text(*report)));
 }
 
 }  // namespace trident

@@ -2,13 +2,14 @@
 #include "app/ckpt_command.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdint>
 #include <ostream>
 
 #include "app/command_line.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_path.h"
+#include "checkpoint/hf_folder.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "core/json_reader.h"
 
 namespace trident {
@@ -27,7 +28,8 @@ constexpr std::string_view kUsage =
     "           remove those that a run with these rules would\n"
     "\ntrident ckpt show --help and so on say more.\n";
 
-constexpr const char* kPathHelp = "a checkpoint's folder; DIR/1000 for DIR/step-00001000; or DIR for the newest in it";
+constexpr const char* kPathHelp =
+    "a checkpoint's folder; DIR/1000 for DIR/step-00001000; or DIR, also a run's, for the newest in it";
 
 void one_path(const Arguments& arguments, const CommandContext& context, CLI::App&& app, const char* what, const char* name,
               void (*run)(const std::string&, const CommandContext&)) {
@@ -58,7 +60,7 @@ void prune_command(const Arguments& arguments, const CommandContext& context) {
       "whole, or a run is writing there, nothing is removed.",
       "trident ckpt prune");
   PruneRequest request;
-  app.add_option("DIR", request.folder, "folder of checkpoints (checkpoint.dir)")->required();
+  app.add_option("DIR", request.folder, "folder of checkpoints, or a run's")->required();
   app.add_option("--keep-last", request.keep_last, "newest ones to keep, at least 1");
   app.add_option("--keep-every", request.keep_every, "also keep those of every so many steps; 0: none");
   app.add_flag("--dry-run", request.dry_run, "say what would be removed, and remove nothing");
@@ -73,27 +75,23 @@ void prune_command(const Arguments& arguments, const CommandContext& context) {
 
 }  // namespace
 
-std::string find_checkpoint(const std::string& path) {
+std::string find_checkpoint(const std::string& given) {
+  const std::string path = checkpoint_path(given);
   if (!folder_exists(path)) {
-    // DIR/1000
-    const std::size_t slash = path.find_last_of('/'), begin = slash == path.npos ? 0 : slash + 1;
-    std::int64_t step = 0;
-    const auto [end, error] = std::from_chars(path.data() + begin, path.data() + path.size(), step);
-    if (error == std::errc{} && end == path.data() + path.size() && step >= 0) {
-      const std::string folder = path.substr(0, begin) + checkpoint_name(step);
-      if (folder_exists(folder)) return folder;
-      throw DataError(fmt::format("{}: there is no {}; see trident ckpt ls", path, folder));
-    }
-    throw DataError(fmt::format("{}: no such folder; name a checkpoint, or a folder of them", path));
+    if (path != given) throw DataError(fmt::format("{}: there is no {}; see trident ckpt ls", given, path));
+    if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{}: {}", path, *other));
+    throw DataError(fmt::format("{}: no such folder; name a checkpoint, a folder of them, or a run's", path));
   }
   if (is_there(path + "/" + std::string(kManifestName))) return path;
   const std::vector<CheckpointEntry> entries = list_checkpoints(path);
   const auto newest = std::find_if(entries.rbegin(), entries.rend(), [](const CheckpointEntry& entry) {
     return entry.parts.mark.empty() && entry.health == CheckpointHealth::kValid;
   });
-  if (newest == entries.rend())
-    throw DataError(fmt::format("{}: neither a checkpoint nor a folder with a valid one; see trident ckpt ls", path));
-  return path + "/" + newest->name;
+  if (newest != entries.rend()) return path + "/" + newest->name;
+  if (is_hf_folder(hub_snapshot(path)))
+    throw DataError(fmt::format("{}: is a Hugging Face folder, no checkpoint; trident convert --from hf makes one of it", path));
+  if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{}: {}", path, *other));
+  throw DataError(fmt::format("{}: neither a checkpoint nor a folder with a valid one; see trident ckpt ls", path));
 }
 
 void ckpt_command(const Arguments& arguments, const CommandContext& context) {
@@ -109,7 +107,7 @@ void ckpt_command(const Arguments& arguments, const CommandContext& context) {
         CLI::App("List the checkpoints of a folder: step, size, age, health, content. \"ok\" says that the manifest is valid and "
                  "all files have their sizes; trident ckpt verify reads them.",
                  "trident ckpt ls"),
-        "folder of checkpoints (checkpoint.dir)", "DIR", ckpt_ls);
+        "folder of checkpoints, or a run's", "DIR", ckpt_ls);
   if (action == "show")
     return one_path(
         rest, context,

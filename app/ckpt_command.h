@@ -9,12 +9,11 @@
 
 namespace trident {
 
-// The checkpoint's folder that DIR or DIR/STEP means: a checkpoint itself under whatever name, DIR/1000 for DIR/step-00001000, or
-// the newest in DIR whose manifest is valid. DataError if there is none.
-std::string find_checkpoint(const std::string& path);
+// The checkpoint that a path means (checkpoint_path): of several the newest whose manifest is valid. DataError if there is none.
+std::string find_checkpoint(const std::string& given);
 
 // What the actions print.
-void ckpt_ls(const std::string& folder, const CommandContext& context);
+void ckpt_ls(const std::string& path, const CommandContext& context);
 void ckpt_show(const std::string& path, const CommandContext& context);
 // DataError unless the checkpoint is whole; what is wrong is printed line by line before.
 void ckpt_verify(const std::string& path, const CommandContext& context);

@@ -11,6 +11,7 @@
 #include "app/progress_line.h"
 #include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_path.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/keep_checkpoints.h"
 #include "checkpoint/lease.h"
@@ -19,7 +20,7 @@
 #include "core/json_reader.h"
 #include "core/number_text.h"
 #include "core/printable.h"
-#include "train/config/train_config.h"
+#include "train/config/stored_config.h"
 
 namespace trident {
 namespace {
@@ -40,7 +41,7 @@ std::vector<AppendFile> hold_run_files(const std::string& folder, const std::str
 // The configuration of the run that wrote a checkpoint; nothing if it is none that this version reads.
 std::optional<TrainConfig> config_of(const Manifest& manifest) {
   try {
-    return parse_train_config(to_json_text(manifest.config), "manifest.json");
+    return read_stored(manifest.config, "manifest.json").config;
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -69,7 +70,9 @@ void refuse_damaged(const std::string& newest, const Manifest& manifest) {
 
 }  // namespace
 
-void ckpt_prune(const PruneRequest& request, const CommandContext& context) {
+void ckpt_prune(const PruneRequest& given, const CommandContext& context) {
+  PruneRequest request = given;
+  request.folder = checkpoint_path(given.folder);
   const std::string newest = find_checkpoint(request.folder);
   if (is_there(request.folder + "/" + std::string(kManifestName)) || !folder_exists(request.folder))
     throw DataError(fmt::format("{}: is a checkpoint, not a folder of them; name the folder that checkpoint.dir names", request.folder));
@@ -84,7 +87,7 @@ void ckpt_prune(const PruneRequest& request, const CommandContext& context) {
   std::map<std::int64_t, std::int64_t> sizes;
   for (const std::int64_t step : pruned.removed) sizes[step] = total_bytes(open_manifest(request.folder + "/" + checkpoint_name(step)));
   LeaseOptions options;
-  options.say = [&context](const std::string& line) { context.out << line << '\n'; };
+  options.say = [&context](const std::string& line) { context.out << on_one_line(line) << '\n'; };
   if (!request.dry_run) lease.emplace(request.folder, new_lease_token(), std::move(options));
   const Pruned done = request.dry_run ? pruned : prune_checkpoints(request.folder, rules);
   std::ostream& out = context.out;

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint_check.h"
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_path.h"
 #include "checkpoint/save_plan.h"
 #include "core/clock.h"
 #include "core/counted.h"
@@ -96,7 +97,9 @@ Row row_of(const std::string& folder, const CheckpointEntry& entry) {
 }
 
 void print_state(const TrainingState& state, std::ostream& out) {
-  const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, value); };
+  const auto line = [&](std::string_view name, const std::string& value) {
+    out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
+  };
   line("updates", fmt::format("{} of {} batches, {} skipped ({} in a row)", state.updates, state.batches, state.skipped,
                               state.skipped_in_a_row));
   line("samples", fmt::format("{}", state.samples));
@@ -139,11 +142,17 @@ std::string tensors_text(const CheckpointDifference& difference) {
   return fmt::format("{} of {} compared{}", different, counted(difference.compared, "tensor"), others);
 }
 
+void warn(const std::string& note, const CommandContext& context) {
+  if (!note.empty()) context.out << "warning: " << on_one_line(note) << '\n';
+}
+
 }  // namespace
 
-void ckpt_ls(const std::string& folder, const CommandContext& context) {
+void ckpt_ls(const std::string& path, const CommandContext& context) {
+  const std::string folder = checkpoint_path(path);
   const std::vector<CheckpointEntry> entries = list_checkpoints(folder);
-  if (entries.empty()) throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names", folder));
+  if (entries.empty())
+    throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names, or that of a run", folder));
   std::vector<Row> rows{{"step", "size", "age", "health", "content"}};
   for (const CheckpointEntry& entry : entries) rows.push_back(row_of(folder, entry));
   std::size_t step = 0, size = 0, age = 0, health = 0;
@@ -160,9 +169,12 @@ void ckpt_ls(const std::string& folder, const CommandContext& context) {
 
 void ckpt_show(const std::string& path, const CommandContext& context) {
   StoredTensors checkpoint(find_checkpoint(path));
+  warn(checkpoint.lock_note(), context);
   const Manifest& manifest = checkpoint.manifest();
   std::ostream& out = context.out;
-  const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, value); };
+  const auto line = [&](std::string_view name, const std::string& value) {
+    out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
+  };
   out << on_one_line(checkpoint.folder()) << '\n';
   print_state(manifest.state, out);
   line("content", content_text(manifest));
@@ -191,7 +203,7 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
     const double now = monotonic_seconds();
     line.update(seen.bytes_done, seen.bytes_total,
                 fmt::format("{}/s", bytes_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
-  });
+  }, [&](const std::string& note) { warn(note, context); });
   line.finish();
   for (const std::string& problem : problems) context.out << on_one_line(problem) << '\n';
   if (!problems.empty())
@@ -204,6 +216,7 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
 
 void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context) {
   StoredTensors of_a(find_checkpoint(a)), of_b(find_checkpoint(b));
+  for (const StoredTensors* of : {&of_a, &of_b}) warn(of->lock_note(), context);
   const double start = monotonic_seconds();
   ProgressLine line(context.out, context.console, start);
   const CheckpointDifference difference = compare_checkpoints(of_a, of_b, [&](std::int64_t done, std::int64_t all) {

@@ -12,6 +12,7 @@
 #include "core/counted.h"
 #include "core/json_reader.h"
 #include "core/number_text.h"
+#include "core/printable.h"
 
 namespace trident {
 namespace {
@@ -91,9 +92,9 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
     report = context.convert(request);
   }
   const double seconds = monotonic_seconds() - start;
-  for (const std::string& warning : report.warnings) context.out << "warning: " << warning << '\n';
-  context.out << fmt::format("{}: {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", request.to, counted(report.tensors, "tensor"),
-                             bytes_text(report.bytes), to_string(report.dtype),
+  for (const std::string& warning : report.warnings) context.out << "warning: " << on_one_line(warning) << '\n';
+  context.out << fmt::format("{}: {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", on_one_line(request.to),
+                             counted(report.tensors, "tensor"), bytes_text(report.bytes), to_string(report.dtype),
                              counted(std::ssize(report.weight_files), "weight file"),
                              counted(std::ssize(report.other_files), "other file"), seconds,
                              bytes_text(static_cast<double>(report.bytes) / std::max(seconds, 1e-3)));

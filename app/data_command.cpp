@@ -49,8 +49,10 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   std::string tokenizer, output, separator;
   PrepareOptions options;
   bool append_eod = false;
-  app.add_option("--input", inputs,
-                 "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text")
+  app.add_option(
+         "--input", inputs,
+         "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; - is standard input, "
+         "JSON lines where it begins with {")
       ->required();
   app.add_option("--tokenizer", tokenizer,
                  "gpt2, or a folder with vocab.json and merges.txt, or tokenizer.json, of one that splits as GPT-2's does")
@@ -62,6 +64,12 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   app.add_flag("--overwrite", overwrite, "replace the files of this prefix, all together");
   app.add_option("--max-document-bytes", options.max_document_bytes,
                  "refuse longer documents (lines of JSON, texts): memory takes several times as much")->capture_default_str();
+  app.add_option("--max-line", options.max_line_bytes, "refuse longer lines, in bytes")->capture_default_str();
+  bool skip_bad = false;
+  std::int64_t most_bad = 1000;
+  CLI::Option* const skip =
+      app.add_flag("--skip-bad-lines", skip_bad, "leave lines out that are no JSON object with the text; they are counted");
+  app.add_option("--most-bad", most_bad, "end with an error beyond so many bad lines")->capture_default_str()->needs(skip);
   app.add_option("--workers", options.workers, "threads that tokenize; the output does not depend on it")->capture_default_str();
   const CLI::Option* given_separator =
       app.add_option("--separator-line", separator,
@@ -69,6 +77,7 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
   options.append_eod = append_eod ? AppendEod::kYes : AppendEod::kNo;
   options.overwrite = overwrite ? Overwrite::kYes : Overwrite::kNo;
+  if (skip_bad) options.most_bad_lines = most_bad;
   if (given_separator->count() > 0) options.separator_line = separator;
 
   check_output(output);
@@ -76,6 +85,10 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   const Interruption interruption("no file was changed");
   const double start = monotonic_seconds();
   ProgressLine line(context.out, context.console, start);
+  options.on_bad_line = [&](const std::string& why) {
+    line.finish();
+    context.out << fmt::format("left out: {}\n", on_one_line(why)) << std::flush;
+  };
   const PrepareStats stats = prepare_text(inputs, *vocabulary, output, options, [&](const PrepareProgress& seen) {
     interruption.check();
     const double now = monotonic_seconds();
@@ -94,6 +107,11 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   if (stats.replaced > 0)
     context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.replaced, "ill-formed UTF-8 sequence"),
                                are(stats.replaced, "was", "were"));
+  if (stats.lone_surrogates > 0)
+    context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.lone_surrogates, "lone surrogate"),
+                               are(stats.lone_surrogates, "was", "were"));
+  if (stats.bad_lines > 0)
+    context.out << fmt::format("{} {} left out\n", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were"));
 }
 
 void merge_command(const Arguments& arguments, const CommandContext& context) {

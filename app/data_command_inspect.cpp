@@ -129,7 +129,9 @@ std::string check_line(const Inspection& seen) {
 void print_text(const Inspection& seen, std::ostream& out) {
   const IndexedDataset& dataset = seen.dataset;
   const DatasetSummary& summary = seen.summary;
-  const auto line = [&](std::string_view name, const std::string& value) { out << fmt::format("  {:<16} {}\n", name, value); };
+  const auto line = [&](std::string_view name, const std::string& value) {
+    out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
+  };
   const auto bytes = [](std::int64_t count) { return fmt::format("{} bytes ({})", count, bytes_text(count)); };
   out << on_one_line(dataset.prefix()) << '\n';
   line("dtype", std::string(name_of(dataset.type())));

@@ -4,8 +4,8 @@
 
 #include "app/command_line.h"
 #include "app/flag_answer.h"
-#include "app/megatron_flags.h"
 #include "app/named_files.h"
+#include "train/config/foreign_words.h"
 #include "train/config/option_docs.h"
 
 namespace trident {

@@ -7,6 +7,7 @@
 #include "app/command_line.h"
 #include "app/help_text.h"
 #include "core/json_reader.h"
+#include "core/printable.h"
 #include "data/tokenizer/token_ids.h"
 
 namespace trident {
@@ -102,7 +103,7 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
   if (flags.json)
     context.out << to_json_text(to_json(*report)) << '\n';
   else
-    context.out << to_text(*report);
+    context.out << on_lines(to_text(*report));
 }
 
 }  // namespace trident

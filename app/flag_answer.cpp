@@ -5,15 +5,15 @@
 #include <string_view>
 #include <vector>
 
-#include "app/megatron_flags.h"
 #include "core/json_reader.h"
+#include "train/config/foreign_words.h"
 #include "train/config/option_docs.h"
 #include "train/config/option_table.h"
 
 namespace trident {
 namespace {
 
-using Kind = MegatronFlag::Kind;
+using Kind = ForeignWord::Kind;
 
 struct Written {
   std::string name;   // "tensor-model-parallel-size"
@@ -40,39 +40,15 @@ std::string setting(std::string_view key, std::string_view value) {
   return fmt::format("say --set {}", for_shell(fmt::format("{}={}", key, value.empty() ? "..." : value)));
 }
 
-// Words of a row: "--recompute-granularity full" has a flag and a value that it is for; "--seq-length S" one and a placeholder.
-std::vector<std::string> words_of(std::string_view row) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < row.size();) {
-    const std::size_t end = std::min(row.find_first_of(", ", at), row.size());
-    if (end > at) words.emplace_back(row.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
-
 bool is_flag(std::string_view word) { return word.starts_with("--"); }
 
 bool is_placeholder(std::string_view word) {
   return std::ranges::all_of(word, [](unsigned char c) { return std::isupper(c) != 0 || std::isdigit(c) != 0; });
 }
 
-// How well a row fits: 0 not at all, 1 the flag, 2 the flag with just this value.
-int fit(const MegatronFlag& row, const Written& written) {
-  const std::vector<std::string> words = words_of(row.flag);
-  const std::string flag = "--" + written.name, plain_flag = plain(flag);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (!is_flag(words[i])) continue;
-    if (words[i].ends_with('*') && flag.starts_with(words[i].substr(0, words[i].size() - 1))) return 1;
-    if (plain(words[i]) != plain_flag) continue;
-    return i + 1 < words.size() && words[i + 1] == written.value ? 2 : 1;
-  }
-  return 0;
-}
-
 // The value that the row's key takes: the user's where the flag takes one and means it unchanged, else the row's own.
-std::string value_for(const MegatronFlag& row, const Written& written) {
-  const std::vector<std::string> words = words_of(row.flag);
+std::string value_for(const ForeignWord& row, const Written& written) {
+  const std::vector<std::string> words = words_of(row);
   const bool one_flag = std::ranges::count_if(words, is_flag) == 1;
   const bool takes_value = one_flag && words.size() == 2 && (is_placeholder(words[1]) || row.value == in_quotes(words[1]));
   if (takes_value && row.note.empty() && !written.value.empty()) return written.value;
@@ -84,7 +60,7 @@ std::string value_for(const MegatronFlag& row, const Written& written) {
   return std::string(own.size() > 2 && own.starts_with('"') ? own.substr(1, own.size() - 2) : own);
 }
 
-std::string answer_of(const MegatronFlag& row, const Written& written) {
+std::string answer_of(const ForeignWord& row, const Written& written) {
   const std::string note = row.note.empty() ? "" : fmt::format(" ({})", row.note);
   switch (row.kind) {
     case Kind::kKey: {
@@ -93,11 +69,8 @@ std::string answer_of(const MegatronFlag& row, const Written& written) {
                       : setting(row.target, value_for(row, written)) + note;
     }
     case Kind::kModelKey: return setting("model." + std::string(row.target), value_for(row, written)) + note;
-    case Kind::kCommand: return fmt::format("see {}", row.target);
-    case Kind::kImplied: return fmt::format("leave it out: {}", row.note);
-    case Kind::kRefused: return fmt::format("leave it out, there is no such thing here: {}", row.note);
+    default: return remedy_without_key(row);
   }
-  return "";
 }
 
 // The option whose path, or whose key alone (of the run block, or if no other has it), or whose other name this is.
@@ -128,12 +101,7 @@ std::string flag_answer(const std::string& argument, const std::string& next) {
     if (!known && argument.ends_with(".json")) return fmt::format("say --config {}", for_shell(argument));
     return known ? setting(written.name, written.value) : "";
   }
-  const MegatronFlag* best = nullptr;
-  int best_fit = 0;
-  for (const MegatronFlag& row : megatron_flags()) {
-    if (const int now = fit(row, written); now > best_fit) best = &row, best_fit = now;
-  }
-  if (best != nullptr) return answer_of(*best, written);
+  if (const ForeignWord* const row = find_foreign_word(written.name, written.value)) return answer_of(*row, written);
   const Option* const option = option_called(written.name);
   return option == nullptr ? "" : setting(option->path, written.value);
 }

@@ -8,6 +8,7 @@
 #include "app/command_line.h"
 #include "app/help_text.h"
 #include "core/json_reader.h"
+#include "core/printable.h"
 #include "data/tokenizer/token_ids.h"
 #include "train/generate/run_generate.h"
 
@@ -37,7 +38,7 @@ JsonValue to_json(const Continuation& c, bool has_text, bool log_probabilities) 
 }
 
 // `shown`: the text of the only continuation stands there already.
-void print(std::ostream& out, const GenerateResult& result, const OutputFlags& flags, bool shown) {
+void print(std::ostream& out, const GenerateResult& result, const OutputFlags& flags, bool shown, bool to_terminal) {
   for (const Continuation& c : result.continuations) {
     if (flags.json) {
       out << to_json_text(to_json(c, result.has_text, flags.log_probabilities)) << '\n';
@@ -48,7 +49,7 @@ void print(std::ostream& out, const GenerateResult& result, const OutputFlags& f
     if (as_ids)
       out << joined(c.ids) << '\n';
     else
-      out << (shown ? "" : c.text) << '\n';
+      out << (shown ? "" : to_terminal ? on_lines(c.text) : c.text) << '\n';
     if (!flags.log_probabilities) continue;
     for (std::size_t i = 0; i < c.ids.size(); ++i) out << fmt::format("{}{:.6f}", i == 0 ? "" : " ", c.log_probabilities[i]);
     out << '\n';
@@ -64,9 +65,11 @@ void print(std::ostream& out, const GenerateResult& result, const OutputFlags& f
 }
 
 void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
-  app.add_option("--ckpt", options.checkpoint, "a checkpoint, or a folder of several: the newest");
+  app.add_option("--ckpt", options.checkpoint, "a checkpoint, or a folder of several or a run's: the newest");
   app.add_option("--hf", options.hf_folder, "instead: a Hugging Face folder, with config.json and safetensors");
-  app.add_option("--config", options.config, "instead: a run's configuration, with weights drawn at random, to measure");
+  app.add_option("--config", options.config,
+                 "instead: a run's configuration, with that run's newest checkpoint, or random weights where it has none");
+  app.add_flag("--random-weights", options.random_weights, "with --config: weights drawn at random, to measure");
   app.add_option("--set", options.settings, "layout, precision and threads, as --set parallel.tensor=2; one rank by default")
       ->type_name("PATH=VALUE");
   app.add_option("--tokenizer", options.tokenizer, "\"gpt2\" or a folder, in place of the model's own");
@@ -80,7 +83,9 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_option("--seed", options.sampling.seed, "of the draws")->capture_default_str();
   app.add_option("--stop", options.stops, "a text that ends a continuation, which does not show it; may be repeated")
       ->allow_extra_args(false);
-  app.add_option("--end", options.end, "id of the token that ends a continuation; the tokenizer's end of a document by default");
+  app.add_option("--end", options.ends,
+                 "id of a token that ends a continuation; may be repeated; the tokenizer's end of a document by default")
+      ->allow_extra_args(false);
   app.add_flag("--ignore-end", options.ignore_end, "no token ends a continuation");
   app.add_option("-n", options.samples, "continuations of every prompt")->capture_default_str();
   app.add_option("--batch", options.slots, "sequences at once, on every data rank")->capture_default_str();
@@ -95,8 +100,8 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
 void check(const CLI::App& app, const GenerateOptions& options, bool greedy, const OutputFlags& output) {
   if (options.checkpoint.has_value() + options.hf_folder.has_value() + options.config.has_value() != 1)
     throw ConfigError(
-        "trident generate: what makes the text is not clear; give one of --ckpt DIR, --hf DIR, and, to measure with weights drawn "
-        "at random, --config FILE");
+        "trident generate: what makes the text is not clear; give one of --ckpt DIR, --hf DIR and --config FILE");
+  if (!options.config) refuse_given(app, {"--random-weights"}, "weights are those that --ckpt or --hf names", "leave it out");
   if (greedy) refuse_given(app, {"--temperature"}, "--greedy takes the likeliest token", "give one of the two");
   if (options.sampling.temperature == 0) {
     const char* const why = greedy ? "--greedy takes the likeliest token, and nothing is drawn"
@@ -144,17 +149,18 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   }
 
   const bool live = !output.ids && !output.json;
+  const bool to_terminal = context.console == ConsoleMode::kTerminal;
   bool shown = false;
   const ShowText show = [&](std::int64_t, const std::string& text) {
     shown = true;
-    context.out << text << std::flush;
+    context.out << (to_terminal ? on_lines(text) : text) << std::flush;
   };
   const auto read = [&] {
     if (wrong) std::rethrow_exception(wrong);
     return options;
   };
   const std::optional<GenerateResult> result = context.generate(read, live ? show : ShowText());
-  if (result) print(context.out, *result, output, shown);
+  if (result) print(context.out, *result, output, shown, to_terminal);
 }
 
 }  // namespace trident

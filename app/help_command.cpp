@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <ostream>
 
-#include "app/flag_answer.h"
 #include "app/help_text.h"
 #include "app/subcommands.h"
 #include "core/json_reader.h"
@@ -39,8 +38,6 @@ void print_overview(std::ostream& out, std::size_t columns) {
   std::vector<std::string_view> names;
   for (const Subcommand& command : subcommands()) names.push_back(command.name);
   if (const std::string_view near = likely_name(name, names); !near.empty()) hint = fmt::format("; did you mean {}?", near);
-  if (hint.empty()) hint = flag_answer("--" + name.substr(std::min(name.size(), name.find_first_not_of('-'))), "");
-  if (!hint.empty() && !hint.starts_with(';')) hint.insert(0, "; ");
   if (hint.empty()) hint = "; see trident help for subcommands, trident help train for keys";
   throw ConfigError(fmt::format("trident help: {} is not a subcommand, key or section{}", in_quotes(name), hint));
 }

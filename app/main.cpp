@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   let_waiting_threads_sleep(argv);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that reaches ulimit -f is then an error that names it
   const auto train = [](const std::function<TrainConfig()>& read_config) {
+    std::signal(SIGPIPE, SIG_IGN);  // who no longer reads the console does not end the run
     LogSink log(std::cerr);
     const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
     const auto check_lines = [&log] {
@@ -62,6 +63,7 @@ int main(int argc, char** argv) {
     return run_bench_here(config, options, *make_cuda_backend());
   };
   const auto supervised = [](const SuperviseOptions& options) {
+    std::signal(SIGPIPE, SIG_IGN);
     LogSink log(std::cerr);
     return supervise(options, log);
   };

@@ -10,6 +10,7 @@
 #include "app/named_files.h"
 #include "app/plan_cases.h"
 #include "app/plan_search.h"
+#include "core/printable.h"
 #include "plan/cluster.h"
 
 namespace trident {
@@ -94,7 +95,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
   check_cluster_flags(app, options);
   OptionValues values;
-  context.out << context.plan(load_train_config(flags.file, flags.settings, values), options);
+  context.out << on_lines(context.plan(load_train_config(flags.file, flags.settings, values), options));
 }
 
 }  // namespace trident

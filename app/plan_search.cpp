@@ -8,6 +8,7 @@
 #include "app/named_files.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "core/printable.h"
 
 namespace trident {
 namespace {
@@ -56,7 +57,7 @@ void plan_search(const Arguments& arguments, const CommandContext& context) {
   context.out << answer.text;
   if (write.empty()) return;
   write_file(write, to_json_text(to_json(answer.best), 2) + '\n');
-  if (!options.json) context.out << "\nwritten: " << write << '\n';
+  if (!options.json) context.out << "\nwritten: " << on_one_line(write) << '\n';
 }
 
 }  // namespace trident

@@ -4,7 +4,9 @@
 #include "app/command_line.h"
 #include "app/flag_answer.h"
 #include "app/help_text.h"
+#include "core/printable.h"
 #include "train/config/option_docs.h"
+#include "train/run/stored_model.h"
 
 namespace trident {
 
@@ -26,11 +28,13 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
 
   OptionValues values;
-  const auto read_config = [&] { return load_train_config(flags.file, flags.settings, values); };
+  const auto read_config = [&] {
+    return load_train_config(flags.file, with_stored_model(flags.file, flags.settings), values);
+  };
   if (print_config.empty()) return context.run_training(read_config);
   const TrainConfig config = read_config();
   if (print_config == "json") context.out << to_json_text(to_json(config), 2) << '\n';
-  else context.out << config_with_origins(config, values);
+  else context.out << on_lines(config_with_origins(config, values));
 }
 
 }  // namespace trident

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/json_reader.h"
+#include "core/json_scanner.h"
 
 namespace trident {
 
@@ -18,7 +19,7 @@ constexpr std::string_view kOffsets = "DCP_SHARDING_INFO", kSavedOffsets = "save
 constexpr std::string_view kBlockBytesKey = "trident.block_bytes", kBlocksKey = "trident.blocks";
 
 constexpr std::int64_t kSmallestBlock = 4096;
-constexpr std::size_t kLengthBytes = 8;
+constexpr std::size_t kLengthBytes = 8, kMaxOffsetsValues = 64;
 constexpr std::string_view kRemedy = "the file is damaged: copy it again, or use an older checkpoint";
 
 [[noreturn]] void refuse(std::string_view source, std::string_view what) {
@@ -87,17 +88,29 @@ void add_offsets(const std::string& text, std::string_view source, FileTable* ta
   rules.max_bytes = static_cast<std::size_t>(kMaxSafetensorsHeader);
   rules.max_depth = 8;
   rules.blame = ExitCode::kData;
-  const JsonValue info = parse_json(text, fmt::format("{}: {}", source, kOffsets), rules);
-  if (!info.is_object()) refuse(source, fmt::format("{} is not an object", kOffsets));
-  if (info.members().size() != table->boxes.size())
-    refuse(source, fmt::format("{} has {} tensors, the file {}", kOffsets, info.members().size(), table->boxes.size()));
-  std::unordered_map<std::string_view, const JsonMember*> members;
-  for (const JsonMember& member : info.members()) members.emplace(member.key, &member);
-  for (FileBox& box : table->boxes) {
-    const auto found = members.find(box.key);
-    if (found == members.end()) refuse_tensor(source, box.key, fmt::format("{} does not name it", kOffsets));
-    box.box.offset = offset_from(*found->second, box.box.shape, source);
-  }
+  const std::string where = fmt::format("{}: {}", source, kOffsets);
+  JsonScanner scanner(text, where, rules);
+  if (scanner.kind() != JsonValue::Kind::kObject) refuse(source, fmt::format("{} is not an object", kOffsets));
+  std::unordered_map<std::string_view, FileBox*> boxes;
+  for (FileBox& box : table->boxes) boxes.emplace(box.key, &box);
+  std::size_t named = 0;
+  scanner.members([&](const std::string& key) {
+    ++named;
+    const auto found = boxes.find(key);
+    if (found == boxes.end()) {
+      scanner.skip();
+      return;
+    }
+    FileBox& box = *found->second;
+    std::size_t values_left = kMaxOffsetsValues;
+    box.box.offset = offset_from({key, scanner.value(values_left)}, box.box.shape, source);
+    boxes.erase(found);
+  });
+  scanner.end();
+  if (named != table->boxes.size())
+    refuse(source, fmt::format("{} has {} tensors, the file {}", kOffsets, named, table->boxes.size()));
+  for (const FileBox& box : table->boxes)
+    if (boxes.contains(box.key)) refuse_tensor(source, box.key, fmt::format("{} does not name it", kOffsets));
 }
 
 }  // namespace
@@ -134,8 +147,11 @@ FileTable parse_file_table(std::string_view text, std::int64_t file_bytes, std::
   const SafetensorsHeader header = parse_safetensors_header(json, file_bytes - std::ssize(text), source);
 
   FileTable table;
-  for (const SafetensorsEntry& entry : header.entries)
+  for (const SafetensorsEntry& entry : header.entries) {
+    if (!entry.other_dtype.empty())
+      refuse(source, fmt::format("tensor {} is {}, of which checkpoints have none", in_quotes(entry.name), entry.other_dtype));
     table.boxes.push_back({entry.name, entry.dtype, {{}, entry.shape}, entry.begin});
+  }
   add_offsets(metadata(header, kOffsets, source), source, &table);
   table.block_bytes = block_bytes_of(metadata(header, kBlockBytesKey, source), source);
   table.blocks = blocks_of(metadata(header, kBlocksKey, source), table.num_blocks(), source);

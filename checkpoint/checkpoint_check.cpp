@@ -6,6 +6,7 @@
 
 #include "checkpoint/box_reader.h"
 #include "checkpoint/checkpoint_index.h"
+#include "checkpoint/commit.h"
 #include "core/check.h"
 #include "core/file_io.h"
 
@@ -37,7 +38,10 @@ void check_files(const std::string& folder, const Manifest& manifest) {
 }
 
 std::vector<std::string> check_checkpoint(const std::string& folder, const Manifest& manifest,
-                                          const std::function<void(const CheckProgress&)>& progress) {
+                                          const std::function<void(const CheckProgress&)>& progress,
+                                          const std::function<void(const std::string& line)>& say) {
+  const CheckpointReadLock lock(folder);
+  if (say && !lock.note().empty()) say(lock.note());
   std::vector<std::string> problems;
   CheckpointIndex index(manifest);
   CheckProgress seen;
@@ -61,6 +65,7 @@ std::vector<std::string> check_checkpoint(const std::string& folder, const Manif
     all_tables = all_tables && has_table;
     seen.bytes_done += file.bytes;
   }
+  if (!folder_exists(folder)) throw DataError(fmt::format("{}: was removed while it was read; read a newer one", folder));
   if (!all_tables) return problems;  // what is missing then is what those files had
   for (std::size_t k = 0; k < index.kinds().size(); ++k)
     for (std::size_t t = 0; t < manifest.tensors.size(); ++t) succeeds(&problems, [&] { index.check_tiling(k, t, folder); });

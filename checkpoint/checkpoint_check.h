@@ -19,8 +19,10 @@ struct CheckProgress {
 
 // Reads every block of every file. What is wrong, one message each, in the files' order: what BoxReader and CheckpointIndex refuse,
 // the first damaged block of a file; and if all tables could be read, tensors that the boxes do not make up. Empty: the checkpoint
-// is whole. StorageError if a disk fails. Memory: the tables and one block.
+// is whole. Locks it as readers do; `say` is told where another has the lock. DataError where it was removed meanwhile,
+// StorageError if a disk fails. Memory: the tables and one block.
 std::vector<std::string> check_checkpoint(const std::string& folder, const Manifest& manifest,
-                                          const std::function<void(const CheckProgress&)>& progress = {});
+                                          const std::function<void(const CheckProgress&)>& progress = {},
+                                          const std::function<void(const std::string& line)>& say = {});
 
 }  // namespace trident

@@ -182,9 +182,12 @@ std::vector<KindPair> kinds_to_compare(const StoredTensors& a, const StoredTenso
   return pairs;
 }
 
-void compare_states(const TrainingState& a, const TrainingState& b, std::vector<std::string>* out) {
-  const auto compare = [&](std::string_view name, const auto& of_a, const auto& of_b) {
-    if (!(of_a == of_b)) out->push_back(fmt::format("{}: {} and {}", name, to_json_text(of_a), to_json_text(of_b)));
+void compare_states(const TrainingState& a, const TrainingState& b, CheckpointDifference* result) {
+  const auto difference = [](std::string_view name, const JsonValue& of_a, const JsonValue& of_b) {
+    return of_a == of_b ? std::nullopt : std::optional(fmt::format("{}: {} and {}", name, to_json_text(of_a), to_json_text(of_b)));
+  };
+  const auto compare = [&](std::string_view name, const JsonValue& of_a, const JsonValue& of_b) {
+    if (auto text = difference(name, of_a, of_b)) result->state.push_back(*std::move(text));
   };
   const auto list = [](const std::vector<std::int64_t>& values) {
     return JsonValue(JsonValue::Array(values.begin(), values.end()));
@@ -203,9 +206,14 @@ void compare_states(const TrainingState& a, const TrainingState& b, std::vector<
   compare("blend_start", JsonValue(a.blend_start), JsonValue(b.blend_start));
   compare("blend_taken", list(a.blend_taken), list(b.blend_taken));
   compare("blend_now", list(a.blend_now), list(b.blend_now));
-  compare("best_valid_loss", loss(a.best_valid_loss), loss(b.best_valid_loss));
-  compare("best_valid_step", JsonValue(a.best_valid_step), JsonValue(b.best_valid_step));
   compare("last_eval", JsonValue(a.last_eval), JsonValue(b.last_eval));
+  // A slow or full disk leaves saves out, and with them values that were better.
+  const auto note = [&](std::string_view name, const JsonValue& of_a, const JsonValue& of_b) {
+    if (const auto text = difference(name, of_a, of_b))
+      result->notes.push_back(*text + ", of the steps that each run saved: not counted");
+  };
+  note("best_valid_loss", loss(a.best_valid_loss), loss(b.best_valid_loss));
+  note("best_valid_step", JsonValue(a.best_valid_step), JsonValue(b.best_valid_step));
 }
 
 }  // namespace
@@ -213,7 +221,7 @@ void compare_states(const TrainingState& a, const TrainingState& b, std::vector<
 CheckpointDifference compare_checkpoints(StoredTensors& a, StoredTensors& b,
                                          const std::function<void(std::int64_t, std::int64_t)>& progress) {
   CheckpointDifference result;
-  compare_states(a.manifest().state, b.manifest().state, &result.state);
+  compare_states(a.manifest().state, b.manifest().state, &result);
   const std::vector<KindPair> kinds = kinds_to_compare(a, b, &result);
   std::unordered_map<std::string_view, std::size_t> in_b;
   for (std::size_t t = 0; t < b.manifest().tensors.size(); ++t) in_b.emplace(b.manifest().tensors[t].name, t);

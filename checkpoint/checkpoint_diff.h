@@ -24,7 +24,7 @@ struct CheckpointDifference {
   std::int64_t compared = 0;  // tensors, of all kinds
   std::vector<TensorDifference> tensors;
   std::vector<std::string> state;  // "updates: 100 and 200", of TrainingState
-  std::vector<std::string> notes;  // what could not be compared, and why
+  std::vector<std::string> notes;  // what could not be compared, and why; what differs and makes no difference to training
   bool is_equal() const { return tensors.empty() && state.empty(); }
 };
 

@@ -83,6 +83,7 @@ class StoredTensors {
   explicit StoredTensors(std::string folder);
 
   const std::string& folder() const { return folder_; }
+  const std::string& lock_note() const { return lock_.note(); }
   const Manifest& manifest() const { return manifest_; }
   const CheckpointIndex& index() const { return index_; }
 

@@ -16,6 +16,7 @@
 #include "checkpoint/lease.h"
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/file_lock.h"
 
 namespace trident {
 namespace {
@@ -53,8 +54,9 @@ std::vector<std::int64_t> checkpoint_steps(const std::string& directory) {
 }
 
 CheckpointReadLock::CheckpointReadLock(const std::string& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  // Waits: is_being_read() has a lock of its own for a moment.
-  while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_SH) != 0 && errno == EINTR) continue;
+  if (descriptor_ >= 0 && !try_to_lock(descriptor_, LOCK_SH))  // is_being_read() has a lock of its own for a moment
+    note_ = fmt::format("{}: another program keeps it locked (flock), so it is read without a lock; remove no checkpoint meanwhile",
+                        folder);
 }
 
 CheckpointReadLock::~CheckpointReadLock() {

@@ -23,7 +23,8 @@ std::string temporary_name(std::int64_t step, std::string_view token);    // "st
 // where there is no such directory. StorageError.
 std::vector<std::int64_t> checkpoint_steps(const std::string& directory);
 
-// Keeps a checkpoint from being removed while it is read, where the file system has locks. Nothing if it is not there.
+// Keeps a checkpoint from being removed while it is read, where the file system has locks. Nothing if it is not there. Where
+// another keeps it locked, as everybody can who may read the folder, it goes without a lock after 2 s.
 class CheckpointReadLock {
  public:
   explicit CheckpointReadLock(const std::string& folder);
@@ -31,8 +32,12 @@ class CheckpointReadLock {
   CheckpointReadLock(const CheckpointReadLock&) = delete;
   CheckpointReadLock& operator=(const CheckpointReadLock&) = delete;
 
+  // A line for people where there is no lock because another has it; else "".
+  const std::string& note() const { return note_; }
+
  private:
   int descriptor_;
+  std::string note_;
 };
 bool is_being_read(const std::string& folder);
 

@@ -121,7 +121,8 @@ void HfFolder::add_file(const std::string& name) {
     if (!is_new)
       throw DataError(fmt::format("{}: has tensor {}, which {} has, too; copy the folder again", file.path(), in_quotes(entry.name),
                                   path(tensors_[at->second].file)));
-    tensors_.push_back({entry.name, entry.shape, entry.dtype, number, data + entry.begin, entry.end - entry.begin});
+    tensors_.push_back(
+        {entry.name, entry.shape, entry.dtype, number, data + entry.begin, entry.end - entry.begin, entry.other_dtype});
   }
 }
 
@@ -146,9 +147,10 @@ void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& m
     if (found->shape != tensor.shape)
       throw DataError(fmt::format("{}: tensor {} has the shape {}, expected {} by config.json; copy the folder again",
                                   path(found->file), in_quotes(found->name), shape_text(found->shape), shape_text(tensor.shape)));
-    if (!is_float(found->dtype))
+    if (!found->other_dtype.empty() || !is_float(found->dtype))
       throw DataError(fmt::format("{}: tensor {} is {}, expected F32, BF16 or F16; save the model in one of them",
-                                  path(found->file), in_quotes(found->name), safetensors_name(found->dtype)));
+                                  path(found->file), in_quotes(found->name),
+                                  found->other_dtype.empty() ? safetensors_name(found->dtype) : found->other_dtype));
   }
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const HfName meaning = meanings(tensors_[t].name);
@@ -165,7 +167,8 @@ void HfFolder::check_tied_copies() const {
                       "values, or tie_word_embeddings false",
                       path(head.file), in_quotes(head.name), what, in_quotes(embedding.name)));
     };
-    if (head.shape != embedding.shape || head.dtype != embedding.dtype) refuse("has another shape or dtype than");
+    if (head.shape != embedding.shape || head.dtype != embedding.dtype || !head.other_dtype.empty())
+      refuse("has another shape or dtype than");
     const RandomAccessFile a(path(head.file)), b(path(embedding.file));
     std::vector<std::byte> of_a(static_cast<std::size_t>(kCompareBytes)), of_b(of_a.size());
     for (std::int64_t at = 0; at < head.bytes; at += kCompareBytes) {

@@ -25,6 +25,7 @@ struct HfFileTensor {
   DType dtype = DType::kF32;
   std::size_t file = 0;               // of HfFolder::files()
   std::int64_t begin = 0, bytes = 0;  // within that file
+  std::string other_dtype = {};       // SafetensorsEntry::other_dtype; never of the model's tensors
 };
 
 // Whether a folder has config.json and weights of this form, and is no checkpoint of trident.

@@ -5,11 +5,12 @@
 
 #include "core/check.h"
 #include "core/json_reader.h"
+#include "core/json_scanner.h"
 
 namespace trident {
 namespace {
 
-constexpr std::size_t kMaxTensorName = 4096, kMaxFileName = 255;
+constexpr std::size_t kMaxTensorName = 4096, kMaxFileName = 255, kMaxMetadataValues = std::size_t{1} << 16;
 constexpr std::string_view kExtension = ".safetensors";
 constexpr std::string_view kIndexRemedy = "the file is damaged or no index of safetensors files: copy it again";
 
@@ -45,6 +46,27 @@ std::optional<std::int64_t> size_of_member(const JsonValue& metadata, std::strin
   refuse_index(source, fmt::format("metadata.{} is no size", key));
 }
 
+void add_metadata(JsonScanner& scanner, std::string_view source, HfIndex* index) {
+  std::size_t values_left = kMaxMetadataValues;
+  const JsonValue metadata = scanner.value(values_left);
+  if (metadata.is_null()) return;
+  if (!metadata.is_object()) refuse_index(source, "metadata is not an object");
+  index->total_bytes = size_of_member(metadata, "total_size", source);
+  index->total_parameters = size_of_member(metadata, "total_parameters", source);
+}
+
+void add_files(JsonScanner& scanner, std::string_view source, HfIndex* index) {
+  scanner.members([&](const std::string& tensor) {
+    if (tensor.empty() || tensor.size() > kMaxTensorName)
+      refuse_index(source, fmt::format("tensor {}: a name of {} bytes", in_quotes(tensor), tensor.size()));
+    if (scanner.kind() != JsonValue::Kind::kString)
+      refuse_index(source, fmt::format("tensor {}: its file is not a text", in_quotes(tensor)));
+    std::string file = scanner.string();
+    check_file_name(source, tensor, file);
+    index->files.emplace_back(tensor, std::move(file));
+  });
+}
+
 }  // namespace
 
 HfIndex parse_hf_index(std::string_view text, std::string_view source) {
@@ -53,24 +75,18 @@ HfIndex parse_hf_index(std::string_view text, std::string_view source) {
   rules.max_bytes = static_cast<std::size_t>(kMaxHfIndexBytes);
   rules.max_depth = 16;
   rules.blame = ExitCode::kData;
-  const JsonValue root = parse_json(text, source, rules);
-  if (!root.is_object()) refuse_index(source, "is not an object");
+  JsonScanner scanner(text, source, rules);
+  if (scanner.kind() != JsonValue::Kind::kObject) refuse_index(source, "is not an object");
   HfIndex index;
-  if (const JsonValue* metadata = root.find("metadata"); metadata != nullptr && !metadata->is_null()) {
-    if (!metadata->is_object()) refuse_index(source, "metadata is not an object");
-    index.total_bytes = size_of_member(*metadata, "total_size", source);
-    index.total_parameters = size_of_member(*metadata, "total_parameters", source);
-  }
-  const JsonValue* map = root.find("weight_map");
-  if (map == nullptr || !map->is_object()) refuse_index(source, "weight_map is missing, or not an object");
-  if (map->members().empty()) refuse_index(source, "weight_map names no tensor");
-  for (const JsonMember& member : map->members()) {
-    if (member.key.empty() || member.key.size() > kMaxTensorName)
-      refuse_index(source, fmt::format("tensor {}: a name of {} bytes", in_quotes(member.key), member.key.size()));
-    if (!member.value.is_string()) refuse_index(source, fmt::format("tensor {}: its file is not a text", in_quotes(member.key)));
-    check_file_name(source, member.key, member.value.as_string());
-    index.files.emplace_back(member.key, member.value.as_string());
-  }
+  bool has_map = false;
+  scanner.members([&](const std::string& key) {
+    if (key == "metadata") add_metadata(scanner, source, &index);
+    else if (key == "weight_map" && scanner.kind() == JsonValue::Kind::kObject) has_map = true, add_files(scanner, source, &index);
+    else scanner.skip();
+  });
+  scanner.end();
+  if (!has_map) refuse_index(source, "weight_map is missing, or not an object");
+  if (index.files.empty()) refuse_index(source, "weight_map names no tensor");
   return index;
 }
 

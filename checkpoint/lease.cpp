@@ -168,7 +168,10 @@ struct Lease::Turn {
   std::condition_variable changed;
   bool ends = false, releases = false;  // asked to end, and to say then that it is done
   bool is_over = false;                 // the thread is done
-  std::optional<std::string> lost;      // who has it now
+  struct Lost {
+    std::optional<LeaseHolder> by;  // nobody: the file is gone, and there is no later turn
+  };
+  std::optional<Lost> lost;
 };
 
 // In place, so that a full disk takes it, and flushed, so that other nodes see it. Allocates nothing.
@@ -212,14 +215,15 @@ void Lease::Turn::renew() {
 }
 
 void Lease::Turn::note_lost() {
-  std::optional<LeaseRecord> next;
+  std::optional<LeaseRecord> newest;
   try {
-    if (const std::optional<std::string> text = text_of(next_path)) next = lease_from(*text);
+    newest = newest_lease(fs::path(path).parent_path().string());
   } catch (const Error&) {
-    next.reset();  // it is lost all the same
+    newest.reset();  // it is lost all the same
   }
+  const bool is_anothers = newest && newest->generation >= generation;
   const std::lock_guard lock(mutex);
-  lost = next ? describe(next->holder) : "another run, or somebody who removed " + lease_name(generation) + ",";
+  lost = Lost{is_anothers ? std::optional(newest->holder) : std::nullopt};
 }
 
 // ---- taking it -----------------------------------------------------------------------------------------------------------------
@@ -344,10 +348,15 @@ void Lease::check() {
 void Lease::refuse_if_lost() const {
   const std::lock_guard lock(turn_->mutex);
   if (!turn_->lost) return;
+  if (!turn_->lost->by)
+    throw StorageError(fmt::format(
+        "checkpoint.dir = {}: {}, which says that this run has the folder, was removed: this run ends, and what it has committed "
+        "may be gone, too; start it again",
+        directory_, lease_name(turn_->generation)));
   throw ConfigError(fmt::format(
       "checkpoint.dir = {}: {} has taken the folder over, because this run gave no sign of life or was taken for dead: this run "
       "ends, what it has committed stays; name another folder to run both",
-      directory_, *turn_->lost));
+      directory_, describe(*turn_->lost->by)));
 }
 
 void Lease::withdraw() {

@@ -68,7 +68,8 @@ class Lease {
 
   std::int64_t generation() const;
 
-  // Throws ConfigError if another run has taken the folder over. Asks the file system.
+  // Throws ConfigError if another run has taken the folder over, StorageError if somebody removed the lease, with the folder or
+  // alone. Asks the file system.
   void check();
   // Throws as check() does if that was seen since: the lease's thread looks every few seconds. Asks nobody.
   void refuse_if_lost() const;

@@ -1,12 +1,18 @@
 #include "checkpoint/manifest.h"
 
+#include <algorithm>
 #include <cmath>
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 #include <unordered_set>
 
 #include "checkpoint/safetensors.h"
 #include "core/check.h"
+#include "core/function_ref.h"
+#include "core/json_scanner.h"
 
 namespace trident {
 
@@ -56,6 +62,10 @@ constexpr std::string_view kHashBegin = ",\"hash\":\"", kHashEnd = "\"}\n";
 constexpr std::size_t kTail = kHashBegin.size() + kHashDigits + kHashEnd.size();
 constexpr std::size_t kMaxManifestName = 4096, kMaxManifestRank = 16;
 constexpr std::int64_t kSmallestTable = 8 + 2;
+constexpr JsonRules kManifestRules{.comments = JsonComments::kRefused,
+                                   .max_bytes = static_cast<std::size_t>(kMaxManifestBytes),
+                                   .blame = ExitCode::kData,
+                                   .max_values = std::size_t{1} << 17};
 constexpr std::string_view kManifestRemedy = "the checkpoint is damaged: use an older one, or copy it again";
 
 [[noreturn]] void refuse_manifest(std::string_view source, std::string_view what) {
@@ -197,6 +207,30 @@ bool is_safe_path(std::string_view path) {
   }
 }
 
+// The members of an object, with an empty list for each of `lists`, which may hold more than memory has room for as values.
+JsonValue members_but(std::string_view text, std::string_view source, std::initializer_list<std::string_view> lists) {
+  JsonScanner scanner(text, source, kManifestRules);
+  std::size_t values_left = kManifestRules.max_values;
+  if (scanner.kind() != JsonValue::Kind::kObject) return scanner.value(values_left);
+  JsonValue::Object members;
+  scanner.members([&](const std::string& key) {
+    const bool is_left_out = std::ranges::find(lists, key) != lists.end() && scanner.kind() == JsonValue::Kind::kArray;
+    if (is_left_out) scanner.skip();
+    members.push_back({key, is_left_out ? JsonValue(JsonValue::Array()) : scanner.value(values_left)});
+  });
+  scanner.end();
+  return members;
+}
+
+// Calls `item` with the text of each item of the list `key` of an object that members_but has read.
+void for_each_text(std::string_view text, std::string_view key, FunctionRef<void(std::string_view)> item) {
+  JsonScanner scanner(text, "", kManifestRules);
+  scanner.members([&](const std::string& found) {
+    if (found == key) scanner.items([&] { item(scanner.skip()); });
+    else scanner.skip();
+  });
+}
+
 TensorRun run_from(const ObjectReader& file, const JsonValue& item, std::int64_t num_tensors) {
   std::vector<std::int64_t> numbers;
   if (item.is_array())
@@ -210,7 +244,8 @@ TensorRun run_from(const ObjectReader& file, const JsonValue& item, std::int64_t
   return {first, count, static_cast<int>(begin), static_cast<int>(end)};
 }
 
-ManifestFile file_from(std::string_view source, std::size_t index, const JsonValue& item, std::int64_t num_tensors) {
+ManifestFile file_from(std::string_view source, std::size_t index, std::string_view text, std::int64_t num_tensors) {
+  const JsonValue item = members_but(text, source, {"runs"});
   const ObjectReader unnamed(source, fmt::format("file {}", index), item);
   const std::string& path = unnamed.text("path");
   if (!is_safe_path(path))
@@ -222,8 +257,21 @@ ManifestFile file_from(std::string_view source, std::size_t index, const JsonVal
   const std::optional<Hash128> table = hash_from(json.text("table"));
   if (!table) json.fail("table is not a hash");
   file.table = *table;
-  for (const JsonValue& run : json.list("runs")) file.runs.push_back(run_from(json, run, num_tensors));
+  json.list("runs");
+  for_each_text(text, "runs", [&](std::string_view run) {
+    file.runs.push_back(run_from(json, parse_json(run, source, kManifestRules), num_tensors));
+  });
   return file;
+}
+
+template <class Item>
+void refuse_twice(const ObjectReader& root, std::string_view kind, const std::vector<Item>& items, std::string Item::* name) {
+  std::vector<std::string_view> names;
+  names.reserve(items.size());
+  for (const Item& item : items) names.push_back(item.*name);
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
+    root.fail(fmt::format("{} {} twice", kind, in_quotes(*twice)));
 }
 
 // The text before the hash, which must be right.
@@ -255,6 +303,11 @@ std::int64_t total_bytes(const Manifest& manifest) {
   return bytes;
 }
 
+std::int64_t written_now() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(since_1970).count());
+}
+
 std::string to_text(const Manifest& manifest) {
   JsonValue::Array tensors, files;
   for (const ManifestTensor& tensor : manifest.tensors) tensors.push_back(to_json(tensor));
@@ -282,11 +335,7 @@ std::string to_text(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text, std::string_view source) {
   check_hash(text, source);
-  JsonRules rules;
-  rules.comments = JsonComments::kRefused;
-  rules.max_bytes = static_cast<std::size_t>(kMaxManifestBytes);
-  rules.blame = ExitCode::kData;
-  const JsonValue json = parse_json(text, source, rules);
+  const JsonValue json = members_but(text, source, {"tensors", "files"});
   const ObjectReader root(source, "", json);
   check_version(root, source);
 
@@ -295,19 +344,17 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
   manifest.weights = weights_from(root);
   manifest.complete = root.truth("complete");
   manifest.optimizer_states = states_from(root);
-  std::unordered_set<std::string> names;
-  for (const JsonValue& item : root.list("tensors")) {
-    manifest.tensors.push_back(tensor_from(source, manifest.tensors.size(), item));
-    const std::string& name = manifest.tensors.back().name;
-    if (!names.insert(name).second) root.fail(fmt::format("tensor {} twice", in_quotes(name)));
-  }
-  names.clear();
+  root.list("tensors");
+  for_each_text(text, "tensors", [&](std::string_view item) {
+    manifest.tensors.push_back(tensor_from(source, manifest.tensors.size(), parse_json(item, source, kManifestRules)));
+  });
+  refuse_twice(root, "tensor", manifest.tensors, &ManifestTensor::name);
   const std::int64_t num_tensors = std::ssize(manifest.tensors);
-  for (const JsonValue& item : root.list("files")) {
+  root.list("files");
+  for_each_text(text, "files", [&](std::string_view item) {
     manifest.files.push_back(file_from(source, manifest.files.size(), item, num_tensors));
-    const std::string& path = manifest.files.back().path;
-    if (!names.insert(path).second) root.fail(fmt::format("file {} twice", path));
-  }
+  });
+  refuse_twice(root, "file", manifest.files, &ManifestFile::path);
   manifest.generation = root.text("generation");
   manifest.written_unix = root.integer("written_unix");
   manifest.config = root.member("config");

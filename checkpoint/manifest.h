@@ -75,7 +75,7 @@ struct Manifest {
   std::vector<ManifestTensor> tensors;    // in the model's order; indices of TensorRun
   std::vector<ManifestFile> files;
   std::string generation;                 // of the launch that wrote it
-  std::int64_t written_unix = 0;          // seconds
+  std::int64_t written_unix = 0;          // seconds, from 0
   JsonValue config;                       // resolved
   JsonValue data;                         // fingerprints
   JsonValue writer;                       // versions, hosts, layout: information, never needed to load
@@ -90,6 +90,9 @@ inline constexpr std::int64_t kMaxManifestBytes = std::int64_t{256} << 20;
 std::int64_t total_bytes(const Manifest& manifest);
 
 std::string to_text(const Manifest& manifest);
+
+// Manifest::written_unix of this moment: 0 where the clock stands before 1970.
+std::int64_t written_now();
 
 // A manifest that only a newer trident understands.
 class NewerFormat : public DataError {

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/int_math.h"
 #include "core/json_reader.h"
+#include "core/json_scanner.h"
 
 namespace trident {
 
@@ -18,11 +19,21 @@ static_assert(std::endian::native == std::endian::little, "the length is copied 
 
 constexpr std::string_view kMetadata = "__metadata__";
 constexpr std::size_t kMaxKey = 4096;
-constexpr std::size_t kMaxEntryRank = 16;
+constexpr std::size_t kMaxEntryRank = 16, kMaxEntryValues = 64;
+constexpr std::size_t kMaxMetadata = std::size_t{1} << 16;
 constexpr std::size_t kHeaderLengthBytes = sizeof(std::uint64_t);
 
 constexpr DType kDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
                              DType::kI64, DType::kI32, DType::kU16,  DType::kU8};
+
+// The format's others, and the bits of a value.
+struct OtherDType {
+  std::string_view name;
+  std::int64_t bits;
+};
+constexpr OtherDType kOtherDTypes[] = {{"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"I8", 8},
+                                       {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
+                                       {"I16", 16},    {"U32", 32},    {"C64", 64},    {"U64", 64}};
 
 constexpr std::string_view kSafetensorsRemedy = "the file is damaged, or not a safetensors file: copy it again";
 
@@ -47,27 +58,40 @@ std::vector<std::int64_t> sizes_of(const JsonMember& entry, std::string_view key
   return sizes;
 }
 
-DType dtype_of_entry(const JsonMember& entry, std::string_view source) {
-  const JsonValue* name = entry.value.find("dtype");
-  if (name == nullptr || !name->is_string()) refuse_entry(source, entry.key, "has no dtype");
-  for (const DType dtype : kDTypes)
-    if (safetensors_name(dtype) == name->as_string()) return dtype;
-  throw DataError(fmt::format("{}: tensor {}: dtype {} is not supported; convert it to F32, BF16 or F16", source,
-                              in_quotes(entry.key), in_quotes(name->as_string())));
+void set_dtype(const JsonMember& member, std::string_view source, SafetensorsEntry* entry) {
+  const JsonValue* name = member.value.find("dtype");
+  if (name == nullptr || !name->is_string()) refuse_entry(source, member.key, "has no dtype");
+  for (const DType dtype : kDTypes) {
+    if (safetensors_name(dtype) != name->as_string()) continue;
+    entry->dtype = dtype;
+    return;
+  }
+  entry->other_dtype = name->as_string();
+  if (std::ranges::find(kOtherDTypes, name->as_string(), &OtherDType::name) == std::end(kOtherDTypes))
+    refuse_entry(source, member.key, fmt::format("dtype {} is none of the format's", in_quotes(name->as_string())));
+}
+
+std::int64_t bits_of_value(const SafetensorsEntry& entry) {
+  if (entry.other_dtype.empty()) return 8 * size_of(entry.dtype);
+  return std::ranges::find(kOtherDTypes, entry.other_dtype, &OtherDType::name)->bits;
 }
 
 // Multiplied from the left, as the reference reader does: what overflows before a 0 is refused.
 std::int64_t bytes_of(const SafetensorsEntry& entry, std::string_view source) {
-  std::int64_t bytes = size_of(entry.dtype);
+  std::int64_t bits = bits_of_value(entry);
   for (const std::int64_t extent : entry.shape)
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) refuse_entry(source, entry.name, "the shape is too large");
-  return bytes;
+    if (__builtin_mul_overflow(bits, extent, &bits)) refuse_entry(source, entry.name, "the shape is too large");
+  if (bits % 8 != 0) refuse_entry(source, entry.name, "its shape makes no whole number of bytes");
+  return bits / 8;
 }
 
 SafetensorsEntry entry_from(const JsonMember& member, std::string_view source) {
   if (member.key.size() > kMaxKey) refuse_entry(source, member.key, fmt::format("a name of more than {} bytes", kMaxKey));
   if (!member.value.is_object()) refuse_entry(source, member.key, "its entry is not an object");
-  SafetensorsEntry entry{.name = member.key, .dtype = dtype_of_entry(member, source), .shape = sizes_of(member, "shape", source)};
+  SafetensorsEntry entry;
+  entry.name = member.key;
+  set_dtype(member, source, &entry);
+  entry.shape = sizes_of(member, "shape", source);
   if (entry.shape.size() > kMaxEntryRank) refuse_entry(source, entry.name, fmt::format("more than {} dimensions", kMaxEntryRank));
   const std::vector<std::int64_t> offsets = sizes_of(member, "data_offsets", source);
   if (offsets.size() != 2 || offsets[1] < offsets[0]) refuse_entry(source, entry.name, "data_offsets is not a range");
@@ -76,12 +100,15 @@ SafetensorsEntry entry_from(const JsonMember& member, std::string_view source) {
   return entry;
 }
 
-void add_metadata(const JsonValue& json, std::string_view source, SafetensorsHeader* header) {
-  if (!json.is_object()) refuse_file(source, "__metadata__ is not an object");
-  for (const auto& [key, value] : json.members()) {
-    if (!value.is_string()) refuse_file(source, fmt::format("__metadata__: {} is not a text", in_quotes(key)));
-    header->metadata.emplace_back(key, value.as_string());
-  }
+void add_metadata(JsonScanner& scanner, std::string_view source, SafetensorsHeader* header) {
+  if (scanner.kind() != JsonValue::Kind::kObject) refuse_file(source, "__metadata__ is not an object");
+  scanner.members([&](const std::string& key) {
+    if (scanner.kind() != JsonValue::Kind::kString)
+      refuse_file(source, fmt::format("__metadata__: {} is not a text", in_quotes(key)));
+    if (header->metadata.size() == kMaxMetadata)
+      refuse_file(source, fmt::format("__metadata__ has more than {} members", kMaxMetadata));
+    header->metadata.emplace_back(key, scanner.string());
+  });
 }
 
 // Back to back from 0 on, to the last byte, each as long as its shape says.
@@ -135,6 +162,10 @@ std::string_view safetensors_name(DType dtype) {
   return "?";
 }
 
+std::string_view safetensors_name(const SafetensorsEntry& entry) {
+  return entry.other_dtype.empty() ? safetensors_name(entry.dtype) : entry.other_dtype;
+}
+
 std::string to_text(const SafetensorsHeader& header, std::int64_t alignment) {
   TRIDENT_CHECK(alignment >= 8 && std::has_single_bit(static_cast<std::uint64_t>(alignment)), "alignment {}", alignment);
   JsonValue::Object root;
@@ -149,7 +180,7 @@ std::string to_text(const SafetensorsHeader& header, std::int64_t alignment) {
                   entry.begin, entry.end, end);
     end = entry.end;
     JsonValue::Object object;
-    object.push_back({"dtype", safetensors_name(entry.dtype)});
+    object.push_back({"dtype", safetensors_name(entry)});
     object.push_back({"shape", JsonValue::Array(entry.shape.begin(), entry.shape.end())});
     object.push_back({"data_offsets", JsonValue::Array{entry.begin, entry.end}});
     root.push_back({entry.name, std::move(object)});
@@ -182,14 +213,16 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t d
   rules.max_bytes = static_cast<std::size_t>(kMaxSafetensorsHeader);
   rules.max_depth = 8;
   rules.blame = ExitCode::kData;
-  const JsonValue root = parse_json(json, source, rules);
+  JsonScanner scanner(json, source, rules);
   SafetensorsHeader header;
-  for (const JsonMember& member : root.members()) {
-    if (member.key == kMetadata)
-      add_metadata(member.value, source, &header);
-    else
-      header.entries.push_back(entry_from(member, source));
-  }
+  scanner.members([&](const std::string& key) {
+    if (key == kMetadata) add_metadata(scanner, source, &header);
+    else {
+      std::size_t values_left = kMaxEntryValues;
+      header.entries.push_back(entry_from({key, scanner.value(values_left)}, source));
+    }
+  });
+  scanner.end();
   refuse_minus(json, source);
   std::stable_sort(header.entries.begin(), header.entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

@@ -29,6 +29,7 @@ class ShardReader {
   ~ShardReader();
 
   const Manifest& manifest() const { return manifest_; }
+  const std::string& lock_note() const { return lock_.note(); }
   // Index in the manifest, or -1.
   std::int64_t find(std::string_view tensor) const;
 

@@ -53,11 +53,21 @@ int open_below(int folder, const std::string& part, bool is_last, const std::str
   fail_to_open(path);
 }
 
+// Where git-lfs was not there when a repository was cloned, every large file is such a text, whatever its name says.
+void refuse_lfs_pointer(int descriptor, const std::string& path, off_t size) {
+  constexpr off_t kLongest = 1024;
+  std::string beginning(64, '\0');
+  if (size < std::ssize(beginning) || size > kLongest || ::pread(descriptor, beginning.data(), beginning.size(), 0) < 0) return;
+  if (beginning.starts_with("version https://git-lfs.github.com/spec/"))
+    throw DataError(fmt::format("{}: is a git-lfs pointer in place of the file; run git lfs pull in its folder", path));
+}
+
 std::size_t size_of_regular_file(int descriptor, const std::string& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw StorageError(fmt::format("{}: {}; check the disk", path, std::strerror(errno)));
   if (S_ISDIR(status.st_mode)) throw DataError(fmt::format("{}: is a folder; name a file", path));
   if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{}: is not a regular file; copy its content into one", path));
+  refuse_lfs_pointer(descriptor, path, status.st_size);
   return static_cast<std::size_t>(status.st_size);
 }
 

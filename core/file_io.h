@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/function_ref.h"
 
 namespace trident {
 
@@ -103,6 +104,10 @@ class AtomicFile {
 // whose lock is free. On file systems without locks both see nothing.
 bool is_being_written(const std::string& path);
 void remove_temporaries(const std::string& path);
+// The name that an AtomicFile's temporary file will get; nothing if `name` is none of those.
+std::optional<std::string_view> name_of_temporary(std::string_view name);
+// Removes the files of this user in `folder` that `is_leftover` chooses by their names and whose lock is free.
+void remove_unlocked(const std::string& folder, FunctionRef<bool(std::string_view name)> is_leftover);
 
 // Changes to folders. StorageError as above; what is not there needs no removing.
 bool is_there(const std::string& path);  // whatever it is, a link that leads nowhere included
@@ -132,7 +137,8 @@ class FolderLock {
 };
 
 // A file that grows by whole records. Each is handed to the operating system before append() returns: readers see it, and it
-// outlives this process, though not a machine that loses power. What the disk has no room for is cut off again. While the object
+// outlives this process, though not a machine that loses power. What the disk has no room for is cut off again, at the latest
+// before the next record: append() may be tried again after a StorageError. While the object
 // lives, no other AppendFile, of this process or another, has the file; file systems without locks are taken on trust. Used by one
 // thread. Only regular files are opened, and none through a symbolic link.
 class AppendFile {
@@ -147,13 +153,16 @@ class AppendFile {
   AppendFile& operator=(AppendFile&& other) noexcept;
 
   void append(std::string_view record);
+  void cut(std::int64_t size);  // leaves the first bytes; needs no room on the disk
   const std::string& path() const { return path_; }
 
  private:
   AppendFile(std::string path, int descriptor);
+  bool cut_torn();
 
   std::string path_;
   int descriptor_ = -1;
+  off_t torn_ = 0;  // bytes of a record that failed, at the end of the file
 };
 
 // Replaces `path` by a file with this content, whole or not at all.

@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/file_descriptor.h"
 #include "core/file_io.h"
+#include "core/file_lock.h"
 
 namespace trident {
 
@@ -67,43 +69,29 @@ int create_temporary(const std::string& path, std::string* name) {
     if (descriptor < 0 && errno == EEXIST) continue;
     if (descriptor < 0) return -1;
     struct stat status {};
-    const bool taken = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const bool taken = take_writer_lock(descriptor) == WriterLock::kAnothers;
     if (!taken && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0) return descriptor;
     ::unlink(name->c_str());  // another process took it for a dead one's, before the lock
     ::close(descriptor);
   }
 }
 
-bool is_temporary_of(std::string_view name, std::string_view file) {
-  if (name.size() != file.size() + kTemporary.size() + kRandomDigits || !name.starts_with(file)) return false;
-  name.remove_prefix(file.size());
-  if (!name.starts_with(kTemporary)) return false;
-  name.remove_prefix(kTemporary.size());
-  return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
-enum class Holder : std::uint8_t { kNobody, kProcess, kUnknown };
-
-// Who holds the lock of a temporary file; a lock of this kind is ours afterwards if nobody did. Only regular files of this user are looked
-// at.
-Holder holder_of(int descriptor, int kind) {
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) return Holder::kUnknown;
-  if (::flock(descriptor, kind | LOCK_NB) == 0) return Holder::kNobody;
-  return errno == EWOULDBLOCK ? Holder::kProcess : Holder::kUnknown;  // kUnknown: a file system without locks
-}
-
-// function(name, holder), which may remove the file, while its lock is held.
-template <class Function> void for_each_temporary(const std::string& path, int lock, Function&& function) {
-  const std::string file = std::filesystem::path(path).filename().string();
-  std::error_code ignored;  // no folder, no temporaries
-  for (const auto& entry : std::filesystem::directory_iterator(folder_of(path), ignored)) {
-    if (!is_temporary_of(entry.path().filename().string(), file)) continue;
-    const int descriptor = ::open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (descriptor < 0) continue;
-    function(entry.path().string(), holder_of(descriptor, lock));
-    ::close(descriptor);
+// Calls function(path, descriptor) for the regular files of this user in a folder that are chosen by their names.
+void for_each_file(const std::string& folder, FunctionRef<bool(std::string_view)> is_chosen,
+                   FunctionRef<void(const std::string&, int descriptor)> function) {
+  std::error_code ignored;  // no folder, no files
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (!is_chosen(entry.path().filename().string())) continue;
+    const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat status {};
+    if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) continue;
+    function(entry.path().string(), file.get());
   }
+}
+
+auto is_temporary_of(const std::string& path) {
+  const std::string file = std::filesystem::path(path).filename().string();
+  return [file](std::string_view name) { return name_of_temporary(name) == file; };
 }
 
 }  // namespace
@@ -164,21 +152,32 @@ void sync_file(const std::string& path) {
   if (error != 0) fail_to_write(path, "cannot be flushed to the disk");
 }
 
+std::optional<std::string_view> name_of_temporary(std::string_view name) {
+  const std::size_t mark = name.rfind(kTemporary);
+  if (mark == name.npos || mark == 0) return std::nullopt;
+  const std::string_view digits = name.substr(mark + kTemporary.size());
+  const bool is_temporary = digits.size() == kRandomDigits && digits.find_first_not_of("0123456789abcdef") == digits.npos;
+  return is_temporary ? std::optional(name.substr(0, mark)) : std::nullopt;
+}
+
 bool is_being_written(const std::string& path) {
   bool in_use = false;
-  // Shared: many may ask at once, and are not each other's writers.
-  for_each_temporary(path, LOCK_SH, [&](const std::string&, Holder holder) { in_use = in_use || holder == Holder::kProcess; });
+  for_each_file(folder_of(path), is_temporary_of(path),
+                [&](const std::string&, int descriptor) { in_use = in_use || has_writer(descriptor); });
   return in_use;
 }
 
-void remove_temporaries(const std::string& path) {
-  for_each_temporary(path, LOCK_EX, [&](const std::string& temporary, Holder holder) {
-    if (holder == Holder::kNobody) ::unlink(temporary.c_str());
+void remove_temporaries(const std::string& path) { remove_unlocked(folder_of(path), is_temporary_of(path)); }
+
+void remove_unlocked(const std::string& folder, FunctionRef<bool(std::string_view)> is_leftover) {
+  for_each_file(folder, is_leftover, [](const std::string& path, int descriptor) {
+    const WriterLock lock = take_writer_lock(descriptor);
+    if (lock == WriterLock::kTaken || lock == WriterLock::kNobodys) ::unlink(path.c_str());
   });
 }
 
 FolderLock::FolderLock(const std::string& path) : descriptor_(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) continue;
+  if (descriptor_ >= 0) try_to_lock(descriptor_, LOCK_EX);  // others of ours hold it for a moment
 }
 
 FolderLock::~FolderLock() {
@@ -247,7 +246,7 @@ AppendFile::AppendFile(std::string path, int descriptor) : path_(std::move(path)
 AppendFile::AppendFile(const std::string& path, Start start)
     : AppendFile(path, ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666)) {
   // Before the file is emptied: another run may be writing it.
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  if (take_writer_lock(descriptor_) == WriterLock::kAnothers)
     throw StorageError(fmt::format("{}: another run is writing it; give each run a folder of its own", path_));
   if (start == Start::kNewFile && ::ftruncate(descriptor_, 0) != 0) fail_to_write(path_, "cannot be emptied");
 }
@@ -256,7 +255,7 @@ std::optional<AppendFile> AppendFile::create(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor < 0 && errno == EEXIST) return std::nullopt;
   AppendFile file(path, descriptor);
-  ::flock(descriptor, LOCK_EX | LOCK_NB);  // nobody else knows it yet
+  take_writer_lock(descriptor);  // nobody else knows it yet
   return file;
 }
 
@@ -265,21 +264,36 @@ AppendFile::~AppendFile() {
 }
 
 AppendFile::AppendFile(AppendFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), torn_(std::exchange(other.torn_, 0)) {}
 
 AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(torn_, other.torn_);
   return *this;
 }
 
+// Whether the file ends with a whole record now; else errno says why not.
+bool AppendFile::cut_torn() {
+  struct stat status {};
+  if (torn_ == 0) return true;
+  const bool cut = ::fstat(descriptor_, &status) == 0 && ::ftruncate(descriptor_, std::max<off_t>(0, status.st_size - torn_)) == 0;
+  if (cut) torn_ = 0;
+  return cut;
+}
+
+void AppendFile::cut(std::int64_t size) {
+  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) fail_to_write(path_, "cannot be cut");
+  torn_ = 0;
+}
+
 void AppendFile::append(std::string_view record) {
+  if (!cut_torn()) fail_to_write(path_, "ends within a record, which cannot be cut off");
   const std::size_t written = write_all(descriptor_, record);
   if (written == record.size()) return;
   const int error = errno;
-  struct stat status {};
-  const bool cut = written == 0 || (::fstat(descriptor_, &status) == 0 &&
-                                    ::ftruncate(descriptor_, status.st_size - static_cast<off_t>(written)) == 0);
+  torn_ = static_cast<off_t>(written);
+  const bool cut = cut_torn();
   errno = error;
   if (cut) fail_to_write(path_, "cannot be written");
   fail_to_write(path_, "cannot be written, and now ends within a record");

@@ -1,172 +1,55 @@
 #include "core/json_reader.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <span>
-#include <unordered_set>
 
 #include "core/file_io.h"
+#include "core/json_scanner.h"
+#include "core/printable.h"
+#include "core/utf8.h"
 
 namespace trident {
 namespace {
 
-[[noreturn]] void refuse(ExitCode blame, const std::string& message) {
-  if (blame == ExitCode::kConfig) throw ConfigError(message);
-  throw DataError(message);
+// What a configuration file is that is no JSON, by its first line that says something; "" without an idea.
+std::string_view other_format(std::string_view path, std::string_view text) {
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    while (!line.empty() && static_cast<unsigned char>(line.back()) <= ' ') line.remove_suffix(1);
+    if (line.empty() || line.front() == '#') continue;
+    const auto is_name = [](std::string_view name) {
+      while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
+      return !name.empty() && std::isalpha(static_cast<unsigned char>(name.front())) != 0 &&
+             std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.'; });
+    };
+    const std::size_t colon = line.find(':'), equals = line.find('=');
+    if (line == "---" || line.starts_with("- ") || (colon < equals && is_name(line.substr(0, colon)))) return "YAML";
+    if (path.ends_with(".py")) return "Python";
+    const bool is_table = line.size() > 2 && line.front() == '[' && line.back() == ']' && is_name(line.substr(1, line.size() - 2));
+    return is_table || (equals < line.size() && is_name(line.substr(0, equals))) ? "TOML" : "";
+  }
+  return "";
 }
 
-void check_size(std::int64_t bytes, std::string_view source, const JsonRules& rules) {
-  if (bytes > static_cast<std::int64_t>(rules.max_bytes))
-    refuse(rules.blame, fmt::format("{}: {} bytes of JSON, the limit is {}", source, bytes, rules.max_bytes));
-}
-
-struct Position {
-  int line = 1;
-  int column = 1;
-};
-
-// The library's parser is told to read through this iterator, so that its handler knows how far it has read.
-class CountingIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  CountingIterator(const char* at, std::size_t* consumed) : at_(at), consumed_(consumed) {}
-  reference operator*() const { return *at_; }
-  CountingIterator& operator++() {
-    ++at_;
-    ++*consumed_;
-    return *this;
-  }
-  CountingIterator operator++(int) {
-    CountingIterator before = *this;
-    ++*this;
-    return before;
-  }
-  bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
-  bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
-
- private:
-  const char* at_;
-  std::size_t* consumed_;
-};
-
-// Builds a JsonValue from the library's events; throws on the first violation.
-class Builder {
- public:
-  Builder(std::string_view text, std::string_view source, const JsonRules& rules, const std::size_t& consumed)
-      : text_(text), source_(source), rules_(rules), consumed_(consumed) {}
-
-  JsonValue take() { return std::move(root_); }
-
-  bool null() { return add(JsonValue{}); }
-  bool boolean(bool value) { return add(JsonValue{value}); }
-  bool number_integer(std::int64_t value) { return add(JsonValue{value}); }
-  bool number_unsigned(std::uint64_t value) {
-    // Beyond int64 the value is kept as a float, so that a reader of integers refuses it instead of wrapping it.
-    return add(std::in_range<std::int64_t>(value) ? JsonValue{static_cast<std::int64_t>(value)}
-                                                  : JsonValue{static_cast<double>(value)});
-  }
-  bool number_float(double value, const std::string&) { return add(JsonValue{value}); }
-  bool string(std::string& value) { return add(JsonValue{std::move(value)}); }
-  bool binary(std::vector<std::uint8_t>&) { return false; }  // no text produces it
-  bool key(std::string& name) {
-    if (!open_.back().keys.insert(name).second) refuse_here("duplicate key " + in_quotes(name) + "; keep one of them");
-    open_.back().value.members().push_back({std::move(name), JsonValue{}});
-    return true;
-  }
-  bool start_object(std::size_t) { return open(JsonValue{JsonValue::Object{}}); }
-  bool end_object() { return close(); }
-  bool start_array(std::size_t) { return open(JsonValue{JsonValue::Array{}}); }
-  bool end_array() { return close(); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
-    std::string what = error.what();  // "[json.exception...] parse error at line 1, column 2: syntax error while parsing ..."
-    if (const auto colon = what.find(": "); colon != std::string::npos) what = what.substr(colon + 2);
-    else if (const auto bracket = what.find("] "); bracket != std::string::npos) what = what.substr(bracket + 2);
-    for (char& c : what) c = (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) ? ' ' : c;
-    refuse_at(position_of(position > 0 ? position - 1 : 0), "not valid JSON: " + what);
-  }
-
- private:
-  struct Open {
-    JsonValue value;
-    std::vector<JsonValue> items;
-    std::unordered_set<std::string> keys;
-  };
-
-  Position position_of(std::size_t offset) const {
-    offset = std::min(offset, text_.size());
-    Position at;
-    for (std::size_t i = 0; i < offset; ++i) {
-      if (text_[i] == '\n') at = {at.line + 1, 1};
-      else ++at.column;
-    }
-    return at;
-  }
-  // Where the token ends that the library has just read; events come in order, so counting goes on where it stopped.
-  Position here() {
-    const std::size_t end = std::min(consumed_, text_.size());
-    for (; counted_ + 1 < end; ++counted_) {
-      if (text_[counted_] == '\n') at_ = {at_.line + 1, 1};
-      else ++at_.column;
-    }
-    return at_;
-  }
-  [[noreturn]] void refuse_at(Position at, const std::string& what) const {
-    refuse(rules_.blame, fmt::format("{}:{}:{}: {}", source_, at.line, at.column, what));
-  }
-  [[noreturn]] void refuse_here(const std::string& what) { refuse_at(here(), what); }
-
-  bool add(JsonValue value) {
-    const Position at = here();
-    if (value.line() == 0) value.set_position(at.line, at.column);
-    if (open_.empty()) root_ = std::move(value);
-    else if (open_.back().value.is_object()) open_.back().value.members().back().value = std::move(value);
-    else open_.back().items.push_back(std::move(value));
-    return true;
-  }
-  bool open(JsonValue value) {
-    if (static_cast<int>(open_.size()) >= rules_.max_depth)
-      refuse_here(fmt::format("nested deeper than {} levels", rules_.max_depth));
-    const Position at = here();
-    value.set_position(at.line, at.column);
-    open_.push_back({std::move(value), {}, {}});
-    return true;
-  }
-  bool close() {
-    Open closed = std::move(open_.back());
-    open_.pop_back();
-    if (closed.value.is_object()) return add(std::move(closed.value));
-    JsonValue array{std::move(closed.items)};
-    array.set_position(closed.value.line(), closed.value.column());
-    return add(std::move(array));
-  }
-
-  std::string_view text_;
-  std::string_view source_;
-  const JsonRules& rules_;
-  const std::size_t& consumed_;
-  std::size_t counted_ = 0;
-  Position at_;
-  std::vector<Open> open_;
-  JsonValue root_;
-};
-
-// What follows is a value's way back to text.
+// No control character remains, and no byte that is not UTF-8.
 void append_escaped(std::string& out, std::string_view text) {
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') (out += '\\') += c;
-    else if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else if (byte < 0x20 || byte == 0x7f) out += fmt::format("\\u{:04x}", byte);
-    else out += c;
+  std::string well_formed;
+  if (valid_prefix(text) < text.size()) {
+    replace_ill_formed(text, &well_formed);
+    text = well_formed;
+  }
+  while (!text.empty()) {
+    const CodePoint c = code_point_at(text, 0);
+    if (c.value == '"' || c.value == '\\') (out += '\\') += static_cast<char>(c.value);
+    else if (c.value == '\n') out += "\\n";
+    else if (c.value == '\t') out += "\\t";
+    else if (is_control(c.value)) out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(c.value));
+    else out += text.substr(0, c.size);
+    text.remove_prefix(c.size);
   }
 }
 
@@ -301,8 +184,10 @@ std::string to_json_text(const JsonValue& value, int indent) {
 }
 
 std::string in_quotes(std::string_view text, std::size_t max_chars) {
+  std::size_t end = std::min(text.size(), max_chars);
+  while (end > 0 && end < text.size() && (text[end] & 0xC0) == 0x80) --end;  // not inside a character
   std::string out = "\"";
-  append_escaped(out, text.substr(0, max_chars));
+  append_escaped(out, text.substr(0, end));
   return out += text.size() > max_chars ? "...\"" : "\"";
 }
 
@@ -320,23 +205,30 @@ std::string_view describe(JsonValue::Kind kind) {
 }
 
 JsonValue parse_json(std::string_view text, std::string_view source, const JsonRules& rules) {
-  check_size(std::ssize(text), source, rules);
-  std::size_t consumed = 0;
-  Builder builder(text, source, rules, consumed);
-  nlohmann::json::sax_parse(CountingIterator(text.data(), &consumed), CountingIterator(text.data() + text.size(), &consumed),
-                            &builder, nlohmann::json::input_format_t::json, true, rules.comments == JsonComments::kAllowed);
-  return builder.take();
+  JsonScanner scanner(text, source, rules);
+  std::size_t values_left = rules.max_values;
+  JsonValue value = scanner.value(values_left);
+  scanner.end();
+  return value;
 }
 
 JsonValue read_json_file(const std::string& path, const JsonRules& rules) {
+  std::string text;
   try {
     const RandomAccessFile file(path);
-    check_size(file.size(), path, rules);  // before it is read
-    std::string text(static_cast<std::size_t>(file.size()), '\0');
+    // Before it is read.
+    if (file.size() > static_cast<std::int64_t>(rules.max_bytes))
+      throw DataError(fmt::format("{}: {} bytes of JSON, the limit is {}", path, file.size(), rules.max_bytes));
+    text.resize(static_cast<std::size_t>(file.size()));
     file.read(0, std::as_writable_bytes(std::span(text)));
     return parse_json(text, path, rules);
+  } catch (const ConfigError&) {
+    const std::string_view format = other_format(path, text);
+    if (format.empty()) throw;
+    throw ConfigError(fmt::format("{}: this is {}; Trident reads JSON, whose keys are in docs/configuration.md", path, format));
   } catch (const DataError& error) {
-    refuse(rules.blame, error.what());
+    if (rules.blame == ExitCode::kConfig) throw ConfigError(error.what());
+    throw;
   }
 }
 

@@ -1,8 +1,8 @@
 // Strict JSON: the one way text that users wrote becomes values.
 //
-// Stricter than the JSON library underneath, because configurations and model files come from outside: size and depth are limited
-// before anything is built, a duplicate key is an error (not the last one silently), an integer is never a rounded float, and every
-// value knows its line and column. Comments (// and /* */) are allowed where the caller says so; trailing commas are not.
+// Configurations and model files come from outside: size, depth and number of values are limited, a duplicate key is an error (not
+// the last one silently), an integer is never a rounded float, and every value knows its line and column. Comments (// and /* */)
+// are allowed where the caller says so; trailing commas are not.
 #pragma once
 
 #include <cstddef>
@@ -95,6 +95,7 @@ inline JsonValue::JsonValue(std::string_view value) : value_(std::string(value))
 inline JsonValue::JsonValue(const char* value) : value_(std::string(value)) {}
 
 enum class JsonComments : std::uint8_t { kRefused, kAllowed };
+enum class LoneSurrogates : std::uint8_t { kRefused, kReplaced };  // by U+FFFD
 
 // What parse_json accepts, and who is to blame for a violation: ConfigError (a configuration) or DataError (a data or model file).
 struct JsonRules {
@@ -102,11 +103,14 @@ struct JsonRules {
   std::size_t max_bytes = std::size_t{1} << 20;
   int max_depth = 64;
   ExitCode blame = ExitCode::kConfig;
+  std::size_t max_values = std::size_t{1} << 19;  // a value takes 48 bytes and more, and may have two of text
+  LoneSurrogates surrogates = LoneSurrogates::kRefused;
+  std::int64_t first_line = 1;  // of the text in its file, for messages
 };
 
 // The value of `text`; `source` (a file name) begins every message: "<source>:<line>:<column>: <what>".
-// Throws ConfigError or DataError, whichever rules.blame says: malformed text, duplicate key, too deep, too large, number out of
-// range.
+// Throws ConfigError or DataError, whichever rules.blame says: malformed text, duplicate key, too deep, too large, too many values,
+// number out of range. Larger texts than rules.max_values allow for are JsonScanner's.
 JsonValue parse_json(std::string_view text, std::string_view source, const JsonRules& rules = {});
 
 // parse_json of a regular file's content; a missing, unreadable or oversized file, a folder or a FIFO throws likewise.

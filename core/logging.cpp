@@ -21,6 +21,7 @@ void LogSink::write(LogLevel level, std::string_view tag, std::string_view messa
   line += on_one_line(message);
   line += '\n';
   const std::lock_guard lock(mutex_);
+  stream_.clear();  // a disk that was full may have room again
   stream_ << line << std::flush;
 }
 

@@ -7,6 +7,7 @@ namespace trident {
 namespace {
 
 constexpr std::size_t kMaxCompared = 100;  // bytes of a name
+constexpr std::size_t kMostEdits = 3;
 
 bool same(char x, char y) { return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y)); }
 
@@ -24,20 +25,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-std::string_view nearest_name(std::string_view name, const std::vector<std::string_view>& candidates) {
-  std::string_view best;
-  std::size_t best_distance = static_cast<std::size_t>(-1);
-  for (const std::string_view candidate : candidates) {
-    const std::size_t distance = edit_distance(name.substr(0, kMaxCompared), candidate);
-    if (distance < best_distance) best_distance = distance, best = candidate;
-  }
-  return best;
-}
-
 std::string_view likely_name(std::string_view name, const std::vector<std::string_view>& candidates) {
   std::string_view best;
   if (name.size() > kMaxCompared) return best;
-  std::size_t best_distance = (name.size() <= 3 ? 1 : std::max<std::size_t>(2, name.size() / 3)) + 1;
+  std::size_t best_distance = std::clamp<std::size_t>(name.size() / 3, 1, kMostEdits) + 1;
   for (const std::string_view candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance && distance < candidate.size()) best_distance = distance, best = candidate;

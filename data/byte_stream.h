@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -25,7 +26,7 @@ class ByteStream {
   virtual std::int64_t bytes_consumed() const = 0;
 };
 
-// DataError, StorageError: as RandomAccessFile.
-std::unique_ptr<ByteStream> open_byte_stream(const InputFile& input);
+// DataError, StorageError: as RandomAccessFile. `waiting` is called now and then while standard input has nothing to read.
+std::unique_ptr<ByteStream> open_byte_stream(const InputFile& input, std::function<void()> waiting = {});
 
 }  // namespace trident

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/json_reader.h"
+#include "core/json_scanner.h"
 
 namespace trident {
 
@@ -21,11 +21,12 @@ void refuse_without_memory(std::string_view path, std::int64_t line) {
                               "or lower --max-document-bytes to find those which are too long", path, line));
 }
 
-DocumentReader::DocumentReader(const InputFile& input, std::optional<std::string> separator_line, std::int64_t max_document_bytes)
-    : lines_(open_byte_stream(input), input.path, max_document_bytes),
+DocumentReader::DocumentReader(const InputFile& input, std::optional<std::string> separator_line, const LineLimits& limits,
+                               std::function<void()> waiting)
+    : lines_(open_byte_stream(input, std::move(waiting)), input.path, limits),
       path_(input.path),
       kind_(input.kind),
-      max_document_bytes_(max_document_bytes),
+      max_document_bytes_(limits.document_bytes),
       separator_(std::move(separator_line)) {}
 
 std::optional<RawDocument> DocumentReader::next() {
@@ -40,7 +41,10 @@ std::optional<RawDocument> DocumentReader::next() {
 std::optional<RawDocument> DocumentReader::next_text() {
   if (!separator_) {
     const std::string_view all = lines_.rest();
-    return all.empty() ? std::nullopt : std::optional(RawDocument{.bytes = std::string(all)});
+    if (all.empty()) return std::nullopt;
+    RawDocument document{.bytes = std::string(all)};
+    lines_.trim();
+    return document;
   }
   for (bool ended = false; !ended;) {
     RawDocument document{.bytes = {}, .line = lines_.line_number() + 1};
@@ -59,28 +63,49 @@ std::optional<RawDocument> DocumentReader::next_text() {
 
 std::optional<RawDocument> DocumentReader::next_json() {
   for (std::string_view line = lines_.next(); !line.empty(); line = lines_.next()) {
-    if (!is_blank(line)) return RawDocument{.bytes = std::string(without_line_end(line)), .line = lines_.line_number()};
+    if (is_blank(line)) continue;
+    RawDocument document{.bytes = std::string(without_line_end(line)), .line = lines_.line_number()};
+    lines_.trim();
+    return document;
   }
   return std::nullopt;
 }
 
-std::string text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key) {
+JsonLineText text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key) {
   const auto refuse = [&](const std::string& what) {
-    throw DataError(
-        fmt::format("{}:{}: {}; expected one JSON object a line with a string under \"{}\"", path, line.line, what, json_key));
+    throw DataError(fmt::format("{}:{}:1: {}; expected one JSON object a line with a string under {}", path, line.line, what,
+                                in_quotes(json_key)));
   };
-  JsonValue object;
+  std::optional<JsonLineText> found;
+  bool is_object = false, is_other = false;  // is_other: what json_key has is no string
   try {
-    object = parse_json(line.bytes, path,
-                        {.comments = JsonComments::kRefused, .max_bytes = line.bytes.size(), .blame = ExitCode::kData});
-  } catch (const DataError&) {
-    refuse("not valid JSON");
+    JsonScanner scanner(line.bytes, path,
+                        {.comments = JsonComments::kRefused,
+                         .max_bytes = line.bytes.size(),
+                         .blame = ExitCode::kData,
+                         .surrogates = LoneSurrogates::kReplaced,
+                         .first_line = line.line});
+    is_object = scanner.kind() == JsonValue::Kind::kObject;
+    if (!is_object) scanner.skip();
+    else scanner.members([&](const std::string& key) {
+      if (key != json_key || scanner.kind() != JsonValue::Kind::kString) {
+        is_other = is_other || key == json_key;
+        scanner.skip();
+        return;
+      }
+      const std::int64_t before = scanner.num_replaced();
+      found = {scanner.string(), 0};
+      found->lone_surrogates = scanner.num_replaced() - before;
+    });
+    scanner.end();
+  } catch (DataError& error) {
+    error.add_context(fmt::format("; expected one JSON object a line with a string under {}", in_quotes(json_key)));
+    throw;
   }
-  if (!object.is_object()) refuse("not a JSON object");
-  const JsonValue* text = object.find(json_key);
-  if (text == nullptr) refuse(fmt::format("no key \"{}\"", json_key));
-  if (!text->is_string()) refuse(fmt::format("\"{}\" is not a string", json_key));
-  return text->as_string();
+  if (!is_object) refuse("not a JSON object");
+  if (!found)
+    refuse(is_other ? fmt::format("{} is not a string", in_quotes(json_key)) : fmt::format("no key {}", in_quotes(json_key)));
+  return std::move(*found);
 }
 
 }  // namespace trident

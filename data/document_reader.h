@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,8 +21,9 @@ struct RawDocument {
 
 class DocumentReader {
  public:
-  // separator_line and max_document_bytes as in PrepareOptions.
-  DocumentReader(const InputFile& input, std::optional<std::string> separator_line, std::int64_t max_document_bytes);
+  // separator_line as in PrepareOptions; `waiting` as in open_byte_stream.
+  DocumentReader(const InputFile& input, std::optional<std::string> separator_line, const LineLimits& limits,
+                 std::function<void()> waiting = {});
 
   // The next document, or nothing at the end. DataError: as ByteStream; a document that is too long, or that memory has no room
   // for.
@@ -43,8 +45,13 @@ class DocumentReader {
 // What bad_alloc becomes where the document is known.
 [[noreturn]] void refuse_without_memory(std::string_view path, std::int64_t line);
 
-// The string under `json_key` of a line of file `path`. A line that is no JSON object with such a string: DataError "FILE:LINE:
-// ...".
-std::string text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key);
+struct JsonLineText {
+  std::string text;
+  std::int64_t lone_surrogates = 0;  // of it, which are U+FFFD
+};
+
+// The string under `json_key` of a line of file `path`; other members are read over. A line that is no JSON object with such a
+// string: DataError "FILE:LINE:COLUMN: ...".
+JsonLineText text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key);
 
 }  // namespace trident

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/file_io.h"
+#include "data/byte_stream.h"
 
 namespace trident {
 
@@ -66,9 +67,29 @@ void refuse_foreign(const std::string& path, std::string_view stem, std::string_
   }
 }
 
+InputFile identify_standard_input() {
+  InputFile input{.path = "standard input", .begun = std::string()};
+  const auto stream = open_byte_stream(input);
+  std::string block(std::size_t{1} << 16, '\0');
+  std::size_t first = std::string::npos;
+  while (first == std::string::npos) {
+    const std::size_t got = stream->read(block);
+    if (got == 0) break;
+    input.begun->append(block, 0, got);
+    if (input.begun->size() >= 4) first = input.begun->find_first_not_of(" \t\r\n");
+  }
+  if (const Compression found = compression_of(*input.begun); found != Compression::kNone)
+    throw DataError(fmt::format("{}: holds {} data; decompress it before: {} -dc FILE | trident data prepare --input - ...",
+                                input.path, name_of(found), found == Compression::kGzip ? "gzip" : "zstd"));
+  refuse_foreign(input.path, "", *input.begun);
+  if (first != std::string::npos && (*input.begun)[first] == '{') input.kind = InputKind::kJsonLines;
+  return input;
+}
+
 }  // namespace
 
 InputFile identify_input(const std::string& path) {
+  if (path == kStandardInput) return identify_standard_input();
   if (folder_exists(path)) throw DataError(fmt::format("{}: is a folder; name its files, for instance {}/*.jsonl.zst", path, path));
   if (!file_exists(path) && path.find_first_of("*?[") != std::string::npos)
     throw DataError(

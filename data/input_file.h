@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace trident {
 
@@ -15,11 +17,16 @@ struct InputFile {
   InputKind kind = InputKind::kText;
   Compression compression = Compression::kNone;
   std::int64_t bytes = 0;  // as stored
+  std::optional<std::string> begun = std::nullopt;  // standard input: what was read of it to tell its kind
 };
+
+inline constexpr std::string_view kStandardInput = "-";
 
 // Endings .gz and .zst mean compression; what stands before them counts as if they were not there: .jsonl and .json are JSON lines,
 // all else is text. DataError: a file that cannot be opened or is no regular file; content compressed otherwise than the name says;
 // archives and columnar files, by ending or first bytes.
+// kStandardInput: JSON lines where the first character is a '{', else text; compressed data is refused. It must not be identified
+// twice.
 InputFile identify_input(const std::string& path);
 
 }  // namespace trident

@@ -2,27 +2,33 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "data/byte_stream.h"
 
 namespace trident {
 
-// Memory: the longest line, rounded up to twice as much, and never more than max_bytes and a MiB: a small compressed file may hold
+struct LineLimits {
+  std::int64_t line_bytes, document_bytes;  // of a line, of a line or a rest
+};
+
+// Memory: the longest line, rounded up to twice as much, and never more than a limit and a MiB: a small compressed file may hold
 // a line of any length. Longer lines, or rests: DataError that says FILE:LINE; `path` is for it.
 class LineReader {
  public:
-  LineReader(std::unique_ptr<ByteStream> stream, std::string path, std::int64_t max_bytes)
-      : stream_(std::move(stream)), path_(std::move(path)), max_bytes_(static_cast<std::size_t>(max_bytes)) {}
+  LineReader(std::unique_ptr<ByteStream> stream, std::string path, const LineLimits& limits)
+      : stream_(std::move(stream)), path_(std::move(path)), limits_(limits) {}
 
   // The next line with its line end ("\n"; the last line may have none), valid until the next call; empty after the last.
   std::string_view next();
   // All lines from here to the end, valid likewise.
   std::string_view rest();
+  // Gives the memory of a long line back, which must have been copied.
+  void trim();
 
   std::int64_t line_number() const { return line_number_; }  // of the line last returned by next(), from 1
   std::int64_t bytes_consumed() const { return stream_->bytes_consumed(); }
@@ -31,11 +37,17 @@ class LineReader {
   bool fill();  // one read more behind what is there; false at the end
   std::string_view take(std::size_t size);
   void refuse_above_limit(std::size_t size) const;
+  void refuse_long_lines(std::string_view lines) const;
+  void resize(std::size_t bytes);
 
   std::unique_ptr<ByteStream> stream_;
   std::string path_;
-  std::size_t max_bytes_;
-  std::vector<char> buffer_;
+  LineLimits limits_;
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<char, Free> buffer_;  // not a vector, which would fill and copy what it grows by
+  std::size_t capacity_ = 0;
   std::size_t begin_ = 0, end_ = 0;  // what of the buffer is not returned yet
   std::int64_t line_number_ = 0;
 };

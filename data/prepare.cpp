@@ -1,5 +1,6 @@
 #include "data/prepare.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -9,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/counted.h"
 #include "data/dataset_files.h"
 #include "data/document_reader.h"
 #include "data/encoder_pool.h"
@@ -18,6 +20,7 @@ namespace trident {
 
 namespace {
 
+constexpr std::int64_t kShownBadLines = 3;
 constexpr std::int64_t kBatchBytes = 1 << 20;  // of input that one worker takes at once
 
 // Documents of one file on their way from the reader through a worker to the writer.
@@ -25,14 +28,20 @@ struct Batch {
   std::vector<RawDocument> documents;
   std::vector<std::int32_t> ids;    // of all of them, eod included
   std::vector<std::int64_t> sizes;  // ids of each
-  std::int64_t text_bytes = 0;
+  std::vector<RawDocument> bad;     // lines that are no documents, where such are left out
+  std::int64_t text_bytes = 0, lone_surrogates = 0;
+  std::int64_t bytes = 0;           // of memory, as it was read
   std::int64_t bytes_done = 0;      // of all inputs, once this was read
 };
 
 void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const InputFile& input, std::int32_t eod,
                 const PrepareOptions& options) {
-  const std::string text =
-      input.kind == InputKind::kJsonLines ? text_of_json_line(document, input.path, options.json_key) : std::move(document.bytes);
+  std::string text;
+  if (input.kind == InputKind::kJsonLines) {
+    JsonLineText line = text_of_json_line(document, input.path, options.json_key);
+    text = std::move(line.text);
+    batch.lone_surrogates += line.lone_surrogates;
+  } else text = std::move(document.bytes);
   document.bytes = std::string();
   const std::size_t before = batch.ids.size();
   encoder.encode(text, &batch.ids);
@@ -47,9 +56,12 @@ void encode(Batch& batch, Encoder& encoder, const InputFile& input, std::int32_t
       encode_one(document, batch, encoder, input, eod, options);
     } catch (const std::bad_alloc&) {
       refuse_without_memory(input.path, document.line);
+    } catch (const DataError&) {
+      if (!options.most_bad_lines) throw;
+      batch.bad.push_back(std::move(document));
     }
   }
-  batch.documents.clear();
+  batch.documents = {};
 }
 
 // Hands batches to the workers and writes what they return, in the order of submission.
@@ -67,18 +79,19 @@ class Preparation {
     seen_.bytes_total = bytes_total;
   }
 
-  void add_file(const InputFile& input) {
-    DocumentReader reader(input, options_.separator_line, options_.max_document_bytes);
+  // Returns its bytes as stored.
+  std::int64_t add_file(const InputFile& input) {
+    DocumentReader reader(input, options_.separator_line, {options_.max_line_bytes, options_.max_document_bytes},
+                          [this] { if (progress_) progress_(seen_); });
     std::int64_t documents = 0;
     for (bool more = true; more;) {
       auto batch = std::make_unique<Batch>();
-      std::int64_t bytes = 0;
       try {
-        while (more && bytes < kBatchBytes) {
+        while (more && batch->bytes < kBatchBytes) {
           std::optional<RawDocument> document = reader.next();
           more = document.has_value();
           if (!more) break;
-          bytes += static_cast<std::int64_t>(document->bytes.size());
+          batch->bytes += static_cast<std::int64_t>(document->bytes.size() + sizeof *document);
           batch->documents.push_back(std::move(*document));
         }
       } catch (const Error&) {
@@ -87,18 +100,23 @@ class Preparation {
         throw;
       }
       documents += static_cast<std::int64_t>(batch->documents.size());
-      batch->bytes_done = bytes_before_ + (more ? reader.bytes_done() : input.bytes);
+      batch->bytes_done = bytes_before_ + (more || input.begun ? reader.bytes_done() : input.bytes);
       submit(std::move(batch), input);
     }
     if (documents == 0) {
       write_all();
       throw DataError(fmt::format("{}: holds no document; leave it out of --input", input.path));
     }
-    bytes_before_ += input.bytes;
+    const std::int64_t bytes = input.begun ? reader.bytes_done() : input.bytes;
+    bytes_before_ += bytes;
+    return bytes;
   }
 
   PrepareStats finish(const DatasetOrigin& origin) {
     write_all();
+    if (writer_.num_documents() == 0)
+      throw DataError(
+          fmt::format("--input: all {} lines are bad; name the key of the text by --json-key, or mend them", stats_.bad_lines));
     writer_.finish(origin);
     stats_.documents = writer_.num_documents();
     stats_.tokens = writer_.num_tokens();
@@ -110,23 +128,42 @@ class Preparation {
   struct InFlight {
     std::unique_ptr<Batch> batch;
     std::future<void> done;
+    const InputFile* input;
   };
 
   void submit(std::unique_ptr<Batch> batch, const InputFile& input) {
     auto done =
         pool_.submit([this, &input, batch = batch.get()](Encoder& encoder) { encode(*batch, encoder, input, eod_, options_); });
-    in_flight_.push_back({std::move(batch), std::move(done)});
-    // Two batches per worker: one in work, one that waits for it.
-    if (in_flight_.size() > static_cast<std::size_t>(2 * options_.workers)) write_oldest();
+    bytes_in_flight_ += batch->bytes;
+    in_flight_.push_back({std::move(batch), std::move(done), &input});
+    // Two batches per worker, one in work and one that waits for it, but no second one beside a long document.
+    while (in_flight_.size() > static_cast<std::size_t>(2 * options_.workers) ||
+           (!in_flight_.empty() && bytes_in_flight_ > 4 * options_.workers * kBatchBytes))
+      write_oldest();
   }
   void write_all() {
     while (!in_flight_.empty()) write_oldest();
   }
 
+  void leave_out(const RawDocument& line, const InputFile& input) {
+    if (++stats_.bad_lines > kShownBadLines && stats_.bad_lines <= *options_.most_bad_lines) return;
+    try {
+      text_of_json_line(line, input.path, options_.json_key);
+    } catch (DataError& error) {
+      if (stats_.bad_lines <= kShownBadLines && options_.on_bad_line) options_.on_bad_line(error.what());
+      if (stats_.bad_lines <= *options_.most_bad_lines) return;
+      error.add_context(
+          fmt::format("; {}, and --most-bad allows {}", counted(stats_.bad_lines, "bad line"), *options_.most_bad_lines));
+      throw;
+    }
+  }
+
   void write_oldest() {
     in_flight_.front().done.get();  // throws what the worker threw
     const std::unique_ptr<Batch> batch = std::move(in_flight_.front().batch);
+    for (const RawDocument& line : batch->bad) leave_out(line, *in_flight_.front().input);
     in_flight_.pop_front();
+    bytes_in_flight_ -= batch->bytes;
     std::span<const std::int32_t> ids(batch->ids);
     for (const std::int64_t size : batch->sizes) {
       stats_.empty_documents += size == 0;
@@ -134,6 +171,7 @@ class Preparation {
       ids = ids.subspan(static_cast<std::size_t>(size));
     }
     stats_.bytes += batch->text_bytes;
+    stats_.lone_surrogates += batch->lone_surrogates;
     seen_.bytes_done = batch->bytes_done;
     seen_.text_bytes = stats_.bytes;
     seen_.tokens = writer_.num_tokens();
@@ -145,6 +183,7 @@ class Preparation {
   std::int32_t eod_;
   IndexedDatasetWriter writer_;
   std::int64_t bytes_before_ = 0;  // of the files that were read to their end
+  std::int64_t bytes_in_flight_ = 0;
   PrepareStats stats_;
   PrepareProgress seen_;
   std::deque<InFlight> in_flight_;
@@ -160,10 +199,15 @@ PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenize
     throw ConfigError(fmt::format("--workers = {}: allowed are 1 to 256", options.workers));
   if (options.max_document_bytes < 1)
     throw ConfigError(fmt::format("--max-document-bytes = {}: must be positive", options.max_document_bytes));
+  if (options.max_line_bytes < 1) throw ConfigError(fmt::format("--max-line = {}: must be positive", options.max_line_bytes));
+  if (options.most_bad_lines && *options.most_bad_lines < 0)
+    throw ConfigError(fmt::format("--most-bad = {}: must not be negative", *options.most_bad_lines));
+  if (std::ranges::count(inputs, kStandardInput) > 1) throw ConfigError("--input = -: given twice; standard input is read once");
   const double start = monotonic_seconds();
 
   // All inputs are looked at before any work is done: a typing error in the last name is told at once.
   std::vector<InputFile> files;
+  std::int64_t bytes_total = 0;
   DatasetOrigin origin{.tokenizer = recorded(tokenizer), .sources = {}};
   for (const std::string& path : inputs) {
     for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix), record_path(output_prefix)}) {
@@ -172,11 +216,13 @@ PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenize
       throw ConfigError(fmt::format("--output = {}: would overwrite the input {}; choose another prefix", output_prefix, path));
     }
     files.push_back(identify_input(path));
-    origin.add({path, files.back().bytes});
+    if (files.back().begun && options.separator_line) files.back().kind = InputKind::kText;
+    bytes_total += files.back().bytes;
   }
+  if (std::ranges::find(inputs, kStandardInput) != inputs.end()) bytes_total = 0;
 
-  Preparation preparation(tokenizer, output_prefix, options, origin.source_bytes, progress);
-  for (const InputFile& file : files) preparation.add_file(file);
+  Preparation preparation(tokenizer, output_prefix, options, bytes_total, progress);
+  for (const InputFile& file : files) origin.add({file.path, preparation.add_file(file)});
   PrepareStats stats = preparation.finish(origin);
   stats.seconds = monotonic_seconds() - start;
   return stats;

@@ -22,6 +22,9 @@ struct PrepareOptions {
   std::optional<std::string> separator_line = std::nullopt;
   Overwrite overwrite = Overwrite::kNo;
   std::int64_t max_document_bytes = std::int64_t{256} << 20;  // of text, or of a line of JSON; longer ones are refused
+  std::int64_t max_line_bytes = std::int64_t{256} << 20;      // of any input; longer ones are refused
+  std::optional<std::int64_t> most_bad_lines = std::nullopt;  // JSONL: bad lines that are left out; not set: the first is refused
+  std::function<void(const std::string&)> on_bad_line = {};   // is told why the first three are bad
   int workers = 1;  // threads that tokenize; the output does not depend on their number
 };
 
@@ -31,22 +34,24 @@ struct PrepareStats {
   std::int64_t tokens = 0;           // eod included
   std::int64_t bytes = 0;            // of the documents' text
   std::int64_t replaced = 0;         // ill-formed UTF-8 sequences, read as U+FFFD
+  std::int64_t lone_surrogates = 0;  // of JSON strings, read as U+FFFD
+  std::int64_t bad_lines = 0;        // left out
   double seconds = 0;
 };
 
 struct PrepareProgress {
   std::int64_t bytes_done = 0;   // of the input files, as stored
-  std::int64_t bytes_total = 0;
+  std::int64_t bytes_total = 0;  // 0: standard input, which does not say
   std::int64_t text_bytes = 0;   // of the documents written so far
   std::int64_t tokens = 0;
 };
 
 // Writes PREFIX.bin and PREFIX.idx (Megatron-LM's indexed dataset; exactly these names), one sequence per document that has text,
 // in the order of `inputs`. An input is JSON lines (one object a line, blank lines are skipped) or plain text, either also
-// compressed (see InputFile). Memory: a few MB per worker, or the longest documents where they are longer. Errors leave no output,
-// whichever the number of workers the first one in the order of the documents: DataError (input missing, damaged, empty, or a bad
-// line: FILE:LINE), ConfigError (no inputs, workers), StorageError (output). `progress` is called on this thread, about once per MB
-// of text.
+// compressed (see InputFile). Memory: a few MB per worker, or three times the longest document where that is more. Errors leave no
+// output, whichever the number of workers the first one in the order of the documents: DataError (input missing, damaged, empty, or
+// a bad line: FILE:LINE), ConfigError (no inputs, workers), StorageError (output). `progress` is called on this thread, about once
+// per MB of text.
 PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenizer& tokenizer, const std::string& output_prefix,
                           const PrepareOptions& options, const std::function<void(const PrepareProgress&)>& progress = {});
 

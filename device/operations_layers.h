@@ -370,9 +370,43 @@ struct GeluBackward {
   }
 };
 
+// The bounds themselves are inside, as in PyTorch's clamp.
+struct ClipForward {
+  static constexpr OperationName kName{"clip_forward", WorkKind::kRows};
+  TensorView out;
+  ConstTensorView x;
+  float limit;
+
+  void fields(FieldVisitor f) const {
+    f(writes("out", out, like(x)));
+    f(reads("x", x));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    k.clip_forward(row_type(x.dtype()), out.data(), x.data(), x.num_elements(), limit);
+  }
+};
+
+struct ClipBackward {
+  static constexpr OperationName kName{"clip_backward", WorkKind::kRows};
+  TensorView d_x;
+  ConstTensorView d_out, x;
+  float limit;
+
+  void fields(FieldVisitor f) const {
+    f(writes("d_x", d_x, like(x)));
+    f(reads("d_out", d_out, like(x)));
+    f(reads("x", x));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    k.clip_backward(row_type(x.dtype()), d_x.data(), d_out.data(), x.data(), x.num_elements(), limit);
+  }
+};
+
 using LayerOperations =
     OperationList<Matmul, AttentionForward, CachedAttention, AttentionBackward, SplitHeads, MergeHeads, Rope, RmsNormForward,
                   RmsNormBackward, LayerNormForward, LayerNormBackward, SwigluForward, SwigluBackward, GeluForward, GeluBackward,
-                  RmsNormSquares, RmsNormApply, RmsNormDots, RmsNormApplyBackward>;
+                  RmsNormSquares, RmsNormApply, RmsNormDots, RmsNormApplyBackward, ClipForward, ClipBackward>;
 
 }  // namespace trident::op

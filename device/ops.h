@@ -146,6 +146,16 @@ class Ops {
     call(stream, op::GeluBackward{d_x, d_out, x});
   }
 
+  // ---- bounds ----------------------------------------------------------------------------------------------------------------
+  // out = x between -limit and limit, limit > 0; out may alias x.
+  void clip_forward(Stream& stream, TensorView out, ConstTensorView x, float limit) {
+    call(stream, op::ClipForward{out, x, limit});
+  }
+  // d_x = d_out where x was within the bounds or on them, else 0; d_x may alias d_out.
+  void clip_backward(Stream& stream, TensorView d_x, ConstTensorView d_out, ConstTensorView x, float limit) {
+    call(stream, op::ClipBackward{d_x, d_out, x, limit});
+  }
+
   // ---- embedding ---------------------------------------------------------------------------------------------------------------
   // out T[R,H] = table[token - first_row], rows whose token lies outside [first_row, first_row + table rows) are zero.
   // tokens i32[R]; table T[rows,H].

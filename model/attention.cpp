@@ -99,7 +99,9 @@ AttentionShape Attention::shape(const LayerGeometry& g) const {
 
 void Attention::rotate(LayerPass& p, TensorView heads, Transpose inverse) const {
   if (config_.position != PositionKind::kRope) return;
-  p.ops.rope(p.stream, heads, p.constants.rope_cos(), p.constants.rope_sin(), p.batch.positions_by_sample, inverse);
+  const bool own = p.batch.rope_cos.shape().rank() > 0;
+  p.ops.rope(p.stream, heads, own ? p.batch.rope_cos : p.constants.rope_cos(), own ? p.batch.rope_sin : p.constants.rope_sin(),
+             p.batch.positions_by_sample, inverse);
 }
 
 void Attention::split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotated, const Views& rows) const {
@@ -153,15 +155,26 @@ void Attention::merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, T
   p.ops.merge_heads(p.stream, one_by_one(d_rows[k_.projection]), as_one_head(d_k_columns), k_.first_column);
 }
 
+Attention::Views Attention::project(LayerPass& p, ConstTensorView x) const {
+  Views rows, projected;
+  for (std::size_t i = 0; i < qkv_.projections().size(); ++i) {
+    const Shape shape{p.geometry.full_rows(), qkv_.projections()[i].output_columns};
+    rows[i] = p.scratch(p.geometry.compute, shape);
+    projected[i] = config_.clip_qkv > 0 ? p.save(unclipped_[i], p.geometry.compute, shape) : rows[i];
+  }
+  qkv_.forward(p, x, used(projected));
+  if (config_.clip_qkv > 0)
+    for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
+      p.ops.clip_forward(p.stream, rows[i], projected[i], static_cast<float>(config_.clip_qkv));
+  return rows;
+}
+
 void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const LayerGeometry& g = p.geometry;
   norm_.enter(p, x);
   {
     const ScratchScope scope(p.scratch_cursor());
-    Views rows;
-    for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
-      rows[i] = p.scratch(g.compute, {g.full_rows(), qkv_.projections()[i].output_columns});
-    qkv_.forward(p, norm_.input(p, x), used(rows));
+    const Views rows = project(p, norm_.input(p, x));
     if (config_.qk_norm == QkNorm::kFullWidth) {
       split_after_wide_norm(p, rows);
     } else {
@@ -232,6 +245,9 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
       merge_gradient(p, k_, config_.qk_norm == QkNorm::kPerHead ? &key_norm_ : nullptr, true, d_k, d_rows);
     }
     merge_gradient(p, v_, nullptr, false, d_v, d_rows);
+    if (config_.clip_qkv > 0)
+      for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
+        p.ops.clip_backward(p.stream, d_rows[i], d_rows[i], p[unclipped_[i]], static_cast<float>(config_.clip_qkv));
   }
   const ScratchScope scope(p.scratch_cursor());
   const TensorView d_normed = p.scratch(x.dtype(), x.shape());

@@ -4,6 +4,7 @@
 // On this rank: n = N/t query heads, k = max(K/t, 1) key/value heads. With t <= K queries, keys and values are one fused
 // projection; with t > K the key/value heads are replicated over t/K consecutive ranks and are a projection of their own, because
 // their gradients are summed over the replicas. Both cases run the same code over a list of projections.
+// With clip_qkv what the projections give is bounded before it is split into heads, and saved unbounded.
 // Saved: the norm's output (after: its input) and statistics, q, k, v, the output and log-sum-exp, all head-major [B, heads, S, D].
 #pragma once
 
@@ -54,6 +55,8 @@ class Attention {
   std::span<const TensorView> used(const Views& views) const { return std::span(views).first(qkv_.projections().size()); }
   void split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, const Views& rows) const;
   void merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, TensorView d, const Views& d_rows) const;
+  // The projections' rows as heads are split from them.
+  Views project(LayerPass& p, ConstTensorView x) const;
   void rotate(LayerPass& p, TensorView heads, Transpose inverse) const;
   void attend_cached(LayerPass& p, const CachedStep& step) const;
   // The same of q and k together, for norms over all heads.
@@ -71,6 +74,8 @@ class Attention {
   Heads q_, k_, v_;
   Saved out_{"attention's output", ActivationKind::kAttention, LastUse::kW, RecomputeClass::kAttention};
   Saved lse_{"attention's log-sum-exp", ActivationKind::kAttention, LastUse::kB, RecomputeClass::kAttention};
+  std::array<Saved, kMaxProjections> unclipped_{Saved{"q, k and v unclipped", ActivationKind::kAttention, LastUse::kB},
+                                                Saved{"k and v unclipped", ActivationKind::kAttention, LastUse::kB}};
   std::array<Kept, kMaxProjections> d_rows_{Kept{"the gradient of q, k and v"}, Kept{"the gradient of k and v"}};  // T[S*B, C_i]
 };
 

@@ -38,7 +38,7 @@ void check_layout(const ModelConfig& config, const TensorLayout& layout, std::in
         "feed-forward width {}; use {}{}",
         layout.degree, config.heads, config.kv_heads, config.ffn, legal.find(',') == std::string::npos ? "" : "one of ", legal));
   }
-  if (sequence > config.max_positions) {
+  if (sequence > config.longest_sequence()) {
     throw ConfigError(
         fmt::format("batch.sequence = {}: the model has {} positions; use at most that", sequence, config.max_positions));
   }

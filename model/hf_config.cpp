@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 
@@ -40,77 +41,43 @@ constexpr std::array<FamilyTraits, 8> kFamilies = {{
 constexpr std::array<std::string_view, 10> kExpertModels = {"mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3",
                                                             "olmoe",   "gpt_oss",   "dbrx",      "granitemoe",  "phimoe"};
 
-// Keys that say nothing about what is computed in training: bookkeeping, tokens, generation, and switches for other tasks.
-constexpr std::string_view kInformational[] = {"architectures",
-                                               "auto_map",
-                                               "torch_dtype",
-                                               "dtype",
-                                               "transformers_version",
-                                               "_name_or_path",
-                                               "name_or_path",
-                                               "_commit_hash",
-                                               "use_cache",
-                                               "bos_token_id",
-                                               "eos_token_id",
-                                               "pad_token_id",
-                                               "sep_token_id",
-                                               "decoder_start_token_id",
-                                               "tokenizer_class",
-                                               "prefix",
-                                               "pretraining_tp",
-                                               "task_specific_params",
-                                               "return_dict",
-                                               "output_attentions",
-                                               "output_hidden_states",
-                                               "torchscript",
-                                               "use_bfloat16",
-                                               "tf_legacy_loss",
-                                               "is_encoder_decoder",
-                                               "is_decoder",
-                                               "cross_attention_hidden_size",
-                                               "tie_encoder_decoder",
-                                               "pruned_heads",
-                                               "chunk_size_feed_forward",
-                                               "id2label",
-                                               "label2id",
-                                               "num_labels",
-                                               "problem_type",
-                                               "finetuning_task",
-                                               "gradient_checkpointing",
-                                               "n_ctx",
-                                               "_attn_implementation",
-                                               "attn_implementation",
-                                               "_attn_implementation_autoset",
-                                               "max_length",
-                                               "min_length",
-                                               "do_sample",
-                                               "early_stopping",
-                                               "num_beams",
-                                               "num_beam_groups",
-                                               "diversity_penalty",
-                                               "temperature",
-                                               "top_k",
-                                               "top_p",
-                                               "typical_p",
-                                               "repetition_penalty",
-                                               "length_penalty",
-                                               "no_repeat_ngram_size",
-                                               "encoder_no_repeat_ngram_size",
-                                               "bad_words_ids",
-                                               "num_return_sequences",
-                                               "output_scores",
-                                               "return_dict_in_generate",
-                                               "forced_bos_token_id",
-                                               "forced_eos_token_id",
-                                               "remove_invalid_values",
-                                               "exponential_decay_length_penalty",
-                                               "suppress_tokens",
-                                               "begin_suppress_tokens",
-                                               "is_llama_config",
-                                               "transformers.js_config",
-                                               "_num_labels",
-                                               "output_past",
-                                               "predict_special_tokens"};
+// Keys that say nothing about what is computed in training, divided by blanks: those of transformers 4.20 to 5 and of the tools
+// around it that write their own into its files.
+constexpr std::string_view kInformational =
+    // files and versions
+    "architectures auto_map custom_pipelines transformers_version _name_or_path name_or_path model_name model_id base_model "
+    "base_model_name_or_path _commit_hash revision trust_remote_code library_name license language tags transformers.js_config "
+    "onnx optimum_version export_model_type _diffusers_version unsloth_version unsloth_fixed unsloth_free axolotl_version "
+    "llamafactory_version trl_version peft_version mlx_version mlx_lm_version "
+    // types of numbers as they are stored, which the tensors themselves say
+    "torch_dtype dtype params_dtype use_bfloat16 bf16 fp16 fp32 _pre_quantization_dtype "
+    // tokens and tokenizers
+    "bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id cls_token_id mask_token_id eod_token_id "
+    "decoder_start_token_id bos_token eos_token pad_token unk_token tokenizer_class tokenizer_name tokenizer_type tokenizer_file "
+    "vocab_file add_bos_token add_eos_token add_prefix_space padding_side truncation_side chat_template chat_format prefix "
+    // lengths that others cut their texts to
+    "n_ctx model_max_length max_sequence_length max_seq_length max_seq_len seq_length seq_len "
+    // how the same is computed
+    "use_cache pretraining_tp gradient_checkpointing gradient_checkpointing_kwargs use_gradient_checkpointing torchscript "
+    "chunk_size_feed_forward xla_device attn_implementation _attn_implementation _attn_implementation_internal "
+    "_attn_implementation_autoset attention_implementation attn_impl experts_implementation _experts_implementation "
+    "_experts_implementation_internal _flash_attn_2_enabled flash_attention flash_attn use_flash_attn use_flash_attn_2 "
+    "use_flash_attention use_flash_attention_2 use_sdpa use_xformers use_memory_efficient_attention use_liger_kernel "
+    "use_fused_rms_norm use_fused_rope fuse_norm fuse_swiglu fuse_cross_entropy "
+    // outputs, heads and losses of other tasks
+    "return_dict use_return_dict output_attentions output_hidden_states output_past output_router_logits num_logits_to_keep "
+    "logits_to_keep keys_to_ignore_at_inference loss_type loss_function tf_legacy_loss is_decoder is_encoder_decoder "
+    "cross_attention_hidden_size tie_encoder_decoder pruned_heads task_specific_params problem_type finetuning_task id2label "
+    "label2id num_labels _num_labels predict_special_tokens n_special is_llama_config "
+    // generation
+    "max_length min_length max_new_tokens min_new_tokens max_time do_sample early_stopping num_beams num_beam_groups "
+    "diversity_penalty temperature top_k top_p min_p typical_p epsilon_cutoff eta_cutoff penalty_alpha repetition_penalty "
+    "encoder_repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids force_words_ids "
+    "renormalize_logits constraints forced_bos_token_id forced_eos_token_id forced_decoder_ids remove_invalid_values "
+    "exponential_decay_length_penalty suppress_tokens begin_suppress_tokens sequence_bias guidance_scale num_return_sequences "
+    "output_scores output_logits return_dict_in_generate stop_strings token_healing watermarking_config low_memory "
+    "cache_implementation cache_config return_legacy_cache prompt_lookup_num_tokens max_matching_ngram_size dola_layers "
+    "num_assistant_tokens num_assistant_tokens_schedule assistant_confidence_threshold generation_config";
 
 const FamilyTraits& family_traits(HfReader& reader) {
   const std::string type = reader.text("model_type", "");
@@ -140,7 +107,7 @@ void refuse_missing_features(HfReader& reader) {
                                            "moe_intermediate_size"};
   const auto refuse_any = [&](std::span<const std::string_view> keys, std::string_view why) {
     for (const std::string_view key : keys)
-      if (reader.find(key) != nullptr) reader.refuse(key, why);
+      if (const JsonValue* value = reader.find(key); value != nullptr && !says_nothing(*value)) reader.refuse(key, why);
   };
   refuse_any(kQuantized, "quantised models are not supported; start from the unquantised one");
   refuse_any(kCaps, "soft caps of logits are not supported; remove the key only if the model was trained without");
@@ -253,9 +220,9 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
   if (config.family == ModelFamily::kOlmo) {
     config.norm = NormKind::kPlainLayerNorm;
     config.norm_eps = 1e-5;
-    if (reader.find("clip_qkv") != nullptr)
-      reader.refuse("clip_qkv",
-                    "clipping of queries, keys and values is not supported; set it to null only if the model was trained without");
+    config.clip_qkv = reader.number("clip_qkv", 0);
+    if (reader.find("clip_qkv") != nullptr && !(config.clip_qkv > 0))
+      reader.refuse("clip_qkv", "must be above 0, or null for none");
   } else {
     config.norm_eps = reader.number("rms_norm_eps", traits.norm_eps);
   }
@@ -285,10 +252,7 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
   config.sliding_window = read_sliding_window(reader, config);
 }
 
-}  // namespace
-
-ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout) {
-  HfReader reader(object, std::string(where));
+ModelConfig read_model(HfReader& reader, std::optional<double> dropout) {
   const FamilyTraits& traits = family_traits(reader);
   check_architectures(reader, traits);
   refuse_missing_features(reader);
@@ -301,9 +265,40 @@ ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where
     read_gpt2(reader, dropout, config);
   else
     read_llama_like(reader, traits, dropout, config);
-  for (const std::string_view key : kInformational) reader.ignore(key);
+  reader.ignore_all(kInformational);
   reader.refuse_unknown_keys();
+  return config;
+}
 
+// The object without the members that are `dropped`, and so the objects in it, but for those that `own` has.
+JsonValue without(const JsonValue& object, const std::set<const JsonMember*>& dropped, const JsonValue& own) {
+  JsonValue::Object kept;
+  for (const JsonMember& member : object.members()) {
+    if (own.find(member.key) != nullptr) kept.push_back(member);
+    else if (!dropped.contains(&member))
+      kept.push_back({member.key, member.value.is_object() ? without(member.value, dropped, {}) : member.value});
+  }
+  return kept;
+}
+
+}  // namespace
+
+JsonValue hf_config_keys(JsonValue file, const JsonValue& own) {
+  if (file.is_object() && own.is_object())
+    for (const JsonMember& member : own.members()) file.set(member.key, member.value);
+  std::set<const JsonMember*> dropped;
+  try {
+    HfReader reader(file, "", &dropped);
+    read_model(reader, 0.0);
+  } catch (const ConfigError&) {  // model_config_from_hf() says it with its place
+    return file;
+  }
+  return without(file, dropped, own);
+}
+
+ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout) {
+  HfReader reader(object, std::string(where));
+  ModelConfig config = read_model(reader, dropout);
   if (config.head_dim == 0) {
     if (config.heads < 1 || config.hidden % config.heads != 0)
       throw ConfigError(fmt::format("{}: hidden size {} is not divisible by {} attention heads{}", where, config.hidden,

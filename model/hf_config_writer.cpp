@@ -52,7 +52,7 @@ JsonValue rope_scaling(const RopeConfig& rope, ModelFamily family) {
     if (!rope.truncate) object.set("truncate", false);
   }
   set_given(object, "attention_factor", rope.attention_factor);
-  if (rope.scaling != RopeScaling::kLinear && family != ModelFamily::kPhi3)
+  if (rope.scaling != RopeScaling::kLinear && rope.scaling != RopeScaling::kDynamic && family != ModelFamily::kPhi3)
     object.set("original_max_position_embeddings", rope.original_max_positions);
   return object;
 }
@@ -99,7 +99,7 @@ void add_llama_like(const ModelConfig& config, JsonValue& json) {
   json.set("max_position_embeddings", config.max_positions);
   json.set("hidden_act", "silu");
   if (family == ModelFamily::kOlmo)
-    json.set("clip_qkv", JsonValue());
+    json.set("clip_qkv", config.clip_qkv > 0 ? JsonValue(config.clip_qkv) : JsonValue());
   else
     json.set("rms_norm_eps", config.norm_eps);
   json.set("rope_theta", config.rope.theta);

@@ -8,7 +8,13 @@
 
 namespace trident {
 
-HfReader::HfReader(const JsonValue& object, std::string where) : object_(&object), where_(std::move(where)) {
+bool says_nothing(const JsonValue& value) {
+  return value.is_null() || (value.is_bool() && !value.as_bool()) || (value.is_array() && value.items().empty()) ||
+         (value.is_object() && value.members().empty());
+}
+
+HfReader::HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped)
+    : object_(&object), where_(std::move(where)), dropped_(dropped) {
   if (!object.is_object())
     throw ConfigError(
         fmt::format("{}: must be an object with the keys of a Hugging Face config.json, not {}", where_, describe(object.kind())));
@@ -92,18 +98,30 @@ void HfReader::refuse_true(std::string_view key, std::string_view what) {
     refuse(key, fmt::format("{} not supported; set it to false only if the model was trained without", what));
 }
 
+void HfReader::ignore_all(std::string_view keys) {
+  while (!keys.empty()) {
+    const std::size_t length = std::min(keys.find(' '), keys.size());
+    ignore(keys.substr(0, length));
+    keys.remove_prefix(std::min(length + 1, keys.size()));
+  }
+}
+
 void HfReader::refuse_unknown_keys() const {
   for (const JsonMember& member : object_->members()) {
     const std::string& key = member.key;
     const auto is_prefix = [&](const std::string& prefix) { return key.starts_with(prefix); };
-    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    if (std::any_of(ignored_prefixes_.begin(), ignored_prefixes_.end(), is_prefix)) continue;
+    if (std::ranges::find(known_, key) != known_.end() || std::ranges::find(ignored_, key) != ignored_.end()) continue;
+    if (std::ranges::any_of(ignored_prefixes_, is_prefix)) continue;
+    if (dropped_ != nullptr && says_nothing(member.value)) {
+      dropped_->insert(&member);
+      continue;
+    }
     const std::string quoted = in_quotes(key);  // escapes what a terminal should not see
     const std::string printable = quoted.substr(1, quoted.size() - 2);
-    const std::string_view nearest = nearest_name(key, {known_.begin(), known_.end()});
-    throw ConfigError(fmt::format("{} = {}: unknown key; the nearest known key is \"{}\": write that, or remove the key if what "
-                                  "the model computes does not depend on it",
-                                  path(printable), to_json_text(member.value).substr(0, 60), nearest));
+    const std::string_view near = likely_name(key, {known_.begin(), known_.end()});
+    throw ConfigError(fmt::format("{} = {}: unknown key, which may change what the model computes; remove it if it does not{}",
+                                  path(printable), to_json_text(member.value).substr(0, 60),
+                                  near.empty() ? "" : fmt::format(" (did you mean {}?)", in_quotes(near))));
   }
 }
 

@@ -1,9 +1,10 @@
 // Reading a Hugging Face configuration object strictly: every key is either asked for, on the list of keys that say nothing about
-// the architecture, or refused with the nearest key that would have been right.
+// the architecture, or refused.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,11 +13,16 @@
 
 namespace trident {
 
+// null, false, [] or {}: a key that is switched off.
+bool says_nothing(const JsonValue& value);
+
 class HfReader {
  public:
-  // `object` outlives the reader. `where` begins every message: a file ("dir/config.json") or a JSON path ("model"). Throws
-  // ConfigError when it is not an object.
-  HfReader(const JsonValue& object, std::string where);
+  // `object` outlives the reader. `where` begins every message: a file ("dir/config.json") or a JSON path ("model"). With
+  // `dropped` unknown members that say nothing are listed there, instead of refused. Throws ConfigError when it is not an object.
+  HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped = nullptr);
+  // A reader of an object within this one.
+  HfReader inner(const JsonValue& object, std::string where) const { return {object, std::move(where), dropped_}; }
 
   // Each of these marks `key` as known. A key that is absent or null gives the fallback (or nothing); another kind of value, and a
   // missing required key, throw ConfigError.
@@ -36,10 +42,11 @@ class HfReader {
   // `what` of true is "not supported".
   void refuse_true(std::string_view key, std::string_view what);
   // Accepted without being looked at.
-  void ignore(std::string_view key) { known_.emplace_back(key); }
+  void ignore(std::string_view key) { ignored_.emplace_back(key); }
+  void ignore_all(std::string_view keys);  // divided by blanks
   void ignore_prefix(std::string_view prefix) { ignored_prefixes_.emplace_back(prefix); }
 
-  // Throws ConfigError naming the first member that was never asked for and the nearest known key.
+  // Throws ConfigError naming the first member that was never asked for, and the key that it may be a misspelling of.
   void refuse_unknown_keys() const;
 
   // "<where>.<key> = <value>: <why>".
@@ -52,7 +59,8 @@ class HfReader {
 
   const JsonValue* object_;
   std::string where_;
-  std::vector<std::string> known_;
+  std::set<const JsonMember*>* dropped_;
+  std::vector<std::string> known_, ignored_;
   std::vector<std::string> ignored_prefixes_;
 };
 

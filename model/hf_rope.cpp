@@ -26,9 +26,9 @@ RopeScaling read_scaling(HfReader& reader, ModelFamily family) {
   // The first files of Phi-3 called it "su" and "yarn".
   const bool renamed = family == ModelFamily::kPhi3 && (type == "su" || type == "yarn");
   if (type == "longrope" || renamed) return RopeScaling::kLongRope;
-  for (const RopeScaling scaling : {RopeScaling::kLinear, RopeScaling::kLlama3, RopeScaling::kYarn})
+  for (const RopeScaling scaling : {RopeScaling::kLinear, RopeScaling::kDynamic, RopeScaling::kLlama3, RopeScaling::kYarn})
     if (type == to_string(scaling)) return scaling;
-  reader.refuse(key, "this scaling is not supported; supported are default, linear, llama3, yarn and longrope");
+  reader.refuse(key, "this scaling is not supported; supported are default, linear, dynamic, llama3, yarn and longrope");
 }
 
 std::vector<double> read_factors(HfReader& reader, std::string_view key) {
@@ -49,8 +49,7 @@ struct RopeSource {
   RopeConfig base;  // from the keys beside the object
 };
 
-RopeConfig read_object(const JsonValue& object, const std::string& where, const RopeSource& source) {
-  HfReader reader(object, where);
+RopeConfig read_object(HfReader reader, const RopeSource& source) {
   RopeConfig rope = source.base;
   rope.scaling = read_scaling(reader, source.family);
   rope.theta = reader.number("rope_theta", rope.theta);
@@ -75,6 +74,7 @@ RopeConfig read_object(const JsonValue& object, const std::string& where, const 
   // configured context, which Phi-3 takes to be 4096.
   const std::int64_t trained = source.family == ModelFamily::kPhi3 ? 4096 : source.max_positions;
   if (rope.original_max_positions == 0) rope.original_max_positions = inner.value_or(trained);
+  if (rope.scaling == RopeScaling::kDynamic) rope.original_max_positions = source.max_positions;  // whatever else the file says
   const bool derives_factor = rope.scaling == RopeScaling::kYarn || rope.scaling == RopeScaling::kLongRope;
   if (!factor && !derives_factor)
     reader.refuse("factor", fmt::format("scaling \"{}\" needs a factor", to_string(rope.scaling)));
@@ -84,20 +84,20 @@ RopeConfig read_object(const JsonValue& object, const std::string& where, const 
 }
 
 // One object, or one for each kind of layer, which must agree.
-RopeConfig read_objects(const JsonValue* object, const std::string& where, const RopeSource& source) {
+RopeConfig read_objects(const HfReader& reader, const JsonValue* object, const std::string& where, const RopeSource& source) {
   if (object == nullptr) return unscaled(source.base);
   std::optional<RopeConfig> found;
   for (const std::string_view kind : {"full_attention", "sliding_attention"}) {
     const JsonValue* of_kind = object->find(kind);
     if (of_kind == nullptr || of_kind->is_null()) continue;
     const std::string path = fmt::format("{}.{}", where, kind);
-    const RopeConfig rope = read_object(*of_kind, path, source);
+    const RopeConfig rope = read_object(reader.inner(*of_kind, path), source);
     if (found && !(*found == rope))
       throw ConfigError(fmt::format("{} = {}: differs from that of full_attention; layers of two kinds are not supported", path,
                                     to_json_text(*of_kind)));
     found = rope;
   }
-  return found ? *found : read_object(*object, where, source);
+  return found ? *found : read_object(reader.inner(*object, where), source);
 }
 
 }  // namespace
@@ -112,8 +112,8 @@ RopeConfig read_hf_rope(HfReader& reader, ModelFamily family, std::int64_t max_p
   reader.refuse_true("use_mrope", "multi-dimensional rotary embedding is");
   const JsonValue* old_object = reader.find("rope_scaling");
   const JsonValue* new_object = reader.find("rope_parameters");
-  const RopeConfig from_old = read_objects(old_object, reader.path("rope_scaling"), source);
-  const RopeConfig from_new = read_objects(new_object, reader.path("rope_parameters"), source);
+  const RopeConfig from_old = read_objects(reader, old_object, reader.path("rope_scaling"), source);
+  const RopeConfig from_new = read_objects(reader, new_object, reader.path("rope_parameters"), source);
   if (old_object != nullptr && new_object != nullptr && !(from_old == from_new))
     reader.refuse("rope_scaling", "contradicts rope_parameters, the newer spelling of the same thing; keep one");
   return new_object != nullptr ? from_new : from_old;

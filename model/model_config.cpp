@@ -7,15 +7,24 @@
 #include "core/check.h"
 
 namespace trident {
+namespace {
+
+// Token ids, positions and row numbers are 32-bit in the kernels.
+constexpr std::int64_t kMaxIndex = (std::int64_t{1} << 31) - 1;
+
+}  // namespace
 
 std::int64_t ModelConfig::rotary_dim() const {
   return static_cast<std::int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
 }
 
+std::int64_t ModelConfig::longest_sequence() const {
+  return position == PositionKind::kRope && rope.scaling == RopeScaling::kDynamic ? kMaxIndex : max_positions;
+}
+
 namespace {
 
-// Token ids, positions and row numbers are 32-bit in the kernels; widths and depth are bounded so that no count overflows.
-constexpr std::int64_t kMaxIndex = (std::int64_t{1} << 31) - 1;
+// Widths and depth are bounded so that no count overflows.
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxLayers = std::int64_t{1} << 16;
 
@@ -66,6 +75,10 @@ void validate_rope(const ModelConfig& config, std::string_view where) {
       throw ConfigError(
           fmt::format("{}: original_max_position_embeddings = {}: must be at least 2", where, rope.original_max_positions));
   }
+  if (rope.scaling == RopeScaling::kDynamic && config.rotary_dim() < 4)
+    throw ConfigError(fmt::format("{}: head_dim = {}: dynamic rope scaling needs at least 4 rotated elements of a head, not {}; "
+                                  "use wider heads or another scaling",
+                                  where, config.head_dim, config.rotary_dim()));
   if (rope.scaling == RopeScaling::kLlama3) {
     require_positive_number(rope.low_freq_factor, "low_freq_factor", where);
     if (!(rope.high_freq_factor > rope.low_freq_factor && std::isfinite(rope.high_freq_factor)))
@@ -98,6 +111,7 @@ void validate(const ModelConfig& config, std::string_view where) {
                     where, config.heads, config.kv_heads));
   require_positive_number(config.norm_eps, "norm epsilon", where);
   require_positive_number(config.init_std, "initializer_range", where);
+  if (config.clip_qkv != 0) require_positive_number(config.clip_qkv, "clip_qkv", where);
   require_probability(config.residual_dropout, "residual dropout", where);
   require_probability(config.embedding_dropout, "embedding dropout", where);
   if (config.position == PositionKind::kRope) validate_rope(config, where);
@@ -121,6 +135,7 @@ std::string_view to_string(RopeScaling scaling) {
   switch (scaling) {
     case RopeScaling::kNone: return "default";
     case RopeScaling::kLinear: return "linear";
+    case RopeScaling::kDynamic: return "dynamic";
     case RopeScaling::kLlama3: return "llama3";
     case RopeScaling::kYarn: return "yarn";
     case RopeScaling::kLongRope: return "longrope";

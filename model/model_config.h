@@ -29,7 +29,7 @@ enum class QkNorm : std::uint8_t { kNone, kPerHead, kFullWidth };
 
 enum class Activation : std::uint8_t { kGeluTanh, kSwiGlu };
 enum class PositionKind : std::uint8_t { kLearned, kRope };
-enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
+enum class RopeScaling : std::uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
 
 // Rotary position embedding (Su et al. 2021, arXiv 2104.09864) in the half-split form: element j of a head is paired with j +
 // dim/2, dim = the rotated part of the head. rope_table.h turns this into cos and sin.
@@ -68,6 +68,7 @@ struct ModelConfig {
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;     // of every feed-forward projection
   QkNorm qk_norm = QkNorm::kNone;
+  double clip_qkv = 0;  // queries, keys and values are bounded to -clip_qkv .. clip_qkv before the rotation (OLMo 0424); 0: not
   bool tie_embeddings = false;
   double residual_dropout = 0.0;   // after the attention and feed-forward outputs
   double embedding_dropout = 0.0;  // after the sum of embeddings
@@ -77,6 +78,8 @@ struct ModelConfig {
   std::int64_t kv_width() const { return kv_heads * head_dim; }
   // Dimensions of a head that are rotated; even.
   std::int64_t rotary_dim() const;
+  // Tokens of the longest sequence: all positions, but any number with dynamic scaling, which adapts to them.
+  std::int64_t longest_sequence() const;
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -93,12 +96,15 @@ void validate(const ModelConfig& config, std::string_view where);
 //   GPT-2: a trainer's default must not depend on a family). Dropout of attention probabilities does not exist here and is refused,
 //   unless `dropout` is given: it then replaces every probability of the file (residual and embedding = dropout, attention = 0).
 // - A sliding window is read; check_layout (gpt.h) refuses sequences that are longer.
-// - Unknown keys, and features this program does not have (mixture of experts, dynamic rope scaling, soft caps, other
+// - Unknown keys, and features this program does not have (mixture of experts, soft caps, other
 //   activations, quantised weights), are refused by name.
 //
 // `where` begins every message: "<where>.<key> = <value>: <why>; <remedy>". Throws ConfigError. The result is validated.
 ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout = std::nullopt);
-// The same from text (a config.json file's content).
+// The keys of a config.json that somebody else wrote, those of `own` (null: none) in the place of its own; without members that
+// are unknown and null, false, [] or {}, unless they are `own`. What else may be wrong with them, model_config_from_hf says.
+JsonValue hf_config_keys(JsonValue file, const JsonValue& own);
+// model_config_from_hf from text (a config.json file's content).
 ModelConfig model_config_from_hf_json(std::string_view json, std::string_view where, std::optional<double> dropout = std::nullopt);
 
 std::string_view to_string(ModelFamily family);  // Hugging Face's model_type

@@ -13,10 +13,11 @@ ModelConstants::ModelConstants(const ModelConfig& config, const LayerGeometry& g
     : config_(config),
       sequence_(geometry.sequence),
       compute_(geometry.compute),
+      growing_(lengths == Lengths::kGrowing && turns_by_length(config.rope, geometry.sequence)),
       rotates_(config.position == PositionKind::kRope),
       plain_norm_(config.norm == NormKind::kPlainLayerNorm) {
   const std::int64_t original = config.rope.original_max_positions;
-  if (rotates_ && lengths == Lengths::kUpTo && config.rope.scaling == RopeScaling::kLongRope && sequence_ > original)
+  if (rotates_ && lengths != Lengths::kOne && config.rope.scaling == RopeScaling::kLongRope && sequence_ > original)
     short_rows_ = original;
   if (rotates_) {
     const std::int64_t rows = sequence_ + short_rows_, bytes = rows * (config.rotary_dim() / 2) * size_of(DType::kF32);
@@ -37,7 +38,7 @@ void ModelConstants::bind(Arena& arena, Device& device) {
     cos_ = arena.grant(cos_slot_, DType::kF32, cos_.shape());
     sin_ = arena.grant(sin_slot_, DType::kF32, sin_.shape());
     if (device.has_bytes()) {  // a table of long contexts takes seconds and gigabytes
-      RopeTable table = make_rope_table(config_, sequence_);
+      RopeTable table = growing_ ? make_growing_rope_table(config_, sequence_) : make_rope_table(config_, sequence_);
       const RopeTable of_short = make_rope_table(config_, short_rows_);
       table.cos.insert(table.cos.end(), of_short.cos.begin(), of_short.cos.end());
       table.sin.insert(table.sin.end(), of_short.sin.begin(), of_short.sin.end());

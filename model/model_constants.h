@@ -14,13 +14,14 @@ namespace trident {
 class ModelConstants {
  public:
   // Books the memory in `plan`. Until bind() the tensors have shapes and no memory: dry passes ask no more. `lengths`: whether all
-  // sequences are as long as the geometry's, or some are shorter: longrope turns those of its original context by other angles.
-  enum class Lengths : std::uint8_t { kOne, kUpTo };
+  // sequences are as long as the geometry's, or some are shorter: longrope turns those of its original context by other angles; or
+  // grow to that: dynamic turns each token by the length that its sequence has with it.
+  enum class Lengths : std::uint8_t { kOne, kUpTo, kGrowing };
   ModelConstants(const ModelConfig& config, const LayerGeometry& geometry, ArenaPlan& plan, Lengths lengths = Lengths::kOne);
   // Grants the memory, which is the device's, and computes the tables.
   void bind(Arena& arena, Device& device);
 
-  // f32 [S, P]: row p for position p; empty without rotation. With kUpTo row first_row(tokens) + p, of a sequence of `tokens`.
+  // f32 [S, P]: row p for position p; empty without rotation. But with kOne row first_row(tokens) + p, of a sequence of `tokens`.
   ConstTensorView rope_cos() const { return cos_; }
   ConstTensorView rope_sin() const { return sin_; }
   std::int64_t first_row(std::int64_t tokens) const { return tokens <= short_rows_ ? sequence_ : 0; }
@@ -32,6 +33,7 @@ class ModelConstants {
   ModelConfig config_;
   std::int64_t sequence_, short_rows_ = 0;
   DType compute_;
+  bool growing_;
   bool rotates_, plain_norm_;
   ArenaSlot cos_slot_, sin_slot_, ones_slot_, zeros_slot_;
   TensorView cos_, sin_, ones_, zeros_;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <string>
+#include <utility>
 
 #include "core/check.h"
 #include "core/nearest_name.h"
@@ -67,6 +70,18 @@ constexpr Preset kPresets[] = {
      R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
       "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
       "rope_theta": 500000.0})"},
+    {"llama3.1-8b",
+     R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+      "rope_theta": 500000.0,
+      "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": 8192}})"},
+    {"llama3.1-70b",
+     R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+      "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+      "rope_theta": 500000.0,
+      "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": 8192}})"},
     {"llama3.1-405b",
      R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 16384, "intermediate_size": 53248,
       "num_hidden_layers": 126,
@@ -126,6 +141,29 @@ constexpr Preset kPresets[] = {
       "rope_theta": 10000.0, "sliding_window": 2047})"},
 };
 
+// Names of published models that no rule of usual_name() makes a preset's.
+constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
+    {"gpt2", "gpt2-124m"},        {"gpt-2", "gpt2-124m"},   {"gpt2-small", "gpt2-124m"},          {"gpt2-medium", "gpt2-355m"},
+    {"gpt2-large", "gpt2-774m"},  {"gpt2-xl", "gpt2-1.5b"}, {"phi3-mini-4k-instruct", "phi3-mini"}, {"olmo2-0425-1b", "olmo2-1b"},
+    {"mistral7b-v0.2", "mistral-7b"},
+};
+
+// The preset that is meant by a name as others write it: "meta-llama/Llama-2-7b-hf" is llama2-7b.
+std::string usual_name(std::string_view given) {
+  std::string name(given.substr(given.find('/') + 1));
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (name.starts_with("meta-")) name.erase(0, 5);
+  for (const std::string_view end : {"-hf", "-base"})
+    if (name.ends_with(end)) name.erase(name.size() - end.size());
+  // The family's number stands apart: "llama-3.1-8b".
+  const std::size_t dash = name.find('-');
+  const bool is_number = dash + 1 < name.size() && std::isdigit(static_cast<unsigned char>(name[dash + 1])) != 0;
+  if (is_number && name.find('-', dash + 1) != name.npos) name.erase(dash, 1);
+  for (const auto& [alias, preset] : kAliases)
+    if (name == alias) return std::string(preset);
+  return name;
+}
+
 }  // namespace
 
 std::vector<std::string_view> model_preset_names() {
@@ -135,12 +173,14 @@ std::vector<std::string_view> model_preset_names() {
 }
 
 std::string_view model_preset_json(std::string_view name, std::string_view where) {
+  const std::string usual = usual_name(name);
   for (const Preset& preset : kPresets)
-    if (preset.name == name) return preset.json;
+    if (preset.name == name || preset.name == usual) return preset.json;
   std::string known;
   for (const Preset& preset : kPresets) known += fmt::format("{}{}", known.empty() ? "" : ", ", preset.name);
-  throw ConfigError(fmt::format("{} = {}: no such model preset, the nearest is \"{}\"; known are {}", where, in_quotes(name),
-                                nearest_name(name, model_preset_names()), known));
+  const std::string_view near = likely_name(name, model_preset_names());
+  throw ConfigError(fmt::format("{} = {}: no such model preset; {}known are {}", where, in_quotes(name),
+                                near.empty() ? "" : fmt::format("did you mean {}? ", in_quotes(near)), known));
 }
 
 ModelConfig model_preset(std::string_view name, std::string_view where) {

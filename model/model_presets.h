@@ -13,7 +13,8 @@ namespace trident {
 // All names, small to large within a family.
 std::vector<std::string_view> model_preset_names();
 
-// The preset's config.json text, without dropout. An unknown name throws ConfigError "<where> = ..." naming the nearest preset.
+// The preset's config.json text, without dropout, also by the names of published models ("gpt2-medium",
+// "meta-llama/Llama-2-7b-hf") where their shapes are a preset's. An unknown name throws ConfigError "<where> = ...".
 std::string_view model_preset_json(std::string_view name, std::string_view where);
 
 // The preset, dropout 0.

@@ -67,15 +67,39 @@ void scale_longrope(const RopeConfig& rope, std::int64_t dim, std::int64_t posit
     frequencies[i] = 1.0f / (static_cast<float>(factors.at(i)) * wavelength_base(rope.theta, static_cast<std::int64_t>(i), dim));
 }
 
+// In fp32, as the original computes it from a tensor.
+double theta_for(const RopeConfig& rope, std::int64_t dim, std::int64_t positions) {
+  if (!turns_by_length(rope, positions)) return rope.theta;
+  const auto factor = static_cast<float>(rope.factor), context = static_cast<float>(rope.original_max_positions);
+  const float stretched = factor * static_cast<float>(positions) / context - static_cast<float>(rope.factor - 1.0);
+  const double exponent = static_cast<double>(dim) / static_cast<double>(dim - 2);
+  const double growth = std::pow(static_cast<double>(stretched), exponent);
+  return static_cast<double>(static_cast<float>(rope.theta) * static_cast<float>(growth));
+}
+
+void append_row(RopeTable& table, std::int64_t position, const std::vector<float>& frequencies, float factor) {
+  for (const float f : frequencies) {
+    const auto angle = static_cast<double>(static_cast<float>(position) * f);  // rounded to fp32, as the original's angles are
+    table.cos.push_back(static_cast<float>(std::cos(angle)) * factor);
+    table.sin.push_back(static_cast<float>(std::sin(angle)) * factor);
+  }
+}
+
 }  // namespace
+
+bool turns_by_length(const RopeConfig& rope, std::int64_t positions) {
+  return rope.scaling == RopeScaling::kDynamic && positions > rope.original_max_positions;
+}
 
 std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, std::int64_t dim, std::int64_t positions) {
   TRIDENT_CHECK(dim >= 2 && dim % 2 == 0, "{} rotated elements", dim);
+  const double theta = theta_for(rope, dim, positions);
   std::vector<float> frequencies(static_cast<std::size_t>(dim / 2));
   for (std::size_t i = 0; i < frequencies.size(); ++i)
-    frequencies[i] = 1.0f / wavelength_base(rope.theta, static_cast<std::int64_t>(i), dim);
+    frequencies[i] = 1.0f / wavelength_base(theta, static_cast<std::int64_t>(i), dim);
   switch (rope.scaling) {
-    case RopeScaling::kNone: break;
+    case RopeScaling::kNone:
+    case RopeScaling::kDynamic: break;
     case RopeScaling::kLinear:
       for (float& f : frequencies) f /= static_cast<float>(rope.factor);
       break;
@@ -108,13 +132,15 @@ RopeTable make_rope_table(const ModelConfig& config, std::int64_t positions) {
   table.pairs = static_cast<std::int64_t>(frequencies.size());
   table.cos.reserve(static_cast<std::size_t>(positions) * frequencies.size());
   table.sin.reserve(static_cast<std::size_t>(positions) * frequencies.size());
-  for (std::int64_t p = 0; p < positions; ++p) {
-    for (const float f : frequencies) {
-      const auto angle = static_cast<double>(static_cast<float>(p) * f);  // rounded to fp32, as the original's angles are
-      table.cos.push_back(static_cast<float>(std::cos(angle)) * factor);
-      table.sin.push_back(static_cast<float>(std::sin(angle)) * factor);
-    }
-  }
+  for (std::int64_t p = 0; p < positions; ++p) append_row(table, p, frequencies, factor);
+  return table;
+}
+
+RopeTable make_growing_rope_table(const ModelConfig& config, std::int64_t positions) {
+  RopeTable table{positions, config.rotary_dim() / 2, {}, {}};
+  const auto factor = static_cast<float>(rope_attention_factor(config.rope));
+  for (std::int64_t p = 0; p < positions; ++p)
+    append_row(table, p, rope_inverse_frequencies(config.rope, config.rotary_dim(), p + 1), factor);
   return table;
 }
 

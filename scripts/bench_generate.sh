@@ -14,7 +14,7 @@ JSON
 tokens() { seq 1 "$1" | awk '{ print ($1 * 7919) % 32000 }' | tr '\n' ' '; }
 run() {  # precision, tokens of the prompt, samples, batch, new tokens
   echo "== $preset $1, prompt of $2, batch $4, $5 new tokens"
-  "$program" generate --config "$folder/config.json" --set "precision.compute=$1" --prompt-ids "$(tokens "$2")" \
+  "$program" generate --config "$folder/config.json" --random-weights --set "precision.compute=$1" --prompt-ids "$(tokens "$2")" \
     -n "$3" --batch "$4" --max-new-tokens "$5" --greedy --ignore-end --print-ids --timings | grep -E '^(prompts|steps): '
 }
 for precision in bf16 fp32; do

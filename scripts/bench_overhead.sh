@@ -148,7 +148,8 @@ run_layout() {
   fi
   run_once "$name" "${launcher[@]}" "$trident" train --config "$config" "${settings[@]}" \
     --set "parallel.data=${degrees[0]}" --set "parallel.pipeline=${degrees[1]}" --set "parallel.tensor=${degrees[2]}" \
-    --set "run.steps=$steps" --set "run.dir=$scratch/run" --set "data.train=$scratch/text" --set log.every=1
+    --set "run.steps=$steps" --set "run.dir=$scratch/run" --set "data.train=$scratch/text" \
+    --set checkpoint.every=0 --set log.every=1
 }
 
 # ---- all of them -----------------------------------------------------------------------------------------------------------------

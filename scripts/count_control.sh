@@ -59,7 +59,7 @@ job() {
   scripts/nodes.sh --slots "$slots" "$nodes" bash "$work/beside" "$kill_at" "$work/$name.run/metrics.jsonl" "$work/$name/$((nodes * slots - 1)).lifeline" \
     mpirun -np $((nodes * slots)) --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca odls_base_sigkill_timeout 20 \
     -x LD_PRELOAD="$counter" -x MPI_COUNTS="$work/$name" "$trident" train --config configs/one_node_8.json --set model.preset=llama-1m \
-    --set batch.sequence=64 --set batch.micro=1 --set eval.every=0 --set data.split=null --set parallel.zero=zero1 --set batch.global="$batch" \
+    --set batch.sequence=64 --set batch.micro=1 --set eval.every=0 --set checkpoint.every=0 --set data.split=null --set parallel.zero=zero1 --set batch.global="$batch" \
     --set parallel="\"$layout\"" --set "data.train=\"$work/text\"" --set run.dir="$work/$name.run" "${settings[@]}" >"$work/log" 2>&1 || code=$?
   ((code == expected)) || { cat "$work/log" >&2; exit 1; }
   [[ -z $keep ]] || cp -r "$work/$name" "$keep"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# demo.sh [--set path=value ...]: from a bare Debian 12 to a trained model: installs packages, builds the release preset, prepares
-# about 20 MB of English in corpus/, trains configs/demo_2dp_4pp_4tp.json (32 processes under mpirun), lets the model go on with a
-# text and leaves it as a Hugging Face folder in the run's folder, RUN/hf.
+# demo.sh [--set path=value ...]: from a bare Debian 12 to a trained model: installs packages, builds the release preset (where
+# there is no NVIDIA driver without CUDA, in build/cpu), prepares about 20 MB of English in corpus/, trains
+# configs/demo_2dp_4pp_4tp.json (32 processes under mpirun), lets the model go on with a text and leaves it as a Hugging Face folder
+# in the run's folder, RUN/hf.
 #
 # Settings are passed on to the trainer. Run again, it skips what is there but trains anew. Without network it trains on a small
 # excerpt.
@@ -20,14 +21,20 @@ for ((i = 1; i <= $#; ++i)); do
 done
 cd "$(dirname "$0")/.."
 config=configs/demo_2dp_4pp_4tp.json
-trident=build/release/bin/trident
+# Compiling the CUDA backend takes a third of the time, and without a driver nothing can use it.
+preset=release
+if [[ ! -x build/release/bin/trident ]] && ! PATH=$PATH:/sbin ldconfig -p | grep 'libcuda\.so\.1' >/dev/null; then
+  preset=cpu
+  echo "demo.sh: there is no NVIDIA driver: Trident is built without CUDA, in build/cpu (scripts/build.sh builds all of it)"
+fi
+trident=build/$preset/bin/trident
 times='' begin=0
 # took WHAT: notes what the time since the last call went to.
 took() { times+=", $1 $((SECONDS - begin)) s"; begin=$SECONDS; }
 
 scripts/install_packages.sh
 took packages
-scripts/build.sh release trident
+scripts/build.sh "$preset" trident
 took build
 
 if ! grep -qs '^corpus: pd22' corpus/manifest.txt; then

@@ -255,7 +255,8 @@ bench_trident() {
   cat >"$scratch/bench.json" <<JSON
 { "device": "cuda", "run": { "dir": "$scratch/run", "steps": 1 }, "model": { "preset": "$1" },
   "parallel": { "data": 1 }, "batch": { "global": $((tokens / $2)), "micro": 1, "sequence": $2 }, "precision": { "compute": "bf16" },
-  "optimizer": { "lr": 1e-5 }, "data": { "train": "$scratch/tokens", "tokenizer": null }, "log": { "every": 1, "tensorboard": false } }
+  "optimizer": { "lr": 1e-5 }, "data": { "train": "$scratch/tokens", "tokenizer": null }, "checkpoint": { "every": 0 },
+  "log": { "every": 1, "tensorboard": false } }
 JSON
   if ! time_trident "$1" "$2"; then
     say "$1: ${why_not:-trident says nothing}"

@@ -139,7 +139,7 @@ write_config() {
   "batch": { "global": 8, "micro": 1, "sequence": 64 },
   "precision": { "compute": "fp32" },
   "optimizer": { "lr": 1e-4 }, "lr_schedule": { "type": "constant", "warmup_steps": 4 },
-  "log": { "every": 1, "tensorboard": false } }
+  "checkpoint": { "every": 0 }, "log": { "every": 1, "tensorboard": false } }
 JSON
   # Biases and GELU, which Llama does not have.
   cat >"$scratch/gpt2.json" <<'JSON'
@@ -148,7 +148,7 @@ JSON
   "batch": { "global": 8, "micro": 1, "sequence": 64 },
   "precision": { "compute": "bf16" },
   "optimizer": { "lr": 1e-4 }, "lr_schedule": { "type": "constant", "warmup_steps": 4 },
-  "log": { "every": 1, "tensorboard": false } }
+  "checkpoint": { "every": 0 }, "log": { "every": 1, "tensorboard": false } }
 JSON
 }
 

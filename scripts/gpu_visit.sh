@@ -9,8 +9,8 @@
 #   models   Qwen2.5-0.5B and Llama-1B, ours and PyTorch's (gpu_bench.sh)
 #   rest     the slowest kernels under ncu, sanitizers
 #
-# Machines with cards are rented for minutes, and may vanish after each command. What lies in /tmp/trident-visit from an earlier
-# part is taken again.
+# Machines with cards are rented for minutes, and may vanish after each command. What this user's earlier parts left in
+# /tmp/trident-visit-UID is taken again.
 #
 # Exit status: 0, 1 something failed, 64 wrong arguments, 75 not all was reached in time, 77 no card here.
 set -euo pipefail
@@ -53,7 +53,13 @@ pack() {
   echo "$bag: $(du -sh --apparent-size "$bag" | cut -f1), with this checkout $((bytes >> 20)) of 64 MiB; programs for $architecture"
 }
 
-kept=/tmp/trident-visit
+kept=/tmp/trident-visit-$UID
+# Programs are taken from $kept: whoever else may write there could choose them.
+own_kept() {
+  mkdir -m 700 "$kept" 2>/dev/null || [[ -O $kept && -d $kept && ! -L $kept ]] ||
+    die "$kept is not a folder of this user; remove it"
+  chmod 700 "$kept"
+}
 # Into $build the programs, as a build of this checkout would be.
 unpack() {
   [[ -e $bag/programs.tar.gz ]] || die "$bag has no programs.tar.gz; make it with gpu_visit.sh pack $bag"
@@ -128,6 +134,7 @@ visit() {
   shift
   mkdir -p "$out"
   command -v nvidia-smi >/dev/null || { echo "SKIPPED: no NVIDIA card here"; exit 77; }
+  own_kept
   unpack
   export TORCHINDUCTOR_CACHE_DIR=$kept/inductor TRITON_CACHE_DIR=$kept/triton
   local common=(--packages "$bag/packages" --build "$build") models=("$@") model

@@ -172,7 +172,6 @@ add_debian_licences() {
 
 add_licences() {
   local text nvcc
-  note libexec/trident /usr/include/nlohmann/json.hpp
   note libexec/trident /usr/include/CLI/CLI.hpp
   note libexec/trident /usr/include/xxhash.h
   add_debian_licences

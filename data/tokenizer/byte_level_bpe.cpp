@@ -9,21 +9,25 @@
 #include <new>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/check.h"
 #include "core/fnv1a.h"
 #include "core/int_math.h"
 #include "core/json_reader.h"
+#include "core/json_scanner.h"
+#include "core/utf8.h"
 #include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
-#include "core/utf8.h"
 
 namespace trident {
 
 namespace {
 
 constexpr std::string_view kBpeEndOfText = "<|endoftext|>";
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
+constexpr std::size_t kMaxIdValues = 8;
 constexpr std::string_view kBpeRemedy = "use the files of one GPT-2 style tokenizer";
 
 // The file format spells bytes as printable characters: 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF stand for themselves, the other 68 are
@@ -55,6 +59,7 @@ struct Vocabulary {
   std::vector<std::string> bytes_of_id;
   std::array<std::int32_t, 256> id_of_byte;
   std::int32_t eod;
+  AddedTokens added;
   MergeTable merges;
   std::string fingerprint;
 };
@@ -66,32 +71,44 @@ using IdOfSpelling = std::unordered_map<std::string, std::int32_t>;
 }
 
 IdOfSpelling parse_vocab(const ByteLevelBpeFiles& files) {
-  JsonValue json;
-  try {
-    json = parse_json(files.vocab_json, files.vocab_source,
-                      {.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData});
-  } catch (const DataError&) {
-    refuse(files.vocab_source, "not a JSON object of token: id");
-  }
-  if (!json.is_object()) refuse(files.vocab_source, "not a JSON object of token: id");
-  const auto size = static_cast<std::int64_t>(json.members().size());
   IdOfSpelling ids;
-  std::vector<bool> seen(json.members().size());
-  for (const auto& [spelling, id] : json.members()) {
-    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() >= size) {
-      refuse(files.vocab_source, fmt::format("token {} has id {}, expected 0 .. {}", in_quotes(spelling), to_json_text(id), size - 1));
-    }
-    const auto value = static_cast<std::int32_t>(id.as_integer());
-    if (seen[static_cast<std::size_t>(value)]) refuse(files.vocab_source, fmt::format("id {} occurs twice", value));
-    seen[static_cast<std::size_t>(value)] = true;
-    ids.emplace(spelling, value);
+  std::vector<bool> seen;
+  const auto add = [&](const std::string& spelling, const JsonValue& id) {
+    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() >= kMaxTokens)
+      refuse(files.vocab_source, fmt::format("token {} has id {}, expected 0 .. {}", in_quotes(spelling), to_json_text(id), kMaxTokens - 1));
+    const auto at = static_cast<std::size_t>(id.as_integer());
+    if (at >= seen.size()) seen.resize(at + 1);
+    if (seen[at]) refuse(files.vocab_source, fmt::format("id {} occurs twice", at));
+    seen[at] = true;
+    ids.emplace(spelling, static_cast<std::int32_t>(at));
+  };
+  const JsonRules rules{.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData};
+  try {
+    JsonScanner whole(files.vocab_json, files.vocab_source, rules);
+    whole.skip();
+    whole.end();
+  } catch (DataError& error) {
+    error.add_context(fmt::format("; not a JSON object of token: id; {}", kBpeRemedy));
+    throw;
   }
+  JsonScanner scanner(files.vocab_json, files.vocab_source, rules);
+  if (scanner.kind() != JsonValue::Kind::kObject) refuse(files.vocab_source, "not a JSON object of token: id");
+  scanner.members([&](const std::string& spelling) {
+    std::size_t values_left = kMaxIdValues;
+    add(spelling, scanner.value(values_left));
+  });
+  for (const auto& [spelling, id] : ids)
+    if (static_cast<std::size_t>(id) >= ids.size())
+      refuse(files.vocab_source, fmt::format("token {} has id {}, expected 0 .. {}", in_quotes(spelling), id, ids.size() - 1));
   return ids;
 }
 
 // Adds to `hash` what the merges are and in which order.
 MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids, Fnv1a& hash) {
-  MergeTable table(static_cast<std::size_t>(std::count(files.merges_txt.begin(), files.merges_txt.end(), '\n')) + 1);
+  const auto lines = static_cast<std::size_t>(std::count(files.merges_txt.begin(), files.merges_txt.end(), '\n')) + 1;
+  if (lines / 4 > ids.size())  // a merge makes a token, and the table takes more memory than its text
+    refuse(files.merges_source, fmt::format("{} merges, and {} has {} tokens", lines, files.vocab_source, ids.size()));
+  MergeTable table(lines);
   std::int32_t rank = 0;
   std::int64_t line_number = 0;
   for (std::string_view rest = files.merges_txt; !rest.empty();) {
@@ -117,24 +134,63 @@ MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids,
   return table;
 }
 
+// In the order of the file, as the library numbers them: those that the vocabulary lacks follow it. Adds to `hash` what they are,
+// unless they are GPT-2's: fingerprints are stored.
+std::vector<AddedToken> check_added(const ByteLevelBpeFiles& files, const IdOfSpelling& ids, Fnv1a& hash) {
+  std::vector<AddedToken> added = files.added;
+  std::unordered_set<std::string_view> seen;
+  auto next = static_cast<std::int32_t>(ids.size());
+  for (AddedToken& token : added) {
+    const auto found = ids.find(token.content);
+    if (found == ids.end() && token.id < 0) refuse(files.vocab_source, fmt::format("no token {}", in_quotes(token.content)));
+    const std::int32_t expected = found == ids.end() ? next++ : found->second;
+    if (!seen.insert(token.content).second)
+      refuse(files.vocab_source, fmt::format("added token {} occurs twice", in_quotes(token.content)));
+    if (token.id >= 0 && token.id != expected)
+      refuse(files.vocab_source,
+             fmt::format("added token {} has id {}, expected {}", in_quotes(token.content), token.id, expected));
+    token.id = expected;
+  }
+  TRIDENT_CHECK(seen.contains(kBpeEndOfText), "{}: no added token {}", files.vocab_source, kBpeEndOfText);
+  AddedToken first = added.front();
+  first.normalized = false;  // says nothing of a token alone
+  if (added.size() == 1 && first == AddedToken{.content = first.content, .id = first.id}) return added;
+  for (const AddedToken& token : added) {
+    hash.add(token.content);
+    hash.add(static_cast<std::uint64_t>(token.id) << 32 | static_cast<std::uint64_t>(token.single_word) << 3 |
+             static_cast<std::uint64_t>(token.lstrip) << 2 | static_cast<std::uint64_t>(token.rstrip) << 1 |
+             static_cast<std::uint64_t>(token.normalized));
+  }
+  return added;
+}
+
 Vocabulary read_vocabulary(const ByteLevelBpeFiles& files) {
   const IdOfSpelling ids = parse_vocab(files);
   Fnv1a hash;
   hash.add("byte-level BPE, GPT-2's pieces");
-  Vocabulary vocabulary{.bytes_of_id = std::vector<std::string>(ids.size()), .id_of_byte = {}, .eod = -1,
-                        .merges = parse_merges(files, ids, hash), .fingerprint = {}};
+  const std::vector<AddedToken> added = check_added(files, ids, hash);
+  std::int64_t size = std::ssize(ids);
+  for (const AddedToken& token : added) size = std::max<std::int64_t>(size, token.id + std::int64_t{1});
+  Vocabulary vocabulary{.bytes_of_id = std::vector<std::string>(static_cast<std::size_t>(size)),
+                        .id_of_byte = {},
+                        .eod = std::ranges::find(added, kBpeEndOfText, &AddedToken::content)->id,
+                        .added = AddedTokens(added),
+                        .merges = parse_merges(files, ids, hash),
+                        .fingerprint = {}};
   vocabulary.id_of_byte.fill(-1);
+  // The library spells added tokens plainly, and reads them as bytes all the same where it can.
+  for (const AddedToken& token : added)
+    vocabulary.bytes_of_id[static_cast<std::size_t>(token.id)] = bytes_of_spelling(token.content).value_or(token.content);
   for (const auto& [spelling, id] : ids) {
     std::optional<std::string> bytes = bytes_of_spelling(spelling);
+    if (!bytes && !vocabulary.bytes_of_id[static_cast<std::size_t>(id)].empty()) continue;
     if (!bytes) refuse(files.vocab_source, fmt::format("token {} has a character that stands for no byte", in_quotes(spelling)));
     if (bytes->size() == 1) vocabulary.id_of_byte[static_cast<unsigned char>((*bytes)[0])] = id;
-    if (*bytes == kBpeEndOfText) vocabulary.eod = id;
     vocabulary.bytes_of_id[static_cast<std::size_t>(id)] = std::move(*bytes);
   }
   for (std::size_t b = 0; b < 256; ++b) {
     if (vocabulary.id_of_byte[b] < 0) refuse(files.vocab_source, fmt::format("no token for the byte 0x{:02x}", b));
   }
-  if (vocabulary.eod < 0) refuse(files.vocab_source, fmt::format("no token \"{}\"", kBpeEndOfText));
   for (const std::string& bytes : vocabulary.bytes_of_id) {
     hash.add(bytes.size());
     hash.add(bytes);
@@ -192,14 +248,7 @@ class ByteLevelBpeEncoder final : public Encoder {
       num_replaced_ += replace_ill_formed(text, &repaired_);
       text = repaired_;
     }
-    // The added token is cut out before anything else: text on its two sides is pre-tokenized separately.
-    while (!text.empty()) {
-      const std::size_t at = text.find(kBpeEndOfText);
-      encode_pieces(text.substr(0, at), ids);
-      if (at == std::string_view::npos) break;
-      ids->push_back(vocabulary_.eod);
-      text.remove_prefix(at + kBpeEndOfText.size());
-    }
+    vocabulary_.added.cut(text, ids, [&](std::string_view between) { encode_pieces(between, ids); });
   }
 
  private:

@@ -1,9 +1,11 @@
 #include "data/tokenizer/gpt2_scanner.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
-#include "data/tokenizer/unicode_classes.inc"
 #include "core/utf8.h"
+#include "data/tokenizer/unicode_classes.inc"
 
 namespace trident {
 
@@ -64,6 +66,10 @@ std::size_t whitespace_end(std::string_view text, std::size_t begin) {
 }  // namespace
 
 CharClass char_class(char32_t code_point) { return code_point < 0x110000 ? table_class(code_point) : CharClass::kOther; }
+
+bool is_word_character(char32_t code_point) {
+  return (std::ranges::upper_bound(kWordBounds, code_point) - std::begin(kWordBounds)) % 2 == 1;
+}
 
 std::size_t gpt2_piece_end(std::string_view text, std::size_t begin) {
   if (text[begin] == '\'') {

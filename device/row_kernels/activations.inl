@@ -1,4 +1,4 @@
-// SwiGLU (Shazeer 2020) and GELU in its tanh form (Hendrycks and Gimpel 2016).
+// SwiGLU (Shazeer 2020), GELU in its tanh form (Hendrycks and Gimpel 2016), and bounds.
 
 // 1 / (1 + exp(-x)).
 TRIDENT_ROW_BODY RowVec sigmoid(RowVec x) { return broadcast(1.0f) / (exponential(-x) + 1.0f); }
@@ -51,6 +51,24 @@ TRIDENT_ROW_BODY void gelu_backward_row(const Team& team, T* d_x, const T* d_out
   });
 }
 
+// x between -limit and limit; NaN stays NaN.
+TRIDENT_ROW_BODY RowVec clipped(RowVec x, float limit) { return larger(broadcast(-limit), smaller(broadcast(limit), x)); }
+
+template <class Team, class T>
+TRIDENT_ROW_BODY void clip_row(const Team& team, T* out, const T* x, I count, float limit) {
+  team.each(count, [&](I i, auto lanes) { store(out + i, clipped(load(x + i, lanes), limit), lanes); });
+}
+
+// The bounds themselves are inside.
+template <class Team, class T>
+TRIDENT_ROW_BODY void clip_backward_row(const Team& team, T* d_x, const T* d_out, const T* x, I count, float limit) {
+  team.each(count, [&](I i, auto lanes) {
+    const auto a = load(x + i, lanes);
+    const auto outside = sign(a - clipped(a, limit));
+    store(d_x + i, load(d_out + i, lanes) * (broadcast(1.0f) - outside * outside), lanes);
+  });
+}
+
 #ifdef TRIDENT_ROW_KERNEL  // the loops of processors
 
 TRIDENT_ROW_KERNEL swiglu_forward(RowType t, void* out, const void* gate_up, I rows, I width) {
@@ -78,6 +96,14 @@ TRIDENT_ROW_KERNEL gelu_forward(RowType t, void* out, const void* x, I count) {
 
 TRIDENT_ROW_KERNEL gelu_backward(RowType t, void* d_x, const void* d_out, const void* x, I count) {
   with_type(t, [&](auto* type) { gelu_backward_row(kTeam, as(d_x, type), as(d_out, type), as(x, type), count); });
+}
+
+TRIDENT_ROW_KERNEL clip_forward(RowType t, void* out, const void* x, I count, float limit) {
+  with_type(t, [&](auto* type) { clip_row(kTeam, as(out, type), as(x, type), count, limit); });
+}
+
+TRIDENT_ROW_KERNEL clip_backward(RowType t, void* d_x, const void* d_out, const void* x, I count, float limit) {
+  with_type(t, [&](auto* type) { clip_backward_row(kTeam, as(d_x, type), as(d_out, type), as(x, type), count, limit); });
 }
 
 #endif

@@ -102,6 +102,8 @@ struct RowKernels {
   void (*swiglu_backward)(RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width);
   void (*gelu_forward)(RowType t, void* out, const void* x, I count);
   void (*gelu_backward)(RowType t, void* d_x, const void* d_out, const void* x, I count);
+  void (*clip_forward)(RowType t, void* out, const void* x, I count, float limit);
+  void (*clip_backward)(RowType t, void* d_x, const void* d_out, const void* x, I count, float limit);
 
   // ---- embedding: table T[table_rows, width]
   void (*embedding_forward)(RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width, I first_row,
@@ -141,7 +143,8 @@ struct RowKernels {
 #define TRIDENT_PLAIN_ROW_KERNELS(X)                                                                                         \
   X(split_heads) X(merge_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \
   X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_max) X(cross_entropy_stats)    \
-  X(add_bias) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)
+  X(add_bias) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)                     \
+  X(clip_forward) X(clip_backward)
 #define TRIDENT_SCRATCH_ROW_KERNELS(X)                                                                                       \
   X(rms_norm_backward) X(rms_norm_apply_backward) X(layer_norm_backward) X(sum_rows)
 #define TRIDENT_OTHER_ROW_KERNELS(X) X(cross_entropy_backward) X(dropout) X(convert) X(fill_zero) X(update)

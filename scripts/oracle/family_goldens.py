@@ -48,6 +48,9 @@ FAMILIES = {
     "olmo2": transformers.Olmo2Config(**SIZES, rms_norm_eps=1e-6),
     "phi3": transformers.Phi3Config(**{**SIZES, "hidden_size": 32}, resid_pdrop=0.0, embd_pdrop=0.0, sliding_window=SEQ,
                                     original_max_position_embeddings=8, rope_parameters=LONGROPE),
+    "olmo_clipped": transformers.OlmoConfig(**SIZES, clip_qkv=0.25),
+    "llama_dynamic": transformers.LlamaConfig(**{**SIZES, "max_position_embeddings": 10}, rms_norm_eps=1e-5,
+                                              rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=2.0)),
 }
 
 

@@ -43,6 +43,10 @@ FAMILIES = {
     # Longer than any prompt with its new tokens: 27 + 32.
     "mistral": (BF16, transformers.MistralConfig(**SIZES, sliding_window=60)),
     "olmo": (BF16, transformers.OlmoConfig(**SIZES)),
+    # Some prompts outgrow the trained context with their new tokens, one is longer.
+    "llama_dynamic": (F32, transformers.LlamaConfig(**{**SIZES, "max_position_embeddings": 20}, rms_norm_eps=1e-5,
+                                                    rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=2.0))),
+    "olmo_clipped": (F32, transformers.OlmoConfig(**SIZES, clip_qkv=1.5)),
     "olmo2": (F32, transformers.Olmo2Config(**SIZES, rms_norm_eps=1e-6)),
     "phi3": (BF16, transformers.Phi3Config(**SIZES, resid_pdrop=0.0, embd_pdrop=0.0, sliding_window=None,
                                            original_max_position_embeddings=64, rope_parameters=LONGROPE)),
@@ -77,6 +81,7 @@ def continued(model, prompts, **settings):
         config = transformers.GenerationConfig(max_new_tokens=NEW, do_sample=False, return_dict_in_generate=True, output_logits=True,
                                                output_scores=True, pad_token_id=0, **settings)
         ids = torch.tensor([prompt])
+        model(ids[:, :1])  # with dynamic scaling it turns by its longest sequence so far, until a short one comes
         out = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
         new = out.sequences[0, len(prompt):].tolist()
         logs = [torch.log_softmax(logits[0].double(), -1)[t].item() for logits, t in zip(out.logits, new)]

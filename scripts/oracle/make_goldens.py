@@ -142,6 +142,9 @@ ROPE_CASES = {
                            short_factor=[1.0 + i / 64 for i in range(32)], long_factor=[1.0 + i * i / 16 for i in range(32)]),
     "longrope-attention-factor": dict(rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=4096, factor=16.0,
                                       attention_factor=1.19, short_factor=[1.0] * 32, long_factor=[2.0 + i for i in range(32)]),
+    # The trained context is max_position_embeddings.
+    "dynamic-within": dict(rope_type="dynamic", rope_theta=10000.0, factor=4.0),
+    "dynamic-beyond": dict(rope_type="dynamic", rope_theta=500000.0, factor=2.5),
 }
 ROPE_POSITIONS = [0, 1, 2, 3, 7, 100, 1023, 8191, 20000]
 
@@ -151,13 +154,14 @@ def write_rope(path):
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
     cases = []
     for name, rope in ROPE_CASES.items():
-        sizes = {**LLAMA_LIKE, "max_position_embeddings": 131072}
+        positions = 4096 if name == "dynamic-beyond" else 131072
+        sizes = {**LLAMA_LIKE, "max_position_embeddings": positions}
         config = transformers.LlamaConfig(**sizes, head_dim=64, rope_parameters=dict(rope))
         table = LlamaRotaryEmbedding(config)
         cos, sin = table(torch.zeros(1), torch.tensor([ROPE_POSITIONS]))
         half = config.head_dim // 2
         shown = [float(f"{x:.9g}") for x in table.inv_freq.tolist()]
-        cases.append(dict(name=name, head_dim=config.head_dim, max_position_embeddings=131072, rope_parameters=rope,
+        cases.append(dict(name=name, head_dim=config.head_dim, max_position_embeddings=positions, rope_parameters=rope,
                           positions=ROPE_POSITIONS, attention_factor=table.attention_scaling, inv_freq=shown,
                           cos=[[float(f"{x:.9g}") for x in row] for row in cos[0, :, :half].tolist()],
                           sin=[[float(f"{x:.9g}") for x in row] for row in sin[0, :, :half].tolist()]))

@@ -120,6 +120,7 @@ std::vector<BadFolder> bad_headers() {
        65,
        {kWeights}},
       {"no-float", [](Parts& p) { change(p.header, "\"F32\"", "\"I32\""); }, 65, {kWeights, "I32"}},
+      {"no-value", [](Parts& p) { change(p.header, "\"F32\"", "\"U32\""); }, 65, {kWeights, "is U32, expected F32, BF16 or F16"}},
       {"unknown-dtype", [](Parts& p) { change(p.header, "\"F32\"", "\"Q4_0\""); }, 65, {kWeights, "Q4_0"}},
       {"missing-tensor", [](Parts& p) { change(p.header, kNorm, "model.layers.0.self_attn.rotary_emb.inv_freq"); }, 65, {kNorm}},
       {"unknown-tensor", [](Parts& p) { change(p.header, "q_proj.bias", "x_proj.bias"); }, 65, {kWeights, "x_proj.bias"}},

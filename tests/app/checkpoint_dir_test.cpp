@@ -92,6 +92,14 @@ TEST_F(CheckpointDir, WhoIsTakenOverEnds) {
   EXPECT_TRUE(saved().empty());
 }
 
+TEST_F(CheckpointDir, AFolderThatWasRemovedEndsARunSoThatItIsStartedAgain) {
+  BackgroundProgram run(words(kEndless));
+  ASSERT_TRUE(within(150, [&] { return file_exists(place_ / "run/metrics.jsonl"); })) << run.err();
+  std::filesystem::remove_all(place_ / "shared/ckpt");
+  EXPECT_EQ(run.wait_to_end(150), 74) << run.err();
+  EXPECT_NE(run.err().find("was removed: this run ends"), std::string::npos) << run.err();
+}
+
 TEST_F(CheckpointDir, TheSupervisorsTokenOpensItAtOnce) {
   create_folder(place_ / "shared/ckpt");
   int generation = 7;
@@ -182,6 +190,31 @@ TEST_F(SmallDisk, WithoutRoomIsRefusedWithTheNumbers) {
       0);
 }
 
+// Where nobody gave the key, room for one save is enough, and without it the run warns.
+TEST_F(SmallDisk, WithoutRoomARunThatSavesByDefaultWarns) {
+  std::string config = read_file(place_ / "config.json");
+  const std::string every = R"(, "every": 2)";
+  write_file(place_ / "config.json", config.erase(config.find(every), every.size()));
+  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
+  std::int64_t save = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
+    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::string list = "; ls '" + (place_ / "shared/ckpt") + "'";
+  const ProgramOutcome fits = on_disk_of(save + 100'000, command({"run.dir=" + (place_ / "fits")}) + list);
+  EXPECT_NE(fits.out.find("\nstep-00000004\n"), std::string::npos) << fits.out << fits.err;
+  const ProgramOutcome none = on_disk_of(save / 2, command({"run.dir=" + (place_ / "none")}));
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  EXPECT_EQ(std::ranges::count(none.err, '\n'), 1) << none.err;
+  for (const char* part : {"nothing of this run is saved: checkpoint.dir = ", "one save needs", "checkpoint.every=0"})
+    EXPECT_NE(none.err.find(part), std::string::npos) << none.err;
+  expect_one_line(on_disk_of(save / 2, command({"checkpoint.every=end", "run.dir=" + (place_ / "given")})), 64, {"one save needs"});
+}
+
+TEST_F(SmallDisk, WhatMayPassIsNoFaultOfTheConfiguration) {
+  expect_one_line(on_disk_of(8192, fmt::format("head -c 8192 /dev/zero > '{}'; {}", place_ / "shared/x", command({}))), 74,
+                  {"No space left on device"});
+}
+
 // What was set aside stays: it has its bytes, and is none of those that newer ones replace.
 TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
   ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
@@ -189,7 +222,8 @@ TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
     if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
   const auto second_start = [&](const std::string& between, const std::vector<std::string>& settings) {
-    return on_disk_of(3 * save + 100'000, fmt::format("{} > /dev/null && {} && {}", command({"run.dir=" + (place_ / "first")}),
+    return on_disk_of(3 * save + 100'000, fmt::format("{} > /dev/null && {} && {}",
+                                                      command({"run.dir=" + (place_ / "first"), "lr_schedule.decay_steps=8"}),
                                                       between, command(settings)));
   };
   const std::string anew = "run.dir=" + (place_ / "anew");
@@ -198,7 +232,7 @@ TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
       {"of which 0 are there", "free some space (2 checkpoints, which would be set aside and which no run removes, have "});
   const std::string left = place_ / "shared/ckpt/step-00000099.aside-1";
   const std::string aside = fmt::format("mkdir -p '{0}' && head -c {1} /dev/zero > '{0}/x'", left, save);
-  expect_one_line(second_start(aside, {"run.steps=8", "lr_schedule.decay_steps=4", "run.dir=" + (place_ / "on")}), 64,
+  expect_one_line(second_start(aside, {"run.steps=8", "run.dir=" + (place_ / "on")}), 64,
                   {"of which 2 are there", "free some space (1 checkpoint, which is set aside and which no run removes, has "});
 }
 

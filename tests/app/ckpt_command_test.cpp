@@ -116,6 +116,18 @@ TEST_F(CkptCommand, DiffEndsWithOneWhereTheyDiffer) {
   EXPECT_EQ(run({"diff", folder_ / "100", folder_ / "step-00000300"}).code, 65);
 }
 
+TEST_F(CkptCommand, DiffNotesTheBestLossAndDoesNotCountIt) {
+  TemporaryFolder other;
+  std::filesystem::copy(folder_ / "step-00000100", other / "same", std::filesystem::copy_options::recursive);
+  Manifest manifest = open_manifest(other / "same");
+  manifest.state.best_valid_loss = 2.5;
+  manifest.state.best_valid_step = 50;
+  test::write_manifest(other / "same", manifest);
+  const Outcome seen = run({"diff", folder_ / "100", other / "same"});
+  EXPECT_EQ(seen.code, 0) << seen.err;
+  expect_parts(seen.out, {"best_valid_loss: null and 2.5, ", "best_valid_step: 0 and 50, ", "equal: 12 tensors of 3 names"});
+}
+
 TEST_F(CkptCommand, DiffOfTwoModelsCountsWhatItCouldNotCompare) {
   TemporaryFolder other;
   Manifest manifest = test::small_manifest(DType::kBF16);

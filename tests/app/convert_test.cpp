@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::vector<std::string> kFamilies{"gpt2",  "llama",   "llama3", "smollm", "qwen2", "qwen2.5",
-                                         "qwen3", "mistral", "olmo",   "olmo2",  "phi3"};
+                                         "qwen3", "mistral", "olmo",   "olmo2",  "phi3",    "olmo_clipped", "llama_dynamic"};
 
 std::string golden(const std::string& family, const std::string& file) {
   return std::string(TRIDENT_SOURCE_DIR "/tests/model/goldens/families/") + family + "/" + file;
@@ -271,7 +271,7 @@ TEST_F(Convert, WordsThatAreNoneAreRefused) {
   expect_one_line(to_hf(folder, place_ / "x", {"--shard-size", "0"}), 64, {"--shard-size \"0\"", "such as 5GB"});
   expect_one_line(to_hf(folder, place_ / "x"), 64, {"is a Hugging Face folder", "--from hf"});
   expect_one_line(to_ckpt(folder, folder), 64, {"is there already"});
-  expect_one_line(to_ckpt(place_ / "nothing", place_ / "x"), 65, {"is no Hugging Face folder"});
+  expect_one_line(to_ckpt(place_ / "nothing", place_ / "x"), 65, {"--from hf = ", "no such folder"});
 }
 
 // The masters of a run in bf16, its layout whatever it is, into a folder and back into a run.

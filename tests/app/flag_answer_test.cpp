@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/megatron_flags.h"
+#include "train/config/foreign_words.h"
 
 namespace trident {
 namespace {
@@ -70,7 +70,7 @@ TEST(FlagAnswer, NothingForWhatIsUnknown) {
 
 TEST(FlagAnswer, EveryFlagOfTheTableIsAnswered) {
   int flags = 0;
-  for (const MegatronFlag& row : megatron_flags()) {
+  for (const ForeignWord& row : foreign_words()) {
     for (std::size_t at = row.flag.find("--"); at != row.flag.npos; at = row.flag.find("--", at + 1)) {
       const std::string flag(row.flag.substr(at, row.flag.find_first_of(", *", at) - at));
       ++flags;

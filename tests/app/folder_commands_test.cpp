@@ -48,6 +48,26 @@ class FolderCommands : public ::testing::Test {
   TemporaryFolder place_;
 };
 
+// Also from the run's own files, which have the folder's keys.
+TEST_F(FolderCommands, UnknownKeysThatAreSwitchedOffAreNoHindrance) {
+  const std::string hf =
+      folder("llama", "{", R"({"use_sliding_window": false, "freeze": null, "moe_layers": [], "unsloth_fixed": true,)");
+  const std::vector<std::string> ids{"--ids", "5 17 2 9"}, prompt{"--prompt-ids", "5", "--greedy", "--max-new-tokens", "3"};
+  const std::string ckpt = place_ / "ckpt";
+  const double loss = eval("--hf", hf, ids).find("loss")->as_number();
+  said(plus({"generate", "--hf", hf}, prompt));
+  ASSERT_EQ(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", ckpt}).exit_code, 0);
+  EXPECT_EQ(eval("--ckpt", ckpt, ids).find("loss")->as_number(), loss);
+  for (const std::string from : {"init_from", "hf_config"}) {
+    write_file(place_ / "c.json", R"({"run": {"dir": "r", "steps": 1}, "batch": {"global": 1, "micro": 1, "sequence": 8},
+                                      "data": {"train": "none", "tokenizer": null}, "model": {")" + from + "\": \"" + hf + "\"}}");
+    write_file(place_ / "printed.json", said({"train", "--config", place_ / "c.json", "--print-config"}));
+    said({"train", "--config", place_ / "printed.json", "--print-config"});
+  }
+  expect_one_line(run_program({"eval", "--hf", folder("gpt2", "{", R"({"use_alibi": true,)"), "--ids", "5"}), 64,
+                  {"config.json: use_alibi = true: unknown key"});
+}
+
 // As the hub's GPT-2 says it. Nothing is trained here, so that it does not matter.
 TEST_F(FolderCommands, DropoutOfAttentionDoesNotMatterWhereNothingIsTrained) {
   const std::string plain = folder("gpt2", "\"attn_pdrop\": 0.0", "\"attn_pdrop\": 0.0");
@@ -92,6 +112,8 @@ TEST_F(FolderCommands, AConvertedCheckpointHasTheFoldersTokenizer) {
   fs::remove(hf + "/merges.txt"), fs::remove(hf + "/vocab.json");
   write_file(hf + "/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
   EXPECT_TRUE(eval("--hf", hf, {"--ids", "5 17 2 9"}).find("bits_per_byte")->is_null());
+  const std::string why = run_program({"eval", "--hf", hf, "--ids", "5 17 2 9", "--json"}).err;
+  EXPECT_NE(why.find("no bits per byte without a tokenizer (" + hf + "/tokenizer.json: "), why.npos) << why;
   expect_one_line(run_program({"generate", "--hf", hf, "--prompt", "a"}), 65, {"tokenizer.json", "--tokenizer"});
   expect_one_line(run_program({"eval", "--hf", hf, "--choices", golden + "/usual.jsonl"}), 64,
                   {"usual.jsonl:1", "tokenizer.json", "--tokenizer"});
@@ -103,6 +125,8 @@ TEST_F(FolderCommands, AConvertedCheckpointNamesNoTokenizer) {
   ASSERT_EQ(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", ckpt}).exit_code, 0);
   EXPECT_TRUE(eval("--ckpt", ckpt, {"--ids", "5 17 2"}).find("bits_per_byte")->is_null());
   EXPECT_FALSE(eval("--ckpt", ckpt, {"--ids", "5 17 2", "--tokenizer", "gpt2"}).find("bits_per_byte")->is_null());
+  const std::string why = run_program({"eval", "--ckpt", ckpt, "--ids", "5 17 2"}).err;
+  EXPECT_NE(why.find("no bits per byte without a tokenizer (--ckpt = "), why.npos) << why;
   EXPECT_EQ(said({"generate", "--ckpt", ckpt, "--prompt-ids", "5", "--greedy", "--max-new-tokens", "3"}),
             said({"generate", "--ckpt", ckpt, "--prompt-ids", "5", "--greedy", "--max-new-tokens", "3", "--print-ids"}));
   expect_one_line(run_program({"generate", "--ckpt", ckpt, "--prompt", "a"}), 64, {"names no tokenizer", "--tokenizer"});
@@ -162,10 +186,10 @@ TEST_F(FolderCommands, ValuesBeyondARangeAreNamed) {
 TEST_F(FolderCommands, FoldersOfTheOtherKindAreNamed) {
   const std::string hf = folder("llama", "{", "{"), run = place_ / "run";
   create_folder(run);
-  EXPECT_EQ(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", run + "/ckpt/step-00000001"}).exit_code, 0);
+  EXPECT_EQ(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", run + "/ckpt/step-00000000"}).exit_code, 0);
   const std::vector<std::string> ids{"--ids", "5 17 2"};
   expect_one_line(run_program(plus({"eval", "--ckpt", hf}, ids)), 65, {"--ckpt = ", "is a Hugging Face folder", "--hf"});
-  expect_one_line(run_program(plus({"eval", "--ckpt", run}, ids)), 65, {"there is no checkpoint; name " + run + "/ckpt"});
+  EXPECT_EQ(run_program(plus({"eval", "--ckpt", run}, ids)).exit_code, 0);
   expect_one_line(run_program(plus({"eval", "--hf", run + "/ckpt"}, ids)), 65, {"--hf = ", "holds checkpoints", "--ckpt"});
   fs::remove(hf + "/model.safetensors");
   write_file(hf + "/pytorch_model.bin", "x");
@@ -193,6 +217,38 @@ TEST_F(FolderCommands, LongropeTurnsByTheLengthThatASequenceHas) {
     EXPECT_EQ(next.find("ids")->items()[0].as_integer(), id) << prefix;
     EXPECT_NEAR(next.find("logprobs")->items()[0].as_number(), alone.find("logprobs")->items()[i].as_number(), 1e-5) << prefix;
     prefix += " " + std::to_string(id);
+  }
+}
+
+// Questions of many lengths, within the trained context of 10 tokens and beyond it, have the answers that each has alone, and text
+// that of PyTorch.
+TEST_F(FolderCommands, DynamicScalingTurnsEachWindowByItsOwnLength) {
+  const std::string hf = folder("llama_dynamic", "{", "{");
+  std::vector<std::string> lines;
+  for (const std::int64_t n : {4, 20, 8, 10, 11, 2, 13, 20}) {
+    std::string line = "{\"context\": [5";
+    for (std::int64_t i = 1; i < n; ++i) line += fmt::format(", {}", (7 * i + n) % 53);
+    lines.push_back(line + "], \"choices\": [[3], [40]], \"answer\": 0}\n");
+  }
+  const auto answers = [&](const std::string& text, const std::vector<std::string>& layout) {
+    write_file(place_ / "questions.jsonl", text);
+    return eval("--hf", hf, plus({"--choices", place_ / "questions.jsonl", "--per-question"}, layout)).find("answers")->items();
+  };
+  std::string all;
+  std::vector<double> alone;
+  for (const std::string& line : lines) {
+    all += line;
+    alone.push_back(answers(line, {})[0].find("log_likelihoods")->items()[0].as_number());
+  }
+  for (const std::vector<std::string>& layout : std::vector<std::vector<std::string>>{
+           {},
+           {"--set", "batch.micro=3"},
+           {"--set", "parallel=2DP x 2PP", "--set", "batch.micro=2"},
+           {"--set", "parallel=2TP", "--set", "parallel.sequence_parallel=true", "--set", "batch.micro=2"}}) {
+    const JsonValue::Array together = answers(all, layout);
+    ASSERT_EQ(together.size(), lines.size());
+    for (std::size_t q = 0; q < lines.size(); ++q)
+      EXPECT_NEAR(together[q].find("log_likelihoods")->items()[0].as_number(), alone[q], 1e-5) << lines[q];
   }
 }
 

@@ -1,7 +1,11 @@
 // Text by the real program, from a checkpoint that it trained.
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/file_io.h"
@@ -107,6 +111,22 @@ TEST_F(Generate, TimingsCountEveryPass) {
   EXPECT_EQ(steps.find("share"), nullptr);  // several ranks: nobody measured the machine
 }
 
+// Each of them ends a continuation, which then has it; a text, which is shown while it is made, does not.
+TEST_F(Generate, SeveralTokensMayEndIt) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> greedy{"--prompt", "The dog", "--repetition-penalty", "5", "--greedy"};
+  std::istringstream words(ids(plus(greedy, {"--ignore-end"})));
+  std::vector<std::string> made(std::istream_iterator<std::string>(words), {});
+  ASSERT_EQ(made.size(), 8u);
+  std::string expected = made[0];
+  for (std::size_t i = 1; i <= 2; ++i) expected += " " + made[i];
+  const std::vector<std::string> ends{"--end", made[6], "--end", made[2]};
+  EXPECT_EQ(ids(plus(greedy, ends)), expected + "\n");
+  const ProgramOutcome live = generate(plus(plus(greedy, ends), {"--max-new-tokens", "8"}));
+  const ProgramOutcome cut = generate(plus(greedy, {"--ignore-end", "--max-new-tokens", "2"}));
+  EXPECT_EQ(live.out, cut.out);
+}
+
 TEST_F(Generate, ReadsPromptsFromFiles) {
   ASSERT_EQ(train().exit_code, 0);
   write_file(place_ / "two.txt", "The dog\nA longer line, with other words\n");
@@ -151,12 +171,74 @@ TEST_F(Generate, RefusesWhatCannotBe) {
   expect_one_line(generate(plus(ids, {"--greedy", "--top-k", "4"})), 64, {"--top-k", "--greedy"});
   expect_one_line(generate(plus(ids, {"--temperature", "0", "--top-p", "0.5"})), 64, {"--top-p", "--temperature 0"});
   expect_one_line(generate(plus(ids, {"--greedy", "--seed", "4"})), 64, {"--seed", "nothing is drawn"});
+  expect_one_line(generate(plus(ids, {"--end", "4", "--end", "99999999"})), 64, {"--end", "99999999"});
   expect_one_line(generate(plus(ids, {"--ignore-end", "--end", "4"})), 64, {"--end", "--ignore-end"});
   expect_one_line(generate(plus(ids, {"--json", "--print-ids"})), 64, {"--print-ids", "--json"});
   expect_one_line(generate(plus(ids, {"--set", "batch.micro=4"})), 64, {"--set batch.micro=4", "--batch"});
   expect_one_line(generate(plus(ids, {"--set", "log.every=4"})), 64, {"--set log.every=4", "nothing is trained"});
   expect_one_line(run_program({"generate", "--prompt-ids", "1"}), 64, {"--ckpt"});
   expect_one_line(run_program({"generate", "--ckpt", place_ / "nowhere", "--prompt-ids", "1"}), 65, {"--ckpt", "nowhere"});
+}
+
+// Wherever a checkpoint is asked for: the folder of a run whose checkpoints lie in it, and of one that names another place.
+TEST_F(Generate, ARunsFolderMeansItsCheckpoints) {
+  const std::string other = place_ / "other", elsewhere = place_ / "elsewhere";
+  ASSERT_EQ(train().exit_code, 0);
+  ASSERT_EQ(train({"run.dir=" + other, "checkpoint.dir=" + elsewhere}).exit_code, 0);
+  const std::string run = place_ / "run";
+  int made = 0;
+  for (const auto& [given, meant] : {std::pair{run + "/", run + "/ckpt"}, {other, elsewhere}}) {
+    const std::string hf = fmt::format("{}{}", place_ / "hf", made++), last = given + "/4";
+    const std::string next = fmt::format("run.dir={}-{}", place_ / "next", made);
+    for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+             {"generate", "--ckpt", given, "--prompt-ids", "5", "--max-new-tokens", "1"}, {"eval", "--ckpt", last, "--ids", "5 17"},
+             {"convert", "--from", "ckpt", given, "--to", "hf", hf}, {"ckpt", "ls", given}, {"ckpt", "show", given},
+             {"ckpt", "verify", last}, {"ckpt", "diff", given, last}, {"ckpt", "prune", given, "--keep-last", "1", "--dry-run"}}) {
+      const ProgramOutcome outcome = run_program(words);
+      EXPECT_EQ(outcome.exit_code, 0) << words[0] << " " << words[1] << " " << given << ": " << outcome.err;
+      if (words[1] != "show" && words[1] != "verify") continue;
+      EXPECT_EQ(outcome.out.rfind(meant + "/step-00000004", 0), 0u) << outcome.out;
+    }
+    for (const auto& [setting, line] : {std::pair{"model.init_from=" + given, "weights of " + meant + "/step-00000004"},
+                                        {"checkpoint.resume=" + given, std::string("goes on from step 4")}}) {
+      const ProgramOutcome outcome = train({next, "run.overwrite=true", "run.steps=5", setting});
+      EXPECT_EQ(outcome.exit_code, 0) << setting << outcome.err;
+      EXPECT_NE(outcome.out.find(line), std::string::npos) << outcome.out;
+    }
+    expect_one_line(run_program({"eval", "--hf", given, "--ids", "5"}), 65, {"holds checkpoints", "--ckpt"});
+  }
+  expect_one_line(run_program({"eval", "--ckpt", place_ / "run/9", "--ids", "5"}), 65, {"there is no checkpoint"});
+  expect_one_line(run_program({"ckpt", "show", run + "/9"}), 65, {"there is no " + run + "/ckpt/step-00000009"});
+}
+
+// Text of a configuration whose run has not saved is noise; who measures says so.
+TEST_F(Generate, AConfigurationMeansItsRunsWeightsAndRandomOnesAreSaid) {
+  const std::string config = place_ / "config.json", small = place_ / "small.json";
+  std::string text = read_file(config);
+  const std::string from = "\"hidden_size\": 32";
+  ASSERT_NE(text.find(from), text.npos) << text;
+  write_file(small, text.replace(text.find(from), from.size(), "\"hidden_size\": 16"));
+  const auto said = [&](const std::string& of, const std::vector<std::string>& more) {
+    return run_program(plus({"generate", "--config", of, "--set", "precision.compute=fp32", "--prompt-ids", "464", "--greedy",
+                             "--print-ids", "--max-new-tokens", "8"},
+                            more));
+  };
+  const ProgramOutcome random = said(config, {}), asked = said(config, {"--random-weights"});
+  EXPECT_EQ(random.exit_code, 0) << random.err;
+  EXPECT_EQ(random.err.rfind("weights are random, because the run of " + config, 0), 0u) << random.err;
+  EXPECT_EQ(std::count(random.err.begin(), random.err.end(), '\n'), 1) << random.err;
+  EXPECT_EQ(asked.err, "");
+  EXPECT_EQ(asked.out, random.out);
+  ASSERT_EQ(train({"run.steps=30", "optimizer.lr=0.02", "checkpoint.every=30"}).exit_code, 0);
+  const ProgramOutcome newest = said(config, {});
+  EXPECT_EQ(newest.err,
+            "weights of " + (place_ / "run/ckpt/step-00000030") + ", the newest checkpoint of the run of " + config + "\n");
+  EXPECT_EQ(newest.out, ids({"--prompt-ids", "464", "--greedy"}));
+  EXPECT_EQ(said(config, {"--random-weights"}).out, asked.out);
+  EXPECT_NE(newest.out, asked.out);
+  expect_one_line(said(small, {}), 64, {"hidden_size is 16", "step-00000030", "a model with 32", "--random-weights", "--ckpt"});
+  EXPECT_EQ(said(small, {"--random-weights"}).exit_code, 0);
+  expect_one_line(generate({"--prompt-ids", "1", "--random-weights"}), 64, {"--random-weights", "--ckpt"});
 }
 
 }  // namespace

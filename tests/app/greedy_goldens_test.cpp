@@ -56,7 +56,8 @@ class GreedyGoldens : public ::testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Families, GreedyGoldens,
-                         ::testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3"),
+                         ::testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3", "llama_dynamic",
+                                           "olmo_clipped"),
                          [](const auto& info) { return info.param; });
 
 // The goldens tell something: no choice is near another, so that rounding cannot excuse another text.

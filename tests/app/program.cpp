@@ -54,7 +54,7 @@ Workplace::Workplace() {
     "batch": {{"global": 8, "micro": 1, "sequence": 32}},
     "precision": {{"compute": "fp32"}},
     "optimizer": {{"lr": 1e-3}},
-    "data": {{"train": "{0}/text"}},
+    "data": {{"train": "{0}/text"}}, "checkpoint": {{"every": 0}},
     "log": {{"every": 1}}
   }})", folder_.path()));
 }

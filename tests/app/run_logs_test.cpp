@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <utility>
 
 #include "core/file_io.h"
 #include "tests/app/json_answer.h"
@@ -25,7 +26,8 @@ std::vector<std::string> run_with(std::vector<std::string> more) {
 
 TEST(RunLogs, EventsSayWhatTheMetricsSay) {
   const Workplace place;
-  ASSERT_EQ(place.train(run_with({"data.valid=" + (place / "valid")})).exit_code, 0);
+  const ProgramOutcome outcome = place.train(run_with({"data.valid=" + (place / "valid")}));
+  ASSERT_EQ(outcome.exit_code, 0);
   const std::vector<std::string> files = testing::event_files(place / "run");
   ASSERT_EQ(files.size(), 1u);
   const std::vector<ReadEvent> events = read_event_file(files[0]);
@@ -49,6 +51,10 @@ TEST(RunLogs, EventsSayWhatTheMetricsSay) {
     expect("perf/step_ms", number(m, "step_ms"));
     expect("perf/tokens_per_s", number(m, "tokens_per_s"));
     expect("perf/mfu", number(m, "mfu"));
+    const auto of_peak = [](const JsonValue& line) { return number(line, "mfu") * number(line, "step_ms"); };
+    if (outcome.out.find("mfu is a share of") == std::string::npos) {
+      EXPECT_NEAR(of_peak(m), of_peak(metrics[0]), 1e-9);
+    }
     expect("mem/peak_allocated_bytes", number(m, "peak_bytes"));
     for (const std::string axis : {"tp", "cp", "dp", "pp"}) expect("comm_bytes/" + axis, number(*m.find("comm_bytes"), axis));
   }
@@ -97,6 +103,28 @@ TEST(RunLogs, EventsSayWhatTheMetricsSay) {
     most = std::max(most, rank["bytes"].get<std::int64_t>());
   }
   EXPECT_EQ(static_cast<double>(most), number(metrics.back(), "peak_bytes"));
+}
+
+// Runs go on when nobody reads their lines any more; all other commands end as other tools do.
+TEST(RunLogs, APipeThatCloses) {
+  const Workplace place;
+  const auto into_closed_pipe = [&place](const std::string& command) {
+    return run_command({"bash", "-c", fmt::format("{{ sleep 0.1; {}; echo $? >{}; }} | :", command, place / "code")});
+  };
+  const std::string program = TRIDENT_BINARY, config = " --config " + (place / "config.json");
+  const std::string train = program + " train" + config + " --set checkpoint.every=2 --set run.dir=";
+  for (const auto& [run, command] : {std::pair{"run", train + (place / "run")},
+                                     {"again", program + " supervise -- " + train + (place / "again")}}) {
+    const ProgramOutcome outcome = into_closed_pipe(command);
+    EXPECT_EQ(read_file(place / "code"), "0\n") << outcome.err;
+    EXPECT_EQ(place.metrics(run).size(), 2u);
+    EXPECT_NE(outcome.err.find("standard output could not be written: lines of this run are missing there"), std::string::npos);
+  }
+  for (const std::string& command : {program + " plan" + config, program + " ckpt ls " + (place / "run/ckpt")}) {
+    const ProgramOutcome outcome = into_closed_pipe(command);
+    EXPECT_EQ(read_file(place / "code"), "141\n");
+    EXPECT_EQ(outcome.err, "");
+  }
 }
 
 TEST(RunLogs, TensorBoardOffAndNoTraceLeaveNoSuchFiles) {

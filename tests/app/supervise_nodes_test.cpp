@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 
+#include "checkpoint/lease.h"
 #include "core/clock.h"
 #include "core/file_io.h"
 #include "tests/app/background_program.h"
@@ -125,6 +128,44 @@ TEST_F(SuperviseNodes, AHostThatFailedTwiceIsLeftOut) {
       contains(outcome.err, "1 of 2 hosts with 4 slots; n2 failed 2 times within an hour and is left out; layout 2DP x 2PP"))
       << outcome.err;
   EXPECT_EQ(read_file(folder_ / "run/hostfile"), "n1 slots=4\n");
+}
+
+// A launcher waits for ever for the daemon of a node that is cut off. What is not this start's failure, or not of a run that is
+// gone, ends nothing.
+TEST_F(SuperviseNodes, ALauncherThatOutlivesItsFailedRunIsKilledAndTheNextLayoutStarts) {
+  const auto failure = [](int code) {
+    return fmt::format("mkdir -p $D; printf '{{\"rank\": 4, \"host\": \"n2\", \"exit_code\": {}, \"cause\": \"was cut off\", "
+                       "\"step\": 7, \"message\": \"rank 4 is gone\", \"unix_time\": %s}}' $(date +%s%N) > $D/failure.json; ",
+                       code);
+  };
+  const auto lives = [&](const std::string& run, const std::string& script) {
+    return std::vector<std::string>{
+        "supervise", "--", "sh", "-c", fmt::format("D='{}'; {} sleep 18; exit 0", folder_ / run, script), "train", "--config",
+        folder_ / "c.json", "--set", "run.dir=" + (folder_ / run)};
+  };
+  create_folder(folder_ / "earlier");
+  write_file(folder_ / "earlier/failure.json", R"({"rank": 4, "host": "n2", "exit_code": 76, "cause": "was cut off", "step": 7})");
+  BackgroundProgram earlier(lives("earlier", "")), disk(lives("disk", failure(74))), alive(lives("alive", failure(76)));
+  const std::string hangs = ": {hostfile}; printf '{ranks} ' >> $F; test {ranks} = 6 || exit 64; touch $D-cut-n2; " + failure(76) +
+                            "trap '' TERM USR1 HUP; setsid sleep 77 & while :; do sleep 0.5; done";
+  const double start = monotonic_seconds();
+  BackgroundProgram job(words("n1 slots=4\nn2 slots=2\n", hangs,
+                              {"--probe", fmt::format("test ! -e '{}-cut-{{host}}'", folder_ / "run")}));
+  std::vector<pid_t> started;
+  for (std::int64_t look = 1; !(job.ended() && alive.ended()); ++look) {
+    create_folder(folder_ / "alive/ckpt");
+    write_file(folder_ / ("alive/ckpt/" + lease_name(1)), to_text({.holder = this_process("a"), .generation = 1, .counter = look}));
+    if (started.empty() && contains(noted(), "6")) started = descendants_of(job.process());
+    ASSERT_LT(monotonic_seconds() - start, 150) << job.err();
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+  EXPECT_EQ(job.wait_to_end(0), 64) << job.err();
+  EXPECT_EQ(noted(), "6 4 ");
+  for (const char* said : {"\"sh\" has not ended 15 s after its run failed (rank 4 is gone): it is killed with all that it started",
+                           " with 76: a rank is gone, late or out of step; rank 4 on n2 was cut off in step 7;"})
+    EXPECT_TRUE(contains(job.err(), said)) << job.err();
+  EXPECT_TRUE(std::ranges::none_of(started, is_running));
+  for (BackgroundProgram* other : {&earlier, &disk, &alive}) EXPECT_EQ(other->wait_to_end(150), 0) << other->err();
 }
 
 TEST_F(SuperviseNodes, WaitsForHostsAndStopsWhenAsked) {

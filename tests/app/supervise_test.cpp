@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <random>
@@ -90,7 +91,7 @@ TEST_F(Supervise, ALauncherThatWaitsForTheDeadIsKilled) {
 }
 
 TEST_F(Supervise, ASignalAsksOnceAndEndsIt) {
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     BackgroundProgram job(words("trap 'printf u >> $F; exit 75' USR1; printf r >> $F; while :; do sleep 0.05; done"));
     ASSERT_TRUE(within(150, [&] { return noted() == "r"; })) << job.err();
     kill(job.process(), signal);
@@ -98,6 +99,29 @@ TEST_F(Supervise, ASignalAsksOnceAndEndsIt) {
     EXPECT_EQ(noted(), "ru") << signal;
     remove_file(folder_ / "f");
   }
+}
+
+// The kernel and the shell both tell it, at moments of their own; and nohup means what it says.
+TEST_F(Supervise, ATerminalThatClosesNeverKills) {
+  BackgroundProgram job(words("trap 'sleep 0.5; printf u >> $F; exit 75' USR1; printf r >> $F; while :; do sleep 0.05; done"));
+  ASSERT_TRUE(within(150, [&] { return noted() == "r"; })) << job.err();
+  kill(job.process(), SIGHUP);
+  ASSERT_TRUE(within(150, [&] { return contains(job.err(), "SIGHUP: passed on as SIGUSR1"); })) << job.err();
+  kill(job.process(), SIGHUP);
+  EXPECT_EQ(job.wait_to_end(150), 75) << job.err();
+  EXPECT_EQ(noted(), "ru");
+
+  remove_file(folder_ / "f");
+  const auto before = std::array{signal(SIGHUP, SIG_IGN), signal(SIGINT, SIG_IGN)};
+  BackgroundProgram nohup(words("printf r >> $F; until [ -e $F.end ]; do sleep 0.05; done"));
+  signal(SIGHUP, before[0]);
+  signal(SIGINT, before[1]);
+  ASSERT_TRUE(within(150, [&] { return noted() == "r"; })) << nohup.err();
+  for (const int ignored : {SIGHUP, SIGINT}) kill(nohup.process(), ignored);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  write_file(folder_ / "f.end", "");
+  EXPECT_EQ(nohup.wait_to_end(150), 0) << nohup.err();
+  EXPECT_FALSE(contains(nohup.err(), "passed on")) << nohup.err();
 }
 
 TEST_F(Supervise, ASecondSignalKills) {
@@ -151,6 +175,22 @@ TEST_F(Supervise, StepsThatAreCommittedAnewAreProgress) {
   EXPECT_TRUE(contains(outcome.err, "newest checkpoint: step 20; restart 1 now")) << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "newest checkpoint: step 20, as before; restart 2 in 1 s")) << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "newest checkpoint: step 40; restart 3 now")) << outcome.err;
+}
+
+TEST(SuperviseRun, WhatSavesAtItsEndAloneIsNotStartedAgainAfterACrash) {
+  const Workplace place;
+  const auto words = [&](const std::string& end) {
+    const std::string script = fmt::format("printf x >> '{}'; {}", place / "f", end);
+    return std::vector<std::string>{"supervise", "--",       "sh",    "-c", script, "train",
+                                    "--config",  place / "config.json", "--set", "checkpoint.every=end"};
+  };
+  const ProgramOutcome crashed = run_program(words("kill -9 $$"));
+  EXPECT_EQ(crashed.exit_code, 137) << crashed.err;
+  EXPECT_EQ(read_file(place / "f"), "x");
+  EXPECT_TRUE(contains(crashed.err, "nothing of this start is saved and another would begin again")) << crashed.err;
+  remove_file(place / "f");
+  EXPECT_EQ(run_program(words("exit 75")).exit_code, 93) << "started again as long as it says that it saved";
+  EXPECT_EQ(read_file(place / "f"), "xxx");
 }
 
 TEST(SuperviseRefuses, WhatCannotGoOn) {

@@ -56,7 +56,7 @@ TEST_F(TrainingRun, MetricsHaveTheirFieldsAndSaneValues) {
     EXPECT_GT(number(m, "step_ms"), 0);
     EXPECT_NEAR(number(m, "tokens_per_s") * number(m, "step_ms"), 1e3 * 8 * 32, 1);
     EXPECT_GT(number(m, "mfu"), 0);
-    EXPECT_LT(number(m, "mfu"), 1);
+    EXPECT_LE(number(m, "mfu"), 1);
     EXPECT_GT(number(m, "peak_bytes"), 50257 * 16 * 4);  // half an embedding table at the least
     const JsonValue& bytes = *m.find("comm_bytes");
     EXPECT_EQ(keys_of(bytes), (std::vector<std::string>{"tp", "cp", "dp", "pp"}));

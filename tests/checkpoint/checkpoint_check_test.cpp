@@ -1,7 +1,9 @@
 // Whole checkpoints: what makes one up, and comparing two.
 #include "checkpoint/checkpoint_check.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +13,9 @@
 #include "checkpoint/box_tiling.h"
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
+#include "core/clock.h"
+#include "core/file_descriptor.h"
 #include "core/file_io.h"
 #include "tests/checkpoint/small_checkpoint.h"
 #include "tests/data/temporary_folder.h"
@@ -117,6 +122,31 @@ TEST_F(WholeCheckpoints, AreWhole) {
       EXPECT_EQ(problems(path), std::vector<std::string>{});
       EXPECT_NO_THROW(check_files(path, open_manifest(path)));
     }
+}
+
+TEST_F(WholeCheckpoints, AreLockedWhileTheyAreChecked) {
+  const std::string path = write("a", 1);
+  const Manifest manifest = open_manifest(path);
+  const auto remove = [&](const CheckProgress&) {
+    EXPECT_TRUE(is_being_read(path));
+    if (folder_exists(path)) std::filesystem::rename(path, folder_ / "b");
+  };
+  expect_error<DataError>([&] { check_checkpoint(path, manifest, remove); }, {path + ": was removed while it was read"});
+}
+
+// Whoever may read the folder can keep it locked.
+TEST_F(WholeCheckpoints, AreReadAlthoughAnotherHasTheLock) {
+  const std::string path = write("a", 1);
+  const FileDescriptor another(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(another.get(), LOCK_EX | LOCK_NB), 0);
+  const double start = monotonic_seconds();
+  std::string said;
+  const auto say = [&](const std::string& line) { said = line; };
+  EXPECT_EQ(check_checkpoint(path, open_manifest(path), {}, say), std::vector<std::string>{});
+  EXPECT_GE(monotonic_seconds() - start, 1.9);
+  EXPECT_TRUE(contains(said, path + ": another program keeps it locked (flock)")) << said;
+  ASSERT_EQ(::flock(another.get(), LOCK_UN), 0);
+  EXPECT_EQ(StoredTensors(path).lock_note(), "");
 }
 
 TEST_F(WholeCheckpoints, EveryFlippedByteOfDataIsFound) {

@@ -196,6 +196,15 @@ TEST_F(Leases, WhoStartsARunAgainHandsItsTokenOn) {
   expect_error<ConfigError>([&] { first.refuse_if_lost(); }, says);
 }
 
+// Nobody has taken it over, so that the same run may begin again.
+TEST_F(Leases, ThatSomebodyRemovedAreAFaultOfTheStorage) {
+  Lease lease(folder_.path(), "mine", kQuick);
+  std::filesystem::remove(folder_ / lease_name(1));
+  expect_error<StorageError>([&] { lease.check(); }, {"checkpoint.dir = ", lease_name(1), "was removed", "start it again"});
+  leave(1, [](LeaseRecord& record) { record.holder.host += "2"; });  // of a run that began after the folder was removed
+  expect_error<ConfigError>([&] { lease.check(); }, {"has taken the folder over"});
+}
+
 TEST_F(Leases, ALostTurnIsNoticedWithoutACommit) {
   const Lease first(folder_.path(), "shared", kQuick);
   {

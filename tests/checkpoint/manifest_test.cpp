@@ -200,7 +200,7 @@ TEST(Manifest, RefusesFilesThatCannotBe) {
     const std::string text = edited_manifest(to_text(small_manifest()), "weights/w-00000-0.safetensors", path);
     EXPECT_EQ(parse_manifest(text, "x").files[0].path, path);
   }
-  refused("optim/o-00000-0.safetensors", "weights/w-00000-0.safetensors", "file weights/w-00000-0.safetensors twice");
+  refused("optim/o-00000-0.safetensors", "weights/w-00000-0.safetensors", "file \"weights/w-00000-0.safetensors\" twice");
   const std::string_view file = "file weights/w-00000-0.safetensors: ";
   refused("\"bytes\":70000", "\"bytes\":4095", fmt::format("{}4095 bytes, of which the table has 4096", file));
   refused("\"table_bytes\":4096", "\"table_bytes\":9", fmt::format("{}table_bytes is not an integer of at least 10", file));

@@ -48,6 +48,9 @@ OpCase swiglu_forward(DType t, Index R, Index F, Draw x = normal(0, 3));
 OpCase swiglu_backward(DType t, Index R, Index F, Draw x = normal(0, 3));
 OpCase gelu_forward(DType t, Index R, Index F, Draw x = normal(0, 3));
 OpCase gelu_backward(DType t, Index R, Index F, Draw x = normal(0, 3));
+// Integers, so that many lie on the bounds.
+OpCase clip_forward(DType t, Index count, float limit, Draw x = integers(-4, 4));
+OpCase clip_backward(DType t, Index count, float limit, bool aliased, Draw x = integers(-4, 4));
 enum class Alias : std::uint8_t { kNone, kFirst, kSecond };  // which input lies where the output does
 OpCase add_bias(DType t, Index R, Index C);
 OpCase sum_rows(DType t, Index R, Index C, Accumulate accumulate, Draw draw);

@@ -185,6 +185,8 @@ void add_elementwise(Cases& cases, DType t) {
     for (const Alias alias : {Alias::kNone, Alias::kFirst, Alias::kSecond}) cases.push_back(add(t, n, alias));
     for (const DType to : converted_to(t)) cases.push_back(convert(t, to, n));
     cases.push_back(fill_zero(t, n));
+    cases.push_back(clip_forward(t, n, 2));
+    for (const bool aliased : {false, true}) cases.push_back(clip_backward(t, n, 2, aliased));
     for (const UpdateFormula f : kFormulas) {
       for (const float decay : {0.0f, 0.1f}) cases.push_back(update(f, t, n, decay, Alias::kNone));
       if (t == DType::kF32) cases.push_back(update(f, t, n, 0.1f, Alias::kFirst));
@@ -212,6 +214,8 @@ void add_elementwise(Cases& cases, DType t) {
                            sum_rows(t, 5, 24, kSet, kSmallIntegers),
                            add(t, 100, Alias::kNone),
                            fill_zero(t, 100),
+                           clip_forward(t, 100, 0.5f, normal()),
+                           clip_backward(t, 100, 0.5f, false, normal()),
                            update(UpdateFormula::kAdamW, t, 100, 0.1f, Alias::kNone),
                            update(UpdateFormula::kLion, t, 100, 0.1f, Alias::kNone),
                            dropout(t, 5, 3, 24, 0.5f, Alias::kNone)};
@@ -231,6 +235,8 @@ void add_elementwise(Cases& cases, DType t) {
                         sum_rows(t, 1500, 130, kSet, normal()),
                         add(t, 70000, Alias::kNone),
                         fill_zero(t, 70000),
+                        clip_forward(t, 70000, 1.5f, normal()),
+                        clip_backward(t, 70000, 1.5f, true, normal()),
                         update(UpdateFormula::kAdamW, t, 40000, 0.1f, Alias::kNone),
                         update(UpdateFormula::kLion, t, 40000, 0.1f, Alias::kNone),
                         dropout(t, 30, 4, 264, 0.3f, Alias::kNone)};
@@ -346,6 +352,8 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
                       swiglu_backward(t, T, F),
                       gelu_forward(t, T, F),
                       gelu_backward(t, T, F),
+                      clip_forward(t, T * H, 1, normal()),
+                      clip_backward(t, T * H, 1, true, normal()),
                       embedding_forward(t, T, H, V, 0),
                       embedding_backward(t, T, H, V, 0, normal()),
                       cross_entropy_max(t, T, whole, normal(0, 3)),

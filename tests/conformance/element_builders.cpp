@@ -70,6 +70,27 @@ OpCase gelu_backward(DType t, Index R, Index F, Draw x) {
   return c;
 }
 
+OpCase clip_forward(DType t, Index count, float limit, Draw x) {
+  OpCase c = element_case("clip_forward", t, fmt::format("{}", count));
+  c.operands = {output("out", t, {count}, kExact), input("x", t, {count}, x)};
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.clip_forward(stream, v[0], v[1], limit); };
+  c.reference = [=](std::vector<Values>& v) { reference::clip_forward<double>(v[0].data(), v[1].data(), count, limit); };
+  return c;
+}
+
+OpCase clip_backward(DType t, Index count, float limit, bool aliased, Draw x) {
+  OpCase c = element_case("clip_backward", t, fmt::format("{}{}", count, aliased ? "_in_place" : ""));
+  c.operands = aliased ? std::vector{in_place("d", t, {count}, kExact), input("x", t, {count}, x)}
+                        : std::vector{output("d_x", t, {count}, kExact), input("d_out", t, {count}), input("x", t, {count}, x)};
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.clip_backward(stream, v[0], v[aliased ? 0 : 1], v[aliased ? 1 : 2], limit);
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::clip_backward<double>(v[0].data(), v[aliased ? 0 : 1].data(), v[aliased ? 1 : 2].data(), count, limit);
+  };
+  return c;
+}
+
 // ---- elementwise, copies, reductions
 
 OpCase add_bias(DType t, Index R, Index C) {

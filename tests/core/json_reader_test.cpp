@@ -7,8 +7,11 @@
 #include <cmath>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <limits>
+#include <utility>
 
+#include "core/json_scanner.h"
 #include "core/philox.h"
 
 namespace trident {
@@ -68,7 +71,7 @@ TEST(JsonReader, EveryValueKnowsItsLine) {
 TEST(JsonReader, MalformedTextNamesLineAndColumn) {
   expect_error("{\n  \"a\": 1,\n  \"b\": }", "f.json:3:8: ", "not valid JSON");
   expect_error("", "f.json:1:1: ", "not valid JSON");
-  expect_error("{\"a\": 1,}", "f.json:1:9: ", "not valid JSON");  // trailing comma
+  expect_error("{\"a\": 1,}", "f.json:1:8: ", "trailing comma on line 1; remove it");
   expect_error("{\"a\": 1", "f.json:1:", "not valid JSON");
   expect_error("{} {}", "f.json:1:4: ", "not valid JSON");
   expect_error("{\"a\": \"\x01\"}", "f.json:1:", "not valid JSON");
@@ -76,6 +79,37 @@ TEST(JsonReader, MalformedTextNamesLineAndColumn) {
   expect_error("{\"a\": NaN}", "f.json:1:", "not valid JSON");
   expect_error("{\"a\": 01}", "f.json:1:", "not valid JSON");
   expect_error("/* open", "f.json:1:", "not valid JSON");
+}
+
+TEST(JsonReader, ATrailingCommaIsNamedWithItsLine) {
+  expect_error("{\"a\": 1,}", "f.json:1:8: ", "trailing comma on line 1; remove it");
+  expect_error("{\n  \"a\": [1, 2\n  ,\n]}", "f.json:3:3: ", "trailing comma on line 3");
+  expect_error("{\n  \"a\": \"x, \\\"\", // why, why\n /* and, so */ }", "f.json:2:15: ", "trailing comma on line 2");
+  expect_error("[{},]", "f.json:1:4: ", "trailing comma");
+  for (const char* text : {"{\"a\": 1 }}", "{\"a\": \",\" ]", "{\"a\": ,}"})
+    EXPECT_EQ(error_of(text).find("trailing"), std::string::npos) << text;
+}
+
+TEST(JsonReader, OtherFormatsAreNamed) {
+  const std::string folder = ::testing::TempDir() + "json_formats_" + std::to_string(::getpid());
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  const std::pair<const char*, const char*> files[] = {
+      {"a.yaml", "# mine\ncompute_environment: LOCAL_MACHINE\n"}, {"b.yml", "---\nrun:\n  steps: 4\n"}, {"c.yaml", "- a\n"},
+      {"d.toml", "[run]\nsteps = 4\n"}, {"e.toml", "\n\nsteps = 4\n"}, {"f.py", "batch_size = 12\n"},
+      {"g.json", "{\"run\": 4\n"}, {"h.json", "[truth]x"}, {"i.json", ""}};
+  const char* const formats[] = {"YAML", "YAML", "YAML", "TOML", "TOML", "Python", "", "", ""};
+  for (std::size_t i = 0; i < std::size(files); ++i) {
+    const std::string path = folder + "/" + files[i].first;
+    std::ofstream(path) << files[i].second;
+    try {
+      read_json_file(path);
+      ADD_FAILURE() << path;
+    } catch (const ConfigError& error) {
+      const std::string said = error.what(), format = formats[i];
+      EXPECT_EQ(said.find("Trident reads JSON") != said.npos, !format.empty()) << said;
+      EXPECT_NE(said.find(format.empty() ? "not valid JSON" : path + ": this is " + format), said.npos) << said;
+    }
+  }
 }
 
 TEST(JsonReader, DuplicateKeyIsAnError) {
@@ -90,6 +124,36 @@ TEST(JsonReader, DepthAndSizeAreLimited) {
   JsonRules small;
   small.max_bytes = 10;
   EXPECT_NE(error_of("[1, 2, 3, 4, 5]", small).find("limit is 10"), std::string::npos);
+}
+
+TEST(JsonReader, ValuesAreCountedWhileTheyAreRead) {
+  JsonRules rules;
+  rules.max_values = 4;
+  EXPECT_EQ(error_of("[1, [2], 3]", rules),
+            "f.json:1:10: more values than memory is taken for begin here; the text is damaged, or not what it should be");
+  EXPECT_EQ(error_of("[1, 2, 3]", rules), "accepted");
+}
+
+TEST(JsonReader, ErrorsQuoteLittleOfAToken) {
+  for (const std::string& text : {"[" + std::string(900000, '7') + "e99999]", "{\"a\": " + std::string(900000, 'y') + "}",
+                                  "{\"" + std::string(900000, 'y')})
+    EXPECT_LT(error_of(text).size(), 200u);
+}
+
+TEST(JsonScanner, SkipsWhatNobodyTakes) {
+  std::string text = "{\"a\": [";
+  for (int i = 0; i < 1000000; ++i) text += "0,";
+  text += "{}], \"b\": \"\\ud83dx\"}";
+  JsonRules rules{.max_bytes = text.size(), .max_values = 1, .surrogates = LoneSurrogates::kReplaced};
+  JsonScanner scanner(text, "f", rules);
+  std::string found;
+  scanner.members([&](const std::string& key) {
+    if (key == "b") found = scanner.string();
+    else scanner.skip();
+  });
+  scanner.end();
+  EXPECT_EQ(found, "\xEF\xBF\xBDx");
+  EXPECT_EQ(scanner.num_replaced(), 1);
 }
 
 TEST(JsonReader, NumbersKeepTheirKind) {
@@ -160,6 +224,8 @@ TEST(JsonWriter, SetReplacesOrAppends) {
 TEST(JsonWriter, QuotedIsSafeAndShort) {
   EXPECT_EQ(in_quotes("a\"\x1b[31m\n"), R"("a\"\u001b[31m\n")");
   EXPECT_EQ(in_quotes(std::string(100, 'x'), 3), "\"xxx...\"");
+  EXPECT_EQ(in_quotes("\xC2\x9B" "31m\xE2\x80\xAE" "a\x9B"), "\"\\u009b31m\\u202ea\xEF\xBF\xBD\"");
+  EXPECT_EQ(in_quotes("ab\xC3\xA9", 3), "\"ab...\"") << "not inside a character";
 }
 
 // Mutated and random texts: parsed or refused with one line, never a crash; what is parsed is written and read back equal.

@@ -14,23 +14,33 @@ TEST(NearestName, CountsEdits) {
   EXPECT_EQ(edit_distance("etnsor", "tensor"), 1u) << "a swap is one edit";
 }
 
-TEST(NearestName, IsTheFirstOfTheClosest) {
-  EXPECT_EQ(nearest_name("abd", {"xyz", "abc", "abe"}), "abc");
-  EXPECT_EQ(nearest_name("completensor", {"data", "tensor"}), "tensor") << "however far";
-  EXPECT_EQ(nearest_name(std::string(100000, 'x'), {"data"}), "data");
-  EXPECT_EQ(nearest_name("abd", {}), "");
-}
-
-TEST(NearestName, IsLikelyOnlyNearby) {
-  EXPECT_EQ(likely_name("tensr", {"data", "tensor"}), "tensor");
-  EXPECT_EQ(likely_name("TENSOR", {"data", "tensor"}), "tensor");
-  EXPECT_EQ(likely_name("etnsor", {"data", "tensor"}), "tensor");
-  EXPECT_EQ(likely_name("completely", {"data", "tensor"}), "");
-  EXPECT_EQ(likely_name("abcd", {"ef", "abxx"}), "abxx");
-  EXPECT_EQ(likely_name("ab", {"c", "abx"}), "abx");
-  EXPECT_EQ(likely_name("mlp", {"help"}), "") << "of three bytes two edits leave one";
-  EXPECT_EQ(likely_name(std::string(1000, 'x'), {"data"}), "");
-  EXPECT_EQ(likely_name("abd", {}), "");
+TEST(NearestName, IsTheFirstOfTheClosestThatAreNear) {
+  using Names = std::vector<std::string_view>;
+  const struct {
+    std::string name;
+    Names candidates;
+    std::string_view near;
+  } cases[] = {
+      {"abd", {"xyz", "abc", "abe"}, "abc"},
+      {"tensr", {"data", "tensor"}, "tensor"},
+      {"TENSOR", {"data", "tensor"}, "tensor"},
+      {"etnsor", {"data", "tensor"}, "tensor"},
+      {"ab", {"c", "abx"}, "abx"},
+      {"sequnec", {"data", "sequence"}, "sequence"},
+      {"num_hidden_layer", {"num_hidden_layers"}, "num_hidden_layers"},
+      {"intermedaite_szie", {"intermediate_size"}, "intermediate_size"},
+      // Half of a short word, or more than three letters of a long one, is another word.
+      {"mlp", {"help"}, ""},
+      {"lora", {"log"}, ""},
+      {"muon", {"lion"}, ""},
+      {"abcd", {"abxx"}, ""},
+      {"use_sliding_window", {"sliding_window"}, ""},
+      {"attention_multiplier", {"attention_dropout"}, ""},
+      {"completely", {"data", "tensor"}, ""},
+      {std::string(1000, 'x'), {"data"}, ""},
+      {"abd", {}, ""},
+  };
+  for (const auto& [name, candidates, near] : cases) EXPECT_EQ(likely_name(name, candidates), near) << name;
 }
 
 }  // namespace

@@ -23,6 +23,10 @@ TEST(Printable, TextStaysAndControlsGo) {
   EXPECT_EQ(on_one_line("a\xE2\x80\xA8" "b\xEF\xBB\xBF"), "a b ") << "line separator, byte order mark";
 }
 
+TEST(Printable, TextKeepsItsLinesAndTabs) {
+  EXPECT_EQ(on_lines("a\n\tb\x1b[31m\r\xC2\x9B" "c"), "a\n\tb\xEF\xBF\xBD[31m\xEF\xBF\xBD\xEF\xBF\xBD" "c");
+}
+
 TEST(Printable, LogLinesAreHarmless) {
   std::ostringstream out;
   LogSink sink(out);

@@ -134,6 +134,14 @@ struct Table {
     StagedOperands s(placement);
     ck::gelu_backward(s.stream(), t, s.out(t, d_x, count), s.in(t, d_out, count), s.in(t, x, count), count);
   }
+  static void clip_forward(RowType t, void* out, const void* x, I count, float limit) {
+    StagedOperands s(placement);
+    ck::clip_forward(s.stream(), t, s.out(t, out, count), s.in(t, x, count), count, limit);
+  }
+  static void clip_backward(RowType t, void* d_x, const void* d_out, const void* x, I count, float limit) {
+    StagedOperands s(placement);
+    ck::clip_backward(s.stream(), t, s.out(t, d_x, count), s.in(t, d_out, count), s.in(t, x, count), count, limit);
+  }
   static void embedding_forward(RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width, I first_row,
                                 I table_rows) {
     StagedOperands s(placement);
@@ -255,6 +263,8 @@ struct Table {
     k.swiglu_backward = swiglu_backward;
     k.gelu_forward = gelu_forward;
     k.gelu_backward = gelu_backward;
+    k.clip_forward = clip_forward;
+    k.clip_backward = clip_backward;
     k.embedding_forward = embedding_forward;
     k.embedding_backward = embedding_backward;
     k.cross_entropy_max = cross_entropy_max;

@@ -1,8 +1,11 @@
+#include "core/clock.h"
+#include "core/file_descriptor.h"
 #include "core/file_io.h"
 #include "core/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -203,6 +206,32 @@ TEST(AppendFile, IsCreatedOnceAndKeepsOthersOut) {
   EXPECT_EQ(read_file(path), "onetwo");
 }
 
+// Anybody who may read a file can lock it so.
+TEST(FileLocks, OfReadersKeepNoWriterOut) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a", left = path + ".tmp.0123456789abcdef";
+  for (const std::string& file : {path, left}) write_file(file, "");
+  std::vector<FileDescriptor> readers;
+  for (const std::string& file : {path, left, folder.path()}) {
+    const FileDescriptor& reader = readers.emplace_back(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_EQ(::flock(reader.get(), LOCK_EX | LOCK_NB), 0);
+    struct flock lock {};
+    lock.l_type = F_RDLCK;
+    ASSERT_EQ(::fcntl(reader.get(), F_OFD_SETLK, &lock), 0);
+  }
+  AppendFile(path, AppendFile::Start::kAppend).append("one");
+  EXPECT_EQ(read_file(path), "one");
+  EXPECT_FALSE(is_being_written(path));
+  remove_temporaries(path);
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
+  const double start = monotonic_seconds();
+  { const FolderLock done_without(path); }
+  EXPECT_LT(monotonic_seconds() - start, 30);
+  readers.clear();
+  const AppendFile writer(path, AppendFile::Start::kAppend);
+  expect_error<StorageError>([&] { AppendFile(path, AppendFile::Start::kAppend); }, {"another run is writing it"});
+}
+
 TEST(AppendFile, AFullDiskKeepsWholeRecords) {
   const TemporaryFolder folder;
   const std::string path = folder / "a";
@@ -217,6 +246,26 @@ TEST(AppendFile, AFullDiskKeepsWholeRecords) {
   }
   file.append("record3\n");  // there is room again
   EXPECT_EQ(read_file(path), "record1\nrecord3\n");
+}
+
+// A disk that neither takes the rest of a record nor lets go of its beginning.
+TEST(AppendFile, AHalfRecordIsFollowedByNone) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  AppendFile file(path, AppendFile::Start::kNewFile);
+  file.append("record1\n");
+  {
+    const FileSizeLimit limit(10);
+    const FileFault uncut(Fault::kError, 2);  // behind the write of two bytes and the one that is refused
+    expect_error<StorageError>([&] { file.append("record2\n"); }, {path + ": cannot be written, and now ends within a record:"});
+  }
+  EXPECT_EQ(read_file(path), "record1\nre");
+  {
+    const FileFault uncut(Fault::kErrorsFrom, 0);
+    expect_error<StorageError>([&] { file.append("record3\n"); }, {path + ": ends within a record, which cannot be cut off:"});
+  }
+  file.append("record4\n");
+  EXPECT_EQ(read_file(path), "record1\nrecord4\n");
 }
 
 // A pipe that nobody reads must not be waited for, and nothing may be written through a link that somebody put there.

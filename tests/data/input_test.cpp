@@ -34,7 +34,7 @@ class InputTest : public ::testing::Test {
     return folder_ / name;
   }
   Texts documents(const std::string& path, const std::optional<std::string>& separator = std::nullopt) {
-    DocumentReader reader(identify_input(path), separator, 1 << 30);
+    DocumentReader reader(identify_input(path), separator, {1 << 30, 1 << 30});
     Texts texts;
     while (const auto document = reader.next()) texts.push_back(document->bytes);
     EXPECT_EQ(reader.bytes_done(), static_cast<std::int64_t>(read_file(path).size()));
@@ -125,7 +125,7 @@ TEST_F(InputTest, MembersAndFramesFollowEachOther) {
   const std::string a = "first li", b = "ne\nsecond", c = " line\n";
   const Texts lines = {"first line\n", "second line\n"};
   const auto split = [&](const std::string& path) {
-    LineReader reader(open_byte_stream(identify_input(path)), path, 1 << 30);
+    LineReader reader(open_byte_stream(identify_input(path)), path, {1 << 30, 1 << 30});
     Texts all;
     for (std::string_view line = reader.next(); !line.empty(); line = reader.next()) all.emplace_back(line);
     return all;
@@ -242,7 +242,7 @@ TEST(LineReader, LinesOfAnyLengthInPortionsOfAnySize) {
   const std::string longest(std::size_t{3} << 20, 'y');  // longer than the first buffer
   const std::string text = "\n\r\na\n" + longest + "\nlast";
   for (const std::size_t portion : {std::size_t{1} << 12, std::size_t{99991}, text.size()}) {
-    LineReader reader(std::make_unique<DripStream>(text, portion), "drip", 1 << 30);
+    LineReader reader(std::make_unique<DripStream>(text, portion), "drip", {1 << 30, 1 << 30});
     std::int64_t number = 0;
     for (const std::string& line : {"\n"s, "\r\n"s, "a\n"s, longest + "\n", "last"s}) {
       EXPECT_TRUE(reader.next() == line) << number;
@@ -253,7 +253,7 @@ TEST(LineReader, LinesOfAnyLengthInPortionsOfAnySize) {
     EXPECT_EQ(reader.line_number(), 5);
     EXPECT_EQ(reader.bytes_consumed(), static_cast<std::int64_t>(text.size()));
   }
-  LineReader drops(std::make_unique<DripStream>("ab\nc\n\ndef\n", 1), "drip", 5);
+  LineReader drops(std::make_unique<DripStream>("ab\nc\n\ndef\n", 1), "drip", {5, 5});
   EXPECT_EQ(drops.next(), "ab\n");
   EXPECT_EQ(drops.next(), "c\n");
   EXPECT_EQ(drops.rest(), "\ndef\n");
@@ -265,9 +265,9 @@ TEST(LineReader, LinesOfAnyLengthInPortionsOfAnySize) {
 }
 
 TEST(TextOfJsonLine, NamesFileAndLine) {
-  EXPECT_EQ(text_of_json_line({"{\"a\": 1, \"text\": \"x\\ny\"}", 3}, "f", "text"), "x\ny");
+  EXPECT_EQ(text_of_json_line({"{\"a\": 1, \"text\": \"x\\ny\"}", 3}, "f", "text").text, "x\ny");
   expect_error<DataError>([] { text_of_json_line({"{}", std::int64_t{1} << 32}, "f.jsonl", "body"); },
-                          {"f.jsonl:4294967296: no key \"body\"", "string under \"body\""});
+                          {"f.jsonl:4294967296:1: no key \"body\"", "string under \"body\""});
 }
 
 }  // namespace

@@ -108,12 +108,51 @@ TEST_F(PrepareTest, BadLinesAreNamed) {
     expect_error<DataError>([&] { prepare({input("bad.jsonl", content)}); }, {"bad.jsonl:" + place + ":", what, "under \"text\""});
     expect_no_output();
   };
-  expect("{\"text\": \"a\"}\n\n{\"text\": \"b\"\n", "3", "not valid JSON");
+  expect("{\"text\": \"a\"}\n\n{\"text\": \"b\"\n", "3:13", "not valid JSON: the end of the text");
+  expect("{\"text\": \"a\", \"score\": NaN}\n", "1:24", "\"NaN\" where a value is expected");
+  expect("{\"text\": \"a\", \"text\": \"b\"}\n", "1:15", "duplicate key \"text\"");
+  expect("{\"text\": \"caf\xE9\"}\n", "1:14", "the byte 0xE9 in a string is not UTF-8");
+  expect("{\"text\": \"a\", \"n\": " + std::string(2000, '[') + std::string(2000, ']') + "}\n", "1",
+         "nested deeper than 64 levels");
   expect("{\"text\": \"a\"}\n{\"text\": \"\xFF\"}\n", "2", "not valid JSON");
   expect("[\"text\"]\n", "1", "not a JSON object");
   expect("{\"Text\": \"a\"}\n", "1", "no key \"text\"");
   expect("{\"text\": 5}\n", "1", "\"text\" is not a string");
   expect("{\"text\": null}\n", "1", "is not a string");
+}
+
+TEST_F(PrepareTest, LoneSurrogatesAreReplacedAndCounted) {
+  const PrepareStats stats =
+      prepare({input("a.jsonl", "{\"text\": \"a\\ud83d\\ude00\\ud83db\\ude00\", \"other\": \"\\ud83d\"}\n")});
+  EXPECT_EQ(documents(), Texts{"a\xF0\x9F\x98\x80\xEF\xBF\xBD" "b\xEF\xBF\xBD"});
+  EXPECT_EQ(stats.lone_surrogates, 2);
+}
+
+TEST_F(PrepareTest, BadLinesAreLeftOutAndCounted) {
+  std::string lines;
+  for (int i = 0; i < 40000; ++i) lines += i % 10000 == 9 ? "{\"text\": NaN}\n" : "{\"text\": \"a line of text\"}\n";
+  const std::string path = input("bad.jsonl", lines);
+  for (const int workers : {1, 3}) {
+    std::vector<std::string> shown;
+    PrepareOptions options{.overwrite = Overwrite::kYes, .workers = workers};
+    options.most_bad_lines = 4;
+    options.on_bad_line = [&](const std::string& why) { shown.push_back(why); };
+    const PrepareStats stats = prepare({path}, options);
+    EXPECT_EQ(stats.bad_lines, 4);
+    EXPECT_EQ(stats.documents, 39996);
+    ASSERT_EQ(shown.size(), 3u);
+    EXPECT_NE(shown[1].find("bad.jsonl:10010:10: not valid JSON: \"NaN\""), std::string::npos) << shown[1];
+    options.most_bad_lines = 3;
+    expect_error<DataError>([&] { prepare({path}, options); }, {"bad.jsonl:30010:10: ", "4 bad lines, and --most-bad allows 3"});
+  }
+}
+
+// Skipped members are not built, and a line has a limit of its own.
+TEST_F(PrepareTest, LongLinesAreRefusedByPlace) {
+  const std::string good = "{\"text\": \"a\"}\n";
+  for (const char* name : {"a.jsonl", "b.txt"})
+    expect_error<DataError>([&] { prepare({input(name, good + std::string(100, 'x') + "\n")}, {.max_line_bytes = 99}); },
+                            {fmt::format("{}:2: a line of more than 99 bytes", name), "--max-line"});
 }
 
 TEST_F(PrepareTest, BadInputs) {
@@ -180,8 +219,8 @@ TEST_F(PrepareTest, TheFirstErrorIsNamed) {
   const std::string cut = gzipped(lines).substr(0, gzipped(lines).size() - 5);
   for (const int workers : {1, 4}) {
     expect_error<DataError>([&] { prepare({input("a.jsonl", lines), input("empty.jsonl", "")}, {.workers = workers}); },
-                            {"a.jsonl:2500: no key"});
-    expect_error<DataError>([&] { prepare({input("a.jsonl.gz", cut)}, {.workers = workers}); }, {"a.jsonl.gz:2500: no key"});
+                            {"a.jsonl:2500:1: no key"});
+    expect_error<DataError>([&] { prepare({input("a.jsonl.gz", cut)}, {.workers = workers}); }, {"a.jsonl.gz:2500:1: no key"});
     expect_error<DataError>([&] { prepare({input("a.txt.gz", cut)}, {.separator_line = "", .workers = workers}); },
                             {"a.txt.gz: ends inside compressed data"});
     expect_no_output();

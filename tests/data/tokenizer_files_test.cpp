@@ -74,8 +74,16 @@ TEST(TokenizerFiles, OtherTokenizersAreRefused) {
   write_file(config, "{");
   expect_error<DataError>(load, {"tokenizer_config.json"});
   write_file(config, "{}");
-  write_file(added, R"({"<|endoftext|>": 258, "<|im_start|>": 259})");
-  expect_error<DataError>(load, {"added_tokens.json", "<|im_start|>"});
+  write_file(added, R"({"<|im_start|>": 260, "[PAD]": 259, "<|endoftext|>": 258})");
+  const auto encoded = [&](const std::string& text) { return load_tokenizer(folder.path())->encode(text); };
+  EXPECT_EQ(encoded("abc<|endoftext|>[PAD] <|im_start|>"), (std::vector<std::int32_t>{257, 258, 259, 32, 260}));
+  write_file(added, R"({"<|endoftext|>": 258, "<|im_start|>": 300})");
+  expect_error<DataError>(load, {"\"<|im_start|>\" has id 300, expected 259"});
+  write_file(config, R"({"added_tokens_decoder": {"259": {"content": "<|im_start|>", "lstrip": true, "special": true}}})");
+  EXPECT_EQ(encoded("abc  <|im_start|><|endoftext|>"), (std::vector<std::int32_t>{257, 259, 258}));
+  write_file(config, R"({"added_tokens_decoder": {"x": {"content": "<|im_start|>"}}})");
+  expect_error<DataError>(load, {"tokenizer_config.json"});
+  write_file(config, "{}");
   write_file(added, "{}");
   EXPECT_NO_THROW(load());
   write_file(folder / "tokenizer.model", "\n\x0e");
@@ -193,27 +201,79 @@ TEST_F(TokenizerJson, WhatSplitsOtherwiseIsRefused) {
             {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}},
          {"pre_tokenizer is \"Sequence\"", "\"ByteLevel\" with its own pattern", "splits as GPT-2's does"});
   refuse("/normalizer", {{"type", "NFC"}}, {"normalizer is \"NFC\"", "only null"});
-  refuse("/normalizer", {{"normalizers", nlohmann::json::array()}}, {"normalizer is \"unnamed\""});
   refuse("/pre_tokenizer", nullptr, {"pre_tokenizer is \"null\""});  // Llama 2
   refuse("/pre_tokenizer/use_regex", false, {"pre_tokenizer.use_regex is false"});
   refuse("/pre_tokenizer/add_prefix_space", true, {"pre_tokenizer.add_prefix_space is true"});
   refuse("/pre_tokenizer/add_prefix_space", "no", {"pre_tokenizer.add_prefix_space is true"});
-  refuse("/post_processor", {{"type", "TemplateProcessing"}}, {"post_processor is \"TemplateProcessing\""});
   refuse("/model/type", "Unigram", {"model is \"Unigram\"", "\"BPE\""});
   refuse("/model", nullptr, {"model is \"null\""});
-  refuse("/model/byte_fallback", true, {"model.byte_fallback is true"});
   refuse("/model/ignore_merges", true, {"model.ignore_merges is true"});
   refuse("/model/dropout", 0.1, {"model.dropout is", "0.1"});
   refuse("/model/end_of_word_suffix", "</w>", {"model.end_of_word_suffix is", "</w>"});
   refuse("/model/vocab", nlohmann::json::array(), {"model.vocab is not there"});
   refuse("/model/merges", nullptr, {"model.merges is not there"});
   refuse("/model/merges", {"a b"}, {"model.vocab or model.merges differ from vocab.json and merges.txt", "one tokenizer"});
-  refuse("/added_tokens/1", {{"id", 259}, {"content", "<|im_start|>"}}, {"added_tokens is with \"<|im_start|>\""});
-  refuse("/added_tokens/0/id", 3, {"added_tokens", "another id"});
-  refuse("/added_tokens/0/lstrip", true, {"added_tokens.lstrip is true"});
+  refuse("/added_tokens/1", {{"id", 260}, {"content", "<|im_start|>"}}, {"added token \"<|im_start|>\" has id 260, expected 259"});
+  refuse("/added_tokens/1", {{"id", 1LL << 32 | 259}, {"content", "[PAD]"}}, {"added_tokens is with", "[PAD]"});
+  refuse("/added_tokens/1", {{"id", 259}}, {"added_tokens is with", "content and id"});
+  refuse("/added_tokens/1", {{"id", 258}, {"content", "<|endoftext|>"}}, {"\"<|endoftext|>\" occurs twice"});
+  refuse("/added_tokens/0/id", 3, {"added token \"<|endoftext|>\" has id 3, expected 258"});
   refuse("/added_tokens", nlohmann::json::array(), {"added_tokens is without \"<|endoftext|>\""});
   write_file(folder_ / "tokenizer.json", "{\"model\": ");
   expect_error<DataError>([&] { load_tokenizer(folder_.path()); }, {"tokenizer.json:1", "copy it again"});
+}
+
+// By what it does to a text, whatever its type.
+TEST_F(TokenizerJson, AComponentThatDoesNothingIsAsNone) {
+  const std::string fingerprint = load(gpt2_style_json())->fingerprint();
+  const char* const kText = R"({"Sequence": {"id": "A", "type_id": 0}})";
+  const std::string splitting = R"j({"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex":
+      "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"}})j";
+  const std::string bytes = R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true)";
+  const auto templated = [](const std::string& single, const std::string& special) {
+    return R"({"type": "TemplateProcessing", "single": [)" + single + R"(], "pair": [], "special_tokens": {)" + special + "}}";
+  };
+  const std::pair<const char*, std::string> alike[] = {
+      {"/post_processor", templated(kText, "")},
+      {"/post_processor", templated(kText, R"("X": {"id": "X", "ids": [3], "tokens": ["X"]})")},
+      {"/post_processor", templated(std::string(kText) + R"(, {"SpecialToken": {"id": "X", "type_id": 0}})",
+                                    R"("X": {"id": "X", "ids": [], "tokens": []})")},
+      {"/post_processor", R"({"type": "Sequence", "processors": []})"},
+      {"/post_processor", R"({"type": "Sequence", "processors": [)" + bytes + "}, " + templated(kText, "") + "]}"},
+      {"/normalizer", R"({"type": "Sequence", "normalizers": []})"},
+      {"/normalizer", R"({"normalizers": []})"},
+      {"/normalizer", R"({"type": "Strip", "strip_left": false, "strip_right": false})"},
+      {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [)" + bytes + "}]}"},
+      {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [)" + splitting + ", " + bytes + R"(, "use_regex": false}]})"},
+      {"/model/dropout", "0.0"},
+      {"/model/byte_fallback", "true"},
+      {"/model/unk_token", R"("<|endoftext|>")"},
+      {"/truncation", R"({"max_length": 8, "strategy": "LongestFirst", "stride": 0, "direction": "Right"})"},
+  };
+  for (const auto& [pointer, value] : alike) {
+    nlohmann::json json = gpt2_style_json();
+    json[nlohmann::json::json_pointer(pointer)] = nlohmann::json::parse(value);
+    EXPECT_EQ(load(json)->fingerprint(), fingerprint) << pointer << value;
+  }
+  const std::string begin = R"({"SpecialToken": {"id": "<s>", "type_id": 0}}, )",
+                    known = R"("<s>": {"id": "<s>", "ids": [3], "tokens": ["<s>"]})";
+  const std::pair<std::string, std::string> adding[] = {
+      {templated(begin + kText, known), "\"TemplateProcessing\" adds \"<s>\" to every text"},
+      {templated(begin + kText, ""), "adds \"<s>\""},
+      {R"({"type": "Sequence", "processors": [)" + bytes + "}, " + templated(begin + kText, known) + "]}", "adds \"<s>\""},
+      {templated("", ""), "has every text 0 times"},
+      {templated(std::string(kText) + ", " + kText, ""), "has every text 2 times"},
+      {R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})", "\"RobertaProcessing\" may add tokens"},
+  };
+  for (const auto& [value, said] : adding)
+    refuse("/post_processor", nlohmann::json::parse(value), {"post_processor ", said, "set post_processor to null"});
+  nlohmann::json added = gpt2_style_json();
+  added["added_tokens"].push_back({{"id", 259}, {"content", "[PAD]"}, {"lstrip", true}});
+  const auto tokenizer = load(added);
+  EXPECT_EQ(tokenizer->vocab_size(), 260);
+  EXPECT_EQ(tokenizer->encode("abc [PAD]abc"), (std::vector<std::int32_t>{257, 259, 257}));
+  put_pair();
+  EXPECT_EQ(load(added)->fingerprint(), tokenizer->fingerprint());
 }
 
 // Garbage may be refused, but only by a DataError.

@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/file_io.h"
+#include "core/utf8.h"
+#include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
-#include "core/utf8.h"
 #include "data/tokenizer/token_ids.h"
 #include "tests/data/temporary_folder.h"
 
@@ -95,6 +97,38 @@ TEST(Gpt2Tokenizer, GoldensOfHuggingFace) {
     for (const std::int32_t id : ids) hash = (hash ^ static_cast<std::uint64_t>(id)) * 0x100000001B3u;
   }
   EXPECT_EQ(fmt::format("{:016x}", hash), all_code_points_hash);
+}
+
+// Each line with added tokens is followed by texts of the tokenizer that has them.
+TEST(Gpt2Tokenizer, AddedTokensAreCutOutAsHuggingFaceDoes) {
+  const std::string vocab = read_file(TRIDENT_GPT2_FOLDER "/vocab.json"), merges = read_file(TRIDENT_GPT2_FOLDER "/merges.txt");
+  std::ifstream file(std::string(TRIDENT_GOLDENS) + "/added_tokens.jsonl");
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<Encoder> encoder;
+  int rows = 0;
+  for (std::string line, added; std::getline(file, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row[0].is_object()) {
+      encoder.reset();
+      std::vector<AddedToken> tokens;
+      for (const auto& t : row)
+        tokens.push_back({t["content"], t["id"], t["single_word"], t["lstrip"], t["rstrip"], t["normalized"]});
+      tokenizer = make_byte_level_bpe(
+          {.name = "added", .vocab_json = vocab, .merges_txt = merges, .vocab_source = "v", .merges_source = "m", .added = tokens});
+      encoder = tokenizer->new_encoder();
+      EXPECT_NE(tokenizer->fingerprint(), gpt2().fingerprint());
+      added = line;
+      continue;
+    }
+    Ids ids;
+    encoder->encode(row[0].get<std::string>(), &ids);
+    ASSERT_EQ(ids, row[1].get<Ids>()) << line << " with " << added;
+    std::string readable = tokenizer->decode(ids);
+    if (valid_prefix(readable) != readable.size()) replace_ill_formed(tokenizer->decode(ids), &readable);
+    EXPECT_EQ(readable, row[2].get<std::string>()) << line << " with " << added;
+    ++rows;
+  }
+  EXPECT_GE(rows, 200);
 }
 
 TEST(Gpt2Tokenizer, CountsEachIllFormedSequenceOnce) {

@@ -165,6 +165,8 @@ TEST(CpuOps, MistakesAreNamed) {
       {"swiglu_backward: d_gate_up", [&] { ops.swiglu_backward(s, v(x), v(x), v(wide)); }},
       {"gelu_forward: out", [&] { ops.gelu_forward(s, v(half), v(x)); }},
       {"gelu_backward: d_out", [&] { ops.gelu_backward(s, v(x), v(wide), v(x)); }},
+      {"clip_forward: out", [&] { ops.clip_forward(s, v(half), v(x), 1); }},
+      {"clip_backward: d_out", [&] { ops.clip_backward(s, v(x), v(wide), v(x), 1); }},
       {"embedding_forward: tokens", [&] { ops.embedding_forward(s, v(x), v(six), v(wide), 0); }},
       {"embedding_backward: d_out", [&] { ops.embedding_backward(s, v(x), v(wide), v(ints), 0); }},
       {"cross_entropy_max: row_max", [&] { ops.cross_entropy_max(s, v(row), v(x), 0, 4); }},

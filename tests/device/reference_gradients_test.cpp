@@ -230,6 +230,16 @@ TEST(ReferenceGradients, Gelu) {
   expect_gradient(x, gradient, loss, "x");
 }
 
+TEST(ReferenceGradients, Clip) {
+  Values x = random_values(20, 1), seed = random_values(20, 2), out(20), gradient(20);
+  const auto loss = [&] {
+    reference::clip_forward(out.data(), x.data(), 20, 0.7);
+    return dot(out, seed);
+  };
+  reference::clip_backward(gradient.data(), seed.data(), x.data(), 20, 0.7);
+  expect_gradient(x, gradient, loss, "x");
+}
+
 TEST(ReferenceGradients, Embedding) {
   const std::vector<std::int32_t> tokens{4, 3, 9, 4, 2, 6};
   Values table = random_values(12, 1), seed = random_values(18, 2), out(18), gradient(12);

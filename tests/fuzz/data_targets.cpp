@@ -47,7 +47,7 @@ std::string index_again(const IndexedDataset& dataset) {
 std::optional<std::string> text_of(const InputFile& file) {
   std::string text;
   const bool accepted = accepts([&] {
-    DocumentReader reader(file, std::nullopt, std::int64_t{1} << 15);
+    DocumentReader reader(file, std::nullopt, {std::int64_t{1} << 15, std::int64_t{1} << 15});
     while (const std::optional<RawDocument> document = reader.next()) text += document->bytes;
     require(reader.bytes_done() == file.bytes, "{} bytes of {} were read", reader.bytes_done(), file.bytes);
   });

@@ -41,7 +41,8 @@ TEST_P(FamilyGoldens, TheNextTokenAfterEveryPrefixIsThatOfTransformers) {
   ASSERT_GE(longest, 15);
   // The golden's sequences are longer than longrope's original context, and turn by the angles of such.
   const bool long_angles = golden.model.rope.scaling == RopeScaling::kLongRope;
-  const std::int64_t shortest = long_angles ? golden.model.rope.original_max_positions + 1 : 1;
+  const bool own_angles = golden.model.rope.scaling == RopeScaling::kDynamic;  // shorter sequences turn by others
+  const std::int64_t shortest = own_angles ? longest : long_angles ? golden.model.rope.original_max_positions + 1 : 1;
   std::vector<std::size_t> rows;  // of the logits
   for (std::int64_t sample = 0; sample < testing::kFamilyShown; ++sample) {
     for (std::int64_t length = shortest; length <= longest; ++length) {

@@ -51,9 +51,10 @@ class Dying : public ::testing::Test {
     shared_before_ = listing("/dev/shm");
   }
 
-  std::unique_ptr<LaunchedJob> start(const Victim& v) {
+  std::unique_ptr<LaunchedJob> start(const Victim& v, const std::vector<std::string>& more = {}) {
     std::vector<std::string> settings = kEndless;
     settings.push_back(std::string("parallel=") + v.layout);
+    settings.insert(settings.end(), more.begin(), more.end());
     return std::make_unique<LaunchedJob>(place_, "job" + std::to_string(started_++), v.ranks, settings);
   }
 
@@ -170,9 +171,9 @@ TEST_F(Dying, KilledWhileStarting) {
   }
 }
 
-// Rank 0 cannot write its metrics: an error of one rank, not of all.
+// Rank 0 cannot write its metrics and was told to end then: an error of one rank, not of all.
 TEST_F(Dying, ByAnException) {
-  const auto job = start({4, "2DP x 2PP x 1TP", 0, 0});
+  const auto job = start({4, "2DP x 2PP x 1TP", 0, 0}, {"log.on_error=stop"});
   ASSERT_TRUE(job->wait_for_steps(1)) << job->said();
   const rlimit full{1, 1};
   ASSERT_EQ(::prlimit(job->rank(0), RLIMIT_FSIZE, &full, nullptr), 0);
@@ -192,8 +193,8 @@ TEST_F(Dying, AReportThatFailsDoesNotFailTheRun) {
 // False where the run was over before anything was in its way: a longer one is to be tried.
 bool Dying::is_over_without_its_trace(int processes, int steps) {
   const std::string run = fmt::format("job{}-{}", processes, steps);
-  LaunchedJob job(place_, run, processes, {fmt::format("run.steps={}", steps), "log.every=1", "log.trace_steps=[2,3]",
-                                           "parallel=2DP x 2PP x 1TP"});
+  LaunchedJob job(place_, run, processes, {fmt::format("run.steps={}", steps), "log.every=1", "log.on_error=stop",
+                                           "log.trace_steps=[2,3]", "parallel=2DP x 2PP x 1TP"});
   job.wait_for_steps(2);
   std::error_code in_place;
   std::filesystem::create_directories((place_ / run) + "/trace/steps_2-3.json/in_the_way", in_place);

@@ -102,6 +102,26 @@ class ProcessStart : public ProcessRanks {
   }
 };
 
+// As thread ranks do: tests/train/default_run_test.cpp.
+TEST_F(ProcessStart, ARunThatIsToldNothingKeepsItsEnd) {
+  std::string config = read_file(place_ / "config.json");
+  const std::string never = R"("checkpoint": {"every": 0},)";
+  write_file(place_ / "config.json", config.erase(config.find(never), never.size()));
+  const ProgramOutcome first = launch(2, {"parallel=2DP"});
+  if (first.exit_code == kSkipped) GTEST_SKIP() << first.out;
+  ASSERT_EQ(first.exit_code, 0) << first.out << first.err;
+  EXPECT_EQ(occurrences(first.out, "checkpoint of step 2: "), 1) << first.out;
+  const ProgramOutcome again = launch(2, {"parallel=2DP"});
+  EXPECT_EQ(occurrences(again.out, "the run is over; --set run.steps=N"), 1) << again.out;
+
+  write_file(place_ / "file", "");
+  const ProgramOutcome warned =
+      launch(2, {"parallel=2DP", "checkpoint.dir=" + (place_ / "file/ckpt"), "run.overwrite=true", "run.steps=3"});
+  EXPECT_EQ(warned.exit_code, 0) << warned.out << warned.err;
+  for (const char* part : {"nothing of this run is saved: ", "checkpoint.dir = ", "checkpoint.every=0"})
+    EXPECT_EQ(occurrences(warned.out + warned.err, part), 1) << warned.err;
+}
+
 TEST_F(ProcessStart, AWrongConfigurationIsSaidOnce) {
   expect_said_once(launch(4, {"run.steps=-1"}), 64, {"trident: ", "run.steps = -1"});
 }

@@ -1,6 +1,7 @@
 // Jobs on several nodes (network namespaces, scripts/nodes.sh) that save: what they leave is whole and goes on anywhere, and
 // folders that are not the same one everywhere, or that a run of another node has, are refused.
 #include <cstdlib>
+#include <filesystem>
 #include <regex>
 #include <sstream>
 
@@ -91,6 +92,15 @@ TEST_F(FullSavingNodes, AFolderThatANodeDoesNotSeeIsRefused) {
     EXPECT_NE(job.err.find(part), std::string::npos) << part << " not in " << job.err;
   EXPECT_FALSE(is_there(place_ / "run"));
   EXPECT_FALSE(is_there(place_ / "shared/ckpt")) << "a start that is refused leaves nothing";
+  // Nobody asked for checkpoints: the run goes on without.
+  std::string config = read_file(place_ / "config.json");
+  const std::string every = R"(, "every": 1)";
+  write_file(place_ / "config.json", std::string(config).erase(config.find(every), every.size()));
+  const ProgramOutcome warned = on_nodes(2, 1, fmt::format("mpirun sh {}", place_ / "rank.sh"));
+  EXPECT_EQ(warned.exit_code, 0) << warned.out << warned.err;
+  EXPECT_NE(warned.err.find("nothing of this run is saved: "), std::string::npos) << warned.err;
+  write_file(place_ / "config.json", config);
+  std::filesystem::remove_all(place_ / "run");
   // The same, but what hides it goes after three seconds.
   write_file(place_ / "rank.sh", fmt::format("{}; (sleep 3; umount {}) </dev/null >/dev/null 2>&1 & exec {}\n", hide,
                                              place_ / "shared", command({"parallel=2DP"})));

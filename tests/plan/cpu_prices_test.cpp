@@ -259,6 +259,8 @@ TEST(CpuRates, TheShippedProfileIsWholeAndMonotonic) {
                              "gelu_backward",
                              "swiglu_forward",
                              "swiglu_backward",
+                             "clip_forward",
+                             "clip_backward",
                              "add",
                              "add_bias",
                              "sum_rows",

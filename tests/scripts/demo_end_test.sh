@@ -6,14 +6,14 @@ trident=$1 source=$2
 command -v mpirun >/dev/null || { echo "SKIPPED: there is no mpirun"; exit 77; }
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/{scripts,configs,corpus,build/release/bin}
+mkdir -p "$tree"/{scripts,configs,corpus,bin,build/cpu/bin}
 cp "$source/scripts/demo.sh" "$source/scripts/mpirun_local" "$tree/scripts/"
 cp "$source/configs/demo_2dp_4pp_4tp.json" "$tree/configs/"
-ln -s "$trident" "$tree/build/release/bin/trident"
-for script in install_packages build; do
-  printf '#!/bin/sh\nexit 0\n' >"$tree/scripts/$script.sh"
-  chmod +x "$tree/scripts/$script.sh"
-done
+ln -s "$trident" "$tree/build/cpu/bin/trident"
+printf '#!/bin/sh\nexit 0\n' >"$tree/scripts/install_packages.sh"
+printf '#!/bin/sh\necho "$@" >"%s/built"\n' "$tree" >"$tree/scripts/build.sh"
+printf '#!/bin/sh\ncat "%s/libraries"\n' "$tree" >"$tree/bin/ldconfig"  # whether there is a driver
+chmod +x "$tree"/scripts/*.sh "$tree/bin/ldconfig"
 cp "$source"/data/excerpt/{train,valid}.txt "$tree/corpus/"
 echo 'corpus: pd22' >"$tree/corpus/manifest.txt"
 
@@ -21,13 +21,21 @@ model='{"model_type": "llama", "vocab_size": 50257, "hidden_size": 32, "num_hidd
         "num_key_value_heads": 4, "intermediate_size": 64, "max_position_embeddings": 64}'
 fail() { echo "$1"; cat "$tree/out"; exit 1; }
 demo() {  # STEPS
-  "$tree/scripts/demo.sh" --set "run.steps=$1" --set run.overwrite=true --set batch.sequence=32 --set batch.global=4 \
+  PATH=$tree/bin:$PATH "$tree/scripts/demo.sh" --set "run.steps=$1" --set run.overwrite=true --set batch.sequence=32 \
+    --set batch.global=4 \
     --set batch.micro=1 --set eval.steps=1 \
     --set "model=$model" --set model.preset=null --set=run.dir="$tree/its run" >"$tree/out" 2>&1 ||
     fail "the demo ended with code $?"
 }
 for steps in 3 2; do
+  if [[ $steps == 3 ]]; then
+    preset=cpu && echo libc.so.6 >"$tree/libraries"
+  else
+    preset=release && echo libcuda.so.1 >"$tree/libraries" && mv "$tree/build/cpu" "$tree/build/release"
+  fi
   demo "$steps"
+  [[ $(<"$tree/built") == "$preset trident" ]] || fail "not the preset $preset was built"
+  [[ $preset == release ]] || grep -q 'no NVIDIA driver: Trident is built without CUDA' "$tree/out" || fail "it does not say so"
   text=$(sed -n '/^in its own words/,/ tensors, /p' "$tree/out" | sed '1d;$d')
   [[ $text == 'Once upon a time'?* ]] || fail "no text at the end"
   [[ $(tail -n 1 "$tree/out") == demo:* ]] || fail "no last line"

@@ -56,6 +56,13 @@ visit 0 -- rest "$tree/bag" "$place/results"
 called '^gpu_check.sh .*--only memcheck'
 called '^ncu '
 
+# Programs are not taken from a folder that somebody else may have made.
+mv "$place/kept" "$place/elsewhere"
+ln -s "$place/elsewhere" "$place/kept"
+visit 1 -- checks "$tree/bag" "$place/results"
+grep -q 'kept is not a folder of this user; remove it' "$place/out" || fail "programs are taken through a link"
+rm -r "$place/kept" "$place/elsewhere"
+
 # What fails does not keep the next from being tried, and decides the exit status; what was not reached in time is no failure.
 visit 1 FAKE_STATUS=1 -- checks "$tree/bag" "$place/results"
 called '^gpu_bench.sh .* --only torch'

@@ -83,8 +83,13 @@ grep -q '^#SBATCH --requeue$' "$script" || fail "does not let Slurm requeue afte
 for every in 0 null; do
   batch 0 FAKE_EVERY=$every -- c.json
   [[ $(head -n 1 "$log") == 'scontrol update JobId=17 Requeue=0' ]] || fail "checkpoint.every $every: Slurm may requeue"
-  grep -q 'checkpoint.every is 0' "$place/out" || fail "does not say why it will not be requeued"
+  grep -q "checkpoint.every is $every" "$place/out" || fail "does not say why it will not be requeued"
 done
+# Only the end is saved: to node failures that is nothing, and what a signal or the time limit saved is gone on from.
+batch 137 FAKE_EVERY='"end"' FAKE_STATUS=137 -- c.json
+[[ $(grep scontrol "$log") == 'scontrol update JobId=17 Requeue=0' ]] || fail "checkpoint.every end: Slurm may requeue"
+batch 75 FAKE_EVERY='"end"' FAKE_STATUS=75 -- c.json
+[[ $(tail -n 2 "$log") == $'scontrol update JobId=17 Requeue=1\nscontrol requeue 17' ]] || fail "checkpoint.every end: 75 stays"
 for every in 1 100 refused; do
   batch 0 FAKE_EVERY=$every -- c.json
   ! grep -q scontrol "$log" || fail "checkpoint.every $every: Slurm may not requeue"

@@ -17,7 +17,8 @@ namespace trident::testing {
 inline constexpr std::int64_t kFamilySteps = 6, kFamilyBatch = 6, kFamilySequence = 16, kFamilyShown = 2;
 
 inline std::vector<std::string> family_golden_names() {
-  return {"gpt2", "llama", "llama3", "smollm", "qwen2", "qwen2.5", "qwen3", "mistral", "olmo", "olmo2", "phi3"};
+  return {"gpt2", "llama", "llama3", "smollm", "qwen2", "qwen2.5", "qwen3", "mistral", "olmo", "olmo2", "phi3",
+          "olmo_clipped", "llama_dynamic"};
 }
 
 struct FamilyGolden {

@@ -3,6 +3,7 @@
 // are whole tensors under their Hugging Face names in [out, in] orientation. R = S*B rows, row s*B+b.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -68,6 +69,7 @@ template <class R> class Model {
     NormState norm1, norm2, q_norm, k_norm;
     // attended, fed: the two parts' results, where norms come after them; q_raw, k_raw: rows where norms are over all heads.
     Values q, k, v, q_raw, k_raw, out, lse, merged, attended, middle, pre, act, fed;
+    std::array<Values, 3> unclipped;  // rows of q, k, v, where they are clipped
   };
   // y [R, out] = x [R, in] W^T + b with W, b the rows first_row .. first_row + out of the tensors "<stem>.weight", "<stem>.bias".
   struct Linear {
@@ -232,7 +234,13 @@ template <class R> class Model {
     const std::vector<Linear> projections = qkv(layer);
     b.q_raw = linear(projections[0], input);
     b.k_raw = linear(projections[1], input);
-    b.v = to_heads(linear(projections[2], input), c_.kv_heads);
+    Values v_rows = linear(projections[2], input);
+    if (c_.clip_qkv > 0) {
+      b.unclipped = {b.q_raw, b.k_raw, v_rows};
+      for (Values* of : {&b.q_raw, &b.k_raw, &v_rows})
+        clip_forward<R>(of->data(), of->data(), static_cast<Index>(of->size()), static_cast<R>(c_.clip_qkv));
+    }
+    b.v = to_heads(v_rows, c_.kv_heads);
     if (c_.qk_norm == QkNorm::kFullWidth) {
       norm_forward(b.q_norm, NormKind::kRmsNorm, attention + "q_norm", b.q_raw, c_.query_width());
       norm_forward(b.k_norm, NormKind::kRmsNorm, attention + "k_norm", b.k_raw, c_.kv_width());
@@ -328,18 +336,23 @@ template <class R> class Model {
       d_q = norm_backward(b.q_norm, NormKind::kRmsNorm, attention + "q_norm", b.q_raw, d_q, c_.head_dim);
       d_k = norm_backward(b.k_norm, NormKind::kRmsNorm, attention + "k_norm", b.k_raw, d_k, c_.head_dim);
     }
-    Values d_q_rows = to_rows(d_q, c_.heads), d_k_rows = to_rows(d_k, c_.kv_heads);
+    Values d_q_rows = to_rows(d_q, c_.heads), d_k_rows = to_rows(d_k, c_.kv_heads), d_v_rows = to_rows(d_v, c_.kv_heads);
     if (c_.qk_norm == QkNorm::kFullWidth) {
       const std::string attention = block_name(layer) + "self_attn.";
       d_q_rows = norm_backward(b.q_norm, NormKind::kRmsNorm, attention + "q_norm", b.q_raw, d_q_rows, c_.query_width());
       d_k_rows = norm_backward(b.k_norm, NormKind::kRmsNorm, attention + "k_norm", b.k_raw, d_k_rows, c_.kv_width());
     }
+    if (c_.clip_qkv > 0)
+      for (std::size_t i = 0; i < 3; ++i) {
+        Values& d = i == 0 ? d_q_rows : i == 1 ? d_k_rows : d_v_rows;
+        clip_backward<R>(d.data(), d.data(), b.unclipped[i].data(), static_cast<Index>(d.size()), static_cast<R>(c_.clip_qkv));
+      }
     const std::vector<Linear> projections = qkv(layer);
     const Values& input = after() ? x : b.norm1.y;
     d_n.assign(d_n.size(), R(0));
     linear_backward(projections[0], input, d_q_rows, d_n);
     linear_backward(projections[1], input, d_k_rows, d_n);
-    linear_backward(projections[2], input, to_rows(d_v, c_.kv_heads), d_n);
+    linear_backward(projections[2], input, d_v_rows, d_n);
     const Values through_attention = after() ? d_n : norm_backward(b.norm1, c_.norm, norm1(layer), x, d_n, H);
     add(d.data(), d.data(), through_attention.data(), rows() * H);
   }

@@ -196,6 +196,18 @@ void gelu_backward(R* d_x, const R* d_out, const R* x, Index count) {
   }
 }
 
+// ---- bounds
+
+template <class R>
+void clip_forward(R* out, const R* x, Index count, R limit) {
+  for (Index i = 0; i < count; ++i) out[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+}
+
+template <class R>
+void clip_backward(R* d_x, const R* d_out, const R* x, Index count, R limit) {
+  for (Index i = 0; i < count; ++i) d_x[i] = std::abs(x[i]) <= limit ? d_out[i] : R(0);
+}
+
 // ---- embedding
 // -------------------------------------------------------------------------------------------------------------------
 

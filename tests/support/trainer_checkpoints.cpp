@@ -12,7 +12,7 @@ RunInputs TrainerCheckpoints::inputs_for(const RankTrainer& trainer, const Train
   inputs.plan = trainer.plan();
   CheckpointConfig& c = inputs.plan.config.checkpoint;
   c.dir = options.to.empty() ? options.from.substr(0, options.from.rfind('/')) : options.to;
-  if (!options.to.empty()) c.every = 1;
+  if (!options.to.empty()) c.every = {.steps = 1, .at_end = true};
   c.resume = parse_resume_from(options.from.empty() ? "never" : options.from);
   c.staging.megabytes = options.staging_megabytes;
   if (!options.from.empty()) inputs.resume = Resume{{options.from, open_manifest(options.from)}};
@@ -24,8 +24,9 @@ TrainerCheckpoints::TrainerCheckpoints(RankTrainer& trainer, const TrainerCheckp
       inputs_(inputs_for(trainer, options)),
       sink_(options.warnings != nullptr ? *options.warnings : std::cerr),
       logger_(sink_, trainer.context().rank()),
+      log_errors_(OnError::kContinue, logger_),
       say_([this](const std::string& line) { said_.push_back(line); }),
-      checkpoints_(inputs_, trainer, logger_) {
+      checkpoints_(inputs_, trainer, logger_, log_errors_) {
   const bool resumed = checkpoints_.begin(say_).has_value();
   TRIDENT_CHECK(resumed == !options.from.empty(), "going on from \"{}\"", options.from);
 }

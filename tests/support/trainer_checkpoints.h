@@ -36,6 +36,7 @@ class TrainerCheckpoints {
   RunInputs inputs_;
   LogSink sink_;
   Logger logger_;
+  LogErrors log_errors_;
   std::vector<std::string> said_;
   Say say_;
   RunCheckpoints checkpoints_;

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
@@ -33,7 +34,8 @@ class Saver {
       : inputs_(inputs_of(trainer, folder, on_error, std::move(resume))),
         sink_(log_),
         logger_(sink_, trainer.context().rank()),
-        checkpoints_(inputs_, trainer, logger_) {
+        log_errors_(OnError::kContinue, logger_),
+        checkpoints_(inputs_, trainer, logger_, log_errors_) {
     state_.updates = state_.batches = 1;
   }
   void set_step(std::int64_t step) { state_.updates = state_.batches = step; }
@@ -57,8 +59,8 @@ class Saver {
     RunInputs inputs;
     inputs.plan = trainer.plan();
     inputs.plan.config.checkpoint.dir = folder;
-    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.every = 1;
-    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.on_error = parse_on_save_error(on_error).value();
+    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.every = {.steps = 1, .at_end = true};
+    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.on_error = parse_on_error(on_error).value();
     inputs.plan.config.run.dir = folder + "/run";
     inputs.resume = std::move(resume);
     return inputs;
@@ -67,6 +69,7 @@ class Saver {
   std::ostringstream log_;
   LogSink sink_;
   const Logger logger_;
+  LogErrors log_errors_;
   std::string said_;
   const Say say_ = [this](const std::string& line) { said_ += line + "\n"; };
   TrainingState state_;
@@ -103,12 +106,14 @@ TEST(CheckpointFailures, WhatCannotBeWrittenIsSaidOrEndsTheRun) {
 
 // A disk that takes the bytes and gives others back.
 TEST(CheckpointFailures, WhatCannotBeReadBackDoesNotCountAsSaved) {
-  for (const std::string on_error : {"continue", "stop"}) {
-    on_one_rank([&](RankTrainer& trainer) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"continue", "weights/w-00000-0.safetensors"}, {"stop", "weights/w-00000-0.safetensors"}, {"continue", "manifest.json"}};
+  for (const auto& [on_error, file] : cases) {
+    on_one_rank([&, on_error = on_error, file = file](RankTrainer& trainer) {
       const TemporaryFolder folder;
       Saver saver(trainer, folder.path(), on_error);
       saver.begin();
-      const std::string path = folder.path() + kStep + "/weights/w-00000-0.safetensors";
+      const std::string path = fmt::format("{}{}/{}", folder.path(), kStep, file);
       saver.when_committed = [&] {
         std::string content = read_file(path);
         content[content.size() / 2] ^= 1;
@@ -117,7 +122,7 @@ TEST(CheckpointFailures, WhatCannotBeReadBackDoesNotCountAsSaved) {
       const std::string error = on_error == "stop" ? error_of<StorageError>([&] { saver.save(); }) : (saver.save(), "");
       EXPECT_EQ(contains(error, "cannot be read back; earlier ones are kept; the run ends because"), on_error == "stop") << error;
       EXPECT_TRUE(contains(saver.said(), "the checkpoint of step 1 cannot be read back")) << saver.said();
-      EXPECT_TRUE(contains(saver.log(), "w-00000-0.safetensors")) << saver.log();
+      EXPECT_TRUE(contains(saver.log(), file)) << saver.log();
       EXPECT_EQ(saver.committed(), -1);
       EXPECT_TRUE(folder_exists(folder.path() + kStep));
     });

@@ -33,7 +33,7 @@ const char* const kComplete = R"({
                 "shuffle": true, "tokenizer": "gpt2" },
   "eval":     { "every": 0, "steps": 10 },
   "checkpoint": { "dir": "runs/tiny/ckpt", "every": 0, "keep_last": 3, "keep_every": 0, "resume": null },
-  "log":      { "every": 10, "tensorboard": false, "trace_steps": [], "report": false },
+  "log":      { "every": 10, "tensorboard": false, "trace_steps": [], "report": false, "on_error": "continue" },
   "debug":    { "no_alloc": false, "check_collectives": true }
 })";
 
@@ -78,6 +78,8 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_TRUE(c.log.trace_steps.empty());
   EXPECT_FALSE(c.log.report);
   EXPECT_TRUE(small_with({"log.report=true"}).log.report);
+  EXPECT_EQ(c.log.on_error, OnError::kContinue);
+  EXPECT_EQ(small_with({"log.on_error=stop"}).log.on_error, OnError::kStop);
   EXPECT_EQ(c.run.hardware_profile, std::nullopt);
   EXPECT_EQ(small_with({"run.hardware_profile=here.json"}).run.hardware_profile, "here.json");
   EXPECT_TRUE(small_with({"log.trace_steps=null"}).log.trace_steps.empty());
@@ -96,7 +98,7 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(small_with({"cuda.spare_multiprocessors=8"}).cuda.spare_multiprocessors, 8);
   EXPECT_TRUE(small_with({"cuda.graphs=true"}).cuda.graphs);
   EXPECT_TRUE(small_with({"cuda.epilogues=true"}).cuda.epilogues);
-  EXPECT_EQ(c.checkpoint.every, 0);
+  EXPECT_EQ(c.checkpoint.every, (SaveInterval{.steps = 0, .at_end = true}));
 }
 
 TEST(ConfigAccepts, LossScales) {
@@ -163,6 +165,19 @@ TEST(ConfigAccepts, GradSyncAndZeroSpellings) {
   EXPECT_EQ(small_with({"parallel.grad_sync={\"every\": 3}"}).parallel.grad_sync, (GradSync{GradSync::Kind::kEvery, 3}));
   EXPECT_EQ(small_with({"parallel.zero=FULL_SHARD"}).parallel.zero, ZeroPreset::kZero3);
   EXPECT_EQ(small_with({"parallel.zero=SHARD_GRAD_OP"}).parallel.zero, ZeroPreset::kShardGradOp);
+  const ZeroPreset stages[] = {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3};
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::string number = std::to_string(stage);
+    EXPECT_EQ(small_with({"parallel.zero=" + number}).parallel.zero, stages[stage]);
+    EXPECT_EQ(small_with({"parallel.zero=\"" + number + "\""}).parallel.zero, stages[stage]);
+    std::string file = kSmall;
+    file.insert(1, "\"parallel\": {\"zero\": " + number + "},");
+    EXPECT_EQ(parse_train_config(file, "c.json").parallel.zero, stages[stage]);
+  }
+  const auto format = [](const std::string& name) { return small_with({"precision.compute=" + name}).precision.compute; };
+  for (const char* name : {"float16", "half", "torch.float16"}) EXPECT_EQ(format(name), format("fp16")) << name;
+  for (const char* name : {"bfloat16", "torch.bfloat16"}) EXPECT_EQ(format(name), format("bf16")) << name;
+  EXPECT_EQ(format("float32"), format("fp32"));
   EXPECT_EQ(small_with({"parallel.param_gather=per_use"}).parallel.param_gather, ParamGather::kPerUse);
   EXPECT_EQ(small_with({"parallel.data=auto"}).parallel.data.ranks, std::nullopt);
 }
@@ -320,7 +335,14 @@ TEST(ConfigAccepts, CheckpointEveryZeroNeutralisesItsBlock) {
   EXPECT_EQ(small_with({"checkpoint.resume=auto"}).checkpoint.resume, ResumeFrom{});
   EXPECT_EQ(small_with({"checkpoint.resume=never"}).checkpoint.resume.kind, ResumeFrom::Kind::kNever);
   EXPECT_EQ(small_with({"checkpoint.resume=runs/a/ckpt"}).checkpoint.resume, (ResumeFrom{ResumeFrom::Kind::kPath, "runs/a/ckpt"}));
-  EXPECT_EQ(small_with({"checkpoint=null"}).checkpoint.every, 0);
+  const SaveInterval never{}, at_end{.steps = 0, .at_end = true};
+  for (const char* setting : {"checkpoint=null", "checkpoint=0", "checkpoint.every=0", "checkpoint.every=null"})
+    EXPECT_EQ(small_with({setting}).checkpoint.every, never) << setting;
+  EXPECT_EQ(small_with({}).checkpoint.every, at_end);
+  EXPECT_FALSE(small_with({}).checkpoint.every_was_given);
+  EXPECT_EQ(small_with({"checkpoint.every=end"}).checkpoint.every, at_end);
+  EXPECT_TRUE(small_with({"checkpoint.every=end"}).checkpoint.every_was_given);
+  EXPECT_EQ(small_with({"checkpoint.every=7"}).checkpoint.every, (SaveInterval{.steps = 7, .at_end = true}));
 }
 
 TEST(ConfigAccepts, ASettingReplacesAnIllegalValueOfTheFile) {
@@ -342,6 +364,18 @@ TEST(ConfigAccepts, OriginsNameFileLineAndSetting) {
   const std::string printed = config_with_origins(make_train_config(values), values);
   EXPECT_NE(printed.find("\"micro\": 2,  // --set"), std::string::npos) << printed;
   EXPECT_NE(printed.find("\"steps\": 5,  // c.json:2"), std::string::npos) << printed;
+  // The model's keys, too.
+  OptionValues spelled_out;
+  std::string text = kSmall;
+  const std::string preset = "\"preset\": \"llama-1m\"";
+  text.replace(text.find(preset), preset.size(), "\"model_type\": \"llama\", \"vocab_size\": 512,\n"
+               "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 64");
+  spelled_out.take_file(parse_json(text, "c.json"), "c.json");
+  spelled_out.take_setting("model.num_hidden_layers=4");
+  const std::string model = config_with_origins(make_train_config(spelled_out), spelled_out);
+  for (const char* line :
+       {"\"vocab_size\": 512,  // c.json:3", "\"hidden_size\": 64,  // c.json:4", "\"num_hidden_layers\": 4,  // --set"})
+    EXPECT_NE(model.find(line), std::string::npos) << model;
 }
 
 }  // namespace

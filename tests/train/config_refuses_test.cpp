@@ -101,6 +101,67 @@ TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
   expect_refusal({}, {"unknown key a\\u001b[31m"}, with("\"a\\u001b[31m\": 1"));
 }
 
+// What users of other systems write as a key, in a file or with --set.
+struct ForeignKey {
+  const char* setting;
+  const char* answer;  // "": none
+};
+
+TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
+  const ForeignKey keys[] = {
+      {"eval_steps=5", "did you mean eval.every?"},
+      {"eval_strategy=steps", "did you mean eval.every? (steps between evaluations; 0: none)"},
+      {"save_steps=5", "did you mean checkpoint.every?"},
+      {"logging_steps=5", "did you mean log.every?"},
+      {"per_device_train_batch_size=4", "did you mean batch.micro?"},
+      {"gradient_accumulation_steps=8", "did you mean batch.global? (batch.micro x parallel.data x N)"},
+      {"num_train_epochs=3", "did you mean run.steps? (epochs x samples / batch.global"},
+      {"epochs=3", "did you mean run.steps?"},
+      {"batch_size=8", "did you mean batch.global?"},
+      {"warmup_ratio=0.1", "did you mean lr_schedule.warmup_steps? (X x run.steps)"},
+      {"optimizer.warmup_steps=10", "did you mean lr_schedule.warmup_steps?"},
+      {"max_seq_length=512", "did you mean batch.sequence?"},
+      {"gradient_checkpointing=true", "did you mean recompute.policy = \"full\"?"},
+      {"gradient_checkpointing=false", "; leave it out"},
+      {"bf16=true", "did you mean precision.compute = \"bf16\"?"},
+      {"fp16=false", "; leave it out"},
+      {"packing=true", "leave it out: samples run on across documents"},
+      {"report_to=wandb", "did you mean log.tensorboard = true?"},
+      {"wandb_project=x", "leave it out, there is no such thing here: read metrics.jsonl"},
+      {"wandb_entity=x", "read metrics.jsonl"},
+      {"deepspeed=ds.json", "did you mean parallel.zero?"},
+      {"zero_optimization.stage=2", "did you mean parallel.zero?"},
+      {"fsdp=full_shard", "did you mean parallel.zero = \"zero3\"?"},
+      {"fsdp_config.min_num_params=1", "did you mean parallel.zero"},
+      {"attn_implementation=sdpa", "leave it out: attention never stores the scores"},
+      {"num-layers=4", "did you mean model.num_hidden_layers?"},
+      {"context_length=4", ""},
+      {"lora=true", "there are no adapters: all weights are trained"},
+      {"lora_r=16", "there are no adapters"},
+      {"peft.lora_alpha=16", "there are no adapters"},
+      {"use_peft=true", "there are no adapters"},
+      {"data.chat_template=x", "training takes plain token files"},
+      {"model.lora_r=16", "unknown key model.lora_r; leave it out, there is no such thing here: there are no adapters"},
+      {"model.name=llama", "unknown key model.name; did you mean model.preset?"},
+      {"optim=muon", "did you mean optimizer.type? (adamw or lion"},
+  };
+  for (const auto& [setting, answer] : keys) {
+    const std::string said = refusal({setting}), text = setting;
+    EXPECT_TRUE(*answer != 0 || said.find("did you mean") == said.npos) << said;
+    EXPECT_NE(said.find(answer), said.npos) << setting << " is answered with: " << said;
+    const std::size_t equals = text.find('=');
+    if (text.find('.') < equals) continue;
+    // The same in the file.
+    const std::string in_file = refusal({}, with(fmt::format("\"{}\": \"{}\"", text.substr(0, equals), text.substr(equals + 1))));
+    EXPECT_TRUE(text.ends_with("=false") || in_file.find(answer) != in_file.npos) << in_file;
+  }
+  for (const char* rule : {"muon", "adan", "sgd", "nadam", "radam", "adafactor"}) {
+    const std::string said = refusal({std::string("optimizer.type=") + rule});
+    EXPECT_NE(said.find("not built; use adamw or lion"), said.npos) << said;
+    EXPECT_EQ(said.find("did you mean"), said.npos) << said;
+  }
+}
+
 TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"parallel.context=2"}, {"parallel.context = 2: not built yet; remove the key or set it to 1"});
   expect_refusal({"elastic=[\"1DP\", \"2CP\"]"}, {"elastic[1]: parallel.context = 2: not built yet"});
@@ -124,6 +185,7 @@ TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"data.reset_position_ids=true"}, {"data.reset_position_ids = true: not built yet"});
   expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});
   expect_refusal({"log.report=\"yes\""}, {"log.report = \"yes\": must be true or false"});
+  expect_refusal({"log.on_error=ignore"}, {"log.on_error = \"ignore\"", "\"continue\"", "\"stop\""});
 }
 
 TEST(ConfigRefuses, StepsThatCannotBeTraced) {

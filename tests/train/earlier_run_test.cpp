@@ -59,7 +59,7 @@ TEST_F(EarlierRun, AnotherConfigurationIsRefusedByName) {
   expect_error<ConfigError>(
       [&] { check_earlier_run(config({"parallel.tensor=4"})); },
       {"run.dir = " + folder_.path() + ": it has config.resolved.json, eval.jsonl and 6 more of another run, ",
-       "whose parallel.tensor is 2, not 4", "choose another run.dir, or say run.overwrite=true, which moves them to ",
+       "whose parallel.tensor is 2, not 4", "choose another run.dir, or --set run.overwrite=true, which moves them to ",
        folder_ / "earlier-1"});
   EXPECT_NO_THROW(check_earlier_run(config({"parallel.tensor=4", "run.overwrite=true"})));
   EXPECT_EQ(folder_.names(), before) << "looking changes nothing";
@@ -71,6 +71,17 @@ TEST_F(EarlierRun, TheSameConfigurationGoesOn) {
   std::string path = folder_.path();
   path.insert(path.rfind('/'), "/.");
   EXPECT_NO_THROW(check_earlier_run(small_with({"run.dir=" + path}))) << "the same folder, written otherwise";
+}
+
+// Neither what a user may change between two starts, nor what another version has by default or knows in addition.
+TEST_F(EarlierRun, HowLongItIsAndWhatItSavesAndLogsIsNotCompared) {
+  TrainConfig earlier = config({"eval.every=3", "checkpoint.every=5", "log.every=7", "run.steps=50", "run.max_minutes=3"});
+  leave(earlier);
+  JsonValue of_another_version = to_json(earlier);
+  of_another_version.find("log")->set("of_another_version", 1);
+  write_file(folder_ / "config.resolved.json", to_json_text(of_another_version));
+  EXPECT_NO_THROW(check_earlier_run(config()));
+  expect_error<ConfigError>([&] { check_earlier_run(config({"run.seed=5"})); }, {"whose run.seed is 1234, not 5"});
 }
 
 TEST_F(EarlierRun, ARunWithoutAReadableConfigurationIsAnother) {

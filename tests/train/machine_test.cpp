@@ -1,14 +1,17 @@
-// What a machine's processor is called: rates that were measured on one count on processors of the same name alone.
+// What a machine's processor is called: rates that were measured on one count on processors of the same name alone. And the peak
+// that steps are measured by.
 #include "train/plan/machine.h"
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "core/file_io.h"
 #include "device/cpu/cpu_device.h"
 #include "plan/cpu_rates.h"
 #include "tests/data/temporary_folder.h"
+#include "train/run/peak_flops.h"
 
 namespace trident {
 namespace {
@@ -49,6 +52,33 @@ TEST_F(Processors, OfAnotherGenerationHaveOtherRates) {
   if (has_bf16_products({IsaLevel::kAvx512, true, false}, IsaLevel::kAvx512)) {
     EXPECT_EQ(name("cpu family\t: 26\nmodel name\t: " + said + "\n", {IsaLevel::kAvx512, true, false}), shipped);
   }
+}
+
+// A peak that was measured too low is raised for all steps from then on, by a second measurement or by the step that shows it.
+TEST(PeakFlops, IsOneValueThatAFasterStepRaises) {
+  struct Case {
+    std::optional<double> first, second;
+    double raised;  // by a step of 3
+  };
+  for (const Case& c : {Case{2, 4, 4}, Case{2, 2.5, 3}, Case{2, std::nullopt, 3}}) {
+    int measured = 0, said = 0;
+    const Say say = [&](const std::string&) { ++said; };
+    PeakFlops peak([&] { return measured++ == 0 ? c.first : c.second; }, say);
+    EXPECT_EQ(peak.share(1, 1, say), 0.5);
+    EXPECT_EQ(peak.share(2, 2, say), 1);
+    EXPECT_EQ(said, 0);
+    EXPECT_EQ(peak.share(3, 3, say), 3 / c.raised);
+    EXPECT_EQ(said, 1);
+    EXPECT_EQ(peak.share(4, 1, say), 1 / c.raised) << "the old peak is gone";
+    EXPECT_EQ(peak.share(5, 8, say), 1);
+    EXPECT_EQ(peak.share(6, 4, say), 0.5);
+    EXPECT_EQ(measured, 2) << "a third time it is not measured";
+  }
+  std::string said;
+  const Say say = [&](const std::string& line) { said += line; };
+  PeakFlops unknown([]() -> std::optional<double> { return std::nullopt; }, say);
+  EXPECT_EQ(unknown.share(1, 1, say), std::nullopt);
+  EXPECT_TRUE(said.starts_with("mfu is not shown")) << said;
 }
 
 }  // namespace

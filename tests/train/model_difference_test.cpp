@@ -57,6 +57,7 @@ const Change kChanges[] = {
     {"mistral", "sliding_window", [](ModelConfig& m) { m.sliding_window = m.sliding_window == 0 ? 9 : 0; }},
     {"llama", "model_type", [](ModelConfig& m) { m.norm = NormKind::kRmsNormRoundedOnce; }},
     {"llama", "model_type", [](ModelConfig& m) { m.norm_placement = NormPlacement::kAfter; }},
+    {"olmo", "clip_qkv", [](ModelConfig& m) { m.clip_qkv = 8; }},
     {"llama", "model_type", [](ModelConfig& m) { m.qk_norm = QkNorm::kPerHead; }},
     {"llama", "model_type", [](ModelConfig& m) { m.activation = Activation::kGeluTanh; }},
     {"llama", "model_type", [](ModelConfig& m) { m.position = PositionKind::kLearned; }},

@@ -28,6 +28,18 @@ TEST(Supervision, EveryExitCodeHasItsAnswer) {
   EXPECT_EQ(describe_exit(137), "137: killed by SIGKILL");
 }
 
+// A run that saves at its end alone leaves nothing to go on from when it crashes.
+TEST(Supervision, WhatSavesAtItsEndAloneIsStartedAgainAfterASaveOnly) {
+  SupervisionRules rules;
+  rules.saves_on_the_way = false;
+  for (int code = 0; code < 256; ++code) {
+    const NextMove next = what_follows(rules, {}, {.code = code});
+    EXPECT_EQ(next.restart, code == 75) << code;
+    EXPECT_EQ(next.exit_code, code);
+    EXPECT_EQ(next.why.find("checkpoint.every is \"end\"") != std::string::npos, may_be_restarted(code) && code != 75) << next.why;
+  }
+}
+
 TEST(Supervision, WaitsGrowToAMinute) {
   const double seconds[] = {0, 1, 2, 4, 8, 16, 32, 60, 60, 60};
   for (int idle = 0; idle < 10; ++idle) EXPECT_EQ(back_off_seconds(idle), seconds[idle]) << idle;

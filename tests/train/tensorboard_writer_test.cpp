@@ -74,8 +74,8 @@ TEST(EventFile, ReadBack) {
       second{{{"train/loss", 8.25}, {"train/lr", 3e-4}}};
   const std::string markdown(1000, 'x');
   {
-    TensorBoardWriter writer(folder.path(), 5);
-    writer.text(5, "config", markdown);
+    TensorBoardWriter writer(folder.path(), 5, markdown);
+    EXPECT_TRUE(event_files(folder.path()).empty()) << "who has nothing to say leaves no file";
     writer.scalars(6, first);
     EXPECT_EQ(read_event_file(writer.path()).size(), 4u) << "a reader sees every event before the file is closed";
     writer.scalars(std::int64_t{1} << 40, second);
@@ -98,7 +98,9 @@ TEST(EventFile, ReadBack) {
 
 TEST(EventFile, ASecondFileOfTheSameSecondHasAnotherName) {
   const TemporaryFolder folder;
-  const TensorBoardWriter a(folder.path(), 0), b(folder.path(), 0);
+  TensorBoardWriter a(folder.path(), 0), b(folder.path(), 0);
+  a.scalars(1, {});
+  b.scalars(1, {});
   EXPECT_NE(a.path(), b.path());
   EXPECT_EQ(event_files(folder.path()).size(), 2u);
 }
@@ -106,7 +108,7 @@ TEST(EventFile, ASecondFileOfTheSameSecondHasAnotherName) {
 TEST(EventFile, WhatCannotBeWrittenIsAStorageError) {
   const TemporaryFolder folder;
   try {
-    const TensorBoardWriter writer(folder / "missing", 0);
+    TensorBoardWriter(folder / "missing", 0).scalars(1, {});
     FAIL();
   } catch (const StorageError& error) {
     const std::string text = error.what();
@@ -115,14 +117,14 @@ TEST(EventFile, WhatCannotBeWrittenIsAStorageError) {
   }
 }
 
-// A limit on file sizes stands for a full disk; readers still find whole records.
+// A limit on file sizes stands for a full disk; readers still find whole records, also of what comes when there is room again.
 TEST(EventFile, AFullDiskIsNamedAndKeepsWholeRecords) {
   const TemporaryFolder folder;
   TensorBoardWriter writer(folder.path(), 0);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{std::filesystem::file_size(writer.path()) + 100, before.rlim_max};
+  const rlimit small{100, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   std::string text;
   try {
@@ -135,6 +137,9 @@ TEST(EventFile, AFullDiskIsNamedAndKeepsWholeRecords) {
   EXPECT_NE(text.find("cannot be written: File too large"), std::string::npos) << text;
   EXPECT_NE(text.find("set log.tensorboard = false"), std::string::npos) << text;
   EXPECT_EQ(read_event_file(writer.path()).size(), 2u);
+  writer.scalars(1, {});
+  EXPECT_EQ(read_event_file(writer.path()).size(), 3u);
+  EXPECT_EQ(event_files(folder.path()).size(), 1u);
 }
 
 // TensorBoard's own reader, where Python has the package: values, steps, the text, and that a file which starts over at step 3

@@ -62,7 +62,8 @@ std::vector<TrainedModel> models_on_one_rank(std::int64_t largest) {
       for (const Sizes& sizes : all) models.push_back(model_of(family, bounded(sizes, largest), precision, {}));
     for (const std::size_t i : {0, 2})
       models.push_back(
-          model_of("llama", bounded(all[i], largest), precision, {"optimizer.type=\"lion\"", "optimizer.weight_decay=0.1"}));
+          model_of("olmo", bounded(all[i], largest), precision,
+                   {"model.clip_qkv=1.0", "optimizer.type=\"lion\"", "optimizer.weight_decay=0.1"}));
   }
   return models;
 }

@@ -43,11 +43,11 @@ std::optional<ComputeFormat> parse_compute_format(std::string_view text) { retur
 std::optional<CheckpointContent> parse_checkpoint_content(std::string_view text) {
   return find_in<CheckpointContent>(kContents, text);
 }
-std::optional<OnSaveError> parse_on_save_error(std::string_view text) { return find_in<OnSaveError>(kReactions, text); }
+std::optional<OnError> parse_on_error(std::string_view text) { return find_in<OnError>(kReactions, text); }
 
 std::string_view to_string(AskedDevice device) { return kAskedDevices[static_cast<std::size_t>(device)]; }
 std::string_view to_string(ComputeFormat format) { return kComputeFormats[static_cast<std::size_t>(format)]; }
 std::string_view to_string(CheckpointContent content) { return kContents[static_cast<std::size_t>(content)]; }
-std::string_view to_string(OnSaveError reaction) { return kReactions[static_cast<std::size_t>(reaction)]; }
+std::string_view to_string(OnError reaction) { return kReactions[static_cast<std::size_t>(reaction)]; }
 
 }  // namespace trident

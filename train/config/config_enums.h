@@ -14,8 +14,8 @@ enum class AskedDevice : std::uint8_t { kAuto, kCpu, kCuda };
 enum class ComputeFormat : std::uint8_t { kAuto, kBf16, kFp16, kFp32 };
 // checkpoint.content
 enum class CheckpointContent : std::uint8_t { kAll, kWeights };
-// checkpoint.on_error
-enum class OnSaveError : std::uint8_t { kContinue, kStop };
+// checkpoint.on_error, log.on_error
+enum class OnError : std::uint8_t { kContinue, kStop };
 
 // checkpoint.resume: the newest of checkpoint.dir, if there is one; none; or what a path names.
 struct ResumeFrom {
@@ -30,10 +30,10 @@ std::string to_string(const ResumeFrom& from);  // "auto", "never", or the path
 std::optional<AskedDevice> parse_asked_device(std::string_view text);
 std::optional<ComputeFormat> parse_compute_format(std::string_view text);
 std::optional<CheckpointContent> parse_checkpoint_content(std::string_view text);
-std::optional<OnSaveError> parse_on_save_error(std::string_view text);
+std::optional<OnError> parse_on_error(std::string_view text);
 std::string_view to_string(AskedDevice device);
 std::string_view to_string(ComputeFormat format);
 std::string_view to_string(CheckpointContent content);
-std::string_view to_string(OnSaveError reaction);
+std::string_view to_string(OnError reaction);
 
 }  // namespace trident

@@ -7,6 +7,7 @@
 
 #include "core/nearest_name.h"
 #include "core/parallel_axis.h"
+#include "train/config/foreign_words.h"
 #include "train/config/layout_text.h"
 
 namespace trident {
@@ -99,6 +100,8 @@ class Checker {
       case JsonValue::Kind::kInteger:
       case JsonValue::Kind::kNumber:
         if (takes(Takes::kNumber) || takes(Takes::kInteger)) return number();
+        for (const Alias& alias : option_.aliases)  // stages of ZeRO are numbers elsewhere
+          if (alias.written == to_json_text(value_)) return JsonValue(alias.means);
         break;
       case JsonValue::Kind::kString:
         if (takes(Takes::kString)) return text();
@@ -276,17 +279,32 @@ JsonValue default_value(const Option& option) {
   return value;
 }
 
-std::string did_you_mean(std::string_view unknown) {
+std::string name_here(std::string_view word, const JsonValue& value) {
+  const auto hint = [](std::string_view path) { return fmt::format("; did you mean {}?", path); };
+  const std::string_view key = word.substr(word.rfind('.') + 1);
+  for (const Option& option : option_table()) {
+    if (key_of(option) == key && word.find('.') == std::string_view::npos) return hint(option.path);
+    if (std::find(option.aka.begin(), option.aka.end(), key) != option.aka.end()) return hint(option.path);
+  }
+  const std::string text = value.is_string() ? value.as_string() : to_json_text(value);
+  const ForeignWord* row = find_foreign_word(word, text);
+  if (row == nullptr) row = find_foreign_word(key, text);
+  if (row == nullptr || word == fmt::format("model.{}", row->target)) return "";  // nobody's word, or Hugging Face's own key
+  const bool is_key = row->kind == ForeignWord::Kind::kKey, of_model = row->kind == ForeignWord::Kind::kModelKey;
+  if (!is_key && !of_model) return "; " + remedy_without_key(*row);
+  if (!row->value.empty() && value == JsonValue(false)) return "; leave it out";
+  const std::string shown = row->value.empty() ? "" : fmt::format(" = {}", row->value);
+  return hint(fmt::format("{}{}{}", of_model ? "model." : "", row->target, shown)) +
+         (row->note.empty() ? "" : fmt::format(" ({})", row->note));
+}
+
+std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
   const auto hint = [](std::string_view path) { return fmt::format("; did you mean {}?", path); };
   std::string plain(unknown.substr(std::min(unknown.size(), unknown.find_first_not_of('-'))));  // as other systems' command lines write it
   std::ranges::replace(plain, '-', '_');
   unknown = plain;
+  if (std::string known = name_here(unknown, value); !known.empty()) return known;
   const std::string_view key = unknown.substr(unknown.rfind('.') + 1);
-  // The same key in another block, or another system's word for it.
-  for (const Option& option : option_table()) {
-    if (key_of(option) == key && unknown.find('.') == std::string_view::npos) return hint(option.path);
-    if (std::find(option.aka.begin(), option.aka.end(), key) != option.aka.end()) return hint(option.path);
-  }
   std::vector<std::string_view> paths;
   for (const Option& option : option_table()) paths.push_back(option.path);
   const auto dot = unknown.find('.');

@@ -21,8 +21,9 @@ std::string unit_text(const Option& option) { return option.unit.empty() ? "" : 
 std::string reserved_text(const Option& option) {
   if (option.status == OptionStatus::kReserved) return " Reserved: not built yet.";
   std::string text;
-  for (const ReservedValue& value : option.reserved_values) text += fmt::format(" Reserved: {}.", in_quotes(value.value));
-  return text;
+  for (const ReservedValue& value : option.reserved_values)
+    text += fmt::format("{}{}", text.empty() ? " Not built: " : ", ", in_quotes(value.value));
+  return text.empty() ? text : text + '.';
 }
 
 std::string alias_text(const Option& option) {
@@ -84,7 +85,13 @@ JsonValue text_schema(const Option& option) {
   schema.set("type", "string");
   JsonValue::Array words;
   for (const std::string_view choice : option.choices) words.emplace_back(choice);
-  for (const Alias& alias : option.aliases) words.emplace_back(alias.written);
+  for (const Alias& alias : option.aliases) {
+    words.emplace_back(alias.written);
+    if (const char digit = alias.written[0]; alias.written.size() == 1 && digit >= '0' && digit <= '9') {
+      words.emplace_back(static_cast<std::int64_t>(digit - '0'));
+      schema = {};  // not texts alone
+    }
+  }
   if (!words.empty()) schema.set("enum", JsonValue(std::move(words)));
   return schema;
 }
@@ -308,7 +315,10 @@ std::string config_with_origins(const TrainConfig& config, const OptionValues& v
   const JsonValue root = to_json(config);
   std::string out = "{\n";
   const auto line = [&](int level, const JsonMember& member, std::string_view path, bool last) {
-    const std::string origin = find_option(path) != nullptr ? values.at(path).origin : "given";
+    const JsonValue* const of_model = values.model_origins().find(member.key);
+    const std::string origin = find_option(path) != nullptr ? values.at(path).origin
+                               : of_model != nullptr        ? of_model->as_string()
+                                                            : "config.json of model.init_from";
     out += fmt::format("{:{}}{}: {}{}  // {}\n", "", level * 2, in_quotes(member.key), to_json_text(member.value), last ? "" : ",",
                        origin);
   };

@@ -62,7 +62,8 @@ std::vector<Option> run_options() {
 
 std::vector<Option> model_options() {
   return {
-      {.path = "model.preset", .takes = kNull | kString, .fallback = "null", .doc = "A model by name, such as gpt2-124m or llama-60m; trident help model.preset lists them."},
+      {.path = "model.preset", .takes = kNull | kString, .fallback = "null", .doc = "A model by name, such as gpt2-124m or llama-60m, or as published (gpt2-medium, meta-llama/Llama-3.1-8B); "
+              "trident help model.preset lists them."},
       {.path = "model.hf_config", .takes = kNull | kString, .fallback = "null", .doc = "Path of a Hugging Face config.json, or of the folder that has it."},
       {.path = "model.init_from", .takes = kNull | kString, .fallback = "null", .doc = "Weights that training begins with, at step 1 and with a fresh optimizer: a checkpoint, a folder of them (the newest), or a Hugging Face folder (config.json and safetensors), whose config.json is then the model unless this section names one. A run that has checkpoints of its own goes on from those.",
        .aka = {"pretrained", "load"}},
@@ -93,7 +94,8 @@ std::vector<Option> parallel_options() {
        .doc = "Split norms and residuals over the sequence inside a tensor-parallel group."},
       {.path = "parallel.zero", .takes = kString, .fallback = "\"zero1\"", .doc = "What data-parallel ranks share out: nothing (ddp), optimizer state (zero1), also gradients (zero2), also parameters (shard_grad_op, zero3).",
        .choices = {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"},
-       .aliases = {{"SHARD_GRAD_OP", "shard_grad_op"}, {"FULL_SHARD", "zero3"}}, .aka = {"zero_stage", "stage", "zero_optimization"}},
+       .aliases = {{"SHARD_GRAD_OP", "shard_grad_op"}, {"FULL_SHARD", "zero3"}, {"0", "ddp"}, {"1", "zero1"}, {"2", "zero2"}, {"3", "zero3"}},
+       .aka = {"zero_stage", "stage", "zero_optimization"}},
       {.path = "parallel.grad_sync", .takes = kNull | kString | kEvery, .fallback = "null",
        .doc = "When gradients are reduced: once a step, every k micro-batches, or auto (step where the memory allows); null: the preset's own.",
        .range = kFromOne, .choices = {"step", "auto"}},
@@ -110,6 +112,13 @@ std::vector<Option> parallel_options() {
   };
 }
 
+// Rules whose names look like misspellings of those that are built.
+std::vector<ReservedValue> other_update_rules() {
+  std::vector<ReservedValue> rules;
+  for (const std::string_view name : {"muon", "sgd", "adan", "nadam", "radam", "adafactor"}) rules.push_back({name, "not built; use adamw or lion"});
+  return rules;
+}
+
 std::vector<Option> number_options() {
   return {
       {.path = "batch.global", .takes = kInteger, .fallback = "", .doc = "Sequences per optimizer update, over all ranks.", .range = kCount,
@@ -120,9 +129,14 @@ std::vector<Option> number_options() {
        .aka = {"seq_length", "seq_len", "sequence_length", "block_size"}},
       {.path = "precision.compute", .takes = kString, .fallback = "\"auto\"",
        .doc = "Format of activations and working weights; auto: bf16 where the processor multiplies it natively, else fp32. fp16 scales its loss.",
-       .choices = {"auto", "bf16", "fp16", "fp32"}, .aka = {"dtype"}},
-      {.path = "precision.master", .takes = kString, .fallback = "\"fp32\"", .doc = "Format of master weights and moments.", .choices = {"fp32"}},
-      {.path = "precision.reduce", .takes = kString, .fallback = "\"fp32\"", .doc = "Format in which gradients are summed.", .choices = {"fp32"}},
+       .choices = {"auto", "bf16", "fp16", "fp32"},
+       .aliases = {{"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"},
+                   {"torch.bfloat16", "bf16"}, {"torch.float16", "fp16"}, {"torch.float32", "fp32"}},
+       .aka = {"dtype"}},
+      {.path = "precision.master", .takes = kString, .fallback = "\"fp32\"", .doc = "Format of master weights and moments.", .choices = {"fp32"},
+       .aliases = {{"float32", "fp32"}}},
+      {.path = "precision.reduce", .takes = kString, .fallback = "\"fp32\"", .doc = "Format in which gradients are summed.", .choices = {"fp32"},
+       .aliases = {{"float32", "fp32"}}},
       {.path = "precision.loss_scale", .takes = kNull | kString | kNumber, .fallback = "null",
        .doc = "What the loss is multiplied by, for precision.compute fp16 only: dynamic (found while training) or a power of two; null: dynamic with fp16.",
        .range = {1, 4294967296}, .choices = {"dynamic"}, .aka = {"initial_loss_scale", "grad_scale"}},
@@ -135,7 +149,8 @@ std::vector<Option> number_options() {
        .doc = "Tokens whose logits exist at a time; they are made again in the backward pass. 0: those of the whole micro-batch, kept.",
        .range = {0, 2147483647}, .unit = "tokens"},
       {.path = "optimizer.type", .takes = kString, .fallback = "\"adamw\"",
-       .doc = "Update rule; lion keeps one moment, not two, and wants a smaller rate and more decay.", .choices = {"adamw", "lion"}},
+       .doc = "Update rule; lion keeps one moment, not two, and wants a smaller rate and more decay.", .choices = {"adamw", "lion"},
+       .reserved_values = other_update_rules()},
       {.path = "optimizer.lr", .takes = kNumber, .fallback = "3e-4", .doc = "Highest learning rate.", .range = kFromZero, .aka = {"learning_rate"}},
       {.path = "optimizer.betas", .takes = kNumbers, .fallback = "[0.9, 0.95]",
        .doc = "Decay of the first and second moment; lion: within the sign, and of its moment.",
@@ -152,7 +167,7 @@ std::vector<Option> number_options() {
        .unit = "steps", .aka = {"lr_warmup_iters"}},
       {.path = "lr_schedule.min_lr", .takes = kNumber, .fallback = "0", .doc = "Lowest learning rate after the warm-up.", .range = kFromZero},
       {.path = "lr_schedule.decay_steps", .takes = kNull | kInteger, .fallback = "null",
-       .doc = "Step at which min_lr is reached, warm-up included; null: run.steps.", .range = kFromOne, .unit = "steps", .aka = {"lr_decay_iters"}},
+       .doc = "Step at which min_lr is reached, warm-up included; null: run.steps, the largest that the run was started with.", .range = kFromOne, .unit = "steps", .aka = {"lr_decay_iters"}},
       {.path = "lr_schedule.wsd_decay_steps", .takes = kNull | kInteger, .fallback = "null",
        .doc = "Length of the final decay of wsd (warm-up, stable, decay); required by it.", .range = kFromOne, .unit = "steps",
        .aka = {"lr_wsd_decay_iters"}},
@@ -193,8 +208,9 @@ std::vector<Option> data_options() {
       {.path = "eval.sample_temperature", .takes = kNumber, .fallback = "1",
        .doc = "What logits are divided by before a token is drawn; 0: always the likeliest.", .range = kFromZero},
       {.path = "checkpoint.dir", .takes = kNull | kString, .fallback = "null", .doc = "Folder of the checkpoints, which all nodes see; null: ckpt in run.dir."},
-      {.path = "checkpoint.every", .takes = kNull | kInteger, .fallback = "0", .doc = "Save after every so many steps, and after the last one; 0: never.",
-       .range = kFromZero, .unit = "steps", .aka = {"save_interval", "save_steps"}},
+      {.path = "checkpoint.every", .takes = kNull | kInteger | kString, .fallback = "\"end\"",
+       .doc = "end: save where the run ends, at its last step or where a signal or run.max_minutes stops it; a number: also after every so many steps; 0 or null: never.",
+       .range = kFromZero, .choices = {"end"}, .unit = "steps", .aka = {"save_interval", "save_steps"}},
       {.path = "checkpoint.keep_last", .takes = kNull | kInteger, .fallback = "2", .doc = "Newest checkpoints to keep; 0: all.", .range = kFromZero,
        .aka = {"most_recent_k", "save_total_limit"}},
       {.path = "checkpoint.keep_every", .takes = kNull | kInteger, .fallback = "0", .doc = "Also keep those of every so many steps; 0: none.", .range = kFromZero,
@@ -221,6 +237,9 @@ std::vector<Option> data_options() {
        .aka = {"profile_step_start", "profile_step_end"}},
       {.path = "log.report", .takes = kBool, .fallback = "false",
        .doc = "Write report.html into the run directory at the end: curves, the last step, memory, and predictions beside measurements."},
+      {.path = "log.on_error", .takes = kString, .fallback = "\"continue\"",
+       .doc = "What a line of the logs that cannot be written does to the run: a warning and a count at its end, or the end.",
+       .choices = {"continue", "stop"}},
       {.path = "cuda.tf32", .takes = kBool, .fallback = "false",
        .doc = "Multiply fp32 matrices on tensor cores, with operands rounded to 10 bits of mantissa.", .aka = {"allow_tf32", "matmul_precision"}},
       {.path = "cuda.deterministic", .takes = kBool, .fallback = "true",

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
+#include "train/config/foreign_words.h"
 #include "train/config/layout_text.h"
 #include "train/config/option_check.h"
 
@@ -26,14 +28,17 @@ std::string keys_of(std::string_view block) {
   return keys;
 }
 
-[[noreturn]] void refuse_unknown(std::string_view where, std::string_view path) {
+[[noreturn]] void refuse_unknown(std::string_view where, std::string_view path, const JsonValue& value) {
   const std::string shown = in_quotes(path);  // foreign text: escaped and cut
-  throw ConfigError(fmt::format("{}unknown key {}{}", where, shown.substr(1, shown.size() - 2), did_you_mean(path)));
+  throw ConfigError(fmt::format("{}unknown key {}{}", where, shown.substr(1, shown.size() - 2), did_you_mean(path, value)));
 }
 
 // What other systems call an option, and no config.json has: the model's reader would take it for a misspelt key of the model.
 bool is_word_of_others(const std::string& key) {
   if (key == "dtype") return false;  // config.json has it, too
+  const ForeignWord* const row = find_foreign_word(key);
+  if (row != nullptr && row->kind == ForeignWord::Kind::kRefused && row->section == kHuggingFaceWords) return true;
+  if (find_foreign_word("model." + key) != nullptr) return true;
   return std::ranges::any_of(option_table(),
                              [&](const Option& option) { return std::ranges::find(option.aka, key) != option.aka.end(); });
 }
@@ -73,22 +78,24 @@ void OptionValues::take_option(const Option& option, const JsonValue& value, std
   }
 }
 
-void OptionValues::take_file(const JsonValue& root, std::string_view file) {
+void OptionValues::take_file(const JsonValue& root, std::string_view file, UnknownKeys unknown) {
   if (!root.is_object()) throw ConfigError(fmt::format("{}: must be an object {{...}}, not {}", file, describe(root.kind())));
   for (const JsonMember& member : root.members()) {
     const std::string origin = origin_of(member.value, file);
-    if (const OptionBlock* block = find_block(member.key)) take_block(*block, member.value, file);
+    if (member.key == kResolvedMember) continue;
+    if (const OptionBlock* block = find_block(member.key)) take_block(*block, member.value, file, unknown);
     else if (const Option* option = find_option(member.key); option != nullptr && block_of(*option).empty())
       take_option(*option, member.value, origin + ": ", origin);
-    else refuse_unknown(origin + ": ", member.key);
+    else if (unknown == UnknownKeys::kRefused) refuse_unknown(origin + ": ", member.key, member.value);
   }
 }
 
-void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, std::string_view file) {
+void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, std::string_view file, UnknownKeys unknown) {
   const std::string where = origin_of(value, file) + ": ";
   if (block.name == "parallel" && value.is_string()) return take_layout(value.as_string(), where, origin_of(value, file));
   const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
-  if (block.name == "checkpoint" && neutral) return;  // a reserved block, neutral as a whole
+  if (block.name == "checkpoint" && neutral)
+    return take_option(*find_option("checkpoint.every"), JsonValue(0), where, origin_of(value, file));
   if (!value.is_object())
     throw ConfigError(
         fmt::format("{}{} = {}: must be an object with keys {}", where, block.name, value_text(value), keys_of(block.name)));
@@ -96,8 +103,8 @@ void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, 
     const std::string path = fmt::format("{}.{}", block.name, member.key);
     const std::string origin = origin_of(member.value, file);
     if (const Option* option = find_option(path)) take_option(*option, member.value, origin + ": ", origin);
-    else if (block.name == kModelBlock) model_keys_.set(member.key, member.value);
-    else refuse_unknown(origin + ": ", path);
+    else if (block.name == kModelBlock) model_keys_.set(member.key, member.value), model_origins_.set(member.key, origin);
+    else if (unknown == UnknownKeys::kRefused) refuse_unknown(origin + ": ", path, member.value);
   }
 }
 
@@ -111,6 +118,7 @@ void OptionValues::take_layout(const std::string& text, std::string_view where, 
 
 void OptionValues::take_model_key(std::string_view dotted_key, const JsonValue& value) {
   JsonValue* object = &model_keys_;
+  model_origins_.set(dotted_key.substr(0, dotted_key.find('.')), kSettingOrigin);
   while (true) {
     const auto dot = dotted_key.find('.');
     const std::string_view key = dotted_key.substr(0, dot);
@@ -148,7 +156,14 @@ void OptionValues::take_setting(std::string_view setting) {
     return take_option(*option, value, kWhere, std::string(kSettingOrigin));
   }
   if (path.substr(0, kModelBlock.size() + 1) == "model.") return take_model_key(path.substr(kModelBlock.size() + 1), value);
-  refuse_unknown(kWhere, path);
+  refuse_unknown(kWhere, path, value);
+}
+
+std::vector<std::string> OptionValues::drop_illegal() {
+  std::vector<std::string> reasons;
+  for (std::string& refusal : refusals_)
+    if (!refusal.empty()) reasons.push_back(std::exchange(refusal, ""));
+  return reasons;
 }
 
 void OptionValues::require_complete() const {
@@ -167,7 +182,7 @@ void OptionValues::require_complete() const {
         "(--set model.preset=null)");
   if (model_keys_.is_object()) {
     for (const JsonMember& member : model_keys_.members())
-      if (is_word_of_others(member.key)) refuse_unknown("", "model." + member.key);
+      if (is_word_of_others(member.key)) refuse_unknown("", "model." + member.key, member.value);
   }
   // A Hugging Face folder says the model itself; make_train_config() asks it.
   if (!preset && !file && !spelled_out && !at("model.init_from").value.is_null()) return;
@@ -176,14 +191,15 @@ void OptionValues::require_complete() const {
         "model: missing; give model.preset, model.hf_config, the keys of a Hugging Face config.json (\"model_type\", ...), or a "
         "Hugging Face folder in model.init_from");
   if (!spelled_out && !model_keys_.is_null()) {
-    const std::string path = "model." + model_keys_.members().front().key;
-    if (!did_you_mean(path).empty()) refuse_unknown("", path);
+    const JsonMember& first = model_keys_.members().front();
+    const std::string path = "model." + first.key;
+    if (!did_you_mean(path).empty()) refuse_unknown("", path, first.value);
     if (preset || file) {
       if (path == "model.sliding_window" && model_keys_.members().size() == 1) return;  // instead of that of the preset or file
       throw ConfigError(
           fmt::format("{} = {}: keys of a model (but sliding_window) go with model_type, not with model.{}; set that to null, or "
                       "leave this out", path,
-                      value_text(model_keys_.members().front().value), preset ? "preset" : "hf_config"));
+                      value_text(first.value), preset ? "preset" : "hf_config"));
     }
     throw ConfigError(
         fmt::format("model: has {} but no model_type; add it, or give model.preset or model.hf_config", in_quotes(path.substr(6))));

@@ -1,6 +1,7 @@
 // From a file and --set arguments to one value per option, each with its origin.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,12 @@ struct OptionValue {
   std::string origin = "default";  // "default", "<file>:<line>" or "--set"
 };
 
+// Keys that are in no row of the table: a user's mistake, or of a version that knows more.
+enum class UnknownKeys : std::uint8_t { kRefused, kPassedOver };
+
+// What a run's configuration has beside its keys, where runs leave it: passed over wherever a configuration is read.
+inline constexpr std::string_view kResolvedMember = "resolved";
+
 // One value for every option of the table, in the table's order, and the model keys beyond the table.
 class OptionValues {
  public:
@@ -25,25 +32,29 @@ class OptionValues {
   const std::vector<OptionValue>& values() const { return values_; }
   // Hugging Face's keys written into the model block: an object, or null where there are none.
   const JsonValue& model_keys() const { return model_keys_; }
+  // Where each of them comes from; null where there are none.
+  const JsonValue& model_origins() const { return model_origins_; }
 
   // Takes every key of a configuration file's object. Throws ConfigError for unknown keys; an illegal value is refused by
   // require_complete(), unless a setting has replaced it by then.
-  void take_file(const JsonValue& root, std::string_view file);
+  void take_file(const JsonValue& root, std::string_view file, UnknownKeys unknown = UnknownKeys::kRefused);
   // Takes one "a.b=value": the value is read as JSON, or as plain text where it is none or the option takes texts only.
   void take_setting(std::string_view setting);
   // Throws ConfigError: the first illegal value of the file, the first option without default that nobody gave, or a model block
   // that names no model.
   void require_complete() const;
+  // Why values of the file are illegal, in the table's order. From here on their keys count as not given.
+  std::vector<std::string> drop_illegal();
 
  private:
-  void take_block(const OptionBlock& block, const JsonValue& value, std::string_view file);
+  void take_block(const OptionBlock& block, const JsonValue& value, std::string_view file, UnknownKeys unknown);
   void take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin);
   void take_model_key(std::string_view dotted_key, const JsonValue& value);
   void take_layout(const std::string& text, std::string_view where, const std::string& origin);
 
   std::vector<OptionValue> values_;
   std::vector<std::string> refusals_;  // by option: why the file's value is illegal; empty where it is not
-  JsonValue model_keys_;
+  JsonValue model_keys_, model_origins_;
 };
 
 }  // namespace trident

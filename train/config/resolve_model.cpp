@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "core/json_reader.h"
 #include "model/model_presets.h"
 
@@ -33,16 +34,17 @@ FoundKeys keys_of(const ModelSource& source) {
   FoundKeys found;
   std::string json;
   if (source.hf_config) {
-    const std::string path = folder_exists(*source.hf_config) ? *source.hf_config + "/config.json" : *source.hf_config;
+    const std::string folder = hub_snapshot(*source.hf_config);
+    const std::string path = folder_exists(folder) ? folder + "/config.json" : folder;
+    if (const std::optional<std::string> other = is_there(path) ? std::nullopt : what_stands_at(folder))
+      throw ConfigError(fmt::format("model.hf_config = {}: {}", folder, *other));
     json = named_file(path, "model.hf_config");
     found.where = fmt::format("model.hf_config = {}", path);
   } else {
     json = model_preset_json(*source.preset, "model.preset");
     found.where = "model.preset";
   }
-  found.keys = parse_json(json, found.where, {.blame = ExitCode::kData});
-  if (source.keys.is_object())
-    for (const JsonMember& member : source.keys.members()) found.keys.set(member.key, member.value);
+  found.keys = hf_config_keys(parse_json(json, found.where, {.blame = ExitCode::kData}), source.keys);
   return found;
 }
 

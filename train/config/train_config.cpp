@@ -8,6 +8,7 @@
 
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "train/config/option_check.h"
 #include "train/config/resolve_model.h"
 
@@ -31,7 +32,7 @@ void read(const JsonValue& v, UpdateRuleKind& out) { out = parse_update_rule(v.a
 void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
 void read(const JsonValue& v, LrDecay& out) { out = parse_lr_decay(v.as_string()).value(); }
 void read(const JsonValue& v, CheckpointContent& out) { out = parse_checkpoint_content(v.as_string()).value(); }
-void read(const JsonValue& v, OnSaveError& out) { out = parse_on_save_error(v.as_string()).value(); }
+void read(const JsonValue& v, OnError& out) { out = parse_on_error(v.as_string()).value(); }
 void read(const JsonValue& v, AxisOrder& out) { out = parse_axis_order(v.as_string()).value(); }
 void read(const JsonValue& v, ResumeFrom& out) { out = v.is_null() ? ResumeFrom{} : parse_resume_from(v.as_string()); }
 void read(const JsonValue& v, DataDegree& out) { out.ranks = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
@@ -57,6 +58,10 @@ void read(const JsonValue& v, std::vector<std::string>& out) {
   for (const JsonValue& item : v.items()) out.push_back(item.as_string());
 }
 void read(const JsonValue& v, std::vector<JsonValue>& out) { out = v.items(); }
+void read(const JsonValue& v, SaveInterval& out) {
+  out.steps = v.is_integer() ? v.as_integer() : 0;
+  out.at_end = v.is_string() || out.steps > 0;
+}
 void read(const JsonValue& v, StagingSize& out) { out.megabytes = v.is_number() ? std::optional(v.as_number()) : std::nullopt; }
 void read(const JsonValue& v, std::vector<DataSource>& out) {
   out.clear();
@@ -108,6 +113,7 @@ JsonValue write(const std::array<double, 2>& x) { return JsonValue::Array{x[0], 
 JsonValue write(const std::vector<std::int64_t>& x) { return JsonValue::Array(x.begin(), x.end()); }
 JsonValue write(const std::vector<std::string>& x) { return JsonValue::Array(x.begin(), x.end()); }
 JsonValue write(const std::vector<JsonValue>& x) { return x; }
+JsonValue write(const SaveInterval& x) { return x.at_end && x.steps == 0 ? JsonValue("end") : JsonValue(x.steps); }
 JsonValue write(const StagingSize& x) { return x.megabytes ? JsonValue(*x.megabytes) : JsonValue("auto"); }
 JsonValue write(const std::vector<DataSource>& x) {
   if (x.empty()) return {};
@@ -156,7 +162,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("checkpoint.staging", k.staging), v("checkpoint.on_error", k.on_error), v("checkpoint.resume", k.resume), v("checkpoint.allow", k.allow);
   v("elastic", c.elastic);
   v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
-  v("log.report", c.log.report);
+  v("log.report", c.log.report), v("log.on_error", c.log.on_error);
   v("cuda.tf32", c.cuda.tf32), v("cuda.deterministic", c.cuda.deterministic), v("cuda.autotune", c.cuda.autotune);
   v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_any_order", c.cuda.nccl_any_order);
   v("cuda.spare_multiprocessors", c.cuda.spare_multiprocessors);
@@ -201,34 +207,31 @@ void check_stochastic_rounding(const PrecisionConfig& p) {
 namespace {
 
 // The keys of the folder's config.json, those in `given` in the place of its own.
-JsonValue keys_of_folder(const std::string& folder, const JsonValue& given) {
-  const std::string path = folder + "/config.json";
-  if (!folder_exists(folder))
-    throw ConfigError(fmt::format("model.init_from = {}: no such folder (nothing is downloaded); name a local folder with "
-                                  "config.json and model.safetensors",
-                                  folder));
+JsonValue keys_of_folder(const std::string& given_folder, const JsonValue& given) {
+  const std::string folder = hub_snapshot(given_folder), path = folder + "/config.json";
+  if (const std::optional<std::string> other = file_exists(path) ? std::nullopt : what_stands_at(folder))
+    throw ConfigError(fmt::format("model.init_from = {}: {}", folder, *other));
   if (!file_exists(path))
     throw ConfigError(fmt::format("model: missing, and model.init_from = {} is no Hugging Face folder, whose config.json would "
                                   "say it; give model.preset, model.hf_config, or the keys of a Hugging Face config.json "
                                   "(\"model_type\", ...)",
                                   folder));
-  JsonValue keys = read_json_file(path, {.blame = ExitCode::kData});
+  const JsonValue keys = hf_config_keys(read_json_file(path, {.blame = ExitCode::kData}), given);
   if (keys.find("model_type") == nullptr)
     throw ConfigError(fmt::format("{}: has no model_type; it is no config.json of a Hugging Face folder", path));
   for (const JsonMember& member : keys.members())
     if (find_option(fmt::format("{}.{}", kModelBlock, member.key)) != nullptr)
       throw ConfigError(fmt::format("{}: {} is no key of a model; remove it", path, in_quotes(member.key)));
-  if (given.is_object())
-    for (const JsonMember& member : given.members()) keys.set(member.key, member.value);
   return keys;
 }
 
 }  // namespace
 
-TrainConfig make_train_config(const OptionValues& values) {
+TrainConfig unvalidated_config(const OptionValues& values) {
   values.require_complete();
   TrainConfig config;
   visit_members(config, [&](std::string_view path, auto& member) { read(values.at(path).value, member); });
+  config.checkpoint.every_was_given = values.at("checkpoint.every").origin != OptionValue().origin;
   ModelSource& model = config.model;
   model.keys = values.model_keys();
   if (!model.preset && !model.hf_config && model.keys.find("model_type") == nullptr)
@@ -237,6 +240,11 @@ TrainConfig make_train_config(const OptionValues& values) {
     config.data.tokenizer_was_auto = true;
     config.data.tokenizer = tokenizer_of_vocabulary(resolve_model(config));
   }
+  return config;
+}
+
+TrainConfig make_train_config(const OptionValues& values) {
+  TrainConfig config = unvalidated_config(values);
   validate(config);
   return config;
 }
@@ -301,7 +309,9 @@ void validate(const TrainConfig& c) {
     contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));
   if (s.decay_steps && s.warmup_steps >= *s.decay_steps)
     contradict(
-        fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}", s.warmup_steps, *s.decay_steps));
+        fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}; shorten the warm-up, or lengthen "
+                    "decay_steps (null: run.steps)",
+                    s.warmup_steps, *s.decay_steps));
   if (s.type == LrScheduleType::kWsd && !s.wsd_decay_steps)
     contradict(
         "lr_schedule.wsd_decay_steps = null: lr_schedule.type \"wsd\" needs the length of its final decay; give a number of steps");
@@ -337,6 +347,11 @@ JsonValue to_json(const TrainConfig& config) {
   if (config.model.keys.is_object())
     for (const JsonMember& member : config.model.keys.members()) root.find(kModelBlock)->set(member.key, member.value);
   return root;
+}
+
+std::int64_t decay_length(const TrainConfig& config) {
+  const LrScheduleConfig& s = config.lr_schedule;
+  return s.decay_steps.value_or(std::max(s.earlier_decay_length, config.run.steps));
 }
 
 std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view section) {

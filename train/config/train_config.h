@@ -31,6 +31,7 @@ struct ThreadCount {
 
 struct RunConfig {
   std::string dir;
+  std::string id;  // no key: drawn when the run begins, kept where it goes on; "": not drawn
   bool overwrite = false;  // another run's files in dir are moved aside
   std::int64_t seed = 0;
   std::int64_t steps = 0;
@@ -110,7 +111,8 @@ struct LrScheduleConfig {
   LrScheduleType type = LrScheduleType::kConstant;
   std::int64_t warmup_steps = 0;
   double min_lr = 0;
-  std::optional<std::int64_t> decay_steps;  // nothing: run.steps
+  std::optional<std::int64_t> decay_steps;  // as given; decay_length() is the one in force
+  std::int64_t earlier_decay_length = 0;    // no key: in force at the checkpoint that the run goes on from; 0: it begins
   std::optional<std::int64_t> wsd_decay_steps;
   LrDecay wsd_decay_type = LrDecay::kExponential;
 };
@@ -143,14 +145,22 @@ struct StagingSize {
   std::optional<double> megabytes;
 };
 
+// Every so many steps and where the run ends, there alone ("end"), or never (0).
+struct SaveInterval {
+  std::int64_t steps = 0;  // 0: not on the way
+  bool at_end = false;
+  bool operator==(const SaveInterval&) const = default;
+};
+
 struct CheckpointConfig {
   std::optional<std::string> dir;  // nothing: a folder of run.dir
-  std::optional<std::int64_t> every;  // steps; nothing or 0: none are saved
+  SaveInterval every;
+  bool every_was_given = false;  // in the file or by --set: then the run is refused where nothing can be saved
   std::optional<std::int64_t> keep_last, keep_every;  // nothing or 0: all; none
   bool keep_best = false;
   CheckpointContent content = CheckpointContent::kAll;
   StagingSize staging;
-  OnSaveError on_error = OnSaveError::kContinue;
+  OnError on_error = OnError::kContinue;
   ResumeFrom resume;
   std::vector<std::string> allow;  // keys that may differ from the checkpoint's
 };
@@ -160,6 +170,7 @@ struct LogConfig {
   bool tensorboard = true;
   std::vector<std::int64_t> trace_steps;  // first and last, or empty
   bool report = false;
+  OnError on_error = OnError::kContinue;
 };
 
 struct DebugConfig {
@@ -188,6 +199,8 @@ struct TrainConfig {
 // The configuration that complete values stand for; validated, and with data.tokenizer "auto" settled, for which the model is made
 // (resolve_model()). Throws ConfigError; DataError for a model's file that is none.
 TrainConfig make_train_config(const OptionValues& values);
+// The same with its contradictions, which validate() would refuse.
+TrainConfig unvalidated_config(const OptionValues& values);
 
 // Reads a file and then --set arguments, in order, a later one winning, into `values`, which know where each comes from. Throws
 // ConfigError naming file and line.
@@ -201,6 +214,9 @@ void validate(const TrainConfig& config);
 // The resolved configuration: every key of the table, defaults included, in the table's order. parse_train_config reads it back to
 // an equal configuration.
 JsonValue to_json(const TrainConfig& config);
+
+// Where the decay ends: lr_schedule.decay_steps, or if nobody gave it the longest run.steps that this run was started with.
+std::int64_t decay_length(const TrainConfig& config);
 
 // The paths of the keys of `section` ("cuda") that are not at their defaults, for sections whose defaults are TrainConfig's own.
 std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view section);

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -17,7 +16,7 @@
 #include "train/convert/convert.h"
 #include "train/convert/output_folder.h"
 #include "train/convert/value_check.h"
-#include "train/run/weights_source.h"
+#include "train/run/resume.h"
 
 namespace trident {
 namespace {
@@ -113,12 +112,11 @@ class Importer {
 
 }  // namespace
 
-ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, std::optional<DType> dtype,
+ConvertReport hf_to_checkpoint(const std::string& given, const std::string& to, std::optional<DType> dtype,
                                const ConvertProgress& progress) {
-  if (!is_hf_folder(from))
-    throw DataError(
-        fmt::format("{}: is no Hugging Face folder, which has config.json and model.safetensors or its index; name one", from));
-  const std::shared_ptr<const HfFolder> folder = open_hf(from, TiedCopies::kCompared);
+  const Resume source = find_hf_weights(given, "--from hf");
+  const std::shared_ptr<const HfFolder>& folder = source.hf;
+  const std::string& from = source.folder;
   Manifest manifest;
   manifest.weights = dtype.value_or(folder->common_dtype());
   manifest.complete = false;
@@ -131,8 +129,7 @@ ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, s
   manifest.writer.set("converted_from", from);
   if (const std::string left_out = left_out_of_names(*folder, manifest.tensors); !left_out.empty())
     manifest.writer.set(kLeftOutOfNames, left_out);
-  manifest.written_unix =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  manifest.written_unix = written_now();
 
   OutputFolder out(to);
   create_folder(out.path() + "/weights");

@@ -13,6 +13,7 @@
 #include "checkpoint/save_plan.h"
 #include "checkpoint/shard_reader.h"
 #include "core/check.h"
+#include "core/foreign_folder.h"
 #include "model/hf_config_writer.h"
 #include "train/config/train_config.h"
 #include "train/convert/carried_files.h"
@@ -98,6 +99,7 @@ class Exporter {
     carry(out.path(), report.warnings);
     for (const std::string& name : carried_files(out.path())) report.other_files.push_back(name);
     out.commit();
+    if (!reader_.lock_note().empty()) report.warnings.push_back(reader_.lock_note());
     const std::vector<std::string> of_values = check_.warnings();
     report.warnings.insert(report.warnings.end(), of_values.begin(), of_values.end());
     return report;
@@ -222,7 +224,7 @@ class Exporter {
     const JsonValue* const model = source_.manifest.config.find("model");
     const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
     if (began == nullptr || !began->is_string()) return std::nullopt;
-    const std::string& folder = began->as_string();
+    const std::string folder = hub_snapshot(began->as_string());
     if (is_hf_folder(folder)) return folder;
     if (const std::string carried = folder + "/" + std::string(kCarriedFolder); folder_exists(carried)) return carried;
     if (!folder_exists(folder))
@@ -290,7 +292,8 @@ std::vector<std::vector<std::size_t>> split_into_files(const std::vector<std::in
 
 ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, const ExportOptions& options,
                                const ConvertProgress& progress) {
-  if (is_hf_folder(from)) throw ConfigError(fmt::format("--from ckpt {}: is a Hugging Face folder; write --from hf", from));
+  if (is_hf_folder(hub_snapshot(from)))
+    throw ConfigError(fmt::format("--from ckpt {}: is a Hugging Face folder; write --from hf", from));
   Resume source = find_weights(from, "--from ckpt");
   std::vector<std::string> notes = std::move(source.notes);
   ConvertReport report = Exporter(std::move(source), options, progress).write(to);

@@ -165,7 +165,7 @@ ChoiceTokens encode_choice(const Tokenizer& tokenizer, std::string_view context,
 }
 
 std::vector<Question> read_choices(const std::string& path, const ChoicesRules& rules) {
-  LineReader lines(open_byte_stream(identify_input(path)), path, kMaxLine);
+  LineReader lines(open_byte_stream(identify_input(path)), path, LineLimits{kMaxLine, kMaxLine});
   std::vector<Question> questions;
   for (std::string_view line = lines.next(); !line.empty(); line = lines.next()) {
     const std::string_view text = without_line_end(line);

@@ -52,6 +52,7 @@ struct EvalWork {
   std::vector<std::int64_t> texts_of_set;  // by set: how many texts
   std::vector<Question> questions;
   std::vector<std::int32_t> token_bytes;  // by id; empty without a tokenizer
+  std::string why_no_bytes;               // where that is so
   std::int64_t vocab_size = 0;
 };
 
@@ -243,7 +244,7 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
   const ModelConfig architecture = resolve_model(config);
   if (options.sequence) config.batch.sequence = *options.sequence;
   const std::int64_t sequence = config.batch.sequence;
-  if (sequence > architecture.max_positions)
+  if (sequence > architecture.longest_sequence())
     throw ConfigError(
         fmt::format("--sequence = {}: the model has {} positions; use at most that", sequence, architecture.max_positions));
   if (options.stride && *options.stride > sequence)
@@ -251,10 +252,11 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
                                   *options.stride, sequence));
   const ModelTokenizer tokenizer = find_tokenizer(options.tokenizer, config.data.tokenizer, model.checkpoint, model.key);
   work = make_work(options, architecture, sequence, tokenizer);
+  work.why_no_bytes = tokenizer.refused ? tokenizer.refused->what() : "none is named, and the model's folder has none";
   // Of the layout, sequences that tensor ranks share out must be a multiple of them.
   const std::int64_t unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1;
   config.batch.sequence = round_up(std::min(sequence, longest_needed(work)), unit);
-  if (config.batch.sequence > architecture.max_positions)
+  if (config.batch.sequence > architecture.longest_sequence())
     throw ConfigError(fmt::format("--sequence = {}: {} tensor ranks share out {} tokens (parallel.sequence_parallel), and the "
                                   "model has {} positions; use at most {}, or set parallel.sequence_parallel to false",
                                   sequence, unit, config.batch.sequence, architecture.max_positions, sequence / unit * unit));
@@ -297,11 +299,18 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
     throw DataError(fmt::format("{}: question {}: a choice's log-likelihood is no finite number, so that none is likeliest; the "
                                 "model's weights are damaged, or hold NaN or infinity",
                                 *options.choices, *report->choices->not_finite + 1));
-  for (const SetReport& set : report ? report->sets : std::vector<SetReport>())
+  for (const SetReport& set : report ? report->sets : std::vector<SetReport>()) {
     if (!std::isfinite(set.sum.nats))
       throw DataError(
           fmt::format("{}: the loss of {} is no finite number; the model's weights are damaged, or hold NaN or infinity",
                       report->model, in_quotes(set.name)));
+    if (!set.sum.bits_per_byte() && report->knows_bytes)
+      log.write(LogLevel::kWarning,
+                "trident: ", fmt::format("no bits per byte of {}: its tokens have no text", in_quotes(set.name)));
+  }
+  if (report && !report->sets.empty() && !report->knows_bytes)
+    log.write(LogLevel::kWarning,
+              "trident: ", fmt::format("no bits per byte without a tokenizer ({}); give --tokenizer", work.why_no_bytes));
   return report;
 }
 

@@ -45,13 +45,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kModelKey
 
 [[noreturn]] void refuse_unknown(std::string_view key, std::string_view where) {
   const std::string begin = fmt::format("{}: unknown key {}", where, in_quotes(key));
-  for (const Option& option : option_table())  // another system's word
-    if (std::ranges::find(option.aka, key) != option.aka.end())
-      throw ConfigError(fmt::format("{}; did you mean {}?", begin, option.path));
   std::vector<std::string_view> of_block;
   for (const Option& option : option_table())
     if (block_of(option) == key) of_block.push_back(option.path);
   if (!of_block.empty()) throw ConfigError(fmt::format("{}: it is a block; vary one of {}", begin, fmt::join(of_block, ", ")));
+  if (const std::string known = name_here(key); !known.empty()) throw ConfigError(begin + known);
   std::vector<std::string_view> names{kGpusKey};
   for (const auto& [name, path] : kShort) names.push_back(name);
   for (const Option& option : option_table()) names.push_back(key_of(option));

@@ -58,7 +58,7 @@ CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int
       throw ConfigError(fmt::format("{} = {}: with the longest prompt, of {} tokens, that is more than the {}; use at most {}", key,
                                     new_tokens, longest, what, positions_left));
   };
-  check(model.max_positions, fmt::format("model's {} positions", model.max_positions));
+  check(model.longest_sequence(), fmt::format("model's {} positions", model.longest_sequence()));
   if (model.sliding_window > 0)
     check(model.sliding_window, fmt::format("sliding window of {} tokens, which is not supported", model.sliding_window));
   const std::int64_t capacity = longest + new_tokens - 1;  // the last new token is never looked at
@@ -72,8 +72,10 @@ CachedStage::CachedStage(const ModelConfig& model, const LayerGeometry& geometry
     : model_(model),
       shapes_(shapes),
       context_(context),
-      constants_(model, with_extent(geometry, shapes.capacity, 1), plan, ModelConstants::Lengths::kUpTo),
-      first_rows_(static_cast<std::size_t>(shapes.slots)) {
+      constants_(model, with_extent(geometry, shapes.capacity, 1), plan, ModelConstants::Lengths::kGrowing),
+      prompt_angles_(model, 1, shapes.capacity, plan),
+      first_rows_(static_cast<std::size_t>(shapes.slots)),
+      lengths_(static_cast<std::size_t>(shapes.slots)) {
   for (const std::int64_t rows : shapes_.piece_rows) variants_.push_back({with_extent(geometry, rows, 1), {}});
   variants_.push_back({with_extent(geometry, 1, shapes_.slots), {}});
   last_virtual_stage_ = static_cast<int>(units_of_stage.size()) - 1;
@@ -154,6 +156,7 @@ void CachedStage::bind(Arena& arena, ParamStore& store) {
   store_ = &store;
   Device& device = context_.device();
   constants_.bind(arena, device);
+  prompt_angles_.bind(arena);
   const DType compute = variants_.front().geometry.compute;
   const int tensor_degree = variants_.front().geometry.tensor_degree;
   for (std::size_t r = 0; r < regions_.size(); ++r)
@@ -181,6 +184,7 @@ void CachedStage::bind(Arena& arena, ParamStore& store) {
 }
 
 bool CachedStage::set_length(std::int64_t slot, std::int64_t tokens) {
+  lengths_.at(static_cast<std::size_t>(slot)) = tokens;
   std::int64_t& first_row = first_rows_.at(static_cast<std::size_t>(slot));
   const std::int64_t before = std::exchange(first_row, constants_.first_row(tokens));
   return before != first_row;
@@ -196,6 +200,7 @@ void CachedStage::extend(std::int64_t slot, std::int64_t first, std::span<const 
     if (caches_[unit].keys.data() != nullptr)
       slot_caches_[unit] = {caches_[unit].keys.rows(slot, 1), caches_[unit].values.rows(slot, 1)};
   }
+  if (prompt_angles_.any()) prompt_angles_.set(0, lengths_[static_cast<std::size_t>(slot)], context_.device());
   firsts_ = {first};
   counts_ = {std::ssize(tokens)};
   const CachedStep step{shapes_.capacity, firsts_, counts_, slot_caches_, is_last_stage() ? all_logits_.rows(0, 1) : TensorView()};
@@ -224,7 +229,10 @@ void CachedStage::write_batch(const Variant& variant, const CachedStep& step, st
   positions_by_sample_.resize(static_cast<std::size_t>(S * B));
   for (std::int64_t b = 0; b < B; ++b) {
     const std::int64_t first_row = first_rows_[static_cast<std::size_t>(slot + b)];
-    const std::int64_t rows = first_row == 0 ? shapes_.capacity : constants_.short_rows();
+    const bool of_prompt = prompt_angles_.any() && &variant != &variants_.back();
+    const std::int64_t rows = of_prompt        ? lengths_[static_cast<std::size_t>(slot + b)]
+                              : first_row == 0 ? shapes_.capacity
+                                               : constants_.short_rows();
     for (std::int64_t s = 0; s < S; ++s) {
       const auto position = static_cast<std::int32_t>(std::min(step.first[static_cast<std::size_t>(b)] + s, shapes_.capacity - 1));
       positions_by_row_[static_cast<std::size_t>(s * B + b)] = position;
@@ -250,6 +258,9 @@ void CachedStage::run(const Variant& variant, const CachedStep& step, std::int64
   batch.positions_by_row = by_row_.range(0, g.full_rows());
   batch.positions_by_sample = by_sample_.range(0, g.full_rows()).reshape({g.micro_batch, g.sequence});
   batch.samples = samples_.range(0, g.micro_batch);
+  // A prompt turns by the angles of its whole length, and keys stay as they were turned.
+  if (prompt_angles_.any() && &variant != &variants_.back())
+    batch.rope_cos = prompt_angles_.cos(0, 1), batch.rope_sin = prompt_angles_.sin(0, 1);
   batch.training = false;
   batch.cached = &step;
   logits_ = choose ? step.logits : TensorView();

@@ -17,6 +17,7 @@
 #include "model/layer.h"
 #include "model/model_config.h"
 #include "model/model_constants.h"
+#include "model/sequence_rotations.h"
 #include "parallel/grid/parallel_context.h"
 #include "parallel/zero/param_store.h"
 #include "pipeline/partition.h"
@@ -110,7 +111,9 @@ class CachedStage {
   CachedShapes shapes_;
   ParallelContext& context_;
   ModelConstants constants_;
+  SequenceRotations prompt_angles_;  // of the prompt in work
   std::vector<std::int64_t> first_rows_;  // by slot: of the rotation's tables
+  std::vector<std::int64_t> lengths_;  // by slot
   std::vector<Chunk> chunks_;  // in the order in which a pass meets them
   int last_virtual_stage_ = 0;  // of the model
   std::vector<Variant> variants_;  // of the piece sizes, then of step()

@@ -41,9 +41,10 @@ std::vector<std::string> settings_of(const GenerateOptions& options) {
 
 ForwardModel read_weights_of(const GenerateOptions& options) {
   const std::vector<std::string> settings = settings_of(options);
+  const ConfigWeights of_config = options.random_weights ? ConfigWeights::kRandom : ConfigWeights::kNewest;
   ForwardModel model = options.checkpoint  ? forward_model_of_checkpoint(*options.checkpoint, settings, "--ckpt")
                        : options.hf_folder ? forward_model_of_hf(*options.hf_folder, settings, "--hf")
-                                           : forward_model_of_config(*options.config, settings, "--config");
+                                           : forward_model_of_config(*options.config, settings, "--config", of_config);
   const TrainConfig& config = model.config;
   if (config.parallel.context != 1)
     throw ConfigError(fmt::format("parallel.context = {}: text is made with 1; leave the key out", config.parallel.context));
@@ -109,8 +110,9 @@ GenerateRequest make_request(const GenerateOptions& options, std::span<const Pro
   request.stops = options.stops;
   request.tokenizer = tokenizer;
   if (!options.ignore_end) {
-    if (options.end)
-      request.ends = {*options.end};
+    check_token_ids(options.ends, vocab_size, "--end", nullptr);
+    if (!options.ends.empty())
+      request.ends = options.ends;
     else if (hf_files)
       request.ends = ends_of_folder(*hf_files);
     else if (tokenizer != nullptr)

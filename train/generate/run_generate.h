@@ -18,7 +18,8 @@ struct GenerateOptions {
   // Exactly one of these three.
   std::optional<std::string> checkpoint;  // a folder of a checkpoint, or of several: the newest
   std::optional<std::string> hf_folder;   // of Hugging Face's form
-  std::optional<std::string> config;      // a run's configuration, with weights drawn at random: to measure
+  std::optional<std::string> config;      // a run's configuration
+  bool random_weights = false;            // of `config`, though its run has a checkpoint; otherwise the newest, if there is one
   std::vector<std::string> settings;      // as --set of trident train, of what is not the model: layout, precision, threads
   std::optional<std::string> tokenizer;   // as data.tokenizer; nothing: the run's
 
@@ -26,7 +27,7 @@ struct GenerateOptions {
   std::int64_t samples = 1, max_new_tokens = 64, slots = 8;
   SamplingOptions sampling;
   std::vector<std::string> stops;
-  std::optional<std::int32_t> end;  // nothing: the folder's eos_token_id, or the tokenizer's end of a document
+  std::vector<std::int32_t> ends;  // none: the folder's eos_token_id, or the tokenizer's end of a document
   bool ignore_end = false;
   // Keep the time of every pass, and measure the machine between them if there is one rank, which takes time of its own.
   bool timings = false;

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <string_view>
 
@@ -103,6 +104,7 @@ class RunningProbe {
     ::setpgid(0, 0);
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(ESRCH);
     ::sigprocmask(SIG_SETMASK, &signals.mask_before(), nullptr);
+    ::signal(SIGPIPE, SIG_DFL);  // main() ignores it for itself
     if (command.empty()) ::_exit(connect_to(host, probe_.port));
     const int nothing = ::open("/dev/null", O_RDWR);
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nothing, stream);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
 #include "train/run/arena_check.h"
+#include "train/run/earlier_run.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_manifest.h"
 #include "train/run/run_together.h"
@@ -116,7 +118,8 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   inputs.initial = std::move(origin.initial);
   check_run_folder(config.run.dir);
   if (place.world_size == 0) check_thread_ranks(config);
-  lr_schedule_of(config);
+  const std::optional<std::string> idle = check_rates_left(config, inputs.resume ? inputs.resume->manifest.state.updates : 0);
+  if (idle && inputs.resume) inputs.resume->warnings.push_back(*idle);
   const ModelConfig model = resolve_model(config);
   // All memory together; machines and cards are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
@@ -124,6 +127,7 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   RunPlan plan = make_run_plan(config, model, place.world_size, machine);
   if (inputs.samples) plan.text = inputs.samples->shapes;
   inputs.plan = settle_grad_sync(std::move(plan), machine);
+  if (idle && !inputs.resume) inputs.plan.notes.push_back("warning: " + *idle);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
   const auto stages_of_plan = [&](const RunPlan& plan) { return dry_stages_here(plan, machine.device, DryWork::kConstruct); };
   const std::vector<DryRun> stages = stages_of_plan(inputs.plan);
@@ -135,6 +139,7 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   if (inputs.initial) check_initial_model(config, stored_tensors(inputs.plan), *inputs.initial);
   open_data(inputs, place.reads_all);
   if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);
+  if (saves_checkpoints(config)) check_manifest(inputs);
   if (machine.device == DeviceKind::kCuda) {
     inputs.ranks_at_once = static_cast<double>(place.cards.size());
     inputs.peak_flops = named_peak_flops(place.cards, inputs.plan.compute).value_or(0);
@@ -142,6 +147,21 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   }
   place_on_cores(inputs, place, machine);
   return inputs;
+}
+
+void adopt_if_sound(TrainConfig& config, Resume& resume, const RunPlace& place, const MachineFacts& machine) {
+  const TrainConfig asked = config;
+  try {
+    adopt(config, resume);
+  } catch (const ConfigError&) {
+    prepare_run(asked, place, machine);
+    throw;
+  }
+}
+
+void check_run_dir(const TrainConfig& config, const std::optional<Resume>& resume) {
+  refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
+  if (!goes_on_in_run_dir(config, resume)) check_earlier_run(config);
 }
 
 void compare_data(Rendezvous& job, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine) {

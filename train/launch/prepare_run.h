@@ -33,6 +33,13 @@ struct RunPlace {
 // `origin`: what adopt() has agreed to; initial weights of another model are refused here.
 RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin = {});
 
+// adopt(), but what is wrong with the configuration by itself is said before what keeps it from going on from this checkpoint.
+void adopt_if_sound(TrainConfig& config, Resume& resume, const RunPlace& place, const MachineFacts& machine);
+
+// The last refusal, by whoever writes there, because it says nothing about the configuration itself: of a run.dir that another run
+// writes (refuse_if_written) or has used (check_earlier_run).
+void check_run_dir(const TrainConfig& config, const std::optional<Resume>& resume);
+
 // prepare_run's part that has to do with token files: opens those that inputs.plan names, refuses what cannot be trained on, fills
 // sources and data_facts. Of each file it reads the header, the boundaries of data.split and, if it `looks`, sample_dataset()'s few
 // places: whatever the size less than 4 KB, which on a disk are less than 1.1 MB of pages. Who looks also reads data.tokenizer into

@@ -21,7 +21,6 @@
 #include "train/launch/start_up.h"
 #include "train/plan/machine.h"
 #include "train/run/checkpoint_dir.h"
-#include "train/run/earlier_run.h"
 #include "train/run/rank_loop.h"
 #include "train/run/run_together.h"
 #include "train/run/stop_request.h"
@@ -111,9 +110,9 @@ class ProcessRank {
     run_together(*world_, [&] { config = read_config(); });
     const std::string saves_to = saves_checkpoints(config) ? checkpoint_folder_of(config) : "";
     if (world_->rank() == 0 && !saves_to.empty()) made_folder_.emplace(saves_to);
-    check_checkpoint_dir(*world_, world_->local_rank() == 0, saves_to);
-    RunOrigin origin;
-    agree_on_origin(config, origin);
+    const bool was_given = !world_->broadcast(config.checkpoint.every_was_given ? "given" : "", 0).empty();
+    const std::string checkpoint_fault =
+        fault_unless(was_given, [&] { check_checkpoint_dir(*world_, world_->local_rank() == 0, saves_to); });
     CardSearch found = look_for_cards(config.device, cuda_, ranks_with_cards(config.device));
     run_together(*world_, [&] { choice_ = choose_device(config.device, cuda_, std::move(found)); });
     const StartUpFacts mine = facts_of_this_process(config, world_->local_size(), choice_);
@@ -122,8 +121,6 @@ class ProcessRank {
       check_nccl_register(config.cuda, choice_, world_->size(), transport());
       if (world_->rank() != 0) return;  // who predicts, and writes there
       check_hardware_profile(config, choice_.kind);
-      refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
-      if (!goes_on_in_run_dir(config, origin.resume)) check_earlier_run(config);
     });
     start_watch_->next("opens the data and compares it with the others'");
     RunPlace place;
@@ -135,12 +132,17 @@ class ProcessRank {
     place.cards = choice_.found.cards;
     MachineFacts machine = weakest(*world_, world_->node(), mine);
     machine.description = agreement.description;
+    const RunOrigin origin = agree_on_origin(config, place, machine);
     run_together(*world_, [&] { inputs_ = prepare_run(config, place, machine, origin); });
+    inputs_.checkpoint_fault = checkpoint_fault;
     cores_of_node_ = machine.core_share.at_once();
     compare_data(*world_, agreement.host_of_rank_0, inputs_.data_facts);
     // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
     inputs_.token_bytes = of_rank_0(*world_, inputs_.token_bytes);
-    run_together(*world_, [&] { make_lifeline(); });
+    run_together(*world_, [&] {
+      if (world_->rank() == 0) check_run_dir(config, inputs_.resume);
+      make_lifeline();
+    });
     if (choice_.kind == DeviceKind::kCuda) {
       const TransportChoice chosen = transport();
       inputs_.plan.notes.push_back(fmt::format("ranks exchange {}: {}", to_string(chosen.transport), chosen.why));
@@ -150,8 +152,9 @@ class ProcessRank {
     if (world_->rank() == 0) warn(warnings);
   }
 
-  // Rank 0 says which checkpoint the run goes on from, or takes its weights from; all read its manifest.
-  void agree_on_origin(TrainConfig& config, RunOrigin& origin) {
+  // Rank 0 says which checkpoint the run goes on from, or takes its weights from, and which run it is; all read the manifest.
+  RunOrigin agree_on_origin(TrainConfig& config, const RunPlace& place, const MachineFacts& machine) {
+    RunOrigin origin;
     const auto agree = [&](std::optional<Resume>& found, const std::function<std::optional<Resume>()>& find,
                            const std::function<Resume(const std::string& folder)>& open, const std::function<void()>& use) {
       run_together(*world_, [&] {
@@ -169,10 +172,12 @@ class ProcessRank {
             Manifest manifest = open_found(folder, "checkpoint.resume", to_string(config.checkpoint.resume));
             return Resume{{folder, std::move(manifest)}};
           },
-          [&] { adopt(config, *origin.resume); });
-    if (origin.resume) return;
+          [&] { adopt_if_sound(config, *origin.resume, place, machine); });
+    config.run.id = world_->broadcast(world_->rank() == 0 ? run_id_for(config, origin.resume) : "", 0);
+    if (origin.resume) return origin;
     agree(origin.initial, [&] { return find_initial(config); },
           [&](const std::string& folder) { return open_initial(folder, config.model.init_from.value_or("")); }, [] {});
+    return origin;
   }
 
   // Where nobody sees a card no rank has to hear of another's.

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
 #include "core/json_reader.h"
 #include "parallel/communicator/launcher.h"
 #include "parallel/shared_memory/thread_world.h"
@@ -30,6 +30,10 @@ namespace {
 
 // Enough for stages to be busy together; one where there is one stage.
 std::int64_t micro_batches_for(std::int64_t stages) { return stages == 1 ? 1 : 2 * stages; }
+
+void say_notes(const ForwardModel& model, const Logger& logger) {
+  for (const std::string& note : model.checkpoint.notes) logger.info("{}", note);
+}
 
 ForwardInputs prepare(ForwardModel model, int world_size, const MachineFacts& machine, const ForwardKind& kind) {
   TrainConfig& config = model.config;
@@ -54,6 +58,7 @@ void run_as_threads(const std::function<ForwardModel()>& read, const ForwardWork
   const DeviceChoice choice = choose_device(asked, cuda, look_for_cards(asked, cuda, thread_ranks(ranks)));
   const ForwardInputs inputs = prepare(std::move(model), 0, machine_facts(choice, ranks), kind);
   const Logger logger(log);
+  say_notes(inputs.model, logger);
   ThreadWorld world(inputs.plan.world_size());
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions options;
@@ -130,6 +135,7 @@ class ForwardProcess {
     options.cuda = inputs_.plan.config.cuda;
     options.small_products = kind_.small_products;
     options.host_memory = [&](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
+    if (world_->rank() == 0) say_notes(inputs_.model, logger_);
     const std::unique_ptr<Device> device = make_rank_device(choice_, cuda_, world_->doorbell(), options);
     device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
       lifeline_->board().set_waiting(describe(), seconds);
@@ -161,15 +167,6 @@ class ForwardProcess {
   std::optional<Lifeline> lifeline_;  // after the world: its thread wakes ranks through it
 };
 
-// "DIR/100" means DIR/step-00000100.
-std::string checkpoint_path(const std::string& path) {
-  const std::filesystem::path given(path);
-  const std::string last = given.filename().string();
-  if (last.empty() || last.size() > 18 || !std::ranges::all_of(last, [](char c) { return c >= '0' && c <= '9'; })) return path;
-  const std::string named = (given.parent_path() / checkpoint_name(std::atoll(last.c_str()))).string();
-  return std::filesystem::exists(path) ? path : named;
-}
-
 // How many sequences are given at once is decided later (prepare); until then one micro-batch is all, whatever its size.
 std::vector<std::string> with_global_batch(std::vector<std::string> settings) {
   constexpr std::string_view kMicro = "batch.micro=";
@@ -178,23 +175,31 @@ std::vector<std::string> with_global_batch(std::vector<std::string> settings) {
   return settings;
 }
 
+TrainConfig with_settings(const JsonValue& config, const std::string& source, const std::vector<std::string>& settings) {
+  OptionValues values;
+  values.take_file(config, source, UnknownKeys::kPassedOver);
+  for (const std::string& setting : settings) values.take_setting(setting);
+  return make_train_config(values);
+}
+
 // The ranks' configuration of a run's, `config`: how it was trained says nothing of how it is to be run, and nothing is dropped.
-// How long sequences are is decided by who runs the model: whether tensor ranks can share them out is no matter yet.
+// What only training reads is left out, so that nothing in it can contradict what is asked for here. How long sequences are is
+// decided by who runs the model: whether tensor ranks can share them out is no matter yet.
 TrainConfig config_for_forward(JsonValue config, const std::string& source, const std::vector<std::string>& given) {
   const auto erase = [](JsonValue& object, std::initializer_list<std::string_view> keys) {
     std::erase_if(object.members(), [&](const JsonMember& member) { return std::ranges::find(keys, member.key) != keys.end(); });
   };
-  erase(config, {"parallel", "recompute", "elastic", "eval", "checkpoint", "debug"});
+  erase(config, {"parallel", "recompute", "optimizer", "lr_schedule", "elastic", "eval", "checkpoint", "log", "debug"});
+  if (JsonValue* const precision = config.find("precision")) erase(*precision, {"loss_scale", "stochastic_rounding"});
   if (JsonValue* const architecture = config.find("model")) architecture->set("dropout", 0);
   if (JsonValue* const data = config.find("data")) erase(*data, {"valid", "split"});
   if (JsonValue* const batch = config.find("batch"))
     batch->set("global", batch->find("micro") == nullptr ? JsonValue(1) : *batch->find("micro"));
-  const std::string text = to_json_text(config);
   std::vector<std::string> settings = with_global_batch(given);
   settings.emplace_back("parallel.sequence_parallel=false");
-  const TrainConfig whole = parse_train_config(text, source, settings);
+  const TrainConfig whole = with_settings(config, source, settings);
   settings.back() = fmt::format("batch.sequence={}", whole.parallel.tensor);
-  TrainConfig made = parse_train_config(text, source, settings);
+  TrainConfig made = with_settings(config, source, settings);
   made.batch.sequence = whole.batch.sequence;
   return made;
 }
@@ -205,7 +210,7 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
   ForwardModel model;
   model.key = key;
   model.path = path;
-  model.checkpoint = find_weights(checkpoint_path(path), key);
+  model.checkpoint = find_weights(path, key);
   const std::string source = model.checkpoint.folder + "/" + std::string(kManifestName);
   model.config = config_for_forward(model.checkpoint.manifest.config, source, settings);
   return model;
@@ -216,17 +221,35 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
   model.key = key;
   model.path = path;
   model.checkpoint = find_hf_weights(path, key);
-  model.config = config_for_forward(config_of_hf(path), path, settings);
+  model.config = config_for_forward(config_of_hf(model.checkpoint.folder), path, settings);
   return model;
 }
 
-ForwardModel forward_model_of_config(const std::string& path, const std::vector<std::string>& settings, std::string_view key) {
+ForwardModel forward_model_of_config(const std::string& path, const std::vector<std::string>& settings, std::string_view key,
+                                     ConfigWeights weights) {
   OptionValues values;
-  load_train_config(path, {}, values);  // says what is wrong with it, by line, also with what does not count here
+  // It says what is wrong with the file, by line, also with what does not count here.
+  const TrainConfig run = load_train_config(path, {}, values);
   ForwardModel model;
   model.key = key;
   model.path = path;
   model.config = config_for_forward(read_json_file(path), path, settings);
+  const std::string folder = checkpoint_folder_of(run);
+  if (weights == ConfigWeights::kRandom) return model;
+  if (checkpoint_steps(folder).empty()) {
+    model.checkpoint.notes = {fmt::format("weights are random, because the run of {} has no checkpoint in {}; name one in --ckpt, "
+                                          "or ask for random weights with --random-weights",
+                                          path, folder)};
+    return model;
+  }
+  Resume newest = find_weights(folder, "--ckpt");
+  const TrainConfig saved = config_for_forward(newest.manifest.config, newest.folder + "/" + std::string(kManifestName), settings);
+  if (const auto difference = model_difference(resolve_model(model.config), resolve_model(saved)))
+    throw ConfigError(fmt::format("{} {}: its model's {} is {}, and {} is of a model with {}; name the checkpoint that is meant in "
+                                  "--ckpt, or ask for random weights with --random-weights",
+                                  key, path, difference->key, difference->a, newest.folder, difference->b));
+  newest.notes.push_back(fmt::format("weights of {}, the newest checkpoint of the run of {}", newest.folder, path));
+  model.checkpoint = std::move(newest);
   return model;
 }
 

@@ -28,7 +28,7 @@ struct ForwardModel {
   // The model; precision, layout, micro-batch and sequence of the ranks. batch.global does not count, and batch.sequence may be no
   // multiple of the tensor ranks that share it out: whoever sets it before the ranks run sees to that.
   TrainConfig config;
-  Resume checkpoint;      // without a folder: weights are drawn at random
+  Resume checkpoint;      // without a folder: weights are drawn at random; its notes are said once, before the work
   std::string key, path;  // "--ckpt" and what was given for it, for messages
 };
 
@@ -41,8 +41,11 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
 // time, of as many tokens as the model has positions and at most kFolderSequence. DataError for a folder that is none.
 ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
 
-// The same of a run's configuration: its model, with weights drawn at random. ConfigError for one that cannot be trained with.
-ForwardModel forward_model_of_config(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
+// The same of a run's configuration: its model with the weights of the run's newest checkpoint, or drawn at random where it has
+// none, or none is wanted. ConfigError for one that cannot be trained with, or whose run has checkpoints of another model.
+enum class ConfigWeights : std::uint8_t { kNewest, kRandom };
+ForwardModel forward_model_of_config(const std::string& path, const std::vector<std::string>& settings, std::string_view key,
+                                     ConfigWeights weights);
 
 // Refuses (ConfigError) what has no effect where nothing is trained, and what lies in `more` (paths or blocks), by the --set text
 // that asks for it. `why_more`: why those do not count.

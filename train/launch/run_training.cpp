@@ -45,20 +45,22 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
                                                             : fmt::format("the {} ranks are threads of this process", ranks)});
   check_hardware_profile(config, choice.kind);
   std::optional<MadeFolder> made_folder;
+  std::string checkpoint_fault;
   if (saves_checkpoints(config)) {
     made_folder.emplace(checkpoint_folder_of(config));
-    check_checkpoint_dir(checkpoint_folder_of(config));
+    checkpoint_fault = fault_unless(config.checkpoint.every_was_given, [&] { check_checkpoint_dir(checkpoint_folder_of(config)); });
   }
   RunOrigin origin{.resume = find_resume(config)};
-  if (origin.resume)
-    adopt(config, *origin.resume);
-  else
-    origin.initial = find_initial(config);
-  refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
-  if (!goes_on_in_run_dir(config, origin.resume)) check_earlier_run(config);
   RunPlace place;
   place.cards = choice.found.cards;
+  if (origin.resume)
+    adopt_if_sound(config, *origin.resume, place, machine_facts(choice, ranks));
+  else
+    origin.initial = find_initial(config);
+  config.run.id = run_id_for(config, origin.resume);
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin));
+  inputs.checkpoint_fault = checkpoint_fault;
+  check_run_dir(config, inputs.resume);
   const RunHardware hardware{choice.kind, choice.found.cards, inputs.local_ranks, inputs.plan.world_size(),
                              machine_facts(choice, ranks).core_share.at_once()};
   RunPrices prices = prices_of(inputs.plan, hardware);

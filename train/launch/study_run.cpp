@@ -46,7 +46,7 @@ TrainConfig for_execution(const TrainConfig& point, const ScratchFolder& folder)
   config.data = {};
   config.data.train = {{folder / "tokens", 1}};
   config.eval = {};
-  config.checkpoint = {};
+  config.checkpoint = {};  // saves nothing
   config.model.init_from.reset();
   config.elastic.clear();
   config.log = {};

@@ -24,7 +24,13 @@
 namespace trident {
 namespace {
 
-constexpr std::array kHeld = {SIGTERM, SIGINT, SIGUSR1, SIGCHLD};
+constexpr std::array kHeld = {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGCHLD};
+
+// A signal that is blocked is kept although it is ignored, so that one which shall stay ignored must not be blocked.
+bool stays_ignored(int signal) {
+  struct sigaction action {};
+  return (signal == SIGINT || signal == SIGHUP) && ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
 
 // In the child, before it becomes the command: calls that are safe there only. Returns if it cannot.
 void become(char** arguments, pid_t supervisor, const sigset_t& mask) {
@@ -35,7 +41,7 @@ void become(char** arguments, pid_t supervisor, const sigset_t& mask) {
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing < 0 || ::dup2(nothing, STDIN_FILENO) < 0) return;
   ::signal(SIGTTOU, SIG_IGN);  // nor shall `stty tostop` when it writes to one
-  ::signal(SIGXFSZ, SIG_DFL);  // main() ignores it for itself
+  for (const int signal : {SIGXFSZ, SIGPIPE}) ::signal(signal, SIG_DFL);  // main() ignores them for itself
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::execvp(arguments[0], arguments);
 }
@@ -83,7 +89,8 @@ ProcessState state_of(pid_t process) {
 
 HeldSignals::HeldSignals() {
   sigemptyset(&held_);
-  for (const int signal : kHeld) sigaddset(&held_, signal);
+  for (const int signal : kHeld)
+    if (!stays_ignored(signal)) sigaddset(&held_, signal);
   struct sigaction usual {};
   usual.sa_handler = SIG_DFL;  // ignored, as some parents leave it, ends of children would go unseen
   ::sigaction(SIGCHLD, &usual, &child_before_);

@@ -11,8 +11,8 @@
 
 namespace trident {
 
-// While alive, SIGTERM, SIGINT, SIGUSR1 and SIGCHLD to this process wait until they are asked for. Made by the only thread of a
-// process; a SIGINT that was ignored stays ignored.
+// While alive, SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGCHLD to this process wait until they are asked for. Made by the only thread
+// of a process; a SIGINT or SIGHUP that was ignored (a background job of a shell, nohup) stays ignored.
 class HeldSignals {
  public:
   HeldSignals();

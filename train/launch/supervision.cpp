@@ -70,6 +70,10 @@ NextMove what_follows(const SupervisionRules& rules, const SupervisionHistory& h
     next.why = "it was asked to stop";
   } else if (!may_be_restarted(end.code)) {
     next.why = "another start would end the same way";
+  } else if (!rules.saves_on_the_way && end.code != static_cast<int>(ExitCode::kRequeue)) {
+    next.why =
+        "checkpoint.every is \"end\", so nothing of this start is saved and another would begin again; set it to a number of "
+        "steps";
   } else if (next.history.idle_starts >= rules.max_idle_starts) {
     next.exit_code = static_cast<int>(ExitCode::kNoProgress);
     next.why = fmt::format(

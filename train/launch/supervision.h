@@ -8,6 +8,7 @@ namespace trident {
 
 struct SupervisionRules {
   std::optional<int> max_restarts;  // none: as many as it takes
+  bool saves_on_the_way = true;     // else only the end is saved, and nothing is there to go on from after a crash
   int max_idle_starts = 3;          // starts in a row without a newly committed step, until there is no further one
 };
 

@@ -16,6 +16,7 @@
 #include "train/launch/failure_file.h"
 #include "train/launch/supervised_process.h"
 #include "train/run/resume.h"
+#include "train/run/stored_model.h"
 #include "train/run/stop_request.h"
 
 namespace trident {
@@ -23,6 +24,8 @@ namespace {
 
 constexpr double kLook = 1;           // seconds; ends of the command are noticed at once all the same
 constexpr double kLeftSeconds = 15;   // for what a command left: ranks end by themselves within 12 s of the first
+constexpr double kFailedSeconds = 15;  // for a command whose run has failed, likewise
+constexpr double kAliveSeconds = 10;  // a run that lives renews its lease every 3 s
 constexpr double kStuckSeconds = 10;  // without a living child and without computing; launchers notice such ends in milliseconds
 constexpr double kOften = 0.01;       // seconds, while waiting for those
 
@@ -79,6 +82,57 @@ class CommittedSteps {
   std::int64_t newest_ = -1;
 };
 
+std::string failure_of(const SupervisedRun& run) { return run.run_dir.empty() ? "" : failure_text(run.run_dir); }
+
+std::string in_words(const RunFailure& cause) {
+  return fmt::format("rank {} on {} {} in step {}", cause.rank, cause.host, cause.cause, cause.step);
+}
+
+// Whether a start should have ended long ago: its run failed with 76, which ends all ranks that can be reached. A launcher may live
+// on: Open MPI's mpirun waits for ever for the daemon of a node that is cut off, and for a stranger who holds its port by a byte.
+class EndOfStart {
+ public:
+  explicit EndOfStart(const SupervisedRun& run) : run_(run), earlier_(failure_of(run)), seen_(earlier_) {}
+
+  // What this start left, if it left something.
+  std::optional<RunFailure> cause() const { return seen_ == earlier_ ? std::nullopt : failure_from(seen_); }
+
+  // Looks again, and says whether the command has had its time since.
+  bool is_overdue() {
+    const double now = monotonic_seconds();
+    if (look()) failed_at_ = now;
+    const std::optional<RunFailure> failure = cause();
+    if (!failure || failure->exit_code != static_cast<int>(ExitCode::kCommunication)) return false;
+    // A rank that an earlier start lost on another node may say so late, and then it is not this run that failed.
+    if (const auto sign = sign_of_life(); sign != sign_) {
+      sign_ = sign;
+      alive_at_ = now;
+    }
+    return now - failed_at_ >= kFailedSeconds && now - alive_at_ >= kAliveSeconds;
+  }
+  // Whether there is something new.
+  bool look() {
+    const std::string before = std::exchange(seen_, failure_of(run_));
+    return seen_ != before;
+  }
+
+ private:
+  std::optional<std::pair<std::int64_t, std::int64_t>> sign_of_life() const {
+    try {
+      const std::optional<LeaseRecord> lease = newest_lease(run_.checkpoints);
+      return lease ? std::optional(std::pair(lease->generation, lease->counter)) : std::nullopt;
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  const SupervisedRun& run_;
+  const std::string earlier_;
+  std::string seen_;
+  double failed_at_ = 0, alive_at_ = 0;
+  std::optional<std::pair<std::int64_t, std::int64_t>> sign_;
+};
+
 class Supervisor {
  public:
   Supervisor(const SuperviseOptions& options, LogSink& log)
@@ -87,6 +141,12 @@ class Supervisor {
   }
 
   int run() {
+    SupervisionRules rules = options_.rules;
+    rules.saves_on_the_way = run_.saves_on_the_way;
+    if (!rules.saves_on_the_way)
+      logger_.warning(
+          "trident supervise: checkpoint.every is \"end\": after a crash or a lost node there is nothing to go on from, and the "
+          "command is not started again; set it to a number of steps");
     for (;;) {
       std::vector<std::string> command = options_.command;
       if (nodes_) {
@@ -95,15 +155,15 @@ class Supervisor {
         if (found.command.empty()) return static_cast<int>(ExitCode::kCommunication);
         command = found.command;
       }
-      const std::string earlier = failure();
+      EndOfStart watched(run_);
       const double start = monotonic_seconds();
       CommandEnd end;
-      end.code = run_once(command);
+      end.code = run_once(command, watched);
       end.asked_to_stop = stop_signals_ > 0;
       end.made_progress = look_for_progress();
-      const NextMove next = what_follows(options_.rules, history_, end);
-      const std::string now = failure();
-      const std::optional<RunFailure> cause = now == earlier ? std::nullopt : failure_from(now);
+      const NextMove next = what_follows(rules, history_, end);
+      watched.look();
+      const std::optional<RunFailure> cause = watched.cause();
       tell(end, next, monotonic_seconds() - start, cause);
       if (!next.restart) return next.exit_code;
       // A disk that failed (74) is no fault of the host that was first to say so.
@@ -115,20 +175,27 @@ class Supervisor {
 
  private:
   // Until the command has ended, and all that it started.
-  int run_once(const std::vector<std::string>& command) {
+  int run_once(const std::vector<std::string>& command, EndOfStart& watched) {
     SupervisedProcess process(command, signals_);
     std::optional<int> code;
+    bool overdue = false;
     double left_since = 0;
     for (;;) {
       if (!code) {
         code = process.exit_code();
         left_since = monotonic_seconds();
       }
-      if (code && !process.has_left_some()) return *code;
+      if (code && !process.has_left_some()) return overdue ? static_cast<int>(ExitCode::kCommunication) : *code;
       if (!code && is_stuck(process)) process.kill_all();
-      if (code && (stop_signals_ > 1 || monotonic_seconds() - left_since > kLeftSeconds)) process.kill_all();
+      if (!code && !overdue && watched.is_overdue()) {
+        overdue = true;
+        say_overdue(*watched.cause());
+        process.kill_all();
+      }
+      if (code && (overdue || stop_signals_ > 1 || monotonic_seconds() - left_since > kLeftSeconds)) process.kill_all();
       const std::optional<int> signal = signals_.wait(code ? kOften : kLook);
       if (!signal || *signal == SIGCHLD) continue;
+      if (*signal == SIGHUP && stop_signals_ > 0) continue;
       ++stop_signals_;
       if (stop_signals_ == 1) {
         logger_.info("trident supervise: {}: passed on as SIGUSR1, then this ends; a second signal ends all at once",
@@ -138,6 +205,13 @@ class Supervisor {
         process.kill_all();
       }
     }
+  }
+
+  void say_overdue(const RunFailure& cause) const {
+    logger_.warning(
+        "trident supervise: {} has not ended {} s after its run failed ({}): it is killed with all that it started; the next line "
+        "says what follows",
+        in_quotes(options_.command[0]), kFailedSeconds, cause.message.empty() ? in_words(cause) : cause.message);
   }
 
   // Open MPI's mpirun 4.1.4 now and then waits for ever when a rank is killed while it starts: for ranks that are all dead.
@@ -165,12 +239,10 @@ class Supervisor {
     }
   }
 
-  std::string failure() const { return run_.run_dir.empty() ? "" : failure_text(run_.run_dir); }
-
   void tell(const CommandEnd& end, const NextMove& next, double seconds, const std::optional<RunFailure>& cause) const {
     std::string line = fmt::format("trident supervise: {} ended after {:.1f} s with {}", in_quotes(options_.command[0]), seconds,
                                    describe_exit(end.code));
-    if (cause) line += fmt::format("; rank {} on {} {} in step {}", cause->rank, cause->host, cause->cause, cause->step);
+    if (cause) line += "; " + in_words(*cause);
     if (committed_.newest() < 0)
       line += "; no checkpoint yet";
     else
@@ -222,7 +294,8 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
         "committed");
   }
   OptionValues values;
-  const TrainConfig config = load_train_config(named->file, named->settings, values);
+  const std::vector<std::string> settings = with_stored_model(named->file, named->settings);
+  const TrainConfig config = load_train_config(named->file, settings, values);
   if (!saves_checkpoints(config))
     throw ConfigError(
         "checkpoint.every = 0: nothing is saved, so every restart would begin again; set checkpoint.every to a number of steps");
@@ -235,12 +308,13 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
         "checkpoint.resume = {}: every restart would go back there and lose what came after; under trident supervise it must be "
         "\"auto\"",
         in_quotes(to_string(config.checkpoint.resume))));
-  std::vector<ElasticLayout> layouts = elastic_layouts(named->file, named->settings, config);
+  std::vector<ElasticLayout> layouts = elastic_layouts(named->file, settings, config);
   if (options.nodes.hostfile.empty())
     layouts.clear();
   else
     layouts.insert(layouts.begin(), own_layout(config));
-  return {options.checkpoints.empty() ? checkpoint_folder_of(config) : options.checkpoints, config.run.dir, std::move(layouts)};
+  return {options.checkpoints.empty() ? checkpoint_folder_of(config) : options.checkpoints, config.run.dir, std::move(layouts),
+          config.checkpoint.every.steps > 0};
 }
 
 int supervise(const SuperviseOptions& options, LogSink& log) {

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
+
+#include "core/printable.h"
 
 namespace trident {
 
@@ -64,38 +67,38 @@ void Console::eval(const EvalMetrics& metrics) {
   for (const std::string& text : eval_lines(metrics, total_steps_)) line(text);
 }
 
+void write_console(std::ostream& stream, const std::string& text) {
+  const std::ios::iostate before = stream.rdstate();
+  stream.clear();
+  stream << text << std::flush;
+  stream.setstate(before);
+}
+
 void Console::line(const std::string& text) {
-  clear_bar();
-  stream_ << text << '\n';
-  draw_bar();
-  stream_ << std::flush;
+  const std::string taken_away = no_bar();
+  write_console(stream_, taken_away + on_lines(text) + '\n' + bar());
 }
 
 void Console::progress(std::int64_t step, double now_seconds) {
   if (mode_ == ConsoleMode::kPlain) return;
   step_ = step;
   now_seconds_ = now_seconds;
-  clear_bar();
-  draw_bar();
-  stream_ << std::flush;
+  const std::string taken_away = no_bar();
+  write_console(stream_, taken_away + bar());
 }
 
 void Console::finish() {
-  clear_bar();
+  write_console(stream_, no_bar());
   mode_ = ConsoleMode::kPlain;
-  stream_ << std::flush;
 }
 
-void Console::clear_bar() {
-  if (bar_shown_) stream_ << "\r\x1b[K";
-  bar_shown_ = false;
-}
+std::string Console::no_bar() { return std::exchange(bar_shown_, false) ? "\r\x1b[K" : ""; }
 
-void Console::draw_bar() {
-  if (mode_ == ConsoleMode::kPlain || step_ <= first_step_) return;
+std::string Console::bar() {
+  if (mode_ == ConsoleMode::kPlain || step_ <= first_step_) return "";
   const double per_step = (now_seconds_ - start_seconds_) / static_cast<double>(step_ - first_step_);
-  stream_ << progress_bar(step_, total_steps_, per_step * static_cast<double>(total_steps_ - step_));
   bar_shown_ = true;
+  return progress_bar(step_, total_steps_, per_step * static_cast<double>(total_steps_ - step_));
 }
 
 }  // namespace trident

@@ -27,6 +27,9 @@ std::string progress_bar(std::int64_t step, std::int64_t total_steps, double sec
 // "1:02:03", "4:05"; "-:--" for a time that is not known.
 std::string clock_text(double seconds);
 
+// Writes `text` and flushes it, also to a stream that took nothing before. A failure stays marked, for whoever asks at the end.
+void write_console(std::ostream& stream, const std::string& text);
+
 // Writes to a stream that outlives it; used by one thread. On a terminal the bar is the last line, redrawn in place.
 class Console {
  public:
@@ -49,8 +52,8 @@ class Console {
   void finish();
 
  private:
-  void clear_bar();
-  void draw_bar();
+  std::string no_bar();
+  std::string bar();
 
   std::ostream& stream_;
   ConsoleMode mode_;

@@ -27,7 +27,7 @@ struct StepMetrics {
   std::int64_t tokens = 0;       // trained on so far, this step included
   double step_ms = 0;
   double tokens_per_s = 0;
-  std::optional<double> mfu;     // model FLOPs over the named peak, in [0, 1]; nothing: peak unknown
+  std::optional<double> mfu;     // model FLOPs over the peak (train/run/peak_flops.h), in [0, 1]; nothing: peak unknown
   std::int64_t peak_bytes = 0;   // arena high-water, maximum over ranks
   CommBytes comm_bytes;
 };

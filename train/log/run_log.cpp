@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <numeric>
 #include <string_view>
-#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 
@@ -60,36 +60,55 @@ std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& 
 
 namespace {
 
+constexpr const char *kMetricsLog = "metrics.jsonl", *kTimingLog = "timing.jsonl", *kEvalLog = "eval.jsonl",
+                     *kSamplesLog = "samples.jsonl";
+
+std::string path_in(const RunPlan& plan, std::string_view log) { return fmt::format("{}/{}", plan.config.run.dir, log); }
+
 // The step that a line of one of these files speaks of; nothing for what is none.
 std::optional<std::int64_t> step_of_line(std::string_view line) {
-  constexpr std::string_view kBeginning = "{\"step\":";
-  if (!line.starts_with(kBeginning) || !line.ends_with('}')) return std::nullopt;
-  std::int64_t step = 0;
-  const std::string_view rest = line.substr(kBeginning.size());
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), step);
-  return error == std::errc() && *end == ',' ? std::optional(step) : std::nullopt;
+  try {
+    const JsonValue value = parse_json(line, "a line", {JsonComments::kRefused, line.size(), 64, ExitCode::kData});
+    const JsonValue* const step = value.find("step");
+    return step != nullptr && step->is_integer() ? std::optional(step->as_integer()) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
-// Leaves the file without what stands behind the last line of a step up to `step`, and returns the steps of its lines.
-std::vector<std::int64_t> cut_behind(const std::string& path, std::int64_t step) {
+// Leaves the file with its lines of steps up to `step`, and returns those. A line that cannot be read is lost alone; where others
+// stand behind it, it is said.
+std::vector<std::int64_t> cut_behind(const std::string& path, std::int64_t step, const LogErrors& errors) {
   if (!file_exists(path)) return {};
-  const AppendFile lock(path, AppendFile::Start::kAppend);  // refuses a file that another run is writing
+  AppendFile file(path, AppendFile::Start::kAppend);  // refuses one that another run is writing
   const std::string text = read_file(path);
-  std::size_t keep = 0;
+  std::string kept;
   std::vector<std::int64_t> steps;
-  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const auto of_line = step_of_line(std::string_view(text).substr(begin, end - begin));
-    if (!of_line || *of_line > step) break;
+  std::int64_t damaged = 0, lost = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    begin = end + 1;
+    const std::optional<std::int64_t> of_line = step_of_line(line);
+    if (!of_line) ++damaged;
+    if (!of_line || *of_line > step) continue;
     steps.push_back(*of_line);
-    keep = end + 1;
+    kept.append(line) += '\n';
+    lost = damaged;
   }
-  if (keep < text.size()) write_file(path, std::string_view(text).substr(0, keep));
+  if (kept.size() < text.size() && text.starts_with(kept)) file.cut(std::ssize(kept));
+  else if (kept != text) write_file(path, kept);
+  if (lost > 0)
+    errors.logger().warning("{}: {} cannot be read, and {} taken out; put a copy of the file back if it should be whole", path,
+                            counted(lost, "line"), lost == 1 ? "is" : "are");
   return steps;
 }
 
-MetricsWriter going_on(const std::string& path, std::int64_t step, std::vector<std::int64_t>& steps) {
-  steps = cut_behind(path, step);
-  return MetricsWriter(path, MetricsWriter::Start::kAppend);
+MetricsWriter going_on(const RunPlan& plan, std::string_view log, std::int64_t step, const LogErrors& errors,
+                       std::vector<std::int64_t>* steps = nullptr) {
+  std::vector<std::int64_t> earlier = cut_behind(path_in(plan, log), step, errors);
+  if (steps != nullptr) *steps = std::move(earlier);
+  return MetricsWriter(path_in(plan, log), MetricsWriter::Start::kAppend);
 }
 
 }  // namespace
@@ -108,38 +127,28 @@ std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int6
   return gaps;
 }
 
-RunLog::RunLog(const RunPlan& plan, std::int64_t step)
-    : metrics_(going_on(plan.config.run.dir + "/metrics.jsonl", step, earlier_steps_)), timing_([&] {
-        std::vector<std::int64_t> same;
-        return going_on(plan.config.run.dir + "/timing.jsonl", step, same);
-      }()) {
-  const std::string eval = plan.config.run.dir + "/eval.jsonl";
-  const std::vector<std::int64_t> evaluated = cut_behind(eval, step);
+RunLog::RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step)
+    : errors_(errors),
+      metrics_(going_on(plan, kMetricsLog, step, errors, &earlier_steps_)),
+      timing_(going_on(plan, kTimingLog, step, errors)) {
+  const std::vector<std::int64_t> evaluated = cut_behind(path_in(plan, kEvalLog), step, errors);
   last_evaluation_ = evaluated.empty() ? -1 : evaluated.back();
-  if (plan.config.eval.every > 0) eval_.emplace(eval, MetricsWriter::Start::kAppend);
-  const std::string samples = plan.config.run.dir + "/samples.jsonl";
-  cut_behind(samples, last_evaluation_);
-  if (plan.config.eval.has_samples()) samples_.emplace(samples, MetricsWriter::Start::kAppend);
+  if (plan.config.eval.every > 0) eval_.emplace(path_in(plan, kEvalLog), MetricsWriter::Start::kAppend);
+  cut_behind(path_in(plan, kSamplesLog), last_evaluation_, errors);
+  if (plan.config.eval.has_samples()) samples_.emplace(path_in(plan, kSamplesLog), MetricsWriter::Start::kAppend);
   if (!plan.config.log.tensorboard) return;
   const std::string config = "```json\n" + to_json_text(to_json(plan.config), 2) + "\n```";
-  start_tensorboard_ = [config, folder = plan.config.run.dir, first = step == 0 ? 0 : step + 1] {
-    TensorBoardWriter writer(folder, first);
-    writer.text(first, "config", config);
-    return writer;
-  };
+  tensorboard_.emplace(plan.config.run.dir, step == 0 ? 0 : step + 1, config);
 }
 
-TensorBoardWriter* RunLog::tensorboard() {
-  if (!tensorboard_ && start_tensorboard_) tensorboard_.emplace(start_tensorboard_());
-  return tensorboard_ ? &*tensorboard_ : nullptr;
+void RunLog::to_tensorboard(FunctionRef<void(TensorBoardWriter&)> write) {
+  if (tensorboard_) errors_.keep("TensorBoard's events", [&] { write(*tensorboard_); });
 }
 
 void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
                   std::optional<double> save_seconds) {
-  metrics_.write(metrics);
-  timing_.write_line(timing_line(metrics.step, steps, times, busy, save_seconds));
-  TensorBoardWriter* const board = tensorboard();
-  if (board == nullptr) return;
+  errors_.keep(kMetricsLog, [&] { metrics_.write(metrics); });
+  errors_.keep(kTimingLog, [&] { timing_.write_line(timing_line(metrics.step, steps, times, busy, save_seconds)); });
   std::vector<std::pair<std::string, double>> named{{"train/skipped_steps", static_cast<double>(metrics.skipped)},
                                                     {"comm_bytes/tp", static_cast<double>(metrics.comm_bytes.tp)},
                                                     {"comm_bytes/cp", static_cast<double>(metrics.comm_bytes.cp)},
@@ -151,20 +160,18 @@ void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTime
   for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
     named.emplace_back(fmt::format("perf/comm_exposed_ms.{}", to_string(static_cast<WaitedFor>(i))), 1e3 * times.waited_for[i]);
   }
-  board->scalars(metrics.step, scalars_of(metrics, named));
+  to_tensorboard([&](TensorBoardWriter& board) { board.scalars(metrics.step, scalars_of(metrics, named)); });
 }
 
 void RunLog::samples(std::int64_t step, std::span<const TextSample> samples) {
-  for (const TextSample& sample : samples) samples_.value().write_line(to_json_line(step, sample));
-  TensorBoardWriter* const board = tensorboard();
-  for (std::size_t i = 0; board != nullptr && i < samples.size(); ++i)
-    board->text(step, fmt::format("samples/{}", i), to_markdown(samples[i]));
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    errors_.keep(kSamplesLog, [&] { samples_.value().write_line(to_json_line(step, samples[i])); });
+    to_tensorboard([&](TensorBoardWriter& board) { board.text(step, fmt::format("samples/{}", i), to_markdown(samples[i])); });
+  }
 }
 
 void RunLog::eval(const EvalMetrics& metrics) {
-  eval_.value().write(metrics);
-  TensorBoardWriter* const board = tensorboard();
-  if (board == nullptr) return;
+  errors_.keep(kEvalLog, [&] { eval_.value().write(metrics); });
   std::vector<std::pair<std::string, double>> named;
   const auto add = [&](const std::string& suffix, const ValidLoss& valid) {
     named.emplace_back("val/loss" + suffix, valid.loss);
@@ -175,7 +182,7 @@ void RunLog::eval(const EvalMetrics& metrics) {
   for (const auto& [name, valid] : metrics.sets) add("." + name, valid);
   std::vector<Scalar> scalars;
   for (const auto& [tag, value] : named) scalars.push_back({tag, value});
-  board->scalars(metrics.step, scalars);
+  to_tensorboard([&](TensorBoardWriter& board) { board.scalars(metrics.step, scalars); });
 }
 
 }  // namespace trident

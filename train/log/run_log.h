@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "train/log/extremes.h"
+#include "train/log/log_errors.h"
 #include "train/log/metrics.h"
 #include "train/log/step_times.h"
 #include "train/log/tensorboard_writer.h"
@@ -36,8 +36,9 @@ std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int6
 class RunLog {
  public:
   // Makes the files in run.dir, which exists, or goes on with those of its run that are there: what they say of steps after `step`,
-  // which will be made again, is cut off by replacing the file. StorageError.
-  explicit RunLog(const RunPlan& plan, std::int64_t step = 0);
+  // which will be made again, is cut off, and lines that cannot be read are taken out by replacing the file. StorageError. What
+  // fails later is for `errors`, which outlives it.
+  RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step = 0);
 
   // The steps up to `step` that metrics.jsonl had lines of when it was opened.
   const std::vector<std::int64_t>& earlier_steps() const { return earlier_steps_; }
@@ -53,13 +54,13 @@ class RunLog {
   void samples(std::int64_t step, std::span<const TextSample> samples);
 
  private:
+  void to_tensorboard(FunctionRef<void(TensorBoardWriter&)> write);
+
+  LogErrors& errors_;
   std::vector<std::int64_t> earlier_steps_;
   MetricsWriter metrics_, timing_;
   std::optional<MetricsWriter> eval_, samples_;
-  // Made with the first scalars: a start that has none to write leaves no file. Null: the configuration wants none.
-  TensorBoardWriter* tensorboard();
-  std::function<TensorBoardWriter()> start_tensorboard_;
-  std::optional<TensorBoardWriter> tensorboard_;
+  std::optional<TensorBoardWriter> tensorboard_;  // nothing: the configuration wants none
   std::int64_t last_evaluation_ = -1;
 };
 

@@ -16,7 +16,7 @@ void RunSink::line(const std::string& text) {
   if (console_)
     console_->line(text);
   else
-    output_.console << text << '\n';
+    write_console(output_.console, text + '\n');
 }
 
 void RunSink::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
@@ -35,15 +35,20 @@ void RunSink::eval(const EvalMetrics& metrics) {
 }
 
 void RunSink::open_trace(const std::string& path, TraceLayout layout, std::vector<ClockOffset> clocks, double start) {
-  create_folder_of(path);
-  trace_.emplace(path, std::move(layout), std::move(clocks), start);
+  errors_.keep(path, [&] {
+    create_folder_of(path);
+    trace_.emplace(path, std::move(layout), std::move(clocks), start);
+  }, 0);
 }
 
-void RunSink::trace(int rank, std::span<const TraceSlice> slices) { trace_.value().add(rank, slices); }
+void RunSink::trace(int rank, std::span<const TraceSlice> slices) {
+  if (trace_ && !errors_.keep(trace_->path(), [&] { trace_->add(rank, slices); }, 0)) trace_.reset();
+}
 
-void RunSink::close_trace() {
-  if (trace_) trace_->finish();
+bool RunSink::close_trace() {
+  const bool written = trace_ && errors_.keep(trace_->path(), [&] { trace_->finish(); }, 0);
   trace_.reset();
+  return written;
 }
 
 void RunSink::progress(std::int64_t step) {

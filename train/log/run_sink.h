@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "train/log/console.h"
+#include "train/log/log_errors.h"
 #include "train/log/run_log.h"
 #include "train/log/trace_writer.h"
 #include "train/log/train_output.h"
@@ -17,10 +18,12 @@ namespace trident {
 
 class RunSink {
  public:
-  explicit RunSink(const TrainOutput& output) : output_(output) {}
+  // `on_error`: log.on_error, which concerns files from open_files() on.
+  explicit RunSink(const TrainOutput& output, OnError on_error = OnError::kContinue)
+      : output_(output), errors_(on_error, Logger(output.log)) {}
 
   // The files of a run whose folder is there, from `step` on (RunLog). StorageError.
-  const RunLog& open_files(const RunPlan& plan, std::int64_t step) { return files_.emplace(plan, step); }
+  const RunLog& open_files(const RunPlan& plan, std::int64_t step) { return files_.emplace(plan, errors_, step); }
   // From now on there is a bar, of steps behind `first_step`; `now_seconds`: monotonic time.
   void open_console(std::int64_t total_steps, std::int64_t first_step, double now_seconds);
 
@@ -30,10 +33,13 @@ class RunSink {
             std::optional<double> save_seconds);
   void samples(std::int64_t step, std::span<const TextSample> samples);
   void eval(const EvalMetrics& metrics);
-  // As TraceWriter, between open_trace(), which makes the file's folder, and close_trace(). StorageError.
+  // As TraceWriter, between open_trace(), which makes the file's folder, and close_trace(). A trace that cannot be written is given
+  // up as a whole, because a part of it is no trace.
   void open_trace(const std::string& path, TraceLayout layout, std::vector<ClockOffset> clocks, double start);
   void trace(int rank, std::span<const TraceSlice> slices);
-  void close_trace();  // nothing if none is open
+  bool close_trace();  // whether it is there now; false if none is open
+
+  LogErrors& errors() { return errors_; }
 
   // A step that has no line.
   void progress(std::int64_t step);
@@ -41,6 +47,7 @@ class RunSink {
 
  private:
   const TrainOutput& output_;
+  LogErrors errors_;
   std::optional<RunLog> files_;
   std::optional<Console> console_;
   std::optional<TraceWriter> trace_;

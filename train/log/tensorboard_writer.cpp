@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "core/check.h"
 #include "core/host_name.h"
@@ -108,20 +109,24 @@ std::string text_event(double wall_seconds, std::int64_t step, std::string_view 
   return event_head(wall_seconds, step) + bytes_field(5, bytes_field(1, value));
 }
 
-TensorBoardWriter::TensorBoardWriter(const std::string& folder, std::int64_t first_step) {
+TensorBoardWriter::TensorBoardWriter(std::string folder, std::int64_t first_step, std::string_view config)
+    : folder_(std::move(folder)) {
   const double now = wall_seconds_now();
-  // A run that starts over within the same second, in the same process, takes the next number.
-  with_remedy([&] {
-    for (int n = 0; !file_; ++n)
-      file_ = AppendFile::create(fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder, static_cast<std::int64_t>(now),
-                                             host_name(), ::getpid(), n));
-  });
-  write(version_event(now));
-  write(start_event(now, first_step));
+  head_ = framed(version_event(now)) + framed(start_event(now, first_step));
+  if (!config.empty()) head_ += framed(text_event(now, first_step, "config", config));
 }
 
 void TensorBoardWriter::write(const std::string& event) {
-  with_remedy([&] { file_->append(framed(event)); });
+  const auto seconds = static_cast<std::int64_t>(wall_seconds_now());
+  with_remedy([&] {
+    // A run that starts over within the same second, in the same process, takes the next number.
+    for (int n = 0; !file_; ++n)
+      file_ = AppendFile::create(
+          fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder_, seconds, host_name(), ::getpid(), n));
+    if (!head_.empty()) file_->append(head_);
+    head_.clear();
+    file_->append(framed(event));
+  });
 }
 
 void TensorBoardWriter::scalars(std::int64_t step, std::span<const Scalar> scalars) {

@@ -37,20 +37,23 @@ std::string text_event(double wall_seconds, std::int64_t step, std::string_view 
 // ------------------------------------------------------------------------------------------------------------------------
 
 // One new file in `folder` per object, named events.out.tfevents.<seconds>.<host>.<process>.<n>: TensorBoard reads all of a folder
-// as one run. An AppendFile: a TensorBoard that watches the folder sees every event when the call returns. Used by one thread.
-// Throws StorageError naming the file.
+// as one run. The first event makes the file, so who has none to write leaves none. An AppendFile: a TensorBoard that watches the
+// folder sees every event when the call returns. Used by one thread. A StorageError names the file, and the next event tries again.
 class TensorBoardWriter {
  public:
-  // `first_step`: the first step that this file speaks of; 0 replaces everything that earlier files of the folder say.
-  TensorBoardWriter(const std::string& folder, std::int64_t first_step);
+  // `first_step`: the first step that this file speaks of; 0 replaces everything that earlier files of the folder say. `config`:
+  // Markdown that stands under "config"; "": none.
+  TensorBoardWriter(std::string folder, std::int64_t first_step, std::string_view config = "");
 
   void scalars(std::int64_t step, std::span<const Scalar> scalars);
   void text(std::int64_t step, std::string_view tag, std::string_view markdown);
-  const std::string& path() const { return file_->path(); }
+  const std::string& path() const { return file_.value().path(); }  // of the first event
 
  private:
   void write(const std::string& event);
 
+  std::string folder_;
+  std::string head_;  // the records that stand before the first event, until they are written
   std::optional<AppendFile> file_;
 };
 

@@ -54,6 +54,7 @@ class TraceWriter {
   // In any order of ranks; all slices of a message's two ends are given before finish().
   void add(int rank, std::span<const TraceSlice> slices);
   void finish();
+  const std::string& path() const { return file_.path(); }
 
  private:
   void describe_ranks();

@@ -11,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/counted.h"
+#include "core/function_ref.h"
 #include "device/cpu/cpu_device.h"
 #include "core/available_memory.h"
 
@@ -46,7 +47,10 @@ std::string processor_name(const std::string& cpuinfo, const CpuFeatures& featur
   return fmt::format("{} ({}{})", name, family, instruction_set(features));
 }
 
-double measure_matmul_rate(Device& device, DType compute, double seconds, double (*clock)()) {
+namespace {
+
+// FLOPs of the product that body() may repeat.
+double with_matmul(Device& device, DType compute, FunctionRef<void(FunctionRef<void()> product)> body) {
   const std::int64_t size = device.kind() == DeviceKind::kCpu ? 512 : 8192;
   MatmulShape shape{size, size, size};
   shape.transpose_b = Transpose::kYes;
@@ -62,14 +66,44 @@ double measure_matmul_rate(Device& device, DType compute, double seconds, double
   device.write(device.compute_stream(), source, values.data());
   for (int i = 0; i < 2; ++i) ops.convert(device.compute_stream(), matrix(i), source);
   const TensorView workspace(memory.data() + 3 * matrix_bytes + source_bytes, DType::kU8, Shape{workspace_bytes}, memory.where());
-  double best = 1e30;
-  for (const double start = monotonic_seconds(); monotonic_seconds() - start < seconds;) {
-    const double before = clock();
+  body([&] {
     ops.matmul(device.compute_stream(), matrix(2), matrix(0), Transpose::kNo, matrix(1), Transpose::kYes, Accumulate::kNo, workspace);
     device.compute_stream().synchronize();
-    best = std::min(best, clock() - before);
-  }
-  return 2.0 * static_cast<double>(size * size * size) / best;
+  });
+  return 2.0 * static_cast<double>(size * size * size);
+}
+
+}  // namespace
+
+double measure_matmul_rate(Device& device, DType compute, double seconds, double (*clock)()) {
+  double best = 1e30;
+  const double flops = with_matmul(device, compute, [&](FunctionRef<void()> product) {
+    for (const double start = monotonic_seconds(); monotonic_seconds() - start < seconds;) {
+      const double before = clock();
+      product();
+      best = std::min(best, clock() - before);
+    }
+  });
+  return flops / best;
+}
+
+std::optional<double> measure_matmul_peak(Device& device, DType compute) {
+  constexpr double kSeconds = 0.2, kMostSeconds = 2, kWorking = 0.8;
+  constexpr int kFewest = 10;
+  double best = 1e30, worked = 0;  // of the fastest product
+  const auto is_alone = [&] { return device.kind() != DeviceKind::kCpu || worked > kWorking * best; };
+  const double flops = with_matmul(device, compute, [&](FunctionRef<void()> product) {
+    const double start = monotonic_seconds();
+    for (int products = 0;; ++products) {
+      const double passed = monotonic_seconds() - start;
+      if (passed > kMostSeconds || (passed > kSeconds && products >= kFewest && is_alone())) return;
+      const double wall = monotonic_seconds(), cpu = thread_cpu_seconds();
+      product();
+      const double seconds = monotonic_seconds() - wall;
+      if (seconds < best) best = seconds, worked = thread_cpu_seconds() - cpu;
+    }
+  });
+  return is_alone() ? std::optional(flops / best) : std::nullopt;
 }
 
 }  // namespace trident

@@ -133,7 +133,7 @@ double predict_bubble(const RunPlan& plan, const std::vector<double>& costs) {
 
 void check_lengths(const RunPlan& plan) {
   const std::int64_t sequence = plan.config.batch.sequence;
-  if (sequence > plan.model.max_positions) {
+  if (sequence > plan.model.longest_sequence()) {
     throw ConfigError(fmt::format("batch.sequence = {}: the model has {} positions; use at most {}", sequence,
                                   plan.model.max_positions, plan.model.max_positions));
   }

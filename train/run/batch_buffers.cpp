@@ -7,7 +7,9 @@
 namespace trident {
 
 BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan)
-    : plan_(plan), device_(device), stage_(stage), detail_(detail) {
+    : plan_(plan), device_(device), stage_(stage), detail_(detail),
+      angles_(plan.model, detail == LossDetail::kOfTokens ? plan.num_micro_batches * plan.config.batch.micro : 0,
+              plan.config.batch.sequence, arena_plan) {
   const BatchConfig& batch = plan_.config.batch;
   const std::int64_t m = plan_.num_micro_batches, tokens = batch.micro * batch.sequence;
   const auto book = [&](const char* name, std::int64_t elements, DType dtype) {
@@ -24,6 +26,7 @@ BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossD
 
 void BatchBuffers::bind(Arena& arena) {
   const std::int64_t m = plan_.num_micro_batches, b = plan_.config.batch.micro, t = plan_.config.batch.sequence;
+  angles_.bind(arena);
   tokens_ = arena.grant(slots_.tokens, DType::kI32, {m, t * b});
   targets_ = arena.grant(slots_.targets, DType::kI32, {m, t * b});
   positions_by_row_ = arena.grant(slots_.positions_by_row, DType::kI32, {t * b});
@@ -65,17 +68,24 @@ void BatchBuffers::write_positions() {
 
 void BatchBuffers::set_lengths(const SampleTokens& tokens, const ModelConstants& constants, std::int64_t batch,
                                const BatchSlicing& slicing, int data) {
-  if (constants.short_rows() == 0 || !device_.has_bytes()) return;  // one table for all lengths
+  if ((constants.short_rows() == 0 && !angles_.any()) || !device_.has_bytes()) return;  // one table for all lengths
   const std::int64_t t = plan_.config.batch.sequence;
   std::vector<std::int32_t>& rows = host_.positions_by_sample;
   rows.clear();
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
     const std::int64_t first = slicing.first_sample(batch, k, data);
     for (std::int64_t i = 0; i < slicing.micro; ++i) {
-      const std::int64_t begin = constants.first_row(tokens(first + i));
-      const std::int64_t last = (begin == 0 ? t : constants.short_rows()) - 1;  // padding may lie behind the table
+      const std::int64_t length = std::max<std::int64_t>(tokens(first + i), 1);
+      const std::int64_t begin = angles_.any() ? i * t : constants.first_row(length);
+      // Padding may lie behind the table.
+      const std::int64_t last = (angles_.any() ? length : begin == 0 ? t : constants.short_rows()) - 1;
+      if (angles_.any()) angles_.set(k * slicing.micro + i, length, device_);
       for (std::int64_t s = 0; s < t; ++s) rows.push_back(static_cast<std::int32_t>(begin + std::min(s, last)));
     }
+    if (!angles_.any()) continue;
+    MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
+    mb.rope_cos = angles_.cos(k * slicing.micro, slicing.micro);
+    mb.rope_sin = angles_.sin(k * slicing.micro, slicing.micro);
   }
   device_.write(device_.compute_stream(), positions_by_sample_, rows.data());
 }

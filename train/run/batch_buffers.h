@@ -10,6 +10,7 @@
 #include "device/arena.h"
 #include "device/device.h"
 #include "model/model_constants.h"
+#include "model/sequence_rotations.h"
 #include "pipeline/stage.h"
 #include "train/plan/run_plan.h"
 
@@ -31,7 +32,7 @@ class BatchBuffers {
   void bind(Arena& arena);
 
   // With kOfTokens, of the same samples as load(): `tokens` is how many each has without its padding, and its positions become the
-  // rows of `constants` for that length. Not called: every sample has T.
+  // rows of `constants` for that length, or of a table of its own. Not called: every sample has T.
   using SampleTokens = std::function<std::int64_t(std::int64_t sample)>;
   void set_lengths(const SampleTokens& tokens, const ModelConstants& constants, std::int64_t batch, const BatchSlicing& slicing,
                    int data);
@@ -56,6 +57,7 @@ class BatchBuffers {
   Device& device_;
   int stage_ = 0;
   LossDetail detail_;
+  SequenceRotations angles_;  // of each sample, with kOfTokens
   struct Slots {
     ArenaSlot tokens, targets, positions_by_row, positions_by_sample, samples, losses, token_losses;
   } slots_;

@@ -3,9 +3,12 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <random>
@@ -46,6 +49,13 @@ bool has_checkpoints(const std::string& directory) {
   return false;
 }
 
+// Whether the reason that the system gave is one that passes: a disk that fails or is full, a server that does not answer.
+bool may_pass(std::string_view message) {
+  return std::ranges::any_of(std::array{EIO, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT}, [&](int error) {
+    return message.find(fmt::format(": {}", std::strerror(error))) != message.npos;
+  });
+}
+
 // What the file system says of the folder, as the reason for which a configuration is refused.
 template <class Body>
 void refusing(const std::string& directory, Body&& body) {
@@ -54,33 +64,46 @@ void refusing(const std::string& directory, Body&& body) {
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
-    if (has_checkpoints(directory)) throw;  // it was fit once: what fails now may pass, and the next start try again
+    // Where it was fit once what fails now may pass as well, and the next start try again.
+    if (may_pass(error.what()) || has_checkpoints(directory)) throw;
     std::string_view what = error.what();
     if (what.starts_with(directory + ": ")) what.remove_prefix(directory.size() + 2);
-    throw ConfigError(fmt::format("checkpoint.dir = {}: {}; or name another folder", directory, what));
+    throw UnfitFolderError(fmt::format("checkpoint.dir = {}: {}; or name another folder", directory, what));
   }
 }
+
+constexpr std::string_view kProbe = "probe-";
 
 // A file that nobody can have but who was told its name, as long as it lives.
 class Probe {
  public:
   explicit Probe(const std::string& directory)
-      : path_(fmt::format("{}/probe-{}", directory, random_digits())), content_(random_digits()) {
-    write_file(path_, content_);  // under another name first, flushed, renamed, and the folder flushed
+      : content_(random_digits()), file_(fmt::format("{}/{}{}", directory, kProbe, random_digits())) {
+    file_.append(content_);
+    file_.commit();  // under another name first, flushed, renamed, and the folder flushed
   }
   ~Probe() {
     std::error_code ignored;
-    fs::remove(path_, ignored);
+    fs::remove(path(), ignored);
   }
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   const std::string& content() const { return content_; }
 
  private:
-  std::string path_, content_;
+  std::string content_;
+  AtomicFile file_;  // keeps the file's lock
 };
+
+// Removes probes that killed starts left.
+void remove_probes(const std::string& directory) {
+  remove_unlocked(directory, [](std::string_view name) {
+    name = name_of_temporary(name).value_or(name);
+    return name.starts_with(kProbe) && name.size() == kProbe.size() + random_digits().size();
+  });
+}
 
 // Network file systems may show it a while later.
 void look_for(const std::string& directory, const std::string& path, const std::string& content, const std::string& host_of_rank_0,
@@ -97,7 +120,7 @@ void look_for(const std::string& directory, const std::string& path, const std::
     if (now - start >= patience) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  throw ConfigError(
+  throw UnfitFolderError(
       fmt::format("checkpoint.dir = {}: {} does not see the file that rank 0 ({}) wrote there: {}; name a folder on a file system "
                   "that all nodes share, mounted under the same path",
                   directory, host_name(), host_of_rank_0, why));
@@ -140,6 +163,16 @@ void check_checkpoint_dir(Rendezvous& job, bool is_first_of_node, const std::str
   run_together(job, [&] {
     if (is_first_of_node) look_for(shared, path, content, host, patience_seconds);
   });
+}
+
+std::string fault_unless(bool was_given, const std::function<void()>& check) {
+  try {
+    check();
+    return "";
+  } catch (const Error& error) {
+    if (was_given) throw;
+    return error.what();
+  }
 }
 
 std::int64_t bytes_on_disk(const SavePlan& plan) {
@@ -199,6 +232,10 @@ Room room_in(const std::string& directory, std::int64_t bytes_of_a_save, std::in
 
 }  // namespace
 
+std::int64_t keep_last_for_room(const TrainConfig& config) {
+  return config.checkpoint.every.steps > 0 ? config.checkpoint.keep_last.value_or(0) : 0;
+}
+
 bool has_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last) {
   return room_in(directory, bytes_of_a_save, keep_last, RunBegins::kGoesOn).is_enough();
 }
@@ -216,15 +253,13 @@ void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std:
                                     : room.aside == 1          ? "is "
                                                                : "are ",
                                     room.aside == 1 ? "has" : "have", room_text(room.aside_bytes));
-  throw ConfigError(fmt::format(
+  throw UnfitFolderError(fmt::format(
       "checkpoint.dir = {}: {} are free, {} {} more (a save has {}); free some space{}{}, or name a folder on another disk",
       directory, room_text(room.free), saves, room_text(room.needed), room_text(bytes_of_a_save), aside,
       keep_last > 1 ? ", lower checkpoint.keep_last" : ""));
 }
 
-std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t bytes_of_a_save, const Logger& logger) {
-  const TrainConfig& config = inputs.plan.config;
-  const std::string directory = checkpoint_folder_of(config);
+std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& logger) {
   std::unique_ptr<Lease> lease;
   refusing(directory, [&] {
     create_lasting_folder(directory);
@@ -233,10 +268,18 @@ std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t
     options.warn = [logger](std::string_view line) { logger.warning("{}", line); };
     lease = std::make_unique<Lease>(directory, lease_token_given().value_or(new_lease_token()), std::move(options));
   });
+  return lease;
+}
+
+std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t bytes_of_a_save, const Logger& logger) {
+  const TrainConfig& config = inputs.plan.config;
+  const std::string directory = checkpoint_folder_of(config);
+  std::unique_ptr<Lease> lease = take_lease(directory, logger);
   try {
     refusing(directory, [&] {
       remove_leftovers(directory);
-      if (!inputs.resume) check_room(directory, bytes_of_a_save, config.checkpoint.keep_last.value_or(0), RunBegins::kAnew);
+      remove_probes(directory);
+      if (!inputs.resume) check_room(directory, bytes_of_a_save, keep_last_for_room(config), RunBegins::kAnew);
     });
     const bool looks = config.checkpoint.resume.kind == ResumeFrom::Kind::kNewest;
     const std::optional<Resume> newest = looks ? find_resume(config) : inputs.resume;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,13 +31,22 @@ class MadeFolder {
   std::vector<std::string> made_;  // the folder first, then those above it
 };
 
-// Makes a file of a random name and content in the folder, flushes, renames and removes it. ConfigError where the file system
+// The folder does not do: it cannot be written, is not the same on all nodes, or has no room.
+class UnfitFolderError : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
+// Makes a file of a random name and content in the folder, flushes, renames and removes it. UnfitFolderError where the file system
 // refuses any of that.
 void check_checkpoint_dir(const std::string& directory);
 // Collective, for the processes of a job: rank 0 does that, and before it removes the file the first rank of every node looks for
 // it, up to `patience_seconds`. Only rank 0's `directory` counts; "": nothing is saved. Where a node does not see the file, or
 // another one, all ranks throw as run_together() does, and the message names the rank and its host.
 void check_checkpoint_dir(Rendezvous& job, bool is_first_of_node, const std::string& directory, double patience_seconds = 10);
+
+// The error with which `check` says that the folder does not do, "" where it does; thrown on where checkpoint.every `was_given`.
+std::string fault_unless(bool was_given, const std::function<void()>& check);
 
 // What the files of a plan take on the disk, in whole blocks.
 std::int64_t bytes_on_disk(const SavePlan& plan);
@@ -45,15 +55,19 @@ std::int64_t bytes_on_disk(const SavePlan& plan);
 std::int64_t bytes_to_come(std::int64_t bytes_of_a_save, std::int64_t keep_last, std::span<const std::int64_t> kept);
 // kAnew: what is there will be set aside, where nothing removes it, and is none of the run's keep_last.
 enum class RunBegins : std::uint8_t { kAnew, kGoesOn };
-// Whether the folder's file system has that room, or does not say; and a ConfigError, with the numbers, where it has not.
+// The keep_last that counts for that: a run that saves at its end alone needs room for one save.
+std::int64_t keep_last_for_room(const TrainConfig& config);
+// Whether the folder's file system has that room, or does not say; and UnfitFolderError, with the numbers, where it has not.
 bool has_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last);
 void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last,
                 RunBegins begins = RunBegins::kGoesOn);
 
 // On rank 0, before anything in the folder is touched: takes the lease, removes what killed saves left, and looks again at what the
-// others believe to be the newest checkpoint, and, where the run begins anew, at the room for saves of so many bytes. ConfigError if another run has the
-// folder, or there is no room; StorageError (74) if another run committed a checkpoint since `inputs` were prepared: the next start
+// others believe to be the newest checkpoint, and, where the run begins anew, at the room for saves of so many bytes. ConfigError
+// if another run has the folder, UnfitFolderError if there is no room; StorageError (74) if another run committed a checkpoint since `inputs` were prepared: the next start
 // goes on from it.
 std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t bytes_of_a_save, const Logger& logger);
+// The lease alone, in a folder that is made where it is not there.
+std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& logger);
 
 }  // namespace trident

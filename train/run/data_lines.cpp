@@ -8,6 +8,7 @@
 #include "core/number_text.h"
 #include "data/sample_order.h"
 #include "train/plan/core_share.h"
+#include "train/run/run_inputs.h"
 
 namespace trident {
 namespace {
@@ -33,6 +34,21 @@ void add_lines(std::vector<std::string>& lines, std::span<const TokenSource> sou
   for (const TokenSource& source : sources.first(std::min(kShown, sources.size()))) lines.push_back(line(source));
   if (sources.size() > kShown)
     lines.push_back(fmt::format("  and {}", counted(std::ssize(sources) - static_cast<std::int64_t>(kShown), "more file")));
+}
+
+// Where eval.steps asks for more samples than there are.
+std::string repeats_text(const TrainConfig& config, std::int64_t samples) {
+  if (samples < config.batch.global)
+    return fmt::format(", some of them more than once: batch.global = {} is more than there are", with_commas(config.batch.global));
+  if (config.eval.steps <= samples / config.batch.global) return "";
+  return fmt::format(": eval.steps = {} would take {}, some of them more than once", with_commas(config.eval.steps),
+                     with_commas(config.eval.steps * config.batch.global));
+}
+
+bool same_shares(const std::string& a, const std::string& b) {
+  constexpr std::int64_t kMany = 1'000'000;
+  return std::ranges::equal(split_documents(a, kMany), split_documents(b, kMany),
+                            [](const DocumentRange& x, const DocumentRange& y) { return x.begin == y.begin && x.end == y.end; });
 }
 
 // Documents that are neither trained on nor held out.
@@ -65,15 +81,33 @@ std::vector<std::string> data_lines(const RunPlan& plan, const TokenSources& sou
   });
   if (config.eval.every > 0) {
     add_lines(lines, sources.valid, [&](const TokenSource& source) {
-      return fmt::format("validation data: {}; an evaluation takes {}", size_text(source, sequence),
-                         with_commas(config.eval.steps * config.batch.global));
+      const std::int64_t samples = num_samples_of(source.num_tokens, sequence);
+      return fmt::format("validation data: {}; an evaluation takes {}{}", size_text(source, sequence),
+                         with_commas(eval_batches(config, samples) * config.batch.global), repeats_text(config, samples));
     });
   }
-  if (!config.data.split) return lines;
+  constexpr const char* kOfMegatron = "969,30,1";
+  if (!config.data.split || same_shares(*config.data.split, kOfMegatron)) return lines;
   std::int64_t documents = 0;
   if (const std::int64_t unused = unused_documents(*config.data.split, sources.train, documents); unused > 0) {
     lines.push_back(fmt::format("data.split = {}: nothing reads its third share, {} of {} document{}", *config.data.split,
                                 with_commas(unused), with_commas(documents), documents == 1 ? "" : "s"));
+  }
+  return lines;
+}
+
+std::vector<std::string> empty_share_warnings(const TrainConfig& config, const TokenSources& sources) {
+  std::vector<std::string> lines;
+  if (!config.data.split) return lines;
+  constexpr std::int64_t kMany = 1'000'000'000;
+  const DocumentRange wanted = split_documents(*config.data.split, kMany)[1];
+  if (wanted.begin == wanted.end) return lines;
+  for (const TokenSource& source : sources.valid) {
+    if (source.num_tokens > 0) continue;
+    lines.push_back(fmt::format(
+        "data.split = {}: nothing is held out, {}; a split goes by whole documents: prepare the text as several (trident data "
+        "prepare --separator-line), or name held-out text in data.valid",
+        *config.data.split, source.label));
   }
   return lines;
 }

@@ -1,7 +1,6 @@
 #include "train/run/earlier_run.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,7 +15,9 @@
 #include "core/clock.h"
 #include "core/file_descriptor.h"
 #include "core/file_io.h"
+#include "core/file_lock.h"
 #include "train/config/config_difference.h"
+#include "train/config/stored_config.h"
 
 namespace trident {
 namespace {
@@ -29,6 +30,7 @@ constexpr std::string_view kFiles[] = {kConfigFile,       "plan.json",   "memory
                                        "comparison.json", "report.html", kTrace};
 constexpr std::string_view kLogs[] = {kMetrics, "timing.jsonl", "eval.jsonl", "samples.jsonl"};
 constexpr std::string_view kEvents = "events.out.tfevents.";
+constexpr std::string_view kNewFailure = "failure.json.new", kHostfile = "hostfile";  // of train/launch
 
 bool is_run_file(std::string_view name) { return name.starts_with(kEvents) || std::ranges::find(kFiles, name) != std::end(kFiles); }
 
@@ -61,9 +63,14 @@ void check_kinds(const std::string& folder, const std::vector<std::string>& name
   }
 }
 
+// Without what a run may change while it goes on, and defaults between versions: how long it is, what it saves, shows and logs.
 JsonValue comparable(TrainConfig config) {
-  config.run.dir.clear();
-  config.run.overwrite = false;
+  RunConfig run;
+  run.seed = config.run.seed;
+  config.run = run;
+  config.log = {};
+  config.eval = {};
+  config.checkpoint = {};
   if (!config.elastic.empty()) config.parallel = {};  // the same run in another of its layouts
   return to_json(config);
 }
@@ -74,8 +81,7 @@ std::optional<std::string> other_run(const std::string& folder, const TrainConfi
   if (!file_exists(path)) return fmt::format("without {}", kConfigFile);
   TrainConfig earlier;
   try {
-    OptionValues values;
-    earlier = load_train_config(path, {}, values);  // keys that are younger than the file get their defaults
+    earlier = read_stored(read_json_file(path), path).config;
   } catch (const Error&) {
     return fmt::format("with a {} that this version cannot read", kConfigFile);
   }
@@ -106,7 +112,7 @@ void refuse_another_run(const TrainConfig& config, const std::vector<std::string
   const std::optional<std::string> other = other_run(folder, config);
   if (!other) return;
   throw ConfigError(fmt::format(
-      "run.dir = {}: it has {} of another run, {}; choose another run.dir, or say run.overwrite=true, which moves them to {}",
+      "run.dir = {}: it has {} of another run, {}; choose another run.dir, or --set run.overwrite=true, which moves them to {}",
       folder, some_of(names), *other, next_folder(folder)));
 }
 
@@ -125,6 +131,14 @@ std::vector<std::string> run_files_in(const std::string& folder) {
   return names;
 }
 
+void remove_run_leftovers(const std::string& folder) {
+  remove_unlocked(folder, [](std::string_view name) {
+    const std::optional<std::string_view> of = name_of_temporary(name);
+    return name == kNewFailure || (of && (is_run_file(*of) || *of == kHostfile));
+  });
+  remove_unlocked(fmt::format("{}/{}", folder, kTrace), [](std::string_view name) { return name_of_temporary(name).has_value(); });
+}
+
 namespace {
 
 // failure.json alone is of a start that failed before it had files of its own.
@@ -134,7 +148,7 @@ constexpr double kDyingSeconds = 2;
 
 bool is_locked(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  return file && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return file && has_writer(file.get());
 }
 
 // What an earlier start of this run still holds becomes a file that nobody else sees; equal ones take their places.

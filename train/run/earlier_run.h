@@ -23,6 +23,9 @@ struct OwnRun {
   double lost_seconds = 20;      // a rank 0 of another node is given so long to end
 };
 
+// Removes what starts left there that were killed while they wrote one of those files. For the run that has the folder.
+void remove_run_leftovers(const std::string& folder);
+
 // ConfigError while another run is writing the files of the folder: after two seconds, which a killed one may take to be gone.
 // Under a supervisor after own.lost_seconds, and if the run that has them is this one it loses them instead: its files go on under
 // their names, and what it still writes nobody sees. StorageError where this one could not write there.

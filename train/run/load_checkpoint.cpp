@@ -43,10 +43,11 @@ void read_values(const Resume& resume, RankModel& model, const Logger& logger) {
 }
 
 // Masters, weights in use and what the optimizer has.
-void read_all(const Resume& resume, RankTrainer& trainer) {
+void read_all(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
   const Manifest& manifest = resume.manifest;
   const std::size_t tensors = stored_tensors(trainer.plan()).size();
   ShardReader reader(resume.folder, manifest);
+  if (!reader.lock_note().empty()) logger.warning("{}", reader.lock_note());
   if (manifest.tensors.size() != tensors)
     throw DataError(fmt::format("{}: has {} tensors, the model has {}; it is of another model", resume.folder, manifest.tensors.size(), tensors));
   Stream& stream = trainer.context().compute_stream();
@@ -103,7 +104,6 @@ void throw_if_refused(const std::optional<Error>& fault, ParallelContext& contex
 // What a run goes on with from `resume` as it would have been asked for at the start.
 TrainConfig adopted(const RunInputs& inputs, Resume& resume) {
   TrainConfig config = inputs.plan.config;
-  config.lr_schedule.decay_steps = inputs.resume->given_decay_steps;
   adopt(config, resume);
   return config;
 }
@@ -172,9 +172,11 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
   for (;;) {
     if (context.rank() == 0) {
       for (const std::string& note : resume.notes) say(note);
+      for (const std::string& warning : resume.warnings) logger.warning("{}", warning);
     }
     const std::string from = to_string(inputs.plan.config.checkpoint.resume);
-    const std::optional<Error> fault = fault_in(resume, {"checkpoint.resume", from}, logger, [&] { read_all(resume, trainer); });
+    const std::optional<Error> fault =
+        fault_in(resume, {"checkpoint.resume", from}, logger, [&] { read_all(resume, trainer, logger); });
     const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
     if (first < 0) break;
     throw_if_refused(fault, context);

@@ -26,11 +26,11 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
     : inputs_(inputs),
       plan_(inputs.plan),
       logger_(output.log, world->rank()),
-      sink_(output),
+      sink_(output, plan_.config.log.on_error),
       device_(device),
       services_(services),
       trainer_(inputs.plan, device, std::move(world), services.board, services.on_device),
-      checkpoints_(inputs, trainer_, logger_),
+      checkpoints_(inputs, trainer_, logger_, sink_.errors()),
       loader_(train_loader(inputs)) {
   rank_ = trainer_.context().rank();
   say_ = [this](const std::string& line) { sink_.line(line); };
@@ -51,16 +51,18 @@ RunEnd RankLoop::run() {
   summary_.seconds = monotonic_seconds() - start;
   end_.signal = stop_signal_;
   end_.out_of_time = summary_.out_of_time;
-  save_what_is_left();
-  // Who asks to stop does not wait for an evaluation, and a run that will go on leaves what one leaves that was not stopped.
-  const bool is_over = stop_signal_ == 0 && !(summary_.out_of_time && checkpoints_.saves());
+  // Who asks to stop does not wait for an evaluation.
+  const bool is_over = stop_signal_ == 0 && !(summary_.out_of_time && goes_on_unseen());
   const bool evaluates = !validation_sets_.empty() && updates() > 0 && is_over;
   if (evaluates && last_eval_at_ != updates()) evaluate();
   if (evaluates && last_eval_.step == updates()) summary_.last_valid = last_eval_;  // not if an earlier start made it
+  if (rank() == 0) summary_.resident_bytes = resident_memory_bytes();  // what follows still needs every rank
+  save_what_is_left();
   checkpoints_.finish(say_);
   const bool is_committed = checkpoints_.saves() && (updates() == 0 || checkpoints_.committed_step() == updates());
+  end_.saved = is_committed && can_go_on(plan_.config);
   end_.weights = is_committed && plan_.config.checkpoint.content == CheckpointContent::kWeights;
-  end_.saved = is_committed && !end_.weights;
+  end_.begins_anew = is_committed && !end_.saved && !end_.weights;
   end_.not_saved = checkpoints_.saves() && !is_committed;
   if (services_.trained) services_.trained(end_);
   close();
@@ -130,12 +132,19 @@ void RankLoop::open() {
   trainer_.context().world().all_reduce(stream, TensorView(&last_eval_at_, DType::kI64, {1}), ReduceOp::kMax);
   stream.synchronize();
   const std::string folder = leaves_files_ ? "" : plan_.config.run.dir;
-  write_memory_file(folder, trainer_.context(), trainer_.arena_plan(), checkpoints_.staging_bytes());
+  write_start_file([&] { write_memory_file(folder, trainer_.context(), trainer_.arena_plan(), checkpoints_.staging_bytes()); });
+}
+
+// Those of an earlier start may stay as they are: a disk that is full since then does not keep a run from going on.
+void RankLoop::write_start_file(FunctionRef<void()> write) {
+  if (has_start_files_) sink_.errors().keep("", write, 0);
+  else write();
 }
 
 void RankLoop::open_run_folder(std::int64_t largest) {
   for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest)) sink_.line(line);
   for (const std::string& line : data_lines(plan_, inputs_.sources)) sink_.line(line);
+  for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) logger_.warning("{}", line);
   for (const std::string& line : device_.notes()) sink_.line(line);
   for (const std::string& line : trainer_.notes()) sink_.line(line);
   make_run_folder(plan_.config.run.dir);
@@ -147,13 +156,18 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   refuse_if_written(plan_.config.run.dir);
   // Of a run that is over they say what it was made with, whatever this start was asked for.
   leaves_files_ = goes_on && updates() >= plan_.config.run.steps && file_exists(plan_.config.run.dir + "/config.resolved.json");
-  if (!leaves_files_) write_config_file(plan_.config.run.dir, checkpoints_.config());
+  has_start_files_ = goes_on;
+  if (!leaves_files_) write_start_file([&] { write_config_file(plan_.config.run.dir, checkpoints_.config()); });
   const RunLog& files = sink_.open_files(plan_, updates());
+  remove_run_leftovers(plan_.config.run.dir);
   if (goes_on) warn_of_gaps(files.earlier_steps());
   const bool is_over = updates() >= plan_.config.run.steps;
   if (updates() > 0)
     sink_.line(
-        fmt::format("goes on from step {}{}", updates(), is_over ? ", which is the last one: there is nothing to train" : ""));
+        fmt::format("goes on from step {}{}", updates(),
+                    is_over ? ", which is the last one: there is nothing to train, the run is over; --set run.steps=N trains on to "
+                              "step N, --set run.overwrite=true begins anew and sets aside what is there"
+                            : ""));
   last_eval_at_ = files.last_evaluation();
   if (!leaves_files_) {
     RunOutlook::Predicted predicted;
@@ -162,17 +176,22 @@ void RankLoop::open_run_folder(std::int64_t largest) {
     else
       predicted.bytes_sent = step_bytes_sent(plan_);
     summary_.bytes_predicted = predicted.bytes_sent;
-    write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan(), predicted.bytes_sent, predicted.step);
+    write_start_file(
+        [&] { write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan(), predicted.bytes_sent, predicted.step); });
   }
-  peak_flops_ = inputs_.peak_flops > 0 ? inputs_.peak_flops : measure_matmul_rate(device_, plan_.compute, 0.2) * inputs_.ranks_at_once;
+  const auto measure = [this]() -> std::optional<double> {
+    if (inputs_.peak_flops > 0) return inputs_.peak_flops;
+    const std::optional<double> of_a_rank = measure_matmul_peak(device_, plan_.compute);
+    return of_a_rank ? std::optional(*of_a_rank * inputs_.ranks_at_once) : std::nullopt;
+  };
+  peak_flops_ = PeakFlops(measure, say_);
 }
 
 // Lines that somebody took out are not made again: whoever reads the file is to know.
 void RankLoop::warn_of_gaps(const std::vector<std::int64_t>& steps) {
   constexpr std::size_t kShown = 3;
   const Resume resume = checkpoints_.resume().value();
-  const std::int64_t then = parse_train_config(to_json_text(resume.manifest.config), resume.folder).log.every,
-                     now = plan_.config.log.every;
+  const std::int64_t then = config_of(resume).config.log.every, now = plan_.config.log.every;
   const std::vector<LineGap> gaps = line_gaps(steps, updates(), then == 0 || now == 0 ? 0 : std::max(then, now));
   if (gaps.empty()) return;
   std::string text;
@@ -266,8 +285,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   summary_.planned_bytes = totals.counts.planned_bytes;
   summary_.granted_bytes = totals.counts.granted_bytes;
   if (rank() != 0) return;
-  // A run that is stopped has a line of its last step, unless it will go on: then its files are to be those of a run that was not.
-  if (!is_logged(updates()) && checkpoints_.saves()) return;
+  if (!is_logged(updates()) && goes_on_unseen()) return;  // others have a line of the step at which they are stopped
   const double tokens = static_cast<double>(plan_.tokens_per_step());
   const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
   StepMetrics metrics;
@@ -280,12 +298,12 @@ void RankLoop::log(const StepResult& result, double seconds) {
   metrics.tokens = this->tokens();
   metrics.step_ms = 1e3 * seconds;
   metrics.tokens_per_s = tokens / seconds;
-  const double mfu = model_flops_per_token(plan_.model, plan_.config.batch.sequence) * metrics.tokens_per_s / peak_flops_;
-  if (mfu <= 1) metrics.mfu = mfu;  // above 1 other work disturbed the measurement of the peak
+  const double flops_per_token = model_flops_per_token(plan_.model, plan_.config.batch.sequence);
+  metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_);
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
   std::optional<double> save_seconds;
-  if (checkpoints_.saves()) save_seconds = 1e-9 * static_cast<double>(totals.counts.save_nanoseconds);
+  if (checkpoints_.saves_on_the_way()) save_seconds = 1e-9 * static_cast<double>(totals.counts.save_nanoseconds);
   sink_.step(metrics, steps, totals.times, totals.busy, save_seconds);
 }
 
@@ -295,10 +313,10 @@ EvalMetrics RankLoop::evaluate() {
   EvalMetrics metrics;
   metrics.step = updates();
   for (ValidationSet& set : validation_sets_) {
-    for (std::int64_t batch = 0; batch < plan_.config.eval.steps; ++batch) prefetch(set.loader, batch);
+    for (std::int64_t batch = 0; batch < set.batches; ++batch) prefetch(set.loader, batch);
     const EvalResult result = trainer_.evaluate(
         [&set](std::int64_t first, std::int64_t count, auto tokens, auto targets) { set.loader.load(first, count, tokens, targets); },
-        plan_.config.eval.steps, inputs_.token_bytes);
+        set.batches, inputs_.token_bytes);
     mean.loss += set.weight * result.loss;
     if (result.bytes_per_token) mean.bytes_per_token = mean.bytes_per_token.value_or(0) + set.weight * *result.bytes_per_token;
     if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
@@ -336,6 +354,7 @@ std::int64_t RankLoop::total_bytes_between_nodes() {
 void RankLoop::close() {
   set_phase(RunPhase::kFinishing);
   const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
+  sink_.errors().warn_of_missing();
   trainer_.drain();
   if (updates() == first_update_) return;
   summary_.step = updates();
@@ -344,7 +363,6 @@ void RankLoop::close() {
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
   if (plan_.config.log.report) summary_.last_step = collect_last_step(trainer_, plan_);
   summary_.bytes_between_nodes = total_bytes_between_nodes();
-  if (rank() == 0) summary_.resident_bytes = resident_memory_bytes();  // what follows still needs every rank
   summary_.timed_steps = since_start_.steps;
   summary_.first_step_alone = attempts_ == 1;
   summary_.step_spread = middle_half(last_steps_);
@@ -352,7 +370,8 @@ void RankLoop::close() {
   if (rank() != 0) return;
   sink_.close();
   if (trace) sink_.line("trace: " + *trace + " (open it with ui.perfetto.dev)");
-  if (tracer_ && !trace) sink_.line("no trace: the run ended before the first of log.trace_steps");
+  if (tracer_ && !trace && tracer_->has_begun()) sink_.line("no trace: its file could not be written");
+  if (tracer_ && !tracer_->has_begun()) sink_.line("no trace: the run ended before the first of log.trace_steps");
   std::vector<std::string> lines = closing_lines(plan_, summary_);
   if (services_.outlook != nullptr) {
     const std::vector<std::string> compared = services_.outlook->compare(summary_);

@@ -16,6 +16,7 @@
 #include "train/log/run_sink.h"
 #include "train/log/step_times.h"
 #include "train/log/train_output.h"
+#include "train/run/peak_flops.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_checkpoints.h"
 #include "train/run/run_end.h"
@@ -55,8 +56,11 @@ class RankLoop {
   std::int64_t tokens() const { return earlier_tokens_ + (updates() - first_update_) * plan_.tokens_per_step(); }
   void save_what_is_left();
   void open_run_folder(std::int64_t largest_arena);
+  void write_start_file(FunctionRef<void()> write);
   void warn_of_gaps(const std::vector<std::int64_t>& steps);
   bool goes_on() const { return updates() < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
+  // Where another start takes up what this one leaves, its files are to be those of a run that was not stopped.
+  bool goes_on_unseen() const { return checkpoints_.saves_on_the_way() && can_go_on(plan_.config); }
   void agree_to_stop(double start);
   void set_phase(RunPhase phase);
   void one_step(double start);
@@ -82,10 +86,11 @@ class RankLoop {
   std::vector<ValidationSet> validation_sets_;  // empty: nothing is evaluated
   std::optional<StepTracer> tracer_;
   bool leaves_files_ = false;  // likewise: the files that say what the run is stay as they are
+  bool has_start_files_ = false;  // on rank 0: they are there, from an earlier start
   RunSummary summary_;
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once
   EvalMetrics last_eval_;
-  double peak_flops_ = 0;
+  PeakFlops peak_flops_;  // of rank 0
   std::int64_t last_eval_at_ = -1;
   std::int64_t first_update_ = 0, earlier_samples_ = 0, earlier_tokens_ = 0;  // of updates that were made before this start
   // Seconds of the last kSpreadSteps, in any order; without the first one of several.

@@ -28,7 +28,7 @@ LrSchedule lr_schedule_of(const TrainConfig& config) {
   schedule.lr = config.optimizer.lr;
   schedule.min_lr = config.lr_schedule.min_lr;
   schedule.warmup_steps = config.lr_schedule.warmup_steps;
-  schedule.decay_steps = config.lr_schedule.decay_steps.value_or(config.run.steps);
+  schedule.decay_steps = decay_length(config);
   schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(0);
   schedule.wsd_decay = config.lr_schedule.wsd_decay_type;
   validate(schedule);

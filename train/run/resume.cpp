@@ -8,11 +8,15 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_path.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/hf_index.h"
+#include "checkpoint/lease.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "train/config/config_difference.h"
 #include "train/plan/run_plan.h"
+#include "train/run/rank_trainer.h"
 #include "train/run/read_again.h"
 #include "train/run/run_inputs.h"
 #include "train/run/weights_source.h"
@@ -64,6 +68,11 @@ Manifest open_with(const std::string& folder, const Wanted& wanted) {
   }
 }
 
+// Refuses what is known to be no checkpoint and no Hugging Face folder.
+void refuse_foreign_folder(const std::string& path, std::string_view key) {
+  if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{} = {}: {}", key, path, *other));
+}
+
 std::optional<Resume> newest_in(const std::string& directory, std::optional<std::int64_t> before, const Wanted& wanted) {
   Resume resume;
   std::string first_fault;
@@ -89,8 +98,9 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
   throw DataError(text);
 }
 
-// What a path means: a checkpoint, or the newest in a folder of them.
-std::optional<Resume> named_checkpoint(const std::string& path, std::optional<std::int64_t> before, const Wanted& wanted) {
+// A path may mean a checkpoint, or the newest in a folder of them.
+std::optional<Resume> named_checkpoint(const std::string& given, std::optional<std::int64_t> before, const Wanted& wanted) {
+  const std::string path = read_again([&] { return checkpoint_path(given); }, [](const StorageError&, double) {});
   if (!is_there(path + "/" + std::string(kManifestName))) return newest_in(path, before, wanted);
   if (before) return std::nullopt;  // it was that one and no other
   Manifest manifest = open_with(path, wanted);
@@ -99,11 +109,11 @@ std::optional<Resume> named_checkpoint(const std::string& path, std::optional<st
 
 // ---- comparison ----------------------------------------------------------------------------------------------------------------
 
-// Keys that must be what they were: paths, or blocks.
-constexpr std::string_view kCompared[] = {"run.seed",   "batch.global", "batch.sequence", "optimizer",     "lr_schedule",
-                                          "data.split", "data.shuffle", "data.tokenizer", "data.train.weights"};
-
-std::int64_t decay_steps_of(const TrainConfig& config) { return config.lr_schedule.decay_steps.value_or(config.run.steps); }
+// Keys that must be what they were.
+constexpr std::string_view kCompared[] = {"run.seed",   "batch.global", "batch.sequence", "data.split",
+                                          "data.shuffle", "data.tokenizer", "data.train.weights"};
+// Blocks that may change, because they say how the run learns from here on and nothing of what it learned from.
+constexpr std::string_view kRateBlocks[] = {"optimizer", "lr_schedule"};
 
 JsonValue value_at(const JsonValue& config, std::string_view path) {
   const auto dot = path.find('.');
@@ -168,7 +178,32 @@ Manifest open_found(const std::string& folder, std::string_view key, std::string
 
 std::string checkpoint_folder_of(const TrainConfig& config) { return config.checkpoint.dir.value_or(config.run.dir + "/ckpt"); }
 
-bool saves_checkpoints(const TrainConfig& config) { return config.checkpoint.every.value_or(0) > 0; }
+bool saves_checkpoints(const TrainConfig& config) { return config.checkpoint.every.at_end; }
+
+bool can_go_on(const TrainConfig& config) {
+  return config.checkpoint.content == CheckpointContent::kAll && config.checkpoint.resume.kind != ResumeFrom::Kind::kNever;
+}
+
+namespace {
+
+// Whether run.overwrite leaves this checkpoint of its own folder for a new run.
+bool begins_over(const TrainConfig& config, const Resume& resume) {
+  if (!config.run.overwrite || !goes_on_in_run_dir(config, resume)) return false;
+  const std::optional<std::string> token = lease_token_given();
+  const std::optional<LeaseRecord> lease = token ? newest_lease(checkpoint_folder_of(config)) : std::nullopt;
+  if (lease && lease->holder.token == *token) return false;  // an earlier start of this supervised run has begun anew
+  if (!resume.manifest.complete || resume.manifest.state.updates >= config.run.steps) return true;
+  try {
+    TrainConfig as_asked = config;
+    Resume found = resume;
+    adopt(as_asked, found);
+  } catch (const ConfigError&) {
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before) {
   constexpr std::string_view kAnew = "set checkpoint.resume to \"never\" to begin anew";
@@ -176,24 +211,36 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
   if (config.checkpoint.resume.kind == Kind::kNever) return std::nullopt;
   const std::string from = to_string(config.checkpoint.resume);
   const Wanted wanted{"checkpoint.resume", from, Content::kAll, std::string(kAnew)};
-  if (config.checkpoint.resume.kind == Kind::kNewest) return newest_in(checkpoint_folder_of(config), before, wanted);
+  if (config.checkpoint.resume.kind == Kind::kNewest) {
+    Wanted newest = wanted;
+    if (config.run.overwrite) newest.content = Content::kAny;
+    std::optional<Resume> found = newest_in(checkpoint_folder_of(config), before, newest);
+    if (found && begins_over(config, *found)) return std::nullopt;
+    if (found && !found->manifest.complete) refuse_weights_alone(found->folder, found->manifest, wanted);
+    return found;
+  }
   std::optional<Resume> resume = named_checkpoint(from, before, wanted);
-  if (!resume && !before) throw DataError(fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, or the folder of several", from));
+  if (!resume && !before && is_hf_folder(hub_snapshot(from)))
+    throw DataError(
+        fmt::format("checkpoint.resume = {}: is a Hugging Face folder, from which no run goes on; begin with its weights: "
+                    "name it in model.init_from",
+                    from));
+  if (!resume && !before) refuse_foreign_folder(from, "checkpoint.resume");
+  if (!resume && !before)
+    throw DataError(
+        fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, the folder of several, or a run's", from));
   return resume;
 }
 
 std::optional<Resume> find_initial(const TrainConfig& config) {
   if (!config.model.init_from) return std::nullopt;
-  const std::string& from = *config.model.init_from;
+  const std::string from = hub_snapshot(*config.model.init_from);
   if (is_hf_folder(from)) return open_initial(from, from, TiedCopies::kCompared);
   std::optional<Resume> initial = named_checkpoint(from, std::nullopt, {"model.init_from", from, Content::kAny, "name another in model.init_from"});
   if (initial) return initial;
-  if (!file_exists(from) && !folder_exists(from))
-    throw DataError(fmt::format("model.init_from = {}: no such folder (nothing is downloaded); name a checkpoint, a folder of "
-                                "them, or a local folder with config.json and model.safetensors",
-                                from));
-  throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, the folder of several, or a Hugging Face "
-                              "folder, which has config.json and model.safetensors",
+  refuse_foreign_folder(from, "model.init_from");
+  throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, the folder of several, a run's, or a Hugging "
+                              "Face folder, which has config.json and model.safetensors",
                               from));
 }
 
@@ -220,42 +267,107 @@ Resume find_weights(const std::string& path, std::string_view key) {
   std::optional<Resume> found =
       named_checkpoint(path, std::nullopt, {key, path, Content::kAny, fmt::format("name another in {}", key)});
   if (found) return *std::move(found);
-  if (is_hf_folder(path)) throw DataError(fmt::format("{} = {}: is a Hugging Face folder; name it in --hf", key, path));
-  const std::string of_run = path + "/ckpt";  // where a run has them unless it says otherwise
-  throw DataError(fmt::format("{} = {}: there is no checkpoint; name {}", key, path,
-                              checkpoint_steps(of_run).empty() ? std::string("one, or the folder of several") : of_run));
+  if (is_hf_folder(hub_snapshot(path)))
+    throw DataError(fmt::format("{} = {}: is a Hugging Face folder; name it in --hf", key, path));
+  refuse_foreign_folder(path, key);
+  throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, the folder of several, or a run's", key, path));
 }
 
-Resume find_hf_weights(const std::string& path, std::string_view key) {
+Resume find_hf_weights(const std::string& given, std::string_view key) {
+  const std::string path = hub_snapshot(given);
   if (is_hf_folder(path)) return open_folder(path, key, path, TiedCopies::kCompared);
-  const bool has_checkpoint = is_there(path + "/" + std::string(kManifestName)) || !checkpoint_steps(path).empty();
-  if (has_checkpoint) throw DataError(fmt::format("{} = {}: holds checkpoints of Trident; name it in --ckpt", key, path));
-  if (file_exists(path + "/pytorch_model.bin"))
-    throw DataError(fmt::format("{} = {}: has weights as a pickle, pytorch_model.bin, which is not read; save them once more as "
-                                "safetensors",
-                                key, path));
+  const std::string checkpoints = checkpoint_path(path);
+  if (is_there(checkpoints + "/" + std::string(kManifestName)) || !checkpoint_steps(checkpoints).empty())
+    throw DataError(
+        fmt::format("{} = {}: holds checkpoints of Trident; name it in {}", key, path, key == "--hf" ? "--ckpt" : "--from ckpt"));
+  refuse_foreign_folder(path, key);
   throw DataError(fmt::format("{} = {}: no Hugging Face folder (config.json and {}); name one", key, path, kHfWeightsName));
 }
+
+namespace {
+
+// Of the run whose files are in the folder; "" where nothing says so.
+std::string run_id_in(const std::string& run_dir) {
+  const std::string path = run_dir + "/config.resolved.json";
+  try {
+    return file_exists(path) ? run_id_of(read_json_file(path)) : "";
+  } catch (const Error&) {
+    return "";  // it may have become anything
+  }
+}
+
+}  // namespace
 
 bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& resume) {
   if (!resume) return false;
   const std::string checkpoints = checkpoint_folder_of(config);
   if (!same_folder(std::filesystem::path(resume->folder).parent_path(), checkpoints)) return false;
   if (same_folder(checkpoints, config.run.dir + "/ckpt")) return true;
+  const std::string id = run_id_of(resume->manifest.config), id_here = run_id_in(config.run.dir);
+  if (!id.empty() && !id_here.empty()) return id == id_here;  // wherever both folders were moved or copied to
   const JsonValue run_dir = value_at(resume->manifest.config, "run.dir");
   return run_dir.is_string() && same_folder(run_dir.as_string(), config.run.dir);
 }
 
-void adopt(TrainConfig& config, Resume& resume) {
-  const std::string source = resume.folder + "/manifest.json";
-  resume.given_decay_steps = config.lr_schedule.decay_steps;
-  TrainConfig then = parse_train_config(to_json_text(resume.manifest.config), source);
-  const std::int64_t decay = decay_steps_of(then);
-  if (!config.lr_schedule.decay_steps && decay != config.run.steps) {
-    resume.notes.push_back(fmt::format("lr_schedule.decay_steps stays {}, run.steps of the first start; give the key to change it", decay));
+std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& resume) {
+  const std::string id = goes_on_in_run_dir(config, resume) ? run_id_of(resume->manifest.config) : "";
+  return id.empty() ? new_lease_token() : id;
+}
+
+namespace {
+
+// A length that nobody gave grows with run.steps. Step `next` is the first that is made by it.
+void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_t next, std::vector<std::string>& notes) {
+  const std::int64_t now = decay_length(config);
+  if (now == then || next > config.run.steps) return;
+  const std::string change = fmt::format("lr_schedule.decay_steps was {} and is {} from here on", then, now);
+  if (config.lr_schedule.decay_steps) return notes.push_back(change);
+  LrSchedule schedule = lr_schedule_of(config);
+  const double rate = schedule.at(next);
+  schedule.decay_steps = then;
+  notes.push_back(fmt::format("{}, as run.steps grew and it is not given: the learning rate of step {} was {:.4g} and is {:.4g}",
+                              change, next, schedule.at(next), rate));
+}
+
+void note_rates(const TrainConfig& config, const TrainConfig& then, std::int64_t next, std::vector<std::string>& notes) {
+  const JsonValue now = to_json(config), before = to_json(then);
+  for (const std::string_view block : kRateBlocks) {
+    for (const auto& [key, value] : now.find(block)->members()) {
+      if (key == "decay_steps") {
+        note_decay_length(config, decay_length(then), next, notes);
+      } else if (const JsonValue& earlier = *before.find(block)->find(key); !(value == earlier)) {
+        notes.push_back(fmt::format("{}.{} was {} and is {} from here on", block, key, to_json_text(earlier), to_json_text(value)));
+      }
+    }
   }
-  if (!config.lr_schedule.decay_steps) config.lr_schedule.decay_steps = decay;
-  then.lr_schedule.decay_steps = decay;
+}
+
+// A model of a folder that is gone: the configuration has the keys that the checkpoint has.
+void note_folder_that_is_gone(const TrainConfig& config, std::vector<std::string>& notes) {
+  const std::optional<std::string>& from = config.model.init_from;
+  if (from && !is_there(*from))
+    notes.push_back(fmt::format("model.init_from = {}: is not there any more, and not needed to go on", *from));
+}
+
+}  // namespace
+
+std::optional<std::string> check_rates_left(const TrainConfig& config, std::int64_t updates) {
+  const LrSchedule schedule = lr_schedule_of(config);
+  const std::int64_t next = updates + 1, steps = config.run.steps, decay = schedule.decay_steps;
+  const bool is_over = steps > decay && next >= decay && next <= steps;
+  if (!is_over || schedule.min_lr == schedule.lr || schedule.at(next) > schedule.min_lr) return std::nullopt;
+  const std::string rate = fmt::format("lr_schedule.decay_steps = {}: the learning rate is {:.4g} in all steps that are left, {} to {}",
+                                       decay, schedule.min_lr, next, steps);
+  const std::string remedy = fmt::format("--set lr_schedule.decay_steps={} lets it fall until the run ends", steps);
+  if (schedule.min_lr == 0) throw ConfigError(fmt::format("{}, which would change nothing; {}", rate, remedy));
+  return fmt::format("{}, its minimum; {}", rate, remedy);
+}
+
+void adopt(TrainConfig& config, Resume& resume) {
+  const auto [then, faults] = config_of(resume);
+  for (const std::string& fault : faults) resume.warnings.push_back(fmt::format("read as it stands: {}", fault));
+  config.lr_schedule.earlier_decay_length = decay_length(then);
+  note_folder_that_is_gone(config, resume.notes);
   if (config.data.tokenizer_was_auto && config.data.tokenizer != then.data.tokenizer) {
     resume.notes.push_back(
         fmt::format("data.tokenizer stays {}, as it was at the first start; to change it give the key, and list it in "
@@ -278,6 +390,8 @@ void adopt(TrainConfig& config, Resume& resume) {
     if (!allows(config, difference->path)) refuse(difference->path, difference->a, difference->b, resume);
     resume.notes.push_back(fmt::format("{} was {} and is {} from here on (checkpoint.allow)", difference->path, difference->b, difference->a));
   }
+  validate(config);
+  note_rates(config, then, resume.manifest.state.updates + 1, resume.notes);
 }
 
 namespace {
@@ -331,7 +445,7 @@ void check_initial_model(const TrainConfig& config, const std::vector<ManifestTe
   for (std::size_t t = 0; t < stored.size(); ++t)
     if (find_tensor(tensors, stored[t].name, t) == nullptr) refuse_shape(stored[t].name);
   if (allows(config, "model")) return;
-  const TrainConfig then = parse_train_config(to_json_text(initial.manifest.config), initial.folder + "/" + std::string(kManifestName));
+  const TrainConfig then = config_of(initial).config;
   bool is_same = false;
   try {
     is_same = architecture_of(resolve_model(then)) == architecture_of(resolve_model(config));
@@ -344,7 +458,7 @@ void check_initial_model(const TrainConfig& config, const std::vector<ManifestTe
 }
 
 bool blend_weights_changed(const TrainConfig& config, const Resume& resume) {
-  const TrainConfig then = parse_train_config(to_json_text(resume.manifest.config), resume.folder);
+  const TrainConfig then = config_of(resume).config;
   return !std::ranges::equal(config.data.train, then.data.train, {}, &DataSource::weight, &DataSource::weight);
 }
 

@@ -21,15 +21,18 @@ struct DataFacts;
 std::string checkpoint_folder_of(const TrainConfig& config);
 // Whether this run saves any.
 bool saves_checkpoints(const TrainConfig& config);
+// Whether the same command goes on from what it saves: not from weights alone, and not where checkpoint.resume is "never".
+bool can_go_on(const TrainConfig& config);
 
 // Weights, and where they are a checkpoint's of all content the rest of a run.
 struct Resume : WeightsSource {
   std::vector<std::string> notes = {};  // one line each: what was passed over, what was kept
-  std::optional<std::int64_t> given_decay_steps = {};  // lr_schedule.decay_steps before adopt() changed it
+  std::vector<std::string> warnings = {};
 };
 
 // The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is
-// given; nothing if there is none, or none is wanted. What cannot be read is passed over like what is damaged, after a few tries.
+// given; nothing if there is none, or none is wanted: run.overwrite wants none that the run cannot go on from, because that one is
+// over or another run's of this run.dir. What cannot be read is passed over like what is damaged, after a few tries.
 // ConfigError for what is not damaged and yet not to be gone on from: one that this user may not read, one of weights alone.
 // DataError if a path was named that is none, or if all that are there are damaged; StorageError if the newest could not be read.
 std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before = std::nullopt);
@@ -47,7 +50,7 @@ std::optional<Resume> find_initial(const TrainConfig& config);
 // The same folder, found by another rank.
 Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies = TiedCopies::kTrusted);
 
-// The checkpoint that a path means, a checkpoint's or that of a folder of them, which has a newest: of whatever content. As
+// The checkpoint that a path means (checkpoint_path; the newest of several), of whatever content. As
 // find_initial(), for `key`.
 Resume find_weights(const std::string& path, std::string_view key);
 // The Hugging Face folder at a path, for `key`. DataError where there is none; as open_hf().
@@ -58,13 +61,21 @@ Resume find_hf_weights(const std::string& path, std::string_view key);
 // random initial weights may differ. Of a Hugging Face folder config.json is compared, key by key.
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial);
 
-// Whether run.dir is that of the run that is gone on with, so that its files go on, too. Another run may share checkpoint.dir.
+// Whether run.dir is that of the run that is gone on with, so that its files go on, too. Another run may share checkpoint.dir: ids
+// tell, and where one has none, whether the checkpoint was written from this run.dir.
 bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& resume);
+// run.id of this start: the one of the run that goes on in run.dir, or a new one, which differs from every other.
+std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& resume);
 
-// Changes `config` to what goes on: a decay length that was not given stays what it was. Refuses (ConfigError, both values named) a
-// configuration with another model, seed, optimizer, schedule, batch, split, order, tokenizer or weights of data, unless
-// checkpoint.allow lists the key; always another update rule, which has other states. Notes what was kept or allowed.
+// Changes `config` to what goes on: a decay length that was not given does not get shorter than it was. Refuses (ConfigError, both
+// values named) a configuration with another model, seed, batch, split, order, tokenizer or weights of data, unless
+// checkpoint.allow lists the key; always another update rule, which has other states; and what validate() refuses. Notes what was
+// kept, allowed or changed, key by key.
 void adopt(TrainConfig& config, Resume& resume);
+
+// What is to be said where the schedule is over before the steps that are left after `updates`, so that they all have the lowest
+// learning rate. ConfigError where that is 0.
+std::optional<std::string> check_rates_left(const TrainConfig& config, std::int64_t updates);
 
 // Whether the weights by which datasets are blended are others than the checkpoint's.
 bool blend_weights_changed(const TrainConfig& config, const Resume& resume);

@@ -17,6 +17,7 @@
 #include "core/clock.h"
 #include "core/host_name.h"
 #include "core/available_memory.h"
+#include "core/file_io.h"
 #include "train/plan/update_rule_of.h"
 #include "train/run/between_steps.h"
 #include "train/run/checkpoint_dir.h"
@@ -29,7 +30,7 @@
 namespace trident {
 namespace {
 
-constexpr double kStagingMegabytes = 256;  // where memory does not allow more
+constexpr double kStagingMegabytes = 256;  // where memory does not allow more, or nothing has to go on meanwhile
 
 std::string new_token() {
   std::random_device random;
@@ -38,11 +39,12 @@ std::string new_token() {
 
 }  // namespace
 
-RunCheckpoints::RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger)
+RunCheckpoints::RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, LogErrors& log_errors)
     : inputs_(inputs),
       plan_(inputs.plan),
       trainer_(trainer),
       logger_(logger),
+      log_errors_(log_errors),
       directory_(checkpoint_folder_of(inputs.plan.config)),
       tensors_(stored_tensors(inputs.plan)),
       rank_(trainer.context().rank()) {}
@@ -54,9 +56,18 @@ std::string RunCheckpoints::path_of(std::int64_t step) const { return directory_
 std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
   std::optional<SavePlan> plan;
   std::int64_t bytes = 0;  // of a save, all ranks
-  if (saves_checkpoints(plan_.config)) {
+  std::string fault = inputs_.checkpoint_fault;
+  const auto unless_unfit = [&](const auto& work) {  // what the folder lacks ends only a run that was asked to save
+    try {
+      work();
+    } catch (const UnfitFolderError& error) {
+      if (plan_.config.checkpoint.every_was_given) throw;
+      fault = error.what();
+    }
+  };
+  if (saves_checkpoints(plan_.config) && fault.empty()) {
     plan = save_plan();
-    bytes = take_directory(*plan);
+    unless_unfit([&] { bytes = take_directory(*plan); });
   }
   loaded_ = load_checkpoint(inputs_, trainer_, logger_, say);
   const TrainingState* const state = loaded_ ? &loaded_->resume.manifest.state : nullptr;
@@ -65,11 +76,15 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
     best_valid_ = {state->best_valid_loss, state->best_valid_step};
   }
   if (plan) {
-    if (rank_ == 0) prepare_checkpoint_folder(directory_, state != nullptr ? state->updates : -1, say);
-    if (rank_ == 0 && state != nullptr && state->updates < plan_.config.run.steps) make_room(bytes);
-    token_ = broadcast_text(trainer_.context().world(), trainer_.context().host_stream(), rank_ == 0 ? new_token() : "", 0);
-    make_writer(*std::move(plan), say);
+    if (lease_) unless_unfit([&] { prepare_directory(bytes, say); });
+    const std::string token = lease_ && fault.empty() ? new_token() : "";
+    token_ = broadcast_text(trainer_.context().world(), trainer_.context().host_stream(), token, 0);
   }
+  if (saves_on_the_way())
+    make_writer(*std::move(plan), say);
+  else if (lease_)
+    lease_->withdraw(), lease_.reset();
+  if (rank_ == 0 && !saves()) say_that_nothing_is_saved(fault, say);
   return state != nullptr ? std::optional(*state) : std::nullopt;
 }
 
@@ -93,9 +108,39 @@ std::int64_t RunCheckpoints::take_directory(const SavePlan& plan) {
   return bytes;
 }
 
+// On rank 0, which has the lease.
+void RunCheckpoints::prepare_directory(std::int64_t bytes_of_a_save, const Say& say) {
+  prepare_checkpoint_folder(directory_, committed_step_, say);
+  if (loaded_ && committed_step_ < plan_.config.run.steps) make_room(bytes_of_a_save);
+}
+
+void RunCheckpoints::say_that_nothing_is_saved(const std::string& fault, const Say& say) const {
+  const bool is_own = !plan_.config.checkpoint.dir && folder_exists(directory_);
+  if (fault.empty() && plan_.config.run.overwrite && !loaded_ && is_own) prepare_checkpoint_folder(directory_, -1, say);
+  if (fault.empty())
+    say("nothing of this run is saved: checkpoint.every is 0");
+  else
+    logger_.warning("nothing of this run is saved: {}; or set checkpoint.every=0 if nothing is to be", fault);
+}
+
+// Collective. For a run that saves at its end alone: what the others have from the start.
+bool RunCheckpoints::make_ready(const Say& say) {
+  std::optional<std::string> error;
+  try {
+    if (rank_ == 0) lease_ = take_lease(directory_, logger_);
+    if (rank_ == 0) prepare_checkpoint_folder(directory_, committed_step_, say);
+  } catch (const Error& why) {
+    lease_.reset();
+    error = why.what();
+  }
+  if (!agree(error)) return false;
+  make_writer(save_plan(), say);
+  return true;
+}
+
 // Whoever was killed before it pruned left one more than there is room for; the newest, which the run went on from, was just read.
 void RunCheckpoints::make_room(std::int64_t bytes_of_a_save) {
-  const std::int64_t keep_last = plan_.config.checkpoint.keep_last.value_or(0);
+  const std::int64_t keep_last = keep_last_for_room(plan_.config);
   const bool went_on_here = loaded_->resume.folder.starts_with(directory_ + "/");
   if (went_on_here && !has_room(directory_, bytes_of_a_save, keep_last)) prune_checkpoints(directory_, keep_rules(best_valid_));
   check_room(directory_, bytes_of_a_save, keep_last);
@@ -121,7 +166,7 @@ void RunCheckpoints::make_writer(SavePlan plan, const Say& say) {
   const std::string name = "checkpoint staging (checkpoint.staging)";
   Buffer staging = on_card() ? reads_->allocate(bytes, name) : allocate_host(bytes, name);
   writer_ = std::make_unique<ShardWriter>(std::move(plan), std::move(staging), std::move(options));
-  trainer_.set_update_hook([this](int unit) { blocked_seconds_ += writer_->before_update(unit); });
+  if (saves_on_the_way()) trainer_.set_update_hook([this](int unit) { blocked_seconds_ += writer_->before_update(unit); });
 }
 
 // Of the memory of this rank's machine, what nothing is planned for: a share for each of its ranks.
@@ -139,7 +184,9 @@ std::int64_t RunCheckpoints::staging_for(const SavePlan& plan) const {
   const std::int64_t whole = ShardWriter::whole_staging(plan), least = ShardWriter::least_staging(plan);
   const std::optional<double>& megabytes = plan_.config.checkpoint.staging.megabytes;
   double bytes = 1e6 * megabytes.value_or(kStagingMegabytes);
-  if (!megabytes && static_cast<double>(whole) <= spare_bytes() / 2) bytes = static_cast<double>(whole);
+  const double spare = spare_bytes() / 2;
+  if (!megabytes && !saves_on_the_way()) bytes = std::min(bytes, spare);
+  else if (!megabytes && static_cast<double>(whole) <= spare) bytes = static_cast<double>(whole);
   return std::clamp(static_cast<std::int64_t>(bytes), least, whole);
 }
 
@@ -161,6 +208,7 @@ void RunCheckpoints::save(const TrainingState& state, const Say& say) {
   state_ = state;
   started_step_ = state.updates;
   started_ = monotonic_seconds();
+  if (writer_ == nullptr && !make_ready(say)) return;
   writer_->start(directory_ + "/" + temporary_name(state.updates, token_));
   stage_ = Stage::kWriting;
   blocked_seconds_ += monotonic_seconds() - started_;
@@ -183,7 +231,7 @@ void RunCheckpoints::note_failure(const std::string& what, const Say& say) {
       remove_checkpoint_folder(directory_, name);
     });
   }
-  if (plan_.config.checkpoint.on_error == OnSaveError::kStop)
+  if (plan_.config.checkpoint.on_error == OnError::kStop)
     throw StorageError(fmt::format("no checkpoint of step {}: {}; the run ends because checkpoint.on_error is \"stop\"", state_.updates, what));
 }
 
@@ -193,7 +241,7 @@ void RunCheckpoints::note_unreadable(const Say& say) {
   stage_ = Stage::kNone;
   const std::string what = fmt::format("the checkpoint of step {} cannot be read back; earlier ones are kept", state_.updates);
   if (rank_ == 0) say(what);
-  if (plan_.config.checkpoint.on_error == OnSaveError::kStop) throw StorageError(fmt::format("{}; the run ends because checkpoint.on_error is \"stop\"", what));
+  if (plan_.config.checkpoint.on_error == OnError::kStop) throw StorageError(fmt::format("{}; the run ends because checkpoint.on_error is \"stop\"", what));
 }
 
 void RunCheckpoints::advance(const Say& say) {
@@ -246,7 +294,12 @@ void RunCheckpoints::begin_commit() {
   }
   writer_->run([this, manifest] {
     writer_->note("flushing the logs in " + plan_.config.run.dir);
-    sync_run_files(plan_.config.run.dir);  // what they say up to this step outlives the machine as the checkpoint does
+    // What they say up to this step outlives the machine as the checkpoint does; logs that cannot be flushed cost no checkpoint.
+    try {
+      sync_run_files(plan_.config.run.dir);
+    } catch (const StorageError& error) {
+      log_errors_.note(error);
+    }
     writer_->note("committing " + path_of(manifest->state.updates));
     commit_checkpoint(directory_, temporary_name(manifest->state.updates, token_), manifest->state.updates, *manifest, lease_.get());
   });
@@ -254,6 +307,7 @@ void RunCheckpoints::begin_commit() {
 
 void RunCheckpoints::begin_check() {
   writer_->run([this, folder = path_of(state_.updates)] {
+    if (rank_ == 0) open_manifest(folder);  // as whoever goes on from it will
     std::vector<std::byte> block(static_cast<std::size_t>(kBlockBytes));
     for (const ManifestFile& file : files_) {
       writer_->note(fmt::format("reading {}/{} back", folder, file.path));

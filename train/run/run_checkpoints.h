@@ -18,6 +18,7 @@
 #include "checkpoint/shard_writer.h"
 #include "core/logging.h"
 #include "device/background_reads.h"
+#include "train/log/log_errors.h"
 #include "train/run/load_checkpoint.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_inputs.h"
@@ -27,21 +28,25 @@ namespace trident {
 class RunCheckpoints {
  public:
   // `inputs` and `trainer` outlive it.
-  RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger);
+  RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, LogErrors& log_errors);
   ~RunCheckpoints();
 
-  // Collective. Where the run saves, rank 0 takes checkpoint.dir first (take_checkpoint_dir()). load_checkpoint(); then makes ready for
-  // saving: what lies behind the step that the run goes on from is set aside.
+  // Collective. Where the run saves, rank 0 takes checkpoint.dir first (take_checkpoint_dir()). load_checkpoint(); then makes ready
+  // for saving: what lies behind the step that the run goes on from is set aside. A run that saves at its end alone leaves the folder
+  // to others until then. Says where nothing is saved.
   std::optional<TrainingState> begin(const Say& say);
 
   // What the run went on from, once it has begun, and the configuration that goes on.
   std::optional<Resume> resume() const { return loaded_ ? std::optional(loaded_->resume) : std::nullopt; }
   const TrainConfig& config() const { return loaded_ ? loaded_->config : plan_.config; }
 
-  bool saves() const { return writer_ != nullptr; }
-  // Bytes of host memory beside the arena that this rank's values go through (checkpoint.staging); 0 where the run does not save.
+  bool saves() const { return !token_.empty(); }
+  bool saves_on_the_way() const { return saves() && plan_.config.checkpoint.every.steps > 0; }
+  // Bytes of host memory beside the arena that this rank's values go through (checkpoint.staging); 0 where it has not taken them.
   std::int64_t staging_bytes() const { return staging_bytes_; }
-  bool is_due(std::int64_t updates) const { return saves() && updates % plan_.config.checkpoint.every.value() == 0 && updates != started_step_; }
+  bool is_due(std::int64_t updates) const {
+    return saves_on_the_way() && updates % plan_.config.checkpoint.every.steps == 0 && updates != started_step_;
+  }
 
   // Collective, between steps. Begins to save; while another save is in progress this one is left out, which is said.
   void save(const TrainingState& state, const Say& say);
@@ -70,6 +75,9 @@ class RunCheckpoints {
 
   SavePlan save_plan() const;
   std::int64_t take_directory(const SavePlan& plan);
+  void prepare_directory(std::int64_t bytes_of_a_save, const Say& say);
+  void say_that_nothing_is_saved(const std::string& fault, const Say& say) const;
+  bool make_ready(const Say& say);
   void make_room(std::int64_t bytes_of_a_save);
   KeepRules keep_rules(const BestValid& best) const;
   void make_writer(SavePlan plan, const Say& say);
@@ -91,7 +99,9 @@ class RunCheckpoints {
   const RunPlan& plan_;
   RankTrainer& trainer_;
   const Logger& logger_;
-  std::string directory_, token_;
+  LogErrors& log_errors_;
+  std::string directory_;
+  std::string token_;  // of this run's files while they are written; "" where it saves nothing
   std::optional<LoadedCheckpoint> loaded_;  // what the run went on from
   std::vector<ManifestTensor> tensors_;
   std::vector<ManifestFile> files_;  // this rank's, of the save in progress

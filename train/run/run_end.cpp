@@ -18,7 +18,9 @@ std::string RunEnd::message() const {
   if (not_saved) return why + ", and its last checkpoint could not be written; the newest one is older";
   if (saved) return why + "; all is saved: the same command goes on from there";
   if (weights) return why + "; its weights are saved, and no run goes on from weights alone (checkpoint.content)";
-  return why + " at the end of a step; nothing is saved, because checkpoint.every is 0";
+  if (begins_anew)
+    return why + "; all is saved, and the same command begins anew; with checkpoint.resume=auto it goes on from there";
+  return why + " at the end of a step; nothing is saved, as was said when it began";
 }
 
 }  // namespace trident

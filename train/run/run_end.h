@@ -10,6 +10,7 @@ struct RunEnd {
   bool out_of_time = false;  // run.max_minutes ended it
   bool saved = false;        // what was trained last is in a checkpoint that a run can go on from
   bool weights = false;      // it is in one of weights alone
+  bool begins_anew = false;  // it is in one, and the same command does not go on from it (checkpoint.resume "never")
   bool not_saved = false;    // it should be, and is not
 
   int exit_code() const;

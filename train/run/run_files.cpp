@@ -8,6 +8,7 @@
 
 #include "core/file_io.h"
 #include "model/model_stats.h"
+#include "train/config/stored_config.h"
 #include "train/run/gather_bytes.h"
 
 namespace trident {
@@ -73,7 +74,7 @@ void sync_run_files(const std::string& folder) {
 }
 
 void write_config_file(const std::string& folder, const TrainConfig& config) {
-  write_file(folder + "/config.resolved.json", to_json_text(to_json(config), 2) + "\n");
+  write_file(folder + "/config.resolved.json", to_json_text(to_stored(config), 2) + "\n");
 }
 
 void write_memory_file(const std::string& folder, ParallelContext& context, const ArenaPlan& memory, std::int64_t staging_bytes) {

@@ -1,5 +1,6 @@
 #include "train/run/run_inputs.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -34,6 +35,10 @@ BatchLoader train_loader(const RunInputs& inputs, const std::optional<Resume>& r
   return make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan), blend_start(inputs.plan.config, resume));
 }
 
+std::int64_t eval_batches(const TrainConfig& config, std::int64_t samples_of_set) {
+  return std::max<std::int64_t>(1, std::min(config.eval.steps, samples_of_set / config.batch.global));
+}
+
 std::vector<ValidationSet> validation_sets(const RunInputs& inputs) {
   const DataConfig& data = inputs.plan.config.data;
   const std::vector<DataSource>& named = data.valid.empty() ? data.train : data.valid;  // of data.split: the parts of these
@@ -44,8 +49,9 @@ std::vector<ValidationSet> validation_sets(const RunInputs& inputs) {
   std::vector<ValidationSet> sets;
   for (std::size_t i = 0; i < inputs.sources.valid.size(); ++i) {
     const std::string& path = named[i].path;
-    sets.push_back({names.size() == named.size() ? last_part(path) : path, named[i].weight / weights,
-                    make_loader(inputs.plan, {inputs.sources.valid[i]}, Shuffle::kInOrder)});
+    BatchLoader loader = make_loader(inputs.plan, {inputs.sources.valid[i]}, Shuffle::kInOrder);
+    const std::int64_t batches = eval_batches(inputs.plan.config, loader.samples_per_epoch());
+    sets.push_back({names.size() == named.size() ? last_part(path) : path, named[i].weight / weights, std::move(loader), batches});
   }
   return sets;
 }

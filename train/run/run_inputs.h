@@ -35,6 +35,7 @@ struct RunInputs {
   std::optional<int> first_core;          // of this process's first rank, when ranks are pinned
   std::optional<Resume> resume;           // the checkpoint to go on from
   std::shared_ptr<const EvalSamples> samples;  // made at every evaluation; nullptr: none
+  std::string checkpoint_fault;           // why nothing can be saved in checkpoint.dir, where nobody gave checkpoint.every
   std::optional<Resume> initial;          // the one whose weights the run begins with, unless it goes on
 
   std::vector<DataFacts> training_facts() const;  // data_facts of the training sources
@@ -49,7 +50,10 @@ struct ValidationSet {
   std::string name;   // the last part of its path, or all of it where two end alike
   double weight = 1;  // in the mean of all sets; they sum to 1
   BatchLoader loader;
+  std::int64_t batches = 0;  // of an evaluation
 };
+// The global batches that an evaluation takes of a set: eval.steps, or as many as have no sample twice; one at least.
+std::int64_t eval_batches(const TrainConfig& config, std::int64_t samples_of_set);
 std::vector<ValidationSet> validation_sets(const RunInputs& inputs);
 
 }  // namespace trident

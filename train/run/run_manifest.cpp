@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -13,6 +12,9 @@
 
 #include "checkpoint/shard_boxes.h"
 #include "core/host_name.h"
+#include "train/config/config_difference.h"
+#include "train/config/resolve_model.h"
+#include "train/config/stored_config.h"
 #include "train/plan/update_rule_of.h"
 #include "train/run/resume.h"
 
@@ -52,7 +54,32 @@ std::vector<ManifestTensor> stored_tensors(const RunPlan& plan) {
 JsonValue config_of_manifest(TrainConfig config) {
   if (std::optional<std::string>& from = config.model.init_from)
     from = std::filesystem::absolute(*from).lexically_normal().string();
-  return to_json(config);
+  if (config.model.hf_config) {
+    config.model.keys = model_keys(config);
+    config.model.hf_config.reset();
+  }
+  return to_stored(config);
+}
+
+void check_manifest(const RunInputs& inputs) {
+  const std::string source = "manifest.json";
+  const Manifest manifest = manifest_of(inputs, {}, "none");
+  const auto refuse = [](const std::string& why) {
+    throw ConfigError(fmt::format("no checkpoint of this run could be read back: {}; give another value, or save none "
+                                  "(checkpoint.every = 0)",
+                                  why));
+  };
+  try {
+    const StoredConfig back = read_stored(parse_manifest(to_text(manifest), source).config, source);
+    if (!back.faults.empty()) refuse(back.faults.front());
+    const auto difference = first_difference(manifest.config, config_of_manifest(back.config));
+    if (difference) refuse(fmt::format("{} = {} comes back as {}", difference->path, difference->a, difference->b));
+    if (!(resolve_model(back.config) == inputs.plan.model)) refuse("model comes back as another one");
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
 }
 
 Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const std::string& generation) {
@@ -64,7 +91,7 @@ Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const 
   if (manifest.complete) manifest.optimizer_states = state_keys(*update_rule_of(plan.config));
   manifest.tensors = stored_tensors(plan);
   manifest.generation = generation;
-  manifest.written_unix = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  manifest.written_unix = written_now();
   manifest.config = config_of_manifest(plan.config);
   manifest.data = data_fingerprint(inputs.training_facts());
   manifest.writer = writer_facts(plan);

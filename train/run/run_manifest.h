@@ -12,9 +12,13 @@ namespace trident {
 // The tensors of a model, as files have them, in the model's order.
 std::vector<ManifestTensor> stored_tensors(const RunPlan& plan);
 
-// A run's configuration as checkpoints have it: model.init_from as an absolute path, because who converts the checkpoint looks
-// there for the tokenizer, from wherever that is done.
+// A run's configuration as checkpoints have it: to_stored(), but with the keys of a model that a file has (model.hf_config),
+// because that may be gone when the checkpoint is read, and model.init_from as an absolute path, because who converts the
+// checkpoint looks there for the tokenizer, from wherever that is done.
 JsonValue config_of_manifest(TrainConfig config);
+
+// Refuses (ConfigError) a run whose configuration is another one when a reader of its checkpoints has parsed it.
+void check_manifest(const RunInputs& inputs);
 
 // The manifest of a checkpoint that this run saves now, without its files. `generation`: of this launch.
 Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const std::string& generation);

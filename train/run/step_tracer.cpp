@@ -118,9 +118,7 @@ void StepTracer::flush() {
 
 std::optional<std::string> StepTracer::finish() {
   if (buffered_ > 0) flush();
-  if (!opened_ || trainer_.context().rank() != 0) return std::nullopt;
-  sink_.close_trace();
-  return path_of(trainer_.plan(), first_, last_);
+  return sink_.close_trace() ? std::optional(path_of(trainer_.plan(), first_, last_)) : std::nullopt;
 }
 
 }  // namespace trident

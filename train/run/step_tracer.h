@@ -31,8 +31,9 @@ class StepTracer {
   // Around each step, in which the rank works on update `update`; collective. start, end: of the step, monotonic.
   void before_step(std::int64_t update);
   void after_step(std::int64_t update, double start, double end);
-  // After the last step of the run, wherever that was; collective. On rank 0: the file's path, or nothing when no step was traced.
+  // After the last step of the run, wherever that was; collective. On rank 0: the file's path, or nothing when there is none.
   std::optional<std::string> finish();
+  bool has_begun() const { return opened_; }  // a step was traced
 
   static std::string path_of(const RunPlan& plan, std::int64_t first, std::int64_t last);  // <run.dir>/trace/steps_50-52.json
 

@@ -27,11 +27,14 @@ std::string text_of(double value) { return to_json_text(value); }
 std::string text_of(bool value) { return value ? "true" : "false"; }
 std::string text_of(std::string_view value) { return in_quotes(value); }
 
+JsonValue model_keys_of_hf(const std::string& folder) {
+  return hf_config_keys(read_json_file(folder + "/config.json", {.blame = ExitCode::kData}), {});
+}
+
 }  // namespace
 
 ModelConfig model_of_hf(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  return model_config_from_hf(read_json_file(path, {.blame = ExitCode::kData}), path, 0.0);
+  return model_config_from_hf(model_keys_of_hf(folder), folder + "/config.json", 0.0);
 }
 
 JsonValue config_of_hf(const std::string& folder) {
@@ -40,14 +43,17 @@ JsonValue config_of_hf(const std::string& folder) {
                                             R"( "sequence": {}}}, "data": {{"train": "none", "tokenizer": null}}}})",
                                             sequence),
                                 "configuration");
-  config.set("model", read_json_file(folder + "/config.json", {.blame = ExitCode::kData}));
+  config.set("model", model_keys_of_hf(folder));
   return config;
+}
+
+StoredConfig config_of(const WeightsSource& checkpoint) {
+  return read_stored(checkpoint.manifest.config, checkpoint.folder + "/" + std::string(kManifestName));
 }
 
 ModelConfig model_of(const WeightsSource& source) {
   if (source.hf != nullptr) return model_of_hf(source.folder);
-  const std::string path = source.folder + "/" + std::string(kManifestName);
-  TrainConfig config = parse_train_config(to_json_text(source.manifest.config), path);
+  TrainConfig config = config_of(source).config;
   config.model.dropout = 0;
   return resolve_model(config);
 }
@@ -85,6 +91,7 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   const bool as_stored = !store.trains() && manifest.weights == store.config().compute;
   const std::string_view prefix = has_masters && !as_stored ? kMasterPrefix : std::string_view();
   for (const ShardBox& box : boxes) reader.read(prefix, box, destination(box), write, narrowing);
+  if (!reader.lock_note().empty()) return {reader.lock_note()};
   return {};
 }
 
@@ -147,6 +154,8 @@ std::optional<ModelDifference> model_difference(const ModelConfig& a, const Mode
     return of.sliding_window > 0 ? text_of(of.sliding_window) : std::string("null");
   };
   differ(a.sliding_window != b.sliding_window, "sliding_window", window(a), window(b));
+  const auto clip = [](const ModelConfig& of) { return of.clip_qkv > 0 ? text_of(of.clip_qkv) : std::string("null"); };
+  differ(a.clip_qkv != b.clip_qkv, "clip_qkv", clip(a), clip(b));
   // Families decide these; an equal model_type with another is none of theirs.
   differ(a.norm != b.norm, "model_type", "as given", "another kind of norm");
   differ(a.norm_placement != b.norm_placement, "model_type", "as given", "norms in another place of its blocks");

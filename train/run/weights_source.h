@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "model/model_config.h"
 #include "parallel/zero/param_store.h"
+#include "train/config/stored_config.h"
 
 namespace trident {
 
@@ -25,6 +26,9 @@ struct WeightsSource {
   Manifest manifest;                        // of a checkpoint
   std::shared_ptr<const HfFolder> hf = {};  // of a Hugging Face folder; nullptr: it is a checkpoint
 };
+
+// The configuration of the run that wrote a checkpoint. As read_stored().
+StoredConfig config_of(const WeightsSource& checkpoint);
 
 // The model whose weights these are, without dropout. ConfigError naming file and key for one that is not supported.
 ModelConfig model_of(const WeightsSource& source);

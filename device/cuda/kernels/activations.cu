@@ -34,6 +34,19 @@ __global__ void __launch_bounds__(kMaxThreads, 4) gelu_backward_kernel(I count, 
   RowBodies<n>::gelu_backward_row(FlatTeam<n>{}, d_x + s.first, d_out + s.first, x + s.first, s.count);
 }
 
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4) clip_forward_kernel(I count, I of_each, T* out, const T* x, float limit) {
+  const Stretch s = stretch_of_block(count, of_each);
+  RowBodies<n>::clip_row(FlatTeam<n>{}, out + s.first, x + s.first, s.count, limit);
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    clip_backward_kernel(I count, I of_each, T* d_x, const T* d_out, const T* x, float limit) {
+  const Stretch s = stretch_of_block(count, of_each);
+  RowBodies<n>::clip_backward_row(FlatTeam<n>{}, d_x + s.first, d_out + s.first, x + s.first, s.count, limit);
+}
+
 }  // namespace
 
 void swiglu_forward(Stream stream, RowType t, void* out, const void* gate_up, I rows, I width) {
@@ -74,6 +87,25 @@ void gelu_backward(Stream stream, RowType t, void* d_x, const void* d_out, const
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({d_x, d_out, x}, 0), [&](auto n) {
       launch_flat("gelu_backward", listed<gelu_backward_kernel<T, n>>(), n, count, stream, as(d_x, type), as(d_out, type), as(x, type));
+    });
+  });
+}
+
+void clip_forward(Stream stream, RowType t, void* out, const void* x, I count, float limit) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({out, x}, 0), [&](auto n) {
+      launch_flat("clip_forward", listed<clip_forward_kernel<T, n>>(), n, count, stream, as(out, type), as(x, type), limit);
+    });
+  });
+}
+
+void clip_backward(Stream stream, RowType t, void* d_x, const void* d_out, const void* x, I count, float limit) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({d_x, d_out, x}, 0), [&](auto n) {
+      launch_flat("clip_backward", listed<clip_backward_kernel<T, n>>(), n, count, stream, as(d_x, type), as(d_out, type),
+                  as(x, type), limit);
     });
   });
 }

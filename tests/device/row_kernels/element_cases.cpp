@@ -29,6 +29,19 @@ void gelu_backward_case(const RowKernels& k, RowType t, Index count) {
   expect_close(out.values(), expected, t, "d_x");
 }
 
+void clip_case(const RowKernels& k, RowType t, Index count) {
+  Random random(static_cast<unsigned>(count));
+  const Values x = random.values(t, count, 0.0, 3.0), d_out = random.values(t, count);
+  Values expected = empty_like(x);
+  Operand in(t, x), gradient(t, d_out), out(t, count);
+  reference::clip_forward(expected.data(), x.data(), count, 1.5);
+  k.clip_forward(t, out.data(), in.data(), count, 1.5f);
+  expect_close(out.values(), expected, t, "out");
+  reference::clip_backward(expected.data(), d_out.data(), x.data(), count, 1.5);
+  k.clip_backward(t, out.data(), gradient.data(), in.data(), count, 1.5f);
+  expect_close(out.values(), expected, t, "d_x");
+}
+
 enum class Alias { kNone, kFirst, kSecond };
 
 void add_case(const RowKernels& k, RowType t, Index count, Alias alias) {
@@ -124,6 +137,8 @@ std::vector<OpCase> element_cases() {
     const auto add = [&](const char* op, const std::string& variant, auto run) { cases.push_back({op, variant, run}); };
     add("gelu_forward", size, [=](const RowKernels& k, RowType t) { gelu_forward_case(k, t, n); });
     add("gelu_backward", size, [=](const RowKernels& k, RowType t) { gelu_backward_case(k, t, n); });
+    for (const char* op : {"clip_forward", "clip_backward"})
+      add(op, size, [=](const RowKernels& k, RowType t) { clip_case(k, t, n); });
     add("add", size, [=](const RowKernels& k, RowType t) { add_case(k, t, n, Alias::kNone); });
     add("add", size + "_alias_a", [=](const RowKernels& k, RowType t) { add_case(k, t, n, Alias::kFirst); });
     add("add", size + "_alias_b", [=](const RowKernels& k, RowType t) { add_case(k, t, n, Alias::kSecond); });

@@ -47,10 +47,24 @@ TEST(HfConfigRefuses, ModelTypes) {
   expect_refused(family("qwen2", R"("architectures": ["Qwen2MoeForCausalLM"])"), {"architectures"});
 }
 
-TEST(HfConfigRefuses, UnknownKeysWithTheNearestKnownOne) {
-  expect_refused(llama(R"("rope_tehta": 1e6)"), {"model.rope_tehta = 1000000.0", "unknown key", "\"rope_theta\""});
-  expect_refused(gpt2(R"("n_layers": 2)"), {"\"n_layer\""});
+TEST(HfConfigRefuses, UnknownKeysWithOneThatTheyMayBeMisspellingsOf) {
+  expect_refused(llama(R"("rope_tehta": 1e6)"), {"model.rope_tehta = 1000000.0", "unknown key", "did you mean \"rope_theta\"?"});
+  expect_refused(gpt2(R"("n_layers": 2)"), {"did you mean \"n_layer\"?"});
   expect_refused(llama(R"("rope_scaling": {"rope_type": "linear", "facto": 2.0})"), {"model.rope_scaling.facto", "\"factor\""});
+  expect_refused(llama(R"("tie_word_embedings": false)"), {"tie_word_embedings = false", "\"tie_word_embeddings\""});
+}
+
+// Neither is a key proposed that is another word, nor one that would be passed over.
+TEST(HfConfigRefuses, UnknownKeysThatAreNearNothingWithoutAProposal) {
+  for (const std::string key : {"ep_size", "attention_multiplier", "num_heads", "use_alibi", "freeze", "max_windows", "top_kk"}) {
+    try {
+      model_config_from_hf_json(llama("\"" + key + "\": 3"), "model");
+      ADD_FAILURE() << key;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.what(),
+                "model." + key + " = 3: unknown key, which may change what the model computes; remove it if it does not");
+    }
+  }
 }
 
 TEST(HfConfigRefuses, MissingSizesAndWrongTypes) {
@@ -96,7 +110,7 @@ TEST(HfConfigRefuses, SizesThatDoNotFit) {
 }
 
 TEST(HfConfigRefuses, RopeScalings) {
-  for (const std::string type : {"dynamic", "mrope", "su"})
+  for (const std::string type : {"mrope", "su"})
     expect_refused(llama(R"("rope_scaling": {"rope_type": ")" + type + R"(", "factor": 2.0})"),
                    {"rope_scaling.rope_type = \"" + type, "yarn", "longrope"});
   expect_refused(llama(R"("rope_scaling": {"type": "longrope", "long_factor": [1, 2]})"),
@@ -112,7 +126,9 @@ TEST(HfConfigRefuses, RopeScalings) {
   expect_refused(llama(R"("rope_parameters": {"full_attention": {"rope_theta": 10000.0},
                                               "sliding_attention": {"rope_theta": 5000.0}})"),
                  {"model.rope_parameters.sliding_attention", "differs from that of full_attention"});
-  expect_refused(llama(R"("rope_scaling": {"type": "linear"})"), {"factor", "needs a factor"});
+  for (const std::string type : {"linear", "dynamic"})
+    expect_refused(llama(R"("rope_scaling": {"type": ")" + type + "\"}"), {"factor", "needs a factor"});
+  expect_refused(llama(R"("head_dim": 2, "rope_scaling": {"type": "dynamic", "factor": 2.0})"), {"head_dim = 2", "at least 4"});
   expect_refused(llama(R"("rope_scaling": {"type": "linear", "factor": -1.0})"), {"rope factor = -1"});
   expect_refused(llama(R"("rope_scaling": 3)"), {"rope_scaling: must be an object"});
   expect_refused(llama(R"("rope_scaling": {"type": "linear", "rope_type": "yarn", "factor": 2.0})"), {"contradicts"});
@@ -136,7 +152,10 @@ TEST(HfConfigRefuses, FeaturesThatDoNotExistHere) {
   expect_refused(gpt2(R"("scale_attn_by_inverse_layer_idx": true)"), {"set it to false"});
   expect_refused(gpt2(R"("add_cross_attention": true)"), {"cross-attention"});
   expect_refused(llama(R"("quantization_config": {"bits": 4})"), {"quantization_config", "quantised"});
-  expect_refused(family("olmo", R"("clip_qkv": 8.0)"), {"clip_qkv"});
+  for (const std::string limit : {"0", "-8.0", "true"})
+    expect_refused(family("olmo", "\"clip_qkv\": " + limit), {"clip_qkv = " + limit});
+  for (const std::string other : {"llama", "olmo2"})
+    expect_refused(family(other, R"("clip_qkv": 8.0)"), {"clip_qkv = 8.0", "unknown key"});
   for (const std::string key : {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"})
     expect_refused(llama("\"" + key + "\": 8"), {"model." + key + " = 8", "mixture-of-experts"});
   for (const std::string key : {"attn_logit_softcapping", "final_logit_softcapping"})

@@ -82,6 +82,8 @@ TEST(HfConfig, DefaultsOfAMissingKey) {
   EXPECT_EQ(model_config_from_hf_json(R"({"model_type": "mistral", "sliding_window": null, )" + wide + "}", "model").kv_heads, 8);
   EXPECT_EQ(tiny("mistral", R"("num_key_value_heads": 4, "sliding_window": null)").max_positions, 131072);
   EXPECT_EQ(tiny("olmo", "").norm, NormKind::kPlainLayerNorm);
+  EXPECT_EQ(tiny("olmo", R"("clip_qkv": null)").clip_qkv, 0);
+  EXPECT_EQ(tiny("olmo", R"("clip_qkv": 8)").clip_qkv, 8);
 
   const ModelConfig gpt2 = tiny_gpt2("");
   EXPECT_EQ(gpt2.vocab_size, 50257);
@@ -118,6 +120,11 @@ TEST(HfConfig, OldAndNewRopeSpellingsAgree) {
 TEST(HfConfig, RopeScalings) {
   EXPECT_EQ(tiny("llama", R"("rope_scaling": null)").rope, RopeConfig{});
   EXPECT_EQ(tiny("llama", R"("rope_parameters": {"rope_type": "default", "rope_theta": 10000.0})").rope, RopeConfig{});
+  const ModelConfig dynamic = tiny("llama", R"("max_position_embeddings": 64,
+      "rope_scaling": {"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 32})");
+  EXPECT_EQ(dynamic.rope.scaling, RopeScaling::kDynamic);
+  EXPECT_EQ(dynamic.rope.original_max_positions, 64) << "as transformers reads it";
+  EXPECT_GT(dynamic.longest_sequence(), 64);
   const RopeConfig linear = tiny("llama", R"("rope_scaling": {"type": "linear", "factor": 2.0})").rope;
   EXPECT_EQ(linear.scaling, RopeScaling::kLinear);
   EXPECT_EQ(linear.factor, 2.0);
@@ -233,6 +240,46 @@ TEST(HfConfig, InformationalKeysAreAccepted) {
   EXPECT_EQ(tiny_gpt2(R"("summary_type": "cls_index", "summary_first_dropout": 0.1, "n_ctx": 1024, "reorder_and_upcast_attn": true,
                          "task_specific_params": {"text-generation": {"max_length": 50}}, "architectures": ["GPT2LMHeadModel"])"),
             tiny_gpt2(""));
+}
+
+// Programs around transformers write these into its files.
+TEST(HfConfig, KeysOfOtherToolsAreAccepted) {
+  const std::string keys =
+      R"("unsloth_fixed": true, "unsloth_version": "2026.3.3", "max_sequence_length": 2048, "_flash_attn_2_enabled": true,
+      "loss_type": "ForCausalLM", "use_flash_attn": true, "add_bos_token": true, "model_max_length": 4096, "tokenizer_name": "x",
+      "attn_implementation": "sdpa", "_attn_implementation_internal": "eager", "unk_token_id": 0, "min_p": 0.1,
+      "max_new_tokens": 20, "padding_side": "left", "bf16": true, "_pre_quantization_dtype": "bfloat16", "model_name": "y")";
+  EXPECT_EQ(tiny("llama", keys), tiny("llama", ""));
+  EXPECT_EQ(tiny_gpt2(keys), tiny_gpt2(""));
+}
+
+TEST(HfConfig, UnknownKeysOfAFileThatAreSwitchedOffAreLeftOut) {
+  const std::string sizes =
+      R"("model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4)";
+  const auto kept = [&](const std::string& more, const std::string& own) {
+    const JsonValue keys = hf_config_keys(parse_json("{" + sizes + ", " + more + "}", "file"), parse_json(own, "own"));
+    return to_json_text(keys).substr(to_json_text(parse_json("{" + sizes + "}", "file")).size() - 1);
+  };
+  const struct {
+    std::string file, own, left;
+  } cases[] = {
+      {R"("freeze": null, "use_sliding_window": false, "moe_layers": [], "quant": {})", "null", "}"},
+      {R"("num_key_value_heads": null, "tie_word_embeddings": false)", "null",
+       R"(, "num_key_value_heads": null, "tie_word_embeddings": false})"},
+      {R"("ep_size": 1, "qk_norm": true, "name": "", "list": [0])", "null",
+       R"(, "ep_size": 1, "qk_norm": true, "name": "", "list": [0]})"},
+      {R"("rope_scaling": {"type": "linear", "factor": 2.0, "extra": null})", "null",
+       R"(, "rope_scaling": {"type": "linear", "factor": 2.0}})"},
+      // Keys that the user wrote stay, and are refused later.
+      {R"("freeze": null, "drop": false)", R"({"freeze": null, "rope_scaling": {"typo": false}})",
+       R"(, "freeze": null, "rope_scaling": {"typo": false}})"},
+      {R"("freeze": null, "hidden_act": "relu")", R"({"hidden_act": "silu"})", R"(, "hidden_act": "silu"})"},
+  };
+  for (const auto& [file, own, left] : cases) {
+    std::string text = kept(file, own), wanted = left;
+    for (std::string* of : {&text, &wanted}) std::erase(*of, ' ');
+    EXPECT_EQ(text, wanted) << file;
+  }
 }
 
 }  // namespace

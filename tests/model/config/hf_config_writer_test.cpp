@@ -12,7 +12,7 @@ namespace trident {
 namespace {
 
 const char* const kFamilies[] = {"gpt2",  "llama",   "llama3", "smollm", "qwen2", "qwen2.5",
-                                 "qwen3", "mistral", "olmo",   "olmo2",  "phi3"};
+                                 "qwen3", "mistral", "olmo",   "olmo2",  "phi3",    "olmo_clipped", "llama_dynamic"};
 
 ModelConfig read_family(const std::string& name) {
   const std::string path = std::string(TRIDENT_MODEL_GOLDENS "/families/") + name + "/config.json";
@@ -48,6 +48,7 @@ TEST(HfConfigWriter, UnusualNumbersComeBack) {
     if (model.position == PositionKind::kRope) model.rope.theta = 1e7 / 3;
     if (model.family == ModelFamily::kPhi3 && model.rope.scaling == RopeScaling::kLongRope)
       model.rope.factor = static_cast<double>(model.max_positions) / static_cast<double>(model.rope.original_max_positions);
+    if (model.rope.scaling == RopeScaling::kDynamic) model.rope.original_max_positions = model.max_positions;
     if (model.family == ModelFamily::kGpt2 || model.family == ModelFamily::kPhi3)
       model.residual_dropout = 1.0 / 7, model.embedding_dropout = 0.25;
     expect_same(model);
@@ -78,6 +79,8 @@ TEST(HfConfigWriter, EveryScalingComesBack) {
     rope.scaling = RopeScaling::kLinear;
     rope.factor = 2.5;
     rope.original_max_positions = model.max_positions;  // of no meaning here; what the reader fills in
+    expect_same(model);
+    rope.scaling = RopeScaling::kDynamic;
     expect_same(model);
     rope.scaling = RopeScaling::kLlama3;
     rope.original_max_positions = 24;

@@ -57,6 +57,12 @@ inline ModelConfig tiny_olmo() {
   c.norm = NormKind::kPlainLayerNorm;
   return c;
 }
+// About a half of queries, keys and values lie beyond the bounds.
+inline ModelConfig tiny_clipped_olmo() {
+  ModelConfig c = tiny_olmo();
+  c.clip_qkv = 0.5;
+  return c;
+}
 // Norms after the two parts of a block, and over all heads of queries and of keys.
 inline ModelConfig tiny_olmo2() {
   ModelConfig c = tiny_llama();
@@ -83,7 +89,7 @@ inline std::vector<TinyModel> tiny_models() {
   return {{"Gpt2", tiny_gpt2()},   {"Llama", tiny_llama()},
           {"Qwen2", tiny_qwen2()}, {"Qwen3", tiny_qwen3()},
           {"Olmo", tiny_olmo()},   {"Olmo2", tiny_olmo2()},
-          {"Phi3", tiny_phi3()},   {"Gpt2Dropout", with_dropout(tiny_gpt2())},
+          {"OlmoClipped", tiny_clipped_olmo()}, {"Phi3", tiny_phi3()},   {"Gpt2Dropout", with_dropout(tiny_gpt2())},
           {"Olmo2Dropout", with_dropout(tiny_olmo2())}};
 }
 

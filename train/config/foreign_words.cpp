@@ -1,4 +1,4 @@
-#include "app/megatron_flags.h"
+#include "train/config/foreign_words.h"
 
 #include <algorithm>
 #include <vector>
@@ -9,14 +9,15 @@
 namespace trident {
 namespace {
 
-using enum MegatronFlag::Kind;
+using enum ForeignWord::Kind;
 
 constexpr std::string_view kParallel = "Parallelism", kBatch = "Batch and run", kModel = "Model", kOptimizer = "Optimizer and learning rate",
                            kNumbers = "Precision and memory", kData = "Data", kSaving = "Checkpoints",
-                           kLogging = "Logging, evaluation, debugging", kKernels = "Kernels and communication";
+                           kLogging = "Logging, evaluation, debugging", kKernels = "Kernels and communication",
+                           kHuggingFace = kHuggingFaceWords;
 
 // In the order of a pretraining script. Names of other systems only where they mean the same thing.
-constexpr MegatronFlag kFlags[] = {
+constexpr ForeignWord kFlags[] = {
     {kParallel, "--tensor-model-parallel-size T", kKey, "parallel.tensor", "", "", "tensor_parallel.autotp_size",
      "tensor_parallel_degree"},
     {kParallel, "--pipeline-model-parallel-size P", kKey, "parallel.pipeline", "", "", "", "pipeline_parallel_degree"},
@@ -98,6 +99,7 @@ constexpr MegatronFlag kFlags[] = {
     {kModel, "--window-size W", kRefused, "", "", "full causal attention"},
     {kModel, "--use-cpu-initialization", kImplied, "", "", "initial weights do not depend on the layout"},
 
+    {kOptimizer, "--optimizer NAME", kKey, "optimizer.type", "", "adamw or lion; no other rule is built"},
     {kOptimizer, "--optimizer adam", kKey, "optimizer.type", "\"adamw\"", "Megatron-LM's adam is AdamW, too",
      "optimizer.type = \"AdamW\""},
     {kOptimizer, "--optimizer lion", kKey, "optimizer.type", "\"lion\""},
@@ -166,7 +168,7 @@ constexpr MegatronFlag kFlags[] = {
 
     {kLogging, "--log-interval N", kKey, "log.every", "", "", "steps_per_print"},
     {kLogging, "--tensorboard-dir DIR", kKey, "log.tensorboard", "true", "in run.dir", "tensorboard.enabled"},
-    {kLogging, "--wandb-project NAME", kRefused, "", "", "read metrics.jsonl"},
+    {kLogging, "--wandb-project NAME, --wandb-*", kRefused, "", "", "read metrics.jsonl"},
     {kLogging, "--log-throughput, --log-params-norm, --timing-log-level", kImplied, "", "",
      "metrics.jsonl always has tokens/s, MFU, bytes and memory"},
     {kLogging, "--eval-interval N", kKey, "eval.every"},
@@ -186,12 +188,61 @@ constexpr MegatronFlag kFlags[] = {
     {kKernels, "--nccl-communicator-config-path FILE", kKey, "cuda.nccl_max_ctas", "", "thread blocks by axis"},
     {kKernels, "--cuda-graph-impl", kKey, "cuda.graphs", "true"},
     {kKernels, "--transformer-impl, CUDA_DEVICE_MAX_CONNECTIONS", kImplied, "", "", "no such switches"},
+
+    {kHuggingFace, "--model_name NAME", kKey, "model.preset", "", "or model.init_from, a local folder of Hugging Face's form"},
+    {kHuggingFace, "--model_name_or_path DIR", kKey, "model.init_from", "", "a local folder: nothing is downloaded"},
+    {kHuggingFace, "--output_dir DIR", kKey, "run.dir"},
+    {kHuggingFace, "--max_steps N", kKey, "run.steps"},
+    {kHuggingFace, "--num_train_epochs N, --num_epochs N, --epochs N, --max_epochs N", kKey, "run.steps", "",
+     "epochs x samples / batch.global; the start of a run says how many epochs it takes"},
+    {kHuggingFace, "--per_device_train_batch_size N", kKey, "batch.micro"},
+    {kHuggingFace, "--batch_size N", kKey, "batch.global", "", "of all ranks in one update; batch.micro is what one pass takes"},
+    {kHuggingFace, "--per_device_eval_batch_size N", kImplied, "", "", "an evaluation takes batch.micro sequences at a time"},
+    {kHuggingFace, "--gradient_accumulation_steps N", kKey, "batch.global", "", "batch.micro x parallel.data x N"},
+    {kHuggingFace, "--max_seq_length N", kKey, "batch.sequence"},
+    {kHuggingFace, "--max_length N, --cutoff_len N, --sequence_len N", kKey, "batch.sequence"},
+    {kHuggingFace, "--learning_rate X", kKey, "optimizer.lr"},
+    {kHuggingFace, "--optim NAME", kKey, "optimizer.type", "", "adamw or lion; no other rule is built"},
+    {kHuggingFace, "--adam_epsilon X", kKey, "optimizer.eps"},
+    {kHuggingFace, "--max_grad_norm X", kKey, "optimizer.grad_clip"},
+    {kHuggingFace, "--lr_scheduler_type NAME", kKey, "lr_schedule.type"},
+    {kHuggingFace, "--warmup_steps N", kKey, "lr_schedule.warmup_steps"},
+    {kHuggingFace, "--warmup_ratio X", kKey, "lr_schedule.warmup_steps", "", "X x run.steps"},
+    {kHuggingFace, "--mixed_precision NAME", kKey, "precision.compute"},
+    {kHuggingFace, "--torch_dtype NAME", kKey, "precision.compute"},
+    {kHuggingFace, "--tf32", kKey, "cuda.tf32", "true"},
+    {kHuggingFace, "--gradient_checkpointing", kKey, "recompute.policy", "\"full\""},
+    {kHuggingFace, "--deepspeed FILE", kKey, "parallel.zero", "", "ddp, zero1, zero2, zero3 are its stages; no file of it is read"},
+    {kHuggingFace, "--fsdp*", kKey, "parallel.zero", "\"zero3\"", "SHARD_GRAD_OP is shard_grad_op, NO_SHARD is ddp"},
+    {kHuggingFace, "--attn_implementation NAME, --use_flash_attention_2", kImplied, "", "", "attention never stores the scores"},
+    {kHuggingFace, "--eval_steps N", kKey, "eval.every"},
+    {kHuggingFace, "--eval_strategy NAME, --evaluation_strategy NAME", kKey, "eval.every", "",
+     "steps between evaluations; 0: none"},
+    {kHuggingFace, "--save_steps N", kKey, "checkpoint.every"},
+    {kHuggingFace, "--save_strategy NAME", kKey, "checkpoint.every", "", "steps between checkpoints"},
+    {kHuggingFace, "--save_total_limit N", kKey, "checkpoint.keep_last"},
+    {kHuggingFace, "--load_best_model_at_end", kKey, "checkpoint.keep_best", "true", "trident ckpt ls shows what is kept"},
+    {kHuggingFace, "--resume_from_checkpoint DIR", kKey, "checkpoint.resume", "", "auto: the newest in checkpoint.dir"},
+    {kHuggingFace, "--logging_steps N", kKey, "log.every"},
+    {kHuggingFace, "--logging_strategy NAME", kKey, "log.every", "", "steps between lines"},
+    {kHuggingFace, "--report_to NAME", kKey, "log.tensorboard", "true", "the only system; metrics.jsonl has every number"},
+    {kHuggingFace, "--dataset_name NAME, --dataset_path NAME", kKey, "data.train", "",
+     "the prefix that trident data prepare wrote"},
+    {kHuggingFace, "--dataset_text_field NAME", kCommand, "trident data prepare --json-key NAME"},
+    {kHuggingFace, "--dataloader_num_workers N", kImplied, "", "", "samples are read ahead"},
+    {kHuggingFace, "--packing", kImplied, "", "", "samples run on across documents, so that no token is padding"},
+    {kHuggingFace, "--chat_template NAME, --assistant_only_loss, --completion_only_loss, --train_on_inputs", kRefused, "", "",
+     "training takes plain token files, without templates and loss masks; prepare the finished text"},
+    {kHuggingFace, "--lora*, --use_lora, --peft*, --use_peft, --qlora*, --use_dora, --load_in_4bit, --load_in_8bit", kRefused, "",
+     "",
+     "there are no adapters: all weights are trained, beginning with those of model.init_from"},
+    {kHuggingFace, "--push_to_hub", kRefused, "", "", "nothing is sent anywhere; trident convert makes the folder"},
 };
 
-std::string json_value(const MegatronFlag& row) { return row.value.empty() ? "" : fmt::format(": {}", row.value); }
+std::string json_value(const ForeignWord& row) { return row.value.empty() ? "" : fmt::format(": {}", row.value); }
 
 // Keys and values that are planned say so by themselves, from the option table.
-std::string status(const MegatronFlag& row) {
+std::string status(const ForeignWord& row) {
   const Option& option = *find_option(row.target);
   if (option.status == OptionStatus::kReserved) return "refused by name until built";
   for (const ReservedValue& value : option.reserved_values)
@@ -199,7 +250,7 @@ std::string status(const MegatronFlag& row) {
   return "";
 }
 
-std::string ours(const MegatronFlag& row) {
+std::string ours(const ForeignWord& row) {
   switch (row.kind) {
     case kKey: return fmt::format("`{}{}`", row.target, json_value(row));
     case kModelKey: return fmt::format("`model.{}{}`", row.target, json_value(row));
@@ -210,7 +261,7 @@ std::string ours(const MegatronFlag& row) {
   return "";
 }
 
-std::string note_of(const MegatronFlag& row) {
+std::string note_of(const ForeignWord& row) {
   std::string note = row.kind == kKey ? status(row) : "";
   if (!note.empty() && !row.note.empty()) note += "; ";
   return note + std::string(row.note);
@@ -230,23 +281,71 @@ std::string flags_text(std::string_view flags) {
   return out;
 }
 
+// Hyphens, underscores and dots are one, and hyphens before a flag are none of it.
+std::string plain_word(std::string_view name) {
+  std::string text(name.substr(std::min(name.size(), name.find_first_not_of('-'))));
+  for (char& c : text) c = c == '-' || c == '.' ? '_' : c;
+  return text;
+}
+
+// How well a row fits a plain name: 0 not at all, 1 as a key of DeepSpeed or torchtitan, 2 as its flag, 3 with just this value.
+int fit(const ForeignWord& row, const std::string& name, std::string_view value) {
+  const std::vector<std::string> words = words_of(row);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].starts_with("--")) continue;
+    const std::string flag = plain_word(words[i]);
+    if (flag.ends_with('*') && name.starts_with(flag.substr(0, flag.size() - 1))) return 2;
+    if (flag == name) return i + 1 < words.size() && words[i + 1] == value ? 3 : 2;
+  }
+  for (const std::string_view key : {row.deepspeed, row.torchtitan})
+    if (!key.empty() && plain_word(key.substr(0, key.find_first_of(" :"))) == name) return 1;
+  return 0;
+}
+
 }  // namespace
 
-std::span<const MegatronFlag> megatron_flags() { return kFlags; }
+std::span<const ForeignWord> foreign_words() { return kFlags; }
+
+std::vector<std::string> words_of(const ForeignWord& row) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < row.flag.size();) {
+    const std::size_t end = std::min(row.flag.find_first_of(", ", at), row.flag.size());
+    if (end > at) words.emplace_back(row.flag.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+const ForeignWord* find_foreign_word(std::string_view name, std::string_view value) {
+  const std::string wanted = plain_word(name);
+  const ForeignWord* best = nullptr;
+  int best_fit = 0;
+  for (const ForeignWord& row : kFlags)
+    if (const int now = fit(row, wanted, value); now > best_fit) best = &row, best_fit = now;
+  return best;
+}
+
+std::string remedy_without_key(const ForeignWord& row) {
+  if (row.kind == kCommand) return fmt::format("see {}", row.target);
+  if (row.kind == kImplied) return fmt::format("leave it out: {}", row.note);
+  return fmt::format("leave it out, there is no such thing here: {}", row.note);
+}
 
 std::string megatron_flags_markdown() {
   std::string out =
-      "# From Megatron-LM's flags to Trident's keys\n\n"
-      "Generated by `trident docs megatron-flags` from app/megatron_flags.cpp and the option table; do not edit.\n\n"
-      "Every flag of an ordinary GPT or Llama pretraining script, and the keys of DeepSpeed's JSON and of torchtitan that mean the same. *Implied*:\n"
+      "# From other systems' words to Trident's keys\n\n"
+      "Generated by `trident docs megatron-flags` from train/config/foreign_words.cpp and the option table; do not edit.\n\n"
+      "Every flag of an ordinary GPT or Llama pretraining script of Megatron-LM, the keys of DeepSpeed's JSON and of torchtitan that mean\n"
+      "the same, and what Hugging Face's Trainer and the programs around it call things. *Implied*:\n"
       "always so, or needless here. *Not offered*: there is no such thing, and no key that would silently ignore it. Keys stand in\n"
       "[configuration.md](configuration.md); `trident help KEY` explains one. Trident takes none of these names: a key like `seq_length` is\n"
       "answered with `batch.sequence`, and a flag like `--seq-length 4096` with `--set batch.sequence=4096`.\n";
   std::string_view section;
-  for (const MegatronFlag& row : kFlags) {
+  for (const ForeignWord& row : kFlags) {
     if (row.section != section) {
       section = row.section;
-      out += fmt::format("\n## {}\n\n| Megatron-LM | Trident | | DeepSpeed | torchtitan |\n|---|---|---|---|---|\n", section);
+      out += fmt::format("\n## {}\n\n| {} | Trident | | DeepSpeed | torchtitan |\n|---|---|---|---|---|\n", section,
+                         section == kHuggingFace ? "flag or key" : "Megatron-LM");
     }
     out += fmt::format("| {} | {} | {} | {} | {} |\n", flags_text(row.flag), ours(row), note_of(row), code(row.deepspeed), code(row.torchtitan));
   }

@@ -1,5 +1,5 @@
 // docs/megatron_flags.md: every key it names exists and takes the value shown, and the committed page is what the table says.
-#include "app/megatron_flags.h"
+#include "train/config/foreign_words.h"
 
 #include <gtest/gtest.h>
 
@@ -14,10 +14,10 @@
 namespace trident {
 namespace {
 
-using Kind = MegatronFlag::Kind;
+using Kind = ForeignWord::Kind;
 
 TEST(MegatronFlags, KeysExistAndTakeTheirValues) {
-  for (const MegatronFlag& row : megatron_flags()) {
+  for (const ForeignWord& row : foreign_words()) {
     if (row.kind != Kind::kKey) continue;
     const Option* option = find_option(row.target);
     ASSERT_NE(option, nullptr) << row.target;
@@ -36,7 +36,7 @@ TEST(MegatronFlags, KeysExistAndTakeTheirValues) {
 
 // A model key is one that the families' reader knows; what it says of a value is another matter.
 TEST(MegatronFlags, ModelKeysAreHuggingFaces) {
-  for (const MegatronFlag& row : megatron_flags()) {
+  for (const ForeignWord& row : foreign_words()) {
     if (row.kind != Kind::kModelKey) continue;
     JsonValue model =
         parse_json(R"({"model_type": "llama", "vocab_size": 10, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -53,7 +53,7 @@ TEST(MegatronFlags, ModelKeysAreHuggingFaces) {
 
 TEST(MegatronFlags, CommandsExist) {
   int commands = 0;
-  for (const MegatronFlag& row : megatron_flags()) {
+  for (const ForeignWord& row : foreign_words()) {
     if (row.kind != Kind::kCommand) continue;
     ++commands;
     ASSERT_EQ(row.target.rfind("trident data ", 0), 0u) << row.target;
@@ -66,7 +66,7 @@ TEST(MegatronFlags, CommandsExist) {
 
 TEST(MegatronFlags, RowsAreWellFormed) {
   std::set<std::string_view> flags;
-  for (const MegatronFlag& row : megatron_flags()) {
+  for (const ForeignWord& row : foreign_words()) {
     EXPECT_TRUE(flags.insert(row.flag).second) << row.flag;
     const bool names_something = row.kind == Kind::kKey || row.kind == Kind::kModelKey || row.kind == Kind::kCommand;
     EXPECT_EQ(row.target.empty(), !names_something) << row.flag;
@@ -85,7 +85,7 @@ TEST(MegatronFlags, WhatIsPlannedSaysSo) {
   };
   for (const Option& option : option_table()) {
     if (option.status != OptionStatus::kReserved) continue;
-    for (const MegatronFlag& row : megatron_flags()) {
+    for (const ForeignWord& row : foreign_words()) {
       if (row.target != option.path) continue;
       EXPECT_NE(line_of(std::string(row.flag.substr(0, row.flag.find(", ")))).find("until built"), std::string::npos) << row.flag;
     }

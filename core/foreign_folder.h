@@ -1,0 +1,18 @@
+// Models as other programs keep them, told by the names of their files: which folder a path means, and what stands at a path that
+// has no model that is read. Every command asks here.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace trident {
+
+// Of a folder of the hub's cache (models--owner--name) the snapshot that its refs/main names, else its only one. Any other path is
+// itself, and so is a cache with several.
+std::string hub_snapshot(const std::string& path);
+
+// What a path is in place of a folder with config.json and safetensors or of a checkpoint, and what to do about it: "is an adapter
+// ...; merge it ...". Nothing where it is none of the usual kinds.
+std::optional<std::string> what_stands_at(const std::string& path);
+
+}  // namespace trident

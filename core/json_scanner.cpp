@@ -1,0 +1,353 @@
+#include "core/json_scanner.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+
+#include "core/utf8.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kShownToken = 80;
+
+[[noreturn]] void refuse_text(ExitCode blame, const std::string& message) {
+  if (blame == ExitCode::kConfig) throw ConfigError(message);
+  throw DataError(message);
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_word_char(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' || c == '+' || c == '.';
+}
+bool is_surrogate(char32_t c) { return c >= 0xD800 && c < 0xE000; }
+
+void append_utf8(std::string& out, char32_t c) {
+  const auto byte = [&](char32_t value) { out += static_cast<char>(value); };
+  if (c < 0x80) return byte(c);
+  if (c < 0x800) byte(0xC0 | c >> 6);
+  else if (c < 0x10000) byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F));
+  else byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F));
+  byte(0x80 | (c & 0x3F));
+}
+
+std::uint64_t hash_of_key(const std::string& key) { return std::hash<std::string>()(key); }
+
+}  // namespace
+
+JsonScanner::JsonScanner(std::string_view text, std::string_view source, const JsonRules& rules)
+    : text_(text), source_(source), rules_(rules) {
+  if (text.size() > rules.max_bytes)
+    refuse_text(rules.blame, fmt::format("{}: {} bytes of JSON, the limit is {}", source, text.size(), rules.max_bytes));
+  here_.line = rules.first_line;
+  if (text.starts_with("\xEF\xBB\xBF")) here_.at = here_.line_begin = 3;
+}
+
+void JsonScanner::refuse_here(const std::string& what) const {
+  refuse_text(rules_.blame, fmt::format("{}:{}:{}: {}", source_, here_.line, here_.at - here_.line_begin + 1, what));
+}
+
+void JsonScanner::refuse_syntax(const std::string& what) const { refuse_here("not valid JSON: " + what); }
+
+// The word, character or byte that comes next.
+std::string JsonScanner::found() const {
+  const std::string_view rest = text_.substr(here_.at);
+  if (rest.empty()) return "the end of the text";
+  const auto word = std::find_if_not(rest.begin(), rest.end(), is_word_char) - rest.begin();
+  if (word > 0) return in_quotes(rest.substr(0, static_cast<std::size_t>(word)), kShownToken);
+  if (valid_prefix(rest.substr(0, 4)) == 0) return fmt::format("the byte 0x{:02X}", static_cast<unsigned char>(rest[0]));
+  return in_quotes(rest.substr(0, code_point_at(rest, 0).size));
+}
+
+void JsonScanner::refuse_value() const { refuse_syntax(fmt::format("{} where a value is expected", found())); }
+
+bool JsonScanner::take(char c) {
+  if (next() != c) return false;
+  ++here_.at;
+  return true;
+}
+
+void JsonScanner::skip_space() {
+  for (;; ++here_.at) {
+    const char c = next();
+    if (c == '\n') here_.line_begin = here_.at + 1, ++here_.line;
+    else if (c == '/' && rules_.comments == JsonComments::kAllowed) skip_comment();
+    else if (c != ' ' && c != '\t' && c != '\r') return;
+  }
+}
+
+// Ends before the comment's last character.
+void JsonScanner::skip_comment() {
+  const char kind = here_.at + 1 < text_.size() ? text_[here_.at + 1] : '\0';
+  if (kind != '/' && kind != '*') refuse_value();
+  const std::size_t end =
+      kind == '/' ? std::min(text_.find_first_of("\r\n", here_.at), text_.size()) : text_.find("*/", here_.at + 2);
+  if (end == std::string_view::npos) refuse_syntax("a comment that does not end");
+  for (const std::size_t last = kind == '/' ? end - 1 : end + 1; here_.at < last; ++here_.at)
+    if (text_[here_.at] == '\n') here_.line_begin = here_.at + 1, ++here_.line;
+}
+
+JsonValue::Kind JsonScanner::kind() {
+  skip_space();
+  switch (const char c = next()) {
+    case '{': return JsonValue::Kind::kObject;
+    case '[': return JsonValue::Kind::kArray;
+    case '"': return JsonValue::Kind::kString;
+    case 't':
+    case 'f': return JsonValue::Kind::kBool;
+    case 'n': return JsonValue::Kind::kNull;
+    default:
+      if (is_digit(c) || c == '-') return JsonValue::Kind::kNumber;
+      refuse_value();
+  }
+}
+
+void JsonScanner::enter() {
+  if (depth_ >= rules_.max_depth) refuse_here(fmt::format("nested deeper than {} levels", rules_.max_depth));
+  ++depth_;
+  ++here_.at;
+  skip_space();
+}
+
+// Whether another item follows the one that was read.
+bool JsonScanner::another(char close) {
+  skip_space();
+  if (take(close)) return false;
+  const Place comma = here_;
+  if (!take(',')) refuse_syntax(fmt::format("{} where \",\" or \"{}\" is expected", found(), close));
+  skip_space();
+  if (next() != close) return true;
+  here_ = comma;
+  refuse_syntax(fmt::format("trailing comma on line {}; remove it", comma.line));
+}
+
+void JsonScanner::members(FunctionRef<void(const std::string&)> member) {
+  const Place object = here_;
+  const std::size_t first_key = key_hashes_.size();
+  enter();
+  std::string key;
+  for (bool more = !take('}'); more; more = another('}')) {
+    if (next() != '"') refuse_syntax(fmt::format("{} where a key in double quotes is expected", found()));
+    key.clear();
+    read_string(&key);
+    key_hashes_.push_back(hash_of_key(key));
+    skip_space();
+    if (!take(':')) refuse_syntax(fmt::format("{} where \":\" is expected", found()));
+    member(key);
+  }
+  check_keys(object, first_key);
+  --depth_;
+}
+
+void JsonScanner::check_keys(const Place& object, std::size_t first_key) {
+  const auto begin = key_hashes_.begin() + static_cast<std::ptrdiff_t>(first_key);
+  std::sort(begin, key_hashes_.end());
+  if (const auto twice = std::adjacent_find(begin, key_hashes_.end()); twice != key_hashes_.end()) refuse_duplicate(object, *twice);
+  key_hashes_.erase(begin, key_hashes_.end());
+}
+
+// The object, which is well-formed, is read again for the place of the key.
+void JsonScanner::refuse_duplicate(const Place& object, std::uint64_t key_hash) {
+  here_ = object;
+  std::string key;
+  for (bool seen = false;;) {
+    ++here_.at;  // the brace, or a comma
+    skip_space();
+    const Place begin = here_;
+    key.clear();
+    read_string(&key);
+    const bool is_wanted = hash_of_key(key) == key_hash;
+    if (is_wanted && seen) {
+      here_ = begin;
+      refuse_here("duplicate key " + in_quotes(key) + "; keep one of them");
+    }
+    seen = seen || is_wanted;
+    skip_space();
+    ++here_.at;
+    skip();
+    skip_space();
+  }
+}
+
+void JsonScanner::items(FunctionRef<void()> item) {
+  enter();
+  for (bool more = !take(']'); more; more = another(']')) item();
+  --depth_;
+}
+
+std::string JsonScanner::string() {
+  TRIDENT_CHECK(kind() == JsonValue::Kind::kString, "JSON value is {}", describe(kind()));
+  std::string text;
+  read_string(&text);
+  return text;
+}
+
+// Appends to *out unless it is nullptr.
+void JsonScanner::read_string(std::string* out) {
+  const Place quote = here_;
+  for (++here_.at;;) {
+    const std::size_t begin = here_.at;
+    bool is_ascii = true;
+    unsigned char c = 0;
+    for (; here_.at < text_.size(); ++here_.at) {
+      c = static_cast<unsigned char>(text_[here_.at]);
+      if (c == '"' || c == '\\' || c < 0x20) break;
+      is_ascii = is_ascii && c < 0x80;
+    }
+    const std::string_view run = text_.substr(begin, here_.at - begin);
+    if (const std::size_t valid = is_ascii ? run.size() : valid_prefix(run); valid < run.size()) {
+      here_.at = begin + valid;
+      refuse_syntax(fmt::format("{} in a string is not UTF-8", found()));
+    }
+    if (out != nullptr) out->append(run);
+    if (here_.at == text_.size()) {
+      here_ = quote;
+      refuse_syntax("the text ends inside the string that begins here");
+    }
+    if (c < 0x20) refuse_syntax(fmt::format("the control character 0x{:02X} in a string; write \\u{:04x}", c, c));
+    if (c == '"') break;
+    const Place backslash = here_;
+    char32_t escaped = escape();
+    if (is_surrogate(escaped)) {
+      if (rules_.surrogates == LoneSurrogates::kRefused) {
+        here_ = backslash;
+        refuse_syntax(fmt::format("the surrogate \\u{:04x} without its other half", static_cast<std::uint32_t>(escaped)));
+      }
+      escaped = 0xFFFD;
+      num_replaced_ += out != nullptr;
+    }
+    if (out != nullptr) append_utf8(*out, escaped);
+  }
+  ++here_.at;
+}
+
+// The code point of the escape that comes next; a surrogate where it has no other half.
+char32_t JsonScanner::escape() {
+  ++here_.at;
+  constexpr std::string_view kLetters = "\"\\/bfnrt", kMeanings = "\"\\/\b\f\n\r\t";
+  if (!take('u')) {
+    const std::size_t letter = here_.at < text_.size() ? kLetters.find(next()) : std::string_view::npos;
+    if (letter == std::string_view::npos) refuse_syntax(fmt::format("{} after \"\\\" in a string", found()));
+    ++here_.at;
+    return static_cast<unsigned char>(kMeanings[letter]);
+  }
+  const char32_t first = hex4();
+  if (!is_surrogate(first) || first >= 0xDC00 || text_.substr(here_.at, 2) != "\\u") return first;
+  const Place behind = here_;
+  here_.at += 2;
+  if (const char32_t second = hex4(); second >= 0xDC00 && second < 0xE000)
+    return 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+  here_ = behind;
+  return first;
+}
+
+char32_t JsonScanner::hex4() {
+  std::uint32_t value = 0;
+  const std::string_view digits = text_.substr(here_.at, 4);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  if (error != std::errc{} || end != digits.data() + 4) refuse_syntax("\"\\u\" without four hexadecimal digits in a string");
+  here_.at += 4;
+  return value;
+}
+
+void JsonScanner::digits(std::string_view part) {
+  if (!is_digit(next())) refuse_syntax(fmt::format("{} where a digit of a number's {} is expected", found(), part));
+  while (is_digit(next())) ++here_.at;
+}
+
+std::string_view JsonScanner::number_text() {
+  const std::size_t begin = here_.at;
+  take('-');
+  if (!take('0')) digits("whole part");
+  else if (is_digit(next())) refuse_syntax("a number with a leading 0");
+  if (take('.')) digits("fraction");
+  if (take('e') || take('E')) {
+    if (!take('+')) take('-');
+    digits("exponent");
+  }
+  return text_.substr(begin, here_.at - begin);
+}
+
+JsonValue JsonScanner::number() {
+  const Place begin = here_;
+  const std::string_view text = number_text();
+  std::int64_t integer = 0;
+  if (text.find_first_of(".eE") == std::string_view::npos &&
+      std::from_chars(text.data(), text.data() + text.size(), integer).ec == std::errc{})
+    return integer;
+  // An integer beyond int64 is kept as a float, so that a reader of integers refuses it instead of wrapping it.
+  double value = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc{})
+    value = std::strtod(std::string(text).c_str(), nullptr);  // tells what is too large from what is next to 0
+  if (std::isfinite(value)) return value;
+  here_ = begin;
+  refuse_syntax(fmt::format("number overflow: {} is too large", in_quotes(text, kShownToken)));
+}
+
+void JsonScanner::word(std::string_view expected) {
+  if (text_.substr(here_.at, expected.size()) != expected) refuse_value();
+  here_.at += expected.size();
+}
+
+JsonValue JsonScanner::value(std::size_t& values_left) {
+  const JsonValue::Kind coming = kind();
+  const Place begin = here_;
+  if (values_left == 0)
+    refuse_here("more values than memory is taken for begin here; the text is damaged, or not what it should be");
+  --values_left;
+  const auto read = [&]() -> JsonValue {
+    switch (coming) {
+      case JsonValue::Kind::kObject: {
+        JsonValue::Object object;
+        members([&](const std::string& key) {
+          object.push_back({key, {}});
+          object.back().value = value(values_left);
+        });
+        return object;
+      }
+      case JsonValue::Kind::kArray: {
+        JsonValue::Array list;
+        items([&] { list.push_back(value(values_left)); });
+        return list;
+      }
+      case JsonValue::Kind::kString: return string();
+      case JsonValue::Kind::kBool: {
+        const bool is_true = next() == 't';
+        word(is_true ? "true" : "false");
+        return is_true;
+      }
+      case JsonValue::Kind::kNull: word("null"); return nullptr;
+      case JsonValue::Kind::kInteger:
+      case JsonValue::Kind::kNumber: return number();
+    }
+    return nullptr;
+  };
+  JsonValue result = read();
+  result.set_position(static_cast<int>(begin.line), static_cast<int>(begin.at - begin.line_begin + 1));
+  return result;
+}
+
+std::string_view JsonScanner::skip() {
+  const JsonValue::Kind coming = kind();
+  const std::size_t begin = here_.at;
+  switch (coming) {
+    case JsonValue::Kind::kObject: members([&](const std::string&) { skip(); }); break;
+    case JsonValue::Kind::kArray: items([&] { skip(); }); break;
+    case JsonValue::Kind::kString: read_string(nullptr); break;
+    case JsonValue::Kind::kBool: word(next() == 't' ? "true" : "false"); break;
+    case JsonValue::Kind::kNull: word("null"); break;
+    case JsonValue::Kind::kInteger:
+    case JsonValue::Kind::kNumber: number_text(); break;
+  }
+  return text_.substr(begin, here_.at - begin);
+}
+
+void JsonScanner::end() {
+  skip_space();
+  if (here_.at < text_.size()) refuse_syntax(fmt::format("{} after the value", found()));
+}
+
+}  // namespace trident

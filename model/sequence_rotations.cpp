@@ -1,0 +1,37 @@
+#include "model/sequence_rotations.h"
+
+#include <cstdint>
+
+#include "core/check.h"
+#include "model/rope_table.h"
+
+namespace trident {
+
+SequenceRotations::SequenceRotations(const ModelConfig& config, std::int64_t tables, std::int64_t rows, ArenaPlan& plan)
+    : config_(config), rows_(rows) {
+  if (config.position != PositionKind::kRope || !turns_by_length(config.rope, rows)) return;
+  tables_ = tables;
+  const std::int64_t bytes = tables * rows * (config.rotary_dim() / 2) * size_of(DType::kF32);
+  cos_slot_ = plan.book("rope.cos by sequence", MemoryUse::kData, bytes);
+  sin_slot_ = plan.book("rope.sin by sequence", MemoryUse::kData, bytes);
+}
+
+void SequenceRotations::bind(Arena& arena) {
+  if (!any()) return;
+  const Shape shape{tables_ * rows_, config_.rotary_dim() / 2};
+  cos_ = arena.grant(cos_slot_, DType::kF32, shape);
+  sin_ = arena.grant(sin_slot_, DType::kF32, shape);
+  tokens_.assign(static_cast<std::size_t>(tables_), 0);
+}
+
+void SequenceRotations::set(std::int64_t table, std::int64_t tokens, Device& device) {
+  TRIDENT_CHECK(tokens >= 0 && tokens <= rows_, "{} tokens in a table of {} rows", tokens, rows_);
+  std::int64_t& before = tokens_.at(static_cast<std::size_t>(table));
+  if (before == tokens || !device.has_bytes()) return;
+  before = tokens;
+  const RopeTable made = make_rope_table(config_, tokens);
+  device.write(device.compute_stream(), cos_.rows(table * rows_, tokens), made.cos.data());
+  device.write(device.compute_stream(), sin_.rows(table * rows_, tokens), made.sin.data());
+}
+
+}  // namespace trident

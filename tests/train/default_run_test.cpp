@@ -1,0 +1,227 @@
+// What a run leaves that nobody told when to save, where it ends and where the same command begins again; and what it evaluates
+// where there is less text than eval.steps asks for.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
+#include "tests/support/error_text.h"
+#include "tests/support/no_cards.h"
+#include "train/launch/run_training.h"
+
+namespace trident::testing {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+class SavingAtTheEnd : public ::testing::Test {
+ protected:
+  SavingAtTheEnd() { write_dataset(folder_ / "text", counting_documents(1000, 61), 61); }
+
+  struct Start {
+    int code = 0;
+    std::string said;  // with the error that ended it
+  };
+  Start start(const Texts& more = {}, const std::string& checkpoint = "") const {
+    const std::string config = fmt::format(R"({{
+      "run": {{"threads_per_rank": 1, "pin": false, "steps": 3, "dir": "{0}/run"}}, "device": "cpu",
+      "model": {{"model_type": "llama", "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                 "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 16}},
+      "batch": {{"global": 4, "micro": 1, "sequence": 8}}, "optimizer": {{"lr": 1e-3}},
+      "data": {{"train": "{0}/text", "tokenizer": null}}, {1} "log": {{"tensorboard": false}} }})", folder_.path(), checkpoint);
+    std::ostringstream out;
+    LogSink sink(out);
+    NoCards no_cards;
+    Start made;
+    try {
+      run_training([&] { return parse_train_config(config, "test", more); }, {.console = out, .log = sink}, no_cards);
+    } catch (const Error& error) {
+      made.code = static_cast<int>(error.code());
+      out << "\nerror: " << error.what() << '\n';
+    }
+    made.said = out.str();
+    return made;
+  }
+  Texts saved(const std::string& directory = "run/ckpt") const {
+    Texts names;
+    if (!folder_exists(folder_ / directory)) return names;
+    for (const CheckpointEntry& entry : list_checkpoints(folder_ / directory)) names.push_back(entry.name);
+    return names;
+  }
+  std::string last_line(const std::string& file) const {
+    std::string last;
+    std::istringstream in(file_exists(folder_ / file) ? read_file(folder_ / file) : "");
+    for (std::string line; std::getline(in, line);) last = line;
+    return last;
+  }
+  std::int64_t last_step(const std::string& file) const {
+    const std::string line = last_line(file);
+    return line.empty() ? -1 : parse_json(line, file).find("step")->as_integer();
+  }
+  std::int64_t newest() const {
+    const auto steps = checkpoint_steps(folder_ / "run/ckpt");
+    return steps.empty() ? -1 : steps.front();
+  }
+  TemporaryFolder folder_;
+};
+
+std::ptrdiff_t lines_with(const std::string& text, const std::string& part) {
+  std::ptrdiff_t lines = 0;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines += contains(line, part);
+  return lines;
+}
+
+TEST_F(SavingAtTheEnd, TheLastStepIsKeptAndNothingIsTakenBefore) {
+  for (const char* layout : {"parallel=1DP", "parallel=2DP x 2PP x 1TP"}) {
+    const Start first = start({layout});
+    EXPECT_EQ(first.code, 0) << first.said;
+    EXPECT_EQ(saved(), Texts{checkpoint_name(3)}) << first.said;
+    EXPECT_FALSE(contains(read_file(folder_ / "run/memory.json"), "staging"));
+    EXPECT_FALSE(contains(read_file(folder_ / "run/timing.jsonl"), "save_ms"));
+    EXPECT_FALSE(contains(first.said, "warning")) << first.said;
+    std::filesystem::remove_all(folder_ / "run");
+  }
+}
+
+TEST_F(SavingAtTheEnd, WhatIsOverSaysBothWaysOnAndBothWork) {
+  ASSERT_EQ(start().code, 0);
+  const Start again = start();
+  EXPECT_EQ(again.code, 0);
+  EXPECT_EQ(lines_with(again.said, "the run is over; --set run.steps=N"), 1) << again.said;
+  EXPECT_EQ(lines_with(again.said, "--set run.overwrite=true begins anew"), 1) << again.said;
+  EXPECT_EQ(saved(), Texts{checkpoint_name(3)});
+
+  const Start longer = start({"run.steps=5"});
+  EXPECT_EQ(longer.code, 0);
+  EXPECT_TRUE(contains(longer.said, "goes on from step 3\n")) << longer.said;
+  EXPECT_EQ(newest(), 5);
+
+  const Start unfinished = start({"run.steps=6", "run.overwrite=true"});
+  EXPECT_TRUE(contains(unfinished.said, "goes on from step 5\n")) << "what is not over is not begun anew: " << unfinished.said;
+
+  const Start anew = start({"run.steps=6", "run.overwrite=true"});
+  EXPECT_EQ(anew.code, 0) << anew.said;
+  EXPECT_TRUE(contains(anew.said, "this run begins at step 1")) << anew.said;
+  EXPECT_EQ(saved(), (Texts{checkpoint_name(5) + ".aside-1", checkpoint_name(6), checkpoint_name(6) + ".aside-1"})) << anew.said;
+  EXPECT_TRUE(file_exists(folder_ / "run/earlier-1/metrics.jsonl"));
+}
+
+// Whatever the folder has of another run, overwrite means it too.
+TEST_F(SavingAtTheEnd, OverwriteSetsAnotherRunsCheckpointsAside) {
+  struct Row {
+    const char* change;
+    Texts left;
+  };
+  const std::string three = checkpoint_name(3), aside = three + ".aside-1";
+  for (const Row& row : {Row{"optimizer.lr=0.5", {three, aside}}, Row{"run.seed=9", {three, aside}},
+                         Row{"checkpoint.content=weights", {three, aside}}, Row{"checkpoint.every=0", {aside}}}) {
+    std::filesystem::remove_all(folder_ / "run");
+    ASSERT_EQ(start(row.change == std::string("checkpoint.content=weights") ? Texts{row.change} : Texts{}).code, 0);
+    const Start anew = start({row.change, "run.overwrite=true"});
+    EXPECT_EQ(anew.code, 0) << anew.said;
+    EXPECT_TRUE(contains(anew.said, "this run begins at step 1")) << row.change << anew.said;
+    EXPECT_EQ(saved(), row.left) << row.change << anew.said;
+  }
+}
+
+// The last step, its evaluation, and what of it the checkpoint knows, by what the run can do with it later.
+TEST_F(SavingAtTheEnd, TimeThatIsUp) {
+  struct Row {
+    const char* name;
+    Texts settings;
+    int code;
+    bool evaluates;
+  };
+  const std::string seldom = "checkpoint.every=1000000";
+  for (const Row& row : {Row{"default", {}, 75, true}, Row{"end", {"checkpoint.every=end"}, 75, true},
+                         Row{"never", {"checkpoint.every=0"}, 0, true}, Row{"goes on unseen", {seldom}, 75, false},
+                         Row{"weights", {seldom, "checkpoint.content=weights"}, 0, true},
+                         Row{"weights at the end", {"checkpoint.content=weights"}, 0, true},
+                         Row{"resume never", {seldom, "checkpoint.resume=never"}, 0, true}}) {
+    std::filesystem::remove_all(folder_ / "run");
+    Texts settings{"run.steps=100000000", "run.max_minutes=0.002", "data.valid=" + (folder_ / "text"), "eval.every=100000000",
+                   "eval.steps=1", "log.every=100000000"};
+    settings.insert(settings.end(), row.settings.begin(), row.settings.end());
+    const Start made = start(settings);
+    EXPECT_EQ(made.code, row.code) << row.name << made.said;
+    const bool saves = row.name != std::string("never");
+    EXPECT_EQ(newest() > 0, saves) << row.name << made.said;
+    EXPECT_EQ(last_step("run/eval.jsonl") > 0, row.evaluates) << row.name << made.said;
+    if (!saves || !row.evaluates) continue;
+    EXPECT_EQ(last_step("run/eval.jsonl"), newest()) << row.name;
+    EXPECT_EQ(open_manifest(folder_ / ("run/ckpt/" + checkpoint_name(newest()))).state.last_eval, newest())
+        << row.name << ": evaluated first, then saved";
+  }
+}
+
+TEST_F(SavingAtTheEnd, ASignalSavesAndTheSameCommandGoesOn) {
+  std::thread asks([this] {
+    while (last_line("run/metrics.jsonl").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ::kill(::getpid(), SIGUSR1);
+  });
+  const Start stopped = start({"run.steps=100000000"});
+  asks.join();
+  EXPECT_EQ(stopped.code, 75) << stopped.said;
+  EXPECT_TRUE(contains(stopped.said, "all is saved: the same command goes on from there")) << stopped.said;
+  const std::int64_t at = newest();
+  ASSERT_GT(at, 0);
+  EXPECT_TRUE(contains(start({fmt::format("run.steps={}", at + 1), fmt::format("lr_schedule.decay_steps=100000000")}).said,
+                       fmt::format("goes on from step {}\n", at)));
+}
+
+TEST_F(SavingAtTheEnd, NeverIsSaid) {
+  for (const Texts& settings : {Texts{"checkpoint.every=0"}, Texts{"checkpoint.every=null"}, Texts{"checkpoint=null"}, Texts{}}) {
+    const Start made = start(settings, settings.empty() ? R"("checkpoint": null,)" : "");
+    EXPECT_EQ(made.code, 0);
+    EXPECT_EQ(lines_with(made.said, "nothing of this run is saved: checkpoint.every is 0"), 1) << made.said;
+    EXPECT_FALSE(is_there(folder_ / "run/ckpt"));
+    std::filesystem::remove_all(folder_ / "run");
+  }
+}
+
+TEST_F(SavingAtTheEnd, AFolderThatDoesNotDoCostsTheCheckpointWhereNobodyAskedForOne) {
+  write_file(folder_ / "file", "");
+  const std::string dir = "checkpoint.dir=" + (folder_ / "file/ckpt");
+  const Start warned = start({dir});
+  EXPECT_EQ(warned.code, 0) << warned.said;
+  EXPECT_EQ(lines_with(warned.said, "warning: "), 1) << warned.said;
+  for (const char* part : {"checkpoint.dir = ", "Not a directory", "nothing of this run is saved", "checkpoint.every=0"})
+    EXPECT_TRUE(contains(warned.said, part)) << warned.said;
+  EXPECT_EQ(last_step("run/metrics.jsonl"), 3);
+  for (const char* given : {"checkpoint.every=end", "checkpoint.every=2"}) {
+    const Start refused = start({dir, given});
+    EXPECT_EQ(refused.code, 64) << given << refused.said;
+    EXPECT_TRUE(contains(refused.said, "error: checkpoint.dir = ")) << refused.said;
+  }
+}
+
+TEST_F(SavingAtTheEnd, AnEvaluationOfMoreThanThereIsTakesWhatThereIs) {
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i <= 17 * 8; ++i) tokens.push_back(i * i % 61);  // 17 samples: four batches of four
+  write_dataset(folder_ / "valid", {tokens}, 61);
+  std::vector<JsonValue> losses;
+  for (const char* steps : {"eval.steps=4", "eval.steps=5", "eval.steps=400"}) {
+    std::filesystem::remove_all(folder_ / "run");
+    const Start made = start({"data.valid=" + (folder_ / "valid"), "eval.every=3", steps, "checkpoint.every=0"});
+    ASSERT_EQ(made.code, 0) << made.said;
+    losses.push_back(*parse_json(last_line("run/eval.jsonl"), "eval.jsonl").find("valid_loss"));
+    EXPECT_EQ(losses.back(), losses.front()) << steps;
+  }
+}
+
+}  // namespace
+}  // namespace trident::testing

@@ -1,0 +1,271 @@
+// What a disk that fails or damages the logs of a run costs: their lines, and nothing else.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
+#include "tests/support/error_text.h"
+#include "tests/support/file_faults.h"
+#include "tests/support/no_cards.h"
+#include "tests/train/event_file.h"
+#include "train/launch/run_training.h"
+
+namespace trident::testing {
+namespace {
+
+using Steps = std::vector<std::int64_t>;
+
+using Look = std::function<void(const std::string& shown)>;
+
+// Lets a test act when a line is shown.
+class WatchedText : public std::stringbuf {
+ public:
+  explicit WatchedText(Look look) : look_(std::move(look)) {}
+  int sync() override {
+    look_(str());
+    return 0;
+  }
+
+ private:
+  Look look_;
+};
+
+// While alive, this process can make files and write nothing into them.
+class NoBytes {
+ public:
+  NoBytes() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~NoBytes() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  NoBytes(const NoBytes&) = delete;
+  NoBytes& operator=(const NoBytes&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+class LogFaults : public ::testing::Test {
+ protected:
+  LogFaults() {
+    Documents documents(1);
+    for (int i = 0; i <= 12 * 8; ++i) documents[0].push_back(i * i % 61);
+    write_dataset(folder_ / "text", documents, 61);
+  }
+
+  // `look` sees the console after each of its lines.
+  std::string train(const std::string& run, std::vector<std::string> more, Look look = [](const std::string&) {}) {
+    std::ostringstream warnings;
+    LogSink sink(warnings);
+    WatchedText text(std::move(look));
+    std::ostream console(&text);
+    NoCards no_cards;
+    more.insert(more.end(), {"run.dir=" + (folder_ / run), "data.train=" + (folder_ / "text"), "data.valid=" + (folder_ / "text")});
+    run_training([&] { return parse_train_config(kConfig, "test", more); }, {.console = console, .log = sink}, no_cards);
+    return text.str() + warnings.str();
+  }
+
+  std::map<std::int64_t, double> losses(const std::string& run) const {
+    std::map<std::int64_t, double> losses;
+    std::istringstream in(read_file(folder_ / (run + "/metrics.jsonl")));
+    for (std::string line; std::getline(in, line);) {
+      const JsonValue value = parse_json(line, run);
+      losses[value.find("step")->as_integer()] = value.find("loss")->as_number();
+    }
+    return losses;
+  }
+  std::size_t num_events(const std::string& run) const {
+    const std::vector<std::string> files = event_files(folder_ / run);
+    EXPECT_EQ(files.size(), 1u);
+    return read_event_file(files.at(0)).size();
+  }
+  // The steps of a log, all of whose lines can be read.
+  Steps steps_of(const std::string& log) const {
+    Steps steps;
+    std::istringstream in(read_file(folder_ / log));
+    for (std::string line; std::getline(in, line);) steps.push_back(parse_json(line, log).find("step")->as_integer());
+    return steps;
+  }
+
+  static constexpr const char* kConfig = R"({
+    "run": {"threads_per_rank": 1, "pin": false, "steps": 10},
+    "device": "cpu",
+    "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "num_key_value_heads": 2, "intermediate_size": 24, "max_position_embeddings": 16},
+    "batch": {"global": 2, "micro": 1, "sequence": 8},
+    "optimizer": {"lr": 1e-3},
+    "lr_schedule": {"decay_steps": 12},
+    "data": {"tokenizer": null},
+    "eval": {"every": 2, "steps": 1, "sample_ids": ["5 17"], "sample_tokens": 2},
+    "checkpoint": {"every": 10},
+    "log": {"every": 1, "trace_steps": [2, 5]}
+  })";
+  // While the console has the first text and not the second one, no file can be opened, written or flushed.
+  Look no_disk_between(const std::string& first, const std::string& second) {
+    return [=, this](const std::string& shown) {
+      const bool begins = contains(shown, first), ends = contains(shown, second);
+      if (begins && !ends && !no_disk_) no_disk_.emplace(Fault::kErrorsFrom, 0, ENOSPC);
+      if (ends) no_disk_.reset();
+    };
+  }
+
+  const TemporaryFolder folder_;
+  std::optional<FileFault> no_disk_;
+};
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST_F(LogFaults, AFullDiskCostsLinesAndNotTheRun) {
+  train("whole", {});
+  const std::string said = train("full", {}, no_disk_between("step 3/", "step 6/"));
+  EXPECT_EQ(count(said, "No space left on device; free some space"), 1u) << said;
+  EXPECT_TRUE(contains(said, "missing: 5 of TensorBoard's events, 1 of eval.jsonl, 3 of metrics.jsonl, 1 of samples.jsonl, "
+                             "3 of timing.jsonl;"))
+      << said;
+  const Steps logged{1, 2, 3, 7, 8, 9, 10}, evaluated{0, 2, 6, 8, 10};
+  EXPECT_EQ(steps_of("full/metrics.jsonl"), logged);
+  EXPECT_EQ(steps_of("full/timing.jsonl"), logged);
+  EXPECT_EQ(steps_of("full/eval.jsonl"), evaluated);
+  EXPECT_EQ(steps_of("full/samples.jsonl"), evaluated);
+  EXPECT_EQ(num_events("full"), num_events("whole") - 5);
+  EXPECT_TRUE(file_exists(folder_ / "full/trace/steps_2-5.json"));
+  // It goes on as the other one does.
+  for (const std::string run : {"whole", "full"}) train(run, {"run.steps=12", "log.trace_steps=[]"});
+  const std::map<std::int64_t, double> whole = losses("whole"), full = losses("full");
+  EXPECT_EQ(whole.size(), 12u);
+  EXPECT_EQ(full.size(), 9u);
+  for (const auto& [step, loss] : full) EXPECT_EQ(loss, whole.at(step)) << step;
+}
+
+TEST_F(LogFaults, ADiskThatStaysFullDoesNotEndTheRunEither) {
+  const std::string said = train("full", {"checkpoint.every=0", "log.report=true"}, no_disk_between("step 1/", "never"));
+  no_disk_.reset();
+  EXPECT_TRUE(contains(said, "step 10/10  loss")) << said;
+  EXPECT_TRUE(contains(said, "no trace: its file could not be written")) << said;
+  EXPECT_TRUE(contains(said, "9 of metrics.jsonl")) << said;
+  EXPECT_EQ(steps_of("full/metrics.jsonl"), Steps{1});
+}
+
+// Whoever starts a run again may not be able to make room.
+TEST_F(LogFaults, ADiskThatIsFullSinceTheLastStartDoesNotKeepARunFromGoingOn) {
+  train("full", {"run.steps=6", "checkpoint.every=4"});
+  std::filesystem::remove_all(folder_ / "full/ckpt/step-00000006");
+  std::string said;
+  {
+    const NoBytes no_bytes;
+    said = train("full", {"checkpoint.every=0"});
+  }
+  EXPECT_TRUE(contains(said, "goes on from step 4") && contains(said, "6 of metrics.jsonl")) << said;
+  EXPECT_EQ(steps_of("full/metrics.jsonl"), (Steps{1, 2, 3, 4}));
+}
+
+TEST_F(LogFaults, OnErrorStopEndsTheRun) {
+  const Look look = no_disk_between("step 3/", "never");
+  const std::string error = error_of<StorageError>([&] { train("full", {"log.on_error=stop"}, look); });
+  no_disk_.reset();
+  EXPECT_TRUE(contains(error, "metrics.jsonl: cannot be written: No space left on device; free some space; the run ends because "
+                              "log.on_error is \"stop\""))
+      << error;
+  EXPECT_EQ(steps_of("full/metrics.jsonl"), (Steps{1, 2, 3}));
+}
+
+// The start of a run takes out what cannot be read, and no more.
+TEST_F(LogFaults, ADamagedLineCostsThatLine) {
+  struct Damage {
+    const char* name;
+    std::size_t line;  // from 0
+    std::function<void(std::string&)> change;
+    bool costs_it = true, is_said = true;
+  };
+  const Damage damages[] = {{"its first byte", 2, [](std::string& line) { line[0] = '\0'; }},
+                            {"a byte within", 4, [](std::string& line) { line[line.find('p') + 3] = '\x80'; }},
+                            {"its last byte", 1, [](std::string& line) { line.back() = ' '; }},
+                            {"half of it", 3, [](std::string& line) { line.resize(line.size() / 2); }},
+                            {"a later step", 2, [](std::string& line) { line.insert(line.find(':') + 1, "9"); }, true, false},
+                            {"another line", 0, [](std::string& line) { line += "\nnot by this program"; }, false}};
+  train("whole", {});
+  for (const Damage& damage : damages) {
+    SCOPED_TRACE(damage.name);
+    std::filesystem::remove_all(folder_ / "run");
+    std::filesystem::copy(folder_ / "whole", folder_ / "run", std::filesystem::copy_options::recursive);
+    std::map<std::string, Steps> expected;
+    for (const std::string log : {"run/metrics.jsonl", "run/timing.jsonl", "run/eval.jsonl", "run/samples.jsonl"}) {
+      expected[log] = steps_of(log);
+      const std::string text = read_file(folder_ / log);
+      std::vector<std::string> lines;
+      std::istringstream in(text);
+      for (std::string line; std::getline(in, line);) lines.push_back(line);
+      if (damage.costs_it) expected[log].erase(expected[log].begin() + static_cast<std::ptrdiff_t>(damage.line));
+      damage.change(lines.at(damage.line));
+      std::string changed;
+      for (const std::string& line : lines) changed += line + "\n";
+      write_file(folder_ / log, changed);
+    }
+    const std::string said = train("run", {});
+    for (const auto& [log, steps] : expected) EXPECT_EQ(steps_of(log), steps) << log << '\n' << said;
+    EXPECT_EQ(count(said, ": 1 line cannot be read, and is taken out"), damage.is_said ? 4u : 0u) << said;
+  }
+}
+
+// A last line that only lacks its end is whole.
+TEST_F(LogFaults, AMissingEndOfTheLastLineCostsNothing) {
+  train("run", {});
+  const std::string path = folder_ / "run/metrics.jsonl", text = read_file(path);
+  write_file(path, text.substr(0, text.size() - 1));
+  train("run", {});
+  EXPECT_EQ(read_file(path), text);
+}
+
+// What starts that were killed left goes with the next one; files of others, and of those that live, stay.
+TEST_F(LogFaults, LeftoversOfKilledStartsGo) {
+  const std::string digits = ".tmp.0123456789abcdef";
+  const std::vector<std::string> left{"config.resolved.json" + digits,
+                                      "plan.json" + digits,
+                                      "memory.json" + digits,
+                                      "metrics.jsonl" + digits,
+                                      "comparison.json" + digits,
+                                      "report.html" + digits,
+                                      "hostfile" + digits,
+                                      "failure.json.new",
+                                      "trace/steps_1-9.json" + digits,
+                                      "ckpt/probe-0123456789abcdef",
+                                      "ckpt/probe-0123456789abcdef" + digits};
+  const std::vector<std::string> stay{"mine.json" + digits, "plan.json.tmp.0123456789abcde", "plan.json.tmp.0123456789ABCDEF",
+                                      "ckpt/probe-mine"};
+  train("run", {});
+  for (const std::vector<std::string>& names : {left, stay})
+    for (const std::string& name : names) write_file(folder_ / ("run/" + name), "x");
+  AtomicFile alive(folder_ / "run/memory.json"), probe(folder_ / "run/ckpt/probe-00000000aaaaaaaa");
+  probe.commit();
+  train("run", {});
+  for (const std::string& name : left) EXPECT_FALSE(file_exists(folder_ / ("run/" + name))) << name;
+  for (const std::string& name : stay) EXPECT_TRUE(file_exists(folder_ / ("run/" + name))) << name;
+  EXPECT_TRUE(file_exists(alive.temporary_path()));
+  EXPECT_TRUE(file_exists(probe.path()));
+}
+
+}  // namespace
+}  // namespace trident::testing

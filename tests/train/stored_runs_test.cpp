@@ -1,0 +1,380 @@
+// Whatever a start was asked for, what it saved can be gone on from, evaluated, converted, generated from and begun with.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
+#include "core/file_io.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
+#include "tests/support/error_text.h"
+#include "tests/support/no_cards.h"
+#include "train/config/stored_config.h"
+#include "train/convert/convert.h"
+#include "train/eval/run_eval.h"
+#include "train/generate/run_generate.h"
+#include "train/launch/prepare_run.h"
+#include "train/launch/run_training.h"
+#include "train/plan/machine.h"
+#include "train/run/stored_model.h"
+
+// Every start measures the machine for 0.2 s, which is nothing to these tests (linked with --wrap).
+std::optional<double> measured_peak(trident::Device&, trident::DType)
+    __asm__("__wrap__ZN7trident19measure_matmul_peakERNS_6DeviceENS_5DTypeE");
+std::optional<double> measured_peak(trident::Device&, trident::DType) { return 1e9; }
+
+namespace trident::testing {
+namespace {
+
+constexpr int kStoredVocab = 61;
+
+constexpr std::string_view kStoredConfig = R"({
+  "run": {"steps": 2, "threads_per_rank": 1, "pin": false},
+  "device": "cpu",
+  "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 8, "max_position_embeddings": 16},
+  "batch": {"global": 2, "micro": 1, "sequence": 8},
+  "optimizer": {"lr": 1e-3},
+  "data": {"tokenizer": null},
+  "checkpoint": {"every": 1, "keep_last": 2},
+  "log": {"tensorboard": false}
+})";
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+class StoredRuns : public ::testing::Test {
+ protected:
+  StoredRuns() {
+    Documents documents(12, std::vector<std::int32_t>(9));
+    std::int32_t next = 0;
+    for (std::vector<std::int32_t>& document : documents)
+      for (std::int32_t& token : document) token = next * next % kStoredVocab, ++next;
+    write_dataset(folder_ / "text", documents, kStoredVocab);
+  }
+
+  std::vector<std::string> settings(const std::string& run, const std::vector<std::string>& more) const {
+    std::vector<std::string> all{"run.dir=" + (folder_ / run), "data.train=" + (folder_ / "text")};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  // What a person got to see.
+  std::string train(const std::vector<std::string>& settings, std::string_view config = kStoredConfig) {
+    std::ostringstream out;
+    LogSink sink(out);
+    run_training([&] { return parse_train_config(config, "test", settings); }, {.console = out, .log = sink}, no_cards_);
+    return out.str();
+  }
+  std::string newest(const std::string& checkpoints) const {
+    return checkpoints + "/" + checkpoint_name(checkpoint_steps(checkpoints).at(0));
+  }
+
+  // All readers but the one that goes on.
+  void read(const std::string& run) {
+    const std::string checkpoint = newest(folder_ / (run + "/ckpt")), resolved = folder_ / (run + "/config.resolved.json");
+    EXPECT_EQ(read_stored(open_manifest(checkpoint).config, checkpoint).faults, std::vector<std::string>());
+    OptionValues values;
+    EXPECT_NO_THROW(load_train_config(resolved, {}, values));
+    evaluate_and_convert(checkpoint);
+  }
+  void evaluate_and_convert(const std::string& checkpoint) {
+    std::ostringstream out;
+    LogSink sink(out);
+    const auto report = run_eval(
+        [&] {
+          EvalOptions options;
+          options.checkpoint = checkpoint;
+          options.sets = {{"text", folder_ / "text"}};
+          return options;
+        },
+        sink, no_cards_);
+    EXPECT_TRUE(report.has_value());
+    const auto made = run_generate(
+        [&] {
+          GenerateOptions options;
+          options.checkpoint = checkpoint;
+          options.prompts = {{.ids = {1, 2}}};
+          options.max_new_tokens = 1;
+          return options;
+        },
+        {}, sink, no_cards_);
+    ASSERT_TRUE(made.has_value());
+    EXPECT_EQ(made->continuations.size(), 1u);
+    checkpoint_to_hf(checkpoint, folder_ / "hf", {});
+    std::filesystem::remove_all(folder_ / "hf");
+  }
+
+  TemporaryFolder folder_;
+  NoCards no_cards_;
+  int steps_ = 0;
+};
+
+// A start, which goes on from the one in the row above it; "new": in a folder of its own.
+struct StartRow {
+  std::string_view settings;
+  std::string_view says = "";  // a part of what it prints
+};
+
+// Each row is gone on from by the next one, and the last of each folder by one more step.
+constexpr StartRow kStarts[] = {
+    // a first start that is no longer than its warm-up
+    {"new run.steps=2 lr_schedule.warmup_steps=5"},
+    {"run.steps=8 lr_schedule.warmup_steps=5", "decay_steps was 2 and is 8 from here on, as run.steps grew"},
+    {"new run.steps=3 lr_schedule.warmup_steps=3"},
+    {"run.steps=6 lr_schedule.warmup_steps=3", "the learning rate of step 4 was 0 and is 0.00075"},
+    {"new run.steps=1 lr_schedule.warmup_steps=4 lr_schedule.type=constant"},
+    {"run.steps=2 lr_schedule.warmup_steps=4 lr_schedule.type=constant"},
+    {"run.steps=7 lr_schedule.warmup_steps=4 lr_schedule.type=constant"},
+    {"new run.steps=1 lr_schedule.warmup_steps=4 lr_schedule.type=linear"},
+    {"run.steps=7 lr_schedule.warmup_steps=4 lr_schedule.type=linear"},
+    {"new run.steps=2 lr_schedule.warmup_steps=4 lr_schedule.type=inverse_sqrt"},
+    {"run.steps=6 lr_schedule.warmup_steps=4 lr_schedule.type=inverse_sqrt"},
+    {"new run.steps=6 lr_schedule.type=wsd lr_schedule.wsd_decay_steps=2"},
+    {"run.steps=9 lr_schedule.type=wsd lr_schedule.wsd_decay_steps=3", "lr_schedule.wsd_decay_steps was 2 and is 3 from here on"},
+    // a warm-up that grows above what the decay was
+    {"new run.steps=2"},
+    {"run.steps=4 lr_schedule.warmup_steps=3", "lr_schedule.warmup_steps was 0 and is 3 from here on"},
+    {"run.steps=5 lr_schedule.warmup_steps=30"},
+    {"run.steps=6 lr_schedule.warmup_steps=6"},
+    {"run.steps=9 lr_schedule.warmup_steps=2"},
+    // lengths that are given, taken back and given again
+    {"new run.steps=2 lr_schedule.decay_steps=6 lr_schedule.warmup_steps=5"},
+    {"run.steps=3 lr_schedule.warmup_steps=5"},
+    {"run.steps=4 lr_schedule.warmup_steps=8"},
+    {"run.steps=5 lr_schedule.decay_steps=9 lr_schedule.warmup_steps=8", "lr_schedule.decay_steps was 6 and is 9 from here on"},
+    {"run.steps=12 lr_schedule.warmup_steps=8", "decay_steps was 9 and is 12 from here on, as run.steps grew"},
+    {"new run.steps=4 lr_schedule.decay_steps=2 lr_schedule.min_lr=1e-4"},
+    {"run.steps=6 lr_schedule.decay_steps=2 lr_schedule.min_lr=1e-4", "--set lr_schedule.decay_steps=6"},
+    {"run.steps=7 lr_schedule.min_lr=1e-4"},
+    // how it learns
+    {"new optimizer.lr=1e-2"},
+    {"run.steps=3 optimizer.lr=2e-2 lr_schedule.type=linear", "optimizer.lr was 0.01 and is 0.02 from here on"},
+    {"run.steps=4 optimizer.weight_decay=0 optimizer.grad_clip=0", "optimizer.lr was 0.02 and is 0.001 from here on"},
+    {"run.steps=5 optimizer.betas=[0.8,0.9] optimizer.eps=1e-6", "optimizer.betas was "},
+    {"run.steps=6 lr_schedule.min_lr=5e-4 lr_schedule.type=cosine"},
+    {"new optimizer.type=lion optimizer.lr=1e-4 lr_schedule.type=constant lr_schedule.min_lr=1e-4"},
+    {"run.steps=3 optimizer.type=lion optimizer.lr=1e-2"},
+    {"new optimizer.type=lion"},
+    {"run.steps=3 optimizer.type=lion"},
+    // layouts and formats
+    {"new parallel.data=2"},
+    {"run.steps=3 parallel.tensor=2"},
+    {"run.steps=4 parallel.tensor=2 parallel.sequence_parallel=true"},
+    {"run.steps=5 parallel.data=2 parallel.zero=zero3"},
+    {"new precision.compute=fp16 precision.loss_scale=1024"},
+    {"run.steps=3 precision.compute=bf16 precision.stochastic_rounding=true"},
+    {"run.steps=4 precision.compute=fp32 recompute.policy=full"},
+    {"run.steps=5 precision.compute=fp16"},
+    // what is saved, logged and evaluated
+    {"new log.trace_steps=[1,2] log.every=3"},
+    {"run.steps=3 log.every=1 eval.every=1 eval.steps=1 data.split=1,1 checkpoint.allow=data"},
+    {"new eval.every=1 eval.steps=1 data.split=1,1 eval.sample_ids=[\"1\"] eval.sample_tokens=2"},
+    {"run.steps=3 data.split=1,1 checkpoint.every=3"},
+    {"run.steps=4 data.split=1,1 checkpoint.keep_last=1 checkpoint.keep_every=2 checkpoint.staging=1"},
+    {"new checkpoint.keep_last=null run.max_minutes=9 run.pin=true"},
+    {"run.steps=3 checkpoint.on_error=stop debug.no_alloc=true"},
+    {"new elastic=[\"1DP\",\"2DP\"] cuda.nccl_max_ctas=4 cuda.nccl_any_order=true"},
+    {"run.steps=3 cuda.tf32=false"},
+    // with consent
+    {"new run.seed=7 batch.global=4"},
+    {"run.steps=3 run.seed=8 batch.global=4 checkpoint.allow=run.seed", "run.seed was 7 and is 8 from here on (checkpoint.allow)"},
+    {"run.steps=4 batch.global=2 checkpoint.allow=[\"run.seed\",\"batch\"]"},
+    {"run.steps=5 batch.sequence=4 data.shuffle=false checkpoint.allow=[\"run.seed\",\"batch\",\"data\"]"},
+    // models
+    {"new model.dropout=0.1 model.rope_theta=5000"},
+    {"run.steps=3 model.dropout=0.1 model.rope_theta=5000 recompute.head_chunk=4"},
+    {"new model.tie_word_embeddings=true model.max_position_embeddings=8"},
+    {"run.steps=3 model.tie_word_embeddings=true model.max_position_embeddings=8 lr_schedule.warmup_steps=3"},
+    {"new model.bos_token_id=3 model.rope_scaling={\"rope_type\":\"linear\",\"factor\":2}"},
+    {"run.steps=4 model.bos_token_id=3 model.rope_scaling={\"rope_type\":\"linear\",\"factor\":2}"},
+};
+static_assert(std::size(kStarts) >= 60);
+
+TEST_F(StoredRuns, WhatAStartSavedEveryReaderTakes) {
+  int folders = 0, steps = 0;
+  std::vector<std::string> before;
+  const auto one_more = [&] {
+    if (folders == 0) return;
+    before.push_back("run.steps=" + std::to_string(steps + 1));
+    EXPECT_NO_THROW(train(settings(fmt::format("run{}", folders), before)));
+  };
+  for (const StartRow& row : kStarts) {
+    SCOPED_TRACE(row.settings);
+    std::vector<std::string> given = words_of(row.settings);
+    if (given.front() == "new") {
+      one_more();
+      given.erase(given.begin());
+      ++folders;
+    }
+    const std::string run = fmt::format("run{}", folders);
+    EXPECT_NO_THROW({
+      const std::string said = train(settings(run, given));
+      EXPECT_TRUE(contains(said, row.says)) << said;
+      read(run);
+      steps = static_cast<int>(open_manifest(newest(folder_ / (run + "/ckpt"))).state.updates);
+    });
+    before = given;
+  }
+  one_more();
+}
+
+// As versions before 2026-12 left it: the first start's run.steps, in the place of a length that nobody gave.
+TEST_F(StoredRuns, ALengthBelowTheWarmUpIsReadWithAWarning) {
+  const std::vector<std::string> warm{"lr_schedule.warmup_steps=5"};
+  train(settings("run", {"run.steps=3", warm[0]}));
+  const std::string step = newest(folder_ / "run/ckpt");
+  Manifest manifest = open_manifest(step);
+  manifest.config.find("lr_schedule")->set("decay_steps", 2);
+  std::erase_if(manifest.config.members(), [](const JsonMember& member) { return member.key == kResolvedMember; });
+  manifest.config.set("of_later_versions", JsonValue::Object{{"key", 1}});
+  write_file(step + "/manifest.json", to_text(manifest));
+  const std::vector<std::string> faults = read_stored(manifest.config, step).faults;
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_TRUE(contains(faults[0], "lr_schedule.warmup_steps = 5: must be below lr_schedule.decay_steps = 2"));
+  evaluate_and_convert(step);
+  train(settings("begun", {"model.init_from=" + step}));
+  const std::string said = train(settings("run", {"run.steps=9", warm[0]}));
+  EXPECT_TRUE(contains(said, "warning: read as it stands: " + step + "/manifest.json: lr_schedule.warmup_steps = 5")) << said;
+  EXPECT_TRUE(contains(said, "decay_steps was 2 and is 9 from here on")) << said;
+  read("run");
+}
+
+// A schedule that is over before the run's new end.
+TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
+  const std::string linear = "lr_schedule.type=linear", minimum = "lr_schedule.min_lr=1e-4";
+  const std::vector<std::string> first{"run.steps=4", linear, "lr_schedule.decay_steps=4"};
+  train(settings("run", first));
+  const auto on = [&](const std::vector<std::string>& more) { return train(settings("run", more)); };
+  const std::vector<std::string> before = folder_.names();
+  const std::vector<std::string> refused{"lr_schedule.decay_steps = 4: the learning rate is 0 in all steps that are left, 5 to 9",
+                                         "--set lr_schedule.decay_steps=9"};
+  expect_error<ConfigError>([&] { on({"run.steps=9", linear, "lr_schedule.decay_steps=4"}); }, refused);
+  expect_error<ConfigError>([&] { train(settings("new", {"run.steps=9", linear, "lr_schedule.decay_steps=1"})); },
+                            {"all steps that are left, 1 to 9"});
+  EXPECT_EQ(folder_.names(), before);
+  EXPECT_NO_THROW(on(first)) << "a run that is over";
+  std::filesystem::remove_all(folder_ / "run/ckpt/step-00000004");
+  EXPECT_NO_THROW(on(first)) << "one that was killed before its last step, whose rate is 0 as it should be";
+  EXPECT_TRUE(contains(on({"run.steps=6", linear, minimum, "lr_schedule.decay_steps=4"}),
+                       "warning: lr_schedule.decay_steps = 4: the learning rate is 0.0001 in all steps that are left, 5 to 6"));
+  EXPECT_TRUE(contains(on({"run.steps=8", linear, minimum}),
+                       "decay_steps was 4 and is 8 from here on, as run.steps grew and it is not given: the learning rate of "
+                       "step 7 was 0.0001 and is 0.0002125"));
+  const std::string shorter = on({"run.steps=7", linear, minimum});
+  EXPECT_FALSE(contains(shorter, "decay_steps")) << shorter;
+  const JsonValue resolved = read_json_file(folder_ / "run/config.resolved.json");
+  EXPECT_TRUE(resolved.find("lr_schedule")->find("decay_steps")->is_null());
+  EXPECT_EQ(resolved.find("resolved")->find("decay_length")->as_integer(), 8);
+}
+
+std::string id_in(const std::string& run) { return run_id_of(read_json_file(run + "/config.resolved.json")); }
+
+TEST_F(StoredRuns, FoldersThatMoveTogetherGoOnAtTheirNewPaths) {
+  const auto place = [&](const std::string& at, const std::vector<std::string>& more) {
+    std::vector<std::string> all{"run.dir=" + (folder_ / at + "/run"), "checkpoint.dir=" + (folder_ / at + "/saved"),
+                                 "data.train=" + (folder_ / "text")};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto lines = [&](const std::string& run) {
+    const std::string text = read_file(folder_ / (run + "/metrics.jsonl"));
+    return std::ranges::count(text, '\n');
+  };
+  train(place("first", {"log.every=1"}));
+  std::filesystem::copy(folder_ / "first", folder_ / "copy", std::filesystem::copy_options::recursive);
+  std::filesystem::rename(folder_ / "first", folder_ / "moved");
+  int steps = 2;
+  for (const std::string at : {"copy", "moved"}) {
+    train(place(at, {"log.every=1", fmt::format("run.steps={}", ++steps)}));
+    EXPECT_EQ(lines(at + "/run"), steps) << "as one course";
+    EXPECT_FALSE(folder_exists(folder_ / at + "/run/earlier-1"));
+  }
+  const std::string id = id_in(folder_ / "moved/run");
+  EXPECT_EQ(id.size(), 16u);
+  EXPECT_EQ(id_in(folder_ / "copy/run"), id);
+  EXPECT_EQ(run_id_of(open_manifest(newest(folder_ / "moved/saved")).config), id);
+  // Another run goes on from the same checkpoints: it is none of the two, whatever file it was started with.
+  const std::string resolved = read_file(folder_ / "moved/run/config.resolved.json");
+  train({"run.dir=" + (folder_ / "another"), "run.steps=5"}, resolved);
+  EXPECT_NE(id_in(folder_ / "another"), id);
+  EXPECT_EQ(lines("another"), 1);
+  train(place("moved", {"run.steps=6"}));
+  EXPECT_TRUE(folder_exists(folder_ / "moved/run/earlier-1")) << "the newest checkpoint is of another run";
+}
+
+// The model of a folder that was moved away, or of a file.
+TEST_F(StoredRuns, TheModelOfAFolderThatIsGoneIsTheCheckpoints) {
+  train(settings("donor", {}));
+  checkpoint_to_hf(newest(folder_ / "donor/ckpt"), folder_ / "hf", {});
+  JsonValue json = parse_json(kStoredConfig, "test");
+  std::erase_if(json.members(), [](const JsonMember& member) { return member.key == "model"; });
+  const std::string file = folder_ / "config.json";
+  write_file(file, to_json_text(json));
+  const auto on = [&](const std::string& run, const std::string& model) {
+    const std::vector<std::string> asked = settings(run, {model, "run.steps=" + std::to_string(++steps_)});
+    OptionValues values;
+    const TrainConfig config = load_train_config(file, with_stored_model(file, asked), values);
+    std::ostringstream out;
+    LogSink sink(out);
+    run_training([&] { return config; }, {.console = out, .log = sink}, no_cards_);
+    return out.str();
+  };
+  const std::string begun = "model.init_from=" + (folder_ / "hf"), named = "model.hf_config=" + (folder_ / "model.json");
+  std::filesystem::copy_file(folder_ / "hf/config.json", folder_ / "model.json");
+  on("begun", begun);
+  on("named", named);
+  std::filesystem::remove_all(folder_ / "hf");
+  std::filesystem::remove(folder_ / "model.json");
+  const std::string said = on("begun", begun);
+  EXPECT_TRUE(contains(said, "hf: is not there any more, and not needed to go on")) << said;
+  EXPECT_TRUE(contains(said, "goes on from step 1\n")) << said;
+  EXPECT_TRUE(contains(on("named", named), "goes on from step 2\n"));
+  for (const std::string run : {"begun", "named"}) evaluate_and_convert(newest(folder_ / (run + "/ckpt")));
+  expect_error<ConfigError>([&] { on("new", begun); }, {"model.init_from = ", "no such folder"});
+}
+
+// A used folder is the last thing that a start is told about.
+TEST_F(StoredRuns, AMistakeIsSaidBeforeAFolderThatIsUsed) {
+  train(settings("run", {"checkpoint.every=0"}));
+  const auto refused = [&](const std::vector<std::string>& more, const std::vector<std::string>& says) {
+    std::vector<std::string> all{"checkpoint.every=0", "optimizer.lr=1"};
+    all.insert(all.end(), more.begin(), more.end());
+    expect_error<Error>([&] { train(settings("run", all)); }, says);
+  };
+  refused({"parallel.tensor=3"}, {"parallel.tensor = 3"});
+  refused({"parallel.pipeline=9"}, {"parallel.pipeline = 9"});
+  refused({"data.train=" + (folder_ / "none")}, {"none"});
+  refused({"batch.sequence=4096"}, {"batch.sequence = 4096"});
+  train(settings("saved", {}));  // with another model each of these could not go on either
+  const std::string saved = "run.dir=" + (folder_ / "saved"), wider = "model.hidden_size=12";
+  refused({saved, wider, "data.train=" + (folder_ / "none")}, {"none"});
+  refused({saved, wider, "batch.sequence=4096"}, {"batch.sequence = 4096", "positions"});
+  refused({saved, wider}, {"model = ", "was trained with"});
+  refused({}, {"of another run, whose optimizer.lr is 0.001, not 1.0; choose another run.dir, or --set run.overwrite=true"});
+}
+
+// Whatever changes a configuration behind its validation.
+TEST_F(StoredRuns, WhatAReaderWouldTakeForSomethingElseIsNotTrained) {
+  TrainConfig config = parse_train_config(kStoredConfig, "test", settings("run", {"lr_schedule.warmup_steps=5"}));
+  config.lr_schedule.decay_steps = 3;
+  const auto prepare = [&] { return prepare_run(config, {}, cpu_machine_facts(1)); };
+  expect_error<ConfigError>(prepare, {"no checkpoint of this run could be read back: ", "warmup_steps = 5: must be below"});
+  config.lr_schedule.decay_steps = 9;
+  EXPECT_NO_THROW(prepare());
+  config.optimizer.betas[0] = 7;
+  expect_error<ConfigError>(prepare, {"could be read back: ", "optimizer.betas"});
+}
+
+}  // namespace
+}  // namespace trident::testing

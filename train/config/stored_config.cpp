@@ -1,0 +1,46 @@
+#include "train/config/stored_config.h"
+
+namespace trident {
+namespace {
+
+constexpr std::string_view kRunId = "run_id", kDecayLength = "decay_length";
+
+// Files are changed by hand: what is of another kind counts as absent.
+const JsonValue* resolved_member(const JsonValue& stored, std::string_view key) {
+  const JsonValue* const resolved = stored.find(kResolvedMember);
+  return resolved == nullptr ? nullptr : resolved->find(key);
+}
+
+}  // namespace
+
+JsonValue to_stored(const TrainConfig& config) {
+  JsonValue resolved;
+  resolved.set(kRunId, config.run.id);
+  resolved.set(kDecayLength, decay_length(config));
+  JsonValue stored = to_json(config);
+  stored.set(kResolvedMember, std::move(resolved));
+  return stored;
+}
+
+StoredConfig read_stored(const JsonValue& stored, std::string_view source) {
+  OptionValues values;
+  values.take_file(stored, source, UnknownKeys::kPassedOver);
+  StoredConfig read{.config = {}, .faults = values.drop_illegal()};
+  read.config = unvalidated_config(values);
+  read.config.run.id = run_id_of(stored);
+  if (const JsonValue* const length = resolved_member(stored, kDecayLength); length != nullptr && length->is_integer())
+    read.config.lr_schedule.earlier_decay_length = length->as_integer();
+  try {
+    validate(read.config);
+  } catch (const ConfigError& error) {
+    read.faults.push_back(fmt::format("{}: {}", source, error.what()));
+  }
+  return read;
+}
+
+std::string run_id_of(const JsonValue& stored) {
+  const JsonValue* const id = resolved_member(stored, kRunId);
+  return id != nullptr && id->is_string() ? id->as_string() : "";
+}
+
+}  // namespace trident

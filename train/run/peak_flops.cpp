@@ -1,0 +1,30 @@
+#include "train/run/peak_flops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace trident {
+
+PeakFlops::PeakFlops(Measure measure, const Say& say) : flops_(measure()), measure_(std::move(measure)) {
+  if (!flops_)
+    say("mfu is not shown: threads waited for a core in every product that was to measure its peak, because other work had it, or "
+        "because there are more threads than cores");
+}
+
+std::optional<double> PeakFlops::share(std::int64_t step, double flops, const Say& say) {
+  if (!flops_) return std::nullopt;
+  if (flops > *flops_) {
+    const Measure measure = std::exchange(measure_, {});
+    const double before = *flops_, again = measure ? measure().value_or(0) : 0;
+    flops_ = std::max(flops, again);
+    say(fmt::format("mfu is a share of {:.4g} FLOP/s from step {} on, and was one of {:.4g}, which this step exceeds with {:.4g}: "
+                    "other work had the cores while that was measured, and what was shown before is {:.3g} times too large",
+                    *flops_, step, before, flops, *flops_ / before));
+  }
+  return flops / *flops_;
+}
+
+}  // namespace trident

@@ -1,0 +1,31 @@
+// The FLOP/s that mfu is a share of.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "train/run/load_checkpoint.h"
+
+namespace trident {
+
+// One value for all steps of a start. No share above 1 is ever hidden: a step that is faster than the peak shows that the peak was
+// too low, so it is raised, which is said, and later shares are of the new one.
+class PeakFlops {
+ public:
+  // Nothing: it is not known, and there are no shares.
+  using Measure = std::function<std::optional<double>()>;
+
+  PeakFlops() = default;
+  // `measure`: called now, and once more where a step is faster than what it returned.
+  PeakFlops(Measure measure, const Say& say);
+
+  // The share of a step that made `flops` model FLOPs per second.
+  std::optional<double> share(std::int64_t step, double flops, const Say& say);
+
+ private:
+  std::optional<double> flops_;
+  Measure measure_;
+};
+
+}  // namespace trident

@@ -1,0 +1,72 @@
+#include "train/run/stored_model.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
+#include "core/file_io.h"
+#include "train/config/train_config.h"
+
+namespace trident {
+namespace {
+
+std::string text_at(const OptionValues& values, std::string_view key) {
+  const JsonValue& value = values.at(key).value;
+  return value.is_string() ? value.as_string() : "";
+}
+
+// The file or folder that says the model; "" where the configuration itself does.
+std::string model_path(const OptionValues& values) {
+  if (!text_at(values, "model.preset").empty() || values.model_keys().find("model_type") != nullptr) return "";
+  const std::string config = text_at(values, "model.hf_config");
+  return config.empty() ? text_at(values, "model.init_from") : config;
+}
+
+// The model block of the newest checkpoint that can be opened; the start itself says what is wrong with others.
+std::optional<JsonValue> stored_model(const OptionValues& values) {
+  const std::string resume = text_at(values, "checkpoint.resume");
+  const ResumeFrom from = resume.empty() ? ResumeFrom{} : parse_resume_from(resume);
+  if (from.kind == ResumeFrom::Kind::kNever) return std::nullopt;
+  std::string folder = from.path;
+  if (folder.empty()) folder = text_at(values, "checkpoint.dir");
+  if (folder.empty()) folder = text_at(values, "run.dir") + "/ckpt";
+  std::vector<std::string> candidates{folder};
+  for (const std::int64_t step : checkpoint_steps(folder)) candidates.push_back(folder + "/" + checkpoint_name(step));
+  for (const std::string& candidate : candidates) {
+    try {
+      const Manifest manifest = open_manifest(candidate);
+      if (const JsonValue* const model = manifest.config.find(kModelBlock)) return *model;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> with_stored_model(const std::string& file, const std::vector<std::string>& settings) {
+  OptionValues values;
+  values.take_file(read_json_file(file), file);
+  for (const std::string& setting : settings) values.take_setting(setting);
+  const std::string path = model_path(values);
+  const bool is_gone = folder_exists(path) ? !is_there(path + "/config.json") : !is_there(path);
+  if (path.empty() || !is_gone) return settings;
+  const std::optional<JsonValue> model = stored_model(values);
+  if (!model || model->find("model_type") == nullptr) return settings;
+  std::vector<std::string> with;
+  for (const JsonMember& member : model->members()) {
+    const std::string key = fmt::format("{}.{}", kModelBlock, member.key);
+    if (find_option(key) == nullptr && values.model_keys().find(member.key) == nullptr)
+      with.push_back(key + "=" + to_json_text(member.value));
+  }
+  with.insert(with.end(), settings.begin(), settings.end());
+  with.emplace_back("model.hf_config=null");  // whoever gave it
+  return with;
+}
+
+}  // namespace trident
