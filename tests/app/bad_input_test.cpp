@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"LrNaN", {"optimizer.lr=NaN"}, {"optimizer.lr = \"NaN\"", "must be a number >= 0"}},
         BadConfig{"LrInfinite", {"optimizer.lr=Infinity"}, {"optimizer.lr = \"Infinity\"", "must be a number >= 0"}},
         BadConfig{"LrBeyondDouble", {"optimizer.lr=1e999"}, {"optimizer.lr", "1e999", "must be a number >= 0"}},
-        BadConfig{"BetaNaN", {"optimizer.betas=[0.9,NaN]"}, {"optimizer.betas", "not valid JSON", "\"NaN\" where a value is expected"}},
+        BadConfig{"BetaNaN", {"optimizer.betas=[0.9,NaN]"}, {"optimizer.betas", "\"NaN\" where a value is expected"}},
         BadConfig{"WeightNaN", {"data.train=[{\"path\":\"a\",\"weight\":NaN}]"},
                   {"data.train", "not valid JSON", "\"NaN\" where a value is expected"}},
         BadConfig{"WeightZero", {"data.train=[{\"path\":\"a\",\"weight\":0}]"}, {"data.train", "weight must be a number > 0"}},

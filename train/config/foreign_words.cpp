@@ -12,7 +12,7 @@ namespace {
 using enum ForeignWord::Kind;
 
 constexpr std::string_view kParallel = "Parallelism", kBatch = "Batch and run", kModel = "Model", kOptimizer = "Optimizer and learning rate",
-                           kNumbers = "Precision and memory", kData = "Data", kSaving = "Checkpoints",
+                           kDTypes = "Precision and memory", kData = "Data", kSaving = "Checkpoints",
                            kLogging = "Logging, evaluation, debugging", kKernels = "Kernels and communication",
                            kHuggingFace = kHuggingFaceWords;
 
@@ -125,19 +125,19 @@ constexpr ForeignWord kFlags[] = {
     {kOptimizer, "--lr-wsd-decay-style NAME", kKey, "lr_schedule.wsd_decay_type"},
     {kOptimizer, "--decoupled-lr X", kRefused, "", "", "one learning rate for all parameters"},
 
-    {kNumbers, "--bf16", kKey, "precision.compute", "\"bf16\"", "auto takes it where the processor multiplies it", "bf16.enabled"},
-    {kNumbers, "--fp16", kKey, "precision.compute", "\"fp16\"", "", "fp16.enabled"},
-    {kNumbers, "--loss-scale, --initial-loss-scale, --loss-scale-window, --hysteresis", kKey, "precision.loss_scale",
+    {kDTypes, "--bf16", kKey, "precision.compute", "\"bf16\"", "auto takes it where the processor multiplies it", "bf16.enabled"},
+    {kDTypes, "--fp16", kKey, "precision.compute", "\"fp16\"", "", "fp16.enabled"},
+    {kDTypes, "--loss-scale, --initial-loss-scale, --loss-scale-window, --hysteresis", kKey, "precision.loss_scale",
      "\"dynamic\"", "", "fp16.loss_scale"},
-    {kNumbers, "--fp8-format, --fp8-recipe", kRefused, "", "", "bf16 or fp32"},
-    {kNumbers, "--accumulate-allreduce-grads-in-fp32", kKey, "precision.reduce", "\"fp32\"", "always",
+    {kDTypes, "--fp8-format, --fp8-recipe", kRefused, "", "", "bf16 or fp32"},
+    {kDTypes, "--accumulate-allreduce-grads-in-fp32", kKey, "precision.reduce", "\"fp32\"", "always",
      "data_types.grad_accum_dtype"},
-    {kNumbers, "--grad-reduce-in-bf16", kRefused, "", "", "gradients are summed in fp32"},
-    {kNumbers, "--attention-softmax-in-fp32", kImplied, "", "", "always"},
-    {kNumbers, "--recompute-activations, --recompute-granularity selective", kKey, "recompute.policy", "\"selective\""},
-    {kNumbers, "--recompute-granularity full", kKey, "recompute.policy", "\"full\"", "every block"},
-    {kNumbers, "--recompute-method, --recompute-num-layers, --recompute-modules", kRefused, "", "", "one policy for all blocks"},
-    {kNumbers, "--optimizer-cpu-offload, --cpu-offloading-num-layers", kRefused, "", "", "everything stays on the rank's device"},
+    {kDTypes, "--grad-reduce-in-bf16", kRefused, "", "", "gradients are summed in fp32"},
+    {kDTypes, "--attention-softmax-in-fp32", kImplied, "", "", "always"},
+    {kDTypes, "--recompute-activations, --recompute-granularity selective", kKey, "recompute.policy", "\"selective\""},
+    {kDTypes, "--recompute-granularity full", kKey, "recompute.policy", "\"full\"", "every block"},
+    {kDTypes, "--recompute-method, --recompute-num-layers, --recompute-modules", kRefused, "", "", "one policy for all blocks"},
+    {kDTypes, "--optimizer-cpu-offload, --cpu-offloading-num-layers", kRefused, "", "", "everything stays on the rank's device"},
 
     {kData, "--data-path PREFIX", kKey, "data.train", "", "PREFIX.bin and PREFIX.idx work as they are", "", "dataset"},
     {kData, "--data-path W1 PREFIX1 W2 PREFIX2", kKey, "data.train",
