@@ -27,7 +27,7 @@
 namespace trident::testing {
 namespace {
 
-using Steps = std::vector<std::int64_t>;
+using LoggedSteps = std::vector<std::int64_t>;
 
 using Look = std::function<void(const std::string& shown)>;
 
@@ -99,8 +99,8 @@ class LogFaults : public ::testing::Test {
     return read_event_file(files.at(0)).size();
   }
   // The steps of a log, all of whose lines can be read.
-  Steps steps_of(const std::string& log) const {
-    Steps steps;
+  LoggedSteps steps_of(const std::string& log) const {
+    LoggedSteps steps;
     std::istringstream in(read_file(folder_ / log));
     for (std::string line; std::getline(in, line);) steps.push_back(parse_json(line, log).find("step")->as_integer());
     return steps;
@@ -145,7 +145,7 @@ TEST_F(LogFaults, AFullDiskCostsLinesAndNotTheRun) {
   EXPECT_TRUE(contains(said, "missing: 5 of TensorBoard's events, 1 of eval.jsonl, 3 of metrics.jsonl, 1 of samples.jsonl, "
                              "3 of timing.jsonl;"))
       << said;
-  const Steps logged{1, 2, 3, 7, 8, 9, 10}, evaluated{0, 2, 6, 8, 10};
+  const LoggedSteps logged{1, 2, 3, 7, 8, 9, 10}, evaluated{0, 2, 6, 8, 10};
   EXPECT_EQ(steps_of("full/metrics.jsonl"), logged);
   EXPECT_EQ(steps_of("full/timing.jsonl"), logged);
   EXPECT_EQ(steps_of("full/eval.jsonl"), evaluated);
@@ -166,7 +166,7 @@ TEST_F(LogFaults, ADiskThatStaysFullDoesNotEndTheRunEither) {
   EXPECT_TRUE(contains(said, "step 10/10  loss")) << said;
   EXPECT_TRUE(contains(said, "no trace: its file could not be written")) << said;
   EXPECT_TRUE(contains(said, "9 of metrics.jsonl")) << said;
-  EXPECT_EQ(steps_of("full/metrics.jsonl"), Steps{1});
+  EXPECT_EQ(steps_of("full/metrics.jsonl"), LoggedSteps{1});
 }
 
 // Whoever starts a run again may not be able to make room.
@@ -179,7 +179,7 @@ TEST_F(LogFaults, ADiskThatIsFullSinceTheLastStartDoesNotKeepARunFromGoingOn) {
     said = train("full", {"checkpoint.every=0"});
   }
   EXPECT_TRUE(contains(said, "goes on from step 4") && contains(said, "6 of metrics.jsonl")) << said;
-  EXPECT_EQ(steps_of("full/metrics.jsonl"), (Steps{1, 2, 3, 4}));
+  EXPECT_EQ(steps_of("full/metrics.jsonl"), (LoggedSteps{1, 2, 3, 4}));
 }
 
 TEST_F(LogFaults, OnErrorStopEndsTheRun) {
@@ -189,7 +189,7 @@ TEST_F(LogFaults, OnErrorStopEndsTheRun) {
   EXPECT_TRUE(contains(error, "metrics.jsonl: cannot be written: No space left on device; free some space; the run ends because "
                               "log.on_error is \"stop\""))
       << error;
-  EXPECT_EQ(steps_of("full/metrics.jsonl"), (Steps{1, 2, 3}));
+  EXPECT_EQ(steps_of("full/metrics.jsonl"), (LoggedSteps{1, 2, 3}));
 }
 
 // The start of a run takes out what cannot be read, and no more.
@@ -211,7 +211,7 @@ TEST_F(LogFaults, ADamagedLineCostsThatLine) {
     SCOPED_TRACE(damage.name);
     std::filesystem::remove_all(folder_ / "run");
     std::filesystem::copy(folder_ / "whole", folder_ / "run", std::filesystem::copy_options::recursive);
-    std::map<std::string, Steps> expected;
+    std::map<std::string, LoggedSteps> expected;
     for (const std::string log : {"run/metrics.jsonl", "run/timing.jsonl", "run/eval.jsonl", "run/samples.jsonl"}) {
       expected[log] = steps_of(log);
       const std::string text = read_file(folder_ / log);
