@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <initializer_list>

@@ -80,12 +80,13 @@ int create_temporary(const std::string& path, std::string* name) {
 void for_each_file(const std::string& folder, FunctionRef<bool(std::string_view)> is_chosen,
                    FunctionRef<void(const std::string&, int descriptor)> function) {
   std::error_code ignored;  // no folder, no files
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (!is_chosen(entry.path().filename().string())) continue;
-    const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  for (std::filesystem::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored)) {
+    const std::filesystem::path& path = at->path();
+    if (!is_chosen(path.filename().string())) continue;
+    const FileDescriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     struct stat status {};
     if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) continue;
-    function(entry.path().string(), file.get());
+    function(path.string(), file.get());
   }
 }
 

@@ -7,11 +7,11 @@
 
 namespace trident {
 
-// Of a folder of the hub's cache (models--owner--name) the snapshot that its refs/main names, else its only one. Any other path is
-// itself, and so is a cache with several.
+// Returns the snapshot of a folder of the hub's cache (models--owner--name): the one that its refs/main names, else its only one.
+// Any other path is itself, and so is a cache with several.
 std::string hub_snapshot(const std::string& path);
 
-// What a path is in place of a folder with config.json and safetensors or of a checkpoint, and what to do about it: "is an adapter
+// Says what stands at a path in place of a model's folder or a checkpoint, and what to do about it: "is an adapter
 // ...; merge it ...". Nothing where it is none of the usual kinds.
 std::optional<std::string> what_stands_at(const std::string& path);
 

@@ -14,7 +14,7 @@
 namespace trident {
 namespace {
 
-// What a configuration file is that is no JSON, by its first line that says something; "" without an idea.
+// Names the format of a configuration file that is no JSON, by its first line that says something; "" without an idea.
 std::string_view other_format(std::string_view path, std::string_view text) {
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));

@@ -21,7 +21,7 @@ class JsonScanner {
   // also inside values that are skipped.
   JsonScanner(std::string_view text, std::string_view source, const JsonRules& rules);
 
-  // Of the value that comes next; kNumber for all numbers.
+  // The kind of the value that comes next; kNumber for all numbers.
   JsonValue::Kind kind();
 
   // Each reads the value that comes next. For members(), items() and string(), kind() must say that it is such a value.

@@ -67,12 +67,13 @@ void refuse_foreign(const std::string& path, std::string_view stem, std::string_
   }
 }
 
-InputFile identify_standard_input() {
+InputFile identify_standard_input(const std::function<void()>& waiting) {
+  constexpr std::size_t kMostLookedAt = std::size_t{1} << 20;
   InputFile input{.path = "standard input", .begun = std::string()};
-  const auto stream = open_byte_stream(input);
+  const auto stream = open_byte_stream(input, waiting);
   std::string block(std::size_t{1} << 16, '\0');
   std::size_t first = std::string::npos;
-  while (first == std::string::npos) {
+  while (first == std::string::npos && input.begun->size() < kMostLookedAt) {
     const std::size_t got = stream->read(block);
     if (got == 0) break;
     input.begun->append(block, 0, got);
@@ -88,8 +89,8 @@ InputFile identify_standard_input() {
 
 }  // namespace
 
-InputFile identify_input(const std::string& path) {
-  if (path == kStandardInput) return identify_standard_input();
+InputFile identify_input(const std::string& path, const std::function<void()>& waiting) {
+  if (path == kStandardInput) return identify_standard_input(waiting);
   if (folder_exists(path)) throw DataError(fmt::format("{}: is a folder; name its files, for instance {}/*.jsonl.zst", path, path));
   if (!file_exists(path) && path.find_first_of("*?[") != std::string::npos)
     throw DataError(

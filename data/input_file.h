@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ inline constexpr std::string_view kStandardInput = "-";
 // archives and columnar files, by ending or first bytes.
 // kStandardInput: JSON lines where the first character is a '{', else text; compressed data is refused. It must not be identified
 // twice.
-InputFile identify_input(const std::string& path);
+// `waiting` as in open_byte_stream().
+InputFile identify_input(const std::string& path, const std::function<void()>& waiting = {});
 
 }  // namespace trident

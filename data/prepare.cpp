@@ -150,8 +150,10 @@ class Preparation {
     try {
       text_of_json_line(line, input.path, options_.json_key);
     } catch (DataError& error) {
-      if (stats_.bad_lines <= kShownBadLines && options_.on_bad_line) options_.on_bad_line(error.what());
-      if (stats_.bad_lines <= *options_.most_bad_lines) return;
+      if (stats_.bad_lines <= *options_.most_bad_lines) {
+        if (options_.on_bad_line) options_.on_bad_line(error.what());
+        return;
+      }
       error.add_context(
           fmt::format("; {}, and --most-bad allows {}", counted(stats_.bad_lines, "bad line"), *options_.most_bad_lines));
       throw;
@@ -215,7 +217,7 @@ PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenize
       if (path != output && !std::filesystem::equivalent(path, output, ignored)) continue;
       throw ConfigError(fmt::format("--output = {}: would overwrite the input {}; choose another prefix", output_prefix, path));
     }
-    files.push_back(identify_input(path));
+    files.push_back(identify_input(path, [&] { if (progress) progress({}); }));
     if (files.back().begun && options.separator_line) files.back().kind = InputKind::kText;
     bytes_total += files.back().bytes;
   }

@@ -283,6 +283,15 @@ JsonValue without(const JsonValue& object, const std::set<const JsonMember*>& dr
 
 }  // namespace
 
+bool is_informational_hf_key(std::string_view key) {
+  constexpr std::size_t kEnd = kInformational.size();
+  for (std::size_t at = kInformational.find(key); !key.empty() && at < kEnd; at = kInformational.find(key, at + 1)) {
+    const std::size_t end = at + key.size();
+    if ((at == 0 || kInformational[at - 1] == ' ') && (end == kEnd || kInformational[end] == ' ')) return true;
+  }
+  return false;
+}
+
 JsonValue hf_config_keys(JsonValue file, const JsonValue& own) {
   if (file.is_object() && own.is_object())
     for (const JsonMember& member : own.members()) file.set(member.key, member.value);

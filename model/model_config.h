@@ -104,6 +104,8 @@ ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where
 // The keys of a config.json that somebody else wrote, those of `own` (null: none) in the place of its own; without members that
 // are unknown and null, false, [] or {}, unless they are `own`. What else may be wrong with them, model_config_from_hf says.
 JsonValue hf_config_keys(JsonValue file, const JsonValue& own);
+// Whether a key of a config.json changes nothing of what is computed ("transformers_version"), so that it is accepted and not read.
+bool is_informational_hf_key(std::string_view key);
 // model_config_from_hf from text (a config.json file's content).
 ModelConfig model_config_from_hf_json(std::string_view json, std::string_view where, std::optional<double> dropout = std::nullopt);
 

@@ -21,7 +21,7 @@ struct AddedToken {
   bool operator==(const AddedToken&) const = default;
 };
 
-// Of GPT-2's vocabulary: the one that ends documents.
+// The only added token of GPT-2's vocabulary ends documents.
 inline std::vector<AddedToken> plain_added_tokens() { return {{.content = "<|endoftext|>"}}; }
 
 class AddedTokens {

@@ -105,7 +105,7 @@ void compare_splitting(const JsonValue& root, const Comparison& compare) {
   compare.expect_bool(*parts.back(), "pre_tokenizer", "add_prefix_space", false, true);
 }
 
-// What a template makes of a text, for a message; empty: that text alone.
+// Says what a template makes of a text, for a message; empty: that text alone.
 std::string effect_of_template(const JsonValue& processor) {
   const JsonValue* const known = processor.find("special_tokens");
   std::int64_t texts = 0;

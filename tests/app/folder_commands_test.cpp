@@ -51,7 +51,9 @@ class FolderCommands : public ::testing::Test {
 // Also from the run's own files, which have the folder's keys.
 TEST_F(FolderCommands, UnknownKeysThatAreSwitchedOffAreNoHindrance) {
   const std::string hf =
-      folder("llama", "{", R"({"use_sliding_window": false, "freeze": null, "moe_layers": [], "unsloth_fixed": true,)");
+      folder("llama", "{", R"({"use_sliding_window": false, "freeze": null, "moe_layers": [], "unsloth_fixed": true,
+             "seq_length": 4096, "seq_len": 1, "tokenizer_type": "t", "chat_template": "c", "peft_version": "1",
+             "name_or_path": "n",)");
   const std::vector<std::string> ids{"--ids", "5 17 2 9"}, prompt{"--prompt-ids", "5", "--greedy", "--max-new-tokens", "3"};
   const std::string ckpt = place_ / "ckpt";
   const double loss = eval("--hf", hf, ids).find("loss")->as_number();
@@ -63,6 +65,8 @@ TEST_F(FolderCommands, UnknownKeysThatAreSwitchedOffAreNoHindrance) {
                                       "data": {"train": "none", "tokenizer": null}, "model": {")" + from + "\": \"" + hf + "\"}}");
     write_file(place_ / "printed.json", said({"train", "--config", place_ / "c.json", "--print-config"}));
     said({"train", "--config", place_ / "printed.json", "--print-config"});
+    expect_one_line(run_program({"train", "--config", place_ / "printed.json", "--set", "model.seq_length=16"}), 64,
+                    {"model.seq_length", "did you mean batch.sequence?"});
   }
   expect_one_line(run_program({"eval", "--hf", folder("gpt2", "{", R"({"use_alibi": true,)"), "--ids", "5"}), 64,
                   {"config.json: use_alibi = true: unknown key"});

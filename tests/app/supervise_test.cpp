@@ -193,6 +193,19 @@ TEST(SuperviseRun, WhatSavesAtItsEndAloneIsNotStartedAgainAfterACrash) {
   EXPECT_EQ(read_file(place / "f"), "xxx");
 }
 
+TEST(SuperviseRun, OverwriteBeginsAnewAndKeepsTheEarlierCheckpoints) {
+  const Workplace place;
+  const std::vector<std::string> settings{"checkpoint.every=1", "run.steps=2"};
+  ASSERT_EQ(place.train(settings).exit_code, 0);
+  std::vector<std::string> words{"supervise", "--", TRIDENT_BINARY, "train", "--config", place / "config.json"};
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  words.insert(words.end(), {"--set", "run.overwrite=true"});
+  const ProgramOutcome again = run_program(words);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  for (const char* name : {"/step-00000002", "/step-00000002.aside-1"})
+    EXPECT_TRUE(folder_exists(place / "run/ckpt" + name)) << name;
+}
+
 TEST(SuperviseRefuses, WhatCannotGoOn) {
   const Workplace place;
   const std::vector<std::string> train{"supervise", "--", TRIDENT_BINARY, "train", "--config", place / "config.json"};

@@ -1,11 +1,13 @@
-// What a run leaves that nobody told when to save, where it ends and where the same command begins again; and what it evaluates
-// where there is less text than eval.steps asks for.
+// A run that nobody told when to save keeps its end, and the same command goes on from there; an evaluation takes no more text than
+// there is.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -21,6 +23,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/no_cards.h"
 #include "train/launch/run_training.h"
+#include "train/run/checkpoint_dir.h"
 
 namespace trident::testing {
 namespace {
@@ -95,6 +98,18 @@ TEST_F(SavingAtTheEnd, TheLastStepIsKeptAndNothingIsTakenBefore) {
     EXPECT_FALSE(contains(first.said, "warning")) << first.said;
     std::filesystem::remove_all(folder_ / "run");
   }
+}
+
+TEST_F(SavingAtTheEnd, AFolderThatDoesNotDoIsSparedAndAFaultThatMayPassIsNot) {
+  const auto refused = [](int error) {
+    return [error] { throw StorageError(fmt::format("d/probe: cannot be written: {}; check the disk", std::strerror(error))); };
+  };
+  const auto unfit = [] { throw UnfitFolderError("checkpoint.dir = d: has no room; name another folder"); };
+  EXPECT_EQ(fault_unless(false, [] {}), "");
+  EXPECT_TRUE(contains(fault_unless(false, unfit), "has no room"));
+  EXPECT_TRUE(contains(fault_unless(false, refused(ENOSPC)), "No space left"));
+  for (const int error : {EIO, ESTALE}) EXPECT_THROW(fault_unless(false, refused(error)), StorageError);
+  EXPECT_THROW(fault_unless(true, unfit), ConfigError);
 }
 
 TEST_F(SavingAtTheEnd, WhatIsOverSaysBothWaysOnAndBothWork) {

@@ -1,4 +1,4 @@
-// What a disk that fails or damages the logs of a run costs: their lines, and nothing else.
+// A disk that fails or damages the logs of a run costs their lines and nothing else.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -239,7 +239,7 @@ TEST_F(LogFaults, AMissingEndOfTheLastLineCostsNothing) {
   EXPECT_EQ(read_file(path), text);
 }
 
-// What starts that were killed left goes with the next one; files of others, and of those that live, stay.
+// The next start removes what killed starts left, and nothing of others or of starts that live.
 TEST_F(LogFaults, LeftoversOfKilledStartsGo) {
   const std::string digits = ".tmp.0123456789abcdef";
   const std::vector<std::string> left{"config.resolved.json" + digits,

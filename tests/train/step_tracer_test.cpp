@@ -142,7 +142,7 @@ TEST(StepTracer, AFolderThatCannotBeMadeIsNamed) {
   const TemporaryFolder folder;
   std::ofstream(folder / "trace") << "a file where the folder is to be";
   try {
-    trace_run(folder, tiny_llama_config(), {}, 1, 2);
+    trace_run(folder, tiny_llama_config(), {"log.on_error=stop"}, 1, 2);
     FAIL() << "traced into a file";
   } catch (const StorageError& error) {
     const std::string text = error.what();

@@ -20,8 +20,8 @@ JsonValue checked_value(const Option& option, const JsonValue& value, std::strin
 // The default, canonical; null for an option that the user must give.
 JsonValue default_value(const Option& option);
 
-// What the same key in another block, or another system's word, is called here: "; did you mean parallel.tensor?", or why it is to
-// be left out. `value`: what was given for it, if that is known. "" for a word of nobody.
+// Says what the same key in another block, or another system's word, is called here: "; did you mean parallel.tensor?", or why it
+// is to be left out. `value`: what was given for it, if that is known. "" for a word of nobody.
 std::string name_here(std::string_view word, const JsonValue& value = {});
 // The same for an unknown path, or the key of which it may be a misspelling; "" without an idea.
 std::string did_you_mean(std::string_view unknown_path, const JsonValue& value = {});

@@ -181,8 +181,12 @@ void OptionValues::require_complete() const {
         "model: preset, hf_config and model_type exclude each other; keep one of them and set the others to null "
         "(--set model.preset=null)");
   if (model_keys_.is_object()) {
+    // A config.json that stands here whole may have words of others that change nothing; who types one alone means something by it.
+    const auto is_of_config_json = [&](const JsonMember& member) {
+      return spelled_out && is_informational_hf_key(member.key) && *model_origins_.find(member.key) != JsonValue(kSettingOrigin);
+    };
     for (const JsonMember& member : model_keys_.members())
-      if (is_word_of_others(member.key)) refuse_unknown("", "model." + member.key, member.value);
+      if (is_word_of_others(member.key) && !is_of_config_json(member)) refuse_unknown("", "model." + member.key, member.value);
   }
   // A Hugging Face folder says the model itself; make_train_config() asks it.
   if (!preset && !file && !spelled_out && !at("model.init_from").value.is_null()) return;

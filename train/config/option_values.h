@@ -19,7 +19,7 @@ struct OptionValue {
 // Keys that are in no row of the table: a user's mistake, or of a version that knows more.
 enum class UnknownKeys : std::uint8_t { kRefused, kPassedOver };
 
-// What a run's configuration has beside its keys, where runs leave it: passed over wherever a configuration is read.
+// Runs leave this member in their configurations beside the keys; whoever reads a configuration passes over it.
 inline constexpr std::string_view kResolvedMember = "resolved";
 
 // One value for every option of the table, in the table's order, and the model keys beyond the table.

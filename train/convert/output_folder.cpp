@@ -63,11 +63,12 @@ void remove_abandoned(const std::string& path) {
   namespace fs = std::filesystem;
   const std::string name = fs::path(path).filename().string();
   std::error_code ignored;  // no folder, nothing left in it
-  for (const auto& entry : fs::directory_iterator(parent_of(path), ignored)) {
-    if (!is_temporary_of(entry.path().filename().string(), name)) continue;
-    const LockedFolder lock = locked(entry.path().string());
+  for (fs::directory_iterator at(parent_of(path), ignored), end; !ignored && at != end; at.increment(ignored)) {
+    if (!is_temporary_of(at->path().filename().string(), name)) continue;
+    const LockedFolder lock = locked(at->path().string());
     if (lock.descriptor < 0) continue;
-    fs::remove_all(entry.path(), ignored);
+    std::error_code stays;  // for the next conversion
+    fs::remove_all(at->path(), stays);
     ::close(lock.descriptor);
   }
 }

@@ -3,13 +3,13 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <random>
 #include <string_view>
@@ -49,12 +49,15 @@ bool has_checkpoints(const std::string& directory) {
   return false;
 }
 
-// Whether the reason that the system gave is one that passes: a disk that fails or is full, a server that does not answer.
-bool may_pass(std::string_view message) {
-  return std::ranges::any_of(std::array{EIO, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT}, [&](int error) {
+// Whether the reason that the system gave is one of these.
+bool says_one_of(std::string_view message, std::initializer_list<int> errors) {
+  return std::ranges::any_of(errors, [&](int error) {
     return message.find(fmt::format(": {}", std::strerror(error))) != message.npos;
   });
 }
+
+// A disk that fails or is full, a server that does not answer.
+bool may_pass(std::string_view message) { return says_one_of(message, {EIO, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT}); }
 
 // What the file system says of the folder, as the reason for which a configuration is refused.
 template <class Body>
@@ -170,7 +173,8 @@ std::string fault_unless(bool was_given, const std::function<void()>& check) {
     check();
     return "";
   } catch (const Error& error) {
-    if (was_given) throw;
+    const bool is_full = error.code() == ExitCode::kStorage && says_one_of(error.what(), {ENOSPC, EDQUOT});
+    if (was_given || (error.code() != ExitCode::kConfig && !is_full)) throw;  // what may pass is tried again by the next start
     return error.what();
   }
 }
@@ -281,7 +285,9 @@ std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t
       remove_probes(directory);
       if (!inputs.resume) check_room(directory, bytes_of_a_save, keep_last_for_room(config), RunBegins::kAnew);
     });
-    const bool looks = config.checkpoint.resume.kind == ResumeFrom::Kind::kNewest;
+    // A run that begins anew sets aside whatever is there by now.
+    const bool begins_anew = config.run.overwrite && !inputs.resume;
+    const bool looks = config.checkpoint.resume.kind == ResumeFrom::Kind::kNewest && !begins_anew;
     const std::optional<Resume> newest = looks ? find_resume(config) : inputs.resume;
     const std::string now = newest ? newest->folder : "none", then = inputs.resume ? inputs.resume->folder : "none";
     if (now != then)

@@ -45,7 +45,8 @@ void check_checkpoint_dir(const std::string& directory);
 // another one, all ranks throw as run_together() does, and the message names the rank and its host.
 void check_checkpoint_dir(Rendezvous& job, bool is_first_of_node, const std::string& directory, double patience_seconds = 10);
 
-// The error with which `check` says that the folder does not do, "" where it does; thrown on where checkpoint.every `was_given`.
+// The error with which `check` says that the folder does not do, "" where it does; thrown on where checkpoint.every `was_given`, and
+// where it is a fault of the storage that may pass.
 std::string fault_unless(bool was_given, const std::function<void()>& check);
 
 // What the files of a plan take on the disk, in whole blocks.
@@ -63,9 +64,9 @@ void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std:
                 RunBegins begins = RunBegins::kGoesOn);
 
 // On rank 0, before anything in the folder is touched: takes the lease, removes what killed saves left, and looks again at what the
-// others believe to be the newest checkpoint, and, where the run begins anew, at the room for saves of so many bytes. ConfigError
-// if another run has the folder, UnfitFolderError if there is no room; StorageError (74) if another run committed a checkpoint since `inputs` were prepared: the next start
-// goes on from it.
+// others believe to be the newest checkpoint (not where run.overwrite begins anew) and, where the run begins, at the room for saves
+// of so many bytes. ConfigError if another run has the folder, UnfitFolderError if there is no room; StorageError (74) if another
+// run committed a checkpoint since `inputs` were prepared: the next start goes on from it.
 std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t bytes_of_a_save, const Logger& logger);
 // The lease alone, in a folder that is made where it is not there.
 std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& logger);

@@ -85,7 +85,7 @@ class RankLoop {
   BatchLoader loader_;
   std::vector<ValidationSet> validation_sets_;  // empty: nothing is evaluated
   std::optional<StepTracer> tracer_;
-  bool leaves_files_ = false;  // likewise: the files that say what the run is stay as they are
+  bool leaves_files_ = false;  // the files that say what the run is stay as they are
   bool has_start_files_ = false;  // on rank 0: they are there, from an earlier start
   RunSummary summary_;
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once

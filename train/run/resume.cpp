@@ -24,7 +24,6 @@
 namespace trident {
 namespace {
 
-
 enum class Content : std::uint8_t { kAll, kAny };
 
 // What is looked for.
@@ -286,7 +285,7 @@ Resume find_hf_weights(const std::string& given, std::string_view key) {
 
 namespace {
 
-// Of the run whose files are in the folder; "" where nothing says so.
+// The id of the run whose files are in the folder; "" where nothing says so.
 std::string run_id_in(const std::string& run_dir) {
   const std::string path = run_dir + "/config.resolved.json";
   try {

@@ -96,7 +96,7 @@ SavePlan RunCheckpoints::save_plan() const {
                         all ? SaveContent::kAll : SaveContent::kWeights, rank_);
 }
 
-// Before anything of a run that is alive is touched.
+// Refuses a folder of a run that is alive before anything there is touched.
 std::int64_t RunCheckpoints::take_directory(const SavePlan& plan) {
   std::int64_t bytes = bytes_on_disk(plan);
   Stream& stream = trainer_.context().host_stream();
@@ -108,7 +108,7 @@ std::int64_t RunCheckpoints::take_directory(const SavePlan& plan) {
   return bytes;
 }
 
-// On rank 0, which has the lease.
+// Called on rank 0, which has the lease.
 void RunCheckpoints::prepare_directory(std::int64_t bytes_of_a_save, const Say& say) {
   prepare_checkpoint_folder(directory_, committed_step_, say);
   if (loaded_ && committed_step_ < plan_.config.run.steps) make_room(bytes_of_a_save);
@@ -116,7 +116,10 @@ void RunCheckpoints::prepare_directory(std::int64_t bytes_of_a_save, const Say& 
 
 void RunCheckpoints::say_that_nothing_is_saved(const std::string& fault, const Say& say) const {
   const bool is_own = !plan_.config.checkpoint.dir && folder_exists(directory_);
-  if (fault.empty() && plan_.config.run.overwrite && !loaded_ && is_own) prepare_checkpoint_folder(directory_, -1, say);
+  if (fault.empty() && plan_.config.run.overwrite && !loaded_ && is_own) {
+    const std::unique_ptr<Lease> lease = take_lease(directory_, logger_);  // no other run saves there meanwhile
+    prepare_checkpoint_folder(directory_, -1, say);
+  }
   if (fault.empty())
     say("nothing of this run is saved: checkpoint.every is 0");
   else
@@ -125,17 +128,24 @@ void RunCheckpoints::say_that_nothing_is_saved(const std::string& fault, const S
 
 // Collective. For a run that saves at its end alone: what the others have from the start.
 bool RunCheckpoints::make_ready(const Say& say) {
-  std::optional<std::string> error;
-  try {
-    if (rank_ == 0) lease_ = take_lease(directory_, logger_);
-    if (rank_ == 0) prepare_checkpoint_folder(directory_, committed_step_, say);
-  } catch (const Error& why) {
+  const auto all_can = [this](const auto& work) {
+    std::optional<std::string> error;
+    try {
+      work();
+    } catch (const Error& why) {
+      error = why.what();
+    }
+    if (agree(error)) return true;
+    writer_.reset();
     lease_.reset();
-    error = why.what();
-  }
-  if (!agree(error)) return false;
-  make_writer(save_plan(), say);
-  return true;
+    return false;
+  };
+  const bool is_ours = all_can([&] {
+    if (rank_ != 0) return;
+    lease_ = take_lease(directory_, logger_);
+    prepare_checkpoint_folder(directory_, committed_step_, say);
+  });
+  return is_ours && all_can([&] { make_writer(save_plan(), say); });
 }
 
 // Whoever was killed before it pruned left one more than there is room for; the newest, which the run went on from, was just read.

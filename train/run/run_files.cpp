@@ -66,9 +66,9 @@ void sync_run_files(const std::string& folder) {
     if (file_exists(path)) sync_file(path);
   }
   std::error_code ignored;  // a run without TensorBoard has no such files
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("events.out.tfevents.") && entry.is_regular_file(ignored)) sync_file(entry.path());
+  for (std::filesystem::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored)) {
+    const std::string name = at->path().filename();
+    if (name.starts_with("events.out.tfevents.") && file_exists(at->path())) sync_file(at->path());
   }
   if (folder_exists(folder)) sync_folder_of(folder + "/metrics.jsonl");
 }

@@ -7,8 +7,10 @@
 #include <string_view>
 
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_path.h"
 #include "checkpoint/commit.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "train/config/train_config.h"
 
 namespace trident {
@@ -34,6 +36,7 @@ std::optional<JsonValue> stored_model(const OptionValues& values) {
   std::string folder = from.path;
   if (folder.empty()) folder = text_at(values, "checkpoint.dir");
   if (folder.empty()) folder = text_at(values, "run.dir") + "/ckpt";
+  folder = checkpoint_path(folder);
   std::vector<std::string> candidates{folder};
   for (const std::int64_t step : checkpoint_steps(folder)) candidates.push_back(folder + "/" + checkpoint_name(step));
   for (const std::string& candidate : candidates) {
@@ -53,7 +56,7 @@ std::vector<std::string> with_stored_model(const std::string& file, const std::v
   OptionValues values;
   values.take_file(read_json_file(file), file);
   for (const std::string& setting : settings) values.take_setting(setting);
-  const std::string path = model_path(values);
+  const std::string path = hub_snapshot(model_path(values));
   const bool is_gone = folder_exists(path) ? !is_there(path + "/config.json") : !is_there(path);
   if (path.empty() || !is_gone) return settings;
   const std::optional<JsonValue> model = stored_model(values);
