@@ -59,8 +59,14 @@ constexpr Sign kSigns[] = {
     {"", ".gguf", "has a GGUF file, {}, which is not read; name the folder with safetensors that it was made of"},
     {"tf_model", ".h5", kOtherFramework},
     {"flax_model", ".msgpack", kOtherFramework},
+    {"model", ".bin", kPickle},
     {"model", ".pt", kPickle},
     {"model", ".pth", kPickle},
+    {"model", ".ckpt", kPickle},
+    {"pytorch_model", ".pt", kPickle},
+    {"zero_to_fp32", ".py", "is a checkpoint of DeepSpeed, which its {} makes weights of; run that, and name its output"},
+    {"global_step", "", "is a checkpoint of DeepSpeed, {}, which is not read; save the model as safetensors, and name that folder"},
+    {"checkpoint-", "", "has checkpoints of transformers' Trainer; name one of them, as {}"},
     {"models--", "", "is a cache of the hub; name one of the models in it, as {}"},
 };
 

@@ -300,7 +300,6 @@ JsonValue hf_config_keys(JsonValue file, const JsonValue& own) {
     HfReader reader(file, "", &dropped);
     read_model(reader, 0.0);
   } catch (const ConfigError&) {  // model_config_from_hf() says it with its place
-    return file;
   }
   return without(file, dropped, own);
 }

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/nearest_name.h"
+#include "core/printable.h"
 
 namespace trident {
 
@@ -12,6 +13,17 @@ bool says_nothing(const JsonValue& value) {
   return value.is_null() || (value.is_bool() && !value.as_bool()) || (value.is_array() && value.items().empty()) ||
          (value.is_object() && value.members().empty());
 }
+
+namespace {
+
+// The beginning of a value, which may be of any length, for a message.
+std::string shown_value(const JsonValue& value) {
+  constexpr std::size_t kShown = 80;
+  const std::string text = to_json_text(value);
+  return text.size() <= kShown ? text : on_one_line(text.substr(0, kShown)) + "...";
+}
+
+}  // namespace
 
 HfReader::HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped)
     : object_(&object), where_(std::move(where)), dropped_(dropped) {
@@ -27,7 +39,7 @@ std::string HfReader::path(std::string_view key) const {
 
 void HfReader::refuse(std::string_view key, std::string_view why) const {
   const JsonValue* value = object_->find(key);
-  throw ConfigError(fmt::format("{} = {}: {}", path(key), value == nullptr ? "(missing)" : to_json_text(*value), why));
+  throw ConfigError(fmt::format("{} = {}: {}", path(key), value == nullptr ? "(missing)" : shown_value(*value), why));
 }
 
 void HfReader::refuse_kind(std::string_view key, std::string_view wanted) const {
@@ -120,7 +132,7 @@ void HfReader::refuse_unknown_keys() const {
     const std::string printable = quoted.substr(1, quoted.size() - 2);
     const std::string_view near = likely_name(key, {known_.begin(), known_.end()});
     throw ConfigError(fmt::format("{} = {}: unknown key, which may change what the model computes; remove it if it does not{}",
-                                  path(printable), to_json_text(member.value).substr(0, 60),
+                                  path(printable), shown_value(member.value),
                                   near.empty() ? "" : fmt::format(" (did you mean {}?)", in_quotes(near))));
   }
 }

@@ -157,7 +157,7 @@ AddedToken added_token(const JsonValue& item, const JsonValue* id, const Compari
   const JsonValue* const content = item.find("content");
   if (content == nullptr || !content->is_string() || content->as_string().empty() || id == nullptr || !id->is_integer() ||
       id->as_integer() < 0 || id->as_integer() > std::numeric_limits<std::int32_t>::max())
-    compare.refuse("added_tokens", fmt::format("with {}", to_json_text(item)), "an object with content and id");
+    compare.refuse("added_tokens", fmt::format("with {}", in_quotes(to_json_text(item))), "an object with content and id");
   const auto is_set = [&](std::string_view key) {
     const JsonValue* value = item.find(key);
     return value != nullptr && value->is_bool() && value->as_bool();

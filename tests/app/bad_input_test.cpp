@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"WeightZero", {"data.train=[{\"path\":\"a\",\"weight\":0}]"}, {"data.train", "weight must be a number > 0"}},
         BadConfig{"UnknownKey", {"parallel.tensr=2"}, {"parallel.tensr", "did you mean parallel.tensor?"}},
         BadConfig{"UnknownModelKey", {"model.hiden_size=2"},
-                  {"model.hiden_size = 2", "unknown key", "hidden_size", "or remove the key"}},
+                  {"model.hiden_size = 2", "unknown key", "remove it if it does not", "did you mean \"hidden_size\"?"}},
         BadConfig{"UnknownValue", {"parallel.schedule=1fb1"}, {"parallel.schedule = \"1fb1\"", "did you mean \"1f1b\"?"}},
         BadConfig{"LossScale",
                   {"precision.compute=bf16", "precision.loss_scale=1024"},

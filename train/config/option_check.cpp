@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 #include "core/nearest_name.h"
 #include "core/parallel_axis.h"
@@ -318,8 +319,12 @@ std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
       return hint(fmt::format("{}.{}", unknown.substr(0, dot), near));
     const auto begun = std::ranges::find_if(keys, [&](std::string_view other) { return key.size() > 1 && other.starts_with(key); });
     if (begun != keys.end()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), *begun));
-    for (const Option& option : option_table())
-      if (key_of(option) == key) return hint(option.path);
+    // The same word in one other block; a word that several blocks have, or that is a block, says nothing.
+    const auto has_key = [&](const Option& option) { return key_of(option) == key; };
+    const std::span<const Option> table = option_table();
+    const bool is_block = std::ranges::any_of(option_blocks(), [&](const OptionBlock& block) { return block.name == key; });
+    if (!is_block && std::ranges::count_if(table, has_key) == 1)
+      return hint(std::ranges::find_if(table, has_key)->path);
   }
   paths.clear();
   for (const Option& option : option_table()) paths.push_back(option.path);

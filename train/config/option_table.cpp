@@ -37,7 +37,7 @@ std::vector<Option> run_options() {
   return {
       {.path = "$schema", .takes = kNull | kString, .fallback = "null", .doc = "For editors; not read."},
       {.path = "run.dir", .takes = kString, .fallback = "\"runs/default\"", .doc = "Run directory: resolved configuration, plan, metrics.",
-       .aka = {"output_dir", "save"}},
+       .aka = {"output_dir"}},
       {.path = "run.overwrite", .takes = kBool, .fallback = "false",
        .doc = "Start in a run directory that holds another run's files: they are moved into earlier-1, earlier-2, ... of it (a run with the same configuration moves them by itself). Without it such a directory is refused.",
        .aka = {"overwrite_output_dir"}},
@@ -66,7 +66,7 @@ std::vector<Option> model_options() {
               "trident help model.preset lists them."},
       {.path = "model.hf_config", .takes = kNull | kString, .fallback = "null", .doc = "Path of a Hugging Face config.json, or of the folder that has it."},
       {.path = "model.init_from", .takes = kNull | kString, .fallback = "null", .doc = "Weights that training begins with, at step 1 and with a fresh optimizer: a checkpoint, a folder of them (the newest), or a Hugging Face folder (config.json and safetensors), whose config.json is then the model unless this section names one. A run that has checkpoints of its own goes on from those.",
-       .aka = {"pretrained", "load"}},
+       .aka = {"pretrained"}},
       {.path = "model.dropout", .takes = kNull | kNumber, .fallback = "null",
        .doc = "Dropout probability on residuals and embeddings; null: what the model's own configuration says.", .range = kProbability,
        .aka = {"hidden_dropout"}},

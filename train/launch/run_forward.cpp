@@ -23,6 +23,7 @@
 #include "train/run/dry_run.h"
 #include "train/run/run_manifest.h"
 #include "train/run/run_together.h"
+#include "train/run/stored_model.h"
 #include "train/run/weights_source.h"
 
 namespace trident {
@@ -229,11 +230,11 @@ ForwardModel forward_model_of_config(const std::string& path, const std::vector<
                                      ConfigWeights weights) {
   OptionValues values;
   // It says what is wrong with the file, by line, also with what does not count here.
-  const TrainConfig run = load_train_config(path, {}, values);
+  const TrainConfig run = load_train_config(path, with_stored_model(path, {}), values);
   ForwardModel model;
   model.key = key;
   model.path = path;
-  model.config = config_for_forward(read_json_file(path), path, settings);
+  model.config = config_for_forward(read_json_file(path), path, with_stored_model(path, settings));
   const std::string folder = checkpoint_folder_of(run);
   if (weights == ConfigWeights::kRandom) return model;
   if (checkpoint_steps(folder).empty()) {

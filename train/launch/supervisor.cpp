@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_path.h"
 #include "checkpoint/lease.h"
 #include "core/clock.h"
 #include "core/json_reader.h"
@@ -288,7 +289,7 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
     throw ConfigError(
         "trident supervise: --nodes-from: the command names no \"train --config FILE\", whose layouts must be known; name it");
   if (!named) {
-    if (!options.checkpoints.empty()) return {options.checkpoints, ""};
+    if (!options.checkpoints.empty()) return {checkpoint_path(options.checkpoints), ""};
     throw ConfigError(
         "trident supervise: the command names no \"train --config FILE\"; say with --checkpoints DIR where its checkpoints are "
         "committed");
@@ -313,7 +314,7 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
     layouts.clear();
   else
     layouts.insert(layouts.begin(), own_layout(config));
-  return {options.checkpoints.empty() ? checkpoint_folder_of(config) : options.checkpoints, config.run.dir, std::move(layouts),
+  return {options.checkpoints.empty() ? checkpoint_folder_of(config) : checkpoint_path(options.checkpoints), config.run.dir, std::move(layouts),
           config.checkpoint.every.steps > 0};
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/file_io.h"
+#include "core/printable.h"
 
 namespace trident {
 
@@ -16,7 +17,7 @@ void RunSink::line(const std::string& text) {
   if (console_)
     console_->line(text);
   else
-    write_console(output_.console, text + '\n');
+    write_console(output_.console, on_lines(text) + '\n');
 }
 
 void RunSink::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,

@@ -141,8 +141,8 @@ bool allows(const TrainConfig& config, std::string_view path) {
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& now, const std::string& then, const Resume& resume) {
-  throw ConfigError(fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or set "
-                                "checkpoint.resume to \"never\"",
+  throw ConfigError(fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or "
+                                "begin anew: --set run.overwrite=true sets aside what is there, another run.dir leaves it",
                                 path, now, resume.folder, then, in_quotes(path)));
 }
 

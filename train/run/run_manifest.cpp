@@ -70,9 +70,10 @@ void check_manifest(const RunInputs& inputs) {
                                   why));
   };
   try {
-    const StoredConfig back = read_stored(parse_manifest(to_text(manifest), source).config, source);
+    const JsonValue stored = parse_manifest(to_text(manifest), source).config;  // names that are no UTF-8 have lost those bytes
+    const StoredConfig back = read_stored(stored, source);
     if (!back.faults.empty()) refuse(back.faults.front());
-    const auto difference = first_difference(manifest.config, config_of_manifest(back.config));
+    const auto difference = first_difference(stored, config_of_manifest(back.config));
     if (difference) refuse(fmt::format("{} = {} comes back as {}", difference->path, difference->a, difference->b));
     if (!(resolve_model(back.config) == inputs.plan.model)) refuse("model comes back as another one");
   } catch (const ConfigError&) {
