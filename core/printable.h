@@ -16,7 +16,7 @@ constexpr bool is_control(char32_t c) {
 // `text` with a space for each control character and U+FFFD for what is not UTF-8: one line that a terminal only shows.
 std::string on_one_line(std::string_view text);
 
-// `text` with U+FFFD for each control character but line feeds and tabs, and for what is not UTF-8.
+// `text` with U+FFFD for each control character but line ends (also those of CSV, CR LF) and tabs, and for what is not UTF-8.
 std::string on_lines(std::string_view text);
 
 }  // namespace trident

@@ -17,9 +17,10 @@ bool says_nothing(const JsonValue& value) {
 namespace {
 
 // The beginning of a value, which may be of any length, for a message.
-std::string shown_value(const JsonValue& value) {
+std::string value_text(const JsonValue* value) {
   constexpr std::size_t kShown = 80;
-  const std::string text = to_json_text(value);
+  if (value == nullptr) return "(missing)";
+  const std::string text = to_json_text(*value);
   return text.size() <= kShown ? text : on_one_line(text.substr(0, kShown)) + "...";
 }
 
@@ -38,8 +39,8 @@ std::string HfReader::path(std::string_view key) const {
 }
 
 void HfReader::refuse(std::string_view key, std::string_view why) const {
-  const JsonValue* value = object_->find(key);
-  throw ConfigError(fmt::format("{} = {}: {}", path(key), value == nullptr ? "(missing)" : shown_value(*value), why));
+  const JsonValue* const value = object_->find(key);
+  throw ConfigError(fmt::format("{} = {}: {}", path(key), value_text(value), why));
 }
 
 void HfReader::refuse_kind(std::string_view key, std::string_view wanted) const {
@@ -132,7 +133,7 @@ void HfReader::refuse_unknown_keys() const {
     const std::string printable = quoted.substr(1, quoted.size() - 2);
     const std::string_view near = likely_name(key, {known_.begin(), known_.end()});
     throw ConfigError(fmt::format("{} = {}: unknown key, which may change what the model computes; remove it if it does not{}",
-                                  path(printable), shown_value(member.value),
+                                  path(printable), value_text(&member.value),
                                   near.empty() ? "" : fmt::format(" (did you mean {}?)", in_quotes(near))));
   }
 }

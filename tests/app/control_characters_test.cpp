@@ -18,7 +18,8 @@ constexpr const char* kHostile = "x\x1b[31m\xc2\x9b" "32m\xe2\x80\xae" "y";
 
 // The first control character but line feeds and tabs, or byte that is not UTF-8; "" without one.
 std::string first_control(std::string_view text) {
-  if (const std::size_t valid = valid_prefix(text); valid < text.size()) return fmt::format("a byte that is not UTF-8 at {}", valid);
+  const std::size_t valid = valid_prefix(text);
+  if (valid < text.size()) return fmt::format("a byte that is not UTF-8 at {}", valid);
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = code_point_at(text, at);
     if (is_control(c.value) && c.value != '\n' && c.value != '\t')
@@ -116,7 +117,8 @@ TEST_F(ControlCharacters, OfFilesAreNotRepeated) {
     for (const char* command : {"train", "plan"}) expect_none({command, "--config", evil(file)});
   for (const char* file : {"/lines.jsonl", "/bad.jsonl"})
     expect_none({"data", "prepare", "--input", evil(file), "--tokenizer", "gpt2", "--output", place_ / "o"});
-  expect_none({"data", "prepare", "--input", evil("/bad.jsonl"), "--tokenizer", "gpt2", "--output", place_ / "o", "--skip-bad-lines"});
+  expect_none({"data", "prepare", "--input", evil("/bad.jsonl"), "--tokenizer", "gpt2", "--output", place_ / "o",
+               "--skip-bad-lines"});
   expect_none({"data", "prepare", "--input", evil("/lines.jsonl"), "--tokenizer", evil("/tokenizer"), "--output", place_ / "o"});
   for (const char* folder : {"", "/hf"})
     for (const char* command : {"eval", "generate"}) expect_none({command, "--hf", evil(folder), "--ids", "1"});

@@ -158,7 +158,7 @@ TEST_F(Eval, WhatCannotBeIsRefused) {
   expect_one_line(run_program({"eval", "--ids", "5 6"}), 64, {"--ckpt", "--hf"});
   expect_one_line(run_program({"eval", "--hf", place_ / "run/ckpt", "--ids", "5 6"}),
                   65, {"--hf = ", "holds checkpoints", "--ckpt"});
-  expect_one_line(run_program({"eval", "--hf", place_ / "run", "--ids", "5 6"}), 65, {"--hf = ", "no Hugging Face folder"});
+  expect_one_line(run_program({"eval", "--hf", place_ / "run", "--ids", "5 6"}), 65, {"--hf = ", "holds checkpoints", "--ckpt"});
   expect_one_line(eval({"--ids", "5 x"}), 64, {"--ids", "\"x\" is no token id"});
   expect_one_line(eval({"--ids", "5 50257"}), 64, {"--ids: token 50257", "0 .. 50256"});
   expect_one_line(eval({"--ids", "5"}), 64, {"--ids: 1 given"});

@@ -207,7 +207,7 @@ TEST_F(Generate, ARunsFolderMeansItsCheckpoints) {
     }
     expect_one_line(run_program({"eval", "--hf", given, "--ids", "5"}), 65, {"holds checkpoints", "--ckpt"});
   }
-  expect_one_line(run_program({"eval", "--ckpt", place_ / "run/9", "--ids", "5"}), 65, {"there is no checkpoint"});
+  expect_one_line(run_program({"eval", "--ckpt", place_ / "run/9", "--ids", "5"}), 65, {"run/9: no such folder"});
   expect_one_line(run_program({"ckpt", "show", run + "/9"}), 65, {"there is no " + run + "/ckpt/step-00000009"});
 }
 

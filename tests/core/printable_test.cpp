@@ -25,6 +25,7 @@ TEST(Printable, TextStaysAndControlsGo) {
 
 TEST(Printable, TextKeepsItsLinesAndTabs) {
   EXPECT_EQ(on_lines("a\n\tb\x1b[31m\r\xC2\x9B" "c"), "a\n\tb\xEF\xBF\xBD[31m\xEF\xBF\xBD\xEF\xBF\xBD" "c");
+  EXPECT_EQ(on_lines("a,b\r\nc\r\n\r"), "a,b\r\nc\r\n\xEF\xBF\xBD");
 }
 
 TEST(Printable, LogLinesAreHarmless) {

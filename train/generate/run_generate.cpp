@@ -79,7 +79,8 @@ std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
     std::vector<std::int32_t> ends;
     for (const JsonValue& id : eos->is_array() ? eos->items() : JsonValue::Array{*eos}) {
       if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX)
-        throw DataError(fmt::format("{}: eos_token_id = {}: must be a token id, or a list of some", path, in_quotes(to_json_text(*eos))));
+        throw DataError(fmt::format("{}: eos_token_id = {}: must be a token id, or a list of some", path,
+                                    in_quotes(to_json_text(*eos))));
       ends.push_back(static_cast<std::int32_t>(id.as_integer()));
     }
     return ends;

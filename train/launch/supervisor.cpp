@@ -314,8 +314,8 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
     layouts.clear();
   else
     layouts.insert(layouts.begin(), own_layout(config));
-  return {options.checkpoints.empty() ? checkpoint_folder_of(config) : checkpoint_path(options.checkpoints), config.run.dir, std::move(layouts),
-          config.checkpoint.every.steps > 0};
+  const std::string folder = options.checkpoints.empty() ? checkpoint_folder_of(config) : checkpoint_path(options.checkpoints);
+  return {folder, config.run.dir, std::move(layouts), config.checkpoint.every.steps > 0};
 }
 
 int supervise(const SuperviseOptions& options, LogSink& log) {
