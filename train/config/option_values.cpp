@@ -184,9 +184,7 @@ void OptionValues::require_complete() const {
   if (model_keys_.is_object()) {
     // A config.json that stands here whole may have words of others that change nothing; who types one alone means something by it.
     const auto is_of_config_json = [&](const JsonMember& member) {
-      if (!spelled_out || !is_informational_hf_key(member.key)) return false;
-      const JsonValue typed(kSettingOrigin);
-      return *model_origins_.find(member.key) != typed || *model_origins_.find("model_type") == typed;
+      return spelled_out && is_informational_hf_key(member.key) && *model_origins_.find(member.key) != JsonValue(kSettingOrigin);
     };
     for (const JsonMember& member : model_keys_.members())
       if (is_word_of_others(member.key) && !is_of_config_json(member)) refuse_unknown("", "model." + member.key, member.value);

@@ -11,6 +11,8 @@
 #include "checkpoint/commit.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
+#include "model/model_config.h"
+#include "train/config/option_check.h"
 #include "train/config/train_config.h"
 
 namespace trident {
@@ -63,6 +65,7 @@ std::vector<std::string> with_stored_model(const std::string& file, const std::v
   if (!model || model->find("model_type") == nullptr) return settings;
   std::vector<std::string> with;
   for (const JsonMember& member : model->members()) {
+    if (is_informational_hf_key(member.key) && !name_here(member.key).empty()) continue;  // a setting of that name would be refused
     const std::string key = fmt::format("{}.{}", kModelBlock, member.key);
     if (find_option(key) == nullptr && values.model_keys().find(member.key) == nullptr)
       with.push_back(key + "=" + to_json_text(member.value));
