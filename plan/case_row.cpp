@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/file_io.h"
+#include "core/json_scanner.h"
 
 namespace trident {
 namespace {
@@ -73,11 +74,14 @@ std::optional<std::vector<CaseRow>> rows_of_lines(std::string_view text, std::st
   const auto count = std::count_if(lines.begin(), lines.end(), [](std::string_view line) { return !is_blank(line); });
   if (count == 0) return std::nullopt;
   std::vector<CaseRow> rows;
+  std::size_t values_left = kRules.max_values + text.size() / 16;  // of all rows, which are kept together
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (is_blank(lines[i])) continue;
     const std::string at = fmt::format("{}: line {}", where, i + 1);
     try {
-      JsonValue row = parse_json(lines[i], at, kRules);
+      JsonScanner scanner(lines[i], at, kRules);
+      JsonValue row = scanner.value(values_left);
+      scanner.end();
       if (rows.empty() && (!row.is_object() || is_table(row))) return std::nullopt;
       if (count == 1 && !row.find("id") && !row.find("kind")) return std::nullopt;
       row.set_position(static_cast<int>(i + 1), 1);

@@ -265,7 +265,10 @@ Resume open_initial(const std::string& folder, std::string_view value, TiedCopie
 Resume find_weights(const std::string& path, std::string_view key) {
   std::optional<Resume> found =
       named_checkpoint(path, std::nullopt, {key, path, Content::kAny, fmt::format("name another in {}", key)});
-  if (found) return *std::move(found);
+  if (found) {
+    for (const std::string& fault : config_of(*found).faults) found->notes.push_back(fmt::format("read as it stands: {}", fault));
+    return *std::move(found);
+  }
   if (is_hf_folder(hub_snapshot(path)))
     throw DataError(fmt::format("{} = {}: is a Hugging Face folder; name it in --hf", key, path));
   refuse_foreign_folder(path, key);
