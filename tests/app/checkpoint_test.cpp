@@ -111,7 +111,7 @@ TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> before = place_.files();
   expect_one_line(train({"run.steps=6", "run.seed=5"}), 64,
-                  {"run.seed = 5", "step-00000004", "was trained with 1234", "checkpoint.allow", "\"never\""});
+                  {"run.seed = 5", "step-00000004", "was trained with 1234", "checkpoint.allow", "--set run.overwrite=true"});
   expect_one_line(train({"run.steps=6", "model.num_hidden_layers=2"}), 64, {"model = ", "was trained with "});
   expect_one_line(train({"run.steps=6", "data.train=" + (place_ / "valid")}), 64, {"data.train", "was trained with "});
   expect_one_line(train({"run.steps=6", "optimizer.type=lion", "checkpoint.allow=optimizer"}), 64,
