@@ -69,7 +69,7 @@ class StoredRuns : public ::testing::Test {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  // What a person got to see.
+  // Returns the text that a person saw.
   std::string train(const std::vector<std::string>& settings, std::string_view config = kStoredConfig) {
     std::ostringstream out;
     LogSink sink(out);

@@ -304,7 +304,7 @@ void RunCheckpoints::begin_commit() {
   }
   writer_->run([this, manifest] {
     writer_->note("flushing the logs in " + plan_.config.run.dir);
-    // What they say up to this step outlives the machine as the checkpoint does; logs that cannot be flushed cost no checkpoint.
+    // The logs up to this step outlive the machine as the checkpoint does; those that cannot be flushed cost no checkpoint.
     try {
       sync_run_files(plan_.config.run.dir);
     } catch (const StorageError& error) {
