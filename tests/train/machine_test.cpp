@@ -1,5 +1,5 @@
-// What a machine's processor is called: rates that were measured on one count on processors of the same name alone. And the peak
-// that steps are measured by.
+// Rates count on processors of the name that they were measured on, so the name must tell processors apart; and the peak that steps
+// are measured by.
 #include "train/plan/machine.h"
 
 #include <gtest/gtest.h>
