@@ -10,7 +10,7 @@
 #include "core/json_reader.h"
 #include "core/printable.h"
 #include "data/tokenizer/token_ids.h"
-#include "train/generate/run_generate.h"
+#include "infer/generate/run_generate.h"
 
 namespace trident {
 namespace {

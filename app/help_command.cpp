@@ -8,7 +8,7 @@
 #include "app/subcommands.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
-#include "model/model_presets.h"
+#include "model/config/model_presets.h"
 #include "train/config/option_check.h"
 #include "train/config/option_docs.h"
 

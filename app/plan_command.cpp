@@ -8,10 +8,10 @@
 #include "app/command_line.h"
 #include "app/flag_answer.h"
 #include "app/named_files.h"
-#include "app/plan_cases.h"
 #include "app/plan_search.h"
 #include "core/printable.h"
-#include "plan/cluster.h"
+#include "planner/price/cluster.h"
+#include "planner/published/plan_cases.h"
 
 namespace trident {
 namespace {

@@ -10,10 +10,10 @@
 #include "app/named_files.h"
 #include "core/file_io.h"
 #include "core/printable.h"
-#include "plan/cluster.h"
-#include "train/forecast/study_keys.h"
-#include "train/forecast/study_plot.h"
-#include "train/forecast/study_table.h"
+#include "planner/price/cluster.h"
+#include "planner/study/study_keys.h"
+#include "planner/study/study_plot.h"
+#include "planner/study/study_table.h"
 
 namespace trident {
 namespace {

@@ -9,19 +9,19 @@
 #include <string_view>
 #include <vector>
 
-#include "train/bench/bench_report.h"
-#include "train/bench/calibrate.h"
+#include "infer/convert/convert.h"
+#include "infer/eval/eval_report.h"
+#include "planner/bench/bench_report.h"
+#include "planner/bench/calibrate.h"
+#include "planner/predict/cluster_question.h"
+#include "planner/study/study_result.h"
+#include "supervise/supervisor.h"
 #include "train/config/train_config.h"
-#include "train/convert/convert.h"
-#include "train/eval/eval_report.h"
-#include "train/forecast/study_result.h"
-#include "train/launch/cluster_question.h"
-#include "train/launch/supervisor.h"
 #include "train/log/console.h"
 
 namespace trident {
 
-struct GenerateOptions;  // train/generate/run_generate.h
+struct GenerateOptions;  // infer/generate/run_generate.h
 struct GenerateResult;
 
 struct PlanOptions {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "checkpoint/box_file.h"
+#include "checkpoint/format/box_file.h"
 #include "core/check.h"
 
 namespace trident {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/hash128.h"
+#include "checkpoint/format/hash128.h"
 #include "core/block_file.h"
 #include "device/buffer.h"
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "checkpoint/format/tensor_box.h"
 #include "checkpoint/shard_boxes.h"
-#include "checkpoint/tensor_box.h"
 #include "core/dtype.h"
 #include "core/function_ref.h"
 #include "core/tensor_view.h"

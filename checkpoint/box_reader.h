@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/box_file.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/box_file.h"
+#include "checkpoint/format/manifest.h"
 #include "core/file_io.h"
 
 namespace trident {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/tensor_box.h"
+#include "checkpoint/format/tensor_box.h"
 
 namespace trident {
 

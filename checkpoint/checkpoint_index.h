@@ -11,7 +11,7 @@
 
 #include "checkpoint/box_reader.h"
 #include "checkpoint/commit.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 
 namespace trident {
 

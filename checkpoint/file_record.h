@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 #include "checkpoint/save_plan.h"
 
 namespace trident {

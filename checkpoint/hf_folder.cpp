@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/hf_index.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/hf_index.h"
+#include "checkpoint/format/safetensors.h"
 #include "core/check.h"
 #include "core/fnv1a.h"
 #include "core/json_reader.h"

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 #include "core/dtype.h"
 #include "core/file_io.h"
-#include "model/hf_tensors.h"
+#include "model/config/hf_tensors.h"
 
 namespace trident {
 

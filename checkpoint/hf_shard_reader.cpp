@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/safetensors.h"
 #include "core/check.h"
 #include "core/json_reader.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/box_file.h"
+#include "checkpoint/format/box_file.h"
 #include "checkpoint/shard_boxes.h"
 #include "core/tensor_view.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/tensor_box.h"
+#include "checkpoint/format/tensor_box.h"
 #include "parallel/zero/param_store.h"
 
 namespace trident {

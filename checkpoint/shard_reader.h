@@ -13,7 +13,7 @@
 #include "checkpoint/box_reader.h"
 #include "checkpoint/checkpoint_index.h"
 #include "checkpoint/commit.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 #include "checkpoint/shard_boxes.h"
 #include "core/tensor_view.h"
 

@@ -1,5 +1,5 @@
-# TRIDENT_MPI=AUTO|ON|OFF: ranks as processes, over MPI's C interface. Sets TRIDENT_HAS_MPI and TRIDENT_PROCESS_WORLD, the
-# folder with the implementation (target trident_process_world), and says on one line what was chosen.
+# TRIDENT_MPI=AUTO|ON|OFF: ranks as processes, over MPI's C interface. Sets TRIDENT_HAS_MPI and says on one line
+# what was chosen.
 #
 # Included at the top of the tree: finding MPI needs the C compiler, which only the top may enable.
 set(TRIDENT_MPI AUTO CACHE STRING "Ranks as processes over MPI: AUTO (if MPI is found), ON (it must be), OFF")
@@ -15,9 +15,7 @@ if(NOT TRIDENT_MPI STREQUAL OFF)
   set(TRIDENT_HAS_MPI ${MPI_C_FOUND})
 endif()
 
-set(TRIDENT_PROCESS_WORLD parallel/no_mpi)
 if(TRIDENT_HAS_MPI)
-  set(TRIDENT_PROCESS_WORLD parallel/mpi)
   list(GET MPI_C_LIBRARIES 0 trident_mpi_library)
   message(STATUS "Ranks as processes: over MPI ${MPI_C_VERSION} (${trident_mpi_library})")
 elseif(TRIDENT_MPI STREQUAL ON)

@@ -1,4 +1,5 @@
 # trident_library(NAME SOURCES ... LINKS ...)   -> target trident_NAME, include root = repository root
+# trident_room(NAME SOURCE...)              -> target trident_NAME, which links the rooms of its row in cmake/rooms
 # trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FILTER f])   -> executable test_NAME, one CTest entry NAME/... per test case,
 #   labelled l or by its folder below tests/; f: GoogleTest's filter of the cases that run
 
@@ -77,6 +78,30 @@ function(trident_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
   add_library(trident_${name} STATIC ${arg_SOURCES})
   target_link_libraries(trident_${name} PUBLIC trident_options ${arg_LINKS})
+endfunction()
+
+# The library of a room of cmake/rooms, which links the rooms of its row.
+set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/rooms)
+file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/rooms trident_room_rows REGEX "^[a-z+!]")
+function(trident_room name)
+  set(links)
+  foreach(row IN LISTS trident_room_rows)
+    string(REGEX MATCHALL "[^ ]+" words ${row})
+    list(POP_FRONT words room)
+    if(room STREQUAL "!")
+      list(POP_FRONT words current target)
+      set(words ${target})
+    elseif(NOT room STREQUAL "+")
+      set(current ${room})
+      list(POP_FRONT words folders)
+    endif()
+    if(current STREQUAL name)
+      list(APPEND links ${words})
+    endif()
+  endforeach()
+  list(REMOVE_ITEM links -)
+  list(TRANSFORM links PREPEND trident_)
+  trident_library(${name} SOURCES ${ARGN} LINKS ${links})
 endfunction()
 
 function(trident_test name)

@@ -1,5 +1,6 @@
-# Writes OUTPUT: the texts of HARDWARE, CLUSTERS and STACKS (lists of files below ROOT) as raw strings of plan/price_book.h.
-set(code "#include \"plan/price_book.h\"\n\nnamespace trident {\n")
+# Writes OUTPUT: the texts of HARDWARE, CLUSTERS and STACKS (lists of files below ROOT) as raw strings of
+# planner/price/price_book.h.
+set(code "#include \"planner/price/price_book.h\"\n\nnamespace trident {\n")
 foreach(kind hardware cluster stack)
   string(TOUPPER ${kind} list)
   if(NOT kind STREQUAL hardware)

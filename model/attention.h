@@ -12,11 +12,11 @@
 #include <cstdint>
 #include <span>
 
+#include "model/config/model_config.h"
+#include "model/config/param_names.h"
 #include "model/dropout.h"
 #include "model/layer.h"
-#include "model/model_config.h"
 #include "model/norm.h"
-#include "model/param_names.h"
 #include "model/phase_norm.h"
 #include "model/wide_qk_norm.h"
 #include "tensor_parallel/column_parallel_linear.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "model/model_config.h"
-#include "model/param_names.h"
+#include "model/config/model_config.h"
+#include "model/config/param_names.h"
 #include "tensor_parallel/layer_plan.h"
 
 namespace trident {

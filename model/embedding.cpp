@@ -1,7 +1,7 @@
 #include "model/embedding.h"
 
+#include "model/config/param_names.h"
 #include "model/declare.h"
-#include "model/param_names.h"
 
 namespace trident {
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "model/config/model_config.h"
 #include "model/dropout.h"
 #include "model/layer.h"
-#include "model/model_config.h"
 #include "tensor_parallel/vocab_parallel_embedding.h"
 
 namespace trident {

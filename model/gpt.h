@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "model/config/model_config.h"
 #include "model/layer.h"
-#include "model/model_config.h"
 
 namespace trident {
 

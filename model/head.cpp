@@ -4,8 +4,8 @@
 #include <span>
 
 #include "model/cached_step.h"
+#include "model/config/param_names.h"
 #include "model/declare.h"
-#include "model/param_names.h"
 
 namespace trident {
 

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
+#include "model/config/model_config.h"
 #include "model/layer.h"
-#include "model/model_config.h"
 #include "model/norm.h"
 #include "tensor_parallel/chunked_vocab_head.h"
 #include "tensor_parallel/column_parallel_linear.h"

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "core/tensor_view.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 #include "tensor_parallel/pass.h"
 #include "tensor_parallel/unit_plan.h"
 

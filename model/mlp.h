@@ -10,9 +10,9 @@
 
 #include "model/dropout.h"
 #include "model/layer.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 #include "model/phase_norm.h"
-#include "model/param_names.h"
+#include "model/config/param_names.h"
 #include "tensor_parallel/column_parallel_linear.h"
 #include "tensor_parallel/row_parallel_linear.h"
 

@@ -5,7 +5,7 @@
 
 #include "core/bf16.h"
 #include "core/f16.h"
-#include "model/rope_table.h"
+#include "model/config/rope_table.h"
 
 namespace trident {
 

@@ -6,7 +6,7 @@
 #include "core/tensor_view.h"
 #include "device/arena.h"
 #include "device/device.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 #include "tensor_parallel/layer_plan.h"
 
 namespace trident {

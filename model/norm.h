@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
+#include "model/config/model_config.h"
 #include "model/declare.h"
 #include "model/layer.h"
-#include "model/model_config.h"
 
 namespace trident {
 

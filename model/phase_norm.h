@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/function_ref.h"
+#include "model/config/model_config.h"
 #include "model/layer.h"
-#include "model/model_config.h"
 #include "model/norm.h"
 
 namespace trident {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "core/check.h"
-#include "model/rope_table.h"
+#include "model/config/rope_table.h"
 
 namespace trident {
 

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <string>
 
+#include "model/config/model_config.h"
+#include "model/config/param_names.h"
 #include "model/layer.h"
-#include "model/model_config.h"
-#include "model/param_names.h"
 
 namespace trident {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "pipeline/step_program.h"
+#include "pipeline/schedule/step_program.h"
 
 namespace trident {
 

@@ -14,12 +14,12 @@
 #include <span>
 #include <vector>
 
+#include "model/config/model_config.h"
 #include "model/layer.h"
-#include "model/model_config.h"
 #include "model/model_constants.h"
 #include "parallel/grid/parallel_context.h"
 #include "parallel/zero/param_store.h"
-#include "pipeline/step_program.h"
+#include "pipeline/schedule/step_program.h"
 #include "tensor_parallel/layer_plan.h"
 #include "tensor_parallel/store_views.h"
 

@@ -86,7 +86,7 @@ add_program() {
   mkdir -p "$folder/licenses/gpt2"
   cp data/gpt2/LICENSE* data/gpt2/README.md "$folder/licenses/gpt2/"
   mkdir -p "$folder/licenses/uplot"
-  cp train/report/assets/LICENSE.uPlot "$folder/licenses/uplot/LICENSE"
+  cp report/assets/LICENSE.uPlot "$folder/licenses/uplot/LICENSE"
 }
 
 # Debian's Open MPI: its launcher and the daemon for other nodes, the parts that are loaded by name, what its messages say.

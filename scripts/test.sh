@@ -24,7 +24,7 @@ cd "$(dirname "$0")/.."
 
 unit='support core device conformance cuda parallel tensor_parallel model pipeline optim data checkpoint plan fuzz'
 threads='core device parallel tensor_parallel pipeline'
-# What of tests/app is labelled so, and those of its cases whose work the tests of plan/ do in less.
+# What of tests/app is labelled so, and those of its cases whose work the tests of planner/ do in less.
 app='test_app test_ckpt test_program test_program_generate test_convert'
 plans='^program/(PlanOn|PlanOfALargeJob|RowsOfThisProgram)'
 # Kernels for one kind of card: those for the others are the same text, and triple the time.

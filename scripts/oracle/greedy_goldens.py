@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What transformers' generate() continues prompts with: tiny random models, greedy, in fp32 on a CPU.
 
-Writes OUT/<family>/ (default tests/generate/goldens), see README.md:
+Writes OUT/<family>/ (default tests/infer/goldens), see README.md:
   config.json, generation_config.json, model.safetensors   by save_pretrained, in the family's dtype below
   greedy.json: prompts; and runs "plain" (no token ends it), "penalty" (repetition_penalty) and "end" (eos_token_id of
       generation_config.json ends it), each with, by prompt, the new ids, the log-probabilities of the model for them (before the
@@ -138,7 +138,7 @@ def write_family(folder, name, dtype, config):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parents[2]
-    parser.add_argument("--out", type=pathlib.Path, default=root / "tests/generate/goldens")
+    parser.add_argument("--out", type=pathlib.Path, default=root / "tests/infer/goldens")
     out = parser.parse_args().out
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/hash128.h"
+#include "checkpoint/format/hash128.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "tests/app/background_program.h"

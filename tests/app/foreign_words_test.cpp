@@ -8,7 +8,7 @@
 
 #include "app/subcommands.h"
 #include "core/file_io.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 #include "train/config/option_check.h"
 
 namespace trident {

@@ -18,7 +18,7 @@ namespace {
 
 class GreedyGoldens : public ::testing::TestWithParam<std::string> {
  protected:
-  std::string folder_ = TRIDENT_SOURCE_DIR "/tests/generate/goldens/" + GetParam();
+  std::string folder_ = TRIDENT_SOURCE_DIR "/tests/infer/goldens/" + GetParam();
   JsonValue golden_ = parse_json(read_file(folder_ + "/greedy.json"), "greedy.json");
 
   const JsonValue& run(const std::string& name) const { return *golden_.find("runs")->find(name); }

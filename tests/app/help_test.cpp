@@ -6,7 +6,7 @@
 #include "app/help_text.h"
 #include "app/subcommands.h"
 #include "core/file_io.h"
-#include "model/model_presets.h"
+#include "model/config/model_presets.h"
 #include "train/config/option_docs.h"
 
 namespace trident {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/file_io.h"
-#include "plan/cpu_rates.h"
+#include "planner/price/cpu_rates.h"
 #include "tests/app/program.h"
 #include "tests/data/temporary_folder.h"
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/file_io.h"
-#include "plan/cpu_rates.h"
+#include "planner/price/cpu_rates.h"
 #include "tests/app/background_program.h"
 #include "tests/app/json_answer.h"
 #include "tests/app/program.h"

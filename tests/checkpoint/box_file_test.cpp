@@ -1,4 +1,4 @@
-#include "checkpoint/box_file.h"
+#include "checkpoint/format/box_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "checkpoint/hash128.h"
+#include "checkpoint/format/hash128.h"
 
 #include <gtest/gtest.h>
 

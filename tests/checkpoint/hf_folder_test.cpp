@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/format/safetensors.h"
 #include "checkpoint/hf_shard_reader.h"
-#include "checkpoint/safetensors.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 #include "checkpoint/save_plan.h"
 #include "checkpoint/shard_boxes.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 
 namespace trident::test {
 

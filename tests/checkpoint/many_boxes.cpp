@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "checkpoint/box_file.h"
+#include "checkpoint/format/box_file.h"
 #include "core/check.h"
 #include "core/file_io.h"
 #include "tests/checkpoint/small_checkpoint.h"

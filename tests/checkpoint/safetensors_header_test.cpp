@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/safetensors.h"
 #include "core/check.h"
 #include "tests/support/error_text.h"
 #include "tests/support/safetensors.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 #include "checkpoint/shard_writer.h"
 #include "tests/checkpoint/layout_ranks.h"
 

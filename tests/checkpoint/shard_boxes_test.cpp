@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <map>
 
-#include "checkpoint/tensor_box.h"
+#include "checkpoint/format/tensor_box.h"
 #include "tests/checkpoint/layout_ranks.h"
 
 namespace trident {

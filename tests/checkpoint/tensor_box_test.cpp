@@ -1,4 +1,4 @@
-#include "checkpoint/tensor_box.h"
+#include "checkpoint/format/tensor_box.h"
 
 #include <gtest/gtest.h>
 

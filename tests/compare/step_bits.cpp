@@ -13,7 +13,7 @@
 
 #include <fmt/core.h>
 
-#include "checkpoint/hash128.h"
+#include "checkpoint/format/hash128.h"
 #include "support/layout_run.h"
 
 namespace trident::testing {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/step_waits.h"
-#include "plan/instruction_graph.h"
+#include "pipeline/schedule/step_waits.h"
+#include "planner/published/instruction_graph.h"
 
 namespace trident::contracts {
 namespace {

@@ -1,8 +1,8 @@
-// A step priced by the graph of all its instructions (plan/instruction_graph.h), an event after the other: what price_step() is
-// compared with, whose ranks run on their own.
+// A step priced by the graph of all its instructions (planner/published/instruction_graph.h), an event after the other: what
+// price_step() is compared with, whose ranks run on their own.
 #pragma once
 
-#include "plan/step_price.h"
+#include "planner/price/step_price.h"
 
 namespace trident::contracts {
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "device/cpu/cpu_device.h"
-#include "model/model_stats.h"
+#include "model/config/model_stats.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "tests/support/layout_run.h"
 #include "train/plan/machine.h"

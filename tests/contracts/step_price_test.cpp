@@ -1,6 +1,6 @@
 // The price of a step: every layout's parts add up, the programs run as the simulator of measured steps runs them, and each kind of
 // work is in its part.
-#include "plan/step_price.h"
+#include "planner/price/step_price.h"
 
 #include <gtest/gtest.h>
 
@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/step_simulator.h"
-#include "plan/gpu_prices.h"
-#include "plan/price_book.h"
+#include "pipeline/schedule/step_simulator.h"
+#include "planner/predict/forecast.h"
+#include "planner/price/gpu_prices.h"
+#include "planner/price/price_book.h"
 #include "tests/contracts/contract_cases.h"
 #include "tests/contracts/graph_price.h"
 #include "train/config/train_config.h"
-#include "train/forecast/forecast.h"
 
 namespace trident::contracts {
 namespace {

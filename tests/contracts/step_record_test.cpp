@@ -1,5 +1,5 @@
 // The record of a step, which holds equal passes once, is the step: instruction by instruction and in its sums.
-#include "plan/step_record.h"
+#include "train/plan/step_record.h"
 
 #include <gtest/gtest.h>
 
@@ -15,9 +15,9 @@
 
 #include "device/dry/dry_device.h"
 #include "parallel/communicator/dry_communicator.h"
+#include "planner/bench/metered_device.h"
 #include "tests/contracts/contract_cases.h"
 #include "tests/support/layout_run.h"
-#include "train/bench/metered_device.h"
 #include "train/config/train_config.h"
 #include "train/run/dry_run.h"
 #include "train/run/rank_trainer.h"

@@ -6,11 +6,11 @@
 #include <limits>
 #include <optional>
 
-#include "checkpoint/box_file.h"
-#include "checkpoint/hash128.h"
-#include "checkpoint/hf_index.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/box_file.h"
+#include "checkpoint/format/hash128.h"
+#include "checkpoint/format/hf_index.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/format/safetensors.h"
 #include "core/int_math.h"
 #include "tests/fuzz/fuzz_target.h"
 

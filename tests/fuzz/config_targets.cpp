@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "core/json_reader.h"
-#include "model/model_config.h"
-#include "model/model_stats.h"
+#include "model/config/model_config.h"
+#include "model/config/model_stats.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "train/config/train_config.h"
 #include "train/launch/failure_file.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "checkpoint/box_file.h"
-#include "checkpoint/hf_index.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/box_file.h"
+#include "checkpoint/format/hf_index.h"
+#include "checkpoint/format/manifest.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "data/dataset_files.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 #include "tests/support/layout_run.h"
 #include "train/run/rank_trainer.h"
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <ostream>
 
-#include "model/rope_table.h"
+#include "model/config/rope_table.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/oracle/golden_case.h"
 

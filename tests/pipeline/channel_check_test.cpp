@@ -1,4 +1,4 @@
-#include "pipeline/channel_check.h"
+#include "pipeline/schedule/channel_check.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Places in a region: nothing that lives at one time overlaps, and how much more than the most alive is taken.
-#include "pipeline/memory_places.h"
+#include "pipeline/schedule/memory_places.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "pipeline/partition.h"
+#include "pipeline/schedule/partition.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The checker names what is wrong, and agrees with a brute-force executor on thousands of broken schedules.
-#include "pipeline/schedule_check.h"
+#include "pipeline/schedule/schedule_check.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <tuple>
 
 #include "core/check.h"
-#include "pipeline/message_order.h"
-#include "pipeline/schedule_generators.h"
+#include "pipeline/schedule/message_order.h"
+#include "pipeline/schedule/schedule_generators.h"
 #include "tests/pipeline/schedule_text.h"
 
 namespace trident {

@@ -1,5 +1,5 @@
 // Properties of the generated schedules over all p <= 8, v <= 4, m <= 16, and published numbers.
-#include "pipeline/schedule_generators.h"
+#include "pipeline/schedule/schedule_generators.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "core/check.h"
-#include "pipeline/schedule_check.h"
-#include "pipeline/schedule_simulator.h"
+#include "pipeline/schedule/schedule_check.h"
+#include "pipeline/schedule/schedule_simulator.h"
 #include "tests/pipeline/schedule_text.h"
 
 namespace trident {

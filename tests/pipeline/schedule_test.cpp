@@ -1,10 +1,10 @@
 // Text form, parser and picture of schedules.
-#include "pipeline/schedule.h"
+#include "pipeline/schedule/schedule.h"
 
 #include <gtest/gtest.h>
 
 #include "core/check.h"
-#include "pipeline/schedule_generators.h"
+#include "pipeline/schedule/schedule_generators.h"
 #include "tests/pipeline/schedule_text.h"
 
 namespace trident {

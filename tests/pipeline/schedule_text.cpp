@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "pipeline/schedule_simulator.h"
+#include "pipeline/schedule/schedule_simulator.h"
 
 namespace trident {
 namespace {

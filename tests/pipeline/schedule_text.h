@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "pipeline/schedule.h"
+#include "pipeline/schedule/schedule.h"
 
 namespace trident {
 

@@ -1,5 +1,5 @@
 // Broken step programs are rejected, with the reason and the place.
-#include "pipeline/step_program_check.h"
+#include "pipeline/schedule/step_program_check.h"
 
 #include <gtest/gtest.h>
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/partition.h"
-#include "pipeline/schedule_generators.h"
-#include "pipeline/step_program.h"
+#include "pipeline/schedule/partition.h"
+#include "pipeline/schedule/schedule_generators.h"
+#include "pipeline/schedule/step_program.h"
 
 namespace trident {
 

@@ -1,5 +1,5 @@
 // What the builder makes of schedules and ZeRO policies.
-#include "pipeline/step_program.h"
+#include "pipeline/schedule/step_program.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include "core/check.h"
-#include "pipeline/schedule_simulator.h"
-#include "pipeline/step_program_check.h"
-#include "pipeline/step_program_lists.h"
+#include "pipeline/schedule/schedule_simulator.h"
+#include "pipeline/schedule/step_program_check.h"
+#include "pipeline/schedule/step_program_lists.h"
 #include "tests/pipeline/schedule_text.h"
 #include "tests/pipeline/step_program_fixture.h"
 #include "tests/support/split_schedules.h"

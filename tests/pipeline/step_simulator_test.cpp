@@ -1,10 +1,10 @@
-#include "pipeline/step_simulator.h"
+#include "pipeline/schedule/step_simulator.h"
 
 #include <gtest/gtest.h>
 
 #include "core/check.h"
-#include "pipeline/schedule_simulator.h"
-#include "pipeline/task_engine.h"
+#include "pipeline/schedule/schedule_simulator.h"
+#include "pipeline/schedule/task_engine.h"
 #include "tests/pipeline/step_program_fixture.h"
 
 namespace trident {

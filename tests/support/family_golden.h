@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/file_io.h"
-#include "model/hf_tensors.h"
-#include "model/model_config.h"
+#include "model/config/hf_tensors.h"
+#include "model/config/model_config.h"
 #include "tests/support/safetensors.h"
 
 namespace trident::testing {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/philox.h"
-#include "model/model_config.h"
-#include "model/rope_table.h"
+#include "model/config/model_config.h"
+#include "model/config/rope_table.h"
 #include "tests/support/reference_attention.h"
 #include "tests/support/reference_ops.h"
 

@@ -1,6 +1,6 @@
 // Safetensors files for exchanging tensors with the oracle: read and written whole, strict about the layout of the file.
 //
-// Not checkpoint/safetensors.h, on purpose: the oracle's files are judged, and the product's are read back in
+// Not checkpoint/format/safetensors.h, on purpose: the oracle's files are judged, and the product's are read back in
 // tests, by code that shares nothing with the product's.
 //
 // File: u64 little-endian N, N bytes of JSON {name: {dtype, shape, data_offsets}}, the data. F32, BF16, I32 and I64 only.

@@ -1,7 +1,7 @@
 // Schedules that split backwards, which no configuration asks for yet.
 #pragma once
 
-#include "pipeline/schedule_generators.h"
+#include "pipeline/schedule/schedule_generators.h"
 
 namespace trident::testing {
 

@@ -9,7 +9,7 @@
 
 #include "core/file_io.h"
 #include "device/cpu/cpu_device.h"
-#include "plan/cpu_rates.h"
+#include "planner/price/cpu_rates.h"
 #include "tests/data/temporary_folder.h"
 #include "train/run/peak_flops.h"
 

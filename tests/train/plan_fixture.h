@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "plan/price_book.h"
+#include "planner/predict/target_forecast.h"
+#include "planner/price/price_book.h"
 #include "train/config/option_values.h"
 #include "train/config/train_config.h"
-#include "train/forecast/target_forecast.h"
 
 namespace trident::testing {
 

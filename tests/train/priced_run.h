@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/check.h"
+#include "planner/predict/forecast.h"
+#include "planner/predict/run_prediction.h"
 #include "tests/support/layout_run.h"
-#include "train/forecast/forecast.h"
-#include "train/forecast/run_prediction.h"
 #include "train/plan/machine.h"
 
 namespace trident::testing {

@@ -8,7 +8,7 @@
 #include <regex>
 
 #include "core/file_io.h"
-#include "model/model_stats.h"
+#include "model/config/model_stats.h"
 #include "train/config/option_table.h"
 #include "train/plan/run_plan.h"
 #include "train/run/dry_run.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 #include "train/config/foreign_words.h"
 #include "train/config/layout_text.h"
 #include "train/config/option_check.h"

@@ -8,7 +8,7 @@
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
 #include "core/json_reader.h"
-#include "model/model_presets.h"
+#include "model/config/model_presets.h"
 
 namespace trident {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/json_reader.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 #include "train/config/train_config.h"
 
 namespace trident {

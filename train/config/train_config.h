@@ -18,7 +18,7 @@
 #include "core/zero_policy.h"
 #include "optim/lr_schedule.h"
 #include "optim/update_rule_kind.h"
-#include "pipeline/schedule_generators.h"
+#include "pipeline/schedule/schedule_generators.h"
 #include "train/config/config_enums.h"
 #include "train/config/option_values.h"
 

@@ -13,7 +13,7 @@
 #include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
 #include "parallel/mpi/network_facts.h"
-#include "train/forecast/run_prediction.h"
+#include "planner/predict/run_prediction.h"
 #include "train/launch/failure_file.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"

@@ -13,7 +13,7 @@
 
 #include "core/file_io.h"
 #include "parallel/grid/process_grid.h"
-#include "pipeline/step_program.h"
+#include "pipeline/schedule/step_program.h"
 
 namespace trident {
 

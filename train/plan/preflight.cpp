@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "core/number_text.h"
-#include "model/model_stats.h"
+#include "model/config/model_stats.h"
 #include "train/config/rank_count.h"
 #include "train/plan/update_rule_of.h"
 

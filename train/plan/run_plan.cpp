@@ -10,14 +10,14 @@
 #include "core/counted.h"
 #include "core/int_math.h"
 #include "device/dry/dry_device.h"
+#include "model/config/model_stats.h"
 #include "model/layer.h"
 #include "model/model_constants.h"
-#include "model/model_stats.h"
-#include "pipeline/schedule_check.h"
-#include "pipeline/schedule_generators.h"
-#include "pipeline/step_program_check.h"
-#include "pipeline/step_program_size.h"
-#include "pipeline/step_simulator.h"
+#include "pipeline/schedule/schedule_check.h"
+#include "pipeline/schedule/schedule_generators.h"
+#include "pipeline/schedule/step_program_check.h"
+#include "pipeline/schedule/step_program_size.h"
+#include "pipeline/schedule/step_simulator.h"
 
 namespace trident {
 namespace {

@@ -10,14 +10,14 @@
 
 #include "core/dtype.h"
 #include "device/device_kind.h"
+#include "model/config/model_config.h"
 #include "model/gpt.h"
-#include "model/model_config.h"
 #include "parallel/grid/process_grid.h"
 #include "parallel/zero/param_layout.h"
-#include "pipeline/step_program.h"
+#include "pipeline/cached_shapes.h"
+#include "pipeline/schedule/step_program.h"
 #include "train/config/resolve_model.h"
 #include "train/config/train_config.h"
-#include "train/plan/cached_shapes.h"
 #include "train/plan/core_share.h"
 
 namespace trident {

@@ -10,9 +10,9 @@
 #include "device/dry/dry_ops.h"
 #include "device/ranges.h"
 #include "parallel/communicator/dry_communicator.h"
-#include "pipeline/step_program.h"
-#include "plan/step_record.h"
+#include "pipeline/schedule/step_program.h"
 #include "train/config/train_config.h"
+#include "train/plan/step_record.h"
 
 namespace trident {
 

@@ -17,9 +17,9 @@
 #include <thread>
 #include <utility>
 
-#include "checkpoint/box_file.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"
+#include "checkpoint/format/box_file.h"
 #include "core/block_file.h"
 #include "core/clock.h"
 #include "core/counted.h"

@@ -14,7 +14,7 @@
 #include "parallel/grid/process_grid.h"
 #include "pipeline/stage.h"
 #include "train/plan/run_plan.h"
-#include "plan/step_record.h"
+#include "train/plan/step_record.h"
 
 namespace trident {
 

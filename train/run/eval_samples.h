@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "data/tokenizer/tokenizer.h"
-#include "model/model_config.h"
+#include "infer/generate/token_loop.h"
+#include "model/config/model_config.h"
+#include "pipeline/cached_shapes.h"
 #include "train/config/train_config.h"
-#include "train/generate/token_loop.h"
 #include "train/log/text_sample.h"
-#include "train/plan/cached_shapes.h"
 #include "train/run/rank_model.h"
 
 namespace trident {

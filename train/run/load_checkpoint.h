@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 #include "core/logging.h"
 #include "train/run/rank_model.h"
 #include "train/run/rank_trainer.h"

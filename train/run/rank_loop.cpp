@@ -9,7 +9,7 @@
 
 #include "core/clock.h"
 #include "core/resident_memory.h"
-#include "model/model_stats.h"
+#include "model/config/model_stats.h"
 #include "train/plan/machine.h"
 #include "train/run/between_steps.h"
 #include "train/run/data_lines.h"

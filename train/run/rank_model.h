@@ -16,9 +16,9 @@
 #include "device/device.h"
 #include "parallel/grid/parallel_context.h"
 #include "parallel/zero/param_store.h"
+#include "pipeline/cached_stage.h"
 #include "pipeline/executor.h"
 #include "pipeline/stage.h"
-#include "train/generate/cached_stage.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {

@@ -10,7 +10,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_path.h"
 #include "checkpoint/commit.h"
-#include "checkpoint/hf_index.h"
+#include "checkpoint/format/hf_index.h"
 #include "checkpoint/lease.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"

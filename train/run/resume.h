@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 #include "core/file_io.h"
 #include "train/config/train_config.h"
 #include "train/run/weights_source.h"

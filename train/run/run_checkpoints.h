@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/format/manifest.h"
 #include "checkpoint/keep_checkpoints.h"
 #include "checkpoint/lease.h"
-#include "checkpoint/manifest.h"
 #include "checkpoint/shard_writer.h"
 #include "core/logging.h"
 #include "device/background_reads.h"

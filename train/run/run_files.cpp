@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/file_io.h"
-#include "model/model_stats.h"
+#include "model/config/model_stats.h"
 #include "train/config/stored_config.h"
 #include "train/run/gather_bytes.h"
 

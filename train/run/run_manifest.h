@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 #include "train/run/run_inputs.h"
 
 namespace trident {

@@ -9,8 +9,8 @@
 
 #include "core/counted.h"
 #include "core/number_text.h"
-#include "model/model_stats.h"
-#include "pipeline/step_simulator.h"
+#include "model/config/model_stats.h"
+#include "pipeline/schedule/step_simulator.h"
 #include "train/run/dry_run.h"
 #include "train/run/zero_cost.h"
 

@@ -11,7 +11,7 @@
 #include "checkpoint/commit.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 #include "train/config/option_check.h"
 #include "train/config/train_config.h"
 

@@ -16,7 +16,7 @@
 #include "core/check.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
-#include "model/hf_tensors.h"
+#include "model/config/hf_tensors.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {

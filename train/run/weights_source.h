@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/format/manifest.h"
 #include "checkpoint/hf_folder.h"
-#include "checkpoint/manifest.h"
 #include "checkpoint/shard_boxes.h"
 #include "device/device.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 #include "parallel/zero/param_store.h"
 #include "train/config/stored_config.h"
 

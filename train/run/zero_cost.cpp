@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "model/model_stats.h"
+#include "model/config/model_stats.h"
 #include "train/run/dry_run.h"
 
 namespace trident {

@@ -14,7 +14,7 @@
 
 #include "device/card_workspaces.h"
 #include "device/cuda/cudnn_attention_rules.h"
-#include "model/model_presets.h"
+#include "model/config/model_presets.h"
 
 namespace trident {
 namespace {

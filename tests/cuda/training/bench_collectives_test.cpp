@@ -1,5 +1,5 @@
 // What trident bench finds out about collectives between simulated cards, and what it says where there is nothing to find out.
-#include "train/bench/bench_collectives.h"
+#include "planner/bench/bench_collectives.h"
 
 #include <gmock/gmock.h>
 #include <nccl.h>

@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "core/check.h"
-#include "train/bench/bench_collectives.h"
+#include "planner/bench/bench_collectives.h"
 
 namespace {
 

@@ -5,10 +5,10 @@
 #include "core/file_io.h"
 #include "device/host/doorbell.h"
 #include "parallel/cuda/cuda_backend.h"
+#include "planner/bench/metered_device.h"
 #include "tests/cuda/simulated_scope.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/layout_run.h"
-#include "train/bench/metered_device.h"
 
 namespace trident {
 namespace {

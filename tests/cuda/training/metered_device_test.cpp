@@ -8,7 +8,7 @@
 
 #include "cuda/simulated/runtime.h"
 #include "parallel/shared_memory/thread_world.h"
-#include "train/bench/metered_device.h"
+#include "planner/bench/metered_device.h"
 #include "train/launch/rank_devices.h"
 #include "train/run/rank_trainer.h"
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "core/file_io.h"
-#include "model/model_config.h"
-#include "model/model_stats.h"
+#include "model/config/model_config.h"
+#include "model/config/model_stats.h"
 #include "tests/support/safetensors.h"
 
 namespace trident {

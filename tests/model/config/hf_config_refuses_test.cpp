@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 
 namespace trident {
 namespace {

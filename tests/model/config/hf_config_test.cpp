@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "core/file_io.h"
-#include "model/model_config.h"
-#include "model/model_stats.h"
+#include "model/config/model_config.h"
+#include "model/config/model_stats.h"
 
 namespace trident {
 namespace {

@@ -1,12 +1,12 @@
 // config.json as it is written, read again: the same model, for every family and for values far from the usual.
-#include "model/hf_config_writer.h"
+#include "model/config/hf_config_writer.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 
 #include "core/file_io.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 
 namespace trident {
 namespace {

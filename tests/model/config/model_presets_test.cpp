@@ -1,4 +1,4 @@
-#include "model/model_presets.h"
+#include "model/config/model_presets.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "model/model_presets.h"
-#include "model/model_stats.h"
+#include "model/config/model_presets.h"
+#include "model/config/model_stats.h"
 
 namespace trident {
 namespace {

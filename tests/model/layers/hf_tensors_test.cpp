@@ -1,5 +1,5 @@
 // The tensors of a Hugging Face folder against the parameters that layers declare, and names as files spell them.
-#include "model/hf_tensors.h"
+#include "model/config/hf_tensors.h"
 
 #include <gtest/gtest.h>
 

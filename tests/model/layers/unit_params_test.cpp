@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
+#include "model/config/model_presets.h"
 #include "model/declare.h"
-#include "model/model_presets.h"
 #include "tests/model/layers/tiny_models.h"
 #include "tests/support/param_elements.h"
 

@@ -1,0 +1,365 @@
+#include "checkpoint/format/manifest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+#include <unordered_set>
+
+#include "checkpoint/format/safetensors.h"
+#include "core/check.h"
+#include "core/function_ref.h"
+#include "core/json_scanner.h"
+
+namespace trident {
+
+namespace {
+
+JsonValue list_of(const std::vector<std::int64_t>& values) { return JsonValue::Array(values.begin(), values.end()); }
+
+JsonValue to_json(const TrainingState& state) {
+  TRIDENT_CHECK(std::isfinite(state.loss_scale), "loss scale {}", state.loss_scale);
+  JsonValue json;
+  json.set("updates", state.updates);
+  json.set("batches", state.batches);
+  json.set("skipped", state.skipped);
+  json.set("skipped_in_a_row", state.skipped_in_a_row);
+  json.set("position", state.position);
+  json.set("samples", state.samples);
+  json.set("tokens", state.tokens);
+  json.set("loss_scale", state.loss_scale);
+  json.set("loss_scale_clean_steps", state.loss_scale_clean_steps);
+  json.set("loss_scale_overflows_left", state.loss_scale_overflows_left);
+  json.set("blend_start", state.blend_start);
+  json.set("blend_taken", list_of(state.blend_taken));
+  json.set("blend_now", list_of(state.blend_now));
+  json.set("best_valid_loss", state.best_valid_loss ? JsonValue(*state.best_valid_loss) : JsonValue());
+  json.set("best_valid_step", state.best_valid_step);
+  json.set("last_eval", state.last_eval);
+  return json;
+}
+
+JsonValue to_json(const ManifestTensor& tensor) {
+  return JsonValue::Object{{"name", tensor.name}, {"shape", list_of(tensor.shape)}};
+}
+
+JsonValue to_json(const ManifestFile& file) {
+  JsonValue::Array runs;
+  for (const TensorRun& run : file.runs) runs.push_back(JsonValue::Array{run.first, run.count, run.begin, run.end});
+  return JsonValue::Object{{"path", file.path},
+                           {"bytes", file.bytes},
+                           {"table_bytes", file.table_bytes},
+                           {"table", to_string(file.table)},
+                           {"runs", std::move(runs)}};
+}
+
+// The way back; nothing of the text is believed.
+
+constexpr std::string_view kHashBegin = ",\"hash\":\"", kHashEnd = "\"}\n";
+constexpr std::size_t kTail = kHashBegin.size() + kHashDigits + kHashEnd.size();
+constexpr std::size_t kMaxManifestName = 4096, kMaxManifestRank = 16;
+constexpr std::int64_t kSmallestTable = 8 + 2;
+constexpr JsonRules kManifestRules{.comments = JsonComments::kRefused,
+                                   .max_bytes = static_cast<std::size_t>(kMaxManifestBytes),
+                                   .blame = ExitCode::kData,
+                                   .max_values = std::size_t{1} << 17};
+constexpr std::string_view kManifestRemedy = "the checkpoint is damaged: use an older one, or copy it again";
+
+[[noreturn]] void refuse_manifest(std::string_view source, std::string_view what) {
+  throw DataError(fmt::format("{}: {}; {}", source, what, kManifestRemedy));
+}
+
+// Reads the members of one object. `where`: "state", "tensor \"name\"", ...; in messages.
+class ObjectReader {
+ public:
+  ObjectReader(std::string_view source, std::string where, const JsonValue& object)
+      : source_(source), where_(std::move(where)), object_(object) {
+    if (!object.is_object()) fail("is not an object");
+  }
+
+  const JsonValue& member(std::string_view key) const {
+    const JsonValue* value = object_.find(key);
+    if (value == nullptr) fail(fmt::format("{} is missing", key));
+    return *value;
+  }
+  std::int64_t integer(std::string_view key, std::int64_t smallest = 0) const {
+    const JsonValue& value = member(key);
+    if (!value.is_integer() || value.as_integer() < smallest)
+      fail(fmt::format("{} is not an integer of at least {}", key, smallest));
+    return value.as_integer();
+  }
+  double number(std::string_view key) const {
+    const JsonValue& value = member(key);
+    if (!value.is_number() || !std::isfinite(value.as_number())) fail(fmt::format("{} is not a number", key));
+    return value.as_number();
+  }
+  bool truth(std::string_view key) const {
+    const JsonValue& value = member(key);
+    if (!value.is_bool()) fail(fmt::format("{} is neither true nor false", key));
+    return value.as_bool();
+  }
+  const std::string& text(std::string_view key) const {
+    const JsonValue& value = member(key);
+    if (!value.is_string()) fail(fmt::format("{} is not a string", key));
+    return value.as_string();
+  }
+  const JsonValue::Array& list(std::string_view key) const {
+    const JsonValue& value = member(key);
+    if (!value.is_array()) fail(fmt::format("{} is not a list", key));
+    return value.items();
+  }
+  std::vector<std::int64_t> integers(std::string_view key) const {
+    std::vector<std::int64_t> values;
+    for (const JsonValue& item : list(key)) {
+      if (!item.is_integer() || item.as_integer() < 0) fail(fmt::format("{} holds something that is not a count", key));
+      values.push_back(item.as_integer());
+    }
+    return values;
+  }
+  [[noreturn]] void fail(std::string_view what) const {
+    if (where_.empty()) refuse_manifest(source_, what);
+    refuse_manifest(source_, fmt::format("{}: {}", where_, what));
+  }
+
+ private:
+  std::string_view source_;
+  std::string where_;
+  const JsonValue& object_;
+};
+
+TrainingState state_from(const ObjectReader& json) {
+  TrainingState state;
+  state.updates = json.integer("updates");
+  state.batches = json.integer("batches");
+  state.skipped = json.integer("skipped");
+  state.skipped_in_a_row = json.integer("skipped_in_a_row");
+  state.position = json.integer("position");
+  state.samples = json.integer("samples");
+  state.tokens = json.integer("tokens");
+  state.loss_scale = json.number("loss_scale");
+  state.loss_scale_clean_steps = json.integer("loss_scale_clean_steps");
+  state.loss_scale_overflows_left = json.integer("loss_scale_overflows_left");
+  state.blend_start = json.integer("blend_start");
+  state.blend_taken = json.integers("blend_taken");
+  state.blend_now = json.integers("blend_now");
+  if (!json.member("best_valid_loss").is_null()) state.best_valid_loss = json.number("best_valid_loss");
+  state.best_valid_step = json.integer("best_valid_step");
+  state.last_eval = json.integer("last_eval", -1);
+  if (state.updates > state.batches) json.fail(fmt::format("{} updates of {} batches", state.updates, state.batches));
+  if (state.skipped > state.batches || state.skipped_in_a_row > state.skipped)
+    json.fail(fmt::format("of {} batches {} were skipped, {} in a row", state.batches, state.skipped, state.skipped_in_a_row));
+  if (state.loss_scale <= 0) json.fail(fmt::format("loss_scale is {}", state.loss_scale));
+  return state;
+}
+
+DType weights_from(const ObjectReader& json) {
+  const std::string& name = json.text("weights");
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    if (safetensors_name(dtype) == name) return dtype;
+  json.fail(fmt::format("weights are {}, there are F32, BF16 and F16", in_quotes(name)));
+}
+
+// A '/' would make the name of one tensor the key of another's state.
+void check_name(const ObjectReader& json, std::string_view kind, const std::string& name) {
+  if (name.empty() || name.size() > kMaxManifestName || name.find('/') != std::string::npos)
+    json.fail(fmt::format("{} {}: no name", kind, in_quotes(name)));
+}
+
+std::vector<std::string> states_from(const ObjectReader& json) {
+  std::vector<std::string> states;
+  std::unordered_set<std::string_view> seen{"master"};  // taken
+  for (const JsonValue& item : json.list("optimizer_states")) {
+    if (!item.is_string()) json.fail("optimizer_states holds something that is not a string");
+    check_name(json, "optimizer state", item.as_string());
+    if (!seen.insert(item.as_string()).second) json.fail(fmt::format("optimizer state {} twice", in_quotes(item.as_string())));
+    states.push_back(item.as_string());
+  }
+  return states;
+}
+
+ManifestTensor tensor_from(std::string_view source, std::size_t index, const JsonValue& item) {
+  const ObjectReader unnamed(source, fmt::format("tensor {}", index), item);
+  const std::string& name = unnamed.text("name");
+  check_name(unnamed, "tensor", name);
+  const ObjectReader json(source, fmt::format("tensor {}", in_quotes(name)), item);
+  ManifestTensor tensor{name, json.integers("shape")};
+  if (tensor.shape.size() > kMaxManifestRank) json.fail(fmt::format("more than {} dimensions", kMaxManifestRank));
+  std::int64_t bytes = size_of(DType::kF32);
+  for (const std::int64_t extent : tensor.shape)
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) json.fail("the shape is too large");
+  return tensor;
+}
+
+bool is_safe_path(std::string_view path) {
+  if (path.empty() || path.size() > kMaxManifestName || path == "manifest.json") return false;
+  for (;;) {
+    const std::string_view part = path.substr(0, path.find('/'));
+    if (part.empty() || part == "." || part == "..") return false;
+    for (const char c : part) {
+      const bool letter_or_digit = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+      if (!letter_or_digit && c != '.' && c != '_' && c != '-') return false;
+    }
+    if (part.size() == path.size()) return true;
+    path.remove_prefix(part.size() + 1);
+  }
+}
+
+// The members of an object, with an empty list for each of `lists`, which may hold more than memory has room for as values.
+JsonValue members_but(std::string_view text, std::string_view source, std::initializer_list<std::string_view> lists) {
+  JsonScanner scanner(text, source, kManifestRules);
+  std::size_t values_left = kManifestRules.max_values;
+  if (scanner.kind() != JsonValue::Kind::kObject) return scanner.value(values_left);
+  JsonValue::Object members;
+  scanner.members([&](const std::string& key) {
+    const bool is_left_out = std::ranges::find(lists, key) != lists.end() && scanner.kind() == JsonValue::Kind::kArray;
+    if (is_left_out) scanner.skip();
+    members.push_back({key, is_left_out ? JsonValue(JsonValue::Array()) : scanner.value(values_left)});
+  });
+  scanner.end();
+  return members;
+}
+
+// Calls `item` with the text of each item of the list `key` of an object that members_but has read.
+void for_each_text(std::string_view text, std::string_view key, FunctionRef<void(std::string_view)> item) {
+  JsonScanner scanner(text, "", kManifestRules);
+  scanner.members([&](const std::string& found) {
+    if (found == key) scanner.items([&] { item(scanner.skip()); });
+    else scanner.skip();
+  });
+}
+
+TensorRun run_from(const ObjectReader& file, const JsonValue& item, std::int64_t num_tensors) {
+  std::vector<std::int64_t> numbers;
+  if (item.is_array())
+    for (const JsonValue& number : item.items()) numbers.push_back(number.is_integer() ? number.as_integer() : -1);
+  if (numbers.size() != 4) file.fail("a run is not [first, count, begin, end]");
+  const std::int64_t first = numbers[0], count = numbers[1], begin = numbers[2], end = numbers[3];
+  if (first < 0 || count < 1 || first > num_tensors || count > num_tensors - first)
+    file.fail(fmt::format("a run of {} tensors from {} on, there are {}", count, first, num_tensors));
+  if (begin < 0 || begin >= end || end > kTensorParts)
+    file.fail(fmt::format("a run of parts {} to {}, there are {}", begin, end, kTensorParts));
+  return {first, count, static_cast<int>(begin), static_cast<int>(end)};
+}
+
+ManifestFile file_from(std::string_view source, std::size_t index, std::string_view text, std::int64_t num_tensors) {
+  const JsonValue item = members_but(text, source, {"runs"});
+  const ObjectReader unnamed(source, fmt::format("file {}", index), item);
+  const std::string& path = unnamed.text("path");
+  if (!is_safe_path(path))
+    unnamed.fail(fmt::format("path {} leaves the checkpoint, or has characters that no file of it has", in_quotes(path)));
+  const ObjectReader json(source, fmt::format("file {}", path), item);
+  ManifestFile file{path, json.integer("bytes"), json.integer("table_bytes", kSmallestTable), {}, {}};
+  if (file.table_bytes > file.bytes || file.table_bytes > 8 + kMaxSafetensorsHeader)
+    json.fail(fmt::format("{} bytes, of which the table has {}", file.bytes, file.table_bytes));
+  const std::optional<Hash128> table = hash_from(json.text("table"));
+  if (!table) json.fail("table is not a hash");
+  file.table = *table;
+  json.list("runs");
+  for_each_text(text, "runs", [&](std::string_view run) {
+    file.runs.push_back(run_from(json, parse_json(run, source, kManifestRules), num_tensors));
+  });
+  return file;
+}
+
+template <class Item>
+void refuse_twice(const ObjectReader& root, std::string_view kind, const std::vector<Item>& items, std::string Item::* name) {
+  std::vector<std::string_view> names;
+  names.reserve(items.size());
+  for (const Item& item : items) names.push_back(item.*name);
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
+    root.fail(fmt::format("{} {} twice", kind, in_quotes(*twice)));
+}
+
+// The text before the hash, which must be right.
+void check_hash(std::string_view text, std::string_view source) {
+  const std::string_view tail = text.size() < kTail ? std::string_view() : text.substr(text.size() - kTail);
+  if (!tail.starts_with(kHashBegin) || !tail.ends_with(kHashEnd))
+    refuse_manifest(source, "does not end with its hash: no manifest, or truncated");
+  const std::string_view digits = tail.substr(kHashBegin.size(), kHashDigits);
+  const Hash128 found = hash128(text.substr(0, text.size() - kTail));
+  if (hash_from(digits) != found)
+    refuse_manifest(source, fmt::format("its text has the hash {}, it says {}", to_string(found), in_quotes(digits)));
+}
+
+void check_version(const ObjectReader& root, std::string_view source) {
+  if (root.text("format") != "trident-checkpoint") root.fail(fmt::format("format is {}", in_quotes(root.text("format"))));
+  const std::int64_t version = root.integer("version", 1), needed = root.integer("min_reader_version", 1);
+  if (needed > version) root.fail(fmt::format("version {} for readers from {} on", version, needed));
+  if (needed > Manifest::kVersion)
+    throw NewerFormat(
+        fmt::format("{}: format {}, which readers of format {} and later understand, this is one of {}; use a newer trident",
+                    source, version, needed, Manifest::kVersion));
+}
+
+}  // namespace
+
+std::int64_t total_bytes(const Manifest& manifest) {
+  std::int64_t bytes = 0;
+  for (const ManifestFile& file : manifest.files) bytes += file.bytes;
+  return bytes;
+}
+
+std::int64_t written_now() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(since_1970).count());
+}
+
+std::string to_text(const Manifest& manifest) {
+  JsonValue::Array tensors, files;
+  for (const ManifestTensor& tensor : manifest.tensors) tensors.push_back(to_json(tensor));
+  for (const ManifestFile& file : manifest.files) files.push_back(to_json(file));
+  JsonValue root;
+  root.set("format", "trident-checkpoint");
+  root.set("version", Manifest::kVersion);
+  root.set("min_reader_version", Manifest::kVersion);
+  root.set("state", to_json(manifest.state));
+  root.set("weights", safetensors_name(manifest.weights));
+  root.set("complete", manifest.complete);
+  root.set("optimizer_states", JsonValue::Array(manifest.optimizer_states.begin(), manifest.optimizer_states.end()));
+  root.set("tensors", std::move(tensors));
+  root.set("files", std::move(files));
+  root.set("generation", manifest.generation);
+  root.set("written_unix", manifest.written_unix);
+  root.set("config", manifest.config);
+  root.set("data", manifest.data);
+  root.set("writer", manifest.writer);
+  std::string text = to_json_text(root);
+  text.pop_back();  // the brace, which comes behind the hash
+  const std::string hash = to_string(hash128(text));
+  return text + ",\"hash\":\"" + hash + "\"}\n";
+}
+
+Manifest parse_manifest(std::string_view text, std::string_view source) {
+  check_hash(text, source);
+  const JsonValue json = members_but(text, source, {"tensors", "files"});
+  const ObjectReader root(source, "", json);
+  check_version(root, source);
+
+  Manifest manifest;
+  manifest.state = state_from({source, "state", root.member("state")});
+  manifest.weights = weights_from(root);
+  manifest.complete = root.truth("complete");
+  manifest.optimizer_states = states_from(root);
+  root.list("tensors");
+  for_each_text(text, "tensors", [&](std::string_view item) {
+    manifest.tensors.push_back(tensor_from(source, manifest.tensors.size(), parse_json(item, source, kManifestRules)));
+  });
+  refuse_twice(root, "tensor", manifest.tensors, &ManifestTensor::name);
+  const std::int64_t num_tensors = std::ssize(manifest.tensors);
+  root.list("files");
+  for_each_text(text, "files", [&](std::string_view item) {
+    manifest.files.push_back(file_from(source, manifest.files.size(), item, num_tensors));
+  });
+  refuse_twice(root, "file", manifest.files, &ManifestFile::path);
+  manifest.generation = root.text("generation");
+  manifest.written_unix = root.integer("written_unix");
+  manifest.config = root.member("config");
+  manifest.data = root.member("data");
+  manifest.writer = root.member("writer");
+  return manifest;
+}
+
+}  // namespace trident

@@ -1,0 +1,304 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "checkpoint/block_stream.h"
+#include "checkpoint/box_copy.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/format/hf_index.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/save_plan.h"
+#include "checkpoint/shard_reader.h"
+#include "core/check.h"
+#include "core/foreign_folder.h"
+#include "infer/convert/carried_files.h"
+#include "infer/convert/convert.h"
+#include "infer/convert/output_folder.h"
+#include "infer/convert/value_check.h"
+#include "model/config/hf_config_writer.h"
+#include "train/config/train_config.h"
+#include "train/run/resume.h"
+#include "train/run/weights_source.h"
+
+namespace trident {
+namespace {
+
+constexpr std::int64_t kDefaultShardBytes = 5'000'000'000;
+constexpr std::int64_t kRowsBytes = std::int64_t{8} << 20;  // that are read at a time
+constexpr std::string_view kConfigName = "config.json", kGenerationName = "generation_config.json";
+
+struct OutputFile {
+  std::string name;
+  std::vector<std::size_t> tensors;  // in the order of the file
+};
+
+// The one file, or "model-00001-of-00003.safetensors".
+std::string file_name(std::size_t number, std::size_t count) {
+  if (count == 1) return std::string(kHfWeightsName);
+  return fmt::format("model-{:05}-of-{:05}.safetensors", number + 1, count);
+}
+
+// Of a folder that says the same of its tensors; nothing: it does not.
+std::optional<std::vector<OutputFile>> files_of_index(const HfIndex& index, const std::vector<std::string>& names) {
+  std::map<std::string, std::size_t> numbers;
+  for (std::size_t t = 0; t < names.size(); ++t) numbers.emplace(names[t], t);
+  std::map<std::string, OutputFile> files;
+  std::size_t found = 0;
+  for (const auto& [tensor, name] : index.files) {
+    const auto number = numbers.find(tensor);
+    if (number == numbers.end()) return std::nullopt;
+    files[name].name = name;
+    files[name].tensors.push_back(number->second);
+    ++found;
+  }
+  if (found != names.size()) return std::nullopt;
+  std::vector<OutputFile> list;
+  for (auto& [name, file] : files) list.push_back(std::move(file));
+  return list;
+}
+
+class Exporter {
+ public:
+  Exporter(WeightsSource source, const ExportOptions& options, const ConvertProgress& progress)
+      : source_(std::move(source)),
+        model_(model_of(source_)),
+        tensors_(tensors_of_hf(model_)),
+        dtype_(options.dtype.value_or(source_.manifest.weights)),
+        carried_(source_.folder + "/" + std::string(kCarriedFolder)),
+        progress_(progress),
+        reader_(source_.folder, source_.manifest) {
+    const Manifest& manifest = source_.manifest;
+    const bool has_masters = manifest.complete && manifest.weights != DType::kF32;
+    if (has_masters && dtype_ != manifest.weights) prefix_ = kMasterPrefix;
+    stored_ = prefix_.empty() ? manifest.weights : DType::kF32;
+    if (manifest.tensors.size() != tensors_.size())
+      throw DataError(fmt::format("{}: has {} tensors, expected {} by its configuration; use another checkpoint", source_.folder,
+                                  manifest.tensors.size(), tensors_.size()));
+    const JsonValue* const left_out = manifest.writer.is_object() ? manifest.writer.find(kLeftOutOfNames) : nullptr;
+    const std::string prefix = left_out != nullptr && left_out->is_string() ? left_out->as_string() : "";
+    for (const ManifestTensor& tensor : tensors_)
+      names_.push_back(tensor.name.starts_with(prefix) ? tensor.name.substr(prefix.size()) : tensor.name);
+    for (const ManifestTensor& tensor : tensors_) all_bytes_ += whole(tensor.shape).elements() * size_of(dtype_);
+    cut(options.shard_bytes);
+  }
+
+  ConvertReport write(const std::string& to) {
+    OutputFolder out(to);
+    ConvertReport report{std::ssize(tensors_), all_bytes_, dtype_};
+    for (OutputFile& file : files_) {
+      // As the reference writer orders tensors of one dtype.
+      std::ranges::sort(file.tensors, {}, [&](std::size_t t) { return names_[t]; });
+      write_weights(out.path() + "/" + file.name, file.tensors);
+      report.weight_files.push_back(file.name);
+    }
+    if (has_index_) write_file(out.path() + "/" + std::string(kHfIndexName), index_text());
+    write_file(out.path() + "/" + std::string(kConfigName), config_text());
+    carry(out.path(), report.warnings);
+    for (const std::string& name : carried_files(out.path())) report.other_files.push_back(name);
+    out.commit();
+    if (!reader_.lock_note().empty()) report.warnings.push_back(reader_.lock_note());
+    const std::vector<std::string> of_values = check_.warnings();
+    report.warnings.insert(report.warnings.end(), of_values.begin(), of_values.end());
+    return report;
+  }
+
+ private:
+  std::int64_t bytes_of(std::size_t t) const { return whole(tensors_[t].shape).elements() * size_of(dtype_); }
+
+  // What the checkpoint was made from, if it was, says how files are cut.
+  void cut(std::optional<std::int64_t> limit) {
+    const std::string index = carried_ + "/" + std::string(kHfIndexName);
+    const bool was_folder = file_exists(carried_ + "/" + std::string(kConfigName));
+    if (!limit && file_exists(index)) {
+      if (auto files = files_of_index(parse_hf_index(read_file(index), index), names_)) {
+        files_ = std::move(*files);
+        has_index_ = true;
+        return;
+      }
+    }
+    std::vector<std::int64_t> bytes;
+    for (std::size_t t = 0; t < tensors_.size(); ++t) bytes.push_back(bytes_of(t));
+    const std::int64_t usual = was_folder && !file_exists(index) ? std::max<std::int64_t>(1, all_bytes_) : kDefaultShardBytes;
+    const std::vector<std::vector<std::size_t>> parts = split_into_files(bytes, limit.value_or(usual));
+    for (std::size_t p = 0; p < parts.size(); ++p) files_.push_back({file_name(p, parts.size()), parts[p]});
+    has_index_ = files_.size() > 1;
+  }
+
+  void write_weights(const std::string& path, const std::vector<std::size_t>& tensors) {
+    SafetensorsHeader header;
+    header.metadata = {{"format", "pt"}};
+    std::int64_t end = 0;
+    for (const std::size_t t : tensors) {
+      header.entries.push_back({names_[t], dtype_, tensors_[t].shape, end, end + bytes_of(t)});
+      end += bytes_of(t);
+    }
+    const std::string text = to_text(header);
+    BlockFile out(path, std::ssize(text) + end);
+    BlockStream stream(out, 0);
+    stream.append(std::as_bytes(std::span(text)));
+    for (const std::size_t t : tensors) copy(tensors_[t], stream);
+    stream.finish();
+    out.finish();
+  }
+
+  // Rows at a time; elements of vectors count as such.
+  void copy(const ManifestTensor& tensor, BlockStream& stream) {
+    const TensorBox all = whole(tensor.shape);
+    if (all.elements() == 0) return;
+    const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front(), columns = all.elements() / rows;
+    const std::int64_t at_once = std::max<std::int64_t>(1, kRowsBytes / (columns * size_of(stored_)));
+    for (std::int64_t row = 0; row < rows; row += at_once) {
+      ShardBox box;
+      box.rows = std::min(at_once, rows - row);
+      box.columns = columns;
+      box.tensor = tensor.name;
+      box.tensor_shape = tensor.shape;
+      box.box = all;
+      if (!tensor.shape.empty()) box.box.offset[0] = row, box.box.shape[0] = box.rows;
+      const std::int64_t n = box.elements();
+      values_.resize(static_cast<std::size_t>(n * size_of(stored_)));
+      reader_.read(prefix_, box, TensorView(values_.data(), stored_, {n}));
+      const std::byte* out = values_.data();
+      if (stored_ != dtype_) {
+        converted_.resize(static_cast<std::size_t>(n * size_of(dtype_)));
+        convert_values(values_.data(), stored_, converted_.data(), dtype_, n);
+        out = converted_.data();
+      }
+      check_.look({source_.folder, tensor.name}, tensor.shape, row * columns, values_.data(), stored_, out, dtype_, n);
+      stream.append({out, static_cast<std::size_t>(n * size_of(dtype_))});
+      done_ += n * size_of(dtype_);
+      if (progress_) progress_(done_, all_bytes_);
+    }
+  }
+
+  std::string index_text() const {
+    HfIndex index;
+    index.total_bytes = all_bytes_;
+    index.total_parameters = all_bytes_ / size_of(dtype_);
+    for (const OutputFile& file : files_)
+      for (const std::size_t t : file.tensors) index.files.emplace_back(names_[t], file.name);
+    // Writers put more, or less, beside the map: their text, where it says the same.
+    const std::string carried = carried_ + "/" + std::string(kHfIndexName);
+    if (file_exists(carried)) {
+      std::string text = read_file(carried);
+      HfIndex before = parse_hf_index(text, carried);
+      std::ranges::sort(before.files);
+      std::ranges::sort(index.files);
+      if (before.files == index.files && before.total_bytes == index.total_bytes) return text;
+    }
+    return to_text(index);
+  }
+
+  std::string config_text() const {
+    if (const std::string path = carried_ + "/" + std::string(kConfigName); file_exists(path)) {
+      std::string text = read_file(path);
+      JsonValue json = read_json_file(path);
+      if (!model_difference(model_of_hf(carried_), model_) && model_of_hf(carried_).max_positions == model_.max_positions) {
+        const JsonValue* stated = json.find("dtype") != nullptr ? json.find("dtype") : json.find("torch_dtype");
+        if (stated == nullptr || *stated == JsonValue(hf_dtype_name(dtype_))) return text;
+        json.set("torch_dtype", hf_dtype_name(dtype_));
+        json.set("dtype", hf_dtype_name(dtype_));
+        return to_json_text(json, 2) + "\n";
+      }
+    }
+    JsonValue json = hf_config_json(model_, dtype_);
+    for (const JsonMember& id : special_ids()) json.set(id.key, id.value);
+    return to_json_text(json, 2) + "\n";
+  }
+
+  // Ids of special tokens that the model's keys name.
+  JsonValue::Object special_ids() const {
+    JsonValue::Object ids;
+    const JsonValue* const model = source_.manifest.config.find("model");
+    for (const std::string_view key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+      if (const JsonValue* id = model == nullptr ? nullptr : model->find(key); id != nullptr)
+        ids.push_back({std::string(key), *id});
+    return ids;
+  }
+
+  // The folder that training began with, or the one that the checkpoint with which it began was made of.
+  std::optional<std::string> began_with(std::vector<std::string>& warnings) const {
+    const JsonValue* const model = source_.manifest.config.find("model");
+    const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
+    if (began == nullptr || !began->is_string()) return std::nullopt;
+    const std::string folder = hub_snapshot(began->as_string());
+    if (is_hf_folder(folder)) return folder;
+    if (const std::string carried = folder + "/" + std::string(kCarriedFolder); folder_exists(carried)) return carried;
+    if (!folder_exists(folder))
+      warnings.push_back(fmt::format("model.init_from = {}: training began with it, and it is not there from here: if it has a "
+                                     "tokenizer, its files are not carried along",
+                                     folder));
+    return std::nullopt;
+  }
+
+  // What was carried along; else the tokenizer of the folder that training began with.
+  void carry(const std::string& to, std::vector<std::string>& warnings) const {
+    std::vector<std::string> from{carried_};
+    if (const std::optional<std::string> began = began_with(warnings)) from.push_back(*began);
+    for (const std::string& folder : from) {
+      std::vector<std::string> names = carried_files(folder);
+      std::erase(names, kHfIndexName);
+      copy_carried(folder, names, to);
+    }
+    const JsonValue::Object ids = special_ids();
+    const std::string generation = to + "/" + std::string(kGenerationName);
+    if (is_there(generation) || ids.empty() || file_exists(carried_ + "/" + std::string(kConfigName))) return;
+    JsonValue json;
+    json.set("_from_model_config", true);
+    for (const JsonMember& id : ids) json.set(id.key, id.value);
+    write_file(generation, to_json_text(json, 2) + "\n");
+  }
+
+  WeightsSource source_;
+  ModelConfig model_;
+  std::vector<ManifestTensor> tensors_;  // in the order of transformers' state_dict()
+  std::vector<std::string> names_;       // of the tensors in the files
+  DType dtype_, stored_ = DType::kF32;
+  std::string carried_;
+  const ConvertProgress& progress_;
+  ShardReader reader_;
+  std::string_view prefix_;
+  std::vector<OutputFile> files_;
+  bool has_index_ = false;
+  std::vector<std::byte> values_, converted_;
+  ValueCheck check_;
+  std::int64_t done_ = 0, all_bytes_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> split_into_files(const std::vector<std::int64_t>& bytes, std::int64_t limit) {
+  std::vector<std::vector<std::size_t>> files;
+  std::vector<std::size_t> current;
+  std::int64_t used = 0;
+  for (std::size_t t = 0; t < bytes.size(); ++t) {
+    if (bytes[t] > limit) {
+      files.push_back({t});
+      continue;
+    }
+    if (used + bytes[t] > limit) {
+      files.push_back(std::exchange(current, {}));
+      used = 0;
+    }
+    current.push_back(t);
+    used += bytes[t];
+  }
+  if (!current.empty()) files.push_back(std::move(current));
+  return files;
+}
+
+ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, const ExportOptions& options,
+                               const ConvertProgress& progress) {
+  if (is_hf_folder(hub_snapshot(from)))
+    throw ConfigError(fmt::format("--from ckpt {}: is a Hugging Face folder; write --from hf", from));
+  Resume source = find_weights(from, "--from ckpt");
+  std::vector<std::string> notes = std::move(source.notes);
+  ConvertReport report = Exporter(std::move(source), options, progress).write(to);
+  report.warnings.insert(report.warnings.begin(), notes.begin(), notes.end());
+  return report;
+}
+
+}  // namespace trident

@@ -1,0 +1,117 @@
+#include "infer/convert/output_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <random>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "core/check.h"
+#include "core/file_io.h"
+
+namespace trident {
+namespace {
+
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+constexpr std::string_view kTemporary = ".tmp-";  // then kRandomDigits of hexadecimal
+constexpr std::size_t kRandomDigits = 16;
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+struct LockedFolder {
+  int descriptor = -1;            // that holds the lock; -1: it is not ours
+  bool held_by_another = false;  // else there is no such folder of this user, or no lock on its file system
+};
+
+LockedFolder locked(const std::string& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor < 0) return {};
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && status.st_uid == ::geteuid()) {
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return {descriptor, false};
+    const bool held = errno == EWOULDBLOCK;
+    ::close(descriptor);
+    return {-1, held};
+  }
+  ::close(descriptor);
+  return {};
+}
+
+bool is_temporary_of(std::string_view name, std::string_view folder) {
+  if (name.size() != folder.size() + kTemporary.size() + kRandomDigits || !name.starts_with(folder)) return false;
+  name.remove_prefix(folder.size());
+  return name.starts_with(kTemporary) &&
+         name.find_first_not_of("0123456789abcdef", kTemporary.size()) == std::string_view::npos;
+}
+
+// What processes left that were killed: nobody holds its lock.
+void remove_abandoned(const std::string& path) {
+  namespace fs = std::filesystem;
+  const std::string name = fs::path(path).filename().string();
+  std::error_code ignored;  // no folder, nothing left in it
+  for (fs::directory_iterator at(parent_of(path), ignored), end; !ignored && at != end; at.increment(ignored)) {
+    if (!is_temporary_of(at->path().filename().string(), name)) continue;
+    const LockedFolder lock = locked(at->path().string());
+    if (lock.descriptor < 0) continue;
+    std::error_code stays;  // for the next conversion
+    fs::remove_all(at->path(), stays);
+    ::close(lock.descriptor);
+  }
+}
+
+void refuse_taken(const std::string& path) {
+  if (is_there(path)) throw ConfigError(fmt::format("{}: is there already; remove it, or name another folder to write", path));
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(std::string path) : final_(without_slash(std::move(path))) {
+  refuse_taken(final_);
+  create_lasting_folder(parent_of(final_));
+  remove_abandoned(final_);
+  std::random_device random;
+  for (;;) {
+    const std::uint64_t high = random(), low = random();
+    temporary_ = fmt::format("{}{}{:016x}", final_, kTemporary, high << 32 | low);
+    create_folder(temporary_);
+    const LockedFolder lock = locked(temporary_);
+    lock_ = lock.descriptor;
+    if (!lock.held_by_another && is_there(temporary_)) break;
+    if (lock_ >= 0) ::close(lock_);  // another process took it for a dead one's, before the lock
+  }
+  sync_folder_of(temporary_);
+}
+
+OutputFolder::~OutputFolder() {
+  std::error_code ignored;  // what cannot be removed has a name that says what it is
+  if (!committed_) std::filesystem::remove_all(temporary_, ignored);
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void OutputFolder::commit() {
+  std::string a_file;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(temporary_)) {
+    a_file = entry.path().string();
+    sync_folder_of(a_file);
+  }
+  refuse_taken(final_);
+  rename_file(temporary_, final_);
+  committed_ = true;
+  sync_folder_of(final_);
+}
+
+}  // namespace trident

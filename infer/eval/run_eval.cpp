@@ -1,0 +1,317 @@
+#include "infer/eval/run_eval.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/int_math.h"
+#include "data/dataset_record.h"
+#include "data/indexed_dataset.h"
+#include "data/tokenizer/token_ids.h"
+#include "data/tokenizer/tokenizer.h"
+#include "infer/eval/choices_file.h"
+#include "infer/eval/eval_windows.h"
+#include "train/launch/run_forward.h"
+#include "train/run/load_checkpoint.h"
+#include "train/run/model_tokenizer.h"
+#include "train/run/rank_evaluator.h"
+
+namespace trident {
+namespace {
+
+// Tokens that windows are cut from: a part of a token file, or ids.
+struct EvalText {
+  const IndexedDataset* dataset = nullptr;  // or `ids`
+  std::int64_t first = 0, tokens = 0;       // within the dataset
+  std::vector<std::int32_t> ids = {};
+
+  // Tokens begin .. begin + out.size() - 1.
+  void read(std::int64_t begin, std::int64_t vocab_size, std::span<std::int32_t> out) const {
+    if (dataset == nullptr) {
+      std::copy_n(ids.begin() + begin, out.size(), out.begin());
+      return;
+    }
+    const auto count = std::ssize(out);
+    std::vector<std::byte> stored(static_cast<std::size_t>(count * size_of(dataset->type())));
+    dataset->read_tokens(first + begin, count, stored);
+    dataset->decode_tokens(stored.data(), first + begin, count, vocab_size, out.data(), 1);
+  }
+};
+
+// All that is to be computed, the same on every rank.
+struct EvalWork {
+  std::vector<std::unique_ptr<IndexedDataset>> datasets;
+  std::vector<EvalText> texts;
+  std::vector<EvalWindow> windows;
+  std::vector<std::int64_t> texts_of_set;  // by set: how many texts
+  std::vector<Question> questions;
+  std::vector<std::int32_t> token_bytes;  // by id; empty without a tokenizer
+  std::string why_no_bytes;               // where that is so
+  std::int64_t vocab_size = 0;
+};
+
+std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer, std::int64_t vocab_size) {
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(std::max(tokenizer.vocab_size(), vocab_size)));
+  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    if (id != tokenizer.eod()) lengths[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(tokenizer.decode({&id, 1}).size());
+  return lengths;
+}
+
+void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options) {
+  const IndexedDataset& dataset = *work.datasets.emplace_back(std::make_unique<IndexedDataset>(set.prefix));
+  const std::size_t before = work.texts.size();
+  if (!options.per_document) {
+    work.texts.push_back({&dataset, 0, dataset.num_tokens()});
+  } else {
+    IndexReader index(dataset);
+    for (std::int64_t d = 0, begin = 0; d < dataset.num_documents(); ++d) {
+      const std::int64_t end = index.document_begin(d + 1);
+      work.texts.push_back({&dataset, begin, end - begin});
+      begin = end;
+    }
+  }
+  work.texts_of_set.push_back(std::ssize(work.texts) - static_cast<std::int64_t>(before));
+  std::int64_t targets = 0;
+  for (std::size_t t = before; t < work.texts.size(); ++t) targets += std::max<std::int64_t>(0, work.texts[t].tokens - 1);
+  if (targets == 0)
+    throw DataError(fmt::format("{}: no {} has two tokens, so that there is nothing to predict; give data with text",
+                                bin_path(set.prefix), options.per_document ? "document" : "part of it"));
+}
+
+void add_ids(EvalWork& work, const std::vector<std::int32_t>& ids) {
+  check_token_ids(ids, work.vocab_size, "--ids", nullptr);
+  EvalText text;
+  text.ids = ids;
+  text.tokens = std::ssize(text.ids);
+  if (text.tokens < 2)
+    throw ConfigError(fmt::format("--ids: {} given; the first is not predicted, so that there must be two or more", text.tokens));
+  work.texts.push_back(std::move(text));
+  work.texts_of_set.push_back(1);
+}
+
+EvalWork make_work(const EvalOptions& options, const ModelConfig& model, std::int64_t sequence, const ModelTokenizer& found) {
+  const Tokenizer* const tokenizer = found.tokenizer.get();  // or nothing
+  EvalWork work;
+  work.vocab_size = model.vocab_size;
+  if (tokenizer != nullptr) work.token_bytes = bytes_of_tokens(*tokenizer, model.vocab_size);
+  std::vector<std::string> prefixes;
+  for (const NamedPrefix& set : options.sets) {
+    add_set(work, set, options);
+    prefixes.push_back(set.prefix);
+  }
+  check_records(prefixes, tokenizer, "--tokenizer", model.vocab_size);
+  if (options.ids) add_ids(work, *options.ids);
+  for (std::size_t t = 0; t < work.texts.size(); ++t)
+    add_windows(static_cast<std::int32_t>(t), work.texts[t].tokens, sequence, options.stride.value_or(sequence), work.windows);
+  if (!options.choices) return work;
+  const ChoicesRules rules{
+      .tokenizer = tokenizer,
+      .no_tokenizer = found.refused ? fmt::format(" that can be read ({})", found.refused->what()) : "",
+      .vocab_size = model.vocab_size,
+      .sequence = sequence,
+      .delimiter = options.delimiter};
+  work.questions = read_choices(*options.choices, rules);
+  for (Question& question : work.questions)
+    for (ChoiceTokens& choice : question.choices) {
+      const auto text = static_cast<std::int32_t>(work.texts.size()), tokens = static_cast<std::int32_t>(choice.tokens.size());
+      work.windows.push_back(last_window(text, tokens, sequence, choice.scored));
+      work.texts.push_back({nullptr, 0, tokens, std::move(choice.tokens)});
+    }
+  return work;
+}
+
+// What windows have as tokens and targets: a sample is a window, and behind the last one there are empty ones.
+LoadSamples loader_of(const EvalWork& work, std::int64_t sequence) {
+  return
+      [&work, sequence](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
+        std::fill(tokens.begin(), tokens.end(), 0);
+        std::fill(targets.begin(), targets.end(), -1);
+        std::vector<std::int32_t> ids(static_cast<std::size_t>(sequence) + 1);
+        for (std::int64_t i = 0; i < count && first + i < std::ssize(work.windows); ++i) {
+          const EvalWindow& window = work.windows[static_cast<std::size_t>(first + i)];
+          const std::span<std::int32_t> of_window = std::span(ids).first(static_cast<std::size_t>(window.inputs) + 1);
+          work.texts[static_cast<std::size_t>(window.text)].read(window.begin, work.vocab_size, of_window);
+          for (std::int64_t s = 0; s < window.inputs; ++s) {
+            const auto at = static_cast<std::size_t>(s * count + i), token = static_cast<std::size_t>(s);
+            if (!tokens.empty()) tokens[at] = of_window[token];
+            if (!targets.empty() && s >= window.counted_from) targets[at] = of_window[token + 1];
+          }
+        }
+      };
+}
+
+// The sums of every text, and the losses of single tokens if they are `wanted`.
+class TextSums {
+ public:
+  TextSums(const EvalWork& work, bool wanted) : work_(work), wanted_(wanted), sums_(work.texts.size()) {}
+
+  void add(const EvalWindow& window, std::span<const float> losses) {
+    LossSum& sum = sums_[static_cast<std::size_t>(window.text)];
+    for (std::int64_t s = window.counted_from; s < window.inputs; ++s) {
+      const double nats = losses[static_cast<std::size_t>(s)];
+      sum.nats += nats;
+      if (wanted_) token_nats_.push_back(nats);
+    }
+    sum.tokens += window.counted();
+    if (work_.token_bytes.empty()) return;
+    ids_.resize(static_cast<std::size_t>(window.counted()));
+    work_.texts[static_cast<std::size_t>(window.text)].read(window.begin + window.counted_from + 1, work_.vocab_size, ids_);
+    for (const std::int32_t id : ids_) sum.bytes += work_.token_bytes[static_cast<std::size_t>(id)];
+  }
+
+  const std::vector<LossSum>& sums() const { return sums_; }
+  const std::vector<double>& token_nats() const { return token_nats_; }
+
+ private:
+  const EvalWork& work_;
+  bool wanted_;
+  std::vector<LossSum> sums_;
+  std::vector<double> token_nats_;
+  std::vector<std::int32_t> ids_;
+};
+
+// The first of the largest.
+template <class Score>
+std::int64_t best(std::int64_t count, Score&& score) {
+  std::int64_t largest = 0;
+  for (std::int64_t i = 1; i < count; ++i)
+    if (score(i) > score(largest)) largest = i;
+  return largest;
+}
+
+ChoicesReport judge(const std::vector<Question>& questions, std::span<const LossSum> sums, bool per_question) {
+  ChoicesReport report;
+  std::int64_t normalised = 0;
+  bool has_lengths = true;
+  for (const Question& question : questions) {
+    const auto count = std::ssize(question.choices);
+    const auto likelihood = [&](std::int64_t i) { return -sums[static_cast<std::size_t>(i)].nats; };
+    const auto length = [&](std::int64_t i) { return static_cast<double>(question.choices[static_cast<std::size_t>(i)].length); };
+    for (std::int64_t i = 0; i < count; ++i)
+      if (!std::isfinite(likelihood(i)) && !report.not_finite) report.not_finite = report.questions;
+    ++report.questions;
+    QuestionReport of_question{{}, best(count, likelihood), {}};
+    if (of_question.chosen == question.answer) ++report.right;
+    for (std::int64_t i = 0; i < count; ++i) has_lengths = has_lengths && length(i) > 0;
+    if (has_lengths) of_question.chosen_normalised = best(count, [&](std::int64_t i) { return likelihood(i) / length(i); });
+    if (of_question.chosen_normalised == question.answer) ++normalised;
+    for (std::int64_t i = 0; per_question && i < count; ++i) of_question.log_likelihoods.push_back(likelihood(i));
+    if (per_question) report.each.push_back(std::move(of_question));
+    sums = sums.subspan(static_cast<std::size_t>(count));
+  }
+  if (has_lengths) report.right_normalised = normalised;
+  return report;
+}
+
+EvalReport report_of(const EvalOptions& options, const EvalWork& work, const TextSums& sums, const ForwardModel& model) {
+  EvalReport report;
+  report.model = model.checkpoint.folder;
+  if (model.checkpoint.hf == nullptr) report.updates = model.checkpoint.manifest.state.updates;
+  report.knows_bytes = !work.token_bytes.empty();
+  report.token_nats = sums.token_nats();
+  std::span<const LossSum> left = sums.sums();
+  for (std::size_t s = 0; s < work.texts_of_set.size(); ++s) {
+    SetReport& set = report.sets.emplace_back();
+    const bool is_ids = s == options.sets.size();
+    set.name = is_ids ? "ids" : options.sets[s].name;
+    const auto texts = static_cast<std::size_t>(work.texts_of_set[s]);
+    for (const LossSum& sum : left.first(texts)) set.sum += sum;
+    if (options.per_document && !is_ids) set.documents.assign(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(texts));
+    left = left.subspan(texts);
+  }
+  if (options.choices) report.choices = judge(work.questions, left, options.per_question);
+  return report;
+}
+
+// Of the questions alone a window need not be longer than they are.
+std::int64_t longest_needed(const EvalWork& work) {
+  std::int64_t longest = 1;
+  for (const EvalWindow& window : work.windows) longest = std::max(longest, window.inputs);
+  return longest;
+}
+
+ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
+  refuse_unused_settings(options.settings);
+  ForwardModel model = options.hf_folder.empty() ? forward_model_of_checkpoint(options.checkpoint, options.settings, "--ckpt")
+                                                 : forward_model_of_hf(options.hf_folder, options.settings, "--hf");
+  TrainConfig& config = model.config;
+  const ModelConfig architecture = resolve_model(config);
+  if (options.sequence) config.batch.sequence = *options.sequence;
+  const std::int64_t sequence = config.batch.sequence;
+  if (sequence > architecture.longest_sequence())
+    throw ConfigError(
+        fmt::format("--sequence = {}: the model has {} positions; use at most that", sequence, architecture.max_positions));
+  if (options.stride && *options.stride > sequence)
+    throw ConfigError(fmt::format("--stride = {}: windows of {} tokens would leave tokens out; use at most --sequence",
+                                  *options.stride, sequence));
+  const ModelTokenizer tokenizer = find_tokenizer(options.tokenizer, config.data.tokenizer, model.checkpoint, model.key);
+  work = make_work(options, architecture, sequence, tokenizer);
+  work.why_no_bytes = tokenizer.refused ? tokenizer.refused->what() : "none is named, and the model's folder has none";
+  // Of the layout, sequences that tensor ranks share out must be a multiple of them.
+  const std::int64_t unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1;
+  config.batch.sequence = round_up(std::min(sequence, longest_needed(work)), unit);
+  if (config.batch.sequence > architecture.longest_sequence())
+    throw ConfigError(fmt::format("--sequence = {}: {} tensor ranks share out {} tokens (parallel.sequence_parallel), and the "
+                                  "model has {} positions; use at most {}, or set parallel.sequence_parallel to false",
+                                  sequence, unit, config.batch.sequence, architecture.max_positions, sequence / unit * unit));
+  return model;
+}
+
+}  // namespace
+
+std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, LogSink& log, CudaBackend& cuda) {
+  EvalOptions options;
+  EvalWork work;
+  std::optional<EvalReport> report;
+  const auto on_rank = [&](ForwardRank rank) {
+    const ForwardInputs& inputs = rank.inputs;
+    RankEvaluator evaluator(inputs.plan, rank.device, std::move(rank.world), rank.board, rank.on_device);
+    load_weights(inputs.model.checkpoint, evaluator.model(), rank.logger, inputs.model.key, inputs.model.path);
+    if (rank.board != nullptr) rank.board->set_phase(RunPhase::kEvaluating);
+    const std::int64_t global = inputs.plan.config.batch.global, sequence = inputs.plan.config.batch.sequence;
+    const LoadSamples load = loader_of(work, sequence);
+    const auto tokens = [&work](std::int64_t window) {
+      return window < std::ssize(work.windows) ? work.windows[static_cast<std::size_t>(window)].inputs : 0;
+    };
+    const bool reports = evaluator.model().context().rank() == 0;
+    TextSums sums(work, options.token_losses);
+    for (std::int64_t batch = 0; batch * global < std::ssize(work.windows); ++batch) {
+      const std::span<const float> losses = evaluator.losses(load, batch, tokens);
+      for (std::int64_t i = 0; reports && i < global && batch * global + i < std::ssize(work.windows); ++i)
+        sums.add(work.windows[static_cast<std::size_t>(batch * global + i)],
+                 losses.subspan(static_cast<std::size_t>(i * sequence), static_cast<std::size_t>(sequence)));
+    }
+    if (reports) report = report_of(options, work, sums, inputs.model);
+    evaluator.drain();
+  };
+  const auto read_all = [&] {
+    options = read();
+    return read_model(options, work);
+  };
+  run_forward(read_all, on_rank, log, cuda);
+  if (report && report->choices && report->choices->not_finite)
+    throw DataError(fmt::format("{}: question {}: a choice's log-likelihood is no finite number, so that none is likeliest; the "
+                                "model's weights are damaged, or hold NaN or infinity",
+                                *options.choices, *report->choices->not_finite + 1));
+  for (const SetReport& set : report ? report->sets : std::vector<SetReport>()) {
+    if (!std::isfinite(set.sum.nats))
+      throw DataError(
+          fmt::format("{}: the loss of {} is no finite number; the model's weights are damaged, or hold NaN or infinity",
+                      report->model, in_quotes(set.name)));
+    if (!set.sum.bits_per_byte() && report->knows_bytes)
+      log.write(LogLevel::kWarning,
+                "trident: ", fmt::format("no bits per byte of {}: its tokens have no text", in_quotes(set.name)));
+  }
+  if (report && !report->sets.empty() && !report->knows_bytes)
+    log.write(LogLevel::kWarning,
+              "trident: ", fmt::format("no bits per byte without a tokenizer ({}); give --tokenizer", work.why_no_bytes));
+  return report;
+}
+
+}  // namespace trident

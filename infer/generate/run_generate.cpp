@@ -1,0 +1,243 @@
+#include "infer/generate/run_generate.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "core/available_memory.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "data/tokenizer/token_ids.h"
+#include "infer/generate/machine_rates.h"
+#include "model/gpt.h"
+#include "train/launch/run_forward.h"
+#include "train/plan/run_plan.h"
+#include "train/run/load_checkpoint.h"
+#include "train/run/model_tokenizer.h"
+#include "train/run/rank_model.h"
+#include "train/run/weights_source.h"
+
+namespace trident {
+namespace {
+
+// What the ranks of this process share, decided before there are any.
+struct Job {
+  std::unique_ptr<Tokenizer> tokenizer;
+  GenerateRequest request;
+};
+
+// The layout is the user's, as of trident eval, but for what has no meaning where rows are few and nothing is trained.
+std::vector<std::string> settings_of(const GenerateOptions& options) {
+  std::vector<std::string> settings = {"device=cpu", "parallel.zero=ddp", "precision.stochastic_rounding=false",
+                                       "run.threads_per_rank=auto"};
+  settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+  settings.insert(settings.end(),
+                  {"parallel.sequence_parallel=false", "recompute.policy=none", "batch.micro=1", "batch.sequence=1"});
+  return settings;
+}
+
+ForwardModel read_weights_of(const GenerateOptions& options) {
+  const std::vector<std::string> settings = settings_of(options);
+  const ConfigWeights of_config = options.random_weights ? ConfigWeights::kRandom : ConfigWeights::kNewest;
+  ForwardModel model = options.checkpoint  ? forward_model_of_checkpoint(*options.checkpoint, settings, "--ckpt")
+                       : options.hf_folder ? forward_model_of_hf(*options.hf_folder, settings, "--hf")
+                                           : forward_model_of_config(*options.config, settings, "--config", of_config);
+  const TrainConfig& config = model.config;
+  if (config.parallel.context != 1)
+    throw ConfigError(fmt::format("parallel.context = {}: text is made with 1; leave the key out", config.parallel.context));
+  if (config.device == AskedDevice::kCuda) throw ConfigError("device = cuda: trident generate computes on CPUs; leave the key out");
+  model.config.device = AskedDevice::kCpu;
+  return model;
+}
+
+void check_options(const GenerateOptions& options) {
+  validate(options.sampling);
+  const auto at_least_1 = [](const char* name, std::int64_t value, std::int64_t most) {
+    if (value < 1 || value > most) throw ConfigError(fmt::format("{} = {}: must be from 1 to {}", name, value, most));
+  };
+  at_least_1("--max-new-tokens", options.max_new_tokens, 1 << 24);
+  at_least_1("-n", options.samples, 1 << 20);
+  at_least_1("--batch", options.slots, kMostSlots);
+  if (options.prompts.empty())
+    throw ConfigError("there is no prompt; give --prompt TEXT, --prompts FILE or --prompt-ids \"5 17 2\"");
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) throw ConfigError("--stop = \"\": an empty text is everywhere; give the text to stop before");
+  }
+}
+
+// eos_token_id of generation_config.json, else of config.json: a number, several, or none.
+std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const std::string path = folder + "/" + name;
+    if (!file_exists(path)) continue;
+    const JsonValue json = parse_json(read_file(path), path, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+    const JsonValue* const eos = json.is_object() ? json.find("eos_token_id") : nullptr;
+    if (eos == nullptr || eos->is_null()) continue;
+    std::vector<std::int32_t> ends;
+    for (const JsonValue& id : eos->is_array() ? eos->items() : JsonValue::Array{*eos}) {
+      if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX)
+        throw DataError(fmt::format("{}: eos_token_id = {}: must be a token id, or a list of some", path,
+                                    in_quotes(to_json_text(*eos))));
+      ends.push_back(static_cast<std::int32_t>(id.as_integer()));
+    }
+    return ends;
+  }
+  return {};
+}
+
+// Files are read, in their places.
+std::vector<Prompt> all_prompts(const GenerateOptions& options) {
+  std::vector<Prompt> prompts;
+  for (const Prompt& prompt : options.prompts) {
+    if (!prompt.file) {
+      prompts.push_back(prompt);
+      continue;
+    }
+    std::vector<Prompt> of_file = read_prompts(*prompt.file);
+    std::ranges::move(of_file, std::back_inserter(prompts));
+  }
+  return prompts;
+}
+
+GenerateRequest make_request(const GenerateOptions& options, std::span<const Prompt> prompts, std::int64_t vocab_size,
+                             const Tokenizer* tokenizer, const std::optional<std::string>& hf_files) {
+  GenerateRequest request;
+  request.samples = options.samples;
+  request.max_new_tokens = options.max_new_tokens;
+  request.sampling = options.sampling;
+  request.stops = options.stops;
+  request.tokenizer = tokenizer;
+  if (!options.ignore_end) {
+    check_token_ids(options.ends, vocab_size, "--end", nullptr);
+    if (!options.ends.empty())
+      request.ends = options.ends;
+    else if (hf_files)
+      request.ends = ends_of_folder(*hf_files);
+    else if (tokenizer != nullptr)
+      request.ends = {tokenizer->eod()};
+  }
+  for (const Prompt& prompt : prompts) {
+    std::vector<std::int32_t>& ids = request.prompts.emplace_back(prompt.text ? tokenizer->encode(*prompt.text) : prompt.ids);
+    if (ids.empty() && prompt.text) ids = {tokenizer->eod()};  // a document begins after the end of another
+    const std::size_t number = request.prompts.size() - 1;
+    if (ids.empty()) throw ConfigError(fmt::format("prompt {} has no token; give at least one id", number));
+    check_token_ids(ids, vocab_size, fmt::format("prompt {}", number), prompt.text ? tokenizer : nullptr);
+  }
+  return request;
+}
+
+std::int64_t longest_prompt(const GenerateRequest& request) {
+  std::size_t longest = 0;
+  for (const auto& prompt : request.prompts) longest = std::max(longest, prompt.size());
+  return static_cast<std::int64_t>(longest);
+}
+
+ForwardModel read_job(const GenerateOptions& options, Job& job) {
+  check_options(options);
+  refuse_unused_settings(options.settings, {"batch", "parallel.sequence_parallel"},
+                         "how many sequences are computed at once --batch says");
+  ForwardModel model = read_weights_of(options);
+  const std::vector<Prompt> prompts = all_prompts(options);
+  const bool needs_text =
+      !options.stops.empty() || std::ranges::any_of(prompts, [](const Prompt& p) { return p.text.has_value(); });
+  ModelTokenizer found = find_tokenizer(options.tokenizer, model.config.data.tokenizer, model.checkpoint, model.key);
+  if (needs_text && found.tokenizer == nullptr)
+    throw Error(found.refused ? found.refused->code() : ExitCode::kConfig,
+                fmt::format("texts need a tokenizer, and the model names no tokenizer that can be read{}; give --tokenizer, or "
+                            "--prompt-ids without --stop",
+                            found.refused ? fmt::format(" ({})", found.refused->what()) : ""));
+  job.tokenizer = std::move(found.tokenizer);
+  job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get(),
+                             hf_files_of(model.checkpoint));
+  return model;
+}
+
+RunPlan plan_text(const GenerateOptions& options, const Job& job, RunPlan plan) {
+  const std::int64_t data = plan.grid.degrees().data, each = (job.request.sequences() + data - 1) / data;
+  const CachedShapes shapes = shapes_for(plan.model, longest_prompt(job.request), options.max_new_tokens,
+                                         std::min(options.slots, each), "--max-new-tokens");
+  return text_only(std::move(plan), shapes);
+}
+
+// What the ranks of this machine take together, against what it has left.
+void check_memory(const RunPlan& plan, std::span<const ArenaNeed> needs) {
+  const AvailableMemory available = available_memory();
+  for (const MemoryPool& pool : plan.memory) {
+    double total = 0;
+    for (const int rank : pool.ranks) total += needs[static_cast<std::size_t>(rank)].total;
+    if (total <= static_cast<double>(std::min(pool.bytes, available.bytes))) continue;
+    const int first = pool.ranks.front();
+    throw ConfigError(
+        fmt::format("the ranks need {:.2f} GB, {} has {:.2f} GB (of rank {}: {}); use fewer --batch or --max-new-tokens, or "
+                    "--set precision.compute=bf16",
+                    total * 1e-9, available.limit, static_cast<double>(std::min(pool.bytes, available.bytes)) * 1e-9, first,
+                    needs[static_cast<std::size_t>(first)].largest));
+  }
+}
+
+// One rank, from its device to its part of the result.
+GenerateResult run_rank(const GenerateOptions& options, const Job& job, ForwardRank rank, const ShowText& show) {
+  const RunPlan& plan = rank.inputs.plan;
+  RankModel model(plan, rank.device, std::move(rank.world), rank.board, {});
+  ParallelContext& context = model.context();
+  model.allocate();
+  if (const ForwardModel& from = rank.inputs.model; !from.checkpoint.folder.empty()) {
+    load_weights(from.checkpoint, model, rank.logger, from.key, from.path);
+  } else {
+    draw_weights(model.store(), model.shard_holder(), rank.device, context.compute_stream());
+    model.store().publish_weights();
+  }
+  if (rank.board != nullptr) rank.board->set_phase(RunPhase::kGenerating);
+  CachedStage& stage = model.cached_stage();
+  const bool shows = context.rank() == 0 && job.request.sequences() == 1;
+  TokenLoop loop(job.request, stage, *plan.text, plan.model.vocab_size, context, shows ? show : ShowText());
+  GenerateResult result;
+  GenerateTimes& times = result.times;
+  std::optional<MachineRates> machine;
+  if (options.timings) {
+    times = times_of_no_pass(plan.model);
+    times.step_weight_bytes = stage.weight_bytes_per_token();
+    times.cache_bytes_per_position = stage.cache_bytes_per_position();
+    if (plan.world_size() == 1) machine.emplace(rank.device, plan.compute);
+    loop.watch([&](PassTime pass) {
+      const MachineRates::Rate rate = !machine ? MachineRates::Rate() : pass.is_prompt ? machine->multiply() : machine->read();
+      pass.machine_rate = rate.by_clock;
+      pass.machine_cpu_rate = rate.by_cpu;
+      times.passes.push_back(pass);
+    });
+  }
+  result.continuations = loop.run();
+  result.has_text = job.tokenizer != nullptr;
+  result.ranks = plan.world_size();
+  model.drain();
+  return result;
+}
+
+}  // namespace
+
+std::optional<GenerateResult> run_generate(const std::function<GenerateOptions()>& read, const ShowText& show, LogSink& log,
+                                           CudaBackend& cuda) {
+  GenerateOptions options;
+  Job job;
+  std::optional<GenerateResult> result;
+  ForwardKind kind;
+  kind.plan = [&](RunPlan plan) { return plan_text(options, job, std::move(plan)); };
+  kind.check_memory = check_memory;
+  kind.small_products = SmallProducts::kRowByRow;
+  const auto on_rank = [&](ForwardRank rank) {
+    const bool is_first = rank.world->rank() == 0;
+    GenerateResult of_rank = run_rank(options, job, std::move(rank), show);
+    if (is_first) result = std::move(of_rank);
+  };
+  const auto read_all = [&] {
+    options = read();
+    return read_job(options, job);
+  };
+  run_forward(read_all, on_rank, log, cuda, kind);
+  return result;
+}
+
+}  // namespace trident

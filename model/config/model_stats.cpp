@@ -1,0 +1,80 @@
+#include "model/config/model_stats.h"
+
+#include <cstdint>
+
+namespace trident {
+
+namespace {
+
+std::int64_t norm_parameters(const ModelConfig& config) {
+  switch (config.norm) {
+    case NormKind::kLayerNorm: return 2 * config.hidden;
+    case NormKind::kRmsNorm:
+    case NormKind::kRmsNormRoundedOnce: return config.hidden;
+    case NormKind::kPlainLayerNorm: return 0;
+  }
+  return 0;
+}
+
+std::int64_t bias_parameters(const ModelConfig& config) {
+  std::int64_t n = 0;
+  if (config.qkv_bias) n += config.query_width() + 2 * config.kv_width();
+  if (config.output_bias) n += config.hidden;
+  if (config.mlp_bias) n += (config.activation == Activation::kSwiGlu ? 2 : 1) * config.ffn + config.hidden;
+  return n;
+}
+
+std::int64_t qk_norm_parameters(const ModelConfig& config) {
+  switch (config.qk_norm) {
+    case QkNorm::kNone: return 0;
+    case QkNorm::kPerHead: return 2 * config.head_dim;
+    case QkNorm::kFullWidth: return config.query_width() + config.kv_width();
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::int64_t embedding_parameters(const ModelConfig& config) {
+  const std::int64_t positions = config.position == PositionKind::kLearned ? config.max_positions : 0;
+  return (config.vocab_size + positions) * config.hidden;
+}
+
+std::int64_t block_matmul_parameters(const ModelConfig& config) {
+  const std::int64_t attention = config.hidden * (2 * config.query_width() + 2 * config.kv_width());
+  return attention + (config.activation == Activation::kSwiGlu ? 3 : 2) * config.hidden * config.ffn;
+}
+
+std::int64_t block_parameters(const ModelConfig& config) {
+  return block_matmul_parameters(config) + bias_parameters(config) + 2 * norm_parameters(config) +
+         qk_norm_parameters(config);
+}
+
+std::int64_t final_norm_parameters(const ModelConfig& config) { return norm_parameters(config); }
+
+std::int64_t head_parameters(const ModelConfig& config) { return config.tie_embeddings ? 0 : config.vocab_size * config.hidden; }
+
+std::int64_t num_parameters(const ModelConfig& config) {
+  return embedding_parameters(config) + config.layers * block_parameters(config) + final_norm_parameters(config) +
+         head_parameters(config);
+}
+
+std::int64_t matmul_parameters(const ModelConfig& config) {
+  return config.layers * block_matmul_parameters(config) + config.vocab_size * config.hidden;
+}
+
+PartFlops part_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
+  PartFlops flops;
+  flops.embedding = 3.0 * static_cast<double>(config.hidden);
+  flops.block = 6.0 * static_cast<double>(block_matmul_parameters(config)) +
+                12.0 * static_cast<double>(sequence) * static_cast<double>(config.query_width());
+  flops.head = 6.0 * static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden);
+  return flops;
+}
+
+double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
+  const PartFlops flops = part_flops_per_token(config, sequence);
+  return static_cast<double>(config.layers) * flops.block + flops.head;
+}
+
+}  // namespace trident

@@ -1,0 +1,38 @@
+// Counting: parameters and floating-point operations of a model, exactly, from its configuration.
+//
+// Letters: V vocabulary, H hidden, L layers, a heads, d head width, s sequence length.
+#pragma once
+
+#include <cstdint>
+
+#include "model/config/model_config.h"
+
+namespace trident {
+
+// Parameters of one part of the model. Padding is not counted.
+std::int64_t embedding_parameters(const ModelConfig& config);  // token table, and positions where they are learned
+std::int64_t block_parameters(const ModelConfig& config);      // one transformer block: matrices, biases, norms
+std::int64_t final_norm_parameters(const ModelConfig& config);
+std::int64_t head_parameters(const ModelConfig& config);  // the output matrix; 0 when it is the token table (tied)
+// All of them; a tied matrix counts once. What "a 124M model" means, to the last parameter.
+std::int64_t num_parameters(const ModelConfig& config);
+
+// Parameters that are factors of a matrix product: the matrices of one block.
+std::int64_t block_matmul_parameters(const ModelConfig& config);
+// Those of all blocks and the output layer's V H, tied or not (the embedding is a lookup).
+std::int64_t matmul_parameters(const ModelConfig& config);
+
+// Model FLOPs of one token's forward and backward pass, a multiply-add counted as two: 6 * matmul_parameters + 12 L s a d,
+// attention counted in full (not the causal half), recomputation not counted (Narayanan et al. 2021, Korthikanti et al. 2022).
+double model_flops_per_token(const ModelConfig& config, std::int64_t sequence);
+
+// The same split by part, for balancing pipeline stages: blocks * L + head = model_flops_per_token. A lookup has no products;
+// `embedding` counts its reads and writes as 3 H (Yeung et al. 2024, arXiv 2411.05288) and is not a model FLOP.
+struct PartFlops {
+  double embedding = 0;
+  double block = 0;
+  double head = 0;
+};
+PartFlops part_flops_per_token(const ModelConfig& config, std::int64_t sequence);
+
+}  // namespace trident

@@ -1,0 +1,324 @@
+#include "pipeline/cached_stage.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "core/int_math.h"
+#include "model/declare.h"
+#include "model/gpt.h"
+#include "parallel/zero/param_layout.h"
+#include "tensor_parallel/store_views.h"
+
+namespace trident {
+namespace {
+
+constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = static_cast<std::size_t>(Region::kSavedForW);
+
+// Rows without a token may cost less than the passes of smaller pieces, each of which reads all weights. With 512 rows they
+// seldom do (docs/benchmarks/2026-11-24-generate.md).
+bool fills(std::int64_t tokens, std::int64_t rows) { return tokens >= (rows > 128 ? rows / 8 * 7 : rows / 4 * 3); }
+
+LayerGeometry with_extent(LayerGeometry geometry, std::int64_t sequence, std::int64_t batch) {
+  geometry.sequence = sequence;
+  geometry.micro_batch = batch;
+  geometry.sequence_parallel = false;
+  geometry.recompute = RecomputePolicy::kNone;
+  return geometry;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> piece_rows_for(std::int64_t longest) {
+  std::vector<std::int64_t> rows{8};
+  for (const std::int64_t size : {64, 128, 512}) {
+    if (fills(longest, size)) rows.push_back(size);
+  }
+  return rows;
+}
+
+std::vector<std::int64_t> pieces_of_prompt(std::int64_t tokens, std::span<const std::int64_t> rows) {
+  std::vector<std::int64_t> pieces;
+  for (std::size_t size = rows.size(); size-- > 0;) {
+    for (; fills(tokens, rows[size]); tokens -= std::min(tokens, rows[size])) pieces.push_back(rows[size]);
+  }
+  if (tokens > 0) pieces.push_back(rows.front());
+  return pieces;
+}
+
+CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
+                        std::string_view key) {
+  const auto check = [&](std::int64_t most, const std::string& what) {
+    const std::int64_t positions_left = most - longest;
+    if (positions_left < 1)
+      throw ConfigError(fmt::format("the longest prompt has {} tokens, and leaves no room for {} new ones in the {}; shorten it",
+                                    longest, new_tokens, what));
+    if (new_tokens > positions_left)
+      throw ConfigError(fmt::format("{} = {}: with the longest prompt, of {} tokens, that is more than the {}; use at most {}", key,
+                                    new_tokens, longest, what, positions_left));
+  };
+  check(model.longest_sequence(), fmt::format("model's {} positions", model.longest_sequence()));
+  if (model.sliding_window > 0)
+    check(model.sliding_window, fmt::format("sliding window of {} tokens, which is not supported", model.sliding_window));
+  const std::int64_t capacity = longest + new_tokens - 1;  // the last new token is never looked at
+  // Sequences that outgrow longrope's original context are computed again, in pieces that do not depend on prompts.
+  const bool outgrow = model.rope.scaling == RopeScaling::kLongRope && capacity > model.rope.original_max_positions;
+  return {capacity, slots, piece_rows_for(outgrow ? std::max(longest, model.rope.original_max_positions) : longest)};
+}
+
+CachedStage::CachedStage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
+                         const CachedShapes& shapes, ParallelContext& context, ArenaPlan& plan)
+    : model_(model),
+      shapes_(shapes),
+      context_(context),
+      constants_(model, with_extent(geometry, shapes.capacity, 1), plan, ModelConstants::Lengths::kGrowing),
+      prompt_angles_(model, 1, shapes.capacity, plan),
+      first_rows_(static_cast<std::size_t>(shapes.slots)),
+      lengths_(static_cast<std::size_t>(shapes.slots)) {
+  for (const std::int64_t rows : shapes_.piece_rows) variants_.push_back({with_extent(geometry, rows, 1), {}});
+  variants_.push_back({with_extent(geometry, 1, shapes_.slots), {}});
+  last_virtual_stage_ = static_cast<int>(units_of_stage.size()) - 1;
+  for (int s = context_.coordinates().pipeline; s <= last_virtual_stage_; s += context_.grid().degrees().pipeline) {
+    Chunk& chunk = chunks_.emplace_back();
+    chunk.virtual_stage = s;
+    for (const int number : units_of_stage[static_cast<std::size_t>(s)]) chunk.units.push_back(planned_unit(number));
+  }
+  book(plan);
+}
+
+CachedStage::Unit CachedStage::planned_unit(int number) {
+  Unit unit;
+  unit.number = number;
+  unit.layer = make_unit(model_, number);
+  for (Variant& variant : variants_) {
+    const UnitPlan planned =
+        plan_cached_unit(*unit.layer, variant.geometry, model_, shapes_.capacity, constants_, context_.device().ops(), number);
+    unit.params = planned.params();
+    variant.memory.push_back(planned.memory());
+    most_rows_ = std::max(most_rows_, variant.geometry.full_rows());
+    for (std::size_t r = 0; r < region_bytes_.size(); ++r)
+      region_bytes_[r] = std::max(region_bytes_[r], planned.region_bytes(static_cast<Region>(r)));
+  }
+  return unit;
+}
+
+void CachedStage::book(ArenaPlan& plan) {
+  const DType compute = variants_.front().geometry.compute;
+  const int tensor_degree = variants_.front().geometry.tensor_degree;
+  static constexpr auto kNames =
+      std::to_array<const char*>({"activations of a unit", "activations of a unit for weight gradients", "recomputed activations",
+                                  "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace"});
+  static_assert(kNames.size() == kNumRegions);
+  for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
+    const MemoryUse use = r == kSaved || r == kSavedForW ? MemoryUse::kActivations : MemoryUse::kWorkspace;
+    region_slots_[r] = plan.book(kNames[r], use, region_bytes_[r]);
+  }
+  for (ArenaSlot& slot : activation_slots_)
+    slot = plan.book("activations between units", MemoryUse::kActivations, most_rows_ * model_.hidden * size_of(compute));
+  const std::int64_t head_bytes = local_kv_heads(model_, tensor_degree) * model_.head_dim * size_of(compute);
+  const std::int64_t cache_bytes = shapes_.slots * shapes_.capacity * head_bytes;
+  for_each_block([&](Unit& unit) {
+    unit.keys_slot = plan.book(fmt::format("keys of block {}", unit.number - 1), MemoryUse::kActivations, cache_bytes);
+    unit.values_slot = plan.book(fmt::format("values of block {}", unit.number - 1), MemoryUse::kActivations, cache_bytes);
+    cache_bytes_per_position_ += 2 * head_bytes;
+  });
+  const std::int64_t row_bytes = most_rows_ * size_of(DType::kI32);
+  tokens_slot_ = plan.book("tokens", MemoryUse::kData, row_bytes);
+  by_row_slot_ = plan.book("positions by row", MemoryUse::kData, row_bytes);
+  by_sample_slot_ = plan.book("positions by sample", MemoryUse::kData, row_bytes);
+  samples_slot_ = plan.book("sample numbers", MemoryUse::kData, shapes_.slots * size_of(DType::kI64));
+  const std::int64_t columns = padded_vocabulary(model_, tensor_degree) / tensor_degree;
+  logits_slot_ = plan.book("logits of last tokens, f32", MemoryUse::kActivations,
+                           is_last_stage() ? shapes_.slots * columns * size_of(DType::kF32) : 0);
+}
+
+std::vector<UnitParams> CachedStage::unit_params() const {
+  std::vector<UnitParams> params;
+  for (const Chunk& chunk : chunks_)
+    for (const Unit& unit : chunk.units) params.push_back({unit.number, unit.params});
+  return params;
+}
+
+std::int64_t CachedStage::weight_bytes_per_token() const {
+  const LayerGeometry& g = variants_.front().geometry;
+  std::int64_t elements = 0;
+  for (const Chunk& chunk : chunks_) {
+    for (const Unit& unit : chunk.units) {
+      if (unit.number == 0) continue;
+      for (const ParamSpec& spec : unit.params) elements += local_shape(spec, g.tensor_degree).num_elements();
+    }
+  }
+  return elements * size_of(g.compute);
+}
+
+void CachedStage::bind(Arena& arena, ParamStore& store) {
+  store_ = &store;
+  Device& device = context_.device();
+  constants_.bind(arena, device);
+  prompt_angles_.bind(arena);
+  const DType compute = variants_.front().geometry.compute;
+  const int tensor_degree = variants_.front().geometry.tensor_degree;
+  for (std::size_t r = 0; r < regions_.size(); ++r)
+    regions_[r] = arena.grant(region_slots_[r], DType::kU8, {region_slots_[r].bytes}).data();
+  for (std::size_t i = 0; i < activations_.size(); ++i)
+    activations_[i] = arena.grant(activation_slots_[i], compute, {most_rows_ * model_.hidden});
+  caches_.resize(static_cast<std::size_t>(num_units(model_)));
+  slot_caches_.resize(caches_.size());
+  const Shape kept{shapes_.slots, local_kv_heads(model_, tensor_degree), shapes_.capacity, model_.head_dim};
+  for_each_block([&](const Unit& unit) {
+    LayerCache& cache = caches_[static_cast<std::size_t>(unit.number)];
+    cache = {arena.grant(unit.keys_slot, compute, kept), arena.grant(unit.values_slot, compute, kept)};
+    // Places without a token are multiplied by a probability of 0, and must be numbers.
+    device.ops().fill_zero(device.compute_stream(), cache.keys);
+    device.ops().fill_zero(device.compute_stream(), cache.values);
+  });
+  tokens_ = arena.grant(tokens_slot_, DType::kI32, {most_rows_});
+  by_row_ = arena.grant(by_row_slot_, DType::kI32, {most_rows_});
+  by_sample_ = arena.grant(by_sample_slot_, DType::kI32, {most_rows_});
+  samples_ = arena.grant(samples_slot_, DType::kI64, {shapes_.slots});
+  if (is_last_stage()) {
+    const std::int64_t columns = padded_vocabulary(model_, tensor_degree) / tensor_degree;
+    all_logits_ = arena.grant(logits_slot_, DType::kF32, {shapes_.slots, columns});
+  }
+}
+
+bool CachedStage::set_length(std::int64_t slot, std::int64_t tokens) {
+  lengths_.at(static_cast<std::size_t>(slot)) = tokens;
+  std::int64_t& first_row = first_rows_.at(static_cast<std::size_t>(slot));
+  const std::int64_t before = std::exchange(first_row, constants_.first_row(tokens));
+  return before != first_row;
+}
+
+void CachedStage::extend(std::int64_t slot, std::int64_t first, std::span<const std::int32_t> tokens, std::int64_t rows,
+                         bool choose) {
+  const auto found = std::ranges::find(shapes_.piece_rows, rows);
+  TRIDENT_CHECK(
+      found != shapes_.piece_rows.end() && !tokens.empty() && std::ssize(tokens) <= rows && slot >= 0 && slot < shapes_.slots,
+      "{} tokens of slot {} in a piece of {} rows", tokens.size(), slot, rows);
+  for (std::size_t unit = 0; unit < caches_.size(); ++unit) {
+    if (caches_[unit].keys.data() != nullptr)
+      slot_caches_[unit] = {caches_[unit].keys.rows(slot, 1), caches_[unit].values.rows(slot, 1)};
+  }
+  if (prompt_angles_.any()) prompt_angles_.set(0, lengths_[static_cast<std::size_t>(slot)], context_.device());
+  firsts_ = {first};
+  counts_ = {std::ssize(tokens)};
+  const CachedStep step{shapes_.capacity, firsts_, counts_, slot_caches_, is_last_stage() ? all_logits_.rows(0, 1) : TensorView()};
+  run(variants_[static_cast<std::size_t>(found - shapes_.piece_rows.begin())], step, slot, tokens, choose);
+}
+
+void CachedStage::step(std::span<const Next> next) {
+  TRIDENT_CHECK(std::ssize(next) == shapes_.slots, "{} tokens for {} slots", next.size(), shapes_.slots);
+  firsts_.clear();
+  counts_.assign(next.size(), 1);
+  token_rows_.clear();
+  for (const Next& n : next) {
+    firsts_.push_back(n.position);
+    token_rows_.push_back(n.token);
+  }
+  run(variants_.back(), {shapes_.capacity, firsts_, counts_, caches_, all_logits_}, 0, token_rows_, true);
+}
+
+void CachedStage::write_batch(const Variant& variant, const CachedStep& step, std::int64_t slot,
+                              std::span<const std::int32_t> tokens) {
+  const std::int64_t S = variant.geometry.sequence, B = variant.geometry.micro_batch;
+  std::vector<std::int32_t>& row_tokens = token_rows_;
+  if (row_tokens.data() != tokens.data()) row_tokens.assign(tokens.begin(), tokens.end());
+  row_tokens.resize(static_cast<std::size_t>(S * B), 0);
+  positions_by_row_.resize(static_cast<std::size_t>(S * B));
+  positions_by_sample_.resize(static_cast<std::size_t>(S * B));
+  for (std::int64_t b = 0; b < B; ++b) {
+    const std::int64_t first_row = first_rows_[static_cast<std::size_t>(slot + b)];
+    const bool of_prompt = prompt_angles_.any() && &variant != &variants_.back();
+    const std::int64_t rows = of_prompt        ? lengths_[static_cast<std::size_t>(slot + b)]
+                              : first_row == 0 ? shapes_.capacity
+                                               : constants_.short_rows();
+    for (std::int64_t s = 0; s < S; ++s) {
+      const auto position = static_cast<std::int32_t>(std::min(step.first[static_cast<std::size_t>(b)] + s, shapes_.capacity - 1));
+      positions_by_row_[static_cast<std::size_t>(s * B + b)] = position;
+      // Rows of padding lie behind the sequence, perhaps behind its table.
+      positions_by_sample_[static_cast<std::size_t>(b * S + s)] =
+          static_cast<std::int32_t>(first_row + std::min<std::int64_t>(position, rows - 1));
+    }
+  }
+  Device& device = context_.device();
+  Stream& stream = context_.compute_stream();
+  device.write(stream, tokens_.range(0, S * B), row_tokens.data());
+  device.write(stream, by_row_.range(0, S * B), positions_by_row_.data());
+  device.write(stream, by_sample_.range(0, S * B), positions_by_sample_.data());
+}
+
+void CachedStage::run(const Variant& variant, const CachedStep& step, std::int64_t slot, std::span<const std::int32_t> tokens,
+                      bool choose) {
+  const LayerGeometry& g = variant.geometry;
+  Stream& stream = context_.compute_stream();
+  write_batch(variant, step, slot, tokens);
+  MicroBatch batch;
+  batch.tokens = tokens_.range(0, g.full_rows());
+  batch.positions_by_row = by_row_.range(0, g.full_rows());
+  batch.positions_by_sample = by_sample_.range(0, g.full_rows()).reshape({g.micro_batch, g.sequence});
+  batch.samples = samples_.range(0, g.micro_batch);
+  // A prompt turns by the angles of its whole length, and keys stay as they were turned.
+  if (prompt_angles_.any() && &variant != &variants_.back())
+    batch.rope_cos = prompt_angles_.cos(0, 1), batch.rope_sin = prompt_angles_.sin(0, 1);
+  batch.training = false;
+  batch.cached = &step;
+  logits_ = choose ? step.logits : TensorView();
+  const auto activation = [&](std::size_t i) {
+    return activations_[i].range(0, g.full_rows() * model_.hidden).reshape(g.activation_shape(model_.hidden));
+  };
+  std::size_t from = 0, index = 0;
+  for (const Chunk& chunk : chunks_) {
+    stream.wait(sent_);  // it may be sent from what is written next
+    if (chunk.virtual_stage > 0) receive(activation(from));
+    for (const Unit& unit : chunk.units) {
+      const bool is_head = unit.number == head_unit(model_);
+      if (!is_head || choose)
+        run_unit(unit, index, variant, batch, unit.number == 0 ? TensorView() : activation(from),
+                 is_head ? TensorView() : activation(1 - from));
+      from = 1 - from;
+      ++index;
+    }
+    if (chunk.virtual_stage < last_virtual_stage_) send(activation(from));
+  }
+}
+
+void CachedStage::run_unit(const Unit& unit, std::size_t index, const Variant& variant, const MicroBatch& batch, ConstTensorView x,
+                           TensorView y) {
+  constexpr int kPlace = 0;  // of a gathered unit: there is none beside it
+  if (!store_->resident()) store_->gather(unit.number, kPlace);
+  store_->wait_gathered(unit.number, kPlace);
+  const StoreViews params(*store_, unit.number);
+  PassPlace place{.ops = context_.device().ops(),
+                  .stream = context_.compute_stream(),
+                  .tensor = context_.tensor(),
+                  .params = params,
+                  .geometry = variant.geometry,
+                  .unit = unit.number,
+                  .base = regions_,
+                  .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)],
+                  .where = activations_[0].where()};
+  LayerPass pass(Pass(place, variant.memory[index]), batch, constants_);
+  unit.layer->forward(pass, x, y);
+  if (!store_->resident()) store_->free(unit.number, kPlace);
+}
+
+void CachedStage::receive(TensorView activation) {
+  const int stages = context_.grid().degrees().pipeline;
+  if (stages == 1) return;  // the chunk before lies here, and left it there
+  Stream &stream = context_.compute_stream(), &arrivals = context_.recv_stream(Direction::kForward);
+  arrivals.wait(stream.record());
+  context_.pipeline(Direction::kForward).recv(arrivals, activation, (context_.coordinates().pipeline + stages - 1) % stages);
+  stream.wait(arrivals.record());
+}
+
+void CachedStage::send(ConstTensorView activation) {
+  const int stages = context_.grid().degrees().pipeline;
+  if (stages == 1) return;
+  Stream& departures = context_.send_stream(Direction::kForward);
+  departures.wait(context_.compute_stream().record());
+  context_.pipeline(Direction::kForward).send(departures, activation, (context_.coordinates().pipeline + 1) % stages);
+  sent_ = departures.record();
+}
+
+}  // namespace trident

@@ -1,0 +1,97 @@
+#include "pipeline/schedule/message_order.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "pipeline/schedule/schedule_simulator.h"
+
+namespace trident {
+namespace {
+
+using ItemKind = WovenItem::Kind;
+
+// What `action` sends on to another virtual stage, if anything.
+std::optional<Message> output_of(const Schedule& schedule, const Action& action) {
+  const int stage = action.virtual_stage;
+  if (action.kind == ActionKind::kForward && stage + 1 < schedule.num_virtual_stages())
+    return Message{MessageKind::kActivation, stage + 1, action.micro_batch};
+  if (computes_input_gradient(action.kind) && stage > 0) return Message{MessageKind::kGradient, stage - 1, action.micro_batch};
+  return std::nullopt;
+}
+
+// What `action` reads of another virtual stage, if anything.
+std::optional<Message> input_of(const Schedule& schedule, const Action& action) {
+  const int stage = action.virtual_stage;
+  if (action.kind == ActionKind::kForward && stage > 0) return Message{MessageKind::kActivation, stage, action.micro_batch};
+  if (computes_input_gradient(action.kind) && stage + 1 < schedule.num_virtual_stages())
+    return Message{MessageKind::kGradient, stage, action.micro_batch};
+  return std::nullopt;
+}
+
+std::vector<std::vector<WovenItem>> weave_at_use(const Schedule& schedule) {
+  const auto travels = [&](const std::optional<Message>& message) {
+    return message && source_rank(schedule, *message) != destination_rank(schedule, *message);
+  };
+  std::vector<std::vector<WovenItem>> woven(schedule.ranks.size());
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    woven[rank].reserve(3 * schedule.ranks[rank].size());
+    for (const Action& action : schedule.ranks[rank]) {
+      if (const auto input = input_of(schedule, action); travels(input)) woven[rank].push_back({ItemKind::kReceive, {}, *input});
+      woven[rank].push_back({ItemKind::kAction, action, {}});
+      if (const auto output = output_of(schedule, action); travels(output)) woven[rank].push_back({ItemKind::kSend, {}, *output});
+    }
+  }
+  return woven;
+}
+
+struct TimedMessage {
+  double time;
+  Message message;
+  ItemKind kind;  // kSend or kReceive
+
+  bool operator<(const TimedMessage& other) const {
+    return time != other.time ? time < other.time : message < other.message;
+  }
+};
+
+}  // namespace
+
+int source_rank(const Schedule& schedule, const Message& message) {
+  return schedule.rank_of(message.kind == MessageKind::kActivation ? message.virtual_stage - 1 : message.virtual_stage + 1);
+}
+
+int destination_rank(const Schedule& schedule, const Message& message) { return schedule.rank_of(message.virtual_stage); }
+
+std::vector<std::vector<WovenItem>> weave_messages(const Schedule& schedule, ReceivePosting posting) {
+  if (posting == ReceivePosting::kAtUse) return weave_at_use(schedule);
+  const ScheduleTimeline timeline = simulate(schedule, uniform_costs(1, 1, 1));
+
+  std::vector<std::vector<TimedMessage>> messages(schedule.ranks.size());
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
+      const auto message = output_of(schedule, schedule.ranks[rank][i]);
+      if (!message || source_rank(schedule, *message) == destination_rank(schedule, *message)) continue;
+      const double time = timeline.ranks[rank][i].end;
+      messages[rank].push_back({time, *message, ItemKind::kSend});
+      messages[static_cast<std::size_t>(destination_rank(schedule, *message))].push_back({time, *message, ItemKind::kReceive});
+    }
+
+  std::vector<std::vector<WovenItem>> woven(schedule.ranks.size());
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    std::sort(messages[rank].begin(), messages[rank].end());
+    auto next = messages[rank].begin();
+    const auto emit_messages_while = [&](auto due) {
+      for (; next != messages[rank].end() && due(next->time); ++next) woven[rank].push_back({next->kind, {}, next->message});
+    };
+    for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
+      const TaskTimes t = timeline.ranks[rank][i];
+      if (posting == ReceivePosting::kEarly) emit_messages_while([&](double time) { return time < t.end; });
+      else emit_messages_while([&](double time) { return time <= t.start; });
+      woven[rank].push_back({ItemKind::kAction, schedule.ranks[rank][i], {}});
+    }
+    emit_messages_while([](double) { return true; });
+  }
+  return woven;
+}
+
+}  // namespace trident

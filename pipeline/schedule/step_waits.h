@@ -1,0 +1,32 @@
+// What every instruction of a step waits for beside those before it on its rank: what simulators of step programs share.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "pipeline/schedule/step_program.h"
+
+namespace trident {
+
+struct StepWaits {
+  static constexpr int kNone = -1;
+  static constexpr int kTie = 0, kNorm = 1;  // barriers: of the two ends of a tied weight, and of all ranks
+
+  struct Of {
+    // Of computes, numbers as number() has them: the send whose message this one is the first to read, the gather of its
+    // parameters, the last reduction that reads the memory of its gradients.
+    int send = kNone, gather = kNone, reduction = kNone;
+    int barrier = kNone;   // all that enter it start it together, each with everything before it finished
+    bool beside = false;   // a gather or a reduction: it may run beside what follows on its rank
+  };
+
+  std::vector<std::vector<Of>> ranks;  // as the programs' instructions
+  std::vector<int> first;              // by rank: number of its first instruction
+
+  int number(int rank, std::size_t index) const { return first[static_cast<std::size_t>(rank)] + static_cast<int>(index); }
+};
+
+// O(instructions).
+StepWaits find_waits(const std::vector<StepProgram>& programs);
+
+}  // namespace trident

@@ -1,0 +1,26 @@
+// Measures what the processors of this machine reach in training, by size, into a hardware profile.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "planner/price/cpu_rates.h"
+
+namespace trident {
+
+struct CalibrateOptions {
+  double seconds = 0.004;       // of each point
+  int steps = 5;                // of every small model, and as many for whole steps; 3 or 4 of those that take long
+  std::int64_t largest = 2048;  // side of a product, length of a sequence; also bounds the models that are trained
+  std::string name = "cpu";     // of the profile
+  std::function<void()> check = [] {};     // called between measurements; what it throws ends them
+  std::string program = "/proc/self/exe";  // trident, whose runs' memory is measured
+};
+
+// All cores are at work: by one rank on each, and by one rank on all. Seconds of ranks with one thread are CPU seconds, the least
+// of several calls: other programs disturb those less; of more threads they are the clock's. `say` is told of every part, one line
+// each. StorageError: a run of options.program fails.
+CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void(const std::string& line)>& say);
+
+}  // namespace trident

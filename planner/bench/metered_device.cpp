@@ -1,0 +1,128 @@
+#include "planner/bench/metered_device.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace trident {
+namespace {
+
+template <class Operation>
+auto shape_of(const Operation& operation) {
+  std::variant<std::monostate, MatmulShape, AttentionShape> shape;
+  if constexpr (std::is_same_v<Operation, op::Matmul>) shape = operation.shape();
+  if constexpr (std::is_same_v<Operation, op::Fused>) shape = op::Matmul{operation.call.product}.shape();
+  if constexpr (std::is_same_v<Operation, op::AttentionForward> || std::is_same_v<Operation, op::AttentionBackward>)
+    shape = operation.shape;
+  return shape;
+}
+
+class MeteredOps final : public Ops {
+ public:
+  MeteredOps(Ops& ops, WorkListener& meter, double (*clock)()) : ops_(ops), meter_(meter), clock_(clock) {}
+
+  std::int64_t prepare_matmul(const MatmulShape& shape) override { return ops_.prepare_matmul(shape); }
+  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override {
+    return ops_.prepare_fused(shape, epilogue);
+  }
+  std::int64_t attention_workspace(const AttentionShape& shape) override { return ops_.attention_workspace(shape); }
+  std::int64_t cached_attention_workspace(const AttentionShape& shape) override { return ops_.cached_attention_workspace(shape); }
+  bool try_fused(Stream& stream, const FusedMatmul& fused) override {
+    const op::Fused operation{fused};
+    return measure(stream, operation, operation.name(), [&] { return ops_.try_fused(stream, fused); });
+  }
+  void run(Stream& stream, OperationRef operation) override {
+    std::visit(
+        [&](const auto* o) {
+          measure(stream, *o, o->kName, [&] {
+            ops_.run(stream, operation);
+            return true;
+          });
+        },
+        operation);
+  }
+
+ private:
+  // A `call` that returns false has done nothing.
+  template <class Operation, class Call>
+  bool measure(Stream& stream, const Operation& operation, OperationName name, Call call) {
+    if (!meter_.measures()) return call();
+    double bytes = 0, flops = 0;
+    operation.fields([&](const Field& field) { bytes += static_cast<double>(field.bytes_moved()); });
+    if constexpr (requires { operation.flops(); }) flops = operation.flops();
+    stream.synchronize();
+    const double start = clock_();
+    if (!call()) return false;
+    stream.synchronize();
+    meter_.add({name.kind, name.name, 1, clock_() - start, flops, bytes, shape_of(operation)});
+    return true;
+  }
+
+  Ops& ops_;
+  WorkListener& meter_;
+  double (*clock_)();
+};
+
+class MeteredDevice final : public Device {
+ public:
+  MeteredDevice(Device& device, WorkListener& meter, double (*clock)())
+      : device_(device), meter_(meter), ops_(device.ops(), meter, clock) {}
+
+  DeviceKind kind() const override { return device_.kind(); }
+  std::string describe() const override { return device_.describe(); }
+  bool has_bytes() const override { return device_.has_bytes(); }
+  Ops& ops() override { return ops_; }
+  Stream& compute_stream() override { return device_.compute_stream(); }
+  Stream& new_stream(std::string name) override { return device_.new_stream(std::move(name)); }
+  Buffer allocate(std::int64_t bytes, const std::string& name) override { return device_.allocate(bytes, name); }
+  std::optional<std::int64_t> free_bytes() const override { return device_.free_bytes(); }
+  Buffer allocate_host_shared(std::int64_t bytes, const std::string& name) override {
+    return device_.allocate_host_shared(bytes, name);
+  }
+  void write(Stream& stream, TensorView to, const void* from) override { device_.write(stream, to, from); }
+  void read(Stream& stream, void* to, ConstTensorView from) override { device_.read(stream, to, from); }
+  std::unique_ptr<BackgroundReads> make_background_reads(std::size_t marks) override { return device_.make_background_reads(marks); }
+  Stream& host_stream() override { return device_.host_stream(); }
+  Progress& progress() override { return device_.progress(); }
+  void poll() override { device_.poll(); }
+  void run_announced() override { device_.run_announced(); }
+  std::vector<std::string> notes() const override { return device_.notes(); }
+  double waited_seconds() const override { return device_.waited_seconds(); }
+  void log_operations(OperationLog* log) override { device_.log_operations(log); }
+  // What is measured is measured operation by operation.
+  void repeat(FunctionRef<void()> work) override { meter_.measures() ? work() : device_.repeat(work); }
+  Ranges* ranges() override { return device_.ranges(); }
+
+ private:
+  Device& device_;
+  WorkListener& meter_;
+  MeteredOps ops_;
+};
+
+}  // namespace
+
+void WorkMeter::start() {
+  work_.clear();
+  work_.reserve(64);  // more than there are operations: nothing is allocated inside a step
+  measures_ = true;
+}
+
+void WorkMeter::add(const Work& one) {
+  const auto same = std::ranges::find(work_, one.operation, &Work::operation);
+  if (same == work_.end()) {
+    work_.push_back(one);
+    return;
+  }
+  same->calls += one.calls;
+  same->seconds += one.seconds;
+  same->flops += one.flops;
+  same->bytes += one.bytes;
+}
+
+std::unique_ptr<Device> make_metered_device(Device& device, WorkListener& listener, double (*clock)()) {
+  return std::make_unique<MeteredDevice>(device, listener, clock);
+}
+
+}  // namespace trident

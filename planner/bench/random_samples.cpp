@@ -1,0 +1,27 @@
+#include "planner/bench/random_samples.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/philox.h"
+
+namespace trident {
+
+LoadSamples random_samples(std::int64_t vocabulary, std::int64_t sequence) {
+  return [=](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const PhiloxKey key = random_key(/*seed=*/0, RandomPurpose::kBench, static_cast<std::uint64_t>(first + i));
+      PhiloxCounter words{};
+      for (std::int64_t s = 0; s <= sequence; ++s) {  // a target is the token that follows
+        if (s % 4 == 0) words = philox4x32({static_cast<std::uint32_t>(s / 4), 0, 0, 0}, key);
+        const auto token =
+            static_cast<std::int32_t>(words[static_cast<std::size_t>(s % 4)] % static_cast<std::uint64_t>(vocabulary));
+        if (!tokens.empty() && s < sequence) tokens[static_cast<std::size_t>(s * count + i)] = token;
+        if (!targets.empty() && s > 0) targets[static_cast<std::size_t>((s - 1) * count + i)] = token;
+      }
+    }
+  };
+}
+
+}  // namespace trident

@@ -1,0 +1,269 @@
+#include "planner/predict/cluster_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+
+#include "core/counted.h"
+#include "core/number_text.h"
+#include "planner/price/time_part_words.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kMostStages = 8;
+constexpr double kNothing = 1e-9;  // of a step: what rounding leaves
+
+// " (8.744 s to 9.488 s)"; " (no band)" where none is known.
+std::string in_brackets(const Band& band, std::string (*text_of)(double)) {
+  return band ? fmt::format(" ({} to {})", text_of(band->low), text_of(band->high)) : " (no band)";
+}
+
+std::string_view text_of(Certainty certainty) {
+  switch (certainty) {
+    case Certainty::kExact: return "exact";
+    case Certainty::kMost: return "from 0";
+    case Certainty::kEstimate: return "no band";
+  }
+  return "";
+}
+
+// Columns for stages, rows for the parts that any of them has.
+std::string memory_lines(const TargetForecast& plan) {
+  const std::vector<std::size_t> stages = some_stages(plan, kMostStages, plan.fullest);
+  const bool small = plan.most().total() < 1'000'000'000;
+  const auto cell = [&](std::int64_t bytes) { return fmt::format(" {:>8.3f}", small ? megabytes(bytes) : gigabytes(bytes)); };
+  std::string text = fmt::format("memory of one rank in {}, by pipeline stage; * is the most loaded:\n  {:<30}",
+                                 small ? "MB (10^6 bytes)" : "GB (10^9 bytes)", "stage");
+  for (const std::size_t stage : stages)
+    text += fmt::format(" {:>8}", fmt::format("{}{}", stage == plan.fullest ? "*" : "", stage));
+  text += "  band\n";
+  for (std::size_t part = 0; part < plan.most().parts.size(); ++part) {
+    const auto of = [&](std::size_t stage) { return plan.memory[stage].parts[part].bytes; };
+    if (std::all_of(stages.begin(), stages.end(), [&](std::size_t stage) { return of(stage) == 0; })) continue;
+    text += fmt::format("  {:<30}", to_string(plan.most().parts[part].kind));
+    for (const std::size_t stage : stages) text += cell(of(stage));
+    text += fmt::format("  {}\n", text_of(plan.most().parts[part].certainty));
+  }
+  text += fmt::format("  {:<30}", "all");
+  for (const std::size_t stage : stages) text += cell(plan.memory[stage].total());
+  return text + '\n';
+}
+
+// What the words of the table mean, as far as they are in it.
+std::string memory_notes(const ClusterReport& report) {
+  const TargetForecast& plan = report.plan;
+  const RankMemory& most = plan.most();
+  std::string text = "  exact: a rank of this program books as much, to the byte";
+  if (most.all_of(Certainty::kMost) > 0) text += "; from 0: the most that libraries' workspaces take, which may be nothing";
+  if (most.all_of(Certainty::kEstimate) > 0) text += "; no band: one figure for every run, from the profile";
+  text += '\n';
+  if (most.of(MemoryPartKind::kBlockInputs) > 0 && plan.plan.config.recompute.policy == RecomputePolicy::kFull)
+    text += "  block inputs are the checkpoints that full recomputation starts from\n";
+  if (plan.process)
+    text += fmt::format("  the process: {} of arenas and {} of program, libraries and threads (one figure from the profile)\n",
+                        bytes_text(plan.process->arena_bytes),
+                        bytes_text(plan.process->resident_bytes - plan.process->arena_bytes));
+  const std::string device = device_line(report);
+  return device.empty() ? text : text + "  " + device + '\n';
+}
+
+std::string time_table(const ClusterReport& report) {
+  const TargetForecast& plan = report.plan;
+  const bool shared = plan.process && plan.process->shares_cores;
+  std::string text =
+      shared ? fmt::format("time of a step by part, {} of CPU time over {}:\n", seconds_text(plan.process->cpu_seconds),
+                           counted(report.hardware.processors->cores, "core"))
+             : fmt::format("time of a step by part, on the ranks of stage {}, which wait least:\n", plan.busiest);
+  for (std::size_t part = 0; part < kNumTimeParts; ++part) {
+    const double seconds = plan.parts.seconds[part];
+    if (seconds <= kNothing * plan.seconds()) continue;
+    text += fmt::format("  {:<10} {:>12} {:>6.1f} %  no band  {}\n", to_string(static_cast<TimePart>(part)),
+                        seconds_text(seconds), 100 * seconds / plan.seconds(), part_words(static_cast<TimePart>(part)).meaning);
+  }
+  const Band band = seconds_band(report, plan.seconds());
+  text += fmt::format("  {:<10} {:>12} {:>6.1f} %  {}\n", "step", seconds_text(plan.seconds()), 100.0,
+                      band ? fmt::format("{} to {}", seconds_text(band->low), seconds_text(band->high)) : "no band");
+  if (report.hardware.on_cards()) return text + "  no band: published runs say how long a step took, not its parts\n";
+  return text + "  no band: what is known to be off is that of whole steps; trident train compares parts at its end\n";
+}
+
+}  // namespace
+
+std::string advice_text(const ClusterReport& report) {
+  const TargetForecast& now = report.plan;
+  if (report.advice.empty())
+    return now.fits ? "nothing that was tried makes it faster\n" : "nothing that was tried needs less memory\n";
+  const bool helps = now.fits || report.advice.front().fits;
+  std::string text = now.fits ? "faster would be\n"
+                     : helps  ? "it would fit with\n"
+                              : "nearest to fitting, though it does not, is\n";
+  for (const PricedChange& change : report.advice)
+    text += fmt::format("  {}: a step of {} ({:+.1f} %), {}\n", settings_text(change), seconds_text(change.seconds),
+                        100 * (change.seconds / now.seconds() - 1), bytes_text(change.bytes));
+  if (report.hardware.on_cards() && now.plan.world_size() > 1)
+    text += "of the same degrees all; trident plan --search looks at others\n";
+  return text;
+}
+
+ClusterReport report_on(const PlanHardware& hardware, const TrainConfig& config, int gpus, double tokens) {
+  ClusterReport report{hardware, plan_on(hardware, config, gpus), {}, {}};
+  const RunPlan& plan = report.plan.plan;
+  // Published runs multiply in 16 bits.
+  if (hardware.on_cards() && plan.compute == DType::kF32) report.hardware.band.reset();
+  report.cost = training_cost(
+      hardware, report.plan,
+      tokens > 0 ? tokens : static_cast<double>(config.run.steps) * static_cast<double>(plan.tokens_per_step()));
+  report.advice = advice_of(report.plan, priced_changes(hardware, report.plan));
+  return report;
+}
+
+Band seconds_band(const ClusterReport& report, double seconds) {
+  if (!report.hardware.band) return std::nullopt;
+  return NumberRange{report.hardware.band->low * seconds, report.hardware.band->high * seconds};
+}
+
+Band rate_band(const ClusterReport& report, double rate) {
+  if (!report.hardware.band) return std::nullopt;
+  return NumberRange{rate / report.hardware.band->high, rate / report.hardware.band->low};
+}
+
+Band part_band(const MemoryPart& part) {
+  const auto bytes = static_cast<double>(part.bytes);
+  switch (part.certainty) {
+    case Certainty::kExact: return NumberRange{bytes, bytes};
+    case Certainty::kMost: return NumberRange{0, bytes};
+    case Certainty::kEstimate: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+Band needed_band(const ClusterReport& report) {
+  const auto all = static_cast<double>(report.plan.needed_bytes());
+  if (!report.plan.process) return NumberRange{all - static_cast<double>(report.plan.most().all_of(Certainty::kMost)), all};
+  if (!report.hardware.resident_band) return std::nullopt;
+  return NumberRange{report.hardware.resident_band->low * all, report.hardware.resident_band->high * all};
+}
+
+std::string settings_text(const PricedChange& change) {
+  std::string text;
+  for (const std::string& setting : change.settings) text += fmt::format("{}--set {}", text.empty() ? "" : " ", setting);
+  return text;
+}
+
+std::string hardware_line(const ClusterReport& report) {
+  const RunPlan& plan = report.plan.plan;
+  if (report.hardware.on_cards())
+    return fmt::format("{}: {} x {}", report.hardware.name, plan.world_size(), report.hardware.device);
+  return fmt::format("{}: {} of {} ({})", report.hardware.name, counted(plan.world_size(), "rank"),
+                     counted(plan.threads_per_rank, "thread"),
+                     report.plan.process->shares_cores ? "ranks share cores" : "each on cores of its own");
+}
+
+std::string band_line(const ClusterReport& report) {
+  const PlanHardware& hardware = report.hardware;
+  if (hardware.on_cards() && !hardware.band)
+    return "no band of times: the published runs that predictions were compared with multiply in 16 bits, this one in fp32";
+  if (hardware.on_cards())
+    return fmt::format(
+        "bands of times: of {} published {} runs on {}, by other programs{}, eight of ten took {:.2f} to {:.2f} times what "
+        "is predicted for them (docs/planner-accuracy.md); no run of this program is among them",
+        hardware.band->runs, hardware.band->precision,
+        hardware.band->hardware.empty() ? "GPUs of several kinds, none of them this one" : "this GPU",
+        hardware.band->of.empty() ? "" : fmt::format(" ({})", hardware.band->of), hardware.band->low, hardware.band->high);
+  if (!hardware.band)
+    return "no band: how far this profile's predictions are off was not measured; trident train with run.hardware_profile "
+           "prints it";
+  return fmt::format(
+      "bands: of {} runs on the machine that the profile is of, eight of ten took {:.2f} to {:.2f} times the predicted time and "
+      "{:.2f} to {:.2f} times the predicted memory (docs/planner.md)",
+      hardware.band->runs, hardware.band->low, hardware.band->high, hardware.resident_band->low, hardware.resident_band->high);
+}
+
+std::string device_line(const ClusterReport& report) {
+  const PlanHardware& hardware = report.hardware;
+  if (!hardware.on_cards()) return "";
+  const std::int64_t channels = report.plan.most().of(MemoryPartKind::kCommunicators);
+  const double left = hardware.device_bytes - hardware.context_bytes - static_cast<double>(channels);
+  std::string text =
+      fmt::format("{} has {:.1f} GB ({:.1f} GiB of 2^30 bytes, as its software reports it): {:.1f} GB for the driver's context",
+                  hardware.device, gigabytes(hardware.device_bytes), hardware.device_bytes / (1 << 30),
+                  gigabytes(hardware.context_bytes));
+  if (channels > 0)
+    text += fmt::format(", {:.1f} GB for the channels of {}", gigabytes(channels),
+                        counted(std::llround(static_cast<double>(channels) / hardware.communicator_bytes), "communicator"));
+  return text + fmt::format(", {:.1f} GB left for tensors", gigabytes(left));
+}
+
+std::string mfu_formula(const ClusterReport& report) {
+  return fmt::format(
+      "model FLOPs of a step (6 x parameters of matrices + 12 x layers x sequence x query width per token, attention in full) / "
+      "(step seconds x {})",
+      report.hardware.on_cards() ? "GPUs x dense 16-bit peak" : "FLOP/s of all cores in the fastest product of the profile");
+}
+
+std::vector<std::size_t> some_stages(const TargetForecast& plan, std::size_t most, std::size_t wanted) {
+  const std::size_t n = plan.memory.size();
+  std::set<std::size_t> some;
+  if (n <= most) most = n;
+  for (std::size_t i = 0; i < most; ++i) some.insert(most == 1 ? wanted : i * (n - 1) / (most - 1));
+  if (some.insert(wanted).second) {  // for one that is neither of the ends
+    const auto next = std::next(some.begin());
+    some.erase(*next == wanted ? std::next(next) : next);
+  }
+  return {some.begin(), some.end()};
+}
+
+std::string verdict_text(const ClusterReport& report) {
+  const TargetForecast& plan = report.plan;
+  const int ranks = plan.plan.world_size();
+  const auto needed = static_cast<double>(plan.needed_bytes());
+  const bool known = report.hardware.device_bytes > 0;
+  std::string text = known ? (plan.fits ? "it fits: " : "it does not fit: ") : "memory: ";
+  text += plan.process ? fmt::format("the process of {} takes", counted(ranks, "rank"))
+                       : fmt::format("the most loaded rank, of stage {}, takes", plan.most().stage);
+  text += fmt::format(" {}{}{}\n", bytes_text(needed), in_brackets(needed_band(report), bytes_text),
+                      !known        ? "; how much that machine has is not known"
+                      : plan.process ? fmt::format(" of the {} of this machine", bytes_text(report.hardware.device_bytes))
+                                     : fmt::format(" of {}", bytes_text(report.hardware.device_bytes)));
+  const double rate = plan.tokens_per_second();
+  text += fmt::format("a step takes {}{}: {} tokens/s{}", seconds_text(plan.seconds()),
+                      in_brackets(seconds_band(report, plan.seconds()), seconds_text), rounded_text(rate),
+                      in_brackets(rate_band(report, rate), rounded_text));
+  if (report.hardware.on_cards())
+    text += fmt::format(", {} a GPU{}", rounded_text(rate / ranks), in_brackets(rate_band(report, rate / ranks), rounded_text));
+  text += '\n';
+  if (plan.peak_flops > 0)
+    text += fmt::format("MFU {} %{}, HFU {} %{}\n", percent_digits(plan.mfu),
+                        in_brackets(rate_band(report, plan.mfu), percent_digits), percent_digits(plan.hfu),
+                        in_brackets(rate_band(report, plan.hfu), percent_digits));
+  text += fmt::format("first limit: {}: {}\n", to_string(plan.limit.limit), plan.limit.why);
+  return text + fmt::format("on {}\n", hardware_line(report));
+}
+
+namespace {
+
+// Rounded where a double does not have every whole number, so that none is wrong.
+std::string steps_text(double steps) { return steps < 9e15 ? counted(std::llround(steps), "step") : count_text(steps) + " steps"; }
+
+}  // namespace
+
+std::string details_text(const ClusterReport& report) {
+  const TargetForecast& plan = report.plan;
+  std::string text = memory_lines(plan) + memory_notes(report) + '\n' + time_table(report) + '\n';
+  if (plan.peak_flops > 0) {
+    text += fmt::format("MFU is {}: {:.4g} / ({:.4g} s x {:.4g} FLOP/s)\n", mfu_formula(report), plan.model_flops, plan.seconds(),
+                        plan.peak_flops);
+    text += fmt::format("HFU counts the {:.4g} FLOPs of forwards that are done again, too\n", plan.recomputed_flops);
+  }
+  text += fmt::format("{} tokens take {}, {}, {} {}{}\n", count_text(report.cost.tokens), steps_text(std::ceil(report.cost.steps)),
+                      seconds_text(86400 * report.cost.days), rounded_text(report.cost.gpu_hours),
+                      report.hardware.on_cards() ? "GPU-hours" : "core-hours",
+                      in_brackets(seconds_band(report, report.cost.gpu_hours), rounded_text));
+  return text + band_line(report) + '\n';
+}
+
+}  // namespace trident

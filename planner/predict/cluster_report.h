@@ -1,0 +1,68 @@
+// What `trident plan --cluster` says, as text, JSON and a table: of GPUs and of processors.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json_reader.h"
+#include "planner/predict/plan_advice.h"
+#include "planner/predict/target_forecast.h"
+
+namespace trident {
+
+struct ClusterReport {
+  PlanHardware hardware;
+  TargetForecast plan;
+  TrainingCost cost;
+  std::vector<PricedChange> advice;
+};
+
+// Plans, prices, and prices what could be changed. `gpus` as for plan_on(). `tokens` to train on; 0: those of run.steps.
+ClusterReport report_on(const PlanHardware& hardware, const TrainConfig& config, int gpus, double tokens);
+
+// Where a number may lie; nothing where that is not known.
+struct NumberRange {
+  double low = 0, high = 0;
+};
+using Band = std::optional<NumberRange>;
+Band seconds_band(const ClusterReport& report, double seconds);  // of anything that takes as long as steps do
+Band rate_band(const ClusterReport& report, double rate);        // of anything inverse to seconds
+Band part_band(const MemoryPart& part);                          // bytes
+// What has to fit, needed_bytes(). Of a card without and with its workspaces, and no more sure than what lies outside the arena.
+Band needed_band(const ClusterReport& report);
+
+// Five lines: whether it fits, how long a step takes and what that is of the peak, the first limit, on what.
+std::string verdict_text(const ClusterReport& report);
+std::string advice_text(const ClusterReport& report);
+// Memory and time by part, how MFU is counted, what training takes, what the bands are.
+std::string details_text(const ClusterReport& report);
+
+// {"name", "device", "gpus", "fits", "device_bytes", "memory": [{"stage", "rank", "bytes", "low", "high", "parts": {...},
+//  "bands": {part: {"low", "high"} | null}}], "needed": {"value", "low", "high"} of bytes that have to fit, "step": {"seconds",
+//  "low", "high", "busiest_stage", "parts": {...}, "bubble_over_ideal"}, "tokens_per_second", "tokens_per_second_per_gpu", "mfu",
+//  "hfu": each {"value", "low", "high"}, "model_flops", "recomputed_flops", "peak_flops" of a GPU, "mfu_formula",
+//  "bytes_of_a_rank": by axis, "limit": {"name", "share", "why"}, "training": {"tokens", "steps", "days", "gpu_hours", "low",
+//  "high"},
+//  "advice": [{"settings", "seconds", "bytes", "fits"}], "band": {"low", "high", "runs", "of"}}. Seconds, bytes, FLOPs; the parts
+// of a step add up to it, those of a rank's memory to it. Where no band is known "low" and "high" are not there.
+// Of processors, in place of "device", "gpus", "tokens_per_second_per_gpu": "processor", "cores", "ranks", "threads_per_rank",
+// "arena_bytes" and "resident_bytes" of the process; "device_bytes" is 0 where the machine's memory is not known; "step" has
+// "cpu_seconds" of all ranks and "shares_cores", too; "peak_flops" is of all cores; "core_hours" are in place of "gpu_hours".
+JsonValue to_json(const ClusterReport& report);
+
+// "quantity,part,stage,unit,value,low,high", a line for each number; low and high are empty where there is no band. "fits" is 1 or
+// 0; the part of "first limit" is its name, its value FirstLimit::share.
+std::string to_csv(const ClusterReport& report);
+
+// "H100 nodes with NDR: 1024 x H100-SXM5-80GB", "2 cores of AMD EPYC: 4 ranks of 1 thread".
+std::string hardware_line(const ClusterReport& report);
+std::string band_line(const ClusterReport& report);    // what the band of times is
+std::string device_line(const ClusterReport& report);  // what a card's memory is, and what of it tensors can have; "" of processors
+std::string mfu_formula(const ClusterReport& report);
+// Of stages, at most `most`: the first, the last, and those between at even distances; with `wanted` among them.
+std::vector<std::size_t> some_stages(const TargetForecast& plan, std::size_t most, std::size_t wanted);
+// "--set recompute.policy=full --set batch.micro=2".
+std::string settings_text(const PricedChange& change);
+
+}  // namespace trident

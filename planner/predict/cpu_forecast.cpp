@@ -1,0 +1,25 @@
+#include "planner/predict/cpu_forecast.h"
+
+#include "device/cpu/cpu_device.h"
+
+namespace trident {
+
+CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates) {
+  Doorbell doorbell;
+  CpuDeviceOptions options;
+  options.threads_per_rank = plan.threads_per_rank;
+  CpuDevice device(doorbell, options);
+  const CpuPrices prices(rates, {plan.world_size(), plan.threads_per_rank, plan.compute});
+  CpuForecast result;
+  result.forecast = forecast_run(plan, prices, &device.ops());
+  const int ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
+  result.cpu_seconds = cpu_seconds_of_step(result.forecast.step.records, ranks_of_a_stage, prices);
+  result.shares_cores = prices.shares_cores();
+  result.step_seconds = result.shares_cores ? result.cpu_seconds / rates.cores : result.forecast.price.seconds;
+  for (const DryRun& stage : result.forecast.stages)
+    result.arena_bytes += static_cast<double>(stage.arena.total_bytes()) * ranks_of_a_stage;
+  result.resident_bytes = prices.resident_bytes(result.arena_bytes, plan.world_size());
+  return result;
+}
+
+}  // namespace trident

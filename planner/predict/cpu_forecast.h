@@ -1,0 +1,22 @@
+// What a run is going to take on this or another machine's processors, its ranks being threads there.
+#pragma once
+
+#include "planner/predict/forecast.h"
+#include "planner/price/cpu_prices.h"
+
+namespace trident {
+
+struct CpuForecast {
+  Forecast forecast;          // as if every rank had cores of its own
+  double cpu_seconds = 0;     // of all ranks in a step
+  bool shares_cores = false;  // more computing threads than cores
+  double step_seconds = 0;    // of the simulated step, or where cores are shared, cpu_seconds / cores
+  double arena_bytes = 0;     // of all ranks
+  double resident_bytes = 0;  // of the process
+};
+
+// `plan` with as many threads per rank as it has there; this machine's processor is asked for workspaces. ConfigError: a table of
+// the profile is missing, by name.
+CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates);
+
+}  // namespace trident

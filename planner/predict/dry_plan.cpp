@@ -1,0 +1,210 @@
+#include "planner/predict/dry_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "core/number_text.h"
+#include "model/config/model_stats.h"
+#include "train/config/rank_count.h"
+#include "train/launch/prepare_run.h"
+#include "train/plan/core_share.h"
+#include "train/plan/machine.h"
+#include "train/plan/preflight.h"
+#include "train/plan/step_record.h"
+#include "train/run/eval_samples.h"
+#include "train/run/run_files.h"
+#include "train/run/run_report.h"
+#include "train/run/zero_cost.h"
+
+namespace trident {
+namespace {
+
+// "embedding, blocks 0-3" as far as the stage has them; a stage of several chunks: "blocks 0-1, 8-9".
+std::string units_text(const RunPlan& plan, std::size_t stage) {
+  std::vector<int> blocks;
+  bool embedding = false, head = false;
+  for (std::size_t s = stage; s < plan.step_spec.units_of_stage.size(); s += plan.step_programs.size()) {
+    for (const int unit : plan.step_spec.units_of_stage[s]) {
+      if (unit == 0)
+        embedding = true;
+      else if (unit == head_unit(plan.model))
+        head = true;
+      else
+        blocks.push_back(unit - 1);
+    }
+  }
+  std::string text = embedding ? "embedding" : "";
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (!blocks.empty()) add(fmt::format("block{} {}", blocks.size() == 1 ? "" : "s", number_ranges(blocks)));
+  if (head) add("head");
+  return text;
+}
+
+// A table of megabytes, a row for each stage and a column for each use that any stage has.
+std::string memory_table(const DryPlan& report) {
+  std::string text = fmt::format("{:>5} {:>6}", "stage", "rank");
+  std::vector<MemoryUse> uses;
+  for (const MemoryUse use : kMemoryUses) {
+    bool used = false;
+    for (const DryRun& stage : report.stages) used = used || stage.arena.total_bytes(use) > 0;
+    if (!used) continue;
+    uses.push_back(use);
+    text += fmt::format(" {:>13}", to_string(use));
+  }
+  text += fmt::format(" {:>13}\n", "all");
+  for (std::size_t i = 0; i < report.stages.size(); ++i) {
+    const DryRun& stage = report.stages[i];
+    text += fmt::format("{:>5} {:>6}", i, stage.rank);
+    for (const MemoryUse use : uses) text += fmt::format(" {:>13.1f}", megabytes(stage.arena.total_bytes(use)));
+    text += fmt::format(" {:>13.1f}\n", megabytes(stage.arena.total_bytes()));
+  }
+  return text;
+}
+
+// " tp 3.214 GB, cp 0 MB, ...", of each of so many ranks.
+std::string sizes_by_axis(const std::array<double, kNumAxes>& bytes, int ranks) {
+  std::string text;
+  for (std::size_t axis = 0; axis < bytes.size(); ++axis) {
+    const double of_one = bytes[axis] / ranks;
+    const auto [unit, name] = of_one >= 1e12 ? std::pair(1e12, "TB") : of_one >= 1e9 ? std::pair(1e9, "GB") : std::pair(1e6, "MB");
+    text += fmt::format("{} {} {:.3f} {}", axis == 0 ? "" : ",", to_string(static_cast<Axis>(axis)), of_one / unit, name);
+  }
+  return text;
+}
+
+JsonValue bytes_by_axis(const std::array<double, kNumAxes>& bytes) {
+  JsonValue out;
+  for (std::size_t axis = 0; axis < bytes.size(); ++axis) out.set(to_string(static_cast<Axis>(axis)), bytes[axis]);
+  return out;
+}
+
+JsonValue to_json(const RecordedOperation& operation) {
+  JsonValue out;
+  out.set("operation", operation.name);
+  out.set("flops", operation.flops);
+  out.set("bytes", operation.bytes);
+  return out;
+}
+
+JsonValue to_json(const RecordedCollective& call) {
+  JsonValue out;
+  out.set("collective", to_string(call.operation));
+  out.set("group", call.group);
+  out.set("ranks", call.size);
+  out.set("bytes", call.operand_bytes);
+  return out;
+}
+
+JsonValue to_json(const PassRecord& pass) {
+  JsonValue::Array calls;
+  for (const auto& call : pass.calls) calls.push_back(std::visit([](const auto& it) { return to_json(it); }, call));
+  return JsonValue(std::move(calls));
+}
+
+}  // namespace
+
+PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
+  const bool on_cards = config.device == AskedDevice::kCuda || (config.device == AskedDevice::kAuto && !cuda.facts().cards.empty());
+  MachineFacts machine = kAnyMachine;
+  if (on_cards) {
+    machine.device = DeviceKind::kCuda;
+  } else {  // threads per rank as if all ranks were threads here, as trident train would have them
+    const std::int64_t here = std::min<std::int64_t>(ranks > 0 ? ranks : ranks_of(config.parallel), kMaxThreadRanks);
+    machine = cpu_machine_facts(static_cast<int>(here));
+    machine.memory = kAnyMachine.memory;
+  }
+  const ModelConfig model = resolve_model(config);
+  RunPlan plan = make_run_plan(config, model, ranks, machine);
+  if (const auto samples = find_eval_samples(config, model)) plan.text = samples->shapes;
+  PlannedRun planned{settle_grad_sync(std::move(plan), machine), {}};
+  std::erase(planned.plan.notes, threads_line(machine.core_share));  // of this machine's cores, which are not the job's
+  if (on_cards)
+    planned.report = {dry_stages_on_cards(planned.plan, DryWork::kStep), Workspaces::kBound};
+  else
+    planned.report = {dry_stages_here(planned.plan, machine.device, DryWork::kStep), Workspaces::kExact};
+  return planned;
+}
+
+std::string heading_text(const RunPlan& plan) {
+  std::string text = fmt::format("{}\n{}\n", model_line(plan), layout_line(plan));
+  text += fmt::format("compute in {} ({}), {}\n", to_string(plan.compute), plan.compute_reason, to_string(plan.zero.preset));
+  text += fmt::format("bubble by FLOPs alone (idle over ideal) {:.3f}\n", plan.predicted_bubble);
+  for (const std::string& note : plan.notes) text += note + '\n';
+  return text;
+}
+
+std::string holds_text(const RunPlan& plan) {
+  std::string text;
+  for (std::size_t stage = 0; stage < plan.step_programs.size(); ++stage)
+    text += fmt::format("stage {}: {}\n", stage, units_text(plan, stage));
+  return text;
+}
+
+std::string traffic_text(const DryPlan& report, const RunPlan& plan) {
+  const std::array<double, kNumAxes> sent = bytes_of_all_ranks(plan, report.stages);
+  return fmt::format("\nsent in a step by all ranks:{}\nby a rank, on average:{}\n", sizes_by_axis(sent, 1),
+                     sizes_by_axis(sent, plan.world_size()));
+}
+
+std::string program_text(const RunPlan& plan) {
+  std::string text =
+      "\nA step of each pipeline rank (u unit, m micro-batch, s virtual stage; @ and g: where weights or a message, and "
+      "gradients, lie,\n"
+      "in blocks of 256 bytes; = overwrites gradients, += adds; ! the last reduction; < from and > to a pipeline rank):\n";
+  for (const StepProgram& program : plan.step_programs) text += to_text(program);
+  return text;
+}
+
+std::string to_text(const DryPlan& report, const RunPlan& plan, PlanDetail detail) {
+  std::string text = heading_text(plan);
+  const bool exact = report.workspaces == Workspaces::kExact;
+  text += fmt::format("\nMB of one rank{}:\n{}\n",
+                      exact ? "" : "; workspaces of products and attention: the most that a card's take", memory_table(report));
+  for (std::size_t i = 0; i < report.stages.size(); ++i)
+    text += fmt::format("stage {}: {}; {}\n", i, units_text(plan, i), largest_entries(report.stages[i].arena));
+  text += traffic_text(report, plan);
+  return detail == PlanDetail::kProgram ? text + program_text(plan) : text;
+}
+
+JsonValue to_json(const DryPlan& report, const RunPlan& plan, PlanDetail detail) {
+  JsonValue out;
+  out.set("ranks", plan.world_size());
+  out.set("parameters", num_parameters(plan.model));
+  out.set("compute", to_string(plan.compute));
+  out.set("zero", to_string(plan.zero.preset));
+  out.set("micro_batches", plan.num_micro_batches);
+  out.set("bubble_over_ideal", plan.predicted_bubble);
+  out.set("workspaces", report.workspaces == Workspaces::kExact ? "exact" : "bound");
+  JsonValue::Array stages;
+  for (std::size_t i = 0; i < report.stages.size(); ++i) {
+    const DryRun& run = report.stages[i];
+    JsonValue stage;
+    stage.set("stage", static_cast<std::int64_t>(i));
+    stage.set("rank", run.rank);
+    stage.set("holds", units_text(plan, i));
+    stage.set("bytes", run.arena.total_bytes());
+    stage.set("by_use", bytes_by_use(run.arena));
+    stage.set("allocations", allocations_of(run.arena));
+    if (detail == PlanDetail::kProgram) {
+      JsonValue::Array instructions, passes, pass_of;
+      for (const Instruction& instruction : plan.step_programs[i].instructions) instructions.emplace_back(to_string(instruction));
+      const StepRecord record = record_step(plan, run.rank, nullptr, DryWork::kStep);
+      for (const PassRecord& pass : record.passes) passes.push_back(to_json(pass));
+      for (const std::int32_t pass : record.pass_of) pass_of.emplace_back(pass);
+      stage.set("program", JsonValue(std::move(instructions)));
+      stage.set("passes", JsonValue(std::move(passes)));
+      stage.set("pass_of", JsonValue(std::move(pass_of)));
+    }
+    stages.push_back(std::move(stage));
+  }
+  out.set("stages", JsonValue(std::move(stages)));
+  out.set("step_comm_bytes", bytes_by_axis(bytes_of_all_ranks(plan, report.stages)));
+  return out;
+}
+
+}  // namespace trident

@@ -1,0 +1,77 @@
+#include "planner/predict/forecast.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "planner/price/program_loops.h"
+#include "train/plan/step_recorder.h"
+
+namespace trident {
+namespace {
+
+// The same layout with as few micro-batches as show what those in between repeat, if that is fewer.
+std::optional<RunPlan> shortened(const RunPlan& plan) {
+  // With windows of several micro-batches what a backward adds up depends on more than the turn before.
+  if (!plan.trains() || plan.zero.grad_sync_every > 1) return std::nullopt;
+  const int pipeline = plan.grid.degrees().pipeline;
+  const int few =
+      short_micro_batches(plan.config.parallel.schedule, pipeline, plan.zero.grad_sync_every, plan.num_micro_batches);
+  if (few == plan.num_micro_batches) return std::nullopt;
+  RunPlan shorter = plan;
+  shorter.config.batch.global = few * plan.config.batch.micro * plan.grid.degrees().data;
+  return with_micro_batch(std::move(shorter), plan.config.batch.micro);
+}
+
+StepRecord recorded(const RunPlan& plan, int rank, Ops* oracle, DryRun& run) {
+  StepRecorder recorder(Interning::kOn);
+  run = dry_run(plan, rank, oracle, DryWork::kStep, &recorder);
+  return recorder.finish();
+}
+
+// The record of `program` made of that of a shorter one, of which it is the same with some stretches more often. Nothing where it
+// cannot be seen to be that.
+std::optional<StepRecord> lengthened(StepRecord record, const StepProgram& shorter, const StepProgram& program, int turn,
+                                     int more) {
+  const ReorderedProgram few = with_late_receives(shorter), all = with_late_receives(program);
+  const ProgramLoops loops = find_loops(few.program, reordered(record.pass_of, few.order), turn, more);
+  if (loops.empty() || !is_unrolled(all.program, few.program, loops)) return std::nullopt;
+  const std::vector<std::int32_t> from = unrolled(few.program, loops);
+  std::vector<std::int32_t> pass_of(program.instructions.size());
+  for (std::size_t at = 0; at < from.size(); ++at)
+    pass_of[static_cast<std::size_t>(all.order[at])] =
+        record.pass_of[static_cast<std::size_t>(few.order[static_cast<std::size_t>(from[at])])];
+  record.pass_of = std::move(pass_of);
+  return record;
+}
+
+}  // namespace
+
+Forecast forecast_run(const RunPlan& plan, const WorkPrices& prices, Ops* oracle, DrySteps steps) {
+  Forecast forecast;
+  forecast.step = {plan.grid, plan.step_spec.overlap, plan.step_programs, {}};
+  const std::optional<RunPlan> shorter = steps == DrySteps::kShort ? shortened(plan) : std::nullopt;
+  for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage) {
+    const int rank = plan.grid.rank({.pipeline = stage});
+    const auto s = static_cast<std::size_t>(stage);
+    DryRun run;
+    std::optional<StepRecord> record;
+    if (shorter) {
+      const int more = plan.num_micro_batches - shorter->num_micro_batches;
+      const int turn = loop_turn(plan.config.parallel.schedule, plan.grid.degrees().pipeline, plan.zero.grad_sync_every);
+      record = lengthened(recorded(*shorter, rank, oracle, run), shorter->step_programs[s], plan.step_programs[s], turn, more);
+      if (record) {
+        run = dry_run(plan, rank, oracle, DryWork::kConstruct);
+        run.bytes_sent = record->bytes_sent();
+      }
+    }
+    if (!record) record = recorded(plan, rank, oracle, run);
+    forecast.stages.push_back(std::move(run));
+    forecast.step.records.push_back(std::move(*record));
+  }
+  forecast.price = price_step(forecast.step, prices);
+  return forecast;
+}
+
+}  // namespace trident

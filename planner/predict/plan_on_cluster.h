@@ -1,0 +1,28 @@
+// `trident plan --cluster`: a configuration on GPUs, or on processors, that need not be here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "planner/predict/cluster_question.h"
+#include "planner/predict/cluster_report.h"
+#include "planner/predict/dry_plan.h"
+#include "planner/price/cpu_rates.h"
+
+namespace trident {
+
+// "cpu", the profile that comes with the program, or the path of a file that trident bench --calibrate wrote; nothing where the
+// name means something else. Throws ConfigError: a bad file.
+std::optional<CpuRates> find_processors(std::string_view name_or_path);
+
+enum class PlanForm : std::uint8_t { kText, kJson, kCsv };
+
+// What is printed; the files that are asked for are written. Text: the verdict, advice, then what a plan without a cluster says and
+// everything by part. JSON: that of a plan without a cluster, with "cluster" as well. Throws ConfigError: an unknown cluster (the
+// message lists them), GPUs that are no whole nodes or replicas, a configuration that cannot be, a table that a profile lacks;
+// StorageError.
+std::string plan_on_cluster(const TrainConfig& config, const ClusterQuestion& question, PlanDetail detail, PlanForm form);
+
+}  // namespace trident

@@ -1,0 +1,95 @@
+#include "planner/predict/plan_timeline.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace trident {
+namespace {
+
+std::string unit_name(const RunPlan& plan, int unit) {
+  if (unit == plan.step_spec.embedding_unit()) return "the embedding";
+  if (unit == plan.step_spec.head_unit()) return "the head";
+  return fmt::format("block {}", unit - 1);
+}
+
+std::string text_of(const RunPlan& plan, const Instruction& i) {
+  const std::string unit = i.unit == Instruction::kNone ? "" : unit_name(plan, i.unit);
+  switch (i.kind) {
+    case InstructionKind::kForward: return "forward of " + unit;
+    case InstructionKind::kBackward: return "backward of " + unit;
+    case InstructionKind::kBackwardInput: return "input gradient of " + unit;
+    case InstructionKind::kBackwardWeight: return "weight gradient of " + unit;
+    case InstructionKind::kGather: return "gather parameters of " + unit;
+    case InstructionKind::kReduceGradients: return "reduce gradients of " + unit;
+    case InstructionKind::kOptimizerStep: return "optimizer step of " + unit;
+    case InstructionKind::kGradNorm: return "norm of the gradients";
+    default: return "exchange of the tied weight's gradients";
+  }
+}
+
+bool continues(const Instruction& before, const Instruction& i) {
+  return before.kind == i.kind && before.virtual_stage == i.virtual_stage && before.micro_batch == i.micro_batch;
+}
+
+}  // namespace
+
+std::optional<SpanKind> span_kind(const Instruction& i, int stages) {
+  const bool odd = i.virtual_stage >= 0 && i.virtual_stage / stages % 2 == 1;
+  switch (i.kind) {
+    case InstructionKind::kForward: return odd ? SpanKind::kForwardOdd : SpanKind::kForward;
+    case InstructionKind::kBackward:
+    case InstructionKind::kBackwardInput: return odd ? SpanKind::kBackwardOdd : SpanKind::kBackward;
+    case InstructionKind::kBackwardWeight: return SpanKind::kWeights;
+    case InstructionKind::kGather: return SpanKind::kGather;
+    case InstructionKind::kReduceGradients: return SpanKind::kReduce;
+    case InstructionKind::kOptimizerStep: return SpanKind::kUpdate;
+    case InstructionKind::kGradNorm: return SpanKind::kNorm;
+    case InstructionKind::kTieExchange: return SpanKind::kTie;
+    default: return std::nullopt;
+  }
+}
+
+TimelineLane lane_of(SpanKind kind) {
+  return kind == SpanKind::kGather || kind == SpanKind::kReduce ? TimelineLane::kLower : TimelineLane::kUpper;
+}
+
+Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t most_spans) {
+  const auto stages = static_cast<int>(forecast.step.programs.size());
+  std::size_t computes = 0;
+  for (const StepProgram& program : forecast.step.programs)
+    for (const Instruction& i : program.instructions) computes += i.is_compute() ? 1 : 0;
+  const bool merges = computes > most_spans;
+
+  const std::array<Timeline::Kind, kNumSpanKinds> kinds = span_kinds();
+  Timeline timeline{"", {kinds.begin(), kinds.end()}, {}};
+  for (int stage = 0; stage < stages; ++stage) {
+    const auto s = static_cast<std::size_t>(stage);
+    const std::vector<Instruction>& list = forecast.step.programs[s].instructions;
+    TimelineRow row{fmt::format("stage {}", stage), {}};
+    std::size_t last = list.size();  // the compute that the latest span of the upper lane is of
+    std::size_t last_span = 0;
+    for (std::size_t at = 0; at < list.size(); ++at) {
+      const std::optional<SpanKind> kind = span_kind(list[at], stages);
+      const InstructionSpan span = forecast.price.spans[s][at];
+      if (!kind || span.end <= span.start) continue;
+      if (merges && list[at].is_compute() && last < list.size() && continues(list[last], list[at])) {
+        row.spans[last_span].end = span.end;
+        continue;
+      }
+      std::string text = text_of(plan, list[at]);
+      if (merges && list[at].is_compute())
+        text = fmt::format("{} of virtual stage {}", text.substr(0, text.find(" of ")), list[at].virtual_stage);
+      if (lane_of(*kind) == TimelineLane::kUpper) last = list[at].is_compute() ? at : list.size(), last_span = row.spans.size();
+      row.spans.push_back({span.start, span.end, lane_of(*kind), static_cast<std::int32_t>(*kind), std::move(text),
+                           list[at].is_compute() ? list[at].micro_batch : TimelineSpan::kNoNumber});
+    }
+    timeline.rows.push_back(std::move(row));
+  }
+  leave_out_unused(timeline);
+  return timeline;
+}
+
+}  // namespace trident

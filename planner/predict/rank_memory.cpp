@@ -1,0 +1,111 @@
+#include "planner/predict/rank_memory.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "core/int_math.h"
+
+namespace trident {
+namespace {
+
+// Groups of more than one that the rank calls: each has channels of its own.
+std::int64_t communicators_of(const StepRecord& record) {
+  std::set<std::pair<Axis, std::string>> groups;
+  for (const PassRecord& pass : record.passes) {
+    for (const auto& call : pass.calls) {
+      const auto* const collective = std::get_if<RecordedCollective>(&call);
+      if (collective != nullptr && collective->size > 1) groups.insert({collective->axis, collective->group});
+    }
+  }
+  return std::ssize(groups);
+}
+
+// By the names that a stage books the areas of its units under.
+std::int64_t bytes_of_region(const ArenaPlan& arena, Region region) {
+  std::int64_t bytes = 0;
+  for (const ArenaPlan::Entry& entry : arena.entries())
+    if (entry.name.starts_with(to_string(region))) bytes += round_up(entry.slot.bytes, kArenaAlignment);
+  return bytes;
+}
+
+}  // namespace
+
+std::string_view to_string(MemoryPartKind kind) {
+  switch (kind) {
+    case MemoryPartKind::kParameters: return "parameters";
+    case MemoryPartKind::kGradients: return "gradients";
+    case MemoryPartKind::kOptimizer: return "optimizer";
+    case MemoryPartKind::kBlockInputs: return "activations: block inputs";
+    case MemoryPartKind::kAttention: return "activations: attention";
+    case MemoryPartKind::kMlp: return "activations: MLP";
+    case MemoryPartKind::kNorms: return "activations: norms + residual";
+    case MemoryPartKind::kLoss: return "activations: logits + loss";
+    case MemoryPartKind::kSplitBackward: return "activations: split backward";
+    case MemoryPartKind::kMadeAgain: return "activations: made again";
+    case MemoryPartKind::kSampledText: return "activations: sampled text";
+    case MemoryPartKind::kScratch: return "scratch";
+    case MemoryPartKind::kWorkspaces: return "workspaces";
+    case MemoryPartKind::kCommunication: return "communication buffers";
+    case MemoryPartKind::kData: return "data";
+    case MemoryPartKind::kContext: return "context";
+    case MemoryPartKind::kCommunicators: return "communicators";
+  }
+  return "";
+}
+
+bool is_activation(MemoryPartKind kind) { return kind >= MemoryPartKind::kBlockInputs && kind <= MemoryPartKind::kSampledText; }
+
+std::int64_t RankMemory::total() const {
+  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
+                         [](std::int64_t sum, const MemoryPart& part) { return sum + part.bytes; });
+}
+
+std::int64_t RankMemory::of(MemoryPartKind kind) const {
+  const auto found = std::ranges::find(parts, kind, &MemoryPart::kind);
+  return found == parts.end() ? 0 : found->bytes;
+}
+
+std::int64_t RankMemory::all_of(Certainty certainty) const {
+  std::int64_t bytes = 0;
+  for (const MemoryPart& part : parts) bytes += part.certainty == certainty ? part.bytes : 0;
+  return bytes;
+}
+
+RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, const OutsideBytes& outside) {
+  const auto booked = [&](MemoryUse use) { return run.arena.total_bytes(use); };
+  const auto kind = [&](ActivationKind it) { return run.held_by_kind[static_cast<std::size_t>(it)]; };
+  const std::int64_t held = std::reduce(run.held_by_kind.begin(), run.held_by_kind.end());
+  const std::int64_t library = bytes_of_region(run.arena, Region::kWorkspace);
+  const std::int64_t remade = bytes_of_region(run.arena, Region::kRecomputed);  // and kRemadeForW, whose name begins alike
+  // Entries end at a multiple of the alignment, uses are counted without.
+  std::int64_t rest = run.arena.total_bytes();
+  for (const MemoryUse use : kMemoryUses) rest -= booked(use);
+  const double channels = static_cast<double>(communicators_of(record)) * outside.communicator;
+  return {stage,
+          run.rank,
+          {{MemoryPartKind::kParameters, booked(MemoryUse::kParameters)},
+           {MemoryPartKind::kGradients, booked(MemoryUse::kGradients)},
+           {MemoryPartKind::kOptimizer, booked(MemoryUse::kOptimizer)},
+           {MemoryPartKind::kBlockInputs, kind(ActivationKind::kInputs)},
+           {MemoryPartKind::kAttention, kind(ActivationKind::kAttention)},
+           {MemoryPartKind::kMlp, kind(ActivationKind::kMlp)},
+           {MemoryPartKind::kNorms, kind(ActivationKind::kNorms)},
+           {MemoryPartKind::kLoss, kind(ActivationKind::kLoss)},
+           {MemoryPartKind::kSplitBackward, kind(ActivationKind::kGradients)},
+           {MemoryPartKind::kMadeAgain, remade},
+           {MemoryPartKind::kSampledText, booked(MemoryUse::kActivations) - held - remade},
+           {MemoryPartKind::kScratch, booked(MemoryUse::kWorkspace) - library},
+           {MemoryPartKind::kWorkspaces, library, workspaces},
+           {MemoryPartKind::kCommunication, booked(MemoryUse::kCommunication)},
+           {MemoryPartKind::kData, booked(MemoryUse::kData) + rest},
+           {MemoryPartKind::kContext, static_cast<std::int64_t>(outside.context), Certainty::kEstimate},
+           {MemoryPartKind::kCommunicators, static_cast<std::int64_t>(channels), Certainty::kEstimate}},
+          held};
+}
+
+}  // namespace trident

@@ -1,0 +1,64 @@
+// What a rank needs of its device, by part, and how sure each part is.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "train/plan/step_record.h"
+#include "train/run/dry_run.h"
+
+namespace trident {
+
+enum class Certainty : std::uint8_t {
+  kExact,     // what a dry rank books is what a real one does, to the byte
+  kMost,      // of workspaces the most that libraries take: it may be anything down to nothing
+  kEstimate,  // outside of the arena, by a constant of the hardware's profile
+};
+
+enum class MemoryPartKind : std::uint8_t {
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kBlockInputs,    // activations from here on; full recomputation restarts from these
+  kAttention,
+  kMlp,
+  kNorms,          // and the residual between the phases of a block
+  kLoss,           // and logits
+  kSplitBackward,  // gradients that wait for weight gradients
+  kMadeAgain,      // the area that units share for what they make again
+  kSampledText,    // keys and values of eval.samples
+  kScratch,        // of layers
+  kWorkspaces,     // of libraries
+  kCommunication,  // buffers
+  kData,
+  kContext,        // outside the arena: driver and libraries
+  kCommunicators,  // likewise: channels of groups
+};
+std::string_view to_string(MemoryPartKind kind);  // "parameters", "activations: MLP", "communication buffers": of tables and JSON
+bool is_activation(MemoryPartKind kind);
+
+struct MemoryPart {
+  MemoryPartKind kind{};
+  std::int64_t bytes = 0;
+  Certainty certainty = Certainty::kExact;
+};
+
+struct RankMemory {
+  int stage = 0, rank = 0;
+  std::vector<MemoryPart> parts;  // one of each kind, in their order; they add up to what it needs
+  std::int64_t held = 0;          // of them activations that micro-batches in flight hold
+  std::int64_t total() const;
+  std::int64_t of(MemoryPartKind kind) const;
+  std::int64_t all_of(Certainty certainty) const;
+};
+
+// Bytes outside the arena.
+struct OutsideBytes {
+  double context = 0;       // driver and libraries
+  double communicator = 0;  // of each group of more than one that the rank calls
+};
+
+RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, const OutsideBytes& outside);
+
+}  // namespace trident

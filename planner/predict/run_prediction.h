@@ -1,0 +1,34 @@
+// The outlook of a run on the hardware that it has: its step simulated with prices, and at its end what became of that.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/predict/comparison.h"
+#include "planner/predict/run_prices.h"
+#include "train/run/run_inputs.h"
+#include "train/run/run_outlook.h"
+
+namespace trident {
+
+class RunPrediction final : public RunOutlook {
+ public:
+  // Made before ranks have memory, which resident memory is compared with. `inputs` outlives it.
+  RunPrediction(const RunInputs& inputs, const RunHardware& hardware, RunPrices prices);
+
+  Predicted predicted() override;
+  std::vector<std::string> compare(const RunSummary& summary) override;
+
+ private:
+  PredictedMemory memory() const;
+  void write_report(const RunSummary& summary, const Comparison& comparison) const;
+
+  const RunInputs& inputs_;
+  RunHardware hardware_;
+  RunPrices prices_;
+  std::optional<PredictedStep> step_;
+  std::vector<std::vector<InstructionSpan>> spans_;  // of the simulated step, where there is to be a report
+};
+
+}  // namespace trident

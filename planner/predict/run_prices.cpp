@@ -1,0 +1,120 @@
+#include "planner/predict/run_prices.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "core/check.h"
+#include "core/counted.h"
+#include "core/file_io.h"
+#include "planner/price/cpu_prices.h"
+#include "planner/price/gpu_prices.h"
+#include "planner/price/price_book.h"
+#include "train/plan/machine.h"
+
+namespace trident {
+namespace {
+
+RunPrices none(std::string why) { return {nullptr, "", std::move(why), {}}; }
+
+GpuRates rates_of_cards(const RunPlan& plan, const std::vector<std::string>& cards) {
+  if (const auto& file = plan.config.run.hardware_profile) return gpu_rates_from_json(read_json_file(*file), *file);
+  if (cards.empty() || std::ranges::any_of(cards, [&](const std::string& card) { return card != cards.front(); }))
+    throw ConfigError("the run's cards are not of one kind");
+  const std::vector<GpuRates> shipped = shipped_price_book().hardware;
+  const GpuRates* const rates = find_profile(shipped, profile_of_card(cards.front()));
+  if (rates == nullptr)
+    throw ConfigError(fmt::format("no profile of {} comes with the program; name a file in run.hardware_profile", cards.front()));
+  return *rates;
+}
+
+RunPrices on_cards(const RunPlan& plan, const RunHardware& hardware) {
+  const GpuRates rates = rates_of_cards(plan, hardware.cards);
+  const ClusterLinks links{hardware.ranks_of_node, rates.nvlink, rates.network};
+  return {std::make_shared<GpuPrices>(rates, links), fmt::format("the profile {}", rates.name), {}, {}};
+}
+
+CpuRates rates_of_processors(const RunPlan& plan, const RunHardware& hardware) {
+  if (const auto& file = plan.config.run.hardware_profile) return read_cpu_rates(*file);
+  return shipped_rates_of(hardware.cores_of_node, "run.hardware_profile");
+}
+
+RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
+  CpuRates rates = rates_of_processors(plan, hardware);
+  const std::string name = fmt::format("the profile {} of {}", rates.name, rates.processor);
+  const auto prices =
+      std::make_shared<CpuPrices>(std::move(rates), CpuPlace{hardware.ranks_of_node, plan.threads_per_rank, plan.compute});
+  return {
+      prices, name, {}, [prices, ranks = hardware.ranks_of_process](double bytes) { return prices->resident_bytes(bytes, ranks); }};
+}
+
+}  // namespace
+
+CpuRates shipped_rates_of(int cores, std::string_view option) {
+  CpuRates rates = shipped_cpu_rates();
+  if (const std::string here = processor_name(); rates.processor != here || (cores > 0 && rates.cores != cores))
+    throw ConfigError(
+        fmt::format("the profile that comes with the program is of {} with {}, this machine has {}{}; trident bench "
+                    "--calibrate FILE measures it, and {} names the file",
+                    rates.processor, counted(rates.cores, "core"), here,
+                    cores > 0 ? " with " + counted(cores, "core") : "", option));
+  return rates;
+}
+
+std::string profile_of_card(const std::string& card) {
+  // The first name that the card's contains counts; "" are cards of other memory, links or clocks.
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kProfiles = {
+      {{" MIG ", ""},
+       {"PCIe", ""},
+       {"PCIE", ""},
+       {"NVL", ""},
+       {"GH200", ""},
+       {"GB200", "GB200"},
+       {"GB300", "GB300"},
+       {"B200", "B200"},
+       {"B300", "B300"},
+       {"H200", "H200-SXM-141GB"},
+       {"H100 80GB HBM3", "H100-SXM5-80GB"},
+       {"A100-SXM4-80GB", "A100-SXM4-80GB"},
+       {"A100-SXM4-40GB", "A100-SXM4-40GB"},
+       {"V100-SXM2-32GB", "V100-SXM2/3-32GB"},
+       {"V100-SXM2-16GB", "V100-16GB"}}};
+  const auto* const found =
+      std::ranges::find_if(kProfiles, [&](const auto& row) { return card.find(row.first) != std::string::npos; });
+  return found == kProfiles.end() ? "" : std::string(found->second);
+}
+
+void note_missing_prices(const RunPrices& prices, RunPlan& plan) {
+  if (prices.prices == nullptr && plan.config.run.hardware_profile)
+    plan.notes.push_back("the time of a step is not predicted: " + prices.why_not);
+}
+
+void check_hardware_profile(const TrainConfig& config, DeviceKind device) {
+  if (!config.run.hardware_profile) return;
+  const std::string& file = *config.run.hardware_profile;
+  try {
+    if (device == DeviceKind::kCuda)
+      gpu_rates_from_json(read_json_file(file), file);
+    else
+      read_cpu_rates(file);
+  } catch (const Error& error) {
+    throw ConfigError(
+        fmt::format("run.hardware_profile cannot be used: {}; name a file of trident bench --calibrate (processors) or of "
+                    "configs/hardware (cards), or null",
+                    error.what()));
+  }
+}
+
+RunPrices prices_of(const RunPlan& plan, const RunHardware& hardware) {
+  try {
+    if (hardware.device == DeviceKind::kCuda) return on_cards(plan, hardware);
+    return on_processors(plan, hardware);
+  } catch (const Error& error) {
+    return none(error.what());
+  }
+}
+
+}  // namespace trident

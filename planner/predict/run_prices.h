@@ -1,0 +1,49 @@
+// The prices that a run's step is predicted with: those of the processors or cards that it computes on.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/price/cpu_rates.h"
+#include "planner/price/work_prices.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+
+struct RunPrices {
+  std::shared_ptr<const WorkPrices> prices;                 // nullptr: there are none
+  std::string profile;                                      // whose: "the profile cpu"
+  std::string why_not = {};                                 // a sentence's end, where there are none
+  std::function<double(double arena_bytes)> resident = {};  // bytes of a process whose arenas are these; not set: not predicted
+};
+
+// Where a run computes.
+struct RunHardware {
+  DeviceKind device = DeviceKind::kCpu;
+  std::vector<std::string> cards = {};  // names of all that it computes on, each card once
+  int ranks_of_node = 1;
+  int ranks_of_process = 1;  // of rank 0's
+  int cores_of_node = 0;     // that its ranks keep busy at once
+};
+
+// ConfigError where run.hardware_profile names a file that is no profile of such devices, before a run starts with it.
+void check_hardware_profile(const TrainConfig& config, DeviceKind device);
+
+// By run.hardware_profile, or without it by the profile of this kind of hardware that comes with the program. Throws nothing
+// because there is none, or one that cannot be used: that is what why_not says.
+RunPrices prices_of(const RunPlan& plan, const RunHardware& hardware);
+
+// A profile that was named and lacks what the run needs is said when it starts, among the plan's notes.
+void note_missing_prices(const RunPrices& prices, RunPlan& plan);
+
+// The rates that come with the program, which are of one machine and say nothing of others. ConfigError where this one, whose
+// ranks keep `cores` busy (0: not known), has another processor or number of cores; `option` then names a file of its own.
+CpuRates shipped_rates_of(int cores, std::string_view option);
+
+// "NVIDIA H100 80GB HBM3" -> "H100-SXM5-80GB": the shipped profile of a card by the driver's name of it; "" for cards without one.
+std::string profile_of_card(const std::string& card);
+
+}  // namespace trident

@@ -1,0 +1,172 @@
+#include "planner/price/step_ops.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/check.h"
+
+namespace trident {
+namespace {
+
+using Kind = InstructionKind;
+
+StreamOp::Cause cause_of(const Instruction& i, int rank) {
+  if (i.is_compute()) return StreamOp::Cause::kCompute;
+  if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients || i.kind == Kind::kFree) return StreamOp::Cause::kData;
+  return i.kind == Kind::kTieExchange && i.peer != rank ? StreamOp::Cause::kMessage : StreamOp::Cause::kUpdate;
+}
+
+class Builder {
+ public:
+  explicit Builder(const RankOpsInputs& in) : in_(in), instructions_(in.program.instructions), loop_(in.loops.begin()) {
+    out_.computes.assign(in.pass_seconds.size(), 0);
+    int units = 0, chunks = 0, micro_batches = 0;
+    for (const Instruction& i : instructions_) {
+      units = std::max(units, i.unit + 1);
+      chunks = std::max(chunks, i.virtual_stage / in.program.num_ranks + 1);
+      micro_batches = std::max(micro_batches, i.micro_batch + 1);
+    }
+    gathered_.assign(static_cast<std::size_t>(units), kNever);
+    micro_batches_ = micro_batches;
+    arriving_.assign(2 * static_cast<std::size_t>(chunks) * static_cast<std::size_t>(micro_batches), false);
+  }
+
+  RankOps run() {
+    out_.ops.reserve(in_.merging == Merging::kOff ? instructions_.size() : instructions_.size() / 2);
+    std::size_t loop_begin = 0;
+    for (std::size_t at = 0; at < instructions_.size(); ++at) {
+      if (loop_ != in_.loops.end() && at == loop_->begin) begin_apart(), loop_begin = out_.ops.size();
+      add(at);
+      if (loop_ != in_.loops.end() && at + 1 == loop_->end()) {
+        begin_apart();
+        out_.loops.push_back({loop_begin, out_.ops.size(), loop_->times, {}});
+        for (std::size_t o = loop_begin; o < out_.ops.size(); ++o) {
+          const StreamOp& op = out_.ops[o];
+          if (op.receives || op.stream == StreamOp::Stream::kWire)
+            out_.loops.back().micro_batches[static_cast<std::size_t>(op.channel & 1)] = loop_->micro_batches;
+        }
+        ++loop_;
+      }
+    }
+    TRIDENT_CHECK(loop_ == in_.loops.end(), "a loop at {} of {} instructions", loop_->begin, instructions_.size());
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr std::int64_t kNever = -1;
+  struct Reduction {
+    int owner = Instruction::kNone;  // of memory of its own
+    std::int64_t begin = 0, end = 0;
+    bool meets(const Reduction& other) const { return owner == other.owner && begin < other.end && other.begin < end; }
+    std::int64_t item = 0;
+  };
+
+  void begin_apart() { may_join_ = false; }
+
+  void add(std::size_t at) {
+    const Instruction& i = instructions_[at];
+    const auto pass = static_cast<std::size_t>(in_.pass_of[at]);
+    if (i.is_compute()) out_.computes[pass] += 1 + more_turns(at);
+    StreamOp op;
+    op.instruction = at;
+    op.cause = cause_of(i, in_.program.rank);
+    op.seconds = i.is_receive() ? 0 : in_.pass_seconds[pass];  // its message was priced where it was sent
+    if (i.is_receive()) {
+      arriving(i.kind == Kind::kRecvActivation, i) = true;
+    } else if (i.is_send()) {
+      const bool activation = i.kind == Kind::kSendActivation;
+      op.stream = StreamOp::Stream::kWire;
+      op.channel = channel_of(activation, i.virtual_stage + (activation ? 1 : -1));
+      op.micro_batch = i.micro_batch;
+    } else if (i.is_compute()) {
+      wait_for_inputs(i, op);
+    } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients) {
+      if (in_.overlap == Overlap::kOn) op.stream = StreamOp::Stream::kBeside, note_beside(i);
+    } else if (i.kind == Kind::kTieExchange && i.peer != in_.program.rank) {
+      op.barrier = StreamOp::Barrier::kTie;
+    } else if (i.kind == Kind::kGradNorm) {
+      op.barrier = StreamOp::Barrier::kNorm;
+    }
+    push(op);
+  }
+
+  std::int64_t more_turns(std::size_t at) const {
+    return loop_ != in_.loops.end() && at >= loop_->begin && at < loop_->end() ? loop_->times : 0;
+  }
+
+  std::vector<bool>::reference arriving(bool activation, const Instruction& i) {
+    const auto chunk = static_cast<std::size_t>(i.virtual_stage / in_.program.num_ranks);
+    return arriving_[(2 * chunk + (activation ? 1 : 0)) * static_cast<std::size_t>(micro_batches_) +
+                     static_cast<std::size_t>(i.micro_batch)];
+  }
+
+  // The first compute that reads a message waits for it, and the first one behind a gather of its unit for that.
+  void wait_for_inputs(const Instruction& i, StreamOp& op) {
+    if (auto arriving = this->arriving(i.is_forward(), i); arriving) {
+      arriving = false;
+      op.receives = true;
+      op.channel = channel_of(i.is_forward(), i.virtual_stage);
+      op.micro_batch = i.micro_batch;
+    }
+    std::int64_t item = gathered_[static_cast<std::size_t>(i.unit)];
+    if (!i.is_forward() && !reductions_.empty()) {
+      // Reductions run one after the other: the last one that reads this memory stands for all of them.
+      const Reduction place = place_of(i);
+      const auto meets = [&](const Reduction& r) { return r.meets(place); };
+      const auto last = std::find_if(reductions_.rbegin(), reductions_.rend(), meets);
+      if (last != reductions_.rend()) item = std::max(item, last->item);
+    }
+    if (item <= waited_) return;
+    waited_ = item;
+    op.back = static_cast<std::int32_t>(issued_ - item);
+    out_.most_back = std::max<std::int64_t>(out_.most_back, op.back);
+  }
+
+  void note_beside(const Instruction& i) {
+    if (i.kind == Kind::kGather && i.gather_place != Instruction::kNone) gathered_[static_cast<std::size_t>(i.unit)] = issued_;
+    if (i.kind == Kind::kReduceGradients) {
+      // What has been waited for need not be waited for again.
+      const auto first = std::find_if(reductions_.begin(), reductions_.end(), [&](const Reduction& r) { return r.item > waited_; });
+      reductions_.erase(reductions_.begin(), first);
+      reductions_.push_back(place_of(i));
+      reductions_.back().item = issued_;
+    }
+    ++issued_;
+  }
+
+  Reduction place_of(const Instruction& i) const {
+    if (i.grad_place == Instruction::kNone) return {i.unit, 0, 1};
+    const std::int64_t begin = i.grad_place * kPlaceBytes;
+    return {Instruction::kNone, begin, begin + in_.program.unit_bytes[static_cast<std::size_t>(i.unit)].gradients};
+  }
+
+  void push(const StreamOp& op) {
+    if (in_.merging == Merging::kOn && op.stream == StreamOp::Stream::kLine && op.barrier == StreamOp::Barrier::kNone &&
+        !op.receives && op.back == 0) {
+      if (op.seconds == 0) return;  // takes nothing and waits for nothing
+      if (may_join_ && out_.ops.back().stream == StreamOp::Stream::kLine && out_.ops.back().cause == op.cause) {
+        out_.ops.back().seconds += op.seconds;
+        return;
+      }
+    }
+    out_.ops.push_back(op);
+    may_join_ = true;
+  }
+
+  const RankOpsInputs& in_;
+  const std::vector<Instruction>& instructions_;
+  ProgramLoops::const_iterator loop_;
+  RankOps out_;
+  bool may_join_ = false;
+  int micro_batches_ = 0;
+  std::vector<std::int64_t> gathered_;  // by unit: the item of its last gather
+  std::vector<Reduction> reductions_;   // in order, without those that were waited for
+  std::vector<bool> arriving_;          // by chunk, kind and micro-batch: received and not read yet
+  std::int64_t issued_ = 0, waited_ = kNever;  // items beside: how many; the last one that was waited for
+};
+
+}  // namespace
+
+RankOps make_rank_ops(const RankOpsInputs& in) { return Builder(in).run(); }
+
+}  // namespace trident

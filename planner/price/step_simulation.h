@@ -1,0 +1,49 @@
+// When the instructions of a step run: ranks one by one, each as far as the messages that it has take it.
+//
+// Times depend on other ranks through messages and barriers alone, so that no rank needs the others' clocks: it stops at a message
+// that is not on its way yet and goes on when that is sent. O(instructions), without a queue of events.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/price/step_ops.h"
+#include "planner/published/instruction_graph.h"
+
+namespace trident {
+
+// When an instruction occupies its stream: the computing one, or that of gathers and reductions. Of a send: from its sending to its
+// arrival. Of a receive and others that occupy nothing both are the moment when they are reached.
+struct InstructionSpan {
+  double start = 0, end = 0;  // seconds since the step began
+};
+
+// Where a rank's seconds went, beside what its computing takes alone.
+struct RankTimeline {
+  double end = 0;              // of everything on its own streams
+  double data = 0;             // waiting for gathers and reductions, in line with them, slowed by them
+  double message = 0;          // waiting for messages under way, and in line with an exchange
+  double bubble = 0;           // waiting for others until `end`
+  double update = 0;           // norm, update
+  double busy = 0;             // computes, with what slows them
+  double first = 0, last = 0;  // computes begin, have ended
+};
+
+struct SimulatedStep {
+  double makespan = 0;
+  std::vector<RankTimeline> ranks;
+  std::vector<std::vector<InstructionSpan>> spans;  // by rank and instruction; for ops that are not merged, if asked for
+};
+
+enum class Spans : std::uint8_t { kOff, kOn };
+
+struct SimulationSize {
+  int virtual_stages = 1, micro_batches = 1;
+};
+
+// `ranks` by pipeline rank; virtual stage s is on rank s mod their number. kOn: ops as Merging::kOff makes them, without loops.
+// Throws InternalError when ranks wait for each other.
+SimulatedStep simulate(const std::vector<RankOps>& ranks, const SimulationSize& size, const OverlapSlowdown& slowdown,
+                       Spans spans);
+
+}  // namespace trident

@@ -1,0 +1,32 @@
+// What the calls of a recorded step take on some hardware: the seam between prices of single calls and that of a step.
+#pragma once
+
+#include "planner/price/collective_cost.h"
+#include "planner/published/instruction_graph.h"
+#include "train/plan/step_record.h"
+
+namespace trident {
+
+// Seconds >= 0. Pure: the same call has the same price whatever was asked before.
+class WorkPrices {
+ public:
+  virtual ~WorkPrices() = default;
+
+  // Of the device, with nothing beside it on the rank.
+  virtual double device_seconds(const RecordedOperation& operation) const = 0;
+  // Of the host that issues the call; 0 where it computes itself. A pass takes the longer of both sums.
+  virtual double issue_seconds(const RecordedOperation& operation) const = 0;
+  // From the moment when all ranks of the group have called; of a message, from its sending to its arrival (a receive is free).
+  virtual double seconds(const RecordedCollective& call, const GroupPlace& group) const = 0;
+  // Whether collectives that follow each other in one group start once: the buckets of a unit are issued together, and NCCL runs
+  // what is issued together as one kernel. Then a call stands for all of them, with their bytes.
+  virtual bool joins_groups() const { return false; }
+  // How long ranks that have computed `worked` seconds since they last met wait for the slowest, on average, when they meet again.
+  virtual double waiting_seconds(double /*worked*/) const { return 0; }
+  // Of computing and communicating at once.
+  virtual OverlapSlowdown slowdown() const = 0;
+  // Of a step, beside what was recorded: data, the loop.
+  virtual double step_seconds() const = 0;
+};
+
+}  // namespace trident

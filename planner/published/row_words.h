@@ -1,0 +1,43 @@
+// What words of published tables say: sharding, recomputation, precision, networks. Letters' case does not count. Words that say
+// something which is not priced give nothing, never the nearest thing that is.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "planner/price/kernel_cost.h"
+
+namespace trident {
+
+struct ZeroWords {
+  int stage = 0;           // 0-3
+  bool by_number = false;  // a ZeRO stage; false: none, or Megatron's distributed optimizer
+  bool operator==(const ZeroWords&) const = default;
+};
+// "FSDP", "full_shard", "SHARD_GRAD_OP", "zero-3", "ZeRO stage 2", "dist-opt", "none", ...; nothing: shards within groups of ranks,
+// offload.
+std::optional<ZeroWords> zero_of(std::string_view text);
+
+enum class Recompute { kNone, kSelective, kPerOperation, kFull };
+// "none", "selective", "selective core_attn", "selective per-op", "full", "full (every layer)", ...; nothing: of some layers.
+std::optional<Recompute> recompute_of(std::string_view text);
+std::string_view to_string(Recompute recompute);
+
+struct PrecisionWords {
+  bool bf16 = false;  // bfloat16 or narrower, and not fp16 beside it
+  bool compiled = false;
+  bool by_name = false;  // a format is named; false: only that it is mixed
+  MathFormat format = MathFormat::k16Bit;
+};
+// "bf16", "fp16 mixed", "amp_fp8", "MXFP8", "NVFP4", "bf16+compile", ...; nothing: single precision, integers.
+std::optional<PrecisionWords> precision_of(std::string_view text);
+
+// "8x HDR 200 Gb/s IB per node", "1600 Gb/s RoCE per node", "400 Gbps per GPU", "3.2 Tb/s": bytes per second of a node with so many
+// GPUs; 0: the text does not say. What belongs together stands between separators.
+double network_of(std::string_view text, double gpus_per_node);
+
+// "8x H100 96GB HBM2e": GB of a GPU's memory; 0: the text does not say, or says several.
+double memory_of(std::string_view text);
+
+}  // namespace trident

@@ -1,0 +1,61 @@
+#include "planner/published/traffic_cases.h"
+
+#include <cstdint>
+
+#include "planner/published/traffic_formulas.h"
+
+namespace trident {
+namespace {
+
+CaseQuantities data_parallel_traffic(const CaseFields& input) {
+  const double params = input.positive("params_on_rank"), ranks = static_cast<double>(input.count("dp"));
+  const double all_reduce = all_reduce_bytes(2 * params, ranks), gather = gather_bytes(2 * params, ranks);
+  const double sharded = 2 * gather + gather;  // weights for the forward and for the backward, gradients once
+  return {{"allreduce_bf16_bytes_sent", exact_number(all_reduce)},
+          {"allreduce_fp32_bytes_sent", exact_number(all_reduce_bytes(4 * params, ranks))},
+          {"zero1_or_2_bf16_bytes_sent", exact_number(gather + gather)},
+          {"zero3_bf16_bytes_sent_no_accumulation", exact_number(sharded)},
+          {"zero3_bf16_bytes_sent_per_extra_microbatch", exact_number(sharded)}};
+}
+
+CaseQuantities context_parallel_traffic(CaseFields& input) {
+  const auto amount = [&](const char* key) { return static_cast<double>(input.count(key)); };
+  const auto amount_or = [&](const char* key, std::int64_t fallback) { return static_cast<double>(input.count_or(key, fallback)); };
+  const double b = amount_or("micro_batch", 1), bytes = amount_or("bytes_per_element", 2);
+  const double forward = ring_attention_forward_bytes(amount("seq"), b, amount("kv_width_on_rank"), amount("cp"), bytes);
+  return {{"forward_bytes_sent_per_layer", exact_number(forward)}, {"backward_bytes_sent_per_layer", exact_number(2 * forward)}};
+}
+
+CaseQuantities bus_bandwidths(const CaseFields& input) {
+  const double ranks = static_cast<double>(input.count("ranks"));
+  const double rate = input.positive("bytes") / input.positive("time_s") / 1e9;
+  return {{"allreduce_algbw_gb_s", exact_number(rate)},
+          {"allreduce_busbw_gb_s", exact_number(all_reduce_bytes(rate, ranks))},
+          {"allgather_or_reducescatter_busbw_gb_s", exact_number(gather_bytes(rate, ranks))}};
+}
+
+CaseQuantities model_parallel_traffic(CaseFields& input) {
+  const auto amount = [&](const char* key) { return static_cast<double>(input.count(key)); };
+  const auto amount_or = [&](const char* key, std::int64_t fallback) { return static_cast<double>(input.count_or(key, fallback)); };
+  const double s = amount("seq"), b = amount_or("micro_batch", 1), h = amount("hidden"), layers = amount("layers");
+  const double t = amount_or("tp", 1), p = amount_or("pp", 1), v = amount_or("vpp", 1), m = amount("micro_batches");
+  const double bytes = amount_or("bytes_per_element", 2);
+  const double elements = tensor_parallel_elements(s, b, h, t), tensor = elements * layers / p * m * bytes;
+  const double forward = p > 1 ? pipeline_forward_bytes(s, b, h, m, v, bytes) : 0;
+  return {{"elements_per_layer_per_microbatch_per_rank", exact_number(elements)},
+          {"bytes_per_iteration_per_rank", exact_number(tensor)},
+          {"bytes_per_iteration_per_rank_with_full_recompute", exact_number(1.5 * tensor)},
+          {"bytes_sent_forward_per_iteration_middle_rank", exact_number(forward)},
+          {"with_scatter_gather_or_sp", exact_number(forward / t)}};
+}
+
+}  // namespace
+
+CaseQuantities traffic(CaseFields& input) {
+  if (input.has("params_on_rank")) return data_parallel_traffic(input);
+  if (input.has("kv_width_on_rank")) return context_parallel_traffic(input);
+  if (input.has("time_s")) return bus_bandwidths(input);
+  return model_parallel_traffic(input);
+}
+
+}  // namespace trident

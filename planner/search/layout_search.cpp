@@ -1,0 +1,58 @@
+#include "planner/search/layout_search.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <system_error>
+#include <thread>
+
+namespace trident {
+
+void for_each_index(std::size_t count, int threads, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto run = [&] {
+    try {
+      for (std::size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      const std::scoped_lock lock(mutex);
+      if (!failure) failure = std::current_exception();
+      next = count;
+    }
+  };
+  std::vector<std::thread> others;
+  try {
+    for (int t = 1; t < threads; ++t) others.emplace_back(run);
+  } catch (const std::system_error&) {  // no more threads are to be had: those that there are do it
+  }
+  run();
+  for (std::thread& thread : others) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+RankedLayouts fastest_layouts(std::vector<BoundedLayout> candidates, std::size_t keep, double tolerance, int threads,
+                              const std::function<double(const SearchLayout&)>& seconds) {
+  const auto sooner = [](const BoundedLayout& a, const BoundedLayout& b) { return a.least < b.least; };
+  std::stable_sort(candidates.begin(), candidates.end(), sooner);
+  // Rounds of a fixed size: what is looked at does not depend on how fast threads are.
+  constexpr std::size_t kRound = 64;
+  RankedLayouts ranked;
+  std::vector<std::pair<double, std::size_t>> times;  // the best so far, ascending
+  for (std::size_t begin = 0; begin < candidates.size(); begin += kRound) {
+    const std::size_t count = std::min(kRound, candidates.size() - begin);
+    if (times.size() >= keep && candidates[begin].least > times[keep - 1].first * (1 + tolerance)) break;
+    std::vector<double> of_round(count);
+    for_each_index(count, threads, [&](std::size_t i) { of_round[i] = seconds(candidates[begin + i].layout); });
+    for (std::size_t i = 0; i < count; ++i) times.emplace_back(of_round[i], begin + i);
+    ranked.timed += count;
+    std::sort(times.begin(), times.end());
+    if (times.size() > keep) times.resize(keep);
+  }
+  for (const auto& [time, index] : times) ranked.best.push_back({candidates[index].layout, time});
+  return ranked;
+}
+
+}  // namespace trident

@@ -1,0 +1,35 @@
+// What a search's choices cost: for each value of each dimension the fastest layout among those that were timed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "planner/search/search_space.h"
+
+namespace trident {
+
+struct ChoiceTime {
+  std::string choice;      // "tensor 8"
+  double closed_form = 0;  // seconds
+};
+
+class ChoiceTimes {
+ public:
+  explicit ChoiceTimes(int gpus_per_node) : gpus_per_node_(gpus_per_node) {}
+  void add(const SearchLayout& layout, double closed_form);
+  std::vector<ChoiceTime> times() const;  // by dimension, then by value: 2 before 16
+
+ private:
+  using Choice = std::array<std::int64_t, 3>;  // the dimension, and what is chosen in it
+
+  int gpus_per_node_;
+  std::map<Choice, ChoiceTime> times_;
+};
+
+// "slower: ...", a line for each of them: how much longer its step is than the fastest one's, which has been timed likewise.
+std::string to_text(const std::vector<ChoiceTime>& times);
+
+}  // namespace trident

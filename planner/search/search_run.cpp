@@ -1,0 +1,381 @@
+#include "planner/search/search_run.h"
+
+#include <fmt/core.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "core/check.h"
+#include "core/number_text.h"
+#include "model/config/model_stats.h"
+#include "planner/predict/target_forecast.h"
+#include "planner/search/layout_costs.h"
+#include "planner/search/looped_step.h"
+#include "planner/search/search_text.h"
+#include "train/run/dry_run.h"
+
+namespace trident {
+namespace {
+
+// The closed form may be this much too low: what is this close to the last one that is kept is timed, too.
+constexpr double kTolerance = 0.02;
+// A cluster that is too small is compared with ones up to so many times as large.
+constexpr int kMostGrowth = 64;
+constexpr double kSameAsAnother = -1;
+
+// The card's workspaces at most: of a plan, whose configuration is all that counts.
+std::unique_ptr<Ops> card_of(const TrainConfig& config) {
+  return any_card(config.cuda.deterministic);
+}
+
+MemoryUse largest_part(const ArenaMemory& memory) {
+  return *std::max_element(kMemoryUses.begin(), kMemoryUses.end(),
+                           [&](MemoryUse a, MemoryUse b) { return memory[a] < memory[b]; });
+}
+
+// "87.2 of 78.4 GB on pipeline rank 0, most of it activations 60.1 GB".
+std::string need(const LayoutCosts::Worst& worst, std::int64_t usable) {
+  const MemoryUse part = largest_part(worst.memory);
+  const std::int64_t needed = worst.memory.total();
+  AmountUnit unit = byte_unit(std::max(needed, usable));
+  while (unit.decimals < 9 && unit.number(needed) == unit.number(usable)) ++unit.decimals;  // the difference is seen
+  return fmt::format("{} of {} {} on pipeline rank {}, most of it {} {}", unit.number(needed), unit.number(usable), unit.name,
+                     worst.rank, to_string(part), byte_unit(worst.memory[part]).text(worst.memory[part]));
+}
+
+// CPU time of this thread while it lives, added to `nanoseconds`.
+class CpuTimer {
+ public:
+  explicit CpuTimer(std::atomic<std::int64_t>& nanoseconds) : nanoseconds_(nanoseconds), start_(now()) {}
+  ~CpuTimer() { nanoseconds_ += now() - start_; }
+  CpuTimer(const CpuTimer&) = delete;
+  CpuTimer& operator=(const CpuTimer&) = delete;
+
+ private:
+  static std::int64_t now() {
+    timespec at{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+    return std::int64_t{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
+  }
+  std::atomic<std::int64_t>& nanoseconds_;
+  std::int64_t start_;
+};
+
+class Search {
+ public:
+  explicit Search(const SearchRequest& request)
+      : request_(request),
+        model_(resolve_model(request.config)),
+        oracle_(card_of(request.config)),
+        hardware_(hardware_of(request.cluster)),
+        costs_(request.config, model_, hardware_.machine, oracle_.get(), *hardware_.prices),
+        choices_(request.cluster.links.gpus_per_node) {}
+
+  SearchResult run() {
+    check_cluster_size(request_.cluster, request_.gpus, 1);
+    describe();
+    const std::vector<SearchLayout> layouts = enumerate_layouts(space(request_.gpus), model_, result_.rejections);
+    result_.layouts = layouts.size();
+    if (layouts.empty()) refuse_batch();
+    const std::vector<SearchLayout> fitting = fitting_of(layouts);
+    result_.fitting = fitting.size();
+    if (fitting.empty()) refuse_memory();
+    rank(fitting);
+    estimate_others();
+    result_.dry_runs = costs_.units().dry_runs();
+    return std::move(result_);
+  }
+
+ private:
+  SearchSpace space(int gpus) const {
+    const BatchConfig& batch = request_.config.batch;
+    SearchSpace space{.gpus = gpus, .global_batch = batch.global, .sequence = batch.sequence};
+    space.micro = micro_batches_of(batch.global, batch.sequence, batch.micro);
+    return space;
+  }
+
+  std::int64_t usable(const SearchLayout& layout) const { return usable_bytes(request_.cluster.gpu, model_, layout); }
+
+  void describe() {
+    const std::string parameters = parameters_text(static_cast<double>(num_parameters(model_)));
+    result_.model = fmt::format("{} of {} parameters, {} layers, hidden {}, {} heads", to_string(model_.family), parameters,
+                                model_.layers, model_.hidden, model_.heads);
+    result_.parameters = num_parameters(model_);
+    result_.cluster = request_.cluster.name;
+    result_.gpus = request_.gpus;
+    result_.global_batch = request_.config.batch.global;
+    result_.sequence = request_.config.batch.sequence;
+    result_.usable_bytes = usable({});
+  }
+
+  std::vector<SearchLayout> fitting_of(const std::vector<SearchLayout>& layouts) {
+    std::vector<std::int64_t> over(layouts.size());  // bytes beyond what there is
+    for_each_index(layouts.size(), request_.threads, [&](std::size_t i) {
+      over[i] = costs_.worst_memory(layouts[i]).memory.total() - usable(layouts[i]);
+    });
+    std::vector<SearchLayout> fitting;
+    Rejected& rejected = result_.rejections[static_cast<std::size_t>(Rejection::kMemory)];
+    std::optional<std::size_t> closest;
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      if (over[i] <= 0) {
+        fitting.push_back(layouts[i]);
+        continue;
+      }
+      ++rejected.layouts;
+      if (!closest || over[i] < over[*closest]) closest = i;
+    }
+    if (closest) {
+      const SearchLayout& layout = layouts[*closest];
+      rejected.example = fmt::format("{}: needs {}", to_string(layout),
+                                     need(costs_.worst_memory(layout), usable(layout)));
+    }
+    return fitting;
+  }
+
+  [[noreturn]] void refuse_batch() const {
+    std::string why;
+    for (std::size_t r = 0; r < kNumRejections; ++r) {
+      const Rejected& rejected = result_.rejections[r];
+      if (rejected.layouts > 0)
+        why += fmt::format("{}{} ({})", why.empty() ? "" : ", ", to_string(static_cast<Rejection>(r)), rejected.example);
+    }
+    throw ConfigError(fmt::format("--gpus = {}: there is no layout of this model and batch.global = {}: {}", request_.gpus,
+                                  request_.config.batch.global, why));
+  }
+
+  [[noreturn]] void refuse_memory() {
+    const std::string& closest = result_.rejections[static_cast<std::size_t>(Rejection::kMemory)].example;
+    std::string more;
+    for (int growth = 2; growth <= kMostGrowth && more.empty(); growth *= 2) {
+      Rejections unused;
+      for (const SearchLayout& layout : enumerate_layouts(space(request_.gpus * growth), model_, unused)) {
+        if (costs_.worst_memory(layout).memory.total() > usable(layout)) continue;
+        more = fmt::format("; on {} GPUs {} fits", layout.gpus(), to_string(layout));
+        break;
+      }
+    }
+    throw ConfigError(fmt::format("--gpus = {}: no layout of this model fits GPUs of {}; the closest, {}{}", request_.gpus,
+                                  request_.cluster.name, closest, more));
+  }
+
+  double timed_closed_form(const SearchLayout& layout) {
+    const CpuTimer timer(closed_form_nanoseconds_);
+    return closed_form_seconds(costs_.closed_form(layout));
+  }
+
+  double closed_form(const SearchLayout& layout) {
+    const double seconds = timed_closed_form(layout);
+    const std::scoped_lock lock(mutex_);
+    choices_.add(layout, seconds);
+    return seconds;
+  }
+
+  void rank(const std::vector<SearchLayout>& fitting) {
+    std::vector<BoundedLayout> candidates(fitting.size());
+    for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
+      const CpuTimer timer(bound_nanoseconds_);
+      const ClosedFormInputs in = costs_.closed_form(fitting[i]);
+      const bool same = fitting[i].zero == ZeroPreset::kZero3 && keeps_parameters(in);
+      candidates[i] = {fitting[i], same ? kSameAsAnother : least_seconds(in)};
+    });
+    drop_same(candidates);
+    result_.bound_seconds = 1e-9 * static_cast<double>(bound_nanoseconds_) / static_cast<double>(fitting.size());
+    // As many as it takes for enough that are no variations of each other.
+    RankedLayouts ranked;
+    for (std::size_t kept = std::max(request_.simulated, request_.keep);; kept *= 2) {
+      ranked = fastest_layouts(candidates, kept, kTolerance, request_.threads,
+                               [this](const SearchLayout& layout) { return closed_form(layout); });
+      closed_forms_ += ranked.timed;
+      if (ranked.best.size() < kept || different(ranked.best) >= request_.keep) break;
+    }
+    result_.closed_form_seconds = 1e-9 * static_cast<double>(closed_form_nanoseconds_) / static_cast<double>(closed_forms_);
+    result_.timed = ranked.timed;
+    simulate(ranked.best);
+    add_variations(ranked.best);
+    result_.best_by_choice = choices_.times();
+  }
+
+  static std::size_t different(const std::vector<TimedLayout>& layouts) {
+    std::vector<SearchLayout> all;
+    for (const TimedLayout& timed : layouts) {
+      const auto same = [&](const SearchLayout& layout) { return are_variations(layout, timed.layout); };
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(timed.layout);
+    }
+    return all.size();
+  }
+
+  FoundLayout* found_variation(const SearchLayout& layout) {
+    const auto same = [&](const FoundLayout& found) { return are_variations(found.layout, layout); };
+    const auto found = std::find_if(result_.best.begin(), result_.best.end(), same);
+    return found == result_.best.end() ? nullptr : &*found;
+  }
+
+  // The simulator in the order of the closed form, until what is left cannot be among the best by as much as the two may differ.
+  void simulate(const std::vector<TimedLayout>& ranked) {
+    constexpr std::size_t kRound = 8;
+    std::vector<FoundLayout>& best = result_.best;
+    for (std::size_t next = 0; next < ranked.size();) {
+      std::vector<TimedLayout> round;
+      for (; next < ranked.size() && round.size() < kRound; ++next) {
+        const TimedLayout& timed = ranked[next];
+        if (best.size() >= request_.keep && timed.seconds > (1 + kTolerance) * best[request_.keep - 1].seconds) break;
+        const FoundLayout* const other = found_variation(timed.layout);
+        if (other == nullptr || timed.seconds <= (1 + kTolerance) * other->seconds) round.push_back(timed);
+      }
+      if (round.empty()) break;
+      std::vector<FoundLayout> found(round.size());
+      for_each_index(found.size(), request_.threads,
+                     [&](std::size_t i) { found[i] = simulated(round[i].layout, round[i].seconds); });
+      result_.simulated += found.size();
+      for (const FoundLayout& layout : found) keep(layout);
+      std::stable_sort(best.begin(), best.end(), [](const FoundLayout& a, const FoundLayout& b) { return a.seconds < b.seconds; });
+    }
+    if (best.size() > request_.keep) best.resize(request_.keep);
+  }
+
+  // Of variations the fastest.
+  void keep(const FoundLayout& layout) {
+    FoundLayout* const other = found_variation(layout.layout);
+    if (other == nullptr) result_.best.push_back(layout);
+    else if (layout.seconds < other->seconds) *other = layout;
+  }
+
+  void add_variations(const std::vector<TimedLayout>& ranked) {
+    for (const TimedLayout& timed : ranked) {
+      FoundLayout* const found = found_variation(timed.layout);
+      if (found != nullptr && found->layout != timed.layout) found->variations.push_back({timed.layout, timed.seconds});
+    }
+  }
+
+  // Layouts beside the best that this program does not train yet: their closed form alone.
+  void estimate_others() {
+    constexpr std::size_t kMost = 3;
+    std::vector<SearchLayout> layouts;
+    const auto offer = [&](const SearchLayout& layout) {
+      if (std::find(layouts.begin(), layouts.end(), layout) == layouts.end()) layouts.push_back(layout);
+    };
+    for (const FoundLayout& found : result_.best) {
+      for (const int context : {2, 4, 8}) {
+        SearchLayout layout = found.layout;
+        layout.context = context;
+        layout.data /= context;
+        if (found.layout.data % context == 0 && request_.config.batch.sequence % (context * layout.tensor) == 0) offer(layout);
+      }
+      const int group = request_.cluster.gpus_per_node / found.layout.tensor;
+      for (const ZeroPreset zero : {ZeroPreset::kZero1, ZeroPreset::kZero3}) {
+        SearchLayout layout = found.layout;
+        layout.shard_ranks = group;
+        layout.zero = zero;
+        layout.sync = SyncChoice::kPreset;
+        if (group > 1 && layout.data > group && layout.data % group == 0) offer(layout);
+      }
+    }
+    for (const SearchLayout& layout : layouts) {
+      const LayoutCosts::Worst worst = costs_.worst_memory(layout);
+      if (worst.memory.total() > usable(layout)) continue;
+      FoundLayout found;
+      found.layout = layout;
+      found.trainable = false;
+      found.seconds = found.closed_form = closed_form_seconds(costs_.closed_form(layout));
+      found.fullest = worst.rank;
+      found.memory = worst.memory;
+      set_rates(found);
+      result_.not_trainable.push_back(found);
+    }
+    std::stable_sort(result_.not_trainable.begin(), result_.not_trainable.end(),
+                     [](const FoundLayout& a, const FoundLayout& b) { return a.seconds < b.seconds; });
+    if (result_.not_trainable.size() > kMost) result_.not_trainable.resize(kMost);
+  }
+
+  void set_rates(FoundLayout& found) const {
+    const auto tokens = static_cast<double>(request_.config.batch.global * request_.config.batch.sequence);
+    found.tokens_per_second = tokens / found.seconds;
+    found.mfu = model_flops_per_token(model_, request_.config.batch.sequence) * found.tokens_per_second /
+                (static_cast<double>(request_.gpus) * request_.cluster.gpu.peak_16bit);
+  }
+
+  static bool keeps_parameters(const ClosedFormInputs& in) {
+    return std::none_of(in.ranks.begin(), in.ranks.end(), [](const RankTimes& rank) { return rank.gathers_on_use; });
+  }
+
+  // zero3 where gathering on use would take no less memory is zero2, and with one reduction zero1.
+  void drop_same(std::vector<BoundedLayout>& candidates) {
+    Rejected& same = result_.rejections[static_cast<std::size_t>(Rejection::kSame)];
+    for (const BoundedLayout& candidate : candidates) {
+      if (candidate.least != kSameAsAnother) continue;
+      if (same.layouts++ > 0) continue;
+      same.example = fmt::format("{}: every rank keeps its parameters, because gathering them on use takes no less memory",
+                                 to_string(candidate.layout));
+    }
+    std::erase_if(candidates, [](const BoundedLayout& candidate) { return candidate.least == kSameAsAnother; });
+  }
+
+  FoundLayout simulated(const SearchLayout& layout, double closed_form) {
+    FoundLayout found;
+    found.layout = layout;
+    found.closed_form = closed_form;
+    const StepPrice price = price_step(looped_step(costs_, layout), *hardware_.prices);
+    found.seconds = price.seconds;
+    found.busiest = static_cast<int>(price.busiest());
+    found.parts = price.ranks[price.busiest()];
+    const LayoutCosts::Worst worst = costs_.worst_memory(layout);
+    found.fullest = worst.rank;
+    found.memory = worst.memory;
+    set_rates(found);
+    found.next_limit = next_limit(found);
+    return found;
+  }
+
+  // What is most of the time that is not computing, and how full memory is.
+  std::string next_limit(const FoundLayout& found) const {
+    const std::int64_t bytes = usable(found.layout);
+    const double full = static_cast<double>(found.memory.total()) / static_cast<double>(bytes);
+    TimePart most = TimePart::kRecompute;
+    for (std::size_t p = 0; p < kNumTimeParts; ++p) {
+      const auto part = static_cast<TimePart>(p);
+      if (part != TimePart::kCompute && found.parts[part] > found.parts[most]) most = part;
+    }
+    const MemoryUse use = largest_part(found.memory);
+    return fmt::format("{} {:.1f} % of the step; memory {:.0f} % full, most of it {}", to_string(most),
+                       100 * found.parts[most] / found.seconds, 100 * full, to_string(use));
+  }
+
+  const SearchRequest& request_;
+  ModelConfig model_;
+  std::unique_ptr<Ops> oracle_;
+  PlanHardware hardware_;
+  LayoutCosts costs_;
+  std::atomic<std::int64_t> bound_nanoseconds_{0}, closed_form_nanoseconds_{0};
+  std::size_t closed_forms_ = 0;
+  std::mutex mutex_;
+  ChoiceTimes choices_;
+  SearchResult result_;
+};
+
+}  // namespace
+
+std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const SearchLayout& layout) {
+  const int further = (layout.context > 1 ? 1 : 0) + (layout.shard_ranks > 0 ? 1 : 0);  // the ring, and sums over groups
+  const int groups = further + num_communicators(model, {layout.tensor, layout.sequence_parallel}, layout.data * layout.context,
+                                                 layout.pipeline, layout.policy().shard_optimizer);
+  return static_cast<std::int64_t>(gpu.device_bytes) - static_cast<std::int64_t>(gpu.context_bytes) -
+         static_cast<std::int64_t>(groups * gpu.communicator_bytes);
+}
+
+bool are_variations(const SearchLayout& a, const SearchLayout& b) {
+  SearchLayout same = b;
+  same.virtual_stages = a.virtual_stages;
+  same.micro = a.micro;
+  same.sync = a.sync;
+  return a == same;
+}
+
+SearchResult search_layouts(const SearchRequest& request) { return Search(request).run(); }
+
+}  // namespace trident

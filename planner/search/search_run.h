@@ -1,0 +1,74 @@
+// The search for layouts of a configuration's model on a cluster: `trident plan --search`.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/price/cluster.h"
+#include "planner/price/step_price.h"
+#include "planner/search/layout_memory.h"
+#include "planner/search/layout_search.h"
+#include "planner/search/search_choices.h"
+#include "planner/search/search_space.h"
+#include "train/config/train_config.h"
+
+namespace trident {
+
+struct SearchRequest {
+  TrainConfig config;  // its model, precision, global batch and sequence; parallel.overlap, order and bucket_mb; optimizer
+  Cluster cluster;
+  int gpus = 0;
+  std::size_t keep = 10;        // layouts to report
+  std::size_t simulated = 100;  // of the closed form's best, at most: run through the simulator
+  int threads = 2;
+};
+
+// The same layout but for chunks, micro-batch, or when gradients are reduced.
+struct LayoutVariation {
+  SearchLayout layout;
+  double closed_form = 0;  // seconds
+};
+
+// What a layout of the search is predicted to take.
+struct FoundLayout {
+  SearchLayout layout;
+  std::vector<LayoutVariation> variations;  // slower ones, of those that were timed; ascending
+  double seconds = 0;      // of a step, simulated
+  double closed_form = 0;  // the same by the closed form
+  TimeParts parts;         // of the busiest pipeline rank; they add up to `seconds`
+  int busiest = 0, fullest = 0;  // pipeline ranks: that of the parts, that of the memory
+  ArenaMemory memory;
+  double tokens_per_second = 0, mfu = 0;
+  std::string next_limit;  // what would stop it from being faster or larger
+  bool trainable = true;
+};
+
+struct SearchResult {
+  std::string model, cluster;
+  int gpus = 0;
+  std::int64_t global_batch = 0, sequence = 0, parameters = 0;
+  std::int64_t usable_bytes = 0;  // of a GPU, for arenas
+  std::vector<FoundLayout> best;  // none a variation of another
+  std::vector<FoundLayout> not_trainable;  // context parallel and hybrid sharded: scored by estimates
+  Rejections rejections;
+  std::size_t layouts = 0, fitting = 0, timed = 0, simulated = 0;
+  int dry_runs = 0;
+  // CPU time of one layout on average: of the `fitting` to bound it, of the `timed` for its closed form. All else is the same
+  // whenever the same is searched.
+  double bound_seconds = 0, closed_form_seconds = 0;
+  std::vector<ChoiceTime> best_by_choice;  // by dimension, then ascending
+};
+
+// Throws ConfigError: a cluster with fewer GPUs than one replica takes in any layout (what it would take), a batch that no layout
+// divides, what check_cluster_size refuses.
+SearchResult search_layouts(const SearchRequest& request);
+
+// Whether two layouts differ in no more than a LayoutVariation.
+bool are_variations(const SearchLayout& a, const SearchLayout& b);
+
+// Bytes of a GPU that arenas may take: without the driver's context and communicators.
+std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const SearchLayout& layout);
+
+}  // namespace trident

@@ -1,0 +1,189 @@
+#include "planner/search/search_text.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "core/counted.h"
+#include "core/number_text.h"
+
+namespace trident {
+namespace {
+
+AmountUnit unit_of(std::int64_t amount, const std::array<AmountUnit, 3>& units, AmountUnit smallest) {
+  const auto value = static_cast<double>(amount);
+  for (AmountUnit unit : units) {
+    if (value < unit.size) continue;
+    unit.decimals = value < 10 * unit.size ? 2 : 1;
+    return unit;
+  }
+  return smallest;
+}
+
+std::string parts_text(const FoundLayout& found) {
+  std::string text;
+  for (std::size_t p = 0; p < kNumTimeParts; ++p) {
+    const auto part = static_cast<TimePart>(p);
+    const double percent = 100 * found.parts[part] / found.seconds;
+    if (percent < 0.05) continue;
+    text += fmt::format("{}{} {:.1f}", text.empty() ? "" : ", ", to_string(part), percent);
+  }
+  return text;
+}
+
+// "79.0 GB: parameters 8.5, gradients 16.9": parts that are seen, in the unit of the whole.
+std::string memory_text(const ArenaMemory& memory) {
+  const AmountUnit unit = byte_unit(memory.total());
+  std::string parts;
+  for (const MemoryUse use : kMemoryUses) {
+    if (static_cast<double>(memory[use]) < 0.5 * std::pow(0.1, unit.decimals) * unit.size) continue;
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", to_string(use), unit.number(memory[use]));
+  }
+  return fmt::format("{}: {}", unit.text(memory.total()), parts);
+}
+
+// "2 chunks +0.4 %, micro-batches of 2 +1.3 %": in what they differ, and by how much they are slower; the nearest ones.
+std::string variations_text(const FoundLayout& found) {
+  constexpr std::size_t kMost = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, found.variations.size()); ++i) {
+    const LayoutVariation& variation = found.variations[i];
+    const SearchLayout &other = variation.layout, &layout = found.layout;
+    std::string words;
+    const auto add = [&](const std::string& word) { words += (words.empty() ? "" : " and ") + word; };
+    if (other.virtual_stages != layout.virtual_stages) add(fmt::format("{} chunks", other.virtual_stages));
+    if (other.micro != layout.micro) add(fmt::format("micro-batches of {}", other.micro));
+    if (other.sync != layout.sync) add(other.sync == SyncChoice::kStep ? "reducing once" : "reducing as the preset does");
+    text += fmt::format("{}{} {:+.1f} %", text.empty() ? "    or with " : ", ", words,
+                        100 * (variation.closed_form / found.closed_form - 1));
+  }
+  return text.empty() ? "" : text + '\n';
+}
+
+std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
+  return fmt::format("{:2}  {:.4g} s  {:.0f} tokens/s  {:.0f} a GPU  mfu {} %  {}{}\n", number, found.seconds,
+                     found.tokens_per_second, found.tokens_per_second / gpus, percent_digits(found.mfu), to_string(found.layout),
+                     found.trainable ? "" : "  (not trainable yet)") +
+         variations_text(found) +
+         (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
+         fmt::format("    memory of pipeline rank {}: {}\n", found.fullest, memory_text(found.memory)) +
+         (found.trainable ? fmt::format("    next limit: {}\n", found.next_limit) : "");
+}
+
+JsonValue sync_of(const SearchLayout& layout) { return layout.sync == SyncChoice::kStep ? JsonValue("step") : JsonValue(); }
+
+JsonValue json_of(const FoundLayout& found) {
+  const SearchLayout& layout = found.layout;
+  JsonValue::Object parts, memory;
+  JsonValue::Array variations;
+  for (const LayoutVariation& other : found.variations)
+    variations.push_back(JsonValue::Object{{"layout", to_string(other.layout)},
+                                           {"virtual_stages", other.layout.virtual_stages},
+                                           {"micro", other.layout.micro},
+                                           {"grad_sync", sync_of(other.layout)},
+                                           {"closed_form_s", other.closed_form}});
+  for (std::size_t p = 0; p < kNumTimeParts; ++p)
+    parts.push_back({std::string(to_string(static_cast<TimePart>(p))), found.parts.seconds[p]});
+  for (const MemoryUse use : kMemoryUses) memory.push_back({std::string(to_string(use)), found.memory[use]});
+  return JsonValue::Object{{"layout", to_string(layout)},
+                           {"data", layout.data},
+                           {"context", layout.context},
+                           {"pipeline", layout.pipeline},
+                           {"tensor", layout.tensor},
+                           {"sequence_parallel", layout.sequence_parallel},
+                           {"virtual_stages", layout.virtual_stages},
+                           {"schedule", to_string(layout.schedule)},
+                           {"micro", layout.micro},
+                           {"zero", to_string(layout.zero)},
+                           {"grad_sync", sync_of(layout)},
+                           {"recompute", to_string(layout.recompute)},
+                           {"shard_ranks", layout.shard_ranks},
+                           {"trainable", found.trainable},
+                           {"step_time_s", found.seconds},
+                           {"closed_form_s", found.closed_form},
+                           {"tokens_per_s", found.tokens_per_second},
+                           {"mfu", found.mfu},
+                           {"time_parts_s", std::move(parts)},
+                           {"time_of_pipeline_rank", found.busiest},
+                           {"memory_bytes", found.memory.total()},
+                           {"memory_parts", std::move(memory)},
+                           {"memory_of_pipeline_rank", found.fullest},
+                           {"next_limit", found.next_limit},
+                           {"variations", std::move(variations)}};
+}
+
+}  // namespace
+
+std::string AmountUnit::number(std::int64_t amount) const {
+  return fmt::format("{:.{}f}", static_cast<double>(amount) / size, decimals);
+}
+
+std::string AmountUnit::text(std::int64_t amount) const { return fmt::format("{} {}", number(amount), name); }
+
+AmountUnit byte_unit(std::int64_t bytes) {
+  return unit_of(bytes, {{{1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}}}, {1, "bytes"});
+}
+
+std::string to_text(const SearchResult& result) {
+  std::string text = fmt::format("model: {}\n", result.model) +
+                     fmt::format("cluster: {} GPUs of {}, {} of each for tensors\n", result.gpus, result.cluster,
+                                 byte_unit(result.usable_bytes).text(result.usable_bytes)) +
+                     fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
+                     fmt::format("{} looked at, {} fit, {} timed, {} simulated\n",
+                                 counted(static_cast<std::int64_t>(result.layouts), "layout"),
+                                 result.fitting, result.timed, result.simulated) +
+                     fmt::format("CPU time of one layout: {:.3f} ms to bound it, {:.3f} ms for the closed form\n\n",
+                                 1e3 * result.bound_seconds, 1e3 * result.closed_form_seconds);
+  std::size_t number = 0;
+  for (const FoundLayout& found : result.best) text += entry(++number, found, result.gpus);
+  if (!result.not_trainable.empty()) {
+    text += "\nestimates beside the best, not trainable yet (context parallel; sharding within groups of ranks):\n";
+  }
+  for (const FoundLayout& found : result.not_trainable) text += entry(++number, found, result.gpus);
+  text += "\nnot looked at, or not fitting:\n";
+  for (std::size_t r = 0; r < kNumRejections; ++r) {
+    const Rejected& rejected = result.rejections[r];
+    if (rejected.layouts == 0) continue;
+    text += fmt::format("{:9}  {}; {}\n", rejected.layouts, to_string(static_cast<Rejection>(r)), rejected.example);
+  }
+  return text + '\n' + to_text(result.best_by_choice);
+}
+
+JsonValue to_json(const SearchResult& result) {
+  JsonValue::Array best, estimates;
+  for (const FoundLayout& found : result.best) best.push_back(json_of(found));
+  for (const FoundLayout& found : result.not_trainable) estimates.push_back(json_of(found));
+  JsonValue::Object rejected, choices;
+  for (std::size_t r = 0; r < kNumRejections; ++r) {
+    const Rejected& of = result.rejections[r];
+    if (of.layouts == 0) continue;
+    rejected.push_back({std::string(to_string(static_cast<Rejection>(r))),
+                        JsonValue::Object{{"layouts", of.layouts}, {"example", of.example}}});
+  }
+  for (const ChoiceTime& time : result.best_by_choice) choices.push_back({time.choice, time.closed_form});
+  return JsonValue::Object{{"model", result.model},
+                           {"parameters", result.parameters},
+                           {"cluster", result.cluster},
+                           {"gpus", result.gpus},
+                           {"global_batch", result.global_batch},
+                           {"sequence", result.sequence},
+                           {"usable_bytes", result.usable_bytes},
+                           {"layouts", static_cast<std::int64_t>(result.layouts)},
+                           {"fitting", static_cast<std::int64_t>(result.fitting)},
+                           {"timed", static_cast<std::int64_t>(result.timed)},
+                           {"simulated", static_cast<std::int64_t>(result.simulated)},
+                           {"dry_runs", result.dry_runs},
+                           {"best", std::move(best)},
+                           {"not_trainable_yet", std::move(estimates)},
+                           {"rejected", std::move(rejected)},
+                           {"fastest_timed_with", std::move(choices)},
+                           {"timing", JsonValue::Object{{"bound_cpu_s", result.bound_seconds},
+                                                        {"closed_form_cpu_s", result.closed_form_seconds}}}};
+}
+
+}  // namespace trident

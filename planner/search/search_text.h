@@ -1,0 +1,27 @@
+// What a search found, in words and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/json_reader.h"
+#include "planner/search/search_run.h"
+
+namespace trident {
+
+// But for one line of text and for "timing", which say what the search took, the same whenever the same is searched.
+std::string to_text(const SearchResult& result);
+JsonValue to_json(const SearchResult& result);
+
+// A unit in which an amount has three digits that count, or more.
+struct AmountUnit {
+  double size = 1;
+  std::string_view name;
+  int decimals = 0;
+  std::string number(std::int64_t amount) const;  // "0.32"
+  std::string text(std::int64_t amount) const;    // "0.32 GB"
+};
+AmountUnit byte_unit(std::int64_t bytes);  // of GB, MB, KB, bytes: powers of ten
+
+}  // namespace trident

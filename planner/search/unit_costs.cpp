@@ -1,0 +1,178 @@
+#include "planner/search/unit_costs.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <variant>
+
+#include "core/check.h"
+#include "core/int_math.h"
+#include "model/gpt.h"
+#include "model/layer.h"
+#include "model/model_constants.h"
+#include "planner/search/unit_stores.h"
+#include "train/plan/step_recorder.h"
+#include "train/plan/update_rule_of.h"
+#include "train/run/dry_run.h"
+
+namespace trident {
+namespace {
+
+using Kind = InstructionKind;
+
+// Three blocks in three stages: one with an embedding before it, one with a head behind it.
+constexpr int kStages = 3;
+
+TrainConfig tiny_config(const TrainConfig& config, const PassKey& key) {
+  TrainConfig tiny = config;
+  tiny.parallel.tensor = key.tensor;
+  tiny.parallel.sequence_parallel = key.sequence_parallel;
+  tiny.parallel.data.ranks = 1;
+  tiny.parallel.context = 1;
+  tiny.parallel.pipeline = kStages;
+  tiny.parallel.virtual_stages = 1;
+  tiny.parallel.schedule = ScheduleKind::k1f1b;
+  tiny.parallel.zero = ZeroPreset::kZero1;
+  tiny.parallel.grad_sync = {};
+  tiny.parallel.param_gather.reset();
+  tiny.parallel.layers.reset();
+  tiny.batch.micro = key.micro;
+  tiny.batch.sequence = config.batch.sequence / key.context;
+  tiny.batch.global = 2 * key.micro;  // the first overwrites gradients, the second adds to them
+  tiny.recompute.policy = key.recompute;
+  return tiny;
+}
+
+ModelConfig tiny_model(const ModelConfig& model) {
+  ModelConfig tiny = model;
+  tiny.layers = kStages;
+  return tiny;
+}
+
+// Without the first `count` calls.
+PassRecord without(PassRecord pass, std::size_t count) {
+  TRIDENT_CHECK(pass.calls.size() >= count, "a pass of {} calls without {}", pass.calls.size(), count);
+  pass.calls.erase(pass.calls.begin(), pass.calls.begin() + static_cast<std::ptrdiff_t>(count));
+  return pass;
+}
+
+class TinyStep {
+ public:
+  TinyStep(const RunPlan& plan, Ops* oracle) : plan_(plan) {
+    for (int stage = 0; stage < kStages; ++stage)
+      records_.push_back(record_step(plan, plan.grid.rank({.pipeline = stage}), oracle, DryWork::kStep));
+  }
+  PassRecord find(int stage, Kind kind, int unit, int micro_batch) const {
+    const auto s = static_cast<std::size_t>(stage);
+    const std::vector<Instruction>& list = plan_.step_programs[s].instructions;
+    const auto wanted = [&](const Instruction& i) { return i.kind == kind && i.unit == unit && i.micro_batch == micro_batch; };
+    const auto found = std::find_if(list.begin(), list.end(), wanted);
+    TRIDENT_CHECK(found != list.end(), "a tiny step without an instruction of unit {}, micro-batch {}", unit, micro_batch);
+    return records_[s].pass(static_cast<std::size_t>(found - list.begin()));
+  }
+  const PassRecord& outside(int stage) const { return records_[static_cast<std::size_t>(stage)].passes.front(); }
+
+ private:
+  const RunPlan& plan_;
+  std::vector<StepRecord> records_;
+};
+
+// How many stretches of a unit's gradients belong to no parameter: ParamStore clears each before the first backward.
+std::size_t num_gaps(const UnitLayout& unit) {
+  std::size_t gaps = 0;
+  for (const BucketLayout& bucket : unit.buckets) {
+    std::int64_t end = 0;
+    for (const BucketLayout::Entry& entry : bucket.entries) {
+      if (entry.offset > end) ++gaps;
+      end = entry.offset + entry.elements();
+    }
+    if (bucket.elements > end) ++gaps;
+  }
+  return gaps;
+}
+
+void plan_memory(const RunPlan& plan, Ops* oracle, UnitPasses& passes) {
+  const LayerGeometry geometry = plan.geometry(0);
+  ArenaPlan constants_plan;
+  const ModelConstants constants(plan.model, geometry, constants_plan);
+  passes.constants = constants_plan.total_bytes();
+  const std::int64_t elements = geometry.activation_shape(plan.model.hidden).num_elements();
+  passes.activation = round_up(elements * size_of(plan.compute), kArenaAlignment);
+  DryOps ops(oracle);
+  for (const UnitKind kind : kUnitKinds) {
+    const int unit = kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kBlock ? 1 : head_unit(plan.model);
+    const std::unique_ptr<Layer> layer = make_unit(plan.model, unit);
+    const UnitPlan dry = plan_unit(*layer, geometry, plan.model.hidden, constants, ops, unit);
+    for (const Region region : {Region::kSaved, Region::kSavedForW})
+      passes.saved[kind] += round_up(dry.region_bytes(region), kArenaAlignment);
+    for (std::size_t r = 0; r < kNumRegions; ++r) passes.regions[kind][r] = dry.region_bytes(static_cast<Region>(r));
+  }
+}
+
+}  // namespace
+
+UnitCosts::UnitCosts(const TrainConfig& config, const ModelConfig& model, const MachineFacts& machine, Ops* oracle)
+    : config_(config), model_(model), machine_(machine), oracle_(oracle) {
+  PassKey smallest;
+  const RunPlan plan = make_run_plan(tiny_config(config_, smallest), tiny_model(model_), 0, machine_);
+  compute_ = plan.compute;
+  optimizer_states_ = static_cast<int>(update_rule_of(config_)->states().size());
+}
+
+UnitPasses UnitCosts::make_passes(const PassKey& key) const {
+  const RunPlan plan = make_run_plan(tiny_config(config_, key), tiny_model(model_), 0, machine_);
+  const TinyStep step(plan, oracle_);
+  const int head = head_unit(plan.model);
+  const auto gaps = [&](int unit) { return num_gaps(plan.units[static_cast<std::size_t>(unit)]); };
+  UnitPasses passes;
+  // Stage 0: the embedding has no input, and its block's comes from this rank. Stage 2: the same with gradients.
+  const auto first = [&](int stage, int unit) { return without(step.find(stage, Kind::kBackward, unit, 0), gaps(unit)); };
+  const auto second = [&](int stage, int unit) { return step.find(stage, Kind::kBackward, unit, 1); };
+  passes.forward = {step.find(0, Kind::kForward, 0, 0), step.find(0, Kind::kForward, 1, 0), step.find(2, Kind::kForward, head, 0)};
+  passes.first_backward = {first(0, 0), first(2, 3), first(2, head)};
+  passes.backward = {second(0, 0), second(2, 3), second(2, head)};
+  PassRecord received = step.find(1, Kind::kForward, 2, 0);
+  received.calls.resize(received.calls.size() - passes.forward[UnitKind::kBlock].calls.size());
+  passes.copy = std::move(received);
+  passes.send = step.find(0, Kind::kSendActivation, Instruction::kNone, 0);
+  passes.outside = step.outside(0);
+  plan_memory(plan, oracle_, passes);
+  return passes;
+}
+
+StorePasses UnitCosts::make_stores(const StoreKey& key) const {
+  return run_unit_stores(key, {config_, model_, compute_, oracle_});
+}
+
+const UnitPasses& UnitCosts::passes(const PassKey& key) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = passes_.find(key);
+  if (found != passes_.end()) return found->second;
+  ++dry_runs_;
+  return passes_.emplace(key, make_passes(key)).first->second;
+}
+
+const StorePasses& UnitCosts::stores(const StoreKey& key) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = stores_.find(key);
+  if (found != stores_.end()) return found->second;
+  ++dry_runs_;
+  return stores_.emplace(key, make_stores(key)).first->second;
+}
+
+const UnitBuckets& UnitCosts::buckets(int tensor, bool sequence_parallel, int data) {
+  const std::scoped_lock lock(mutex_);
+  const auto [found, is_new] = buckets_.try_emplace({tensor, sequence_parallel, data});
+  if (!is_new) return found->second;
+  const auto bucket_bytes = static_cast<std::int64_t>(config_.parallel.bucket_mb * 1e6);
+  for (const UnitKind kind : kUnitKinds) {
+    const int unit = kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kBlock ? 1 : head_unit(model_);
+    const std::vector<ParamSpec> specs = trident::unit_params(model_, {tensor, sequence_parallel}, unit);
+    for (const BucketLayout& bucket : make_buckets(specs, tensor, data, bucket_bytes))
+      found->second[kind].push_back({bucket.elements, bucket.shard_elements, bucket.tie});
+  }
+  return found->second;
+}
+
+}  // namespace trident

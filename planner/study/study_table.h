@@ -1,0 +1,28 @@
+// A study's rows as a table for people, as JSON and as CSV.
+#pragma once
+
+#include <string>
+
+#include "core/json_reader.h"
+#include "planner/study/study_result.h"
+
+namespace trident {
+
+// Title, hardware, what is held fixed; a line for each point, with its reason where it cannot be; causes. Parts that no row has are
+// left out; times are seconds of a step.
+std::string to_text(const StudyResult& result);
+
+// {"study", "config", "hardware", "counted_as" ("GPU", or "rank" of processors: what "gpus" are), "scaling",
+// "held_fixed": [...], "rows": [{"arm", "settings": {key: value}, "gpus", "possible", ...}],
+//  "causes": [...]}. A row that cannot be has "reason", others: "replicas", "micro_batches", "tokens_per_step", "step_s", "parts_s"
+// {part: s}, "tokens_per_s", "tokens_per_s_per_gpu", "mfu" (null: no peak known), "bubble_over_ideal", "memory_bytes",
+// "optimizer_bytes", "memory_there_bytes" (null: not known), "fits", "bytes_sent" {axis: bytes of a GPU}, "gathers", "reductions"
+// (of a unit in a step), "efficiency" (null: nothing to compare with), "of_first"; of executed points "measured_s",
+// "measured_over_predicted", "measured_memory_bytes", and "worked_s" (of a rank, where other work had the cores); of those that
+// were not "not_run".
+JsonValue to_json(const StudyResult& result);
+
+// The same rows with the same names, nested ones joined by '_'; a first line of names; commas, RFC 4180.
+std::string to_csv(const StudyResult& result);
+
+}  // namespace trident

@@ -1,0 +1,57 @@
+// Pictures as values: what is drawn, not how. svg_plot.h makes documents of them, report_page.h parts of a page.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/palette.h"
+
+namespace trident {
+
+enum class AxisScale : std::uint8_t { kLinear, kLog2, kLog10 };  // of logarithms only values > 0 are drawn
+
+struct PlotPoint {
+  double x = 0, y = 0;
+};
+
+struct PlotLine {
+  std::string name;
+  std::vector<PlotPoint> points;  // by rising x; one that is not finite leaves a gap
+  Hue hue = Hue::kBlue;
+  bool dashed = false;
+  bool stepped = false;  // the value holds until the next point
+  bool marked = false;   // with a dot at each point
+};
+
+struct LinePlot {
+  std::string title, x_label, y_label;  // labels with their units
+  AxisScale x_scale = AxisScale::kLinear, y_scale = AxisScale::kLinear;
+  std::vector<PlotLine> lines;
+  std::optional<double> limit = {};  // a horizontal line
+  std::string limit_name = {};
+};
+
+struct StackedBars {
+  struct Part {
+    std::string name;
+    Hue hue = Hue::kBlue;
+  };
+  struct Bar {
+    std::string name;
+    std::vector<double> values;  // >= 0, by part
+    std::optional<double> all = {};  // the number beside the bar, where parts too small to be drawn belong to it; else their sum
+  };
+  static double number_of(const Bar& bar) {
+    return bar.all ? *bar.all : std::accumulate(bar.values.begin(), bar.values.end(), 0.0);
+  }
+  std::string title, unit;
+  std::vector<Part> parts;
+  std::vector<Bar> bars;
+  std::optional<double> limit = {};  // what a bar should not exceed
+  std::string limit_name = {};
+};
+
+}  // namespace trident

@@ -1,0 +1,186 @@
+#include "report/report_page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+
+#include "core/check.h"
+#include "core/printable.h"
+#include "report/assets.h"
+#include "report/axis_ticks.h"
+#include "report/markup.h"
+
+namespace trident {
+namespace {
+
+// "--c3: #8a63d2;" for every hue.
+std::string hues(std::string_view HueColors::*member) {
+  std::string out;
+  for (std::size_t hue = 0; hue < kNumHues; ++hue) out += fmt::format("--c{}:{};", hue, kHueColors[hue].*member);
+  return out;
+}
+
+std::string_view to_string(AxisScale scale) {
+  return scale == AxisScale::kLinear ? "linear" : scale == AxisScale::kLog2 ? "log2" : "log10";
+}
+
+class PageWriter {
+ public:
+  std::string write(const ReportPage& page) {
+    for (const ReportSection& section : page.sections) {
+      body_ += fmt::format("<section>\n<h2>{}</h2>\n", html_escaped(section.title));
+      for (const ReportBlock& block : section.blocks) std::visit([this](const auto& it) { add(it); }, block);
+      body_ += "</section>\n";
+    }
+    std::string out = fmt::format(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src "
+        "'unsafe-inline'; img-src data:\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n",
+        html_escaped(page.title));
+    out += fmt::format(":root{{{}}}\n@media (prefers-color-scheme: dark){{:root{{{}}}}}\n", hues(&HueColors::light),
+                       hues(&HueColors::dark));
+    out += page_style();
+    if (draws_charts_) out += uplot_style();
+    out += fmt::format("</style>\n</head>\n<body>\n<main>\n<header><h1>{}</h1><p>{}</p></header>\n", html_escaped(page.title),
+                       html_escaped(page.subtitle));
+    out += body_;
+    out += "</main>\n";
+    if (draws_charts_)
+      out += fmt::format("<script>\n/*!\n{}*/\n{}\n{}</script>\n", uplot_license(), uplot_script(), chart_script());
+    if (draws_timelines_) out += fmt::format("<script>\n{}</script>\n", timeline_script());
+    return out + "</body>\n</html>\n";
+  }
+
+ private:
+  void add(const Paragraph& paragraph) { body_ += fmt::format("<p>{}</p>\n", html_escaped(paragraph.text)); }
+
+  void add(const KeyNumbers& block) {
+    body_ += "<dl class=\"numbers\">\n";
+    for (const KeyNumbers::Number& number : block.numbers)
+      body_ += fmt::format("<div><dt>{}</dt><dd>{}</dd><dd class=\"remark\">{}</dd></div>\n", html_escaped(number.name),
+                           html_escaped(number.value), html_escaped(number.remark));
+    body_ += "</dl>\n";
+  }
+
+  void add(const BulletList& list) {
+    body_ += "<ul>\n";
+    for (const std::string& item : list.items) body_ += fmt::format("<li>{}</li>\n", html_escaped(item));
+    body_ += "</ul>\n";
+  }
+
+  void add(const ReportTable& table) {
+    body_ += "<div class=\"table\">\n";  // narrow ones stand side by side
+    title(table.title);
+    body_ += "<div class=\"wide\"><table>\n<thead><tr>";
+    const auto cell = [&](std::string_view tag, std::string_view text, std::size_t column) {
+      body_ += fmt::format("<{0}{1}>{2}</{0}>", tag, column < table.num_text_columns ? "" : " class=\"n\"", html_escaped(text));
+    };
+    for (std::size_t column = 0; column < table.head.size(); ++column) cell("th", table.head[column], column);
+    body_ += "</tr></thead>\n<tbody>\n";
+    for (const std::vector<std::string>& row : table.rows) {
+      TRIDENT_CHECK(row.size() == table.head.size(), "a row of {} cells in a table of {} columns", row.size(), table.head.size());
+      body_ += "<tr>";
+      for (std::size_t column = 0; column < row.size(); ++column) cell("td", row[column], column);
+      body_ += "</tr>\n";
+    }
+    body_ += "</tbody>\n</table></div>\n</div>\n";
+  }
+
+  // Elements of the page and no picture: they are legible at every width.
+  void add(const StackedBars& bars) {
+    title(bars.title);
+    body_ += "<ul class=\"legend\">";
+    for (const StackedBars::Part& part : bars.parts)
+      body_ +=
+          fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>", static_cast<int>(part.hue), html_escaped(part.name));
+    body_ += "</ul>\n<div class=\"bars\">\n";
+    double longest = bars.limit.value_or(0);
+    for (const StackedBars::Bar& bar : bars.bars) {
+      TRIDENT_CHECK(bar.values.size() == bars.parts.size(), "{} values of {} parts", bar.values.size(), bars.parts.size());
+      longest = std::max(longest, std::accumulate(bar.values.begin(), bar.values.end(), 0.0));
+    }
+    const auto share = [longest](double value) { return longest > 0 ? 100 * value / longest : 0; };
+    const auto limit_line = [&] {
+      if (bars.limit) body_ += fmt::format("<u style=\"left:{:.3f}%\"></u>", share(*bars.limit));
+    };
+    for (const StackedBars::Bar& bar : bars.bars) {
+      body_ += fmt::format("<span>{}</span><div>", html_escaped(bar.name));
+      for (std::size_t part = 0; part < bar.values.size(); ++part) {
+        if (!(bar.values[part] > 0)) continue;
+        body_ +=
+            fmt::format("<b style=\"width:{:.3f}%;background:var(--c{})\" title=\"{}\"></b>", share(bar.values[part]),
+                        static_cast<int>(bars.parts[part].hue),
+                        html_escaped(fmt::format("{}: {} {}", bars.parts[part].name, short_number(bar.values[part]), bars.unit)));
+      }
+      limit_line();
+      body_ +=
+          fmt::format("</div><span class=\"n\">{}</span>\n",
+                      html_escaped(short_number(StackedBars::number_of(bar)) + " " + bars.unit));
+    }
+    body_ += "</div>\n";
+    if (bars.limit)
+      body_ += fmt::format("<p class=\"remark\">Red line: {}, {} {}.</p>\n", html_escaped(bars.limit_name),
+                           short_number(*bars.limit), html_escaped(bars.unit));
+  }
+
+  void add(const LinePlot& plot) {
+    title(plot.title);
+    JsonValue::Array lines;
+    for (const PlotLine& line : plot.lines) {
+      JsonValue::Array x, y;
+      for (const PlotPoint& point : line.points) {
+        if (!std::isfinite(point.x)) continue;
+        x.emplace_back(point.x), y.emplace_back(point.y);  // null where it is not finite
+      }
+      JsonValue it;
+      it.set("name", on_one_line(line.name));
+      it.set("hue", static_cast<int>(line.hue));
+      it.set("dashed", line.dashed);
+      it.set("stepped", line.stepped);
+      it.set("marked", line.marked);
+      it.set("x", JsonValue(std::move(x)));
+      it.set("y", JsonValue(std::move(y)));
+      lines.push_back(std::move(it));
+    }
+    JsonValue data;
+    data.set("xLabel", on_one_line(plot.x_label));
+    data.set("yLabel", on_one_line(plot.y_label));
+    data.set("xScale", to_string(plot.x_scale));
+    data.set("yScale", to_string(plot.y_scale));
+    if (plot.limit) {
+      data.set("limit", *plot.limit);
+      data.set("limitName", on_one_line(plot.limit_name));
+    }
+    data.set("lines", JsonValue(std::move(lines)));
+    scripted("chart", script_json(data));
+    draws_charts_ = true;
+  }
+
+  void add(const Timeline& timeline) {
+    title(timeline.title);
+    scripted("timeline", timeline_json(timeline));
+    draws_timelines_ = true;
+  }
+
+  void title(std::string_view text) {
+    if (!text.empty()) body_ += fmt::format("<h3>{}</h3>\n", html_escaped(text));
+  }
+  // An element whose script finds its data inside it.
+  void scripted(std::string_view what, std::string_view json) {
+    body_ += fmt::format(
+        "<div class=\"{0}\"><script type=\"application/json\">{1}</script><noscript>Drawn by a script of this page, "
+        "which the browser does not run.</noscript></div>\n",
+        what, json);
+  }
+
+  std::string body_;
+  bool draws_charts_ = false, draws_timelines_ = false;
+};
+
+}  // namespace
+
+std::string to_html(const ReportPage& page) { return PageWriter().write(page); }
+
+}  // namespace trident

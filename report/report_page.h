@@ -1,0 +1,54 @@
+// A report as one HTML file that needs nothing but itself: no network, no other file, no script to be read (tables, numbers and
+// bars are there without; charts and timelines are drawn by scripts inside it). For pages 400 pixels wide and wider, light and dark
+// as the reader's system says. All text of the values is escaped.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "report/plot.h"
+#include "report/timeline_data.h"
+
+namespace trident {
+
+struct Paragraph {
+  std::string text;
+};
+
+// Numbers that are read first, as cards: what, how much, and in small letters what is to be known of it.
+struct KeyNumbers {
+  struct Number {
+    std::string name, value, remark;
+  };
+  std::vector<Number> numbers;
+};
+
+struct ReportTable {
+  std::string title;
+  std::vector<std::string> head;
+  std::vector<std::vector<std::string>> rows;
+  std::size_t num_text_columns = 1;  // of the first; those after them are numbers, to the right
+};
+
+struct BulletList {
+  std::vector<std::string> items;
+};
+
+using ReportBlock = std::variant<Paragraph, KeyNumbers, ReportTable, BulletList, StackedBars, LinePlot, Timeline>;
+
+struct ReportSection {
+  std::string title;
+  std::vector<ReportBlock> blocks;
+};
+
+struct ReportPage {
+  std::string title, subtitle;
+  std::vector<ReportSection> sections;
+};
+
+// Throws InternalError where a table's row is not as long as its head, or a bar has not a value for each part.
+std::string to_html(const ReportPage& page);
+
+}  // namespace trident

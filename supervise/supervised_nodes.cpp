@@ -1,0 +1,85 @@
+#include "supervise/supervised_nodes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/counted.h"
+#include "core/file_io.h"
+#include "supervise/supervision.h"
+#include "supervise/text_placeholders.h"
+
+namespace trident {
+namespace {
+
+constexpr std::string_view kHostfile = "{hostfile}", kRanks = "{ranks}";
+
+}  // namespace
+
+SupervisedNodes::SupervisedNodes(NodeOptions options, std::vector<std::string> words, std::vector<ElasticLayout> layouts,
+                                 std::string folder)
+    : options_(std::move(options)),
+      words_(std::move(words)),
+      layouts_(std::move(layouts)),
+      folder_(std::move(folder)),
+      known_(read_hostfile(options_.hostfile)) {
+  for (const std::string_view placeholder : {kHostfile, kRanks})
+    if (std::ranges::none_of(words_, [&](const std::string& word) { return word.find(placeholder) != std::string::npos; }))
+      throw ConfigError(
+          fmt::format("trident supervise: --nodes-from: the command has no {}; write it as in mpirun --hostfile {{hostfile}} -np "
+                      "{{ranks}} trident train ...",
+                      placeholder));
+  const ElasticLayout& smallest = *std::ranges::min_element(layouts_, {}, &ElasticLayout::ranks);
+  if (smallest.ranks > slots_of(known_))
+    throw ConfigError(
+        fmt::format("--nodes-from {}: {} in all, and the smallest layout, {}, has {}; name more hosts, or list a "
+                    "smaller one in elastic",
+                    options_.hostfile, counted(slots_of(known_), "slot"), smallest.text, counted(smallest.ranks, "rank")));
+}
+
+std::vector<HostSlots> SupervisedNodes::hosts(const Logger& logger) {
+  try {
+    known_ = read_hostfile(options_.hostfile);
+  } catch (const Error& error) {
+    logger.warning("trident supervise: {}; asking the hosts that it named before", error.what());
+  }
+  return known_;
+}
+
+SupervisedNodes::Start SupervisedNodes::next(const HeldSignals& signals, const Logger& logger) {
+  const double give_up = monotonic_seconds() + options_.wait_seconds;
+  std::string said;
+  for (int tries = 1;; ++tries) {
+    const std::vector<HostSlots> all = hosts(logger);
+    std::vector<std::string> names;
+    for (const HostSlots& host : all) names.push_back(host.name);
+    const ProbeResult probed = probe_hosts(names, options_.probe, signals);
+    if (probed.stop_signal) return {{}, probed.stop_signal};
+    const HostChoice choice = choose_hosts(all, probed.faults, failures_, monotonic_seconds(), layouts_);
+    if (choice.layout) {
+      logger.info("trident supervise: {}", choice.line);
+      create_folder(folder_);
+      const std::string path = folder_ + "/hostfile";
+      write_file(path, hostfile_text(choice.hosts));
+      Start start;
+      for (const std::string& word : words_)
+        start.command.push_back(with_placeholders(word, {{kHostfile, path}, {kRanks, std::to_string(choice.layout->ranks)}}));
+      if (!choice.layout->setting.empty()) start.command.insert(start.command.end(), {"--set", choice.layout->setting});
+      return start;
+    }
+    const double left = give_up - monotonic_seconds();
+    if (left <= 0) {
+      logger.error("trident supervise: {}; waited {} s for hosts (--wait-for-hosts); exit code {}", choice.line,
+                   options_.wait_seconds, static_cast<int>(ExitCode::kCommunication));
+      return {};
+    }
+    if (choice.line != std::exchange(said, choice.line))
+      logger.warning("trident supervise: {}; waiting for hosts to come back", choice.line);
+    const std::optional<int> signal = wait_for_signal(signals, std::min(left, back_off_seconds(tries)));
+    if (signal) return {{}, signal};
+  }
+}
+
+void SupervisedNodes::failed(const std::string& rank_host) { failures_.add(rank_host, monotonic_seconds()); }
+
+}  // namespace trident

@@ -1,0 +1,160 @@
+// The bands beside predicted times are what the published rows say.
+#include "planner/predict/error_bands.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/file_io.h"
+#include "planner/price/price_book.h"
+#include "planner/published/case_answers.h"
+
+namespace trident {
+namespace {
+
+double or_zero(const JsonValue& object, std::string_view key) {
+  const JsonValue* value = object.find(key);
+  return value != nullptr && value->is_number() ? value->as_number() : 0;
+}
+
+// Seconds of a step, as scripts/planner_accuracy takes them; nothing for rows that ran out of memory or were told by their MFU.
+std::optional<double> measured_seconds(const JsonValue& row) {
+  const JsonValue& measured = *row.find("measured");
+  const JsonValue* derived = row.find("derived");
+  if (const JsonValue* oom = measured.find("oom"); oom != nullptr && oom->is_bool() && oom->as_bool()) return std::nullopt;
+  if (derived != nullptr && derived->find("iter_time_s_if_full_attn_mfu") != nullptr) return std::nullopt;
+  if (const double seconds = or_zero(measured, "iter_time_s"); seconds > 0) return seconds;
+  if (derived != nullptr && or_zero(*derived, "iter_time_s") > 0) return or_zero(*derived, "iter_time_s");
+  const double rate = or_zero(measured, "tokens_per_s_per_gpu");
+  if (rate <= 0) return std::nullopt;
+  return or_zero(*row.find("batch"), "global") * or_zero(*row.find("model"), "seq") /
+         (rate * or_zero(*row.find("cluster"), "gpus"));
+}
+
+bool is_16_bit(const JsonValue& row) {
+  const std::string& precision = row.find("precision")->as_string();
+  return precision.find("fp8") == precision.npos && precision.find("FP8") == precision.npos &&
+         precision.find("fp4") == precision.npos && precision.find("FP4") == precision.npos;
+}
+
+// Not a row of calibration, and its table was read, not remembered.
+bool is_judged(const JsonValue& row) {
+  const std::string& split = row.find("split")->as_string();
+  const JsonValue* confidence = row.find("confidence");
+  const bool remembered = confidence != nullptr && confidence->is_string() && confidence->as_string() == "memory";
+  return split == "validate" || split == "other" || (split == "blind" && !remembered);
+}
+
+struct Ratio {
+  std::string hardware, stack;
+  double measured_over_predicted;
+};
+
+const std::vector<Ratio>& ratios() {
+  static const std::vector<Ratio> all = [] {
+    std::vector<Ratio> list;
+    const PriceBook book = shipped_price_book();
+    for (const char* name : {"/published_rows.json", "/other_rows.json"}) {
+      const std::string path = TRIDENT_TRUTH_DIR + std::string(name);
+      const JsonValue file = read_json_file(path, {.max_bytes = 1 << 24});
+      const JsonValue::Array& rows = file.is_array() ? file.items() : file.find("entries")->items();
+      const std::vector<CaseRow> cases = read_case_rows(path);
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const JsonValue& row = rows[i];
+        if (!is_judged(row) || !is_16_bit(row)) continue;
+        const std::optional<double> seconds = measured_seconds(row);
+        const GpuRates* gpu = find_profile(book.hardware, row.find("cluster")->find("gpu")->as_string());
+        if (!seconds || gpu == nullptr) continue;
+        const JsonValue& said = *row.find("stack");
+        const TrainingStack* stack =
+            find_stack(book.stacks, said.find("framework")->as_string(), static_cast<int>(or_zero(said, "year")));
+        const double predicted = or_zero(answer_case(cases.at(i), book), "step_time_s");
+        if (predicted > 0 && stack != nullptr) list.push_back({gpu->file, stack->frameworks.front(), *seconds / predicted});
+      }
+    }
+    return list;
+  }();
+  return all;
+}
+
+// Between neighbours in order.
+double quantile(std::vector<double> values, double at) {
+  std::sort(values.begin(), values.end());
+  const double place = at * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const double next = values[std::min(below + 1, values.size() - 1)];
+  return values[below] + (place - static_cast<double>(below)) * (next - values[below]);
+}
+
+// "33 pytorch_fsdp1, 12 megatron_core_te": the most first.
+std::string runs_by_stack(std::string_view hardware) {
+  std::map<std::string, int> counts;
+  for (const Ratio& ratio : ratios())
+    if (ratio.hardware == hardware) ++counts[ratio.stack];
+  std::vector<std::pair<std::string, int>> list(counts.begin(), counts.end());
+  std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (const auto& [stack, count] : list) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + stack;
+  return text;
+}
+
+TEST(ErrorBands, HoldEightOfTenPublishedRows) {
+  for (const ErrorBand& band : error_bands()) {
+    std::vector<double> values;
+    for (const Ratio& ratio : ratios())
+      if (band.hardware.empty() || ratio.hardware == band.hardware) values.push_back(ratio.measured_over_predicted);
+    ASSERT_FALSE(values.empty()) << band.hardware;
+    EXPECT_EQ(static_cast<int>(values.size()), band.runs) << band.hardware;
+    if (!band.hardware.empty()) {
+      EXPECT_EQ(runs_by_stack(band.hardware), band.of) << band.hardware;
+    }
+    // Rounded outwards, and no further than prices may move by a hundredth until the table is written anew.
+    const double low = quantile(values, 0.1), high = quantile(values, 0.9);
+    EXPECT_LE(band.low, low) << band.hardware;
+    EXPECT_GE(band.low, low - 0.02) << band.hardware;
+    EXPECT_GE(band.high, high) << band.hardware;
+    EXPECT_LE(band.high, high + 0.02) << band.hardware << ": " << low << " to " << high;
+  }
+}
+
+// Measured over predicted, of a column of the page that scripts/cpu_accuracy wrote.
+std::vector<double> ratios_of_page(std::size_t measured, std::size_t predicted, bool judged_alone) {
+  std::istringstream page(read_file(TRIDENT_SOURCE_DIR "/docs/benchmarks/2026-11-25-cpu-prediction.md"));
+  std::vector<double> list;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| ") || line.starts_with("| model")) continue;
+    std::vector<std::string> cells;
+    std::istringstream row(line.substr(1));
+    for (std::string cell; std::getline(row, cell, '|');) cells.push_back(cell);
+    if (judged_alone && cells.at(2).find("not judged") != std::string::npos) continue;
+    list.push_back(std::stod(cells.at(measured)) / std::stod(cells.at(predicted)));
+  }
+  return list;
+}
+
+TEST(ErrorBands, OfProcessorsHoldEightOfTenMeasuredRuns) {
+  const auto hold = [](const ErrorBand& band, const std::vector<double>& values) {
+    EXPECT_EQ(static_cast<int>(values.size()), band.runs);
+    const double low = quantile(values, 0.1), high = quantile(values, 0.9);
+    EXPECT_NEAR(band.low, std::floor(100 * low) / 100, 1e-9) << "from " << low;
+    EXPECT_NEAR(band.high, std::ceil(100 * high) / 100, 1e-9) << "to " << high;
+  };
+  hold(processor_band(), ratios_of_page(3, 5, true));
+  hold(resident_band(), ratios_of_page(7, 8, false));
+}
+
+TEST(ErrorBands, WhatHasNoRowsHasThatOfAll) {
+  EXPECT_EQ(error_band("h100_sxm").hardware, "h100_sxm");
+  EXPECT_EQ(error_band("b200_sxm").hardware, "");
+  EXPECT_EQ(error_band("").runs, error_bands().front().runs);
+}
+
+}  // namespace
+}  // namespace trident

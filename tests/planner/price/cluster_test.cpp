@@ -1,0 +1,160 @@
+// Clusters: the shipped files, those that users write, and what is refused.
+#include "planner/price/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/file_io.h"
+#include "planner/price/price_book.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trident {
+namespace {
+
+const PriceBook& book() {
+  static const PriceBook shipped = shipped_price_book();
+  return shipped;
+}
+
+TEST(Clusters, ShippedOnesAreFoundByName) {
+  std::set<std::string> names;
+  for (const Cluster& cluster : book().clusters) {
+    SCOPED_TRACE(cluster.file);
+    EXPECT_TRUE(names.insert(cluster.file).second);
+    EXPECT_EQ(find_cluster(book(), cluster.file).name, cluster.name);
+    EXPECT_GT(cluster.links.nvlink.bytes_per_s, cluster.links.network.bytes_per_s);
+    EXPECT_GE(cluster.links.gpus_per_node, cluster.gpus_per_node);
+  }
+  EXPECT_GE(names.size(), 7u);
+  const Cluster h100 = find_cluster(book(), "h100_sxm_ndr");
+  EXPECT_EQ(h100.gpu.name, "H100-SXM5-80GB");
+  EXPECT_DOUBLE_EQ(h100.links.network.bytes_per_s, 50e9);
+  EXPECT_DOUBLE_EQ(h100.links.nvlink.bytes_per_s, 450e9);
+  EXPECT_EQ(h100.links.gpus_per_node, 8);
+  EXPECT_EQ(find_cluster(book(), "gb200_nvl72").gpus_per_node, 4);
+  EXPECT_EQ(find_cluster(book(), "gb200_nvl72").links.gpus_per_node, 72) << "one fabric joins 18 nodes";
+}
+
+// Cards of 24, 40 and 80 GB: a device has somewhat less than its name says in GiB.
+TEST(Clusters, HaveCardsOfEverySize) {
+  const auto gib = [](const char* name) { return find_cluster(book(), name).gpu.device_bytes / 0x1p30; };
+  EXPECT_NEAR(gib("a10_pcie"), 23, 1);
+  EXPECT_NEAR(gib("a100_sxm_40gb_hdr"), 39.5, 0.5);
+  EXPECT_NEAR(gib("a100_sxm_hdr"), 79.5, 0.5);
+}
+
+class ClusterFiles : public ::testing::Test {
+ protected:
+  std::string file(const std::string& text, const std::string& name = "c.json") const {
+    write_file(folder_ / name, text);
+    return folder_ / name;
+  }
+  Cluster read(const std::string& text) const { return find_cluster(book(), file(text)); }
+  // The message behind the folder's name.
+  std::string refusal(const std::string& text) const {
+    try {
+      read(text);
+    } catch (const ConfigError& error) {
+      const std::string what = error.what();
+      return what.starts_with(folder_.path()) ? what.substr(folder_.path().size() + 1) : what;
+    }
+    return "none";
+  }
+  TemporaryFolder folder_;
+  const std::string nodes_ = R"("gpus_per_node": {"value": 4, "source": "s"})";
+};
+
+TEST_F(ClusterFiles, ChangeTheirHardware) {
+  const Cluster plain = read(R"({"name": "C", "hardware": "h100_sxm", )" + nodes_ + "}");
+  EXPECT_EQ(plain.file, "c");
+  EXPECT_EQ(plain.gpus_per_node, 4);
+  EXPECT_EQ(plain.links.gpus_per_node, 4);
+  EXPECT_DOUBLE_EQ(plain.links.network.bytes_per_s, 50e9);
+  const Cluster slow = read(R"({"name": "C", "hardware": "A100-SXM4-80GB", "device_gb": {"value": 24, "source": "s"}, )" + nodes_ +
+                            R"(, "nvlink": {"gb_per_s": {"value": 2.6, "source": "s"}, "fraction": {"value": 1, "source": "s"}},
+                            "network": {"hop_us": {"value": 7, "source": "s"}}})");
+  EXPECT_DOUBLE_EQ(slow.gpu.device_bytes, 24e9);
+  EXPECT_EQ(slow.gpu.name, "24 GB at rates of A100-SXM4-80GB");
+  EXPECT_EQ(plain.gpu.name, "H100-SXM5-80GB");
+  EXPECT_DOUBLE_EQ(slow.links.nvlink.bytes_per_s, 2.6e9);
+  EXPECT_DOUBLE_EQ(slow.gpu.nvlink.bytes_per_s, 2.6e9);
+  EXPECT_DOUBLE_EQ(slow.links.nvlink.fraction, 1);
+  EXPECT_DOUBLE_EQ(slow.links.nvlink.hop_s, 3.4e-6) << "the hardware's";
+  EXPECT_DOUBLE_EQ(slow.links.network.hop_s, 7e-6);
+  EXPECT_DOUBLE_EQ(slow.links.network.bytes_per_s, 25e9) << "the hardware's";
+  // What a cluster of four at 2.6 GB/s takes for an all-reduce of 4 GB: 3/4 of it twice.
+  EXPECT_NEAR(all_reduce_seconds(slow.links, {4, 1}, 4e9), 6 / 2.6, 1e-3);
+}
+
+TEST_F(ClusterFiles, NameHardwareBesideThem) {
+  std::string gpu(shipped_hardware_texts().front().text);
+  const std::size_t at = gpu.find("\"name\": \"");
+  ASSERT_NE(at, std::string::npos);
+  gpu.insert(at + 9, "My ");
+  file(gpu, "mine.json");
+  EXPECT_TRUE(read(R"({"name": "C", "hardware": "mine.json", )" + nodes_ + "}").gpu.name.starts_with("My "));
+  EXPECT_NE(refusal(R"({"name": "C", "hardware": "other.json", )" + nodes_ + "}"), "none") << "there is no such file";
+}
+
+TEST_F(ClusterFiles, BadOnesAreRefused) {
+  EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", )" + nodes_ + "}"), "none");
+  EXPECT_EQ(refusal("[]"), "c.json: expected an object, got a list; write an object");
+  EXPECT_EQ(refusal(R"({"name": "C", )" + nodes_ + "}"), "c.json.hardware: is missing; no key of these files has a default");
+  EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm"})"),
+            "c.json.gpus_per_node: is missing; no key of these files has a default");
+  EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", "gpu_per_node": {"value": 4, "source": "s"}})"),
+            "c.json.gpus_per_node: is missing (gpu_per_node, which is there, may be a misspelling of it); no key of these files "
+            "has a default");
+  EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", "gpus_per_node": 4})"),
+            R"(c.json.gpus_per_node: is an integer; write {"value": 4, "source": "where it is from"})");
+  EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", "gpus_per_node": {"value": 2.5, "source": "s"}})"),
+            "c.json.gpus_per_node: 2.5 is no whole number; write one");
+  EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", "gpus_per_node": {"value": 0, "source": "s"}})"),
+            "c.json.gpus_per_node: 0 is not in [1, 1024]; write a value of that range, in the unit that the key names");
+  EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", "gpus_per_node": {"value": 8}})"),
+            "c.json.gpus_per_node.source: is missing; no key of these files has a default");
+  EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", "nic": 1, )" + nodes_ + "}"),
+            "c.json.nic: is not a key of this object; remove it");
+  EXPECT_EQ(refusal(R"({"name": "C", "hardware": "h100_sxm", "network": {"gbps": {"value": 8, "source": "s"}}, )" + nodes_ + "}"),
+            "c.json.network.gbps: is not a key of this object; remove it");
+  EXPECT_TRUE(refusal(R"({"name": "C", "hardware": "h100_sxn", )" + nodes_ + "}")
+                  .starts_with("c.json.hardware = \"h100_sxn\": there is no such one; did you mean h100_sxm?; write the path of a "
+                               "file, or one of a100_sxm_40gb, "));
+}
+
+TEST_F(ClusterFiles, UnknownNamesListThoseThatThereAre) {
+  try {
+    find_cluster(book(), "h200");
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    const std::string what = error.what();
+    EXPECT_TRUE(what.starts_with("cluster = \"h200\": there is no such one")) << what;
+    for (const Cluster& cluster : book().clusters) EXPECT_NE(what.find(cluster.file), std::string::npos) << what;
+  }
+  EXPECT_THROW(find_cluster(book(), folder_ / "none.json"), ConfigError);
+  // A book that a user made has its own, or none.
+  PriceBook few;
+  few.hardware = book().hardware;
+  EXPECT_THROW(find_cluster(few, "h100_sxm_ndr"), ConfigError);
+}
+
+TEST(Clusters, OfWrongSizesAreRefused) {
+  const Cluster h100 = find_cluster(book(), "h100_sxm_ndr");
+  for (const int gpus : {1, 4, 8, 16, 1024}) check_cluster_size(h100, gpus, 1);
+  const auto refusal = [&](int gpus, int replica) -> std::string {
+    try {
+      check_cluster_size(h100, gpus, replica);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(refusal(12, 1), "12 GPUs: nodes of H100 nodes with NDR have 8 each; ask for whole nodes, or for a part of one");
+  EXPECT_EQ(refusal(0, 1).substr(0, 7), "0 GPUs:");
+  EXPECT_EQ(refusal(16, 32),
+            "16 GPUs: one replica of the model takes 32 (tensor x context x pipeline); ask for more, or lower a degree");
+}
+
+}  // namespace
+}  // namespace trident

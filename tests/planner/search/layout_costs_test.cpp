@@ -1,0 +1,201 @@
+// Layouts put together from single units against dry runs of their ranks, over whole small spaces.
+#include "planner/search/layout_costs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/price/cluster.h"
+#include "planner/price/gpu_prices.h"
+#include "planner/price/price_book.h"
+#include "planner/predict/forecast.h"
+#include "tests/train/large_machine.h"
+
+namespace trident {
+namespace {
+
+struct Space {
+  std::string name, model;
+  int gpus = 1;
+  std::int64_t batch = 24, sequence = 64;
+  std::vector<std::string> settings = {};
+};
+
+constexpr const char* kLlama =
+    R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": 500, "max_position_embeddings": 64})";
+// Tied, with biases, and a vocabulary that makes the embedding and the head the largest units.
+constexpr const char* kGpt2 =
+    R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 5, "n_head": 4, "vocab_size": 3000, "n_positions": 64, "resid_pdrop": 0.1,
+        "attn_pdrop": 0.0})";
+
+TrainConfig config_of(const Space& space) {
+  const std::string text = R"({"model": )" + space.model + R"(, "batch": {"global": )" + std::to_string(space.batch) +
+                           R"(, "sequence": )" + std::to_string(space.sequence) + R"(}, "optimizer": {"lr": 1e-3}})";
+  std::vector<std::string> settings = {"run.dir=unused", "run.steps=1", "data.train=none", "precision.compute=bf16"};
+  settings.insert(settings.end(), space.settings.begin(), space.settings.end());
+  return parse_train_config(text, "a space", settings);
+}
+
+// A cluster whose parts all matter: slow links, factors of overlapping, time to launch.
+GpuPrices prices_of(const std::string& cluster_name) {
+  const PriceBook book = shipped_price_book();
+  const Cluster cluster = find_cluster(book, cluster_name);
+  return {cluster.gpu, cluster.links};
+}
+
+std::vector<SearchLayout> layouts_of(const Space& space, const ModelConfig& model) {
+  SearchSpace search{.gpus = space.gpus, .global_batch = space.batch, .sequence = space.sequence};
+  search.micro = {1, 2, 4};
+  search.zero.push_back(ZeroPreset::kShardGradOp);
+  Rejections rejections;
+  return enumerate_layouts(search, model, rejections);
+}
+
+class LayoutCostsOf : public ::testing::TestWithParam<Space> {};
+
+TEST_P(LayoutCostsOf, MemoryIsToTheByteThatOfDryRuns) {
+  const TrainConfig config = config_of(GetParam());
+  const ModelConfig model = resolve_model(config);
+  const GpuPrices prices = prices_of("h100_sxm_ndr");
+  LayoutCosts costs(config, model, kLargeMachine, nullptr, prices);
+  int compared = 0;
+  for (const SearchLayout& layout : layouts_of(GetParam(), model)) {
+    const std::vector<ArenaMemory> ranks = costs.memory(layout);
+    const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kLargeMachine);
+    std::int64_t most = 0;
+    for (int rank = 0; rank < layout.pipeline; ++rank) {
+      const DryRun dry = dry_run(plan, plan.grid.rank({.pipeline = rank}), nullptr, DryWork::kConstruct);
+      for (const MemoryUse use : kMemoryUses)
+        ASSERT_EQ(ranks[static_cast<std::size_t>(rank)][use], dry.arena.total_bytes(use))
+            << to_string(layout) << ", rank " << rank << ", " << to_string(use);
+      ASSERT_EQ(ranks[static_cast<std::size_t>(rank)].gathers_on_use,
+                plan.step_programs[static_cast<std::size_t>(rank)].gathers_on_use)
+          << to_string(layout);
+      most = std::max(most, dry.arena.total_bytes());
+      ++compared;
+    }
+    ASSERT_EQ(costs.worst_memory(layout).memory.total(), most) << to_string(layout);
+  }
+  EXPECT_GE(compared, GetParam().gpus == 1 ? 6 : 100);
+  RecordProperty("ranks", compared);
+}
+
+// The most by which something is off, and where.
+struct Worst {
+  double error = 0;
+  std::string where;
+  void offer(double other, const SearchLayout& layout) {
+    if (other > error) error = other, where = to_string(layout);
+  }
+};
+
+TEST_P(LayoutCostsOf, TimeIsThatOfTheSimulator) {
+  const TrainConfig config = config_of(GetParam());
+  const ModelConfig model = resolve_model(config);
+  const GpuPrices prices = prices_of("a100_sxm_hdr");
+  LayoutCosts costs(config, model, kLargeMachine, nullptr, prices);
+  Worst record, closed, bound;
+  for (const SearchLayout& layout : layouts_of(GetParam(), model)) {
+    if (layout.zero == ZeroPreset::kShardGradOp) continue;
+    const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kLargeMachine);
+    const double simulated = forecast_run(plan, prices, nullptr).price.seconds;
+    const ClosedFormInputs in = costs.closed_form(layout);
+    record.offer(std::abs(price_step(costs.step(layout), prices).seconds / simulated - 1), layout);
+    closed.offer(std::abs(closed_form_seconds(in) / simulated - 1), layout);
+    bound.offer(least_seconds(in) / simulated - 1, layout);
+  }
+  EXPECT_LE(record.error, 1e-12) << record.where;
+  EXPECT_LE(closed.error, 0.01) << closed.where;
+  EXPECT_LE(bound.error, 1e-12) << bound.where;
+  RecordProperty("closed_form_off_by", std::to_string(closed.error));
+}
+
+INSTANTIATE_TEST_SUITE_P(Spaces, LayoutCostsOf,
+                         ::testing::Values(Space{"Llama8", kLlama, 8}, Space{"Llama1", kLlama, 1, 6}, Space{"Gpt2Tied8", kGpt2, 8},
+                                           Space{"LlamaWithoutOverlap", kLlama, 4, 24, 64, {"parallel.overlap=false"}},
+                                           Space{"Gpt2Fp32", kGpt2, 4, 24, 64, {"precision.compute=fp32", "cuda.tf32=true"}},
+                                           Space{"LlamaGraphs", kLlama, 8, 24, 64, {"cuda.graphs=true"}}),
+                         [](const auto& info) { return info.param.name; });
+
+// Pipelines of up to 16, stages of unequal length, and many more micro-batches than the closed form lays out: on slow links, where
+// gathers and reductions take longer than what they run beside, and on fast ones.
+class DeepPipelines : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DeepPipelines, TimeAndMemoryAreThoseOfAllMicroBatches) {
+  Space space{"Deep", kLlama, 32, 384, 64};
+  space.model = R"({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 19,
+                    "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 16000, "max_position_embeddings": 64})";
+  const TrainConfig config = config_of(space);
+  const ModelConfig model = resolve_model(config);
+  const GpuPrices prices = prices_of(GetParam());
+  LayoutCosts costs(config, model, kLargeMachine, nullptr, prices);
+  SearchSpace search{.gpus = space.gpus, .global_batch = space.batch, .sequence = space.sequence};
+  search.micro = {2};
+  search.recompute = {RecomputePolicy::kNone};
+  Rejections rejections;
+  Worst closed, bound;
+  int extrapolated = 0;
+  for (const SearchLayout& layout : enumerate_layouts(search, model, rejections)) {
+    if (layout.sequence_parallel) continue;
+    const double simulated = price_step(costs.step(layout), prices).seconds;
+    const ClosedFormInputs in = costs.closed_form(layout);
+    closed.offer(std::abs(closed_form_seconds(in) / simulated - 1), layout);
+    bound.offer(least_seconds(in) / simulated - 1, layout);
+    const ScheduleKey& schedule = in.schedule;
+    extrapolated += schedule.micro_batches > ScheduleBook::laid_out(schedule.pipeline, schedule.micro_batches) ? 1 : 0;
+    const std::vector<DryRun> dry =
+        dry_stages(make_run_plan(with_layout(config, layout), model, space.gpus, kLargeMachine), nullptr, DryWork::kConstruct);
+    const std::vector<ArenaMemory> memory = costs.memory(layout);
+    for (std::size_t rank = 0; rank < dry.size(); ++rank)
+      ASSERT_EQ(memory[rank].total(), dry[rank].arena.total_bytes()) << to_string(layout) << ", rank " << rank;
+  }
+  EXPECT_LE(closed.error, 0.01) << closed.where;
+  EXPECT_LE(bound.error, 1e-12) << bound.where;
+  EXPECT_GE(extrapolated, 50);
+  RecordProperty("closed_form_off_by", std::to_string(closed.error));
+}
+
+INSTANTIATE_TEST_SUITE_P(Clusters, DeepPipelines, ::testing::Values("a10_pcie", "a100_sxm_hdr", "b200_ndr"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Pipelines of which most ranks are left out, of equal stages and of such as differ, against the simulator, which runs them all.
+class LongPipelines : public ::testing::TestWithParam<int> {};
+
+TEST_P(LongPipelines, TimeIsThatOfAllRanks) {
+  const int ranks = GetParam();
+  Space space{"Long", "", 2 * ranks, 8 * ranks, 64};
+  space.model = R"({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 128,
+                    "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 16000, "max_position_embeddings": 64})";
+  const TrainConfig config = config_of(space);
+  const ModelConfig model = resolve_model(config);
+  const GpuPrices prices = prices_of("a100_sxm_hdr");
+  LayoutCosts costs(config, model, kLargeMachine, nullptr, prices);
+  SearchSpace search{.gpus = space.gpus, .global_batch = space.batch, .sequence = space.sequence};
+  search.micro = {1, 2, 4};
+  search.virtual_stages = {1, 2, 4};
+  search.recompute = {RecomputePolicy::kNone};
+  search.zero = {ZeroPreset::kZero1, ZeroPreset::kZero3};
+  Rejections rejections;
+  Worst closed;
+  int compared = 0;
+  for (const SearchLayout& layout : enumerate_layouts(search, model, rejections)) {
+    if (layout.pipeline != ranks || layout.sync == SyncChoice::kStep) continue;
+    const double simulated = price_step(costs.step(layout), prices).seconds;
+    closed.offer(std::abs(closed_form_seconds(costs.closed_form(layout)) / simulated - 1), layout);
+    ++compared;
+  }
+  EXPECT_LE(closed.error, 0.01) << closed.where;
+  EXPECT_GE(compared, ranks > 64 ? 8 : 10);
+  RecordProperty("closed_form_off_by", std::to_string(closed.error));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, LongPipelines, ::testing::Values(16, 24, 32, 48, 64, 96, 128));
+
+}  // namespace
+}  // namespace trident
