@@ -9,12 +9,14 @@
 #include "app/waiting_threads.h"
 #include "infer/convert/convert.h"
 #include "infer/eval/run_eval.h"
+#include "infer/generate/eval_samples.h"
 #include "infer/generate/run_generate.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "planner/bench/bench.h"
 #include "planner/bench/calibrate.h"
 #include "planner/predict/dry_plan.h"
 #include "planner/predict/plan_on_cluster.h"
+#include "planner/predict/run_prediction.h"
 #include "planner/predict/timeline_svg.h"
 #include "planner/price/price_book.h"
 #include "planner/search/layout_costs.h"
@@ -47,7 +49,8 @@ int main(int argc, char** argv) {
       Logger(log).warning("standard output could not be written: lines of this run are missing there");
     };
     try {
-      run_training(read_config, {std::cout, console_mode_of(STDOUT_FILENO), log}, *cuda);
+      run_training(read_config, {std::cout, console_mode_of(STDOUT_FILENO), log}, *cuda,
+                   {find_eval_samples, check_hardware_profile, make_run_prediction});
     } catch (...) {
       check_lines();
       throw;

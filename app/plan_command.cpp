@@ -1,7 +1,5 @@
 // trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
 //              [--cluster NAME [--gpus N] [--tokens N] [--csv] [--html FILE] [--trace FILE]]
-// trident plan --cases ROWS [--book FOLDER] [--json]
-#include <algorithm>
 #include <cmath>
 #include <ostream>
 
@@ -11,14 +9,9 @@
 #include "app/plan_search.h"
 #include "core/printable.h"
 #include "planner/price/cluster.h"
-#include "planner/published/plan_cases.h"
 
 namespace trident {
 namespace {
-
-bool names(const std::string& argument, std::string_view flag) {
-  return argument == flag || argument.starts_with(std::string(flag) + '=');
-}
 
 void add_cluster_flags(CLI::App& app, PlanOptions& options) {
   ClusterQuestion& question = options.question;
@@ -47,15 +40,6 @@ void check_cluster_flags(const CLI::App& app, const PlanOptions& options) {
     throw ConfigError(fmt::format("--tokens = {}: must be from 1 to 1e18, or left out", options.question.tokens));
 }
 
-// Whatever has no effect on answers to rows.
-void refuse_beside_cases(const CLI::App& app) {
-  for (const CLI::Option* const option : app.get_options()) {
-    const std::string name = option->get_name();
-    if (option->count() > 0 && name != "--cases" && name != "--book" && name != "--json")
-      throw ConfigError(fmt::format("--cases: rows bring their own configurations and clusters; leave out {}", name));
-  }
-}
-
 }  // namespace
 
 void plan_command(const Arguments& arguments, const CommandContext& context) {
@@ -68,28 +52,18 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
       "trident plan");
   ConfigFlags flags;
   PlanOptions options;
-  std::string cases, book;
   add_config_flags(app, flags);
   app.add_option("--ranks", options.ranks, "ranks of the job, where parallel.data is auto");
   add_cluster_flags(app, options);
-  app.add_option("--cases", cases, "instead of a configuration: answer each row of a table of cases (JSON; docs/planner.md)");
-  app.add_option("--book", book, "with --cases: a folder with hardware/ and stacks/ in place of the program's (docs/planner.md)");
-  app.add_flag("--json", options.json, "print one JSON object, with every allocation; of cases one for each row");
+  const auto refuse_cases = [](const std::string& rows) {
+    throw ConfigError(fmt::format("--cases: another program answers tables of published runs; run trident_cases {}, which is built "
+                                  "with the tests", rows));
+  };
+  app.add_option_function<std::string>("--cases", refuse_cases)->group("");
+  app.add_flag("--json", options.json, "print one JSON object, with every allocation");
   app.add_flag_callback("--search", [] {}, "find the fastest layouts on a cluster instead: trident plan --search --help");
   app.add_flag("--program", options.program, "add what every pipeline stage does in a step, instruction by instruction");
-  const bool asks_cases =
-      std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) { return names(argument, "--cases"); });
-  CLI::Option* const config = app.get_option("--config")->required(false);
-  config->description(config->get_description() + "; needed unless there is --cases");
   if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
-  if (asks_cases) {
-    refuse_beside_cases(app);
-    check_named_files(app, {"--cases", "--book"}, {});
-    return answer_cases(cases, book, options.json, context.out);
-  }
-  if (flags.file.empty())
-    throw ConfigError("trident plan: --config is required; or name a table with --cases; see trident plan --help");
-  if (!book.empty()) throw ConfigError("--book: prices rows of --cases; leave it out");
   if (options.ranks < 0 || options.ranks > kMostGpus)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMostGpus));
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});

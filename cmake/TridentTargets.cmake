@@ -1,5 +1,5 @@
 # trident_library(NAME SOURCES ... LINKS ...)   -> target trident_NAME, include root = repository root
-# trident_room(NAME SOURCE...)              -> target trident_NAME, which links the rooms of its row in cmake/rooms
+# trident_room(NAME SOURCE...)   -> target trident_NAME, which links the rooms of its row in cmake/rooms; room_NAME tries it
 # trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FILTER f])   -> executable test_NAME, one CTest entry NAME/... per test case,
 #   labelled l or by its folder below tests/; f: GoogleTest's filter of the cases that run
 
@@ -83,6 +83,7 @@ endfunction()
 # The library of a room of cmake/rooms, which links the rooms of its row.
 set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/rooms)
 file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/rooms trident_room_rows REGEX "^[a-z+!]")
+file(WRITE ${PROJECT_BINARY_DIR}/room.cpp "int main() {}\n")
 function(trident_room name)
   set(links)
   foreach(row IN LISTS trident_room_rows)
@@ -102,6 +103,12 @@ function(trident_room name)
   list(REMOVE_ITEM links -)
   list(TRANSFORM links PREPEND trident_)
   trident_library(${name} SOURCES ${ARGN} LINKS ${links})
+  # The whole room linked against its row alone, so that a call upward is an error here and not a matter of what else is linked.
+  if(TRIDENT_TESTS AND NOT TRIDENT_SANITIZE)
+    add_executable(room_${name} ${PROJECT_BINARY_DIR}/room.cpp)
+    target_link_libraries(room_${name} PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,trident_${name}>)
+    target_link_options(room_${name} PRIVATE -s)
+  endif()
 endfunction()
 
 function(trident_test name)

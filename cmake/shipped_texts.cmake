@@ -1,13 +1,12 @@
-# Writes OUTPUT: the texts of HARDWARE, CLUSTERS and STACKS (lists of files below ROOT) as raw strings of
-# planner/price/price_book.h.
-set(code "#include \"planner/price/price_book.h\"\n\nnamespace trident {\n")
-foreach(kind hardware cluster stack)
-  string(TOUPPER ${kind} list)
-  if(NOT kind STREQUAL hardware)
-    string(APPEND list S)
-  endif()
+# Writes OUTPUT: the files of each KIND:FOLDER below ROOT as shipped_KIND_texts() of HEADER.
+set(code "#include \"${HEADER}\"\n\nnamespace trident {\n")
+foreach(pair ${KINDS})
+  string(REPLACE ":" ";" pair ${pair})
+  list(GET pair 0 kind)
+  list(GET pair 1 folder)
   string(APPEND code "\nstd::vector<ShippedText> shipped_${kind}_texts() {\n  return {\n")
-  foreach(file ${${list}})
+  file(GLOB files ${ROOT}/${folder}/*.json)
+  foreach(file ${files})
     file(READ ${file} text)
     file(RELATIVE_PATH name ${ROOT} ${file})
     string(APPEND code "      {\"${name}\", R\"json(${text})json\"},\n")

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "core/number_text.h"
+#include "infer/generate/eval_samples.h"
 #include "model/config/model_stats.h"
 #include "train/config/rank_count.h"
 #include "train/launch/prepare_run.h"
@@ -16,7 +17,6 @@
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
 #include "train/plan/step_record.h"
-#include "train/run/eval_samples.h"
 #include "train/run/run_files.h"
 #include "train/run/run_report.h"
 #include "train/run/zero_cost.h"
@@ -120,7 +120,7 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   }
   const ModelConfig model = resolve_model(config);
   RunPlan plan = make_run_plan(config, model, ranks, machine);
-  if (const auto samples = find_eval_samples(config, model)) plan.text = samples->shapes;
+  if (const auto samples = find_eval_samples(config, model)) plan.text = samples->shapes();
   PlannedRun planned{settle_grad_sync(std::move(plan), machine), {}};
   std::erase(planned.plan.notes, threads_line(machine.core_share));  // of this machine's cores, which are not the job's
   if (on_cards)

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "planner/search/layout_search.h"
+#include "core/for_each_index.h"
 
 namespace trident {
 namespace {

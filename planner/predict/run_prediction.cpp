@@ -119,4 +119,10 @@ void RunPrediction::write_report(const RunSummary& summary, const Comparison& co
   write_file(folder + "/report.html", to_html(run_page(facts)));
 }
 
+std::unique_ptr<RunOutlook> make_run_prediction(RunInputs& inputs, const RunHardware& hardware) {
+  RunPrices prices = prices_of(inputs.plan, hardware);
+  note_missing_prices(prices, inputs.plan);
+  return std::make_unique<RunPrediction>(inputs, hardware, std::move(prices));
+}
+
 }  // namespace trident

@@ -1,6 +1,7 @@
 // The outlook of a run on the hardware that it has: its step simulated with prices, and at its end what became of that.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,5 +31,8 @@ class RunPrediction final : public RunOutlook {
   std::optional<PredictedStep> step_;
   std::vector<std::vector<InstructionSpan>> spans_;  // of the simulated step, where there is to be a report
 };
+
+// The same with the prices of the hardware; a profile that lacks some is said among the plan's notes.
+std::unique_ptr<RunOutlook> make_run_prediction(RunInputs& inputs, const RunHardware& hardware);
 
 }  // namespace trident

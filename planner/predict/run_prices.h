@@ -10,6 +10,7 @@
 #include "planner/price/cpu_rates.h"
 #include "planner/price/work_prices.h"
 #include "train/plan/run_plan.h"
+#include "train/run/run_outlook.h"
 
 namespace trident {
 
@@ -18,15 +19,6 @@ struct RunPrices {
   std::string profile;                                      // whose: "the profile cpu"
   std::string why_not = {};                                 // a sentence's end, where there are none
   std::function<double(double arena_bytes)> resident = {};  // bytes of a process whose arenas are these; not set: not predicted
-};
-
-// Where a run computes.
-struct RunHardware {
-  DeviceKind device = DeviceKind::kCpu;
-  std::vector<std::string> cards = {};  // names of all that it computes on, each card once
-  int ranks_of_node = 1;
-  int ranks_of_process = 1;  // of rank 0's
-  int cores_of_node = 0;     // that its ranks keep busy at once
 };
 
 // ConfigError where run.hardware_profile names a file that is no profile of such devices, before a run starts with it.

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/number_text.h"
+#include "infer/generate/eval_samples.h"
 #include "model/config/model_stats.h"
 #include "model/gpt.h"
 #include "planner/predict/cpu_forecast.h"
@@ -18,7 +19,6 @@
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
-#include "train/run/eval_samples.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {
@@ -199,7 +199,7 @@ RunPlan run_plan_on(const PlanHardware& hardware, const TrainConfig& asked, int 
   const std::int64_t ranks = gpus > 0 ? gpus : ranks_of(asked.parallel);
   if (!hardware.on_cards()) machine.core_share.ranks = static_cast<int>(std::min<std::int64_t>(ranks, kMaxThreadRanks));
   RunPlan plan = make_run_plan(asked, resolve_model(asked), gpus, machine);
-  if (const auto samples = find_eval_samples(asked, plan.model)) plan.text = samples->shapes;
+  if (const auto samples = find_eval_samples(asked, plan.model)) plan.text = samples->shapes();
   plan = settle_grad_sync(std::move(plan), machine_for(hardware, plan));
   std::erase(plan.notes, threads_line(machine.core_share));  // said with the hardware
   std::ranges::copy(unpriced(hardware, plan), std::back_inserter(plan.notes));

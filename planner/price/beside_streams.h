@@ -9,7 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner/published/instruction_graph.h"
+#include "planner/price/overlap_slowdown.h"
+
 
 namespace trident {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/price/overlap_slowdown.h"
 #include "planner/price/step_ops.h"
-#include "planner/published/instruction_graph.h"
 
 namespace trident {
 

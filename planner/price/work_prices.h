@@ -2,7 +2,7 @@
 #pragma once
 
 #include "planner/price/collective_cost.h"
-#include "planner/published/instruction_graph.h"
+#include "planner/price/overlap_slowdown.h"
 #include "train/plan/step_record.h"
 
 namespace trident {

@@ -42,7 +42,7 @@ const KindRow& row_of(const CaseRow& row) {
 
 }  // namespace
 
-JsonValue answer_case(const CaseRow& row, const PriceBook& book) {
+JsonValue answer_case(const CaseRow& row, const PublishedBook& book) {
   JsonValue::Object answer{{"id", row.id}};
   try {
     if (!row.refused.empty()) throw UnsupportedCase(row.refused);

@@ -1,14 +1,14 @@
-// Answers to rows of tables of cases, `trident plan --cases`.
+// Answers to rows of tables of cases, which trident_cases prints.
 #pragma once
 
-#include "planner/price/price_book.h"
 #include "planner/published/case_row.h"
+#include "planner/published/published_book.h"
 
 namespace trident {
 
 // One object: `id` and the quantities of the row's kind, under the names that docs/planner.md lists; `assumed` with every value
 // that the row leaves open and the answer needs ({}: none); or `id` and `unsupported`, the reason. Rows of training runs are priced
 // by `book`.
-JsonValue answer_case(const CaseRow& row, const PriceBook& book = {});
+JsonValue answer_case(const CaseRow& row, const PublishedBook& book = {});
 
 }  // namespace trident

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/price/overlap_slowdown.h"
+
 namespace trident {
 
 enum class StreamKind : std::uint8_t { kCompute, kCommunication };
@@ -51,12 +53,6 @@ class InstructionGraph {
   std::vector<Instruction> instructions_;
   std::vector<Dependency> dependencies_;
   int num_ranks_ = 0;
-};
-
-// How many times longer work takes while its rank also does the other kind; at least 1.
-struct OverlapSlowdown {
-  double compute = 1;
-  double communication = 1;
 };
 
 struct SimulatedTimes {

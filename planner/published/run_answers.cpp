@@ -127,21 +127,21 @@ void fill_recompute(const PricingInput& in, RowReading& reading) {
   reading.assumed.push_back({"recompute", filled});
 }
 
-std::string names_of(const PriceBook& book) {
+std::string names_of(const PublishedBook& book) {
   std::string names;
   for (const GpuRates& gpu : book.hardware) names += (names.empty() ? "" : ", ") + gpu.name;
   return names;
 }
 
 // What a family's name ("H100") or one in other letters may have meant; "" without any.
-std::string names_with(const PriceBook& book, std::string_view said) {
+std::string names_with(const PublishedBook& book, std::string_view said) {
   std::string names;
   for (const GpuRates& gpu : book.hardware)
     if (in_small_letters(gpu.name).starts_with(in_small_letters(said))) names += (names.empty() ? "" : " or ") + gpu.name;
   return names.empty() ? names : fmt::format(", did you mean {}?", names);
 }
 
-std::string stacks_of(const PriceBook& book) {
+std::string stacks_of(const PublishedBook& book) {
   std::set<std::string> first;  // stacks of several years share a name
   for (const TrainingStack& stack : book.stacks) first.insert(stack.frameworks.front());
   return fmt::format("{}", fmt::join(first, ", "));
@@ -163,7 +163,7 @@ JsonValue::Object memory_parts(const MemoryPrice& memory) {
 
 }  // namespace
 
-JsonValue::Object answer_run(const CaseRow& row, const PriceBook& book) {
+JsonValue::Object answer_run(const CaseRow& row, const PublishedBook& book) {
   RowReading reading = read_training_row(row.fields);
   const TrainingRow& run = reading.row;
   const GpuRates* named = find_profile(book.hardware, run.gpu);

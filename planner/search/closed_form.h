@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner/price/overlap_slowdown.h"
 #include "planner/price/unit_kind.h"
-#include "planner/published/instruction_graph.h"
 #include "planner/search/schedule_facts.h"
 
 namespace trident {

@@ -29,7 +29,4 @@ struct RankedLayouts {
 RankedLayouts fastest_layouts(std::vector<BoundedLayout> candidates, std::size_t keep, double tolerance, int threads,
                               const std::function<double(const SearchLayout&)>& seconds);
 
-// `work` of 0 .. count-1, from `threads` threads; what one throws comes out.
-void for_each_index(std::size_t count, int threads, const std::function<void(std::size_t)>& work);
-
 }  // namespace trident

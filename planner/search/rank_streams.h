@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "planner/published/instruction_graph.h"
+#include "planner/price/overlap_slowdown.h"
+
 
 namespace trident {
 

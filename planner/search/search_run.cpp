@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "core/check.h"
+#include "core/for_each_index.h"
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "planner/predict/target_forecast.h"

@@ -176,25 +176,7 @@ TEST_F(CommandLine, AnEmptyNameIsNotLeftOut) {
     expect_refusal({"study", "--config", config_, "--vary", "micro=1", flag, ""}, fmt::format("{}: is empty; ", flag));
   for (const char* flag : {"--write", "--cluster"})
     expect_refusal({"plan", "--search", "--config", config_, "--gpus", "8", flag, ""}, fmt::format("{}: is empty; ", flag));
-  expect_refusal({"plan", "--cases", ""}, "--cases: is empty; ");
-  expect_refusal({"plan", "--cases", "x.json", "--book", ""}, "--book: is empty; ");
   expect_refusal({"docs", "timeline", "--config", ""}, "--config: is empty; ");
-}
-
-TEST_F(CommandLine, BesideRowsNothingHasNoEffectInSilence) {
-  for (const Arguments& flag : std::vector<Arguments>{{"--html", "x"},
-                                                      {"--trace", "x"},
-                                                      {"--csv"},
-                                                      {"--tokens", "5"},
-                                                      {"--gpus", "8"},
-                                                      {"--program"},
-                                                      {"--ranks", "0"},
-                                                      {"--cluster", ""},
-                                                      {"--config", config_}}) {
-    Arguments all{"plan", "--cases", path("none.json")};
-    all.insert(all.end(), flag.begin(), flag.end());
-    expect_refusal(all, "--cases: rows bring their own configurations and clusters; leave out " + flag.front());
-  }
 }
 
 TEST_F(CommandLine, TrainHandsOverTheConfiguration) {

@@ -1,4 +1,4 @@
-// Rows of `plan --cases` whose stack is this program against its own plans of the same layouts.
+// Rows of trident_cases whose stack is this program against its own plans of the same layouts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,7 @@ struct Layout {
 
 class RowsOfThisProgram : public ::testing::Test {
  protected:
-  static JsonValue answer_of(const std::vector<std::string>& words) {
-    const ProgramOutcome done = run_program(words);
+  static JsonValue answer_of(const ProgramOutcome& done) {
     EXPECT_EQ(done.exit_code, 0) << done.err;
     return parse_json(done.out, "a test",
                       {.comments = JsonComments::kRefused, .max_bytes = 1 << 24, .max_depth = 16, .blame = ExitCode::kInternal});
@@ -35,7 +34,8 @@ class RowsOfThisProgram : public ::testing::Test {
         "batch": {{"global": 64, "micro": 1, "sequence": 2048}}, "parallel": {{"tensor": {},
         "pipeline": {}, "sequence_parallel": {}, "zero": "{}"}}, "recompute": {{"policy": "{}"}}}})",
                          model, layout.tensor, layout.pipeline, layout.sequence, layout.zero, layout.recompute));
-    return *answer_of({"plan", "--config", config, "--cluster", "h100_sxm_ndr", "--gpus", "16", "--json"}).find("cluster");
+    const auto plan = run_program({"plan", "--config", config, "--cluster", "h100_sxm_ndr", "--gpus", "16", "--json"});
+    return *answer_of(plan).find("cluster");
   }
   JsonValue row_of(const std::string& model, const Layout& layout) const {
     const std::string rows = file("rows.json", fmt::format(R"([{{"id": "own", "stack": "trident", "model": {}, "precision": "bf16",
@@ -43,7 +43,7 @@ class RowsOfThisProgram : public ::testing::Test {
         "parallel": {{"tp": {}, "pp": {}, "sp": {}, "zero": "{}"}}}}])",
                                                            model, layout.recompute, layout.tensor, layout.pipeline, layout.sequence,
                                                            std::string(layout.zero) == "zero1" ? "dist-opt" : layout.zero));
-    return answer_of({"plan", "--cases", rows, "--json"});
+    return answer_of(run_command({TRIDENT_CASES, rows, "--json"}));
   }
   // Tensors of the fullest rank.
   static double tensors_of(const JsonValue& plan) {

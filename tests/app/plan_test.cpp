@@ -227,6 +227,10 @@ class PlanOfCases : public ::testing::Test {
     write_file(folder_ / "rows.json", text);
     return folder_ / "rows.json";
   }
+  static ProgramOutcome cases(std::vector<std::string> words) {
+    words.insert(words.begin(), TRIDENT_CASES);
+    return run_command(words);
+  }
   TemporaryFolder folder_;
 };
 
@@ -235,13 +239,13 @@ TEST_F(PlanOfCases, AreAnsweredRowByRow) {
       R"([{"id": "late", "kind": "in-flight-microbatches", "config": {"schedule": "1f1b", "pp": 3, "micro_batches": 2}},
           {"id": "early", "model": {}, "parallel": {}},
           {"id": "x\u001b", "kind": "logits"}])");
-  const ProgramOutcome json = run_program({"plan", "--cases", rows, "--json"});
+  const ProgramOutcome json = cases({rows, "--json"});
   EXPECT_EQ(json.exit_code, 0) << json.err;
   EXPECT_EQ(json.out, R"({"id":"late","per_stage":[2,2,1],"assumed":{}}
 {"id":"early","unsupported":"model.layers is missing: must be a whole number from 1 to 100000000"}
 {"id":"x\u001b","unsupported":"kind = \"logits\": no such kind of case is known"}
 )");
-  const ProgramOutcome text = run_program({"plan", "--cases=" + rows});
+  const ProgramOutcome text = cases({rows});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_EQ(text.out.substr(0, text.out.find('\n', 40)),
             "late: per_stage [2,2,1], assumed {}\n"
@@ -264,7 +268,7 @@ TEST_F(PlanOfCases, TrafficIsWhatDryRanksSend) {
   };
   const auto answer = [&](const std::string& input, const std::string& quantity) {
     const ProgramOutcome answered =
-        run_program({"plan", "--json", "--cases", file(R"([{"id": "x", "kind": "comm-volume", "input": )" + input + "}]")});
+        cases({"--json", file(R"([{"id": "x", "kind": "comm-volume", "input": )" + input + "}]")});
     EXPECT_EQ(answered.exit_code, 0) << answered.err;
     return parsed(answered.out).find(quantity)->as_number();
   };
@@ -296,20 +300,23 @@ TEST_F(PlanOfCases, TrafficIsWhatDryRanksSend) {
 
 TEST_F(PlanOfCases, RefusesWhatIsNoTable) {
   const std::string rows = file("[]");
-  EXPECT_EQ(run_program({"plan", "--cases", rows, "--json"}).exit_code, 0);
-  expect_one_line(run_program({"plan", "--cases", rows, "--config", "c.json"}), 64, {"--cases: ", "leave out --config"});
-  expect_one_line(run_program({"plan", "--cases", rows, "--ranks", "4"}), 64, {"--cases: "});
-  expect_one_line(run_program({"plan", "--cases", rows, "--set", "a=b"}), 64, {"--cases: "});
-  expect_one_line(run_program({"plan", "--cases", rows, "--book", folder_ / "none"}), 64, {"none/hardware: "});
-  expect_one_line(run_program({"plan", "--cases", rows, "--book", folder_ / "."}), 64, {"hardware: "});
-  expect_one_line(run_program({"plan", "--config", "c.json", "--book", "configs"}), 64, {"--book: "});
-  expect_one_line(run_program({"plan", "--cases"}), 64, {"--cases"});
-  expect_one_line(run_program({"plan", "--cases", folder_ / "none.json"}), 65, {"none.json"});
-  expect_one_line(run_program({"plan", "--cases", file("[{]")}), 65, {"rows.json:1:"});
-  expect_one_line(run_program({"plan", "--cases", file("{\"king\": \"x\"}")}), 65, {"this is an object, no rows"});
-  const ProgramOutcome nameless = run_program({"plan", "--cases", file("[{\"kind\": \"x\"}]")});
+  EXPECT_EQ(cases({rows, "--json"}).exit_code, 0);
+  const auto refuses = [&](const std::vector<std::string>& arguments, int code, const std::string& part) {
+    const ProgramOutcome outcome = cases(arguments);
+    EXPECT_EQ(outcome.exit_code, code) << outcome.err;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  };
+  refuses({rows, "--book", folder_ / "none"}, 64, "none/hardware: ");
+  refuses({rows, "--book", folder_ / "."}, 64, "hardware: ");
+  refuses({}, 64, "ROWS");
+  refuses({rows, "--ranks", "4"}, 64, "--ranks");
+  refuses({folder_ / "none.json"}, 65, "none.json");
+  refuses({file("[{]")}, 65, "rows.json:1:");
+  refuses({file("{\"king\": \"x\"}")}, 65, "this is an object, no rows");
+  const ProgramOutcome nameless = cases({file("[{\"kind\": \"x\"}]")});
   EXPECT_EQ(nameless.exit_code, 0);
   EXPECT_TRUE(nameless.out.starts_with("without a name: unsupported ")) << nameless.out;
+  expect_one_line(run_program({"plan", "--cases", rows}), 64, {"--cases: ", "run trident_cases " + rows});
 }
 
 }  // namespace

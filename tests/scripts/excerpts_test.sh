@@ -8,7 +8,7 @@ mkdir "$folder/scripts" "$folder/docs"
 cp "$1/scripts/excerpts" "$folder/scripts/"
 cp "$1/README.md" "$folder/"
 cp "$1"/docs/*.md "$folder/docs/"
-ln -s "$1/configs" "$1/data" "$1/plan" "$folder/"
+ln -s "$1/configs" "$1/data" "$1/planner" "$folder/"
 trident=$2
 "$folder/scripts/excerpts" --check "$trident"
 
@@ -44,7 +44,7 @@ refused cases.md 's/^| `stack.year` .*$//' 1 'does not name what planner/publish
 refused cases.md 's/`optim_bytes`/optim_bytes/' 1 'read: optim_bytes'
 refused cases.md 's/`nemo`/`nemo2`/' 1 'another excerpt of table: stacks'
 refused cases.md 's/`vhalf`, //' 1 'another excerpt of table: words'
-refused cases.md 's/^{"id":"2","params":./&1/' 1 'another excerpt of command: trident plan --cases kinds.json'
+refused cases.md 's/^{"id":"2","params":./&1/' 1 'another excerpt of command: trident_cases kinds.json'
 # Marks that do not work.
 refused studies.md 's/^table: scaling$/table: scalling/' 2 'no table scalling'
 refused studies.md 's/^table: scaling$/tables: scaling/' 2 'a mark says "tables: scaling"'

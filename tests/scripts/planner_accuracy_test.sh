@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# planner_accuracy_test.sh SOURCE TRIDENT: scripts/planner_accuracy --check takes docs/planner-accuracy.md only as the program
+# planner_accuracy_test.sh SOURCE TRIDENT_CASES: scripts/planner_accuracy --check takes docs/planner-accuracy.md only as the program
 # answers; results in the rows change what is off, and no answer.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 77; }
-source=$1 trident=$2
+source=$1 cases=$2
 rows=$source/tests/planner/published/truth/published_rows.json
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
-accuracy() { "$source/scripts/planner_accuracy" --trident "$trident" --output "$folder/page.md" "$@"; }
+accuracy() { "$source/scripts/planner_accuracy" --program "$cases" --output "$folder/page.md" "$@"; }
 
 cp "$source/docs/planner-accuracy.md" "$folder/page.md"
 accuracy --check
@@ -20,5 +20,5 @@ sed 's/"iter_time_s":26.5395/"iter_time_s":53.079/' "$rows" >"$folder/rows.json"
 cmp -s "$rows" "$folder/rows.json" && { echo "the row to change is gone" >&2; exit 1; }
 accuracy --rows "$folder/rows.json"
 cmp -s "$source/docs/planner-accuracy.md" "$folder/page.md" && { echo "a doubled time changed nothing" >&2; exit 1; }
-"$trident" plan --cases "$folder/rows.json" --json >"$folder/changed"
-"$trident" plan --cases "$rows" --json | cmp - "$folder/changed"
+"$cases" "$folder/rows.json" --json >"$folder/changed"
+"$cases" "$rows" --json | cmp - "$folder/changed"

@@ -22,6 +22,7 @@
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
 #include "tests/support/no_cards.h"
+#include "tests/support/train_hooks.h"
 #include "train/launch/run_training.h"
 #include "train/run/checkpoint_dir.h"
 
@@ -50,7 +51,8 @@ class SavingAtTheEnd : public ::testing::Test {
     NoCards no_cards;
     Start made;
     try {
-      run_training([&] { return parse_train_config(config, "test", more); }, {.console = out, .log = sink}, no_cards);
+      run_training([&] { return parse_train_config(config, "test", more); },
+                   {.console = out, .log = sink}, no_cards, train_hooks());
     } catch (const Error& error) {
       made.code = static_cast<int>(error.code());
       out << "\nerror: " << error.what() << '\n';

@@ -21,6 +21,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/file_faults.h"
 #include "tests/support/no_cards.h"
+#include "tests/support/train_hooks.h"
 #include "tests/train/event_file.h"
 #include "train/launch/run_training.h"
 
@@ -80,7 +81,8 @@ class LogFaults : public ::testing::Test {
     std::ostream console(&text);
     NoCards no_cards;
     more.insert(more.end(), {"run.dir=" + (folder_ / run), "data.train=" + (folder_ / "text"), "data.valid=" + (folder_ / "text")});
-    run_training([&] { return parse_train_config(kConfig, "test", more); }, {.console = console, .log = sink}, no_cards);
+    run_training([&] { return parse_train_config(kConfig, "test", more); },
+                 {.console = console, .log = sink}, no_cards, train_hooks());
     return text.str() + warnings.str();
   }
 

@@ -20,6 +20,7 @@
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
 #include "tests/support/no_cards.h"
+#include "tests/support/train_hooks.h"
 #include "tests/train/event_file.h"
 #include "train/launch/run_training.h"
 
@@ -120,7 +121,8 @@ class Resumption : public ::testing::TestWithParam<Kind> {
     NoCards no_cards;
     bool is_over = true;
     try {
-      run_training([&] { return parse_train_config(kConfig, "test", settings); }, {.console = out, .log = sink}, no_cards);
+      run_training([&] { return parse_train_config(kConfig, "test", settings); },
+                   {.console = out, .log = sink}, no_cards, train_hooks());
     } catch (const Error& error) {
       if (error.code() != ExitCode::kRequeue) throw;
       is_over = false;

@@ -21,6 +21,7 @@
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
 #include "tests/support/no_cards.h"
+#include "tests/support/train_hooks.h"
 #include "train/config/stored_config.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/run_training.h"
@@ -73,7 +74,8 @@ class StoredRuns : public ::testing::Test {
   std::string train(const std::vector<std::string>& settings, std::string_view config = kStoredConfig) {
     std::ostringstream out;
     LogSink sink(out);
-    run_training([&] { return parse_train_config(config, "test", settings); }, {.console = out, .log = sink}, no_cards_);
+    run_training([&] { return parse_train_config(config, "test", settings); },
+                 {.console = out, .log = sink}, no_cards_, train_hooks());
     return out.str();
   }
   std::string newest(const std::string& checkpoints) const {
@@ -327,7 +329,7 @@ TEST_F(StoredRuns, TheModelOfAFolderThatIsGoneIsTheCheckpoints) {
     const TrainConfig config = load_train_config(file, with_stored_model(file, asked), values);
     std::ostringstream out;
     LogSink sink(out);
-    run_training([&] { return config; }, {.console = out, .log = sink}, no_cards_);
+    run_training([&] { return config; }, {.console = out, .log = sink}, no_cards_, train_hooks());
     return out.str();
   };
   const std::string begun = "model.init_from=" + (folder_ / "hf"), named = "model.hf_config=" + (folder_ / "model.json");

@@ -112,7 +112,8 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   describe_data(inputs, looks);
 }
 
-RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin) {
+RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin,
+                      const FindSamples& find_samples) {
   RunInputs inputs;
   inputs.resume = std::move(origin.resume);
   inputs.initial = std::move(origin.initial);
@@ -123,9 +124,9 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   const ModelConfig model = resolve_model(config);
   // All memory together; machines and cards are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
-  inputs.samples = find_eval_samples(config, model);
+  if (find_samples) inputs.samples = find_samples(config, model);
   RunPlan plan = make_run_plan(config, model, place.world_size, machine);
-  if (inputs.samples) plan.text = inputs.samples->shapes;
+  if (inputs.samples) plan.text = inputs.samples->shapes();
   inputs.plan = settle_grad_sync(std::move(plan), machine);
   if (idle && !inputs.resume) inputs.plan.notes.push_back("warning: " + *idle);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
@@ -149,12 +150,13 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   return inputs;
 }
 
-void adopt_if_sound(TrainConfig& config, Resume& resume, const RunPlace& place, const MachineFacts& machine) {
+void adopt_if_sound(TrainConfig& config, Resume& resume, const RunPlace& place, const MachineFacts& machine,
+                    const FindSamples& find_samples) {
   const TrainConfig asked = config;
   try {
     adopt(config, resume);
   } catch (const ConfigError&) {
-    prepare_run(asked, place, machine);
+    prepare_run(asked, place, machine, {}, find_samples);
     throw;
   }
 }

@@ -31,10 +31,12 @@ struct RunPlace {
 
 // Everything that can be known without a rank; refuses what cannot be trained on. ConfigError, DataError, StorageError.
 // `origin`: what adopt() has agreed to; initial weights of another model are refused here.
-RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin = {});
+RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin = {},
+                      const FindSamples& find_samples = {});
 
 // adopt(), but what is wrong with the configuration by itself is said before what keeps it from going on from this checkpoint.
-void adopt_if_sound(TrainConfig& config, Resume& resume, const RunPlace& place, const MachineFacts& machine);
+void adopt_if_sound(TrainConfig& config, Resume& resume, const RunPlace& place, const MachineFacts& machine,
+                    const FindSamples& find_samples);
 
 // The last refusal, by whoever writes there, because it says nothing about the configuration itself: of a run.dir that another run
 // writes (refuse_if_written) or has used (check_earlier_run).

@@ -13,7 +13,6 @@
 #include "core/host_name.h"
 #include "device/cpu/cpu_device.h"
 #include "parallel/mpi/network_facts.h"
-#include "planner/predict/run_prediction.h"
 #include "train/launch/failure_file.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"
@@ -34,8 +33,9 @@ int count_nodes(const std::vector<int>& nodes) { return 1 + *std::max_element(no
 class ProcessRank {
  public:
   // mpirun gives every rank a terminal of its own, wherever its output goes: plain lines.
-  ProcessRank(const Launcher& launcher, const TrainOutput& output, CudaBackend& cuda)
+  ProcessRank(const Launcher& launcher, const TrainOutput& output, CudaBackend& cuda, const TrainHooks& hooks)
       : cuda_(cuda),
+        hooks_(hooks),
         output_{output.console, ConsoleMode::kPlain, output.log},
         logger_(output.log),
         start_watch_(std::in_place, "joins the other ranks", start_watch_options(logger_)),
@@ -120,7 +120,7 @@ class ProcessRank {
     run_together(*world_, [&] {
       check_nccl_register(config.cuda, choice_, world_->size(), transport());
       if (world_->rank() != 0) return;  // who predicts, and writes there
-      check_hardware_profile(config, choice_.kind);
+      if (hooks_.check_profile) hooks_.check_profile(config, choice_.kind);
     });
     start_watch_->next("opens the data and compares it with the others'");
     RunPlace place;
@@ -133,7 +133,7 @@ class ProcessRank {
     MachineFacts machine = weakest(*world_, world_->node(), mine);
     machine.description = agreement.description;
     const RunOrigin origin = agree_on_origin(config, place, machine);
-    run_together(*world_, [&] { inputs_ = prepare_run(config, place, machine, origin); });
+    run_together(*world_, [&] { inputs_ = prepare_run(config, place, machine, origin, hooks_.find_samples); });
     inputs_.checkpoint_fault = checkpoint_fault;
     cores_of_node_ = machine.core_share.at_once();
     compare_data(*world_, agreement.host_of_rank_0, inputs_.data_facts);
@@ -172,7 +172,7 @@ class ProcessRank {
             Manifest manifest = open_found(folder, "checkpoint.resume", to_string(config.checkpoint.resume));
             return Resume{{folder, std::move(manifest)}};
           },
-          [&] { adopt_if_sound(config, *origin.resume, place, machine); });
+          [&] { adopt_if_sound(config, *origin.resume, place, machine, hooks_.find_samples); });
     config.run.id = world_->broadcast(world_->rank() == 0 ? run_id_for(config, origin.resume) : "", 0);
     if (origin.resume) return origin;
     agree(origin.initial, [&] { return find_initial(config); },
@@ -246,15 +246,11 @@ class ProcessRank {
       lifeline_->board().set_waiting(describe(), seconds);
     });
     const RunHardware hardware{choice_.kind, choice_.found.cards, world_->local_size(), 1, cores_of_node_};
-    std::optional<RunPrediction> forecast;
-    if (world_->rank() == 0) {
-      RunPrices prices = prices_of(inputs_.plan, hardware);
-      note_missing_prices(prices, inputs_.plan);
-      forecast.emplace(inputs_, hardware, std::move(prices));
-    }
+    std::unique_ptr<RunOutlook> outlook;
+    if (world_->rank() == 0 && hooks_.outlook) outlook = hooks_.outlook(inputs_, hardware);
     RankServices services;
     services.stop = &stop_;
-    services.outlook = forecast ? &*forecast : nullptr;
+    services.outlook = outlook.get();
     services.board = &lifeline_->board();
     services.inter_node_bytes = [this] { return world_->inter_node_bytes(); };
     services.on_device = on_device(choice_, cuda_, *device, transport().transport);
@@ -263,6 +259,7 @@ class ProcessRank {
   }
 
   CudaBackend& cuda_;
+  const TrainHooks& hooks_;
   DeviceChoice choice_;
   const StopRequest stop_;  // from the first moment: a job may be told to stop while it starts
   const TrainOutput output_;
@@ -280,8 +277,8 @@ class ProcessRank {
 }  // namespace
 
 void run_as_process(const Launcher& launcher, const std::function<TrainConfig()>& read_config, const TrainOutput& output,
-                    CudaBackend& cuda) {
-  ProcessRank self(launcher, output, cuda);
+                    CudaBackend& cuda, const TrainHooks& hooks) {
+  ProcessRank self(launcher, output, cuda, hooks);
   self.agree(read_config);
   self.train();
 }

@@ -9,7 +9,6 @@
 #include "core/host_name.h"
 #include "parallel/communicator/launcher.h"
 #include "parallel/shared_memory/thread_world.h"
-#include "planner/predict/run_prediction.h"
 #include "train/config/rank_count.h"
 #include "train/launch/failure_file.h"
 #include "train/launch/prepare_run.h"
@@ -36,14 +35,14 @@ void leave_failure(const std::string& run_dir, const Error& error) {
   }
 }
 
-void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& cuda) {
+void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& cuda, const TrainHooks& hooks) {
   const StopRequest stop;
   const int ranks = static_cast<int>(ranks_of(config.parallel));
   const DeviceChoice choice = choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks)));
   check_nccl_register(config.cuda, choice, ranks,
                       {DeviceTransport::kThread, ranks == 1 ? "the rank is a thread of this process"
                                                             : fmt::format("the {} ranks are threads of this process", ranks)});
-  check_hardware_profile(config, choice.kind);
+  if (hooks.check_profile) hooks.check_profile(config, choice.kind);
   std::optional<MadeFolder> made_folder;
   std::string checkpoint_fault;
   if (saves_checkpoints(config)) {
@@ -54,18 +53,16 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
   RunPlace place;
   place.cards = choice.found.cards;
   if (origin.resume)
-    adopt_if_sound(config, *origin.resume, place, machine_facts(choice, ranks));
+    adopt_if_sound(config, *origin.resume, place, machine_facts(choice, ranks), hooks.find_samples);
   else
     origin.initial = find_initial(config);
   config.run.id = run_id_for(config, origin.resume);
-  RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin));
+  RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin), hooks.find_samples);
   inputs.checkpoint_fault = checkpoint_fault;
   check_run_dir(config, inputs.resume);
   const RunHardware hardware{choice.kind, choice.found.cards, inputs.local_ranks, inputs.plan.world_size(),
                              machine_facts(choice, ranks).core_share.at_once()};
-  RunPrices prices = prices_of(inputs.plan, hardware);
-  note_missing_prices(prices, inputs.plan);
-  RunPrediction forecast(inputs, hardware, std::move(prices));
+  const std::unique_ptr<RunOutlook> outlook = hooks.outlook ? hooks.outlook(inputs, hardware) : nullptr;
   const int threads = inputs.plan.threads_per_rank;
   RunEnd end;  // of rank 0, the same on every rank
   std::atomic<bool> trained{false};
@@ -79,7 +76,7 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
     RankServices services;
     services.stop = &stop;
-    if (rank == 0) services.outlook = &forecast;
+    if (rank == 0) services.outlook = outlook.get();
     services.on_device = on_device(choice, cuda, *device, DeviceTransport::kThread);
     services.trained = [&, rank](const RunEnd& of_rank) {
       if (rank != 0) return;  // rank 0 writes the last step's metrics after the others are done with it
@@ -102,11 +99,12 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
 
 }  // namespace
 
-void run_training(const std::function<TrainConfig()>& read_config, const TrainOutput& output, CudaBackend& cuda) {
+void run_training(const std::function<TrainConfig()>& read_config, const TrainOutput& output, CudaBackend& cuda,
+                  const TrainHooks& hooks) {
   const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
   switch (launcher.kind) {
-    case Launcher::Kind::kNone: return run_as_threads(read_config(), output, cuda);
-    case Launcher::Kind::kMpi: return run_as_process(launcher, read_config, output, cuda);
+    case Launcher::Kind::kNone: return run_as_threads(read_config(), output, cuda, hooks);
+    case Launcher::Kind::kMpi: return run_as_process(launcher, read_config, output, cuda, hooks);
     case Launcher::Kind::kPlainSrun: refuse_unconnected_processes(launcher);
   }
 }

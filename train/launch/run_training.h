@@ -5,6 +5,7 @@
 
 #include "parallel/cuda/cuda_backend.h"
 #include "train/config/train_config.h"
+#include "train/launch/train_hooks.h"
 #include "train/log/train_output.h"
 
 namespace trident {
@@ -14,6 +15,7 @@ namespace trident {
 // is made: ConfigError, DataError, StorageError. A rank that fails ends the others; the first cause is what is thrown, on rank 0 of
 // several processes, or said by the lifeline, and ReportedElsewhere on the rest. SIGTERM, SIGUSR1 and SIGINT end the run at a step
 // boundary: an Error with code 128 + signal.
-void run_training(const std::function<TrainConfig()>& read_config, const TrainOutput& output, CudaBackend& cuda);
+void run_training(const std::function<TrainConfig()>& read_config, const TrainOutput& output, CudaBackend& cuda,
+                  const TrainHooks& hooks);
 
 }  // namespace trident

@@ -325,7 +325,7 @@ EvalMetrics RankLoop::evaluate() {
   last_eval_ = metrics;
   last_eval_at_ = updates();
   if (inputs_.samples) {
-    const std::vector<TextSample> samples = make_samples(*inputs_.samples, trainer_.model());
+    const std::vector<TextSample> samples = inputs_.samples->make(trainer_.model());
     if (rank() == 0) sink_.samples(updates(), samples);
   }
   set_phase(RunPhase::kTraining);

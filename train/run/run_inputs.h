@@ -9,8 +9,8 @@
 
 #include "data/batch_loader.h"
 #include "train/plan/run_plan.h"
-#include "train/run/eval_samples.h"
 #include "train/run/resume.h"
+#include "train/run/sample_maker.h"
 
 namespace trident {
 
@@ -34,7 +34,7 @@ struct RunInputs {
   int local_ranks = 1;                    // of this node, which share its memory
   std::optional<int> first_core;          // of this process's first rank, when ranks are pinned
   std::optional<Resume> resume;           // the checkpoint to go on from
-  std::shared_ptr<const EvalSamples> samples;  // made at every evaluation; nullptr: none
+  std::shared_ptr<const SampleMaker> samples;  // made at every evaluation; nullptr: none
   std::string checkpoint_fault;           // why nothing can be saved in checkpoint.dir, where nobody gave checkpoint.every
   std::optional<Resume> initial;          // the one whose weights the run begins with, unless it goes on
 

@@ -1,5 +1,5 @@
-// What a run is predicted to take, by who can price a step (train/forecast, which stands above): the run asks before its first step
-// and after its last one.
+// What a run is predicted to take, by who can price a step (planner/predict, which stands above): the run asks before its first
+// step and after its last one.
 #pragma once
 
 #include <array>
@@ -7,9 +7,19 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "device/device.h"
 #include "train/run/run_report.h"
 
 namespace trident {
+
+// Where a run computes.
+struct RunHardware {
+  DeviceKind device = DeviceKind::kCpu;
+  std::vector<std::string> cards = {};  // names of all that it computes on, each card once
+  int ranks_of_node = 1;
+  int ranks_of_process = 1;  // of rank 0's
+  int cores_of_node = 0;     // that its ranks keep busy at once
+};
 
 class RunOutlook {
  public:

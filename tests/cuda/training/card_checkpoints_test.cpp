@@ -13,6 +13,7 @@
 #include "core/json_reader.h"
 #include "cuda/simulated/runtime.h"
 #include "support/layout_run.h"
+#include "support/train_hooks.h"
 #include "support/trainer_checkpoints.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
@@ -249,7 +250,8 @@ class CardRuns : public CardCheckpoints {
                                      "run.pin=false", "log.every=1"});
     std::ostringstream out;
     LogSink sink(out);
-    run_training([&] { return parse_train_config(gpt2(), "test", settings); }, {.console = out, .log = sink}, *backend_);
+    run_training([&] { return parse_train_config(gpt2(), "test", settings); },
+                 {.console = out, .log = sink}, *backend_, train_hooks());
     return out.str();
   }
   // "step, loss and gradient norm" of every line.

@@ -8,7 +8,7 @@
 #include "cuda/simulated/runtime.h"
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
-#include "train/run/eval_samples.h"
+#include "infer/generate/eval_samples.h"
 
 namespace trident::testing {
 namespace {
@@ -72,9 +72,9 @@ class CardSamples : public ::testing::Test {
   }
   static Sampled sampled(const std::string& config, const Settings& settings, CudaBackend* cards) {
     Sampled result;
-    std::shared_ptr<const EvalSamples> samples;
+    std::shared_ptr<const SampleMaker> samples;
     const auto say = [&](RankTrainer& trainer) {
-      const std::vector<TextSample> made = make_samples(*samples, trainer.model());
+      const std::vector<TextSample> made = samples->make(trainer.model());
       if (trainer.context().rank() != 0) return;
       for (const TextSample& sample : made) result.said.push_back(sample.ids);
     };
@@ -82,7 +82,7 @@ class CardSamples : public ::testing::Test {
     options.cuda = cards;
     options.change_plan = [&](RunPlan plan) {
       samples = find_eval_samples(plan.config, plan.model);
-      plan.text = samples->shapes;
+      plan.text = samples->shapes();
       return plan;
     };
     options.before_steps = options.after_steps = say;

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/file_io.h"
-#include "planner/price/price_book.h"
 #include "planner/published/case_answers.h"
+#include "planner/published/published_book.h"
 
 namespace trident {
 namespace {
@@ -60,7 +60,7 @@ struct Ratio {
 const std::vector<Ratio>& ratios() {
   static const std::vector<Ratio> all = [] {
     std::vector<Ratio> list;
-    const PriceBook book = shipped_price_book();
+    const PublishedBook book = shipped_published_book();
     for (const char* name : {"/published_rows.json", "/other_rows.json"}) {
       const std::string path = TRIDENT_TRUTH_DIR + std::string(name);
       const JsonValue file = read_json_file(path, {.max_bytes = 1 << 24});

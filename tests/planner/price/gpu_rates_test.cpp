@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/file_io.h"
-#include "planner/price/price_book.h"
+#include "planner/published/published_book.h"
 
 namespace trident {
 namespace {
@@ -27,7 +27,7 @@ std::string refusal_of_profile(const std::string& text) {
 }
 
 TEST(GpuRates, ShippedOnesAreReadAndFoundByName) {
-  const PriceBook book = shipped_price_book();
+  const PublishedBook book = shipped_published_book();
   std::set<std::string> names;
   for (const GpuRates& gpu : book.hardware) EXPECT_TRUE(names.insert(gpu.name).second) << gpu.name;
   for (const char* name : {"A100-SXM4-80GB", "A100-SXM4-40GB", "H100-SXM5-80GB", "H200-SXM-141GB", "B200", "B300", "GB200",
@@ -41,12 +41,12 @@ TEST(GpuRates, ShippedOnesAreReadAndFoundByName) {
 
 // The folder of the source tree is what the program carries; each number counts.
 TEST(PriceBook, IsReadFromAFolder) {
-  const PriceBook shipped = shipped_price_book(), read = read_price_book(TRIDENT_SOURCE_DIR "/configs");
+  const PublishedBook shipped = shipped_published_book(), read = read_published_book(TRIDENT_SOURCE_DIR "/configs");
   ASSERT_EQ(read.hardware.size(), shipped.hardware.size());
   ASSERT_EQ(read.stacks.size(), shipped.stacks.size());
   for (std::size_t i = 0; i < read.hardware.size(); ++i) EXPECT_EQ(read.hardware[i].name, shipped.hardware[i].name);
   for (std::size_t i = 0; i < read.stacks.size(); ++i) EXPECT_EQ(read.stacks[i].issue_s, shipped.stacks[i].issue_s);
-  EXPECT_THROW(read_price_book(TRIDENT_SOURCE_DIR "/plan"), ConfigError);
+  EXPECT_THROW(read_published_book(TRIDENT_SOURCE_DIR "/planner"), ConfigError);
 }
 
 TEST(GpuRates, EveryConstantNamesItsSource) {
@@ -76,7 +76,7 @@ TEST(GpuRates, BadOnesAreRefusedByKey) {
 }
 
 TEST(Stack, IsFoundByFrameworkAndYear) {
-  const PriceBook book = shipped_price_book();
+  const PublishedBook book = shipped_published_book();
   ASSERT_NE(find_stack(book.stacks, "megatron_lm", 2023), nullptr);
   EXPECT_EQ(find_stack(book.stacks, "megatron_lm", 2023), find_stack(book.stacks, "megatron_lm", 0));
   EXPECT_NE(find_stack(book.stacks, "megatron_core_te", 2025), find_stack(book.stacks, "megatron_lm", 2023));
@@ -89,7 +89,7 @@ TEST(Stack, IsFoundByFrameworkAndYear) {
 }
 
 TEST(Stack, GptKeptItsScoresByDefault) {
-  const PriceBook book = shipped_price_book();
+  const PublishedBook book = shipped_published_book();
   const TrainingStack& megatron = *find_stack(book.stacks, "megatron_lm", 2023);
   const auto ran = [&](const char* named, bool plain_block, int year) {
     return attention_that_ran(megatron, named, plain_block, year);

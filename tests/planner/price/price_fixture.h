@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "planner/price/price_book.h"
 #include "planner/published/case_answers.h"
 #include "planner/published/layout_pricing.h"
+#include "planner/published/published_book.h"
 
 namespace trident {
 
@@ -32,7 +32,7 @@ inline JsonValue run_row(std::string_view changes = "{}") {
 }
 
 inline JsonValue priced_row(const JsonValue& row) {
-  static const PriceBook book = shipped_price_book();
+  static const PublishedBook book = shipped_published_book();
   return answer_case(case_rows(JsonValue(JsonValue::Array{row}), "a test").at(0), book);
 }
 

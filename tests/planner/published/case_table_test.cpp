@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/price/price_book.h"
 #include "planner/published/case_answers.h"
+#include "planner/published/published_book.h"
 
 namespace trident {
 namespace {
@@ -25,7 +25,7 @@ TEST(CaseTables, ATableOfLinesMayHaveOne) {
 
 // Members that no formula needs are of their kind all the same.
 TEST(CaseTables, MembersThatDoNotCountAreChecked) {
-  const PriceBook book = shipped_price_book();
+  const PublishedBook book = shipped_published_book();
   const auto reason_of = [&](const std::string& kind, const std::string& fields) {
     const JsonValue answer =
         answer_case(case_rows_of_text(fmt::format(R"([{{"id": "a", "kind": "{}", {}}}])", kind, fields), "a test").front(), book);

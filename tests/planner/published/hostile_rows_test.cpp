@@ -27,8 +27,8 @@ const JsonValue::Array& rows_of(const JsonValue& table) {
   return table.is_array() ? table.items() : table.find("entries")->items();
 }
 
-const PriceBook& hostile_book() {
-  static const PriceBook shipped = shipped_price_book();
+const PublishedBook& hostile_book() {
+  static const PublishedBook shipped = shipped_published_book();
   return shipped;
 }
 

@@ -130,7 +130,7 @@ TEST(RunAnswers, BubbleOfSplitBackwards) {
 }
 
 TEST(RunAnswers, MessagesSplitOverTensorRanksAreShorter) {
-  const PriceBook book = shipped_price_book();
+  const PublishedBook book = shipped_published_book();
   const RowReading reading = read_training_row(run_row(
       R"({"model": {"hidden": 8192, "heads": 64, "kv_heads": 64, "ffn": 32768}, "cluster": {"gpus": 16},
           "parallel": {"tp": 8, "pp": 2}})"));

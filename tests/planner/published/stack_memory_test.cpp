@@ -11,7 +11,7 @@ namespace trident {
 namespace {
 
 TEST(StackMemory, SavedTensorsOfABlock) {
-  const PriceBook book = shipped_price_book();
+  const PublishedBook book = shipped_published_book();
   const auto units = [&](const char* changes) {
     const RowReading reading = read_training_row(run_row(changes));
     const PricingInput in{reading.row, *find_profile(book.hardware, reading.row.gpu),

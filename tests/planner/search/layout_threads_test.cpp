@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/for_each_index.h"
 #include "planner/search/layout_search.h"
 #include "tests/support/sanitized.h"
 

@@ -1,20 +1,54 @@
-#include "train/run/eval_samples.h"
+#include "infer/generate/eval_samples.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "data/tokenizer/token_ids.h"
+#include "data/tokenizer/tokenizer.h"
+#include "infer/generate/token_loop.h"
 
 namespace trident {
 namespace {
 
 constexpr std::int64_t kMostAtOnce = 8;
 
+class EvalSamples final : public SampleMaker {
+ public:
+  std::unique_ptr<const Tokenizer> tokenizer;       // nullptr: prompts are ids alone
+  std::vector<std::optional<std::string>> prompts;  // the texts, as the configuration has them; nothing for one of ids
+  GenerateRequest request;                          // of the same prompts; every data rank makes all of them
+  CachedShapes cache;
+
+  const CachedShapes& shapes() const override { return cache; }
+  std::vector<TextSample> make(RankModel& model) const override;
+};
+
+std::vector<TextSample> EvalSamples::make(RankModel& model) const {
+  const RangeScope range(model.device().ranges(), "samples");
+  TokenLoop loop(request, model.cached_stage(), cache, model.plan().model.vocab_size, model.context(), {});
+  std::vector<TextSample> made;
+  for (Continuation& c : loop.run()) {
+    const auto prompt = static_cast<std::size_t>(c.prompt);
+    TextSample& sample = made.emplace_back();
+    sample.prompt = prompts[prompt];
+    sample.prompt_ids = request.prompts[prompt];
+    if (tokenizer != nullptr) sample.text = std::move(c.text);
+    sample.ids = std::move(c.ids);
+    sample.end = to_string(c.reason);
+    sample.temperature = request.sampling.temperature;
+    sample.seed = request.sampling.seed;
+  }
+  return made;
+}
+
 }  // namespace
 
-std::shared_ptr<const EvalSamples> find_eval_samples(const TrainConfig& config, const ModelConfig& model) {
+std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, const ModelConfig& model) {
   const EvalConfig& eval = config.eval;
   if (!eval.has_samples()) return nullptr;
   const auto found = std::make_shared<EvalSamples>();
@@ -45,28 +79,9 @@ std::shared_ptr<const EvalSamples> find_eval_samples(const TrainConfig& config, 
   request.tokenizer = tokenizer;
   request.each_data_rank = true;
   request.refuses_non_finite = false;
-  found->shapes =
+  found->cache =
       shapes_for(model, longest, request.max_new_tokens, std::min(kMostAtOnce, request.sequences()), "eval.sample_tokens");
   return found;
-}
-
-std::vector<TextSample> make_samples(const EvalSamples& samples, RankModel& model) {
-  const RangeScope range(model.device().ranges(), "samples");
-  const GenerateRequest& request = samples.request;
-  TokenLoop loop(request, model.cached_stage(), samples.shapes, model.plan().model.vocab_size, model.context(), {});
-  std::vector<TextSample> made;
-  for (Continuation& c : loop.run()) {
-    const auto prompt = static_cast<std::size_t>(c.prompt);
-    TextSample& sample = made.emplace_back();
-    sample.prompt = samples.prompts[prompt];
-    sample.prompt_ids = request.prompts[prompt];
-    if (samples.tokenizer != nullptr) sample.text = std::move(c.text);
-    sample.ids = std::move(c.ids);
-    sample.end = to_string(c.reason);
-    sample.temperature = request.sampling.temperature;
-    sample.seed = request.sampling.seed;
-  }
-  return made;
 }
 
 }  // namespace trident

@@ -1,0 +1,15 @@
+// What main() hands to a training run.
+#pragma once
+
+#include "infer/generate/eval_samples.h"
+#include "planner/predict/run_prediction.h"
+#include "train/launch/train_hooks.h"
+
+namespace trident {
+
+inline const TrainHooks& train_hooks() {
+  static const TrainHooks hooks{find_eval_samples, check_hardware_profile, make_run_prediction};
+  return hooks;
+}
+
+}  // namespace trident

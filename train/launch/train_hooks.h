@@ -1,0 +1,23 @@
+// What stands above training and serves it. main() hands it in, so that training needs neither the planner nor generation.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "device/device.h"
+#include "train/run/run_inputs.h"
+#include "train/run/run_outlook.h"
+#include "train/run/sample_maker.h"
+
+namespace trident {
+
+// Each may be absent: a run is then without samples, or without a prediction.
+struct TrainHooks {
+  FindSamples find_samples = {};
+  // ConfigError where run.hardware_profile is no profile of such devices. Asked before the run writes anything.
+  std::function<void(const TrainConfig& config, DeviceKind device)> check_profile = {};
+  // By rank 0, before ranks have memory; may add notes to the plan. `inputs` outlives what comes back.
+  std::function<std::unique_ptr<RunOutlook>(RunInputs& inputs, const RunHardware& hardware)> outlook = {};
+};
+
+}  // namespace trident
