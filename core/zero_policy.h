@@ -1,4 +1,4 @@
-// ZeRO as three independent policies with named presets (docs/communication.md has the bytes).
+// ZeRO as three independent policies with named presets (docs/design/communication.md has the bytes).
 //
 // P parameters of a (tp, pp) rank, N = dp x cp ranks that share them, m micro-batches a step.
 #pragma once

@@ -5,7 +5,7 @@
 #   asan           unit tests and some runs of the program under the address and undefined-behaviour sanitizers
 #   tsan           tests of folders whose code runs on several threads, under the thread sanitizer
 # and before them layers, error messages, sizes, instruction sets and how binaries are linked. --full runs all tests under both sanitizers,
-# the communicators' suite on more ranks, clang-tidy on every file, and the tests against planted bugs (docs/planted_bugs.md).
+# the communicators' suite on more ranks, clang-tidy on every file, and the planted bugs (docs/design/planted_bugs.md).
 # A failed test does not stop the others; a failed build does. Up to three failed tests that start jobs of several processes are
 # tried once more, alone, because a launcher may hang by itself; the end names those that passed then.
 # The end says which tests were skipped and why (scripts/skipped_tests: all of

@@ -36,7 +36,7 @@ namespace trident {
 
 class StatusBoard;
 
-// Bytes sent by this rank, whatever the transport (docs/communication.md): all_reduce 2(n-1)/n x bytes, reduce_scatter and
+// Bytes sent by this rank, whatever the transport (docs/design/communication.md): all_reduce 2(n-1)/n x bytes, reduce_scatter and
 // all_gather (n-1)/n x (whole) bytes, broadcast (n-1)/n x bytes, all_to_all (n-1)/n x bytes, send bytes, recv 0. These are
 // rationals with denominator n = group_size: the integers bytes_times_n may be summed over ranks and then divided without any
 // rounding; `bytes` is each divided by n.

@@ -143,8 +143,8 @@ void ParamStore::publish_masters() {
 void ParamStore::publish_weights() {
   masters_updated();
   if (!resident() || !config_.policy.shard_optimizer) return;
-  for (const Unit& unit : units_) gather(unit.id, /*slot=*/-1);
-  for (const Unit& unit : units_) wait_gathered(unit.id, /*slot=*/-1);
+  for (const Unit& unit : units_) gather(unit.id, /*place=*/-1);
+  for (const Unit& unit : units_) wait_gathered(unit.id, /*place=*/-1);
 }
 
 void ParamStore::grant(Arena& arena) {

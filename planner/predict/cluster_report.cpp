@@ -170,7 +170,7 @@ std::string band_line(const ClusterReport& report) {
   if (hardware.on_cards())
     return fmt::format(
         "bands of times: of {} published {} runs on {}, by other programs{}, eight of ten took {:.2f} to {:.2f} times what "
-        "is predicted for them (docs/planner-accuracy.md); no run of this program is among them",
+        "is predicted for them (docs/design/planner-accuracy.md); no run of this program is among them",
         hardware.band->runs, hardware.band->precision,
         hardware.band->hardware.empty() ? "GPUs of several kinds, none of them this one" : "this GPU",
         hardware.band->of.empty() ? "" : fmt::format(" ({})", hardware.band->of), hardware.band->low, hardware.band->high);

@@ -6,10 +6,10 @@
 
 namespace trident {
 
-// Of ten such runs eight took between `low` and `high` times what was predicted: between the tenths from below and above of
-// measured over predicted step time, over the `validate` rows of docs/planner-accuracy.md and those of its other runs whose table
-// was opened, rounded outwards to hundredths. A constant was fitted to one of them (docs/planner-accuracy.md), and rules were
-// changed with some in view. The runs are of other programs, each priced as its own stack.
+// Eight of ten published runs took between `low` and `high` times the predicted step time: these are the first and ninth deciles of
+// measured over predicted time, rounded outwards to hundredths. The rows are the `validate` rows of docs/design/planner-accuracy.md
+// and its other runs whose table was opened. One constant was fitted to one of them, and rules were changed with some in view, as
+// that page says. Other programs made the runs; each is priced as its own stack.
 struct ErrorBand {
   std::string_view hardware;  // a file of configs/hardware; empty: all GPUs
   std::string_view precision;
@@ -20,11 +20,11 @@ struct ErrorBand {
 
 std::span<const ErrorBand> error_bands();
 
-// Of 16-bit runs on this hardware; where there are none, of those on all.
+// The band of 16-bit runs on this hardware, or of those on all hardware where it has none.
 const ErrorBand& error_band(std::string_view hardware);
 
-// Of the shipped profile of processors: of ten runs that were measured beside it eight took between so many times the predicted
-// time, or resident memory (the page that docs/planner.md names). None of these runs is of models that calibrated it.
+// The bands of step time and of resident memory for the shipped profile of processors: eight of ten runs that were measured with it
+// lay within them (docs/planner.md names the page). No model of these runs calibrated the profile.
 const ErrorBand& processor_band();
 const ErrorBand& resident_band();
 

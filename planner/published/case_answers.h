@@ -6,9 +6,9 @@
 
 namespace trident {
 
-// One object: `id` and the quantities of the row's kind, under the names that docs/planner.md lists; `assumed` with every value
-// that the row leaves open and the answer needs ({}: none); or `id` and `unsupported`, the reason. Rows of training runs are priced
-// by `book`.
+// Returns one object: `id`, the quantities of the row's kind under the names that docs/design/cases.md lists, and `assumed` with
+// every value that the row leaves open and the answer needs ({}: none); or `id` and `unsupported`, the reason. `book` prices rows
+// of training runs.
 JsonValue answer_case(const CaseRow& row, const PublishedBook& book = {});
 
 }  // namespace trident

@@ -1,5 +1,5 @@
 // Communication volumes as the literature counts them: bytes or elements that one rank sends, rings of n ranks sending (n-1)/n of a
-// buffer. For cases that give these letters and no model; what Trident sends is found by dry runs (docs/communication.md).
+// buffer. For cases that give these letters and no model; what Trident sends is found by dry runs (docs/design/communication.md).
 #pragma once
 
 namespace trident {

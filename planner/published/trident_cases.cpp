@@ -1,4 +1,4 @@
-// trident_cases ROWS [--book FOLDER] [--json]: a line for each row of a table of cases (docs/cases.md).
+// trident_cases ROWS [--book FOLDER] [--json]: a line for each row of a table of cases (docs/design/cases.md).
 #include <CLI/CLI.hpp>
 
 #include <exception>
@@ -29,11 +29,11 @@ std::string in_words(const JsonValue& answer) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Answer each row of a table of cases (docs/cases.md).", "trident_cases");
+  CLI::App app("Answer each row of a table of cases (docs/design/cases.md).", "trident_cases");
   std::string path, folder;
   bool json = false;
   app.add_option("ROWS", path, "a JSON file of rows")->required();
-  app.add_option("--book", folder, "a folder with hardware/ and stacks/ in place of the program's own (docs/planner.md)");
+  app.add_option("--book", folder, "a folder with hardware/ and stacks/ in place of the program's own (docs/design/planner.md)");
   app.add_flag("--json", json, "print one JSON object for each row");
   try {
     app.parse(argc, argv);

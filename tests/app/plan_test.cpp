@@ -189,7 +189,7 @@ std::string block_of(const std::string& page, const std::string& begin) {
 }
 
 TEST(PlanProgram, IsTheOneWorkedOutInTheDocuments) {
-  const std::string page = read_file(TRIDENT_SOURCE_DIR "/docs/architecture.md");
+  const std::string page = read_file(TRIDENT_SOURCE_DIR "/docs/design/architecture.md");
   const std::string worked = page.substr(std::min(page.find("## A step, worked out"), page.size()));
   const TemporaryFolder folder;
   write_file(folder / "worked.json", block_of(worked, "```json\n"));

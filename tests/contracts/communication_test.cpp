@@ -84,7 +84,7 @@ TEST_P(CommunicationContract, CountsAreWhatTheLayoutCallsFor) {
 INSTANTIATE_TEST_SUITE_P(Layouts, CommunicationContract, ::testing::ValuesIn(contract_cases()),
                          [](const auto& info) { return info.param.name; });
 
-// The numbers of docs/communication.md's example.
+// The numbers of docs/design/communication.md's example.
 TEST(CommunicationExample, IsWhatTheDocumentSays) {
   for (const ContractCase& c : contract_cases()) {
     if (c.name != "tp2_sp_pp2_dp2_zero1_bf16") continue;

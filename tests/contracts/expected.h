@@ -1,4 +1,4 @@
-// What a training step must send and hold, by arithmetic on configuration numbers alone: the formulas of docs/communication.md,
+// What a training step must send and hold, by arithmetic on configuration numbers alone: docs/design/communication.md's formulas,
 // written down a second time. Includes nothing of the program.
 #pragma once
 

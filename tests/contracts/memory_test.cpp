@@ -115,7 +115,7 @@ TEST(HeadChunkMemory, IsThatOfOneChunk) {
   }
 }
 
-// ---- model state: the table of docs/communication.md ----------------------------------------------------------------------------
+// ---- model state: the table of docs/design/communication.md ---------------------------------------------------------------------
 
 struct ModelState {
   std::int64_t parameters = 0, gradients = 0, optimizer = 0;

@@ -13,8 +13,8 @@ write parallel/mpi/wire.h '' && write parallel/mpi/wire.cpp ''
 write parallel/no_mpi/wire.cpp '' && write parallel/late_mpi/wire.cpp ''
 write app/subcommands.h '' && write app/train_command.cpp '' && write app/main.cpp ''
 write tests/core/check_test.cpp ''
-write docs/architecture.md '# The Map' 'core/check and core/, check.cpp, [here](#the-map)' 'parallel/mpi/*.h, core/check_'
-write README.md '[map](docs/architecture.md#the-map), core/check.h, [far](https://example.org/x.md), core/Regex.*'
+write docs/design/architecture.md '# The Map' 'core/check and core/, check.cpp, [here](#the-map)' 'parallel/mpi/*.h, core/check_'
+write README.md '[map](docs/design/architecture.md#the-map), core/check.h, [far](https://example.org/x.md), core/Regex.*'
 "$check" "$tree" >"$tree/log" || { cat "$tree/log"; echo "a tree in order is refused"; exit 1; }
 grep -qx 'check_names: 7 bodies stand with their headers, and what 2 pages name is there' "$tree/log" ||
   { cat "$tree/log"; exit 1; }
@@ -43,9 +43,9 @@ refused app/main.h '' 'the row of app/main.cpp is not needed'
 refused README.md 'core/gone.h' 'README.md:2: names core/gone.h, which is not there'
 refused README.md 'see gone.cpp' 'README.md:2: names gone.cpp, which is not there'
 refused README.md '[x](docs/gone.md)' 'README.md:2: links to docs/gone.md, which is not there'
-refused README.md '[x](docs/architecture.md#the-mop)' 'README.md:2: docs/architecture.md has no heading #the-mop'
-refused docs/architecture.md 'core/gone' 'docs/architecture.md:4: names core/gone, which is not there'
-refused docs/architecture.md 'parallel/mpi/*.cu' 'docs/architecture.md:4: names parallel/mpi/*.cu, which is not there'
+refused README.md '[x](docs/design/architecture.md#the-mop)' 'README.md:2: docs/design/architecture.md has no heading #the-mop'
+refused docs/design/architecture.md 'core/gone' 'docs/design/architecture.md:4: names core/gone, which is not there'
+refused docs/design/architecture.md 'parallel/mpi/*.cu' 'docs/design/architecture.md:4: names parallel/mpi/*.cu, which is not there'
 
 rm -r "$tree"/{app,core,parallel}
 status=0

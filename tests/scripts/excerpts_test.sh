@@ -4,22 +4,24 @@
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
-mkdir "$folder/scripts" "$folder/docs"
+mkdir -p "$folder/scripts" "$folder/docs/design"
 cp "$1/scripts/excerpts" "$folder/scripts/"
 cp "$1/README.md" "$folder/"
 cp "$1"/docs/*.md "$folder/docs/"
+cp "$1"/docs/design/*.md "$folder/docs/design/"
 ln -s "$1/configs" "$1/data" "$1/planner" "$folder/"
 trident=$2
 "$folder/scripts/excerpts" --check "$trident"
 
 # One page alone from here on: the others were read.
-mkdir "$folder/all"
-mv "$folder/README.md" "$folder"/docs/*.md "$folder/all/"
+mv "$folder/docs" "$folder/all"
+mv "$folder/README.md" "$folder/all/"
+mkdir -p "$folder/docs/design"
 
 # refused PAGE SED STATUS SAID: with this change the check fails and says so.
 refused() {
   local status=0 said
-  rm -f "$folder"/docs/*.md
+  rm -f "$folder"/docs/*.md "$folder"/docs/design/*.md
   sed "$2" "$folder/all/$1" >"$folder/docs/$1"
   ! cmp -s "$folder/all/$1" "$folder/docs/$1" || { echo "$2 changes nothing in $1"; exit 1; }
   said=$("$folder/scripts/excerpts" --check "$trident" 2>&1) || status=$?
@@ -40,11 +42,11 @@ refused learn.md 's/^| 1f1b, m = 24 | \(.*\) | 0/| 1f1b, m = 24 | \1 | 9/' 1 'an
 # The file that a command of the page reads, as the page prints it.
 refused planner.md 's/^  "device_gb": {"value": 24,/  "device_gb": {"value": 25,/' 1 'another excerpt of command: trident study'
 # A word that the code knows and the page does not, one that it does not know, a key that no table names.
-refused cases.md 's/^| `stack.year` .*$//' 1 'does not name what planner/published/training_row.cpp read: stack.year'
-refused cases.md 's/`optim_bytes`/optim_bytes/' 1 'read: optim_bytes'
-refused cases.md 's/`nemo`/`nemo2`/' 1 'another excerpt of table: stacks'
-refused cases.md 's/`vhalf`, //' 1 'another excerpt of table: words'
-refused cases.md 's/^{"id":"2","params":./&1/' 1 'another excerpt of command: trident_cases kinds.json'
+refused design/cases.md 's/^| `stack.year` .*$//' 1 'does not name what planner/published/training_row.cpp read: stack.year'
+refused design/cases.md 's/`optim_bytes`/optim_bytes/' 1 'read: optim_bytes'
+refused design/cases.md 's/`nemo`/`nemo2`/' 1 'another excerpt of table: stacks'
+refused design/cases.md 's/`vhalf`, //' 1 'another excerpt of table: words'
+refused design/cases.md 's/^{"id":"2","params":./&1/' 1 'another excerpt of command: trident_cases kinds.json'
 # Marks that do not work.
 refused studies.md 's/^table: scaling$/table: scalling/' 2 'no table scalling'
 refused studies.md 's/^table: scaling$/tables: scaling/' 2 'a mark says "tables: scaling"'

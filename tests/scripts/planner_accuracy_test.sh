@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# planner_accuracy_test.sh SOURCE TRIDENT_CASES: scripts/planner_accuracy --check takes docs/planner-accuracy.md only as the program
-# answers; results in the rows change what is off, and no answer.
+# planner_accuracy_test.sh SOURCE TRIDENT_CASES: scripts/planner_accuracy --check accepts docs/design/planner-accuracy.md only if it
+# is what the program answers. Measured results in the rows change the errors, and no answer.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 77; }
 source=$1 cases=$2
@@ -9,7 +9,7 @@ folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 accuracy() { "$source/scripts/planner_accuracy" --program "$cases" --output "$folder/page.md" "$@"; }
 
-cp "$source/docs/planner-accuracy.md" "$folder/page.md"
+cp "$source/docs/design/planner-accuracy.md" "$folder/page.md"
 accuracy --check
 sed -i 's/| rows | | /| rows | | 1/' "$folder/page.md"
 if accuracy --check 2>"$folder/said"; then echo "a changed page was taken" >&2; exit 1; fi
@@ -19,6 +19,6 @@ grep -q 'says something else' "$folder/said"
 sed 's/"iter_time_s":26.5395/"iter_time_s":53.079/' "$rows" >"$folder/rows.json"
 cmp -s "$rows" "$folder/rows.json" && { echo "the row to change is gone" >&2; exit 1; }
 accuracy --rows "$folder/rows.json"
-cmp -s "$source/docs/planner-accuracy.md" "$folder/page.md" && { echo "a doubled time changed nothing" >&2; exit 1; }
+cmp -s "$source/docs/design/planner-accuracy.md" "$folder/page.md" && { echo "a doubled time changed nothing" >&2; exit 1; }
 "$cases" "$folder/rows.json" --json >"$folder/changed"
 "$cases" "$rows" --json | cmp - "$folder/changed"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# planted_bugs_test.sh SOURCE: every planted bug (docs/planted_bugs.md) still fits the code that it is planted in.
+# planted_bugs_test.sh SOURCE: every planted bug (docs/design/planted_bugs.md) still fits the code that it is planted in.
 set -euo pipefail
 command -v git >/dev/null || { echo "no git"; exit 77; }
 cd "$1"

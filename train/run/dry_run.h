@@ -59,7 +59,7 @@ std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, Dr
 // not fit then fits no card.
 std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work);
 
-// Logical bytes sent in one training step, summed over all ranks, by axis (docs/communication.md).
+// Logical bytes sent in one training step, summed over all ranks, by axis (docs/design/communication.md).
 std::array<double, kNumAxes> bytes_of_all_ranks(const RunPlan& plan, std::span<const DryRun> stages);
 std::array<double, kNumAxes> step_bytes_sent(const RunPlan& plan);  // of dry_stages()
 

@@ -1,7 +1,7 @@
 // One rank's training: owns its memory, parameters, optimizer and part of the model, and carries out the step program.
 //
 // A step, top down: load the micro-batches -> Executor runs the rank's instructions -> GradNorm decides with all ranks whether and how
-// far to step -> OptimizerStep per unit. docs/architecture.md walks through it with file names.
+// far to step -> OptimizerStep per unit. docs/design/architecture.md walks through it with file names.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Why a run ended, and what it has saved by then: the exit code and the last message follow from it.
 #pragma once
 
 #include <string>
