@@ -103,7 +103,7 @@ class EndOfStart {
     const double now = monotonic_seconds();
     if (look()) failed_at_ = now;
     const std::optional<RunFailure> failure = cause();
-    if (!failure || failure->exit_code != static_cast<int>(ExitCode::kCommunication)) return false;
+    if (!failure || failure->exit_code != exit_status(ExitCode::kCommunication)) return false;
     // A rank that an earlier start lost on another node may say so late, and then it is not this run that failed.
     if (const auto sign = sign_of_life(); sign != sign_) {
       sign_ = sign;
@@ -153,7 +153,7 @@ class Supervisor {
       if (nodes_) {
         const SupervisedNodes::Start found = nodes_->next(signals_, logger_);
         if (found.stop_signal) return stopped_between(*found.stop_signal);
-        if (found.command.empty()) return static_cast<int>(ExitCode::kCommunication);
+        if (found.command.empty()) return exit_status(ExitCode::kCommunication);
         command = found.command;
       }
       EndOfStart watched(run_);
@@ -168,7 +168,7 @@ class Supervisor {
       tell(end, next, monotonic_seconds() - start, cause);
       if (!next.restart) return next.exit_code;
       // A disk that failed (74) is no fault of the host that was first to say so.
-      if (nodes_ && cause && cause->exit_code == static_cast<int>(ExitCode::kCommunication)) nodes_->failed(cause->host);
+      if (nodes_ && cause && cause->exit_code == exit_status(ExitCode::kCommunication)) nodes_->failed(cause->host);
       history_ = next.history;
       if (const std::optional<int> signal = wait_for_signal(signals_, next.wait_seconds)) return stopped_between(*signal);
     }
@@ -186,7 +186,7 @@ class Supervisor {
         code = process.exit_code();
         left_since = monotonic_seconds();
       }
-      if (code && !process.has_left_some()) return overdue ? static_cast<int>(ExitCode::kCommunication) : *code;
+      if (code && !process.has_left_some()) return overdue ? exit_status(ExitCode::kCommunication) : *code;
       if (!code && is_stuck(process)) process.kill_all();
       if (!code && !overdue && watched.is_overdue()) {
         overdue = true;
@@ -263,7 +263,7 @@ class Supervisor {
   // Nothing runs, so what is in the checkpoints is all there is.
   int stopped_between(int signal) const {
     const std::int64_t newest = committed_.newest();
-    const int code = newest >= 0 ? static_cast<int>(ExitCode::kRequeue) : exit_code_of_signal(signal);
+    const int code = newest >= 0 ? exit_status(ExitCode::kRequeue) : exit_code_of_signal(signal);
     logger_.info("trident supervise: {} before the next start: it is left out; {}; exit code {}", signal_name(signal),
                  newest >= 0 ? fmt::format("the same command goes on from step {}", newest) : "nothing was saved", code);
     return code;

@@ -105,7 +105,7 @@ class ForwardProcess {
       run_rank(work);
       // Rank 0 has the result, which it prints when it is no longer in the job: a rank that is held here is ended with a failure's
       // code, because rank 0 may be ended, too. Others may die.
-      part_from_job(*lifeline_, *world_, logger_, static_cast<int>(ExitCode::kCommunication), end);
+      part_from_job(*lifeline_, *world_, logger_, exit_status(ExitCode::kCommunication), end);
     };
     const auto told = [this](std::string_view error, ExitCode code) { report(error, code); };
     work_under_lifeline(*lifeline_, connect_and_work, told, end);

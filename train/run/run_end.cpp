@@ -6,8 +6,8 @@
 namespace trident {
 
 int RunEnd::exit_code() const {
-  if (not_saved) return static_cast<int>(ExitCode::kStorage);
-  if ((signal != 0 || out_of_time) && saved) return static_cast<int>(ExitCode::kRequeue);
+  if (not_saved) return exit_status(ExitCode::kStorage);
+  if ((signal != 0 || out_of_time) && saved) return exit_status(ExitCode::kRequeue);
   return signal != 0 ? exit_code_of_signal(signal) : 0;
 }
 
