@@ -36,8 +36,14 @@ TEST(ConfigRefuses, WrongTypes) {
   expect_refusal({}, {"run.seed = 1.8446744073709552e+19: must be an integer"}, R"({"run": {"seed": 18446744073709551616}})");
   expect_refusal({}, {"eval = 5: must be an object with keys every, steps"}, with("\"eval\": 5"));
   expect_refusal({}, {"eval = null: must be an object"}, with("\"eval\": null"));
-  expect_refusal({"checkpoint.allow=[1]"}, {"checkpoint.allow = [1]: must be a list of texts or a text"});
-  expect_refusal({"checkpoint.allow={}"}, {"checkpoint.allow = {}: must be a list of texts or a text"});
+  const std::string consents = R"(must be "model", "run", "run.seed", )";
+  for (const std::string value : {"[1]", "{}", "\"log.every\"", "\"data.valid\"", "[\"optimizer.lrr\"]", "\"\""})
+    expect_refusal({"checkpoint.allow=" + value}, {"checkpoint.allow = " + value + ": " + consents, "\"data.tokenizer\" or a list of these"});
+  for (const auto& [meant, near] : {std::pair("sed", "run.seed"), {"modle", "model"}, {"batch_global", "batch.global"}, {"tokenizer", "data.tokenizer"},
+                                    {"data.train.weight", "data.train.weights"}})
+    expect_refusal({fmt::format("checkpoint.allow=[\"data\",\"{}\"]", meant)}, {consents, fmt::format("; did you mean \"{}\"?", near)});
+  for (const char* once : {"optimizer", "optimizer.lr", "lr_schedule.decay_steps"})
+    EXPECT_EQ(refusal({fmt::format("checkpoint.allow={}", once)}), "accepted") << "earlier versions asked for it";
   expect_refusal({"checkpoint.staging=some"}, {"checkpoint.staging = \"some\": must be a number >= 0 or \"auto\""});
   expect_refusal({"checkpoint.content=moments"}, {"checkpoint.content = \"moments\": must be \"all\" or \"weights\""});
   expect_refusal({"run.threads_per_rank=0"}, {"run.threads_per_rank = 0: must be an integer from 1 to 1024 or \"auto\""});

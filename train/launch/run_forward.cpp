@@ -228,9 +228,11 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
 
 ForwardModel forward_model_of_config(const std::string& path, const std::vector<std::string>& settings, std::string_view key,
                                      ConfigWeights weights) {
+  // They say what is wrong with a key, by line, also with one that does not count here; how such keys fit together is training's.
   OptionValues values;
-  // It says what is wrong with the file, by line, also with what does not count here.
-  const TrainConfig run = load_train_config(path, with_stored_model(path, {}), values);
+  values.take_file(read_json_file(path), path);
+  for (const std::string& setting : with_stored_model(path, {})) values.take_setting(setting);
+  const TrainConfig run = unvalidated_config(values);
   ForwardModel model;
   model.key = key;
   model.path = path;

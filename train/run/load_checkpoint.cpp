@@ -116,7 +116,7 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
     try {
       std::optional<Resume> older = find_resume(inputs.plan.config, step);
       if (!older)
-        throw DataError(fmt::format("{}: no older checkpoint is whole; set checkpoint.resume to \"never\" to begin anew", checkpoint_folder_of(inputs.plan.config)));
+        throw DataError(fmt::format("{}: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\" to begin anew", checkpoint_folder_of(inputs.plan.config)));
       notes = older->notes;
       check_resumed_data(adopted(inputs, *older), inputs.training_facts(), *older);
       text = older->folder;

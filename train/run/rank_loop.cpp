@@ -50,10 +50,9 @@ RunEnd RankLoop::run() {
   while (goes_on()) one_step(start);
   summary_.seconds = monotonic_seconds() - start;
   end_.signal = stop_signal_;
+  end_.untrained = updates() == 0;
   end_.out_of_time = summary_.out_of_time;
-  // Who asks to stop does not wait for an evaluation.
-  const bool is_over = stop_signal_ == 0 && !(summary_.out_of_time && goes_on_unseen());
-  const bool evaluates = !validation_sets_.empty() && updates() > 0 && is_over;
+  const bool evaluates = !validation_sets_.empty() && updates() > 0 && stop_signal_ == 0;  // who asks to stop does not wait
   if (evaluates && last_eval_at_ != updates()) evaluate();
   if (evaluates && last_eval_.step == updates()) summary_.last_valid = last_eval_;  // not if an earlier start made it
   if (rank() == 0) summary_.resident_bytes = resident_memory_bytes();  // what follows still needs every rank
@@ -144,6 +143,7 @@ void RankLoop::write_start_file(FunctionRef<void()> write) {
 void RankLoop::open_run_folder(std::int64_t largest) {
   for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest)) sink_.line(line);
   for (const std::string& line : data_lines(plan_, inputs_.sources)) sink_.line(line);
+  for (const std::string& line : inputs_.warnings) logger_.warning("{}", line);
   for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) logger_.warning("{}", line);
   for (const std::string& line : device_.notes()) sink_.line(line);
   for (const std::string& line : trainer_.notes()) sink_.line(line);
@@ -285,7 +285,8 @@ void RankLoop::log(const StepResult& result, double seconds) {
   summary_.planned_bytes = totals.counts.planned_bytes;
   summary_.granted_bytes = totals.counts.granted_bytes;
   if (rank() != 0) return;
-  if (!is_logged(updates()) && goes_on_unseen()) return;  // others have a line of the step at which they are stopped
+  // Where another start takes up what this one saves on its way, no line tells of the stop.
+  if (!is_logged(updates()) && checkpoints_.saves_on_the_way() && can_go_on(plan_.config)) return;
   const double tokens = static_cast<double>(plan_.tokens_per_step());
   const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
   StepMetrics metrics;
