@@ -81,12 +81,12 @@ class ProcessRank {
                         [this](const LifelineVerdict& verdict) { end_with(verdict); });
   }
 
-  // By the rank that printed why the job ends.
+  // The rank that printed why the job ends calls it.
   void leave_failure(const LifelineVerdict& verdict) const {
     if (verdict.rank < 0 || verdict.exit_code == 0) return;
     try {
       write_failure(inputs_.plan.config.run.dir,
-                    {verdict.rank, verdict.host, verdict.what, verdict.exit_code, verdict.step, verdict.line});
+                    {verdict.rank, verdict.host, verdict.what, verdict.exit_code, verdict.step, verdict.line, start_given()});
     } catch (const Error& error) {
       logger_.warning("{}; the reason is only in the log", error.what());
     }

@@ -30,7 +30,8 @@ void leave_failure(const std::string& run_dir, const Error& error) {
     refuse_if_written(run_dir);
     write_failure(
         run_dir,
-        {.rank = 0, .host = host_name(), .cause = "failed", .exit_code = static_cast<int>(error.code()), .message = error.what()});
+        {.rank = 0, .host = host_name(), .cause = "failed", .exit_code = static_cast<int>(error.code()), .message = error.what(),
+         .start = start_given()});
   } catch (const Error&) {
     return;  // of the two errors the first is the one to be told
   }
