@@ -214,6 +214,7 @@ class ProcessRank {
   // Tells the others that this rank failed, unless they cannot be reached. Once training is over the job still ends here, and with
   // training's code.
   void report(std::string_view error, ExitCode code) {
+    made_folder_.reset();  // a start that is refused leaves no folder, and no failure.json in one
     const int ends_with = trained_ ? trained_->exit_code() : static_cast<int>(code);
     const std::string what = trained_ ? not_reported(error) : std::string(error);
     if (lifeline_->report_failure(what, ends_with)) end_with({what, ends_with});

@@ -93,6 +93,7 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
     run_thread_ranks(world, run_rank);
   } catch (const Error& error) {
     if (!trained) {
+      made_folder.reset();  // a start that is refused leaves no folder, and no failure.json in one
       leave_failure(inputs.plan.config.run.dir, error);
       throw;
     }
