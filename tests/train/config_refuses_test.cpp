@@ -80,6 +80,7 @@ TEST(ConfigRefuses, UnknownValuesWithTheNearest) {
   expect_refusal({"parallel.schedule=1fb1"}, {"parallel.schedule = \"1fb1\": must be \"gpipe\"", "did you mean \"1f1b\"?"});
   expect_refusal({"parallel.zero=zero4"}, {"did you mean \"zero"});
   expect_refusal({"precision.compute=bf61"}, {"did you mean \"bf16\"?"});
+  expect_refusal({"device=GPU"}, {"device = \"GPU\": must be \"auto\", \"cpu\" or \"cuda\"; did you mean \"cuda\"?"});
   expect_refusal({"precision.master=bf16"}, {"precision.master = \"bf16\": must be \"fp32\""});
   expect_refusal({"parallel.order=tp-dp-pp"}, {"parallel.order = \"tp-dp-pp\": must be the axes tp, cp, dp, pp in any order"});
   expect_refusal({"parallel.order=tp-tp-dp-pp"}, {"parallel.order"});
@@ -150,6 +151,26 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
       {"model.lora_r=16", "unknown key model.lora_r; leave it out, there is no such thing here: there are no adapters"},
       {"model.name=llama", "unknown key model.name; did you mean model.preset?"},
       {"optim=muon", "did you mean optimizer.type? (adamw or lion"},
+      {"eval.data=x", "did you mean data.valid?"},
+      {"test.data=x", "trident eval --data PREFIX"},
+      {"optimizer=lion", "did you mean optimizer.type = \"lion\"?"},
+      {"precision=bf16", "did you mean precision.compute?"},
+      {"optimizer.schedule=cosine", "did you mean lr_schedule.type?"},
+      {"schedule=cosine", ""},
+      {"schedule=1f1b", "did you mean parallel.schedule?"},
+      {"layers=4", "did you mean model.num_hidden_layers?"},
+      {"every=4", ""},
+      {"recompute.layers=4", ""},
+      {"validation.data=x", "did you mean data.valid?"},
+      {"optimizer.warmup=4", "did you mean lr_schedule.warmup_steps?"},
+      {"model.layers=4", "did you mean model.num_hidden_layers?"},
+      {"n_layer=4", "did you mean model.n_layer? (with model_type gpt2; num_hidden_layers with others)"},
+      {"tensor_parallel_size=2", "did you mean parallel.tensor?"},
+      {"pp_degree=2", "did you mean parallel.pipeline?"},
+      {"max_iters=2", "did you mean run.steps?"},
+      {"out_dir=x", "did you mean run.dir?"},
+      {"nproc_per_node=8", "leave it out: mpirun or srun says how many ranks there are"},
+      {"checkpoint.save_every=5", "did you mean checkpoint.every?"},
   };
   for (const auto& [setting, answer] : keys) {
     const std::string said = refusal({setting}), text = setting;
@@ -161,6 +182,8 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
     const std::string in_file = refusal({}, with(fmt::format("\"{}\": \"{}\"", text.substr(0, equals), text.substr(equals + 1))));
     EXPECT_TRUE(text.ends_with("=false") || in_file.find(answer) != in_file.npos) << in_file;
   }
+  expect_refusal({"data=x"}, {"data = \"x\": must be an object with keys train, valid", "; did you mean data.train?"});
+  expect_refusal({"layers=[2, 2]"}, {"did you mean parallel.layers?"});
   for (const char* rule : {"muon", "adan", "sgd", "nadam", "radam", "adafactor"}) {
     const std::string said = refusal({std::string("optimizer.type=") + rule});
     EXPECT_NE(said.find("not built; use adamw or lion"), said.npos) << said;

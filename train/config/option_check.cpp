@@ -154,8 +154,13 @@ class Checker {
   void refuse_other_choice(const std::string& text) const {
     if (option_.choices.empty() || std::ranges::find(option_.choices, text) != option_.choices.end()) return;
     if (option_.form == TextForm::kConsent && is_past_consent(text)) return;
-    const std::string_view near = likely_choice(text, option_.choices);
-    refuse(fmt::format("must be {}{}", expected_text(option_), near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
+    std::vector<std::string_view> names = option_.choices;
+    for (const Alias& alias : option_.aliases) names.push_back(alias.written);
+    std::string_view near = likely_choice(text, names);
+    for (const Alias& alias : option_.aliases)
+      if (alias.written == near) near = alias.means;
+    refuse(fmt::format("must be {}{}", expected_text(option_),
+                       near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
   }
   static JsonValue source(const std::string& path, double weight) {
     JsonValue source;
@@ -299,16 +304,40 @@ JsonValue default_value(const Option& option) {
   return value;
 }
 
+bool may_be(const Option& option, const JsonValue& value) {
+  if (value.is_null() || option.status == OptionStatus::kReserved) return true;
+  try {
+    checked_value(option, value, "");
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+const Option* option_with_key(std::string_view key, const JsonValue& value) {
+  const Option* only = nullptr;
+  for (const Option& option : option_table()) {
+    if (key_of(option) != key || !may_be(option, value)) continue;
+    if (block_of(option) == "run") return &option;
+    if (only != nullptr) return nullptr;
+    only = &option;
+  }
+  return only;
+}
+
 std::string name_here(std::string_view word, const JsonValue& value) {
   const auto hint = [](std::string_view path) { return fmt::format("; did you mean {}?", path); };
   const std::string_view key = word.substr(word.rfind('.') + 1);
-  for (const Option& option : option_table()) {
-    if (key_of(option) == key && word.find('.') == std::string_view::npos) return hint(option.path);
+  if (word.find('.') == std::string_view::npos)
+    if (const Option* const option = option_with_key(key, value)) return hint(option->path);
+  for (const Option& option : option_table())
     if (std::find(option.aka.begin(), option.aka.end(), key) != option.aka.end()) return hint(option.path);
-  }
   const std::string text = value.is_string() ? value.as_string() : to_json_text(value);
   const ForeignWord* row = find_foreign_word(word, text);
-  if (row == nullptr) row = find_foreign_word(key, text);
+  if (row == nullptr) {
+    row = find_foreign_word(key, text);
+    if (row != nullptr && row->section == kOtherWords && key.find('_') == std::string_view::npos) row = nullptr;
+  }
   if (row == nullptr || word == fmt::format("model.{}", row->target)) return "";  // nobody's word, or Hugging Face's own key
   const bool is_key = row->kind == ForeignWord::Kind::kKey, of_model = row->kind == ForeignWord::Kind::kModelKey;
   if (!is_key && !of_model) return "; " + remedy_without_key(*row);
@@ -341,9 +370,9 @@ std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
     // The same word in one other block; a word that several blocks have, or that is a block, says nothing.
     const auto has_key = [&](const Option& option) { return key_of(option) == key; };
     const std::span<const Option> table = option_table();
+    const auto only = std::ranges::find_if(table, has_key);
     const bool is_block = std::ranges::any_of(option_blocks(), [&](const OptionBlock& block) { return block.name == key; });
-    if (!is_block && std::ranges::count_if(table, has_key) == 1)
-      return hint(std::ranges::find_if(table, has_key)->path);
+    if (!is_block && std::ranges::count_if(table, has_key) == 1 && may_be(*only, value)) return hint(only->path);
   }
   paths.clear();
   for (const Option& option : option_table()) paths.push_back(option.path);

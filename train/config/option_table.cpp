@@ -56,7 +56,7 @@ std::vector<Option> run_options() {
               "null: that of this kind of hardware which comes with the program. No number of the training depends on it."},
       {.path = "device", .takes = kString, .fallback = "\"auto\"",
        .doc = "Where ranks compute; auto takes CUDA cards if this program has CUDA and the machine has cards it can use.",
-       .choices = {"auto", "cpu", "cuda"}},
+       .choices = {"auto", "cpu", "cuda"}, .aliases = {{"gpu", "cuda"}}},
   };
 }
 
@@ -112,7 +112,7 @@ std::vector<Option> parallel_options() {
   };
 }
 
-// Rules whose names look like misspellings of those that are built.
+// These are not built, and their names look like misspellings of those that are.
 std::vector<ReservedValue> other_update_rules() {
   std::vector<ReservedValue> rules;
   for (const std::string_view name : {"muon", "sgd", "adan", "nadam", "radam", "adafactor"}) rules.push_back({name, "not built; use adamw or lion"});

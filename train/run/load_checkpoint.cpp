@@ -86,7 +86,7 @@ std::optional<Error> fault_in(const Resume& resume, const AskedBy& asked, const 
   }
 }
 
-// Errors that one rank has, on their way to all.
+// One rank's error travels to all ranks as a text.
 std::string to_text(const Error& error) { return fmt::format("!{} {}", exit_status(error.code()), error.what()); }
 void throw_if_error(const std::string& text) {
   if (text.empty() || text.front() != '!') return;

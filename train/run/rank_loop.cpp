@@ -152,9 +152,10 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   const std::string aside = goes_on ? "" : set_earlier_run_aside(plan_.config);
   if (!aside.empty())
     sink_.line(fmt::format("the files of an earlier run are in {} now; this run begins at step {}", aside, updates() + 1));
-  // Before the files that it says whose they are: who is killed in between starts again without a question.
+  // This comes before the configuration is written, which says whose the files are: whoever is killed in between starts again
+  // without a question.
   refuse_if_written(plan_.config.run.dir);
-  // Of a run that is over they say what it was made with, whatever this start was asked for.
+  // The files of a run that is over keep what it was made with, whatever this start was asked for.
   leaves_files_ = goes_on && updates() >= plan_.config.run.steps && file_exists(plan_.config.run.dir + "/config.resolved.json");
   has_start_files_ = goes_on;
   if (!leaves_files_) write_start_file([&] { write_config_file(plan_.config.run.dir, checkpoints_.config()); });
