@@ -98,8 +98,9 @@ void ckpt_prune(const PruneRequest& given, const CommandContext& context) {
     out << fmt::format("{} {}, {}\n", checkpoint_name(step), request.dry_run ? "would be removed" : "is removed",
                        bytes_text(sizes[step]));
   }
-  out << fmt::format("{}: {} {}, {}; {} stay\n", on_one_line(request.folder), counted(std::ssize(done.removed), "checkpoint"),
-                     request.dry_run ? "would be removed" : "removed", bytes_text(bytes), std::ssize(done.stayed));
+  out << fmt::format("{}: {} {}, {}; {} {}\n", on_one_line(request.folder), counted(std::ssize(done.removed), "checkpoint"),
+                     request.dry_run ? "would be removed" : "removed", bytes_text(bytes), std::ssize(done.stayed),
+                     done.stayed.size() == 1 ? "stays" : "stay");
 }
 
 }  // namespace trident

@@ -7,8 +7,10 @@
 
 #include "core/json_reader.h"
 #include "train/config/foreign_words.h"
+#include "train/config/option_check.h"
 #include "train/config/option_docs.h"
 #include "train/config/option_table.h"
+#include "train/config/option_values.h"
 
 namespace trident {
 namespace {
@@ -50,9 +52,12 @@ bool is_placeholder(std::string_view word) {
 std::string value_for(const ForeignWord& row, const Written& written) {
   const std::vector<std::string> words = words_of(row);
   const bool one_flag = std::ranges::count_if(words, is_flag) == 1;
-  const bool takes_value = one_flag && words.size() == 2 && (is_placeholder(words[1]) || row.value == in_quotes(words[1]));
+  const auto is_written = [&](const std::string& word) { return is_flag(word) && plain(word.substr(2)) == plain(written.name); };
+  const auto flag = one_flag ? words.begin() : std::ranges::find_if(words, is_written);
+  const bool has_next = flag != words.end() && flag + 1 != words.end();
+  const bool takes_value = has_next && (is_placeholder(flag[1]) ? one_flag || row.value.empty() : row.value == in_quotes(flag[1]));
   if (takes_value && row.note.empty() && !written.value.empty()) return written.value;
-  // A row that shows a number, and gives its key just that: "--split 969,30,1".
+  // "--split 969,30,1" shows an example, which the user's numbers replace.
   const std::string_view shown = row.flag.substr(std::min(row.flag.size(), row.flag.find(' ') + 1));
   const bool is_number = !shown.empty() && std::isdigit(static_cast<unsigned char>(shown.front())) != 0;
   if (one_flag && is_number && row.value == in_quotes(shown) && !written.value.empty()) return written.value;
@@ -73,19 +78,13 @@ std::string answer_of(const ForeignWord& row, const Written& written) {
   }
 }
 
-// The option whose path, or whose key alone (of the run block, or if no other has it), or whose other name this is.
-const Option* option_called(const std::string& name) {
-  const std::string wanted = plain(name);
-  const Option* by_key = nullptr;
-  int keys = 0;
-  for (const Option& option : option_table()) {
+// The option whose path, whose key alone, or whose other name this is.
+const Option* option_called(const Written& written) {
+  const std::string wanted = plain(written.name);
+  for (const Option& option : option_table())
     if (plain(option.path) == wanted) return &option;
-    if (key_of(option) != wanted) continue;
-    if (block_of(option) == "run") return &option;
-    by_key = &option;
-    ++keys;
-  }
-  if (keys == 1) return by_key;
+  const JsonValue value = written.value.empty() ? JsonValue{} : setting_value(written.value, "--" + written.name);
+  if (const Option* const option = option_with_key(wanted, value)) return option;
   for (const Option& option : option_table())
     if (std::ranges::find(option.aka, wanted) != option.aka.end()) return &option;
   return nullptr;
@@ -102,8 +101,10 @@ std::string flag_answer(const std::string& argument, const std::string& next) {
     return known ? setting(written.name, written.value) : "";
   }
   if (const ForeignWord* const row = find_foreign_word(written.name, written.value)) return answer_of(*row, written);
-  const Option* const option = option_called(written.name);
-  return option == nullptr ? "" : setting(option->path, written.value);
+  const Option* const option = option_called(written);
+  if (option == nullptr) return "";
+  const auto alias = std::ranges::find(option->aliases, written.value, &Alias::written);
+  return setting(option->path, alias == option->aliases.end() ? written.value : alias->means);
 }
 
 }  // namespace trident

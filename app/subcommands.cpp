@@ -88,9 +88,9 @@ int run_command_line(const Arguments& arguments, const CommandContext& context, 
     dispatch(arguments, context);
     context.out.flush();
     if (!context.out) throw StorageError("standard output cannot be written; check where it goes");
-    return static_cast<int>(ExitCode::kOk);
+    return exit_status(ExitCode::kOk);
   } catch (const ReportedElsewhere& error) {
-    return static_cast<int>(error.code());
+    return exit_status(error.code());
   } catch (const Error& error) {
     return report(err, error.what(), error.code());
   } catch (const std::bad_alloc&) {

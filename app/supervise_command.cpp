@@ -46,7 +46,8 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
                  "starts in a row without a newly committed step, after which it ends with 93")
       ->capture_default_str();
   app.add_option("--checkpoints", options.checkpoints,
-                 "folder in which the command commits checkpoints; without it that of the configuration which the command names");
+                 "folder in which the command commits checkpoints, or its run.dir; without it that of the configuration which the "
+                 "command names");
   app.add_option(
       "--nodes-from", options.nodes.hostfile,
       "mpirun's file of hosts; before each start those that are gone are left out, and {hostfile} and {ranks} in the command are "

@@ -25,6 +25,7 @@ enum class ExitCode : int {
   kCommunication = 76,  // a peer is gone, late, or out of step
   kNoProgress = 93,
 };
+constexpr int exit_status(ExitCode code) { return static_cast<int>(code); }
 
 class Error : public std::exception {
  public:

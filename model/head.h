@@ -23,8 +23,7 @@ class Head final : public Layer {
 
   // This rank's columns of the logits, T[S*B, padded V/t], after forward and before backward_input. Not with head_chunk.
   ConstTensorView logits(const LayerPass& p) const { return p[logits_]; }
-  // What a plan of the head knows them by: UnitMemory::places.
-  const Saved& saved_logits() const { return logits_; }
+  const Saved* saved_logits() const override { return &logits_; }
 
  private:
   void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const override;

@@ -80,6 +80,8 @@ class Layer {
   }
   // Which half of backward reads x last: kW where a matrix is multiplied with x itself, not with its norm.
   virtual LastUse input_last_use() const { return LastUse::kB; }
+  // The tensor of logits that it saves, where it is a head that does; reports of memory name it.
+  virtual const Saved* saved_logits() const { return nullptr; }
   // Both gradients, for schedules that do not split them.
   void backward(LayerPass& p, ConstTensorView x, TensorView d) const {
     p.begin(PassKind::kBackward);

@@ -4,7 +4,6 @@
 
 #include "core/int_math.h"
 #include "model/gpt.h"
-#include "model/head.h"
 #include "pipeline/stage.h"
 #include "pipeline/stage_regions.h"
 
@@ -96,7 +95,7 @@ void Stage::plan_chunk(int stage, const ModelConfig& model, const std::vector<in
     part.offset[kSavedForW] = for_weights.add(part.memory.bytes[kSavedForW]);
     for (const std::size_t r : kFromInputToWeight) part.offset[r] = chunk.kept.add(part.memory.bytes[r]);
     for (const Region region : {Region::kSaved, Region::kSavedForW}) largest_saved.offer(part.memory.largest_of(region), unit);
-    if (const auto* head = dynamic_cast<const Head*>(part.layer.get())) logits = bytes_of(head->saved_logits(), part.memory);
+    if (const Saved* const saved = part.layer->saved_logits()) logits = bytes_of(*saved, part.memory);
     for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
       if (!is_saved(r)) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));
     }

@@ -70,7 +70,7 @@ SupervisedNodes::Start SupervisedNodes::next(const HeldSignals& signals, const L
     const double left = give_up - monotonic_seconds();
     if (left <= 0) {
       logger.error("trident supervise: {}; waited {} s for hosts (--wait-for-hosts); exit code {}", choice.line,
-                   options_.wait_seconds, static_cast<int>(ExitCode::kCommunication));
+                   options_.wait_seconds, exit_status(ExitCode::kCommunication));
       return {};
     }
     if (choice.line != std::exchange(said, choice.line))

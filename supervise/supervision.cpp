@@ -21,14 +21,14 @@ bool is_death_by_signal(int code) { return code > 128 && code <= 128 + SIGRTMAX;
 
 std::string meaning_of(int code) {
   switch (code) {
-    case static_cast<int>(ExitCode::kOk): return "done";
-    case static_cast<int>(ExitCode::kConfig): return "the configuration or the command line";
-    case static_cast<int>(ExitCode::kData): return "data or checkpoint files";
-    case static_cast<int>(ExitCode::kInternal): return "a bug in trident";
-    case static_cast<int>(ExitCode::kStorage): return "the file system refused";
-    case static_cast<int>(ExitCode::kRequeue): return "all is saved, to be started again";
-    case static_cast<int>(ExitCode::kCommunication): return "a rank is gone, late or out of step";
-    case static_cast<int>(ExitCode::kNoProgress): return "no progress";
+    case exit_status(ExitCode::kOk): return "done";
+    case exit_status(ExitCode::kConfig): return "the configuration or the command line";
+    case exit_status(ExitCode::kData): return "data or checkpoint files";
+    case exit_status(ExitCode::kInternal): return "a bug in trident";
+    case exit_status(ExitCode::kStorage): return "the file system refused";
+    case exit_status(ExitCode::kRequeue): return "all is saved, to be started again";
+    case exit_status(ExitCode::kCommunication): return "a rank is gone, late or out of step";
+    case exit_status(ExitCode::kNoProgress): return "no progress";
     case kMpirunFailed: return "the launcher failed";
     case kMpichKilled: return "the launcher saw a rank killed by SIGKILL";
     case kMpirunLostNode: return "the launcher lost a node";
@@ -43,9 +43,9 @@ std::string describe_exit(int code) { return fmt::format("{}: {}", code, meaning
 
 bool may_be_restarted(int code) {
   switch (code) {
-    case static_cast<int>(ExitCode::kStorage):
-    case static_cast<int>(ExitCode::kRequeue):
-    case static_cast<int>(ExitCode::kCommunication):
+    case exit_status(ExitCode::kStorage):
+    case exit_status(ExitCode::kRequeue):
+    case exit_status(ExitCode::kCommunication):
     case kMpirunFailed:
     case kMpichKilled:
     case kMpirunLostNode: return true;
@@ -70,12 +70,12 @@ NextMove what_follows(const SupervisionRules& rules, const SupervisionHistory& h
     next.why = "it was asked to stop";
   } else if (!may_be_restarted(end.code)) {
     next.why = "another start would end the same way";
-  } else if (!rules.saves_on_the_way && end.code != static_cast<int>(ExitCode::kRequeue)) {
+  } else if (!rules.saves_on_the_way && end.code != exit_status(ExitCode::kRequeue)) {
     next.why =
         "checkpoint.every is \"end\", so nothing of this start is saved and another would begin again; set it to a number of "
         "steps";
   } else if (next.history.idle_starts >= rules.max_idle_starts) {
-    next.exit_code = static_cast<int>(ExitCode::kNoProgress);
+    next.exit_code = exit_status(ExitCode::kNoProgress);
     next.why = fmt::format(
         "{} in a row committed no new step; remove the cause that the lines above name, or set checkpoint.every to fewer "
         "steps",
@@ -86,7 +86,7 @@ NextMove what_follows(const SupervisionRules& rules, const SupervisionHistory& h
     next.restart = true;
     ++next.history.restarts;
     // What was saved in order has no fault that time would heal.
-    if (end.code != static_cast<int>(ExitCode::kRequeue)) next.wait_seconds = back_off_seconds(next.history.idle_starts);
+    if (end.code != exit_status(ExitCode::kRequeue)) next.wait_seconds = back_off_seconds(next.history.idle_starts);
   }
   return next;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -67,7 +68,7 @@ class CommittedSteps {
   bool look() {
     bool progress = false;
     std::int64_t newest = -1;
-    for (const CheckpointEntry& entry : list_checkpoints(folder_)) {
+    for (const CheckpointEntry& entry : list_checkpoints(checkpoint_path(folder_))) {
       if (!entry.parts.mark.empty() || entry.health != CheckpointHealth::kValid) continue;
       newest = std::max(newest, entry.parts.step);
       progress |= seen_.emplace(entry.parts.step, entry.generation, entry.written_unix).second;
@@ -83,7 +84,14 @@ class CommittedSteps {
   std::int64_t newest_ = -1;
 };
 
-std::string failure_of(const SupervisedRun& run) { return run.run_dir.empty() ? "" : failure_text(run.run_dir); }
+// Where failure.json may be. A script's run.dir is not known, but the folder that was named for its checkpoints is run.dir or,
+// by default, in it; a failure of another run there has another start's name.
+std::vector<std::string> failure_folders(const SupervisedRun& run) {
+  if (!run.run_dir.empty()) return {run.run_dir};
+  std::filesystem::path folder(run.checkpoints);
+  if (folder.filename().empty()) folder = folder.parent_path();
+  return {run.checkpoints, (folder.has_parent_path() ? folder.parent_path() : ".").string()};
+}
 
 std::string in_words(const RunFailure& cause) {
   return fmt::format("rank {} on {} {} in step {}", cause.rank, cause.host, cause.cause, cause.step);
@@ -93,34 +101,41 @@ std::string in_words(const RunFailure& cause) {
 // on: Open MPI's mpirun waits for ever for the daemon of a node that is cut off, and for a stranger who holds its port by a byte.
 class EndOfStart {
  public:
-  explicit EndOfStart(const SupervisedRun& run) : run_(run), earlier_(failure_of(run)), seen_(earlier_) {}
+  // Names the start that comes next.
+  explicit EndOfStart(const SupervisedRun& run) : run_(run), folders_(failure_folders(run)), start_(new_lease_token()) {
+    for (const char* const name : kStartVariables) ::setenv(name, start_.c_str(), 1);
+  }
 
   // What this start left, if it left something.
-  std::optional<RunFailure> cause() const { return seen_ == earlier_ ? std::nullopt : failure_from(seen_); }
+  std::optional<RunFailure> cause() const { return failure_from(seen_); }
 
   // Looks again, and says whether the command has had its time since.
   bool is_overdue() {
     const double now = monotonic_seconds();
     if (look()) failed_at_ = now;
     const std::optional<RunFailure> failure = cause();
-    if (!failure || failure->exit_code != static_cast<int>(ExitCode::kCommunication)) return false;
-    // A rank that an earlier start lost on another node may say so late, and then it is not this run that failed.
+    if (!failure || failure->exit_code != exit_status(ExitCode::kCommunication)) return false;
+    // A script may go on by itself after a run of its own failed.
     if (const auto sign = sign_of_life(); sign != sign_) {
       sign_ = sign;
       alive_at_ = now;
     }
     return now - failed_at_ >= kFailedSeconds && now - alive_at_ >= kAliveSeconds;
   }
-  // Whether there is something new.
+  // Whether there is something new of this start.
   bool look() {
-    const std::string before = std::exchange(seen_, failure_of(run_));
+    const std::string before = seen_;
+    for (const std::string& folder : folders_) {
+      const std::string text = failure_text(folder);
+      if (const auto failure = failure_from(text); failure && failure->start == start_) seen_ = text;
+    }
     return seen_ != before;
   }
 
  private:
   std::optional<std::pair<std::int64_t, std::int64_t>> sign_of_life() const {
     try {
-      const std::optional<LeaseRecord> lease = newest_lease(run_.checkpoints);
+      const std::optional<LeaseRecord> lease = newest_lease(checkpoint_path(run_.checkpoints));
       return lease ? std::optional(std::pair(lease->generation, lease->counter)) : std::nullopt;
     } catch (const Error&) {
       return std::nullopt;
@@ -128,8 +143,9 @@ class EndOfStart {
   }
 
   const SupervisedRun& run_;
-  const std::string earlier_;
-  std::string seen_;
+  const std::vector<std::string> folders_;
+  const std::string start_;
+  std::string seen_;  // the text of its failure.json
   double failed_at_ = 0, alive_at_ = 0;
   std::optional<std::pair<std::int64_t, std::int64_t>> sign_;
 };
@@ -153,7 +169,7 @@ class Supervisor {
       if (nodes_) {
         const SupervisedNodes::Start found = nodes_->next(signals_, logger_);
         if (found.stop_signal) return stopped_between(*found.stop_signal);
-        if (found.command.empty()) return static_cast<int>(ExitCode::kCommunication);
+        if (found.command.empty()) return exit_status(ExitCode::kCommunication);
         command = found.command;
       }
       EndOfStart watched(run_);
@@ -168,7 +184,7 @@ class Supervisor {
       tell(end, next, monotonic_seconds() - start, cause);
       if (!next.restart) return next.exit_code;
       // A disk that failed (74) is no fault of the host that was first to say so.
-      if (nodes_ && cause && cause->exit_code == static_cast<int>(ExitCode::kCommunication)) nodes_->failed(cause->host);
+      if (nodes_ && cause && cause->exit_code == exit_status(ExitCode::kCommunication)) nodes_->failed(cause->host);
       history_ = next.history;
       if (const std::optional<int> signal = wait_for_signal(signals_, next.wait_seconds)) return stopped_between(*signal);
     }
@@ -186,7 +202,7 @@ class Supervisor {
         code = process.exit_code();
         left_since = monotonic_seconds();
       }
-      if (code && !process.has_left_some()) return overdue ? static_cast<int>(ExitCode::kCommunication) : *code;
+      if (code && !process.has_left_some()) return overdue ? exit_status(ExitCode::kCommunication) : *code;
       if (!code && is_stuck(process)) process.kill_all();
       if (!code && !overdue && watched.is_overdue()) {
         overdue = true;
@@ -263,7 +279,7 @@ class Supervisor {
   // Nothing runs, so what is in the checkpoints is all there is.
   int stopped_between(int signal) const {
     const std::int64_t newest = committed_.newest();
-    const int code = newest >= 0 ? static_cast<int>(ExitCode::kRequeue) : exit_code_of_signal(signal);
+    const int code = newest >= 0 ? exit_status(ExitCode::kRequeue) : exit_code_of_signal(signal);
     logger_.info("trident supervise: {} before the next start: it is left out; {}; exit code {}", signal_name(signal),
                  newest >= 0 ? fmt::format("the same command goes on from step {}", newest) : "nothing was saved", code);
     return code;
@@ -289,7 +305,7 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
     throw ConfigError(
         "trident supervise: --nodes-from: the command names no \"train --config FILE\", whose layouts must be known; name it");
   if (!named) {
-    if (!options.checkpoints.empty()) return {checkpoint_path(options.checkpoints), ""};
+    if (!options.checkpoints.empty()) return {options.checkpoints, ""};
     throw ConfigError(
         "trident supervise: the command names no \"train --config FILE\"; say with --checkpoints DIR where its checkpoints are "
         "committed");
@@ -314,7 +330,7 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
     layouts.clear();
   else
     layouts.insert(layouts.begin(), own_layout(config));
-  const std::string folder = options.checkpoints.empty() ? checkpoint_folder_of(config) : checkpoint_path(options.checkpoints);
+  const std::string folder = options.checkpoints.empty() ? checkpoint_folder_of(config) : options.checkpoints;
   return {folder, config.run.dir, std::move(layouts), config.checkpoint.every.steps > 0};
 }
 

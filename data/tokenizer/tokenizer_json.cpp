@@ -227,7 +227,7 @@ JsonValue parse(std::string_view text, const std::string& path, BpeTexts* texts)
   }
 }
 
-// A file that has no model.
+// The overload is for a file that has no model.
 JsonValue parse(std::string_view text, const std::string& path) {
   BpeTexts none;
   return parse(text, path, &none);

@@ -41,7 +41,7 @@ std::string file_name(std::size_t number, std::size_t count) {
   return fmt::format("model-{:05}-of-{:05}.safetensors", number + 1, count);
 }
 
-// Of a folder that says the same of its tensors; nothing: it does not.
+// Cuts the files as the index does; nothing where it names other tensors.
 std::optional<std::vector<OutputFile>> files_of_index(const HfIndex& index, const std::vector<std::string>& names) {
   std::map<std::string, std::size_t> numbers;
   for (std::size_t t = 0; t < names.size(); ++t) numbers.emplace(names[t], t);

@@ -58,7 +58,7 @@ bool is_temporary_of(std::string_view name, std::string_view folder) {
          name.find_first_not_of("0123456789abcdef", kTemporary.size()) == std::string_view::npos;
 }
 
-// What processes left that were killed: nobody holds its lock.
+// Nobody holds the lock of what a killed process left.
 void remove_abandoned(const std::string& path) {
   namespace fs = std::filesystem;
   const std::string name = fs::path(path).filename().string();

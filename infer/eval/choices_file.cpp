@@ -149,7 +149,7 @@ ChoiceTokens encode_choice(const Tokenizer& tokenizer, std::string_view context,
   ChoiceTokens made;
   if (end == 0) {
     const std::vector<std::int32_t> ids = tokenizer.encode(given + scored);
-    // As that program has it: text that begins with the token already is not given it twice.
+    // lm-evaluation-harness does not add the token to a text that begins with it.
     if (ids.empty() || ids.front() != tokenizer.eod()) made.tokens.push_back(tokenizer.eod());
     made.tokens.insert(made.tokens.end(), ids.begin(), ids.end());
     made.scored = std::ssize(made.tokens) - 1;

@@ -190,7 +190,7 @@ void read_gpt2(HfReader& reader, std::optional<double> dropout, ModelConfig& con
   reader.ignore_prefix("summary_");
 }
 
-// Of families whose projections never have biases.
+// Some families have no biases in any projection, whatever their file says.
 void refuse_biases(HfReader& reader) {
   for (const std::string_view key : {"attention_bias", "mlp_bias", "lm_head_bias"})
     reader.refuse_true(key, "a bias in models of this family is");

@@ -31,7 +31,7 @@ Lifeline::Lifeline(LifelineOptions options) {
 
 Lifeline::~Lifeline() {
   if (!thread_ || !connected_ || said_goodbye_ || wait_for_verdict(0)) return;
-  thread_->post(LifelineThread::Fail{LifelineTrouble::kLeft, "", 76});
+  thread_->post(LifelineThread::Fail{LifelineTrouble::kLeft, "", exit_status(ExitCode::kCommunication)});
   wait_for_verdict(kAnswerSeconds);
 }
 

@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/check.h"
 #include "parallel/communicator/call_mark.h"
 #include "parallel/communicator/status_board.h"
 #include "parallel/health/lifeline_listener.h"
@@ -33,7 +34,7 @@ namespace trident {
 
 struct LifelineVerdict {
   std::string line;    // who, what, where, what the others waited for, exit code; printed once in the job, by one rank
-  int exit_code = 76;  // every process ends with it
+  int exit_code = exit_status(ExitCode::kCommunication);  // every process ends with it
   bool is_failure = true;  // else all ranks had said goodbye
   // The first cause of a failure, known to the one rank that printed the line; -1 on all others.
   int rank = -1;
@@ -90,7 +91,7 @@ class Lifeline {
 
   // This rank's training ended by an exception that is not a peer's doing. Returns when the line is printed (true) or after a
   // second (false: the caller should print its own). The others end with `exit_code`.
-  bool report_failure(std::string_view reason, int exit_code = 76);
+  bool report_failure(std::string_view reason, int exit_code = exit_status(ExitCode::kCommunication));
   // After the last collective of the job and the last file: from now on this rank may end, with this code. It still obeys verdicts
   // while the object lives.
   void goodbye(int exit_code = 0);

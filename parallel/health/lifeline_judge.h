@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/check.h"
 #include "parallel/communicator/status_board.h"
 
 namespace trident {
@@ -37,7 +38,7 @@ struct LifelineRank {
   bool answered = false;    // since everybody was asked
   LifelineTrouble trouble = LifelineTrouble::kNone;
   std::string reason;  // of kFailed
-  int exit_code = 76;
+  int exit_code = exit_status(ExitCode::kCommunication);
 };
 
 std::string_view to_string(LifelineTrouble trouble);  // what a rank did: "was killed or crashed"

@@ -31,7 +31,7 @@ class LifelineThread {
   struct Fail {
     LifelineTrouble trouble = LifelineTrouble::kFailed;
     std::string reason;
-    int exit_code = 76;
+    int exit_code = exit_status(ExitCode::kCommunication);
   };
   struct SayGoodbye {
     int exit_code = 0;

@@ -43,9 +43,9 @@ int main(int argc, char** argv) {
       std::cout << (json ? to_json_text(answer) : on_one_line(in_words(answer))) << '\n';
     }
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kConfig);
+    return app.exit(error) == 0 ? 0 : exit_status(ExitCode::kConfig);
   } catch (const Error& error) {
     std::cerr << "trident_cases: " << on_one_line(error.what()) << '\n';
-    return static_cast<int>(error.code());
+    return exit_status(error.code());
   }
 }

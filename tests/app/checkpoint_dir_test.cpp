@@ -179,7 +179,11 @@ TEST_F(SmallDisk, WithoutRoomIsRefusedWithTheNumbers) {
   expect_one_line(
       refused, 64,
       {"checkpoint.dir = ", "checkpoint.keep_last = 2 and the save being written, of which 0 are there", says,
-       fmt::format("need {:.2f} MB more", 1e-6 * static_cast<double>(three)), "free some space, lower checkpoint.keep_last"});
+       fmt::format("need {:.2f} MB (a save", 1e-6 * static_cast<double>(three)), "free some space, lower checkpoint.keep_last"});
+  // A start that is refused leaves neither its folders nor a failure.json in them.
+  const std::string list = "; status=$?; ls -A '" + (place_ / "shared") + "'; exit $status";
+  const ProgramOutcome gone = on_disk_of(save / 2, command({"checkpoint.dir=null", "run.dir=" + (place_ / "shared/run")}) + list);
+  expect_one_line(gone, 64, {"checkpoint.dir = ", "/shared/run/ckpt"});
   const ProgramOutcome fits = on_disk_of(three + beside, command({}));
   EXPECT_EQ(fits.exit_code, 0) << fits.err;
   EXPECT_EQ(on_disk_of(three - 4096, command({"checkpoint.keep_last=1", "run.dir=" + (place_ / "one")})).exit_code, 0);

@@ -30,6 +30,17 @@ TEST(FlagAnswer, AValueThatMeansSomethingElseIsNotCopied) {
             "say --set parallel.zero=zero2 (allowed with pipelines here)");
 }
 
+TEST(FlagAnswer, WordsOfOtherSystemsAndTheirFalseFriends) {
+  EXPECT_EQ(flag_answer("--data", "x"), "say --set data.train=... (the prefix that trident data prepare wrote)");
+  EXPECT_EQ(flag_answer("--layers", "4"), "say --set model.num_hidden_layers=... (n_layer for model_type gpt2)");
+  EXPECT_EQ(flag_answer("--tensor_parallel_size", "2"), "say --set parallel.tensor=2");
+  EXPECT_EQ(flag_answer("--tp_degree", "2"), "say --set parallel.tensor=2");
+  EXPECT_EQ(flag_answer("--max_iters", "10"), "say --set run.steps=10");
+  EXPECT_EQ(flag_answer("--schedule", "cosine"), "") << "parallel.schedule has no such value";
+  EXPECT_EQ(flag_answer("--schedule", "1f1b"), "say --set parallel.schedule=1f1b");
+  EXPECT_EQ(flag_answer("--device", "gpu"), "say --set device=cuda");
+}
+
 TEST(FlagAnswer, AnExampleIsNotTheUsersValue) {
   EXPECT_EQ(flag_answer("--split", "90,5,5"),
             "say --set data.split=90,5,5 (no default: all documents train unless it is given)");

@@ -112,7 +112,7 @@ TEST_F(FolderCommands, AConvertedCheckpointHasTheFoldersTokenizer) {
   EXPECT_EQ(to_json_text(*eval("--hf", hf, plus(asked, {"--tokenizer", hf})).find("bits_per_byte")),
             to_json_text(*of_hf.find("bits_per_byte")));
 
-  // One that is not read is no hindrance to ids, and is named where there is text.
+  // Ids need no tokenizer; texts do, and the one that cannot be read is named.
   fs::remove(hf + "/merges.txt"), fs::remove(hf + "/vocab.json");
   write_file(hf + "/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
   EXPECT_TRUE(eval("--hf", hf, {"--ids", "5 17 2 9"}).find("bits_per_byte")->is_null());
@@ -307,7 +307,6 @@ TEST_F(FolderCommands, LongropeTurnsEachWindowByItsOwnLength) {
   EXPECT_NE(of_long.back().as_number(), of_short.back().as_number());
 }
 
-// Conversions that are stopped.
 class StoppedConversion : public FolderCommands {
  protected:
   StoppedConversion() { make_large(); }

@@ -38,10 +38,12 @@ TEST(MegatronFlags, KeysExistAndTakeTheirValues) {
 TEST(MegatronFlags, ModelKeysAreHuggingFaces) {
   for (const ForeignWord& row : foreign_words()) {
     if (row.kind != Kind::kModelKey) continue;
-    JsonValue model =
-        parse_json(R"({"model_type": "llama", "vocab_size": 10, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
-                                     "num_key_value_heads": 2, "intermediate_size": 8, "max_position_embeddings": 8})",
-                   "m");
+    JsonValue model = parse_json(
+        row.target.starts_with("n_")
+            ? R"({"model_type": "gpt2", "vocab_size": 10, "n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 8})"
+            : R"({"model_type": "llama", "vocab_size": 10, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+                  "num_key_value_heads": 2, "intermediate_size": 8, "max_position_embeddings": 8})",
+        "m");
     if (model.find(row.target) == nullptr) model.set(row.target, JsonValue{});
     try {
       model_config_from_hf(model, "model", std::nullopt);

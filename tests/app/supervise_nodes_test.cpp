@@ -116,7 +116,7 @@ TEST_F(SuperviseNodes, AHostThatFailedTwiceIsLeftOut) {
   const std::string fails =
       ": {hostfile}; n=$(wc -c < $F 2>/dev/null || echo 0); printf {ranks} >> $F; test $n -lt 3 || exit 64; mkdir -p $D; "
       "printf '{\"rank\": 1, \"host\": \"n2.cluster\", \"exit_code\": 76, \"cause\": \"was killed or crashed\", \"step\": 4, "
-      "\"unix_time\": %s}' $n > "
+      "\"unix_time\": %s, \"start\": \"%s\"}' $n $TRIDENT_START > "
       "$D/failure.json; "
       "exit 75";
   const ProgramOutcome outcome =
@@ -133,19 +133,29 @@ TEST_F(SuperviseNodes, AHostThatFailedTwiceIsLeftOut) {
 // A launcher waits for ever for the daemon of a node that is cut off. What is not this start's failure, or not of a run that is
 // gone, ends nothing.
 TEST_F(SuperviseNodes, ALauncherThatOutlivesItsFailedRunIsKilledAndTheNextLayoutStarts) {
-  const auto failure = [](int code) {
+  const auto failure = [](int code, const std::string& start = "$TRIDENT_START") {
     return fmt::format("mkdir -p $D; printf '{{\"rank\": 4, \"host\": \"n2\", \"exit_code\": {}, \"cause\": \"was cut off\", "
-                       "\"step\": 7, \"message\": \"rank 4 is gone\", \"unix_time\": %s}}' $(date +%s%N) > $D/failure.json; ",
-                       code);
+                       "\"step\": 7, \"message\": \"rank 4 is gone\", \"unix_time\": %s, \"start\": \"%s\"}}' $(date +%s%N) \"{}\" "
+                       "> $D/failure.json; ",
+                       code, start);
+  };
+  const auto waits = [&](const std::string& run, const std::string& script, std::vector<std::string> flags = {}) {
+    flags.insert(flags.begin(), "supervise");
+    flags.insert(flags.end(), {"--", "sh", "-c", fmt::format("D='{}'; {} sleep 18; exit 0", folder_ / run, script)});
+    return flags;
   };
   const auto lives = [&](const std::string& run, const std::string& script) {
-    return std::vector<std::string>{
-        "supervise", "--", "sh", "-c", fmt::format("D='{}'; {} sleep 18; exit 0", folder_ / run, script), "train", "--config",
-        folder_ / "c.json", "--set", "run.dir=" + (folder_ / run)};
+    std::vector<std::string> all = waits(run, script);
+    all.insert(all.end(), {"train", "--config", folder_ / "c.json", "--set", "run.dir=" + (folder_ / run)});
+    return all;
   };
   create_folder(folder_ / "earlier");
   write_file(folder_ / "earlier/failure.json", R"({"rank": 4, "host": "n2", "exit_code": 76, "cause": "was cut off", "step": 7})");
   BackgroundProgram earlier(lives("earlier", "")), disk(lives("disk", failure(74))), alive(lives("alive", failure(76)));
+  BackgroundProgram late(lives("late", failure(76, "an earlier start")));  // of which a rank on a node that was cut off speaks now
+  // A script that names no configuration has its checkpoints in run.dir, or says which folder that is.
+  BackgroundProgram script(waits("script", failure(76), {"--max-restarts", "0", "--checkpoints", folder_ / "script/ckpt"}));
+  BackgroundProgram named(waits("named", failure(76), {"--max-restarts", "0", "--checkpoints", folder_ / "named"}));
   const std::string hangs = ": {hostfile}; printf '{ranks} ' >> $F; test {ranks} = 6 || exit 64; touch $D-cut-n2; " + failure(76) +
                             "trap '' TERM USR1 HUP; setsid sleep 77 & while :; do sleep 0.5; done";
   const double start = monotonic_seconds();
@@ -165,7 +175,8 @@ TEST_F(SuperviseNodes, ALauncherThatOutlivesItsFailedRunIsKilledAndTheNextLayout
                            " with 76: a rank is gone, late or out of step; rank 4 on n2 was cut off in step 7;"})
     EXPECT_TRUE(contains(job.err(), said)) << job.err();
   EXPECT_TRUE(std::ranges::none_of(started, is_running));
-  for (BackgroundProgram* other : {&earlier, &disk, &alive}) EXPECT_EQ(other->wait_to_end(150), 0) << other->err();
+  for (BackgroundProgram* other : {&earlier, &disk, &alive, &late}) EXPECT_EQ(other->wait_to_end(150), 0) << other->err();
+  for (BackgroundProgram* other : {&script, &named}) EXPECT_EQ(other->wait_to_end(150), 76) << other->err();
 }
 
 TEST_F(SuperviseNodes, WaitsForHostsAndStopsWhenAsked) {

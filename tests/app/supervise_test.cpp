@@ -177,6 +177,16 @@ TEST_F(Supervise, StepsThatAreCommittedAnewAreProgress) {
   EXPECT_TRUE(contains(outcome.err, "newest checkpoint: step 40; restart 3 now")) << outcome.err;
 }
 
+TEST_F(Supervise, ARunFolderMeansItsCheckpointsBeforeThereIsOne) {
+  const Manifest manifest = test::small_manifest();
+  const std::string step = fmt::format("later/step-{:08}", manifest.state.updates);
+  test::write_checkpoint(folder_ / step, manifest, test::small_files(manifest, 0));
+  const ProgramOutcome outcome =
+      run_program(words(fmt::format("cd '{}'; mkdir ckpt; mv later ckpt/ckpt; exit 76", folder_.path()), {"--max-restarts", "0"}));
+  EXPECT_EQ(outcome.exit_code, 76) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, fmt::format("newest checkpoint: step {};", manifest.state.updates))) << outcome.err;
+}
+
 TEST(SuperviseRun, WhatSavesAtItsEndAloneIsNotStartedAgainAfterACrash) {
   const Workplace place;
   const auto words = [&](const std::string& end) {

@@ -99,7 +99,7 @@ TEST(SafetensorsHeader, AnotherReaderAgrees) {
   EXPECT_EQ(back.data_bytes(), header.data_bytes());
 }
 
-// Those of which no values are read: eight of each.
+// No values of most of these types are ever read; each tensor has eight of them.
 TEST(SafetensorsHeader, EveryTypeOfTheFormatHasItsSize) {
   SafetensorsHeader header;
   for (const auto& [name, bytes] : {std::pair{"BOOL", 8},

@@ -56,7 +56,8 @@ bool failure_json(std::string_view input) {
   write_failure(folder, *failure);
   const std::optional<RunFailure> again = failure_from(failure_text(folder));
   require(again && again->rank == failure->rank && again->host == failure->host && again->cause == failure->cause &&
-              again->exit_code == failure->exit_code && again->step == failure->step && again->message == failure->message,
+              again->exit_code == failure->exit_code && again->step == failure->step && again->message == failure->message &&
+              again->start == failure->start,
           "written and read again it is another failure");
   return true;
 }

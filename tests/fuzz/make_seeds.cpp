@@ -68,7 +68,8 @@ void add_failures(const Seeds& seeds) {
   create_folder(seeds.scratch("run"));
   for (const int rank : {0, 7}) {
     write_failure(seeds.scratch("run"), {.rank = rank, .host = "n1", .cause = "was killed or crashed", .exit_code = 76, .step = 12,
-                                         .message = "error: rank 7 (host n1, pid 3) was killed or crashed in training, step 12"});
+                                         .message = "error: rank 7 (host n1, pid 3) was killed or crashed in training, step 12",
+                                         .start = "0123456789abcdef"});
     seeds.add("failure_json", fmt::format("rank{}.json", rank), failure_text(seeds.scratch("run")));
   }
 }

@@ -99,8 +99,8 @@ TEST(Supervision, RestartsAreCounted) {
 
 TEST(FailureFile, ComesBackAsItWasWritten) {
   const TemporaryFolder folder;
-  const RunFailure failure{
-      .rank = 3, .host = "n1", .cause = "was killed or crashed", .exit_code = 76, .step = 17, .message = "rank \"3\""};
+  const RunFailure failure{.rank = 3, .host = "n1", .cause = "was killed or crashed", .exit_code = 76, .step = 17,
+                           .message = "rank \"3\"", .start = "a0"};
   EXPECT_EQ(failure_text(folder.path()), "");
   write_failure(folder.path(), failure);
   const std::string first = failure_text(folder.path());
@@ -112,6 +112,7 @@ TEST(FailureFile, ComesBackAsItWasWritten) {
   EXPECT_EQ(read->exit_code, 76);
   EXPECT_EQ(read->step, 17);
   EXPECT_EQ(read->message, failure.message);
+  EXPECT_EQ(read->start, "a0");
   write_failure(folder.path(), failure);
   EXPECT_NE(failure_text(folder.path()), first) << "another failure has another text";
   for (const char* text : {"", "{}", "[1]", R"({"rank": -1, "cause": "x"})", R"({"rank": "3", "cause": "x"})", R"({"rank": 3)",

@@ -89,6 +89,7 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(keys_set_in(c, "cuda"), std::vector<std::string>());
   EXPECT_EQ(keys_set_in(small_with({"cuda.graphs=true", "cuda.tf32=true", "cuda.nccl_timeout=590"}), "cuda"),
             (std::vector<std::string>{"cuda.tf32", "cuda.graphs"}));
+  EXPECT_EQ(small_with({"device=gpu"}).device, small_with({"device=cuda"}).device);
   EXPECT_EQ(small_with({"device=cpu", "cuda.autotune=choices.json"}).cuda.autotune, "choices.json") << "accepted on CPUs, too";
   EXPECT_EQ(small_with({"cuda.nccl_max_ctas=4"}).cuda.nccl_max_ctas, (NcclMaxCtas{4, 4, 4}));
   EXPECT_EQ(small_with({"cuda.nccl_max_ctas={\"dp\": 4, \"tp\": 16}"}).cuda.nccl_max_ctas, (NcclMaxCtas{16, 4, 0}));

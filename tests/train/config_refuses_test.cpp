@@ -36,8 +36,14 @@ TEST(ConfigRefuses, WrongTypes) {
   expect_refusal({}, {"run.seed = 1.8446744073709552e+19: must be an integer"}, R"({"run": {"seed": 18446744073709551616}})");
   expect_refusal({}, {"eval = 5: must be an object with keys every, steps"}, with("\"eval\": 5"));
   expect_refusal({}, {"eval = null: must be an object"}, with("\"eval\": null"));
-  expect_refusal({"checkpoint.allow=[1]"}, {"checkpoint.allow = [1]: must be a list of texts or a text"});
-  expect_refusal({"checkpoint.allow={}"}, {"checkpoint.allow = {}: must be a list of texts or a text"});
+  const std::string consents = R"(must be "model", "run", "run.seed", )";
+  for (const std::string value : {"[1]", "{}", "\"log.every\"", "\"data.valid\"", "[\"optimizer.lrr\"]", "\"\""})
+    expect_refusal({"checkpoint.allow=" + value}, {"checkpoint.allow = " + value + ": " + consents, "\"data.tokenizer\" or a list of these"});
+  for (const auto& [meant, near] : {std::pair("sed", "run.seed"), {"modle", "model"}, {"batch_global", "batch.global"}, {"tokenizer", "data.tokenizer"},
+                                    {"data.train.weight", "data.train.weights"}})
+    expect_refusal({fmt::format("checkpoint.allow=[\"data\",\"{}\"]", meant)}, {consents, fmt::format("; did you mean \"{}\"?", near)});
+  for (const char* once : {"optimizer", "optimizer.lr", "lr_schedule.decay_steps"})
+    EXPECT_EQ(refusal({fmt::format("checkpoint.allow={}", once)}), "accepted") << "earlier versions asked for it";
   expect_refusal({"checkpoint.staging=some"}, {"checkpoint.staging = \"some\": must be a number >= 0 or \"auto\""});
   expect_refusal({"checkpoint.content=moments"}, {"checkpoint.content = \"moments\": must be \"all\" or \"weights\""});
   expect_refusal({"run.threads_per_rank=0"}, {"run.threads_per_rank = 0: must be an integer from 1 to 1024 or \"auto\""});
@@ -74,6 +80,7 @@ TEST(ConfigRefuses, UnknownValuesWithTheNearest) {
   expect_refusal({"parallel.schedule=1fb1"}, {"parallel.schedule = \"1fb1\": must be \"gpipe\"", "did you mean \"1f1b\"?"});
   expect_refusal({"parallel.zero=zero4"}, {"did you mean \"zero"});
   expect_refusal({"precision.compute=bf61"}, {"did you mean \"bf16\"?"});
+  expect_refusal({"device=GPU"}, {"device = \"GPU\": must be \"auto\", \"cpu\" or \"cuda\"; did you mean \"cuda\"?"});
   expect_refusal({"precision.master=bf16"}, {"precision.master = \"bf16\": must be \"fp32\""});
   expect_refusal({"parallel.order=tp-dp-pp"}, {"parallel.order = \"tp-dp-pp\": must be the axes tp, cp, dp, pp in any order"});
   expect_refusal({"parallel.order=tp-tp-dp-pp"}, {"parallel.order"});
@@ -144,6 +151,26 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
       {"model.lora_r=16", "unknown key model.lora_r; leave it out, there is no such thing here: there are no adapters"},
       {"model.name=llama", "unknown key model.name; did you mean model.preset?"},
       {"optim=muon", "did you mean optimizer.type? (adamw or lion"},
+      {"eval.data=x", "did you mean data.valid?"},
+      {"test.data=x", "trident eval --data PREFIX"},
+      {"optimizer=lion", "did you mean optimizer.type = \"lion\"?"},
+      {"precision=bf16", "did you mean precision.compute?"},
+      {"optimizer.schedule=cosine", "did you mean lr_schedule.type?"},
+      {"schedule=cosine", ""},
+      {"schedule=1f1b", "did you mean parallel.schedule?"},
+      {"layers=4", "did you mean model.num_hidden_layers?"},
+      {"every=4", ""},
+      {"recompute.layers=4", ""},
+      {"validation.data=x", "did you mean data.valid?"},
+      {"optimizer.warmup=4", "did you mean lr_schedule.warmup_steps?"},
+      {"model.layers=4", "did you mean model.num_hidden_layers?"},
+      {"n_layer=4", "did you mean model.n_layer? (with model_type gpt2; num_hidden_layers with others)"},
+      {"tensor_parallel_size=2", "did you mean parallel.tensor?"},
+      {"pp_degree=2", "did you mean parallel.pipeline?"},
+      {"max_iters=2", "did you mean run.steps?"},
+      {"out_dir=x", "did you mean run.dir?"},
+      {"nproc_per_node=8", "leave it out: mpirun or srun says how many ranks there are"},
+      {"checkpoint.save_every=5", "did you mean checkpoint.every?"},
   };
   for (const auto& [setting, answer] : keys) {
     const std::string said = refusal({setting}), text = setting;
@@ -155,6 +182,8 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
     const std::string in_file = refusal({}, with(fmt::format("\"{}\": \"{}\"", text.substr(0, equals), text.substr(equals + 1))));
     EXPECT_TRUE(text.ends_with("=false") || in_file.find(answer) != in_file.npos) << in_file;
   }
+  expect_refusal({"data=x"}, {"data = \"x\": must be an object with keys train, valid", "; did you mean data.train?"});
+  expect_refusal({"layers=[2, 2]"}, {"did you mean parallel.layers?"});
   for (const char* rule : {"muon", "adan", "sgd", "nadam", "radam", "adafactor"}) {
     const std::string said = refusal({std::string("optimizer.type=") + rule});
     EXPECT_NE(said.find("not built; use adamw or lion"), said.npos) << said;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -102,19 +103,25 @@ class StoredRuns : public ::testing::Test {
         },
         sink, no_cards_);
     EXPECT_TRUE(report.has_value());
+    generate([&](GenerateOptions& options) { options.checkpoint = checkpoint; });
+    checkpoint_to_hf(checkpoint, folder_ / "hf", {});
+    std::filesystem::remove_all(folder_ / "hf");
+  }
+
+  void generate(const std::function<void(GenerateOptions&)>& from) {
+    std::ostringstream out;
+    LogSink sink(out);
     const auto made = run_generate(
         [&] {
           GenerateOptions options;
-          options.checkpoint = checkpoint;
+          from(options);
           options.prompts = {{.ids = {1, 2}}};
           options.max_new_tokens = 1;
           return options;
         },
         {}, sink, no_cards_);
-    ASSERT_TRUE(made.has_value());
+    ASSERT_TRUE(made.has_value()) << out.str();
     EXPECT_EQ(made->continuations.size(), 1u);
-    checkpoint_to_hf(checkpoint, folder_ / "hf", {});
-    std::filesystem::remove_all(folder_ / "hf");
   }
 
   TemporaryFolder folder_;
@@ -156,7 +163,8 @@ constexpr StartRow kStarts[] = {
     {"run.steps=4 lr_schedule.warmup_steps=8"},
     {"run.steps=5 lr_schedule.decay_steps=9 lr_schedule.warmup_steps=8", "lr_schedule.decay_steps was 6 and is 9 from here on"},
     {"run.steps=12 lr_schedule.warmup_steps=8", "decay_steps was 9 and is 12 from here on, as run.steps grew"},
-    {"new run.steps=4 lr_schedule.decay_steps=2 lr_schedule.min_lr=1e-4"},
+    {"new run.steps=4 lr_schedule.decay_steps=2 lr_schedule.min_lr=1e-4",
+     "warning: lr_schedule.decay_steps = 2: the learning rate is 0.0001 from step 3 to the last, 4, its minimum; --set lr_schedule.decay_steps=4"},
     {"run.steps=6 lr_schedule.decay_steps=2 lr_schedule.min_lr=1e-4", "--set lr_schedule.decay_steps=6"},
     {"run.steps=7 lr_schedule.min_lr=1e-4"},
     // how it learns
@@ -239,6 +247,13 @@ TEST_F(StoredRuns, ALengthBelowTheWarmUpIsReadWithAWarning) {
   Manifest manifest = open_manifest(step);
   manifest.config.find("lr_schedule")->set("decay_steps", 2);
   std::erase_if(manifest.config.members(), [](const JsonMember& member) { return member.key == kResolvedMember; });
+  // It is the user's once it is given as --config: what trains refuses it, and nothing else does.
+  const std::string file = folder_ / "run/config.resolved.json";
+  write_file(file, to_json_text(manifest.config));
+  OptionValues values;
+  expect_error<ConfigError>([&] { load_train_config(file, {}, values); }, {"warmup_steps = 5: must be below", "(null: run.steps)"});
+  EXPECT_NO_THROW(load_train_config(file, {"lr_schedule.decay_steps=null"}, values));
+  generate([&](GenerateOptions& options) { options.config = file; });
   manifest.config.set("of_later_versions", JsonValue::Object{{"key", 1}});
   write_file(step + "/manifest.json", to_text(manifest));
   const std::vector<std::string> faults = read_stored(manifest.config, step).faults;
@@ -259,17 +274,23 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   train(settings("run", first));
   const auto on = [&](const std::vector<std::string>& more) { return train(settings("run", more)); };
   const std::vector<std::string> before = folder_.names();
-  const std::vector<std::string> refused{"lr_schedule.decay_steps = 4: the learning rate is 0 in all steps that are left, 5 to 9",
-                                         "--set lr_schedule.decay_steps=9"};
-  expect_error<ConfigError>([&] { on({"run.steps=9", linear, "lr_schedule.decay_steps=4"}); }, refused);
-  expect_error<ConfigError>([&] { train(settings("new", {"run.steps=9", linear, "lr_schedule.decay_steps=1"})); },
-                            {"all steps that are left, 1 to 9"});
+  const std::vector<std::string> refused{
+      "lr_schedule.decay_steps = 4: the learning rate is 0 from step 5 to the last, 9, which would change nothing; --set lr_schedule.decay_steps=9"};
+  for (const char* type : {"linear", "cosine", "inverse_sqrt", "wsd"}) {  // the first start, and one that goes on
+    std::vector<std::string> longer{"run.steps=9", fmt::format("lr_schedule.type={}", type), "lr_schedule.decay_steps=4", "lr_schedule.wsd_decay_steps=1"};
+    for (const std::string run : {"new", "run"}) expect_error<ConfigError>([&] { train(settings(run, longer)); }, refused);
+  }
   EXPECT_EQ(folder_.names(), before);
   EXPECT_NO_THROW(on(first)) << "a run that is over";
   std::filesystem::remove_all(folder_ / "run/ckpt/step-00000004");
   EXPECT_NO_THROW(on(first)) << "one that was killed before its last step, whose rate is 0 as it should be";
-  EXPECT_TRUE(contains(on({"run.steps=6", linear, minimum, "lr_schedule.decay_steps=4"}),
-                       "warning: lr_schedule.decay_steps = 4: the learning rate is 0.0001 in all steps that are left, 5 to 6"));
+  const std::vector<std::string> low{"run.steps=6", linear, minimum, "lr_schedule.decay_steps=4"};
+  const std::string warned = "warning: lr_schedule.decay_steps = 4: the learning rate is 0.0001 from step 5 to the last, 6, its minimum; ";
+  EXPECT_TRUE(contains(on(low), warned));
+  EXPECT_FALSE(contains(on(low), warned)) << "it is over";
+  EXPECT_TRUE(contains(train(settings("warned", low)), warned));
+  for (const std::string same : {"lr_schedule.type=constant", "lr_schedule.min_lr=1e-3"})
+    EXPECT_FALSE(contains(train(settings(same, {"run.steps=3", "lr_schedule.decay_steps=2", "checkpoint.every=0", same})), "decay_steps = "));
   EXPECT_TRUE(contains(on({"run.steps=8", linear, minimum}),
                        "decay_steps was 4 and is 8 from here on, as run.steps grew and it is not given: the learning rate of "
                        "step 7 was 0.0001 and is 0.0002125"));
@@ -278,6 +299,46 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   const JsonValue resolved = read_json_file(folder_ / "run/config.resolved.json");
   EXPECT_TRUE(resolved.find("lr_schedule")->find("decay_steps")->is_null());
   EXPECT_EQ(resolved.find("resolved")->find("decay_length")->as_integer(), 8);
+}
+
+// What a later start of the same command is refused is said by the first one.
+TEST_F(StoredRuns, WeightsAloneAreSaidToEndTheRun) {
+  const std::string weights = "checkpoint.content=weights", warned = "warning: checkpoint.content = \"weights\": ";
+  EXPECT_TRUE(contains(train(settings("run", {weights})), warned));
+  expect_error<ConfigError>([&] { train(settings("run", {weights})); }, {"holds weights alone"});
+  for (const std::string other : {"checkpoint.resume=never", "checkpoint.every=0"})
+    for (int start = 0; start < 2; ++start) EXPECT_FALSE(contains(train(settings(other, {weights, other})), warned)) << other;
+}
+
+// What takes the place of a damaged newest one goes on as if that had never been; where nothing may, nothing is said to be damaged.
+TEST_F(StoredRuns, AnOlderCheckpointGoesOnByItsOwnLength) {
+  const auto damage_newest = [&] {
+    const std::string weights = newest(folder_ / "run/ckpt") + "/weights/w-00000-0.safetensors";
+    std::string text = read_file(weights);
+    text[text.size() / 2] ^= 1;
+    write_file(weights, text);
+  };
+  const std::vector<std::string> keeps{"checkpoint.keep_last=null", "lr_schedule.type=linear"};
+  const auto on = [&](std::vector<std::string> more) {
+    more.insert(more.end(), keeps.begin(), keeps.end());
+    return train(settings("run", more));
+  };
+  on({"run.steps=3"});
+  on({"run.steps=4", "lr_schedule.decay_steps=9"});
+  damage_newest();
+  const std::string said = on({"run.steps=6", "log.every=1"});
+  EXPECT_TRUE(contains(said, "goes on from step 3\n")) << said;
+  EXPECT_TRUE(contains(said, "the learning rate of step 4 was 0 and is 0.0003333")) << said;
+  EXPECT_TRUE(contains(said, "step 4/6  loss ") && contains(said, "lr 3.33e-04")) << said;
+  const JsonValue stored = open_manifest(newest(folder_ / "run/ckpt")).config, resolved = read_json_file(folder_ / "run/config.resolved.json");
+  for (const JsonValue* const config : {&stored, &resolved})
+    EXPECT_EQ(config->find("resolved")->find("decay_length")->as_integer(), 6);
+
+  on({"run.steps=7", "run.seed=5", "checkpoint.allow=run.seed"});
+  damage_newest();
+  expect_error<Error>([&] { on({"run.steps=8", "run.seed=5", "run.overwrite=true"}); },
+                          {"run/ckpt: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\""});
+  EXPECT_TRUE(contains(on({"run.steps=8", "run.seed=5", "run.overwrite=true", "checkpoint.resume=never"}), "this run begins at step 1"));
 }
 
 std::string id_in(const std::string& run) { return run_id_of(read_json_file(run + "/config.resolved.json")); }

@@ -28,6 +28,9 @@ struct ForeignWord {
   std::string_view torchtitan = {};  // key of its configuration
 };
 
+// Its section of plain words, which mean this only where they stand alone: recompute.layers is not the model's layers.
+inline constexpr std::string_view kOtherWords = "nanoGPT, Lightning and others";
+
 // Its section of words that no config.json has where they are refused.
 inline constexpr std::string_view kHuggingFaceWords = "Hugging Face: Trainer, TRL, PEFT, Accelerate";
 

@@ -52,6 +52,21 @@ bool is_split(std::string_view text) {
   }
 }
 
+// A consent to what once needed one.
+bool is_past_consent(std::string_view text) {
+  const std::string_view block = text.substr(0, text.find('.'));
+  return (block == "optimizer" || block == "lr_schedule") && (text == block || find_option(text) != nullptr);
+}
+
+// The choice that was meant by its own name, or by the last word of it.
+std::string_view likely_choice(std::string_view text, const std::vector<std::string_view>& choices) {
+  if (const std::string_view near = likely_name(text, choices); !near.empty()) return near;
+  std::vector<std::string_view> words;
+  for (const std::string_view choice : choices) words.push_back(choice.substr(choice.rfind('.') + 1));
+  const auto word = std::ranges::find(words, likely_name(text.substr(text.rfind('.') + 1), words));
+  return word == words.end() ? "" : choices[static_cast<std::size_t>(word - words.begin())];
+}
+
 class Checker {
  public:
   Checker(const Option& option, const JsonValue& value, std::string_view where) : option_(option), value_(value), where_(where) {}
@@ -131,14 +146,21 @@ class Checker {
       if (alias.written == text) return JsonValue(alias.means);
     if (option_.form == TextForm::kAxisOrder && !parse_axis_order(text)) refuse_type();
     if (option_.form == TextForm::kSplit && !is_split(text)) refuse_type();
-    if (!option_.choices.empty() && std::find(option_.choices.begin(), option_.choices.end(), text) == option_.choices.end()) {
-      const std::string_view near = likely_name(text, option_.choices);
-      refuse(fmt::format("must be {}{}", expected_text(option_),
-                         near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
-    }
+    refuse_other_choice(text);
     refuse_odd_text(text);
     if (takes(Takes::kTexts)) return JsonValue(JsonValue::Array{value_});
     return takes(Takes::kSources) ? JsonValue(JsonValue::Array{source(text, 1.0)}) : value_;
+  }
+  void refuse_other_choice(const std::string& text) const {
+    if (option_.choices.empty() || std::ranges::find(option_.choices, text) != option_.choices.end()) return;
+    if (option_.form == TextForm::kConsent && is_past_consent(text)) return;
+    std::vector<std::string_view> names = option_.choices;
+    for (const Alias& alias : option_.aliases) names.push_back(alias.written);
+    std::string_view near = likely_choice(text, names);
+    for (const Alias& alias : option_.aliases)
+      if (alias.written == near) near = alias.means;
+    refuse(fmt::format("must be {}{}", expected_text(option_),
+                       near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
   }
   static JsonValue source(const std::string& path, double weight) {
     JsonValue source;
@@ -166,6 +188,7 @@ class Checker {
   JsonValue texts() const {
     for (const JsonValue& item : value_.items()) {
       if (!item.is_string()) refuse_type();
+      refuse_other_choice(item.as_string());
       refuse_odd_text(item.as_string());
     }
     return value_;
@@ -250,13 +273,14 @@ std::string expected_text(const Option& option) {
   if (takes(option.takes, Takes::kNumber)) parts.push_back("a number" + range);
   if (takes(option.takes, Takes::kIntegers)) parts.push_back(fmt::format("a list of {}integers{}", count, range));
   if (takes(option.takes, Takes::kNumbers)) parts.push_back(fmt::format("a list of {}numbers{}", count, range));
-  if (takes(option.takes, Takes::kTexts)) parts.emplace_back("a list of texts");
+  if (takes(option.takes, Takes::kTexts) && option.choices.empty()) parts.emplace_back("a list of texts");
   if (takes(option.takes, Takes::kString)) {
     if (option.form == TextForm::kAxisOrder) parts.emplace_back("the axes tp, cp, dp, pp in any order joined by '-'");
     else if (option.form == TextForm::kSplit) parts.emplace_back("up to three shares such as \"969,30,1\"");
     else if (option.choices.empty()) parts.emplace_back("a text");
     for (const std::string_view choice : option.choices) parts.push_back(in_quotes(choice));
   }
+  if (takes(option.takes, Takes::kTexts) && !option.choices.empty()) parts.emplace_back("a list of these");
   if (takes(option.takes, Takes::kEvery)) parts.push_back(fmt::format("{{\"every\": k}} with an integer k{}", range));
   if (takes(option.takes, Takes::kAxes))
     parts.push_back(fmt::format("any of {{\"tp\": n, \"dp\": n, \"pp\": n}} with integers n{}", range));
@@ -280,16 +304,40 @@ JsonValue default_value(const Option& option) {
   return value;
 }
 
+bool may_be(const Option& option, const JsonValue& value) {
+  if (value.is_null() || option.status == OptionStatus::kReserved) return true;
+  try {
+    checked_value(option, value, "");
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+const Option* option_with_key(std::string_view key, const JsonValue& value) {
+  const Option* only = nullptr;
+  for (const Option& option : option_table()) {
+    if (key_of(option) != key || !may_be(option, value)) continue;
+    if (block_of(option) == "run") return &option;
+    if (only != nullptr) return nullptr;
+    only = &option;
+  }
+  return only;
+}
+
 std::string name_here(std::string_view word, const JsonValue& value) {
   const auto hint = [](std::string_view path) { return fmt::format("; did you mean {}?", path); };
   const std::string_view key = word.substr(word.rfind('.') + 1);
-  for (const Option& option : option_table()) {
-    if (key_of(option) == key && word.find('.') == std::string_view::npos) return hint(option.path);
+  if (word.find('.') == std::string_view::npos)
+    if (const Option* const option = option_with_key(key, value)) return hint(option->path);
+  for (const Option& option : option_table())
     if (std::find(option.aka.begin(), option.aka.end(), key) != option.aka.end()) return hint(option.path);
-  }
   const std::string text = value.is_string() ? value.as_string() : to_json_text(value);
   const ForeignWord* row = find_foreign_word(word, text);
-  if (row == nullptr) row = find_foreign_word(key, text);
+  if (row == nullptr) {
+    row = find_foreign_word(key, text);
+    if (row != nullptr && row->section == kOtherWords && key.find('_') == std::string_view::npos) row = nullptr;
+  }
   if (row == nullptr || word == fmt::format("model.{}", row->target)) return "";  // nobody's word, or Hugging Face's own key
   const bool is_key = row->kind == ForeignWord::Kind::kKey, of_model = row->kind == ForeignWord::Kind::kModelKey;
   if (!is_key && !of_model) return "; " + remedy_without_key(*row);
@@ -322,9 +370,9 @@ std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
     // The same word in one other block; a word that several blocks have, or that is a block, says nothing.
     const auto has_key = [&](const Option& option) { return key_of(option) == key; };
     const std::span<const Option> table = option_table();
+    const auto only = std::ranges::find_if(table, has_key);
     const bool is_block = std::ranges::any_of(option_blocks(), [&](const OptionBlock& block) { return block.name == key; });
-    if (!is_block && std::ranges::count_if(table, has_key) == 1)
-      return hint(std::ranges::find_if(table, has_key)->path);
+    if (!is_block && std::ranges::count_if(table, has_key) == 1 && may_be(*only, value)) return hint(only->path);
   }
   paths.clear();
   for (const Option& option : option_table()) paths.push_back(option.path);

@@ -20,6 +20,9 @@ JsonValue checked_value(const Option& option, const JsonValue& value, std::strin
 // The default, canonical; null for an option that the user must give.
 JsonValue default_value(const Option& option);
 
+// The option with this key that may have this value (null: any): of the run block, or the only one. nullptr: none, or several.
+const Option* option_with_key(std::string_view key, const JsonValue& value);
+
 // Says what the same key in another block, or another system's word, is called here: "; did you mean parallel.tensor?", or why it
 // is to be left out. `value`: what was given for it, if that is known. "" for a word of nobody.
 std::string name_here(std::string_view word, const JsonValue& value = {});

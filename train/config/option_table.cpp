@@ -56,7 +56,7 @@ std::vector<Option> run_options() {
               "null: that of this kind of hardware which comes with the program. No number of the training depends on it."},
       {.path = "device", .takes = kString, .fallback = "\"auto\"",
        .doc = "Where ranks compute; auto takes CUDA cards if this program has CUDA and the machine has cards it can use.",
-       .choices = {"auto", "cpu", "cuda"}},
+       .choices = {"auto", "cpu", "cuda"}, .aliases = {{"gpu", "cuda"}}},
   };
 }
 
@@ -112,7 +112,7 @@ std::vector<Option> parallel_options() {
   };
 }
 
-// Rules whose names look like misspellings of those that are built.
+// These are not built, and their names look like misspellings of those that are.
 std::vector<ReservedValue> other_update_rules() {
   std::vector<ReservedValue> rules;
   for (const std::string_view name : {"muon", "sgd", "adan", "nadam", "radam", "adafactor"}) rules.push_back({name, "not built; use adamw or lion"});
@@ -226,7 +226,9 @@ std::vector<Option> data_options() {
       {.path = "checkpoint.resume", .takes = kNull | kString, .fallback = "\"auto\"",
        .doc = "auto: go on from the newest valid checkpoint of checkpoint.dir, if there is one; never; or the path of a checkpoint, or of a folder of them.",
        .aka = {"resume_from_checkpoint", "load"}},
-      {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]", .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with."},
+      {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]", .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with.",
+       .choices = {"model", "run", "run.seed", "batch", "batch.global", "batch.sequence", "data", "data.train", "data.train.weights", "data.split",
+                   "data.shuffle", "data.tokenizer"}, .form = TextForm::kConsent},
       {.path = "elastic", .takes = kLayouts, .fallback = "[]",
        .doc = "Layouts that trident supervise --nodes-from falls back on when hosts are gone: texts, or objects with the keys of parallel that they change. Nothing else uses them."},
       {.path = "log.every", .takes = kInteger, .fallback = "10", .doc = "One line and one metrics record every so many steps.", .range = kFromOne,

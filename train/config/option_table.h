@@ -32,7 +32,7 @@ constexpr bool takes(Takes set, Takes kind) { return (static_cast<unsigned>(set)
 inline constexpr std::array<std::string_view, 3> kCountedAxes{"tp", "dp", "pp"};
 
 // Text with an inner form that choices cannot express.
-enum class TextForm : std::uint8_t { kAny, kAxisOrder, kSplit };
+enum class TextForm : std::uint8_t { kAny, kAxisOrder, kSplit, kConsent };
 
 struct Range {
   double low = -std::numeric_limits<double>::infinity();

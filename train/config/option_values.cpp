@@ -44,7 +44,13 @@ bool is_word_of_others(const std::string& key) {
                              [&](const Option& option) { return std::ranges::find(option.aka, key) != option.aka.end(); });
 }
 
-// What a --set value's text means: JSON where it is JSON; broken JSON that was surely meant as such is an error.
+[[noreturn]] void refuse_no_block(const OptionBlock& block, const JsonValue& value, std::string_view where) {
+  throw ConfigError(fmt::format("{}{} = {}: must be an object with keys {}{}", where, block.name, value_text(value),
+                                keys_of(block.name), name_here(block.name, value)));
+}
+
+}  // namespace
+
 JsonValue setting_value(std::string_view text, std::string_view where) {
   try {
     return parse_json(text, where);
@@ -53,8 +59,6 @@ JsonValue setting_value(std::string_view text, std::string_view where) {
     return JsonValue(text);
   }
 }
-
-}  // namespace
 
 OptionValues::OptionValues() {
   for (const Option& option : option_table())
@@ -97,9 +101,7 @@ void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, 
   const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
   if (block.name == "checkpoint" && neutral)
     return take_option(*find_option("checkpoint.every"), JsonValue(0), where, origin_of(value, file));
-  if (!value.is_object())
-    throw ConfigError(
-        fmt::format("{}{} = {}: must be an object with keys {}", where, block.name, value_text(value), keys_of(block.name)));
+  if (!value.is_object()) refuse_no_block(block, value, where);
   for (const JsonMember& member : value.members()) {
     const std::string path = fmt::format("{}.{}", block.name, member.key);
     const std::string origin = origin_of(member.value, file);
@@ -145,7 +147,7 @@ void OptionValues::take_setting(std::string_view setting) {
       for (const JsonMember& member : value.members())
         take_setting(fmt::format("{}.{}={}", path, member.key, to_json_text(member.value)));
     else if (block->name == "parallel" && value.is_string()) take_layout(value.as_string(), kWhere, std::string(kSettingOrigin));
-    else throw ConfigError(fmt::format("--set: {} = {}: must be an object with keys {}", path, value_text(value), keys_of(path)));
+    else refuse_no_block(*block, value, kWhere);
     return;
   }
   if (const Option* option = find_option(path)) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <utility>
 
@@ -26,6 +27,12 @@ std::string path_in(const std::string& folder) { return folder + "/failure.json"
 
 }  // namespace
 
+std::string start_given() {
+  for (const char* const name : kStartVariables)
+    if (const char* const start = std::getenv(name); start != nullptr && *start != '\0') return start;
+  return "";
+}
+
 void write_failure(const std::string& folder, const RunFailure& failure) {
   if (!folder_exists(folder)) return;
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -37,6 +44,7 @@ void write_failure(const std::string& folder, const RunFailure& failure) {
   object.set("step", failure.step);
   object.set("message", failure.message);
   object.set("unix_time", now);
+  if (!failure.start.empty()) object.set("start", failure.start);
   // Whole or not there, and not flushed: mpirun leaves the process a second at most, and a disk at work takes longer to say that it
   // has something.
   const std::string path = path_in(folder), fresh = path + ".new";
@@ -74,7 +82,8 @@ std::optional<RunFailure> failure_from(const std::string& text) {
     if (integer("rank") < 0 || words("cause").empty()) return std::nullopt;
     if (!is_plain(words("host")) || !is_plain(words("cause"))) return std::nullopt;
     return RunFailure{.rank = static_cast<int>(integer("rank")), .host = words("host"), .cause = words("cause"),
-                       .exit_code = static_cast<int>(integer("exit_code")), .step = integer("step"), .message = words("message")};
+                       .exit_code = static_cast<int>(integer("exit_code")), .step = integer("step"), .message = words("message"),
+                       .start = words("start")};
   } catch (const Error&) {
     return std::nullopt;
   }

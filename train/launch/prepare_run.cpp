@@ -79,6 +79,26 @@ void describe_data(RunInputs& inputs, bool looks) {
   }
 }
 
+// Judged by the configuration alone, so that no later start of the same command is refused what this one was not. ConfigError where
+// the steps behind the decay would change nothing.
+std::vector<std::string> warnings_of(const TrainConfig& config) {
+  std::vector<std::string> warnings;
+  const LrSchedule schedule = lr_schedule_of(config);
+  const std::int64_t steps = config.run.steps, decay = schedule.decay_steps;
+  if (steps > decay && schedule.type != LrScheduleType::kConstant && schedule.min_lr < schedule.lr) {
+    const std::string rate = fmt::format("lr_schedule.decay_steps = {}: the learning rate is {:.4g} from step {} to the last, {}", decay,
+                                         schedule.min_lr, decay + 1, steps);
+    const std::string remedy = fmt::format("--set lr_schedule.decay_steps={} lets it fall until the run ends", steps);
+    if (schedule.min_lr == 0) throw ConfigError(fmt::format("{}, which would change nothing; {}", rate, remedy));
+    warnings.push_back(fmt::format("{}, its minimum; {}", rate, remedy));
+  }
+  const CheckpointConfig& saved = config.checkpoint;
+  if (saves_checkpoints(config) && saved.content == CheckpointContent::kWeights && saved.resume.kind == ResumeFrom::Kind::kNewest)
+    warnings.emplace_back("checkpoint.content = \"weights\": no run goes on from weights alone, so the same command is refused once they are "
+                          "saved; --set checkpoint.resume=never begins anew each time, --set checkpoint.content=all goes on");
+  return warnings;
+}
+
 void place_on_cores(RunInputs& inputs, const RunPlace& place, const MachineFacts& machine) {
   const CoreShare& share = machine.core_share;
   const int local = inputs.local_ranks, threads = inputs.plan.threads_per_rank;
@@ -119,8 +139,8 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   inputs.initial = std::move(origin.initial);
   check_run_folder(config.run.dir);
   if (place.world_size == 0) check_thread_ranks(config);
-  const std::optional<std::string> idle = check_rates_left(config, inputs.resume ? inputs.resume->manifest.state.updates : 0);
-  if (idle && inputs.resume) inputs.resume->warnings.push_back(*idle);
+  const bool is_over = inputs.resume && inputs.resume->manifest.state.updates >= config.run.steps;
+  if (!is_over) inputs.warnings = warnings_of(config);
   const ModelConfig model = resolve_model(config);
   // All memory together; machines and cards are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
@@ -128,7 +148,6 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   RunPlan plan = make_run_plan(config, model, place.world_size, machine);
   if (inputs.samples) plan.text = inputs.samples->shapes();
   inputs.plan = settle_grad_sync(std::move(plan), machine);
-  if (idle && !inputs.resume) inputs.plan.notes.push_back("warning: " + *idle);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
   const auto stages_of_plan = [&](const RunPlan& plan) { return dry_stages_here(plan, machine.device, DryWork::kConstruct); };
   const std::vector<DryRun> stages = stages_of_plan(inputs.plan);

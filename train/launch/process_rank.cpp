@@ -81,12 +81,12 @@ class ProcessRank {
                         [this](const LifelineVerdict& verdict) { end_with(verdict); });
   }
 
-  // By the rank that printed why the job ends.
+  // The rank that printed why the job ends calls it.
   void leave_failure(const LifelineVerdict& verdict) const {
     if (verdict.rank < 0 || verdict.exit_code == 0) return;
     try {
       write_failure(inputs_.plan.config.run.dir,
-                    {verdict.rank, verdict.host, verdict.what, verdict.exit_code, verdict.step, verdict.line});
+                    {verdict.rank, verdict.host, verdict.what, verdict.exit_code, verdict.step, verdict.line, start_given()});
     } catch (const Error& error) {
       logger_.warning("{}; the reason is only in the log", error.what());
     }
@@ -214,6 +214,7 @@ class ProcessRank {
   // Tells the others that this rank failed, unless they cannot be reached. Once training is over the job still ends here, and with
   // training's code.
   void report(std::string_view error, ExitCode code) {
+    made_folder_.reset();  // a start that is refused leaves no folder, and no failure.json in one
     const int ends_with = trained_ ? trained_->exit_code() : static_cast<int>(code);
     const std::string what = trained_ ? not_reported(error) : std::string(error);
     if (lifeline_->report_failure(what, ends_with)) end_with({what, ends_with});

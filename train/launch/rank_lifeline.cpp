@@ -38,7 +38,7 @@ StartWatchOptions start_watch_options(const Logger& logger) {
   options.warn = [&logger](const std::string& line) { logger.warning("{}", line); };
   options.end = [&logger](const std::string& line) {
     logger.error("{}", line);
-    ::_exit(static_cast<int>(ExitCode::kCommunication));  // a thread that stands in MPI throws nothing
+    ::_exit(exit_status(ExitCode::kCommunication));  // a thread that stands in MPI throws nothing
   };
   return options;
 }

@@ -105,7 +105,7 @@ class ForwardProcess {
       run_rank(work);
       // Rank 0 has the result, which it prints when it is no longer in the job: a rank that is held here is ended with a failure's
       // code, because rank 0 may be ended, too. Others may die.
-      part_from_job(*lifeline_, *world_, logger_, static_cast<int>(ExitCode::kCommunication), end);
+      part_from_job(*lifeline_, *world_, logger_, exit_status(ExitCode::kCommunication), end);
     };
     const auto told = [this](std::string_view error, ExitCode code) { report(error, code); };
     work_under_lifeline(*lifeline_, connect_and_work, told, end);
@@ -228,9 +228,11 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
 
 ForwardModel forward_model_of_config(const std::string& path, const std::vector<std::string>& settings, std::string_view key,
                                      ConfigWeights weights) {
+  // They say what is wrong with a key, by line, also with one that does not count here; how such keys fit together is training's.
   OptionValues values;
-  // It says what is wrong with the file, by line, also with what does not count here.
-  const TrainConfig run = load_train_config(path, with_stored_model(path, {}), values);
+  values.take_file(read_json_file(path), path);
+  for (const std::string& setting : with_stored_model(path, {})) values.take_setting(setting);
+  const TrainConfig run = unvalidated_config(values);
   ForwardModel model;
   model.key = key;
   model.path = path;

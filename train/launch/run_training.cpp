@@ -29,7 +29,8 @@ void leave_failure(const std::string& run_dir, const Error& error) {
     refuse_if_written(run_dir);
     write_failure(
         run_dir,
-        {.rank = 0, .host = host_name(), .cause = "failed", .exit_code = static_cast<int>(error.code()), .message = error.what()});
+        {.rank = 0, .host = host_name(), .cause = "failed", .exit_code = exit_status(error.code()), .message = error.what(),
+         .start = start_given()});
   } catch (const Error&) {
     return;  // of the two errors the first is the one to be told
   }
@@ -89,6 +90,7 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
     run_thread_ranks(world, run_rank);
   } catch (const Error& error) {
     if (!trained) {
+      made_folder.reset();  // a start that is refused leaves no folder, and no failure.json in one
       leave_failure(inputs.plan.config.run.dir, error);
       throw;
     }

@@ -56,7 +56,7 @@ bool says_one_of(std::string_view message, std::initializer_list<int> errors) {
   });
 }
 
-// A disk that fails or is full, a server that does not answer.
+// The next start may succeed where a disk failed or was full, or a server did not answer.
 bool may_pass(std::string_view message) { return says_one_of(message, {EIO, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT}); }
 
 // What the file system says of the folder, as the reason for which a configuration is refused.
@@ -188,7 +188,7 @@ std::int64_t bytes_on_disk(const SavePlan& plan) {
 std::int64_t bytes_to_come(std::int64_t bytes_of_a_save, std::int64_t keep_last, std::span<const std::int64_t> kept) {
   if (keep_last == 0) return bytes_of_a_save;
   std::int64_t bytes = (keep_last + 1) * bytes_of_a_save;
-  // Those that stay until newer ones are there. A larger one counts as one of this run's.
+  // The newest stay until newer ones are there. A larger one counts as one of this run's.
   for (std::int64_t i = 0; i < std::min<std::int64_t>(keep_last, std::ssize(kept)); ++i)
     bytes -= std::min(kept[static_cast<std::size_t>(i)], bytes_of_a_save);
   return bytes;
@@ -258,8 +258,9 @@ void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std:
                                                                : "are ",
                                     room.aside == 1 ? "has" : "have", room_text(room.aside_bytes));
   throw UnfitFolderError(fmt::format(
-      "checkpoint.dir = {}: {} are free, {} {} more (a save has {}); free some space{}{}, or name a folder on another disk",
-      directory, room_text(room.free), saves, room_text(room.needed), room_text(bytes_of_a_save), aside,
+      "checkpoint.dir = {}: {} are free, {} {}{} (a save has {}); free some space{}{}, or name a folder on another disk",
+      directory, room_text(room.free), saves, room_text(room.needed), room.kept > 0 ? " more" : "", room_text(bytes_of_a_save),
+      aside,
       keep_last > 1 ? ", lower checkpoint.keep_last" : ""));
 }
 

@@ -51,7 +51,7 @@ bool same_shares(const std::string& a, const std::string& b) {
                             [](const DocumentRange& x, const DocumentRange& y) { return x.begin == y.begin && x.end == y.end; });
 }
 
-// Documents that are neither trained on nor held out.
+// The third share of data.split is neither trained on nor held out.
 std::int64_t unused_documents(const std::string& split, std::span<const TokenSource> sources, std::int64_t& documents) {
   std::int64_t unused = 0;
   for (const TokenSource& source : sources) {

@@ -86,8 +86,8 @@ std::optional<Error> fault_in(const Resume& resume, const AskedBy& asked, const 
   }
 }
 
-// Errors that one rank has, on their way to all.
-std::string to_text(const Error& error) { return fmt::format("!{} {}", static_cast<int>(error.code()), error.what()); }
+// One rank's error travels to all ranks as a text.
+std::string to_text(const Error& error) { return fmt::format("!{} {}", exit_status(error.code()), error.what()); }
 void throw_if_error(const std::string& text) {
   if (text.empty() || text.front() != '!') return;
   const std::size_t space = text.find(' ');
@@ -116,7 +116,7 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
     try {
       std::optional<Resume> older = find_resume(inputs.plan.config, step);
       if (!older)
-        throw DataError(fmt::format("{}: no older checkpoint is whole; set checkpoint.resume to \"never\" to begin anew", checkpoint_folder_of(inputs.plan.config)));
+        throw DataError(fmt::format("{}: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\" to begin anew", checkpoint_folder_of(inputs.plan.config)));
       notes = older->notes;
       check_resumed_data(adopted(inputs, *older), inputs.training_facts(), *older);
       text = older->folder;

@@ -50,10 +50,9 @@ RunEnd RankLoop::run() {
   while (goes_on()) one_step(start);
   summary_.seconds = monotonic_seconds() - start;
   end_.signal = stop_signal_;
+  end_.untrained = updates() == 0;
   end_.out_of_time = summary_.out_of_time;
-  // Who asks to stop does not wait for an evaluation.
-  const bool is_over = stop_signal_ == 0 && !(summary_.out_of_time && goes_on_unseen());
-  const bool evaluates = !validation_sets_.empty() && updates() > 0 && is_over;
+  const bool evaluates = !validation_sets_.empty() && updates() > 0 && stop_signal_ == 0;  // who asks to stop does not wait
   if (evaluates && last_eval_at_ != updates()) evaluate();
   if (evaluates && last_eval_.step == updates()) summary_.last_valid = last_eval_;  // not if an earlier start made it
   if (rank() == 0) summary_.resident_bytes = resident_memory_bytes();  // what follows still needs every rank
@@ -144,6 +143,7 @@ void RankLoop::write_start_file(FunctionRef<void()> write) {
 void RankLoop::open_run_folder(std::int64_t largest) {
   for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest)) sink_.line(line);
   for (const std::string& line : data_lines(plan_, inputs_.sources)) sink_.line(line);
+  for (const std::string& line : inputs_.warnings) logger_.warning("{}", line);
   for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) logger_.warning("{}", line);
   for (const std::string& line : device_.notes()) sink_.line(line);
   for (const std::string& line : trainer_.notes()) sink_.line(line);
@@ -152,9 +152,10 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   const std::string aside = goes_on ? "" : set_earlier_run_aside(plan_.config);
   if (!aside.empty())
     sink_.line(fmt::format("the files of an earlier run are in {} now; this run begins at step {}", aside, updates() + 1));
-  // Before the files that it says whose they are: who is killed in between starts again without a question.
+  // This comes before the configuration is written, which says whose the files are: whoever is killed in between starts again
+  // without a question.
   refuse_if_written(plan_.config.run.dir);
-  // Of a run that is over they say what it was made with, whatever this start was asked for.
+  // The files of a run that is over keep what it was made with, whatever this start was asked for.
   leaves_files_ = goes_on && updates() >= plan_.config.run.steps && file_exists(plan_.config.run.dir + "/config.resolved.json");
   has_start_files_ = goes_on;
   if (!leaves_files_) write_start_file([&] { write_config_file(plan_.config.run.dir, checkpoints_.config()); });
@@ -285,7 +286,8 @@ void RankLoop::log(const StepResult& result, double seconds) {
   summary_.planned_bytes = totals.counts.planned_bytes;
   summary_.granted_bytes = totals.counts.granted_bytes;
   if (rank() != 0) return;
-  if (!is_logged(updates()) && goes_on_unseen()) return;  // others have a line of the step at which they are stopped
+  // Where another start takes up what this one saves on its way, no line tells of the stop.
+  if (!is_logged(updates()) && checkpoints_.saves_on_the_way() && can_go_on(plan_.config)) return;
   const double tokens = static_cast<double>(plan_.tokens_per_step());
   const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
   StepMetrics metrics;

@@ -59,8 +59,6 @@ class RankLoop {
   void write_start_file(FunctionRef<void()> write);
   void warn_of_gaps(const std::vector<std::int64_t>& steps);
   bool goes_on() const { return updates() < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
-  // Where another start takes up what this one leaves, its files are to be those of a run that was not stopped.
-  bool goes_on_unseen() const { return checkpoints_.saves_on_the_way() && can_go_on(plan_.config); }
   void agree_to_stop(double start);
   void set_phase(RunPhase phase);
   void one_step(double start);

@@ -353,18 +353,6 @@ void note_folder_that_is_gone(const TrainConfig& config, std::vector<std::string
 
 }  // namespace
 
-std::optional<std::string> check_rates_left(const TrainConfig& config, std::int64_t updates) {
-  const LrSchedule schedule = lr_schedule_of(config);
-  const std::int64_t next = updates + 1, steps = config.run.steps, decay = schedule.decay_steps;
-  const bool is_over = steps > decay && next >= decay && next <= steps;
-  if (!is_over || schedule.min_lr == schedule.lr || schedule.at(next) > schedule.min_lr) return std::nullopt;
-  const std::string rate = fmt::format("lr_schedule.decay_steps = {}: the learning rate is {:.4g} in all steps that are left, {} to {}",
-                                       decay, schedule.min_lr, next, steps);
-  const std::string remedy = fmt::format("--set lr_schedule.decay_steps={} lets it fall until the run ends", steps);
-  if (schedule.min_lr == 0) throw ConfigError(fmt::format("{}, which would change nothing; {}", rate, remedy));
-  return fmt::format("{}, its minimum; {}", rate, remedy);
-}
-
 void adopt(TrainConfig& config, Resume& resume) {
   const auto [then, faults] = config_of(resume);
   for (const std::string& fault : faults) resume.warnings.push_back(fmt::format("read as it stands: {}", fault));

@@ -73,10 +73,6 @@ std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& r
 // kept, allowed or changed, key by key.
 void adopt(TrainConfig& config, Resume& resume);
 
-// Warns where the schedule is over before the steps that are left after `updates`, so that they all have the lowest learning rate.
-// ConfigError where that is 0.
-std::optional<std::string> check_rates_left(const TrainConfig& config, std::int64_t updates);
-
 // Whether the weights by which datasets are blended are others than the checkpoint's.
 bool blend_weights_changed(const TrainConfig& config, const Resume& resume);
 

@@ -6,8 +6,8 @@
 namespace trident {
 
 int RunEnd::exit_code() const {
-  if (not_saved) return static_cast<int>(ExitCode::kStorage);
-  if ((signal != 0 || out_of_time) && saved) return static_cast<int>(ExitCode::kRequeue);
+  if (not_saved) return exit_status(ExitCode::kStorage);
+  if ((signal != 0 || out_of_time) && saved) return exit_status(ExitCode::kRequeue);
   return signal != 0 ? exit_code_of_signal(signal) : 0;
 }
 
@@ -15,6 +15,7 @@ std::string RunEnd::message() const {
   const std::string why = signal != 0   ? "stopped by " + signal_name(signal)
                           : out_of_time ? "run.max_minutes is over"
                                         : "the run is over";
+  if (untrained) return why + " before the first step; the same command begins with it";
   if (not_saved) return why + ", and its last checkpoint could not be written; the newest one is older";
   if (saved) return why + "; all is saved: the same command goes on from there";
   if (weights) return why + "; its weights are saved, and no run goes on from weights alone (checkpoint.content)";

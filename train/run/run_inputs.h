@@ -36,6 +36,7 @@ struct RunInputs {
   std::optional<Resume> resume;           // the checkpoint to go on from
   std::shared_ptr<const SampleMaker> samples;  // made at every evaluation; nullptr: none
   std::string checkpoint_fault;           // why nothing can be saved in checkpoint.dir, where nobody gave checkpoint.every
+  std::vector<std::string> warnings;      // of the configuration, one line each
   std::optional<Resume> initial;          // the one whose weights the run begins with, unless it goes on
 
   std::vector<DataFacts> training_facts() const;  // data_facts of the training sources

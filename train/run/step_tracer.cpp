@@ -50,7 +50,7 @@ void StepTracer::after_step(std::int64_t update, double start, double end) {
   if (++buffered_ == kStepsPerFlush || update == last_) flush();
 }
 
-// Of the step that has just ended; operations of it that are under way are recorded when they complete.
+// Records the step that has just ended; its operations that are under way follow when they complete.
 void StepTracer::add_instructions(std::int64_t update, double start, double end) {
   TraceSlice slice;
   slice.step = static_cast<std::int32_t>(update);
