@@ -9,12 +9,11 @@
 #include "model/declare.h"
 #include "model/gpt.h"
 #include "parallel/zero/param_layout.h"
+#include "pipeline/stage_regions.h"
 #include "tensor_parallel/store_views.h"
 
 namespace trident {
 namespace {
-
-constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = static_cast<std::size_t>(Region::kSavedForW);
 
 // Rows without a token may cost less than the passes of smaller pieces, each of which reads all weights. With 512 rows they
 // seldom do (docs/benchmarks/2026-11-24-generate.md).
@@ -111,7 +110,7 @@ void CachedStage::book(ArenaPlan& plan) {
                                   "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace"});
   static_assert(kNames.size() == kNumRegions);
   for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
-    const MemoryUse use = r == kSaved || r == kSavedForW ? MemoryUse::kActivations : MemoryUse::kWorkspace;
+    const MemoryUse use = is_saved(r) ? MemoryUse::kActivations : MemoryUse::kWorkspace;
     region_slots_[r] = plan.book(kNames[r], use, region_bytes_[r]);
   }
   for (ArenaSlot& slot : activation_slots_)

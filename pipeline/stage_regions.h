@@ -1,4 +1,4 @@
-// Which regions of a pass a stage places how: for the two halves of stage.h alone.
+// Which regions of a pass a stage places how: for the two halves of stage.h and for cached_stage.cpp.
 #pragma once
 
 #include <array>
