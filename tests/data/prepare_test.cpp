@@ -20,9 +20,10 @@ using Texts = std::vector<std::string>;
 
 class PrepareTest : public ::testing::Test {
  protected:
+  static void SetUpTestSuite() { tokenizer_ = load_tokenizer("gpt2"); }
   TemporaryFolder folder_;
   std::string prefix_ = folder_ / "out";
-  std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer("gpt2");
+  inline static std::unique_ptr<const Tokenizer> tokenizer_;
 
   std::string input(const std::string& name, const std::string& content) {
     write_file(folder_ / name, content);
