@@ -1,6 +1,6 @@
 # trident_library(NAME SOURCES ... LINKS ...)   -> target trident_NAME, include root = repository root
 # trident_room(NAME SOURCE...)   -> target trident_NAME, which links the rooms of its row in cmake/rooms; room_NAME tries it
-# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FULL])   -> executable test_NAME, one CTest entry NAME/SUITE per test suite,
+# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FULL])   -> executable test_NAME, a CTest entry NAME/SUITE per test suite,
 #   labelled l or by its folder below tests/, and ci or elsewhere; FULL: suites that begin with Full are one entry of -C Full
 
 set(CMAKE_CXX_STANDARD 20)
@@ -142,8 +142,8 @@ function(trident_ci_label name result)
   endif()
 endfunction()
 
-# The target ci: what continuous integration builds. Without sanitizers that is every program but the tests of other flavours; with them
-# the tests of the flavour alone. Libraries that none of these link are not built.
+# The target ci is what continuous integration builds: without sanitizers every program but the tests of other flavours, with them the
+# tests of the flavour alone. Libraries that none of these link are not built.
 function(trident_ci_targets folder)
   get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
   foreach(below IN LISTS folders)
@@ -154,7 +154,8 @@ function(trident_ci_targets folder)
     get_target_property(type ${target} TYPE)
     get_target_property(by_hand ${target} EXCLUDE_FROM_ALL)
     get_target_property(elsewhere ${target} TRIDENT_ELSEWHERE)
-    if(type MATCHES "EXECUTABLE|SHARED|MODULE" AND NOT by_hand AND NOT elsewhere AND (target MATCHES "^test_" OR NOT TRIDENT_SANITIZE))
+    if(type MATCHES "EXECUTABLE|SHARED|MODULE" AND NOT by_hand AND NOT elsewhere
+        AND (target MATCHES "^test_" OR NOT TRIDENT_SANITIZE))
       add_dependencies(ci ${target})
     endif()
   endforeach()
@@ -183,6 +184,7 @@ trident_suites(${name} \"$<TARGET_FILE:test_${name}>\" \"${arg_LABEL};${label}\"
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/test_${name}.cmake)
   if(arg_FULL)
     add_test(NAME ${name}/Full CONFIGURATIONS Full COMMAND test_${name} --gtest_filter=Full*)
-    set_tests_properties(${name}/Full PROPERTIES TIMEOUT 3600 LABELS "${arg_LABEL};${label}" FAIL_REGULAR_EXPRESSION "0 tests from 0")
+    set_tests_properties(${name}/Full PROPERTIES
+      TIMEOUT 3600 LABELS "${arg_LABEL};${label}" FAIL_REGULAR_EXPRESSION "0 tests from 0")
   endif()
 endfunction()

@@ -1,6 +1,6 @@
 # Included by CTest before it runs tests. A test suite is one entry, because a process per test case costs more than most cases do.
 #
-# trident_suites(NAME EXECUTABLE LABELS TIMEOUT FULL) -> entries NAME/SUITE; with FULL, suites that begin with Full are one of -C Full.
+# trident_suites(NAME EXECUTABLE LABELS TIMEOUT FULL)   -> entries NAME/SUITE; if FULL, without the suites that begin with Full
 function(trident_suites name executable labels timeout full)
   set(list "${executable}.suites")
   if(NOT EXISTS "${executable}")

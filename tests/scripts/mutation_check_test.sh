@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mutation_check_test.sh SOURCE: every planted bug is caught in some flavour of scripts/test.sh, and one whose test runs in none is named.
+# mutation_check_test.sh SOURCE: every planted bug's test runs in some flavour of scripts/test.sh, and one that runs in none is named.
 set -euo pipefail
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
@@ -14,12 +14,14 @@ planted() {
   "$tree/scripts/mutation_check" --ci >"$tree/log"
 }
 printf '| data | asan tsan | why |\n| away | never | |\n' >"$tree/docs/testing.md"
-printf 'trident_test(data SOURCES a_test.cpp\n  b_test.cpp)\ntrident_test(away SOURCES c_test.cpp)\n' >"$tree/tests/data/CMakeLists.txt"
+printf 'trident_test(data SOURCES a_test.cpp\n  b_test.cpp)\ntrident_test(away SOURCES c_test.cpp)\n' \
+  >"$tree/tests/data/CMakeLists.txt"
 printf 'TEST_P(Sums,\n       Add) {\nINSTANTIATE_TEST_SUITE_P(All, Sums,\n' >"$tree/tests/data/a_test.cpp"
 printf 'TEST_F(Loader, Loads) {\n' | tee "$tree/tests/data/c_test.cpp" >"$tree/tests/data/b_test.cpp"
 planted 'test_data Loader.Loads' || fail "a test that runs is missed"
 planted 'test_data All/Sums.Add/3' || fail "a test with parameters is missed"
-for none in 'test_away Loader.Loads' 'test_data Loader.Unloads' 'test_data Some/Sums.Add/3' 'test_data Full/Sums.Add/3' 'test_gone A.B'; do
+for none in 'test_away Loader.Loads' 'test_data Loader.Unloads' 'test_data Some/Sums.Add/3' 'test_data Full/Sums.Add/3' \
+  'test_gone A.B'; do
   if planted "$none"; then fail "$none runs"; fi
   grep -qF "01-bug.patch: $none runs in no flavour" "$tree/log" || fail "$none is not named"
 done
