@@ -4,8 +4,8 @@
 #   release        whole programs, and numbers from optimized code
 #   asan           what reads foreign bytes or owns memory, under the address and undefined-behaviour sanitizers
 #   tsan           what runs on several threads, under the thread sanitizer
-# and before them layers, error messages, sizes, instruction sets and how binaries are linked. A table of docs/testing.md says which tests
-# are built and run in which of these. --full builds and runs all tests in all three,
+# and before them layers, error messages, sizes, instruction sets and how binaries are linked. A table of docs/testing.md says which
+# tests are built and run in which of these. --full builds and runs all tests in all three,
 # the communicators' suite on more ranks, clang-tidy on every file, and the tests against planted bugs (docs/planted_bugs.md).
 # A failed test does not stop the others; a failed build does. Up to three failed tests that start jobs of several processes are
 # tried once more, alone, because a launcher may hang by itself; the end names those that passed then.
@@ -59,8 +59,8 @@ run_tests() {
   report+=("$preset: $wrong of $tests tests failed in $((SECONDS - begin)) s")
 }
 
-# count_tests LOGS: the cases of LOGS.ctest, which ctest has just written, into LOGS.cases, their numbers into ran and wrong; status 1
-# if there are none.
+# count_tests LOGS: of LOGS.ctest, which ctest has just written, the cases into LOGS.cases, their numbers into ran and wrong.
+# Status 1 if there are none.
 count_tests() {
   cp "build/${1##*/}/Testing/Temporary/LastTest.log" "$1.outputs" && scripts/test_cases "$1.ctest" >"$1.cases" || return 1
   ran=$(wc -l <"$1.cases") wrong=$(failed_cases "$1" | wc -l)

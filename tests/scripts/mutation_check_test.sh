@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mutation_check_test.sh SOURCE: every planted bug's test runs in some flavour of scripts/test.sh, and one that runs in none is named.
+# mutation_check_test.sh SOURCE: each planted bug's test runs in a flavour of scripts/test.sh, and one that runs in none is named.
 set -euo pipefail
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
