@@ -16,11 +16,11 @@ if(TRIDENT_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TRIDENT_CCACHE})
 endif()
 
-# A dozen sources compiled as one read and instantiate once what they share, which is most of what compiling them costs. Names in
+# Some thirty sources compiled as one read and instantiate once what they share, which is most of what compiling them costs. Names in
 # anonymous namespaces are therefore unique within a target; sources that cannot be joined are named by trident_compiled_alone.
-option(TRIDENT_JOIN_SOURCES "Compile sources a dozen at a time" OFF)
+option(TRIDENT_JOIN_SOURCES "Compile sources thirty at a time" OFF)
 set(CMAKE_UNITY_BUILD ${TRIDENT_JOIN_SOURCES})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 32)
 
 # The run path of what is built is that of what is installed: CMake pads the former with an empty element, which means "the working directory".
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
