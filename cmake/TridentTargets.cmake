@@ -142,7 +142,7 @@ function(trident_ci_label name result)
   endif()
 endfunction()
 
-# The target ci is what continuous integration builds: without sanitizers every program but the tests of other flavours, with them the
+# The target ci is what continuous integration builds: without sanitizers all programs but the tests of other flavours, with them the
 # tests of the flavour alone. Libraries that none of these link are not built.
 function(trident_ci_targets folder)
   get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
