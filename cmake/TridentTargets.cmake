@@ -16,7 +16,7 @@ if(TRIDENT_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TRIDENT_CCACHE})
 endif()
 
-# Some thirty sources compiled as one read and instantiate once what they share, which is most of what compiling them costs. Names in
+# Thirty sources compiled as one read and instantiate once what they share, which is most of what compiling them costs. Names in
 # anonymous namespaces are therefore unique within a target; sources that cannot be joined are named by trident_compiled_alone.
 option(TRIDENT_JOIN_SOURCES "Compile sources thirty at a time" OFF)
 set(CMAKE_UNITY_BUILD ${TRIDENT_JOIN_SOURCES})
@@ -142,8 +142,8 @@ function(trident_ci_label name result)
   endif()
 endfunction()
 
-# The target ci is what continuous integration builds: without sanitizers all programs but the tests of other flavours, with them the
-# tests of the flavour alone. Libraries that none of these link are not built.
+# Continuous integration builds the target ci: without sanitizers all programs but the tests of other flavours, with them the tests of
+# the flavour alone. Libraries that none of these link are not built.
 function(trident_ci_targets folder)
   get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
   foreach(below IN LISTS folders)
