@@ -1,7 +1,7 @@
 # trident_library(NAME SOURCES ... LINKS ...)   -> target trident_NAME, include root = repository root
 # trident_room(NAME SOURCE...)   -> target trident_NAME, which links the rooms of its row in cmake/rooms; room_NAME tries it
-# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FILTER f])   -> executable test_NAME, one CTest entry NAME/... per test case,
-#   labelled l or by its folder below tests/; f: GoogleTest's filter of the cases that run
+# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FULL])   -> executable test_NAME, a CTest entry NAME/SUITE per test suite,
+#   labelled l or by its folder below tests/, and ci or elsewhere; FULL: suites that begin with Full are one entry of -C Full
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -16,11 +16,11 @@ if(TRIDENT_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TRIDENT_CCACHE})
 endif()
 
-# A dozen sources compiled as one read and instantiate once what they share, which is most of what compiling them costs. Names in
+# Thirty sources compiled as one read and instantiate once what they share, which is most of what compiling them costs. Names in
 # anonymous namespaces are therefore unique within a target; sources that cannot be joined are named by trident_compiled_alone.
-option(TRIDENT_JOIN_SOURCES "Compile sources a dozen at a time" OFF)
+option(TRIDENT_JOIN_SOURCES "Compile sources thirty at a time" OFF)
 set(CMAKE_UNITY_BUILD ${TRIDENT_JOIN_SOURCES})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 32)
 
 # The run path of what is built is that of what is installed: CMake pads the former with an empty element, which means "the working directory".
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
@@ -111,15 +111,58 @@ function(trident_room name)
   endif()
 endfunction()
 
-function(trident_test name)
-  cmake_parse_arguments(arg "FULL" "TIMEOUT;LABEL;FILTER" "SOURCES;LINKS" ${ARGN})
-  if(arg_FULL)
-    if(arg_FILTER MATCHES "-")
-      string(APPEND arg_FILTER ":Full*")
-    else()
-      string(APPEND arg_FILTER "-Full*")
-    endif()
+# In which flavours of scripts/test.sh, which are presets, an executable of tests is built and run, is a row of docs/design/testing.md.
+set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/design/testing.md)
+file(STRINGS ${PROJECT_SOURCE_DIR}/docs/design/testing.md trident_flavour_rows REGEX "^\\| [a-z0-9_ ]+ \\| (release|asan|tsan)[a-z ]* \\|")
+foreach(row IN LISTS trident_flavour_rows)
+  string(REGEX MATCH "^\\| ([a-z0-9_ ]+) \\| ([a-z ]+) \\|" row "${row}")
+  separate_arguments(flavours UNIX_COMMAND "${CMAKE_MATCH_2}")
+  separate_arguments(names UNIX_COMMAND "${CMAKE_MATCH_1}")
+  foreach(name IN LISTS names)
+    set(trident_flavours_of_${name} ${flavours})
+  endforeach()
+endforeach()
+set(trident_flavour release)
+if(TRIDENT_SANITIZE MATCHES thread)
+  set(trident_flavour tsan)
+elseif(TRIDENT_SANITIZE)
+  set(trident_flavour asan)
+endif()
+
+# Into RESULT the label by which scripts/test.sh takes the tests of test_NAME in this build (ci), or leaves them to another flavour.
+function(trident_ci_label name result)
+  if(NOT DEFINED trident_flavours_of_${name})
+    message(FATAL_ERROR "docs/design/testing.md does not say in which flavours test_${name} runs: add it to a row of its table")
   endif()
+  if(trident_flavour IN_LIST trident_flavours_of_${name})
+    set(${result} ci PARENT_SCOPE)
+  else()
+    set(${result} elsewhere PARENT_SCOPE)
+    set_target_properties(test_${name} PROPERTIES TRIDENT_ELSEWHERE ON)
+  endif()
+endfunction()
+
+# Continuous integration builds the target ci: without sanitizers all programs but the tests of other flavours, with them the tests of
+# the flavour alone. Libraries that none of these link are not built.
+function(trident_ci_targets folder)
+  get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(below IN LISTS folders)
+    trident_ci_targets(${below})
+  endforeach()
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    get_target_property(by_hand ${target} EXCLUDE_FROM_ALL)
+    get_target_property(elsewhere ${target} TRIDENT_ELSEWHERE)
+    if(type MATCHES "EXECUTABLE|SHARED|MODULE" AND NOT by_hand AND NOT elsewhere
+        AND (target MATCHES "^test_" OR NOT TRIDENT_SANITIZE))
+      add_dependencies(ci ${target})
+    endif()
+  endforeach()
+endfunction()
+
+function(trident_test name)
+  cmake_parse_arguments(arg "FULL" "TIMEOUT;LABEL" "SOURCES;LINKS" ${ARGN})
   add_executable(test_${name} ${arg_SOURCES})
   set_target_properties(test_${name} PROPERTIES TRIDENT_TEST ON)
   target_link_libraries(test_${name} PRIVATE ${arg_LINKS} GTest::gtest_main)
@@ -129,19 +172,19 @@ function(trident_test name)
   if(TRIDENT_SANITIZE)
     math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
   endif()
-  # One label: the folder below tests/, or what the caller says. (gtest_discover_tests takes no list; the suite is the name's prefix.)
   if(NOT arg_LABEL)
     file(RELATIVE_PATH arg_LABEL ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
     string(REGEX REPLACE "/.*" "" arg_LABEL ${arg_LABEL})
   endif()
-  # Discovery at test time: building needs no run, and sanitized builds list their tests under the same environment.
-  gtest_discover_tests(test_${name} TEST_PREFIX "${name}/" DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_FILTER "${arg_FILTER}"
-    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABEL}")
-  # A suite that lost its tests must not pass unnoticed.
-  add_test(NAME ${name}/Suite.IsNotEmpty COMMAND test_${name} --gtest_list_tests)
-  set_tests_properties(${name}/Suite.IsNotEmpty PROPERTIES TIMEOUT 120 LABELS "${arg_LABEL}" PASS_REGULAR_EXPRESSION "\n  [A-Za-z0-9_/]+")
+  trident_ci_label(${name} label)
+  # Suites are listed at test time: building needs no run, and sanitized builds list them under the same environment.
+  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/test_${name}.cmake CONTENT
+    "include(${PROJECT_SOURCE_DIR}/cmake/suites.cmake)
+trident_suites(${name} \"$<TARGET_FILE:test_${name}>\" \"${arg_LABEL};${label}\" ${arg_TIMEOUT} ${arg_FULL})\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/test_${name}.cmake)
   if(arg_FULL)
     add_test(NAME ${name}/Full CONFIGURATIONS Full COMMAND test_${name} --gtest_filter=Full*)
-    set_tests_properties(${name}/Full PROPERTIES TIMEOUT 3600 LABELS "${arg_LABEL}" FAIL_REGULAR_EXPRESSION "0 tests from 0")
+    set_tests_properties(${name}/Full PROPERTIES
+      TIMEOUT 3600 LABELS "${arg_LABEL};${label}" FAIL_REGULAR_EXPRESSION "0 tests from 0")
   endif()
 endfunction()

@@ -2,8 +2,8 @@
 # build.sh [PRESET [TARGET...]]: configures and builds build/PRESET (release by default; all targets by default).
 #
 # A TARGET may be a folder: tests/core/all builds what lies in tests/core and nothing else.
-# In a build folder that is new a dozen sources are compiled as one (TRIDENT_JOIN_SOURCES), because all of them are compiled. In one
-# that `cmake --preset PRESET` made before, a change to a source compiles that source alone.
+# In a build folder that is new some thirty sources are compiled as one (TRIDENT_JOIN_SOURCES), because all of them are compiled. In
+# one that `cmake --preset PRESET` made before, a change to a source compiles that source alone.
 set -euo pipefail
 header() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 for argument; do

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # test.sh [--full]: installs what is needed, builds, and runs every check; exit status 0 only if all of them pass.
 #
-#   release        all tests
-#   asan           unit tests and some runs of the program under the address and undefined-behaviour sanitizers
-#   tsan           tests of folders whose code runs on several threads, under the thread sanitizer
-# and before them layers, error messages, sizes, instruction sets and how binaries are linked. --full runs all tests under both sanitizers,
-# the communicators' suite on more ranks, clang-tidy on every file, and the planted bugs (docs/design/planted_bugs.md).
+#   release        whole programs, and numbers from optimized code
+#   asan           what reads foreign bytes or owns memory, under the address and undefined-behaviour sanitizers
+#   tsan           what runs on several threads, under the thread sanitizer
+# and before them layers, error messages, sizes, instruction sets and how binaries are linked. A table of
+# docs/design/testing.md says which tests are built and run in which of these. --full builds and runs all tests in all three, the
+# communicators' suite on more ranks, clang-tidy on every file, and the tests against planted bugs (docs/design/planted_bugs.md).
 # A failed test does not stop the others; a failed build does. Up to three failed tests that start jobs of several processes are
 # tried once more, alone, because a launcher may hang by itself; the end names those that passed then.
 # The end says which tests were skipped and why (scripts/skipped_tests: all of
 # those on several nodes may be, but only where the machine makes no network namespaces), and what failed (scripts/failed_tests).
-# The last line is CTest's closing line over all runs together.
+# The last line is CTest's closing line over all test cases of all runs together.
 set -euo pipefail
 header() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 full=no
@@ -22,11 +23,6 @@ case "${*:-}" in
 esac
 cd "$(dirname "$0")/.."
 
-unit='support core device conformance cuda parallel tensor_parallel model pipeline optim data checkpoint plan fuzz'
-threads='core device parallel tensor_parallel pipeline'
-# What of tests/app is labelled so, and those of its cases whose work the tests of planner/ do in less.
-app='test_app test_ckpt test_program test_program_generate test_convert'
-plans='^program/(PlanOn|PlanOfALargeJob|RowsOfThisProgram)'
 # Kernels for one kind of card: those for the others are the same text, and triple the time.
 export CUDAARCHS=${CUDAARCHS:-90a-real}
 # Names of tests that start jobs of several processes.
@@ -47,16 +43,15 @@ run_tests() {
   # One more than there are cores: there is mostly a test that waits for a timer.
   local ended=0
   "${launcher[@]}" ctest --preset "$preset" --parallel $(($(nproc) + 1)) "${@:2}" | tee "$log" || ended=$?
-  count_tests "$log" || { echo "test.sh: $preset ran no tests" >&2; exit 1; }
+  count_tests "$logs/$preset" || { echo "test.sh: $preset ran no tests" >&2; exit 1; }
   if ((ended != 0 && wrong == 0)); then status=1; fi  # of something that it does not count
   local tests=$ran
-  cp "build/$preset/Testing/Temporary/LastTest.log" "$logs/$preset.outputs"
   if ((wrong > 0)) && may_be_tried_again "$log"; then
     echo "== $preset: $wrong failed of those that start jobs; once more, alone"
     mkdir -p "$logs/again"
     "${launcher[@]}" ctest --preset "$preset" --rerun-failed --parallel 1 | tee "$logs/again/$preset.ctest" || true
-    count_tests "$logs/again/$preset.ctest" || true  # as many as before
-    comm -23 <(failed_names "$log" | sort) <(failed_names "$logs/again/$preset.ctest" | sort) |
+    count_tests "$logs/again/$preset" || true
+    comm -23 <(failed_cases "$logs/$preset") <(failed_cases "$logs/again/$preset") |
       sed "s|^|$preset: passed at the second try only: |" >>"$logs/second"
   fi
   total=$((total + tests))
@@ -64,14 +59,14 @@ run_tests() {
   report+=("$preset: $wrong of $tests tests failed in $((SECONDS - begin)) s")
 }
 
-# count_tests LOG: into ran and wrong the numbers of ctest's closing line, "98% tests passed, 2 tests failed out of 100"; status 1
-# if there is none.
+# count_tests LOGS: of LOGS.ctest, which ctest has just written, the cases into LOGS.cases, their numbers into ran and wrong.
+# Status 1 if there are none.
 count_tests() {
-  local closing
-  closing=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+$' "$1" | tail -n 1) || return 1
-  [[ $closing =~ ([0-9]+)\ tests?\ failed\ out\ of\ ([0-9]+) ]]
-  wrong=${BASH_REMATCH[1]} ran=${BASH_REMATCH[2]}
+  cp "build/${1##*/}/Testing/Temporary/LastTest.log" "$1.outputs" && scripts/test_cases "$1.ctest" >"$1.cases" || return 1
+  ran=$(wc -l <"$1.cases") wrong=$(failed_cases "$1" | wc -l)
+  ((ran > 0))
 }
+failed_cases() { awk -F '\t' '$2 == "failed" { print $3 }' "$1.cases" | sort; }
 failed_names() { sed -n '/^The following tests FAILED:$/,/^[[:space:]]*$/s/^[[:space:]]*[0-9]* - \(.*\) (.*$/\1/p' "$1"; }
 may_be_tried_again() { ((wrong <= 3)) && ! failed_names "$1" | grep -qvE "$jobs"; }
 
@@ -81,10 +76,6 @@ check() {
   if "$@" 2>&1 | tee "$log"; then rm -f "$log"; else status=1; fi
 }
 
-# The targets that build the tests of folders: "core data" -> "tests/core/all tests/data/all".
-targets() { local folder; for folder in $1; do [[ ! -e tests/$folder/CMakeLists.txt ]] || echo "tests/$folder/all"; done; }
-labels() { echo "^(${1// /|})\$"; }
-
 if [[ $full == yes ]]; then scripts/install_packages.sh clang-tidy-19; else scripts/install_packages.sh; fi
 
 headline "layers, messages, sizes"
@@ -93,41 +84,31 @@ check scripts/check_names
 check scripts/troubleshooting --check
 scripts/size_report
 
-headline "release: all tests"
-scripts/build.sh release
+headline "release"
+if [[ $full == yes ]]; then scripts/build.sh release; else scripts/build.sh release ci; fi
 check scripts/check_isa build/release/bin/trident
 check scripts/check_binaries build/release/bin build/release/tests
 check scripts/zero_table --check
 # -C Full: also those that take minutes.
-if [[ $full == yes ]]; then run_tests release -C Full; else run_tests release; fi
-
+if [[ $full == yes ]]; then run_tests release -C Full; else run_tests release --label-exclude '^elsewhere$'; fi
+for preset in asan tsan; do
+  headline "$preset"
+  if [[ $full == yes ]]; then scripts/build.sh $preset; else scripts/build.sh $preset ci; fi
+  if [[ $full == yes ]]; then run_tests $preset; else run_tests $preset --label-regex '^ci$'; fi
+done
 if [[ $full == yes ]]; then
-  headline "asan: all tests"
-  scripts/build.sh asan
-  run_tests asan
-  headline "tsan: all tests"
-  scripts/build.sh tsan
-  run_tests tsan
   headline "clang-tidy: every file"
   check scripts/check_tidy build/release
   headline "planted bugs: every one is caught"
   check scripts/mutation_check
-else
-  headline "asan: unit tests"
-  # shellcheck disable=SC2046  # one word per target
-  scripts/build.sh asan $(targets "$unit") $app test_config test_shipped_configs
-  run_tests asan --label-regex "$(labels "$unit app config")" --exclude-regex "$plans"
-  headline "tsan: folders with threads"
-  # shellcheck disable=SC2046
-  scripts/build.sh tsan $(targets "$threads")
-  run_tests tsan --label-regex "$(labels "$threads")"
 fi
 
 headline "all checks"
 printf '%s\n' "${report[@]}"
 ((failed == 0)) || status=1
 shopt -s nullglob
-check scripts/skipped_tests "$logs"/{release,asan,tsan}.ctest
+cat "$logs"/*.cases >"$logs/all"
+check scripts/skipped_tests "$logs/all"
 last=()
 for preset in release asan tsan; do
   if [[ -e $logs/again/$preset.ctest ]]; then last+=("$logs/again/$preset.ctest"); else last+=("$logs/$preset.ctest"); fi

@@ -23,6 +23,20 @@ std::string quoted(const std::string& text) {
   return result;
 }
 
+// The token files text and valid, which a process prepares once.
+const TemporaryFolder& token_files() {
+  static const TemporaryFolder folder;
+  if (folder.names().empty()) {
+    for (const auto& [input, output] : {std::pair{"train.txt", "text"}, std::pair{"valid.txt", "valid"}}) {
+      const ProgramOutcome prepared =
+          run_program({"data", "prepare", "--input", fmt::format("{}/data/excerpt/{}", TRIDENT_SOURCE_DIR, input), "--tokenizer",
+                       "gpt2", "--output", folder / output, "--append-eod"});
+      EXPECT_EQ(prepared.exit_code, 0) << prepared.err;
+    }
+  }
+  return folder;
+}
+
 }  // namespace
 
 ProgramOutcome run_program(const std::vector<std::string>& arguments, const std::string& environment) {
@@ -41,12 +55,7 @@ ProgramOutcome run_command(const std::vector<std::string>& words, const std::str
 }
 
 Workplace::Workplace() {
-  for (const auto& [input, output] : {std::pair{"train.txt", "text"}, std::pair{"valid.txt", "valid"}}) {
-    const ProgramOutcome prepared =
-        run_program({"data", "prepare", "--input", fmt::format("{}/data/excerpt/{}", TRIDENT_SOURCE_DIR, input), "--tokenizer",
-                     "gpt2", "--output", folder_ / output, "--append-eod"});
-    EXPECT_EQ(prepared.exit_code, 0) << prepared.err;
-  }
+  std::filesystem::copy(token_files().path(), folder_.path());
   write_file(folder_ / "config.json", fmt::format(R"({{
     "run": {{"dir": "{0}/run", "steps": 2, "threads_per_rank": 1}},
     "model": {{"model_type": "llama", "vocab_size": 50257, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,

@@ -1,13 +1,10 @@
 #include "data/prepare.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 
 #include "core/file_io.h"
 #include "data/indexed_dataset.h"
@@ -23,9 +20,10 @@ using Texts = std::vector<std::string>;
 
 class PrepareTest : public ::testing::Test {
  protected:
+  static void SetUpTestSuite() { tokenizer_ = load_tokenizer("gpt2"); }
   TemporaryFolder folder_;
   std::string prefix_ = folder_ / "out";
-  std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer("gpt2");
+  inline static std::unique_ptr<const Tokenizer> tokenizer_;
 
   std::string input(const std::string& name, const std::string& content) {
     write_file(folder_ / name, content);
@@ -283,59 +281,6 @@ TEST_F(PrepareTest, LongDocumentsAreRefusedByPlace) {
   refuse(input("bomb.jsonl.gz", gzipped(ten + std::string(20 << 20, 'x'))), {.max_document_bytes = 1 << 20}, "2");
   expect_error<ConfigError>([&] { prepare({input("c.txt", "x")}, {.max_document_bytes = 0}); },
                             {"--max-document-bytes = 0", "positive"});
-}
-
-TEST_F(PrepareTest, DocumentsThatMemoryHasNoRoomForAreNamed) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers end the process where memory ends";
-#endif
-  const auto prepare_with = [&](const std::string& path, rlim_t megabytes) {
-    std::ifstream size("/proc/self/statm");
-    rlim_t pages = 0;
-    size >> pages;
-    const rlimit limit{pages * 4096 + (megabytes << 20), RLIM_INFINITY};
-    setrlimit(RLIMIT_AS, &limit);
-    try {
-      prepare({path}, {.separator_line = ""});
-    } catch (const DataError& error) {
-      std::cerr << error.what();
-      std::_Exit(static_cast<int>(folder_.names().size()));  // the input, and no output
-    }
-    std::_Exit(0);
-  };
-  const std::string line(20 << 20, 'x');
-  const std::string read = input("a.txt.gz", gzipped("first\n\n" + line + line + line));
-  EXPECT_EXIT(prepare_with(read, 80), ::testing::ExitedWithCode(1),
-              "a.txt.gz:3: out of memory for the document that begins here; use fewer");
-  std::filesystem::remove(read);
-  const std::string encoded = input("b.jsonl.gz", gzipped("{\"text\": \"one\"}\n{\"text\": \"" + line + "\"}\n"));
-  EXPECT_EXIT(prepare_with(encoded, 240), ::testing::ExitedWithCode(1),
-              "b.jsonl.gz:2: out of memory for the document that begins here");
-}
-
-// With some threads started and no address space for the stacks of the others.
-TEST_F(PrepareTest, TooFewThreadsAreAnErrorAndNotAWait) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers need more address space than this test leaves";
-#endif
-  const std::string path = input("a.txt", "text");
-  const auto prepare_with_little_room = [&] {
-    std::ifstream size("/proc/self/statm");
-    rlim_t pages = 0;
-    size >> pages;
-    const rlimit limit{pages * 4096 + (rlim_t{500} << 20), RLIM_INFINITY};
-    setrlimit(RLIMIT_AS, &limit);
-    try {
-      prepare({path}, {.workers = 100});
-    } catch (const ConfigError& error) {
-      std::cerr << error.what();
-      std::_Exit(static_cast<int>(folder_.names().size()));  // the output files are gone, the input is there
-    }
-    std::_Exit(0);
-  };
-  EXPECT_EXIT(prepare_with_little_room(), ::testing::ExitedWithCode(1),
-              "--workers = 100: the system gave [1-9][0-9]? threads: .*; use fewer, or raise ulimit");
-  expect_no_output();
 }
 
 }  // namespace
