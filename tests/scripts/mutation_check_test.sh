@@ -6,7 +6,7 @@ trap 'rm -rf "$tree"' EXIT
 fail() { echo "mutation_check_test: $*"; cat "$tree/log"; exit 1; }
 "$1/scripts/mutation_check" --ci >"$tree/log" || fail "a planted bug's test runs in no flavour"
 
-mkdir -p "$tree"/{scripts,docs,tests/mutants,tests/data}
+mkdir -p "$tree"/{scripts,docs/design,tests/mutants,tests/data}
 cp "$1/scripts/mutation_check" "$tree/scripts"
 # planted TEST: what mutation_check says of a bug that TEST is to catch.
 planted() {
