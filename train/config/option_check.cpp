@@ -256,6 +256,17 @@ class Checker {
   std::string_view where_;
 };
 
+// Whether the option can have that value; null: any.
+bool may_be(const Option& option, const JsonValue& value) {
+  if (value.is_null() || option.status == OptionStatus::kReserved) return true;
+  try {
+    checked_value(option, value, "");
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string value_text(const JsonValue& value) {
@@ -302,16 +313,6 @@ JsonValue default_value(const Option& option) {
   const JsonValue value = parse_json(option.fallback, option.path);
   if (takes(option.takes, Takes::kNumber) && value.is_integer()) return JsonValue(value.as_number());
   return value;
-}
-
-bool may_be(const Option& option, const JsonValue& value) {
-  if (value.is_null() || option.status == OptionStatus::kReserved) return true;
-  try {
-    checked_value(option, value, "");
-    return true;
-  } catch (const ConfigError&) {
-    return false;
-  }
 }
 
 const Option* option_with_key(std::string_view key, const JsonValue& value) {
