@@ -117,7 +117,9 @@ void remove_checkpoint_folder(const std::string& directory, const std::string& n
   }
   std::error_code error;
   fs::remove_all(path, error);
-  if (error) throw StorageError(fmt::format("{}: cannot be removed: {}; remove it by hand", path, error.message()));
+  if (error)
+    throw StorageError(fmt::format("{}: cannot be removed: {}; check its permissions and the disk", path, error.message()),
+                       error.value());
 }
 
 void remove_leftovers(const std::string& directory) {

@@ -61,7 +61,8 @@ std::vector<std::int64_t> generations_in(const std::string& directory) {
     if (const auto generation = generation_from(entry->path().filename().string())) generations.push_back(*generation);
   }
   if (error)
-    throw StorageError(fmt::format("{}: cannot be listed: {}; check its permissions and the disk", directory, error.message()));
+    throw StorageError(fmt::format("{}: cannot be listed: {}; check its permissions and the disk", directory, error.message()),
+                       error.value());
   return generations;
 }
 
@@ -258,8 +259,9 @@ bool Lease::try_to_take() {
       sync_folder_of(path);
       turn_->file = FileDescriptor(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
       if (!turn_->file)
-        throw StorageError(
-            fmt::format("{}: cannot be opened: {}; check the folder's permissions and the disk", path, std::strerror(errno)));
+        throw StorageError(fmt::format("{}: cannot be opened: {}; check the folder's permissions and the disk", path,
+                                       std::strerror(errno)),
+                           errno);
       for (const std::int64_t other : there) {
         const std::string name = fmt::format("{}/{}", directory_, lease_name(other));
         if (other != generation) ::unlink(name.c_str());  // in vain, maybe: it does no harm

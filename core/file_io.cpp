@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/check.h"
@@ -64,7 +66,8 @@ void refuse_lfs_pointer(int descriptor, const std::string& path, off_t size) {
 
 std::size_t size_of_regular_file(int descriptor, const std::string& path) {
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) throw StorageError(fmt::format("{}: {}; check the disk", path, std::strerror(errno)));
+  if (::fstat(descriptor, &status) != 0)
+    throw StorageError(fmt::format("{}: {}; check the disk", path, std::strerror(errno)), errno);
   if (S_ISDIR(status.st_mode)) throw DataError(fmt::format("{}: is a folder; name a file", path));
   if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{}: is not a regular file; copy its content into one", path));
   refuse_lfs_pointer(descriptor, path, status.st_size);
@@ -90,7 +93,7 @@ std::string read_file(const std::string& path) {
   while (done < content.size()) {
     const ssize_t got = ::read(file.get(), content.data() + done, content.size() - done);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw StorageError(fmt::format("{}: cannot be read: {}; check the disk", path, std::strerror(errno)));
+    if (got < 0) throw StorageError(fmt::format("{}: cannot be read: {}; check the disk", path, std::strerror(errno)), errno);
     if (got == 0) break;  // it shrank meanwhile: what is there is what we return
     done += static_cast<std::size_t>(got);
   }
@@ -152,7 +155,8 @@ void RandomAccessFile::read(std::int64_t offset, std::span<std::byte> out) const
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       throw StorageError(fmt::format("{}: {} bytes at byte {} of {} cannot be read: {}; check the disk", path_, bytes - done,
-                                     offset + done, size_, std::strerror(errno)));
+                                     offset + done, size_, std::strerror(errno)),
+                         errno);
     }
     if (got == 0) {
       throw StorageError(

@@ -35,7 +35,7 @@ constexpr std::size_t kRandomDigits = 16;
                        : error == ENOSPC || error == EDQUOT ? "free some space"
                        : error == ELOOP                     ? "it is a symbolic link, which is not followed: remove it"
                                                             : "check the folder's permissions and the disk";
-  throw StorageError(fmt::format("{}: {}: {}; {}", path, what, std::strerror(error), remedy));
+  throw StorageError(fmt::format("{}: {}: {}; {}", path, what, std::strerror(error), remedy), error);
 }
 
 // Returns how many of the bytes were written: all, or fewer and errno says why.

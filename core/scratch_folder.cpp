@@ -17,7 +17,7 @@ ScratchFolder::ScratchFolder(std::string_view name) {
   std::string path = (place / (std::string(name) + "_XXXXXX")).string();
   if (::mkdtemp(path.data()) == nullptr)
     throw StorageError(
-        fmt::format("{}: cannot be made: {}; set TMPDIR to a folder that can be written", path, std::strerror(errno)));
+        fmt::format("{}: cannot be made: {}; set TMPDIR to a folder that can be written", path, std::strerror(errno)), errno);
   path_ = path;
 }
 

@@ -49,15 +49,12 @@ bool has_checkpoints(const std::string& directory) {
   return false;
 }
 
-// Whether the reason that the system gave is one of these.
-bool says_one_of(std::string_view message, std::initializer_list<int> errors) {
-  return std::ranges::any_of(errors, [&](int error) {
-    return message.find(fmt::format(": {}", std::strerror(error))) != message.npos;
-  });
-}
+bool is_full(const Error& error) { return error.system_error() == ENOSPC || error.system_error() == EDQUOT; }
 
 // A disk that fails or is full, a server that does not answer.
-bool may_pass(std::string_view message) { return says_one_of(message, {EIO, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT}); }
+bool may_pass(const Error& error) {
+  return is_full(error) || error.system_error() == EIO || error.system_error() == ESTALE || error.system_error() == ETIMEDOUT;
+}
 
 // What the file system says of the folder, as the reason for which a configuration is refused.
 template <class Body>
@@ -71,7 +68,12 @@ void refusing(const std::string& directory, Body&& body) {
     if (may_pass(error.what()) || has_checkpoints(directory)) throw;
     std::string_view what = error.what();
     if (what.starts_with(directory + ": ")) what.remove_prefix(directory.size() + 2);
-    throw UnfitFolderError(fmt::format("checkpoint.dir = {}: {}; or name another folder", directory, what));
+    const std::string text = fmt::format("checkpoint.dir = {}: {}; or name another folder", directory, what);
+    // Where it was fit once what fails now may pass as well, and the next start try again.
+    const bool passes = may_pass(error) || has_checkpoints(directory);
+    if (passes && error.code() == ExitCode::kStorage) throw StorageError(text, error.system_error());
+    if (passes) throw;
+    throw UnfitFolderError(text);
   }
 }
 
@@ -173,8 +175,8 @@ std::string fault_unless(bool was_given, const std::function<void()>& check) {
     check();
     return "";
   } catch (const Error& error) {
-    const bool is_full = error.code() == ExitCode::kStorage && says_one_of(error.what(), {ENOSPC, EDQUOT});
-    if (was_given || (error.code() != ExitCode::kConfig && !is_full)) throw;  // what may pass is tried again by the next start
+    // What may pass is tried again by the next start.
+    if (was_given || (error.code() != ExitCode::kConfig && !is_full(error))) throw;
     return error.what();
   }
 }

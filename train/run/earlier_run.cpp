@@ -47,7 +47,8 @@ std::string kind_of(const fs::file_status& status) {
 
 [[noreturn]] void refuse_unreadable(const std::string& folder, const std::error_code& error) {
   throw StorageError(fmt::format("run.dir = {}: cannot be read: {}; choose a folder that may be read, on a disk that answers", folder,
-                                 error.message()));
+                                 error.message()),
+                     error.value());
 }
 
 // Opening a pipe may wait for ever, and a link leads to what is not this run's.
@@ -215,7 +216,8 @@ std::string set_earlier_run_aside(const TrainConfig& config) {
   for (const std::string& name : moved) fs::rename(aside + "/" + name, folder + "/" + name, ignored);
   fs::remove(aside, ignored);
   throw StorageError(fmt::format("run.dir = {}: the files of an earlier run cannot be moved to {}: {}; choose another run.dir",
-                                 folder, aside, error.message()));
+                                 folder, aside, error.message()),
+                     error.value());
 }
 
 }  // namespace trident
