@@ -16,7 +16,6 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
-#include <random>
 #include <system_error>
 #include <utility>
 
@@ -94,11 +93,6 @@ bool name_exclusively(const std::string& file, const std::string& path) {
 }
 
 }  // namespace
-
-std::string new_lease_token() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
 
 std::optional<std::string> lease_token_given() {
   for (const char* const name : kLeaseTokenVariables)

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "core/file_descriptor.h"
 #include "core/file_io.h"
 #include "core/file_lock.h"
+#include "core/random_token.h"
 
 namespace trident {
 
@@ -25,8 +25,7 @@ namespace {
 
 constexpr std::size_t kWriteBuffer = 1 << 20;
 
-constexpr std::string_view kTemporary = ".tmp.";  // then kRandomDigits of hexadecimal
-constexpr std::size_t kRandomDigits = 16;
+constexpr std::string_view kTemporary = ".tmp.";  // then a random_token()
 
 // What errno says about writing `path`.
 [[noreturn]] void fail_to_write(const std::string& path, std::string_view what) {
@@ -55,16 +54,11 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-std::string temporary_name(const std::string& path) {
-  std::random_device random;
-  return fmt::format("{}{}{:08x}{:08x}", path, kTemporary, random(), random());
-}
-
 // A new file under a name that nobody else has, locked for as long as the descriptor is open: remove_temporaries() tells by the
 // lock that a living process writes it. -1 and errno if there is none.
 int create_temporary(const std::string& path, std::string* name) {
   for (;;) {
-    *name = temporary_name(path);
+    *name = fmt::format("{}{}{}", path, kTemporary, random_token());
     const int descriptor = ::open(name->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor < 0 && errno == EEXIST) continue;
     if (descriptor < 0) return -1;

@@ -8,13 +8,14 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
-#include <random>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/random_token.h"
 
 namespace trident {
 namespace {
@@ -24,8 +25,7 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-constexpr std::string_view kTemporary = ".tmp-";  // then kRandomDigits of hexadecimal
-constexpr std::size_t kRandomDigits = 16;
+constexpr std::string_view kTemporary = ".tmp-";  // then a random_token()
 
 std::string parent_of(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -83,10 +83,8 @@ OutputFolder::OutputFolder(std::string path) : final_(without_slash(std::move(pa
   refuse_taken(final_);
   create_lasting_folder(parent_of(final_));
   remove_abandoned(final_);
-  std::random_device random;
   for (;;) {
-    const std::uint64_t high = random(), low = random();
-    temporary_ = fmt::format("{}{}{:016x}", final_, kTemporary, high << 32 | low);
+    temporary_ = fmt::format("{}{}{}", final_, kTemporary, random_token());
     create_folder(temporary_);
     const LockedFolder lock = locked(temporary_);
     lock_ = lock.descriptor;

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
-#include <random>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -26,6 +25,7 @@
 #include "core/file_io.h"
 #include "core/host_name.h"
 #include "core/number_text.h"
+#include "core/random_token.h"
 #include "train/run/resume.h"
 #include "train/run/run_together.h"
 
@@ -36,11 +36,6 @@ namespace fs = std::filesystem;
 
 // Numbers that are compared keep two digits.
 std::string room_text(std::int64_t bytes) { return bytes < 100'000'000 ? megabytes_text(bytes, 2) : gigabytes_text(bytes, 2); }
-
-std::string random_digits() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
 
 bool has_checkpoints(const std::string& directory) {
   std::error_code error;
@@ -83,7 +78,7 @@ constexpr std::string_view kProbe = "probe-";
 class Probe {
  public:
   explicit Probe(const std::string& directory)
-      : content_(random_digits()), file_(fmt::format("{}/{}{}", directory, kProbe, random_digits())) {
+      : content_(random_token()), file_(fmt::format("{}/{}{}", directory, kProbe, random_token())) {
     file_.append(content_);
     file_.commit();  // under another name first, flushed, renamed, and the folder flushed
   }
@@ -106,7 +101,7 @@ class Probe {
 void remove_probes(const std::string& directory) {
   remove_unlocked(directory, [](std::string_view name) {
     name = name_of_temporary(name).value_or(name);
-    return name.starts_with(kProbe) && name.size() == kProbe.size() + random_digits().size();
+    return name.starts_with(kProbe) && name.size() == kProbe.size() + kRandomDigits;
   });
 }
 
@@ -272,7 +267,7 @@ std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& lo
     LeaseOptions options;
     options.say = [&logger](const std::string& line) { logger.info("{}", line); };
     options.warn = [logger](std::string_view line) { logger.warning("{}", line); };
-    lease = std::make_unique<Lease>(directory, lease_token_given().value_or(new_lease_token()), std::move(options));
+    lease = std::make_unique<Lease>(directory, lease_token_given().value_or(random_token()), std::move(options));
   });
   return lease;
 }

@@ -14,6 +14,7 @@
 #include "checkpoint/lease.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
+#include "core/random_token.h"
 #include "train/config/config_difference.h"
 #include "train/plan/run_plan.h"
 #include "train/run/rank_trainer.h"
@@ -313,7 +314,7 @@ bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& 
 
 std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& resume) {
   const std::string id = goes_on_in_run_dir(config, resume) ? run_id_of(resume->manifest.config) : "";
-  return id.empty() ? new_lease_token() : id;
+  return id.empty() ? random_token() : id;
 }
 
 namespace {
