@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/file_lock.h"
 #include "core/function_ref.h"
 
 namespace trident {
@@ -123,19 +124,6 @@ void sync_folder_of(const std::string& path);    // what was renamed and removed
 // What was written to a file is on the disk.
 void sync_file(const std::string& path);
 
-// Keeps other FolderLocks of the folder in which `path` lies waiting, those of other processes included. File systems without locks
-// are taken on trust.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string& path);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int descriptor_;
-};
-
 // A file that grows by whole records. Each is handed to the operating system before append() returns: readers see it, and it
 // outlives this process, though not a machine that loses power. What the disk has no room for is cut off again, at the latest
 // before the next record: append() may be tried again after a StorageError. While the object
@@ -154,14 +142,21 @@ class AppendFile {
 
   void append(std::string_view record);
   void cut(std::int64_t size);  // leaves the first bytes; needs no room on the disk
+
+  // Whether an AppendFile has the file now. And what one has becomes a file that nobody else sees: an equal one takes its place.
+  static bool is_held(const std::string& path);
+  static void take_over(const std::string& path);
+
   const std::string& path() const { return path_; }
 
  private:
   AppendFile(std::string path, int descriptor);
+  bool take_lock();
   bool cut_torn();
 
   std::string path_;
   int descriptor_ = -1;
+  std::optional<LockFile> lock_file_;
   off_t torn_ = 0;  // bytes of a record that failed, at the end of the file
 };
 

@@ -63,9 +63,10 @@ int create_temporary(const std::string& path, std::string* name) {
     if (descriptor < 0 && errno == EEXIST) continue;
     if (descriptor < 0) return -1;
     struct stat status {};
-    const bool taken = take_writer_lock(descriptor) == WriterLock::kAnothers;
-    if (!taken && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0) return descriptor;
-    ::unlink(name->c_str());  // another process took it for a dead one's, before the lock
+    const WriterLock lock = take_writer_lock(descriptor);
+    const bool is_ours = lock == WriterLock::kTaken || lock == WriterLock::kUnknown;
+    if (is_ours && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0) return descriptor;
+    ::unlink(name->c_str());  // another process locked it before, or took it for a dead one's
     ::close(descriptor);
   }
 }
@@ -171,14 +172,6 @@ void remove_unlocked(const std::string& folder, FunctionRef<bool(std::string_vie
   });
 }
 
-FolderLock::FolderLock(const std::string& path) : descriptor_(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (descriptor_ >= 0) try_to_lock(descriptor_, LOCK_EX);  // others of ours hold it for a moment
-}
-
-FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if (folder_exists(path)) throw StorageError(fmt::format("{}: is a folder; name a file", path));
   struct stat there {};  // a rename would put a file in its place, for all programs of this machine
@@ -241,7 +234,7 @@ AppendFile::AppendFile(std::string path, int descriptor) : path_(std::move(path)
 AppendFile::AppendFile(const std::string& path, Start start)
     : AppendFile(path, ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666)) {
   // Before the file is emptied: another run may be writing it.
-  if (take_writer_lock(descriptor_) == WriterLock::kAnothers)
+  if (!take_lock())
     throw StorageError(fmt::format("{}: another run is writing it; give each run a folder of its own", path_));
   if (start == Start::kNewFile && ::ftruncate(descriptor_, 0) != 0) fail_to_write(path_, "cannot be emptied");
 }
@@ -254,16 +247,41 @@ std::optional<AppendFile> AppendFile::create(const std::string& path) {
   return file;
 }
 
+// Where a reader's lock is in the way, the lock file does instead. Each writer takes one lock before it asks after the other: at
+// least one of two sees the other.
+bool AppendFile::take_lock() {
+  const WriterLock lock = take_writer_lock(descriptor_);
+  if (lock == WriterLock::kAnothers) return false;
+  if (lock != WriterLock::kNobodys && !is_there(LockFile::path_of(path_))) return true;
+  lock_file_ = LockFile::take(path_);
+  return lock_file_ && (lock != WriterLock::kNobodys || !has_writer(descriptor_));
+}
+
+bool AppendFile::is_held(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return (file && has_writer(file.get())) || LockFile::is_held(path);
+}
+
+void AppendFile::take_over(const std::string& path) {
+  if (!is_held(path)) return;
+  write_file(path, read_file(path));
+  remove_file(LockFile::path_of(path));
+}
+
 AppendFile::~AppendFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 AppendFile::AppendFile(AppendFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), torn_(std::exchange(other.torn_, 0)) {}
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      lock_file_(std::move(other.lock_file_)),
+      torn_(std::exchange(other.torn_, 0)) {}
 
 AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(lock_file_, other.lock_file_);
   std::swap(torn_, other.torn_);
   return *this;
 }
