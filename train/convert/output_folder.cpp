@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/check.h"
 #include "core/file_io.h"
 #include "core/random_token.h"
@@ -78,6 +79,14 @@ void refuse_taken(const std::string& path) {
 }
 
 }  // namespace
+
+void refuse_name_of_step(const std::string& path, std::string_view own) {
+  const std::string name = std::filesystem::path(without_slash(path)).lexically_normal().filename().string();
+  const std::optional<CheckpointName> parts = checkpoint_name_from(name.substr(0, name.find('.')));
+  if (!parts || name == own) return;
+  throw ConfigError(fmt::format("{}: has the name of a checkpoint of step {}, which it is not; give it another name{}", path,
+                                parts->step, own.empty() ? "" : fmt::format(", such as {}", own)));
+}
 
 OutputFolder::OutputFolder(std::string path) : final_(without_slash(std::move(path))) {
   refuse_taken(final_);
