@@ -89,7 +89,8 @@ bool name_exclusively(const std::string& file, const std::string& path) {
   if (::stat(file.c_str(), &status) == 0 && status.st_nlink > 1) return true;
   if (error == EEXIST || error == ENOENT) return false;  // ENOENT: somebody tidied up
   throw StorageError(fmt::format("{}: cannot be linked from {}: {}; name a folder on a file system with hard links", path, file,
-                                 std::strerror(error)));
+                                 std::strerror(error)),
+                     error);
 }
 
 }  // namespace

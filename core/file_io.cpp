@@ -24,13 +24,19 @@ bool is_storage_error(int error) {
   return error == EIO || error == ESTALE || error == ETIMEDOUT || error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
+[[noreturn]] void refuse_unpermitted(const std::string& path, std::string_view what, int error) {
+  throw NotPermitted(fmt::format("{}: cannot be {}: {}; check its permissions, and those of the folders above it", path, what,
+                                 std::strerror(error)),
+                     error);
+}
+
 [[noreturn]] void fail_to_open(const std::string& path) {
   const int error = errno;
   if (is_storage_error(error))
     throw StorageError(fmt::format("{}: cannot be opened: {}; {}", path, std::strerror(error),
-                                   error == EMFILE || error == ENFILE ? "raise ulimit -n" : "check the disk"));
-  if (error == EACCES || error == EPERM)
-    throw NotPermitted(fmt::format("{}: cannot be opened: {}; check its permissions", path, std::strerror(error)));
+                                   error == EMFILE || error == ENFILE ? "raise ulimit -n" : "check the disk"),
+                       error);
+  if (error == EACCES || error == EPERM) refuse_unpermitted(path, "opened", error);
   throw DataError(fmt::format("{}: cannot be opened: {}; {}", path, std::strerror(error),
                               error == ENOENT  ? "check the path"
                               : error == ELOOP ? "it is a symbolic link, which is not followed: put the file itself there"
@@ -84,6 +90,25 @@ bool file_exists(const std::string& path) {
 bool folder_exists(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+void check_may_read(const std::string& path) {
+  if (::access(path.c_str(), folder_exists(path) ? R_OK | X_OK : R_OK) != 0 && errno == EACCES)
+    refuse_unpermitted(path, "read", errno);
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  if (error == std::errc::permission_denied) refuse_unpermitted(folder, "listed", error.value());
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw StorageError(fmt::format("{}: cannot be listed: {}; check its permissions and the disk", folder, error.message()),
+                       error.value());
+  std::ranges::sort(names);
+  return names;
 }
 
 std::string read_file(const std::string& path) {

@@ -32,6 +32,13 @@ class NotPermitted : public DataError {
 bool file_exists(const std::string& path);  // a regular file, or a link to one
 bool folder_exists(const std::string& path);
 
+// Throws NotPermitted where this user may not read the file or look into the folder, or may not search a folder above it: such a
+// path looks as if nothing were there.
+void check_may_read(const std::string& path);
+
+// What lies in the folder, by name; nothing where there is no such folder. NotPermitted; StorageError.
+std::vector<std::string> names_in(const std::string& folder);
+
 // The whole content.
 std::string read_file(const std::string& path);
 

@@ -13,7 +13,7 @@ namespace trident {
 ScratchFolder::ScratchFolder(std::string_view name) {
   std::error_code none;
   const std::filesystem::path place = std::filesystem::temp_directory_path(none);
-  if (none) throw StorageError(fmt::format("TMPDIR: {}; set it to a folder that can be written", none.message()));
+  if (none) throw StorageError(fmt::format("TMPDIR: {}; set it to a folder that can be written", none.message()), none.value());
   std::string path = (place / (std::string(name) + "_XXXXXX")).string();
   if (::mkdtemp(path.data()) == nullptr)
     throw StorageError(

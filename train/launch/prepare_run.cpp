@@ -116,7 +116,6 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   RunInputs inputs;
   inputs.resume = std::move(origin.resume);
   inputs.initial = std::move(origin.initial);
-  check_run_folder(config.run.dir);
   if (place.world_size == 0) check_thread_ranks(config);
   const std::optional<std::string> idle = check_rates_left(config, inputs.resume ? inputs.resume->manifest.state.updates : 0);
   if (idle && inputs.resume) inputs.resume->warnings.push_back(*idle);

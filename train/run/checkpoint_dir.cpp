@@ -7,9 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -59,8 +57,6 @@ void refusing(const std::string& directory, Body&& body) {
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
-    // Where it was fit once what fails now may pass as well, and the next start try again.
-    if (may_pass(error.what()) || has_checkpoints(directory)) throw;
     std::string_view what = error.what();
     if (what.starts_with(directory + ": ")) what.remove_prefix(directory.size() + 2);
     const std::string text = fmt::format("checkpoint.dir = {}: {}; or name another folder", directory, what);
@@ -278,7 +274,7 @@ std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t
   std::unique_ptr<Lease> lease = take_lease(directory, logger);
   try {
     refusing(directory, [&] {
-      remove_leftovers(directory);
+      for (const std::string& fault : remove_leftovers(directory)) logger.warning("{}", fault);
       remove_probes(directory);
       if (!inputs.resume) check_room(directory, bytes_of_a_save, keep_last_for_room(config), RunBegins::kAnew);
     });
