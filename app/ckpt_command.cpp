@@ -1,11 +1,9 @@
 // trident ckpt ls DIR | show DIR[/STEP] | verify DIR[/STEP] | diff A B | prune DIR
 #include "app/ckpt_command.h"
 
-#include <algorithm>
 #include <ostream>
 
 #include "app/command_line.h"
-#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_path.h"
 #include "checkpoint/hf_folder.h"
 #include "core/file_io.h"
@@ -77,21 +75,17 @@ void prune_command(const Arguments& arguments, const CommandContext& context) {
 
 std::string find_checkpoint(const std::string& given) {
   const std::string path = checkpoint_path(given);
-  if (!folder_exists(path)) {
-    if (path != given) throw DataError(fmt::format("{}: there is no {}; see trident ckpt ls", given, path));
-    if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{}: {}", path, *other));
-    throw DataError(fmt::format("{}: no such folder; name a checkpoint, a folder of them, or a run's", path));
-  }
-  if (is_there(path + "/" + std::string(kManifestName))) return path;
-  const std::vector<CheckpointEntry> entries = list_checkpoints(path);
-  const auto newest = std::find_if(entries.rbegin(), entries.rend(), [](const CheckpointEntry& entry) {
-    return entry.parts.mark.empty() && entry.health == CheckpointHealth::kValid;
-  });
-  if (newest != entries.rend()) return path + "/" + newest->name;
+  if (std::optional<std::string> newest = newest_checkpoint(path)) return *std::move(newest);
+  check_may_read(path);
+  if (path != given && !folder_exists(path)) throw DataError(fmt::format("{}: there is no {}; see trident ckpt ls", given, path));
+  refuse_other_folder(path);
+  throw DataError(fmt::format("{}: neither a checkpoint nor a folder with a valid one; see trident ckpt ls", path));
+}
+
+void refuse_other_folder(const std::string& path) {
   if (is_hf_folder(hub_snapshot(path)))
     throw DataError(fmt::format("{}: is a Hugging Face folder, no checkpoint; trident convert --from hf makes one of it", path));
   if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{}: {}", path, *other));
-  throw DataError(fmt::format("{}: neither a checkpoint nor a folder with a valid one; see trident ckpt ls", path));
 }
 
 void ckpt_command(const Arguments& arguments, const CommandContext& context) {

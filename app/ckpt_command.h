@@ -9,8 +9,10 @@
 
 namespace trident {
 
-// The checkpoint that a path means (checkpoint_path): of several the newest whose manifest is valid. DataError if there is none.
+// The checkpoint that a path means (checkpoint_path): of several the newest_checkpoint(). DataError if there is none.
 std::string find_checkpoint(const std::string& given);
+// Refuses what stands at a path in place of checkpoints, of which there are none.
+void refuse_other_folder(const std::string& path);
 
 // What the actions print.
 void ckpt_ls(const std::string& path, const CommandContext& context);

@@ -20,6 +20,7 @@
 #include "core/json_reader.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "core/random_token.h"
 #include "train/config/stored_config.h"
 
 namespace trident {
@@ -88,7 +89,7 @@ void ckpt_prune(const PruneRequest& given, const CommandContext& context) {
   for (const std::int64_t step : pruned.removed) sizes[step] = total_bytes(open_manifest(request.folder + "/" + checkpoint_name(step)));
   LeaseOptions options;
   options.say = [&context](const std::string& line) { context.out << on_one_line(line) << '\n'; };
-  if (!request.dry_run) lease.emplace(request.folder, new_lease_token(), std::move(options));
+  if (!request.dry_run) lease.emplace(request.folder, random_token(), std::move(options));
   const Pruned done = request.dry_run ? pruned : prune_checkpoints(request.folder, rules);
   std::ostream& out = context.out;
   for (const std::int64_t step : done.locked) out << fmt::format("{} stays: a reader has locked it\n", checkpoint_name(step));

@@ -151,6 +151,7 @@ void warn(const std::string& note, const CommandContext& context) {
 void ckpt_ls(const std::string& path, const CommandContext& context) {
   const std::string folder = checkpoint_path(path);
   const std::vector<CheckpointEntry> entries = list_checkpoints(folder);
+  if (entries.empty()) refuse_other_folder(folder);
   if (entries.empty())
     throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names, or that of a run", folder));
   std::vector<Row> rows{{"step", "size", "age", "health", "content"}};

@@ -20,6 +20,8 @@ bool succeeds(std::vector<std::string>* problems, Action&& action) {
   try {
     action();
     return true;
+  } catch (const NotPermitted&) {
+    throw;  // it may be right
   } catch (const DataError& error) {
     problems->emplace_back(error.what());
     return false;

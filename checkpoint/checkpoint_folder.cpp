@@ -33,7 +33,7 @@ CheckpointEntry entry_of(const std::string& folder, const std::string& name, Che
   const std::string path = folder + "/" + name, manifest = path + "/" + std::string(kManifestName);
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::symlink_status(path, ignored);
-  if (status.type() != std::filesystem::file_type::directory) {
+  if (status.type() != std::filesystem::file_type::directory && status.type() != std::filesystem::file_type::none) {
     entry.why = "is not a folder";
   } else {
     try {
@@ -79,15 +79,9 @@ std::optional<CheckpointName> checkpoint_name_from(std::string_view name) {
 
 std::vector<CheckpointEntry> list_checkpoints(const std::string& folder) {
   std::vector<CheckpointEntry> entries;
-  if (!folder_exists(folder)) return entries;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
+  for (const std::string& name : names_in(folder))
     if (std::optional<CheckpointName> parts = checkpoint_name_from(name))
       entries.push_back(entry_of(folder, name, *std::move(parts)));
-  }
-  if (error)
-    throw StorageError(fmt::format("{}: cannot be listed: {}; check its permissions and the disk", folder, error.message()));
   std::sort(entries.begin(), entries.end(), [](const CheckpointEntry& a, const CheckpointEntry& b) {
     return std::tie(a.parts.step, a.name) < std::tie(b.parts.step, b.name);
   });

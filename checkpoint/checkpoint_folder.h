@@ -43,8 +43,8 @@ struct CheckpointEntry {
   std::string generation;         // of a valid one: which launch wrote it
 };
 
-// All that lies in `folder` under such a name, by step, then name. Empty if there is no such folder. StorageError if it cannot be
-// read.
+// All that lies in `folder` under such a name, by step, then name. Empty if there is no such folder. NotPermitted or
+// StorageError if it cannot be read.
 std::vector<CheckpointEntry> list_checkpoints(const std::string& folder);
 
 // The manifest of a checkpoint's folder. DataError naming the file: missing, not a regular file (a folder, pipe or link), longer

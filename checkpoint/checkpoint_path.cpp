@@ -1,6 +1,7 @@
 #include "checkpoint/checkpoint_path.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -50,6 +51,22 @@ std::string checkpoint_path(const std::string& path) {
   const bool is_step = !last.empty() && last.size() <= 18 && std::ranges::all_of(last, [](char c) { return c >= '0' && c <= '9'; });
   if (!is_step || is_there(given)) return folder_meant(given);
   return (fs::path(folder_meant(parts.parent_path().string())) / checkpoint_name(std::atoll(last.c_str()))).string();
+}
+
+std::optional<std::string> newest_checkpoint(const std::string& folder) {
+  if (is_there(folder + "/" + std::string(kManifestName))) return folder;
+  for (const std::int64_t step : checkpoint_steps(folder)) {
+    const std::string path = folder + "/" + checkpoint_name(step);
+    try {
+      open_manifest(path);
+      return path;
+    } catch (const NotPermitted&) {
+      throw;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace trident

@@ -1,13 +1,18 @@
-// Which folder a path means that a user gives for a checkpoint.
+// Which folder a path means that a user gives for a checkpoint, and which checkpoint a folder.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace trident {
 
 // A checkpoint's folder, or one that has several: `path` if it is either; of a run's folder the one that its configuration names
 // (checkpoint.dir), or ckpt; DIR/1000 is step-00001000 of DIR, which may be a run's, too. `path` itself where nothing is found.
-// StorageError if a folder cannot be listed.
+// NotPermitted or StorageError if a folder cannot be listed.
 std::string checkpoint_path(const std::string& path);
+
+// `folder` if it is a checkpoint, else the newest checkpoint in it whose manifest is valid; nothing where there is none.
+// NotPermitted where this user may not read a newer one, which may be whole.
+std::optional<std::string> newest_checkpoint(const std::string& folder);
 
 }  // namespace trident

@@ -43,12 +43,8 @@ std::string temporary_name(std::int64_t step, std::string_view token) { return f
 
 std::vector<std::int64_t> checkpoint_steps(const std::string& directory) {
   std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
-    if (const auto step = step_of_name(entry->path().filename().string())) steps.push_back(*step);
-  }
-  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
-    throw StorageError(fmt::format("{}: the checkpoints cannot be listed: {}; check its permissions and the disk", directory, error.message()));
+  for (const std::string& name : names_in(directory))
+    if (const auto step = step_of_name(name)) steps.push_back(*step);
   std::ranges::sort(steps, std::ranges::greater());
   return steps;
 }
@@ -117,16 +113,21 @@ void remove_checkpoint_folder(const std::string& directory, const std::string& n
   }
   std::error_code error;
   fs::remove_all(path, error);
-  if (error) throw StorageError(fmt::format("{}: cannot be removed: {}; remove it by hand", path, error.message()));
+  if (error)
+    throw StorageError(fmt::format("{}: cannot be removed: {}; check its permissions and the disk", path, error.message()),
+                       error.value());
 }
 
-void remove_leftovers(const std::string& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
-    if (std::string name = entry->path().filename().string(); is_leftover(name)) names.push_back(std::move(name));
+std::vector<std::string> remove_leftovers(const std::string& directory) {
+  std::vector<std::string> faults;
+  for (const std::string& name : names_in(directory)) {
+    try {
+      if (is_leftover(name)) remove_checkpoint_folder(directory, name);
+    } catch (const StorageError& error) {  // another user's, perhaps
+      faults.emplace_back(error.what());
+    }
   }
-  for (const std::string& name : names) remove_checkpoint_folder(directory, name);
+  return faults;
 }
 
 }  // namespace trident

@@ -20,7 +20,7 @@ class Lease;
 std::string temporary_name(std::int64_t step, std::string_view token);    // "step-00001000.tmp-<token>"
 
 // Of folders in `directory` that have a checkpoint's own name (checkpoint_folder.h), the newest first; whether they are valid is another question. None
-// where there is no such directory. StorageError.
+// where there is no such directory. NotPermitted; StorageError.
 std::vector<std::int64_t> checkpoint_steps(const std::string& directory);
 
 // Keeps a checkpoint from being removed while it is read, where the file system has locks. Nothing if it is not there. Where
@@ -57,7 +57,8 @@ std::string set_checkpoint_aside(const std::string& directory, std::int64_t step
 // not there.
 void remove_checkpoint_folder(const std::string& directory, const std::string& name);
 
-// Removes what killed or failed saves left: temporary and half-removed folders.
-void remove_leftovers(const std::string& directory);
+// Removes what killed or failed saves left: temporary and half-removed folders. Returns why some stay, a line each: nothing takes
+// them for checkpoints, so they are in nobody's way.
+std::vector<std::string> remove_leftovers(const std::string& directory);
 
 }  // namespace trident

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "checkpoint/checkpoint_folder.h"
@@ -22,6 +23,7 @@ std::vector<std::int64_t> steps_to_remove(std::vector<std::int64_t> steps, const
 
 Pruned prune_checkpoints(const std::string& directory, const KeepRules& rules, PruneMode mode) {
   Pruned pruned;
+  std::optional<StorageError> fault;
   for (const CheckpointEntry& entry : list_checkpoints(directory)) {
     if (entry.parts.mark.empty() && entry.health == CheckpointHealth::kValid) pruned.stayed.push_back(entry.parts.step);
   }
@@ -34,10 +36,16 @@ Pruned prune_checkpoints(const std::string& directory, const KeepRules& rules, P
       pruned.locked.push_back(step);
       continue;
     }
-    if (mode == PruneMode::kRemove) remove_checkpoint_folder(directory, name);
+    try {
+      if (mode == PruneMode::kRemove) remove_checkpoint_folder(directory, name);
+    } catch (const StorageError& error) {  // another user's, perhaps: the others go all the same
+      if (!fault) fault = error;
+      continue;
+    }
     pruned.removed.push_back(step);
     std::erase(pruned.stayed, step);
   }
+  if (fault) throw *fault;
   return pruned;
 }
 

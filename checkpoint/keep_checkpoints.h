@@ -28,7 +28,7 @@ struct Pruned {
 enum class PruneMode : std::uint8_t { kRemove, kLook };  // kLook: removes nothing, and says what would go
 
 // Removes them from `directory`, but for those that a reader has locked. Only checkpoints whose manifest is valid count and go: no
-// damaged one takes the place of the last that is whole. StorageError.
+// damaged one takes the place of the last that is whole. StorageError, after all others were removed.
 Pruned prune_checkpoints(const std::string& directory, const KeepRules& rules, PruneMode mode = PruneMode::kRemove);
 
 // Before a run's first save: makes the folder, removes what killed saves left, and sets aside the checkpoints of steps above `step`

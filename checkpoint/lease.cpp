@@ -16,7 +16,6 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
-#include <random>
 #include <system_error>
 #include <utility>
 
@@ -61,7 +60,8 @@ std::vector<std::int64_t> generations_in(const std::string& directory) {
     if (const auto generation = generation_from(entry->path().filename().string())) generations.push_back(*generation);
   }
   if (error)
-    throw StorageError(fmt::format("{}: cannot be listed: {}; check its permissions and the disk", directory, error.message()));
+    throw StorageError(fmt::format("{}: cannot be listed: {}; check its permissions and the disk", directory, error.message()),
+                       error.value());
   return generations;
 }
 
@@ -89,15 +89,11 @@ bool name_exclusively(const std::string& file, const std::string& path) {
   if (::stat(file.c_str(), &status) == 0 && status.st_nlink > 1) return true;
   if (error == EEXIST || error == ENOENT) return false;  // ENOENT: somebody tidied up
   throw StorageError(fmt::format("{}: cannot be linked from {}: {}; name a folder on a file system with hard links", path, file,
-                                 std::strerror(error)));
+                                 std::strerror(error)),
+                     error);
 }
 
 }  // namespace
-
-std::string new_lease_token() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
 
 std::optional<std::string> lease_token_given() {
   for (const char* const name : kLeaseTokenVariables)
@@ -258,8 +254,9 @@ bool Lease::try_to_take() {
       sync_folder_of(path);
       turn_->file = FileDescriptor(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
       if (!turn_->file)
-        throw StorageError(
-            fmt::format("{}: cannot be opened: {}; check the folder's permissions and the disk", path, std::strerror(errno)));
+        throw StorageError(fmt::format("{}: cannot be opened: {}; check the folder's permissions and the disk", path,
+                                       std::strerror(errno)),
+                           errno);
       for (const std::int64_t other : there) {
         const std::string name = fmt::format("{}/{}", directory_, lease_name(other));
         if (other != generation) ::unlink(name.c_str());  // in vain, maybe: it does no harm

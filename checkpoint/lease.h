@@ -25,7 +25,6 @@ namespace trident {
 // Who starts a run again sets these variables of its environment to the same token each time. The second one is for ranks of other
 // nodes: of an environment, Open MPI's mpirun takes along what begins with OMPI_. Slurm's srun takes all.
 inline constexpr std::array kLeaseTokenVariables{"TRIDENT_LEASE_TOKEN", "OMPI_TRIDENT_LEASE_TOKEN"};
-std::string new_lease_token();
 // The token that the environment has under one of these names, if any.
 std::optional<std::string> lease_token_given();
 

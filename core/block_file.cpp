@@ -16,7 +16,7 @@ namespace {
 [[noreturn]] void fail(const std::string& path, std::string_view what) {
   const int error = errno;
   const char* remedy = error == ENOSPC || error == EDQUOT ? "free some space" : "check the folder's permissions and the disk";
-  throw StorageError(fmt::format("{}: {}: {}; {}", path, what, std::strerror(error), remedy));
+  throw StorageError(fmt::format("{}: {}: {}; {}", path, what, std::strerror(error), remedy), error);
 }
 
 // Calls again what a signal interrupted.

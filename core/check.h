@@ -29,9 +29,11 @@ constexpr int exit_status(ExitCode code) { return static_cast<int>(code); }
 
 class Error : public std::exception {
  public:
-  Error(ExitCode code, std::string message) : message_(std::move(message)), code_(code) {}
+  Error(ExitCode code, std::string message, int system_error = 0)
+      : message_(std::move(message)), code_(code), system_error_(system_error) {}
   const char* what() const noexcept override { return message_.c_str(); }
   ExitCode code() const { return code_; }
+  int system_error() const { return system_error_; }  // errno, where a call of the system failed and it is known; else 0
 
   // Where it happened, added on the way up: catch (Error& e) { e.add_context(" [...]"); throw; } keeps the error's type.
   void add_context(std::string_view context) { message_ += context; }
@@ -39,6 +41,7 @@ class Error : public std::exception {
  private:
   std::string message_;
   ExitCode code_;
+  int system_error_;
 };
 
 // The user's configuration or command line cannot be honoured. Message form: "<json path> = <value>: <why>; <remedy>".
@@ -50,12 +53,12 @@ class ConfigError : public Error {
 // A data file or checkpoint is missing, damaged or does not fit the model. The message names the file.
 class DataError : public Error {
  public:
-  explicit DataError(const std::string& message) : Error(ExitCode::kData, message) {}
+  explicit DataError(const std::string& message, int system_error = 0) : Error(ExitCode::kData, message, system_error) {}
 };
 
 class StorageError : public Error {
  public:
-  explicit StorageError(const std::string& message) : Error(ExitCode::kStorage, message) {}
+  explicit StorageError(const std::string& message, int system_error = 0) : Error(ExitCode::kStorage, message, system_error) {}
 };
 
 // A rank is missing, late, failed, or called another operation than its peers. The message names axis, operation and ranks.

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/check.h"
@@ -22,13 +24,19 @@ bool is_storage_error(int error) {
   return error == EIO || error == ESTALE || error == ETIMEDOUT || error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
+[[noreturn]] void refuse_unpermitted(const std::string& path, std::string_view what, int error) {
+  throw NotPermitted(fmt::format("{}: cannot be {}: {}; check its permissions, and those of the folders above it", path, what,
+                                 std::strerror(error)),
+                     error);
+}
+
 [[noreturn]] void fail_to_open(const std::string& path) {
   const int error = errno;
   if (is_storage_error(error))
     throw StorageError(fmt::format("{}: cannot be opened: {}; {}", path, std::strerror(error),
-                                   error == EMFILE || error == ENFILE ? "raise ulimit -n" : "check the disk"));
-  if (error == EACCES || error == EPERM)
-    throw NotPermitted(fmt::format("{}: cannot be opened: {}; check its permissions", path, std::strerror(error)));
+                                   error == EMFILE || error == ENFILE ? "raise ulimit -n" : "check the disk"),
+                       error);
+  if (error == EACCES || error == EPERM) refuse_unpermitted(path, "opened", error);
   throw DataError(fmt::format("{}: cannot be opened: {}; {}", path, std::strerror(error),
                               error == ENOENT  ? "check the path"
                               : error == ELOOP ? "it is a symbolic link, which is not followed: put the file itself there"
@@ -64,7 +72,8 @@ void refuse_lfs_pointer(int descriptor, const std::string& path, off_t size) {
 
 std::size_t size_of_regular_file(int descriptor, const std::string& path) {
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) throw StorageError(fmt::format("{}: {}; check the disk", path, std::strerror(errno)));
+  if (::fstat(descriptor, &status) != 0)
+    throw StorageError(fmt::format("{}: {}; check the disk", path, std::strerror(errno)), errno);
   if (S_ISDIR(status.st_mode)) throw DataError(fmt::format("{}: is a folder; name a file", path));
   if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{}: is not a regular file; copy its content into one", path));
   refuse_lfs_pointer(descriptor, path, status.st_size);
@@ -83,6 +92,25 @@ bool folder_exists(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+void check_may_read(const std::string& path) {
+  if (::access(path.c_str(), folder_exists(path) ? R_OK | X_OK : R_OK) != 0 && errno == EACCES)
+    refuse_unpermitted(path, "read", errno);
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  if (error == std::errc::permission_denied) refuse_unpermitted(folder, "listed", error.value());
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw StorageError(fmt::format("{}: cannot be listed: {}; check its permissions and the disk", folder, error.message()),
+                       error.value());
+  std::ranges::sort(names);
+  return names;
+}
+
 std::string read_file(const std::string& path) {
   const FileDescriptor file(open_to_read(path));
   std::string content(size_of_regular_file(file.get(), path), '\0');
@@ -90,7 +118,7 @@ std::string read_file(const std::string& path) {
   while (done < content.size()) {
     const ssize_t got = ::read(file.get(), content.data() + done, content.size() - done);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw StorageError(fmt::format("{}: cannot be read: {}; check the disk", path, std::strerror(errno)));
+    if (got < 0) throw StorageError(fmt::format("{}: cannot be read: {}; check the disk", path, std::strerror(errno)), errno);
     if (got == 0) break;  // it shrank meanwhile: what is there is what we return
     done += static_cast<std::size_t>(got);
   }
@@ -152,7 +180,8 @@ void RandomAccessFile::read(std::int64_t offset, std::span<std::byte> out) const
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       throw StorageError(fmt::format("{}: {} bytes at byte {} of {} cannot be read: {}; check the disk", path_, bytes - done,
-                                     offset + done, size_, std::strerror(errno)));
+                                     offset + done, size_, std::strerror(errno)),
+                         errno);
     }
     if (got == 0) {
       throw StorageError(

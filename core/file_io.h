@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/file_lock.h"
 #include "core/function_ref.h"
 
 namespace trident {
@@ -30,6 +31,13 @@ class NotPermitted : public DataError {
 
 bool file_exists(const std::string& path);  // a regular file, or a link to one
 bool folder_exists(const std::string& path);
+
+// Throws NotPermitted where this user may not read the file or look into the folder, or may not search a folder above it: such a
+// path looks as if nothing were there.
+void check_may_read(const std::string& path);
+
+// What lies in the folder, by name; nothing where there is no such folder. NotPermitted; StorageError.
+std::vector<std::string> names_in(const std::string& folder);
 
 // The whole content.
 std::string read_file(const std::string& path);
@@ -123,19 +131,6 @@ void sync_folder_of(const std::string& path);    // what was renamed and removed
 // What was written to a file is on the disk.
 void sync_file(const std::string& path);
 
-// Keeps other FolderLocks of the folder in which `path` lies waiting, those of other processes included. File systems without locks
-// are taken on trust.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string& path);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int descriptor_;
-};
-
 // A file that grows by whole records. Each is handed to the operating system before append() returns: readers see it, and it
 // outlives this process, though not a machine that loses power. What the disk has no room for is cut off again, at the latest
 // before the next record: append() may be tried again after a StorageError. While the object
@@ -154,14 +149,21 @@ class AppendFile {
 
   void append(std::string_view record);
   void cut(std::int64_t size);  // leaves the first bytes; needs no room on the disk
+
+  // Whether an AppendFile has the file now. And what one has becomes a file that nobody else sees: an equal one takes its place.
+  static bool is_held(const std::string& path);
+  static void take_over(const std::string& path);
+
   const std::string& path() const { return path_; }
 
  private:
   AppendFile(std::string path, int descriptor);
+  bool take_lock();
   bool cut_torn();
 
   std::string path_;
   int descriptor_ = -1;
+  std::optional<LockFile> lock_file_;
   off_t torn_ = 0;  // bytes of a record that failed, at the end of the file
 };
 

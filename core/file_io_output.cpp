@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "core/file_descriptor.h"
 #include "core/file_io.h"
 #include "core/file_lock.h"
+#include "core/random_token.h"
 
 namespace trident {
 
@@ -25,8 +25,7 @@ namespace {
 
 constexpr std::size_t kWriteBuffer = 1 << 20;
 
-constexpr std::string_view kTemporary = ".tmp.";  // then kRandomDigits of hexadecimal
-constexpr std::size_t kRandomDigits = 16;
+constexpr std::string_view kTemporary = ".tmp.";  // then a random_token()
 
 // What errno says about writing `path`.
 [[noreturn]] void fail_to_write(const std::string& path, std::string_view what) {
@@ -35,7 +34,7 @@ constexpr std::size_t kRandomDigits = 16;
                        : error == ENOSPC || error == EDQUOT ? "free some space"
                        : error == ELOOP                     ? "it is a symbolic link, which is not followed: remove it"
                                                             : "check the folder's permissions and the disk";
-  throw StorageError(fmt::format("{}: {}: {}; {}", path, what, std::strerror(error), remedy));
+  throw StorageError(fmt::format("{}: {}: {}; {}", path, what, std::strerror(error), remedy), error);
 }
 
 // Returns how many of the bytes were written: all, or fewer and errno says why.
@@ -55,23 +54,19 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-std::string temporary_name(const std::string& path) {
-  std::random_device random;
-  return fmt::format("{}{}{:08x}{:08x}", path, kTemporary, random(), random());
-}
-
 // A new file under a name that nobody else has, locked for as long as the descriptor is open: remove_temporaries() tells by the
 // lock that a living process writes it. -1 and errno if there is none.
 int create_temporary(const std::string& path, std::string* name) {
   for (;;) {
-    *name = temporary_name(path);
+    *name = fmt::format("{}{}{}", path, kTemporary, random_token());
     const int descriptor = ::open(name->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor < 0 && errno == EEXIST) continue;
     if (descriptor < 0) return -1;
     struct stat status {};
-    const bool taken = take_writer_lock(descriptor) == WriterLock::kAnothers;
-    if (!taken && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0) return descriptor;
-    ::unlink(name->c_str());  // another process took it for a dead one's, before the lock
+    const WriterLock lock = take_writer_lock(descriptor);
+    const bool is_ours = lock == WriterLock::kTaken || lock == WriterLock::kUnknown;
+    if (is_ours && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0) return descriptor;
+    ::unlink(name->c_str());  // another process locked it before, or took it for a dead one's
     ::close(descriptor);
   }
 }
@@ -177,14 +172,6 @@ void remove_unlocked(const std::string& folder, FunctionRef<bool(std::string_vie
   });
 }
 
-FolderLock::FolderLock(const std::string& path) : descriptor_(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (descriptor_ >= 0) try_to_lock(descriptor_, LOCK_EX);  // others of ours hold it for a moment
-}
-
-FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if (folder_exists(path)) throw StorageError(fmt::format("{}: is a folder; name a file", path));
   struct stat there {};  // a rename would put a file in its place, for all programs of this machine
@@ -247,7 +234,7 @@ AppendFile::AppendFile(std::string path, int descriptor) : path_(std::move(path)
 AppendFile::AppendFile(const std::string& path, Start start)
     : AppendFile(path, ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666)) {
   // Before the file is emptied: another run may be writing it.
-  if (take_writer_lock(descriptor_) == WriterLock::kAnothers)
+  if (!take_lock())
     throw StorageError(fmt::format("{}: another run is writing it; give each run a folder of its own", path_));
   if (start == Start::kNewFile && ::ftruncate(descriptor_, 0) != 0) fail_to_write(path_, "cannot be emptied");
 }
@@ -260,16 +247,41 @@ std::optional<AppendFile> AppendFile::create(const std::string& path) {
   return file;
 }
 
+// Where a reader's lock is in the way, the lock file does instead. Each writer takes one lock before it asks after the other: at
+// least one of two sees the other.
+bool AppendFile::take_lock() {
+  const WriterLock lock = take_writer_lock(descriptor_);
+  if (lock == WriterLock::kAnothers) return false;
+  if (lock != WriterLock::kNobodys && !is_there(LockFile::path_of(path_))) return true;
+  lock_file_ = LockFile::take(path_);
+  return lock_file_ && (lock != WriterLock::kNobodys || !has_writer(descriptor_));
+}
+
+bool AppendFile::is_held(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return (file && has_writer(file.get())) || LockFile::is_held(path);
+}
+
+void AppendFile::take_over(const std::string& path) {
+  if (!is_held(path)) return;
+  write_file(path, read_file(path));
+  remove_file(LockFile::path_of(path));
+}
+
 AppendFile::~AppendFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 AppendFile::AppendFile(AppendFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), torn_(std::exchange(other.torn_, 0)) {}
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      lock_file_(std::move(other.lock_file_)),
+      torn_(std::exchange(other.torn_, 0)) {}
 
 AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(lock_file_, other.lock_file_);
   std::swap(torn_, other.torn_);
   return *this;
 }

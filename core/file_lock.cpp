@@ -2,11 +2,16 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <thread>
+#include <utility>
 
+#include "core/check.h"
 #include "core/clock.h"
 
 namespace trident {
@@ -33,6 +38,42 @@ WriterLock take_writer_lock(int descriptor) {
 bool has_writer(int descriptor) {
   struct flock lock = lock_of_all(F_RDLCK);  // in whose way a writer's alone is
   return ::fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
+}
+
+std::optional<LockFile> LockFile::take(const std::string& path) {
+  const std::string name = path_of(path);
+  for (;;) {
+    FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0222));
+    if (!file) {
+      const int error = errno;
+      struct stat there {};
+      const bool is_anothers = error == EACCES && ::lstat(name.c_str(), &there) == 0;
+      throw StorageError(fmt::format("{}: cannot be opened for writing: {}; {}", name, std::strerror(error),
+                                     is_anothers ? "remove it once no command of another user is writing there"
+                                                 : "check the folder's permissions and the disk"),
+                         error);
+    }
+    const WriterLock lock = take_writer_lock(file.get());
+    if (lock == WriterLock::kAnothers || lock == WriterLock::kNobodys) return std::nullopt;
+    struct stat status {};
+    if (::fstat(file.get(), &status) != 0 || status.st_nlink > 0) return LockFile(name, std::move(file));
+  }  // whoever had it removed it before the lock was taken
+}
+
+bool LockFile::is_held(const std::string& path) {
+  const FileDescriptor file(::open(path_of(path).c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return file && has_writer(file.get());
+}
+
+LockFile::~LockFile() {
+  struct stat status {};
+  if (file_ && ::fstat(file_.get(), &status) == 0 && status.st_nlink > 0) ::unlink(path_.c_str());  // else that name is another's
+}
+
+LockFile& LockFile::operator=(LockFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(file_, other.file_);
+  return *this;
 }
 
 bool try_to_lock(int descriptor, int operation) {

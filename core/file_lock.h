@@ -1,8 +1,13 @@
-// Locks of files and folders. Whoever may read a file can hold its flock(2) for ever, so nobody may depend on getting it: a writer
-// has a lock that needs the right to write, and a reader does without after a while.
+// Locks of files and folders. Whoever may read a file can lock it for ever, so nobody may depend on that: a writer has a lock that
+// needs the right to write, and a reader does without after a while.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/file_descriptor.h"
 
 namespace trident {
 
@@ -17,6 +22,26 @@ enum class WriterLock : std::uint8_t {
 WriterLock take_writer_lock(int descriptor);
 // Whether another descriptor has it; takes nothing.
 bool has_writer(int descriptor);
+
+// The lock of whoever writes `path`, where no reader can be in its way: of "<path>.lock", a file that may be written only and lies
+// there for as long as the object lives. What a killed process leaves is the next one's.
+class LockFile {
+ public:
+  // Nothing while another has it. StorageError where the file can be neither made nor opened.
+  static std::optional<LockFile> take(const std::string& path);
+  static bool is_held(const std::string& path);
+  static std::string path_of(const std::string& path) { return path + ".lock"; }
+
+  ~LockFile();
+  LockFile(LockFile&& other) noexcept = default;
+  LockFile& operator=(LockFile&& other) noexcept;
+
+ private:
+  LockFile(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+
+  std::string path_;  // of the lock file
+  FileDescriptor file_;
+};
 
 // flock(2) with `operation`, LOCK_SH or LOCK_EX, tried for 2 s. False: another held it all that time.
 bool try_to_lock(int descriptor, int operation);

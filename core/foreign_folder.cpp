@@ -5,28 +5,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "core/file_io.h"
 
 namespace trident {
 namespace {
-
-namespace fs = std::filesystem;
-
-// Sorted; none where the folder cannot be read.
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    names.push_back(entry->path().filename().string());
-  std::ranges::sort(names);
-  return names;
-}
 
 std::string beginning_of(const std::string& path) {
   const RandomAccessFile file(path);
@@ -121,7 +107,9 @@ std::string hub_snapshot(const std::string& path) {
   return names.size() == 1 ? snapshots + "/" + names.front() : path;
 }
 
-std::optional<std::string> what_stands_at(const std::string& path) {
+std::optional<std::string> what_stands_at(const std::string& given) {
+  const std::string path = hub_snapshot(given);
+  check_may_read(path);
   if (folder_exists(path)) return what_a_folder_is(path);
   if (file_exists(path)) return what_a_file_is(path);
   if (is_there(path)) return std::nullopt;

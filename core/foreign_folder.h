@@ -11,8 +11,8 @@ namespace trident {
 // Any other path is itself, and so is a cache with several.
 std::string hub_snapshot(const std::string& path);
 
-// Says what stands at a path in place of a model's folder or a checkpoint, and what to do about it: "is an adapter
-// ...; merge it ...". Nothing where it is none of the usual kinds.
-std::optional<std::string> what_stands_at(const std::string& path);
+// Says what stands at a path, or in its hub_snapshot(), in place of a model's folder or a checkpoint, and what to do about it:
+// "is an adapter ...; merge it ...". Nothing where it is none of the usual kinds. NotPermitted.
+std::optional<std::string> what_stands_at(const std::string& given);
 
 }  // namespace trident

@@ -57,7 +57,7 @@ class StandardInput final : public ByteStream {
       }
       const ssize_t got = ::read(STDIN_FILENO, out.data(), out.size());
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (got < 0) throw StorageError(fmt::format("standard input: {}; check where it comes from", std::strerror(errno)));
+      if (got < 0) throw StorageError(fmt::format("standard input: {}; check where it comes from", std::strerror(errno)), errno);
       at_ += got;
       return static_cast<std::size_t>(got);
     }

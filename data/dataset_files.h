@@ -26,7 +26,7 @@ struct NewFiles {
 };
 
 // Puts them in the place of what is there. Whatever goes wrong, the old data set is restored, or the error holds the command that
-// does it. StorageError. The caller holds the FolderLock.
+// does it. StorageError. The caller holds the LockFile of the prefix.
 void put_in_place(const std::string& prefix, const NewFiles& files);
 
 }  // namespace trident

@@ -1,6 +1,12 @@
 #include "data/dataset_output.h"
 
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+
 #include "core/check.h"
+#include "core/clock.h"
 #include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
 
@@ -19,26 +25,41 @@ void refuse_existing(const std::string& prefix, Overwrite overwrite) {
                                 is_there(idx) ? "them" : "it"));
 }
 
-// Returns `prefix`, once it may be written.
-const std::string& prepared_for_output(const std::string& prefix, Overwrite overwrite) {
+// Another command holds it while it renames.
+LockFile lock_of(const std::string& prefix) {
+  constexpr double kSeconds = 60;
+  for (const double give_up = monotonic_seconds() + kSeconds;;) {
+    if (std::optional<LockFile> lock = LockFile::take(prefix)) return *std::move(lock);
+    if (monotonic_seconds() >= give_up)
+      throw StorageError(fmt::format("{}: another command is writing it; wait for its end, or choose another --output", prefix));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+// Once the prefix may be written; for as long as temporary files are made, by which the next command sees this one.
+LockFile locked_for_output(const std::string& prefix, Overwrite overwrite) {
   refuse_existing(prefix, overwrite);
   create_folder_of(prefix);
+  LockFile lock = lock_of(prefix);
   for (const std::string& path : {bin_path(prefix), idx_path(prefix), record_path(prefix)}) {
     if (is_being_written(path))
       throw StorageError(fmt::format("{}: another command is writing it; wait for its end, or choose another --output", path));
     remove_temporaries(path);
   }
-  return prefix;
+  return lock;
 }
 
 }  // namespace
 
 DatasetOutput::DatasetOutput(const std::string& prefix, Overwrite overwrite)
-    : prefix_(prepared_for_output(prefix, overwrite)),
+    : prefix_(prefix),
       overwrite_(overwrite),
+      lock_(locked_for_output(prefix, overwrite)),
       bin_(bin_path(prefix)),
       idx_(idx_path(prefix)),
-      record_(record_path(prefix)) {}
+      record_(record_path(prefix)) {
+  lock_.reset();
+}
 
 void DatasetOutput::commit(const DatasetOrigin& origin, const DatasetCounts& counts) {
   bin_.finish();
@@ -46,7 +67,7 @@ void DatasetOutput::commit(const DatasetOrigin& origin, const DatasetCounts& cou
   const DatasetRecord record{origin, counts, sample_file(bin_.temporary_path()), sample_file(idx_.temporary_path())};
   record_.append(to_json_text(to_json(record), 2) + "\n");
   record_.finish();
-  const FolderLock one_at_a_time(prefix_);
+  lock_ = lock_of(prefix_);
   refuse_existing(prefix_, overwrite_);  // once more: another command may have been faster
   put_in_place(prefix_, {bin_, idx_, record_});
 }

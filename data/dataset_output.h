@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/file_io.h"
@@ -28,6 +29,7 @@ class DatasetOutput {
  private:
   std::string prefix_;
   Overwrite overwrite_;
+  std::optional<LockFile> lock_;  // against other commands on this prefix, while names appear
   AtomicFile bin_, idx_, record_;
 };
 

@@ -173,6 +173,8 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
   JsonValue json;
   try {
     json = read_json_file(path, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+  } catch (const NotPermitted&) {
+    throw;  // it may be right
   } catch (DataError& error) {
     error.add_context(fmt::format("; {}", kRemedy));
     throw;

@@ -15,6 +15,7 @@
 #include "checkpoint/lease.h"
 #include "core/clock.h"
 #include "core/json_reader.h"
+#include "core/random_token.h"
 #include "train/launch/failure_file.h"
 #include "supervise/supervised_process.h"
 #include "train/run/resume.h"
@@ -336,7 +337,7 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
 
 int supervise(const SuperviseOptions& options, LogSink& log) {
   // Each start takes the folder of checkpoints over from the one before it, which has ended, without waiting for a sign of life.
-  const std::string token = new_lease_token();
+  const std::string token = random_token();
   for (const char* const name : kLeaseTokenVariables) ::setenv(name, token.c_str(), 1);
   return Supervisor(options, log).run();
 }

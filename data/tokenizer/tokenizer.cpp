@@ -44,6 +44,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path, std::
   const std::string vocab = folder + "/vocab.json", merges = folder + "/merges.txt", json = folder + "/tokenizer.json";
   const bool has_pair = file_exists(vocab) && file_exists(merges), has_json = file_exists(json);
   if (!has_pair && !has_json) {
+    check_may_read(folder);
     throw ConfigError(fmt::format("{} = \"{}\": neither a known name nor a folder with vocab.json and merges.txt, or "
                                   "tokenizer.json; use \"gpt2\" or such a folder", key, name_or_path));
   }

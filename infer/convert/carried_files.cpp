@@ -24,14 +24,12 @@ bool holds_weights(std::string_view name) {
 
 std::vector<std::string> carried_files(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  for (std::string& name : names_in(folder)) {
+    const std::string path = folder + "/" + name;
     std::error_code gone;
-    if (name.starts_with('.') || holds_weights(name) || !entry->is_regular_file(gone)) continue;
-    if (entry->file_size(gone) <= kLargest) names.push_back(name);
+    if (name.starts_with('.') || holds_weights(name) || !file_exists(path)) continue;
+    if (std::filesystem::file_size(path, gone) <= kLargest) names.push_back(std::move(name));
   }
-  std::ranges::sort(names);
   return names;
 }
 

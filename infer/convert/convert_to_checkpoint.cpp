@@ -114,6 +114,7 @@ class Importer {
 
 ConvertReport hf_to_checkpoint(const std::string& given, const std::string& to, std::optional<DType> dtype,
                                const ConvertProgress& progress) {
+  refuse_name_of_step(to, checkpoint_name(0));
   const Resume source = find_hf_weights(given, "--from hf");
   const std::shared_ptr<const HfFolder>& folder = source.hf;
   const std::string& from = source.folder;

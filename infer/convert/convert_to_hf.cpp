@@ -294,6 +294,7 @@ ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, c
                                const ConvertProgress& progress) {
   if (is_hf_folder(hub_snapshot(from)))
     throw ConfigError(fmt::format("--from ckpt {}: is a Hugging Face folder; write --from hf", from));
+  refuse_name_of_step(to);
   Resume source = find_weights(from, "--from ckpt");
   std::vector<std::string> notes = std::move(source.notes);
   ConvertReport report = Exporter(std::move(source), options, progress).write(to);

@@ -8,13 +8,15 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
-#include <random>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/random_token.h"
 
 namespace trident {
 namespace {
@@ -24,8 +26,7 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-constexpr std::string_view kTemporary = ".tmp-";  // then kRandomDigits of hexadecimal
-constexpr std::size_t kRandomDigits = 16;
+constexpr std::string_view kTemporary = ".tmp-";  // then a random_token()
 
 std::string parent_of(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -79,14 +80,20 @@ void refuse_taken(const std::string& path) {
 
 }  // namespace
 
+void refuse_name_of_step(const std::string& path, std::string_view own) {
+  const std::string name = std::filesystem::path(without_slash(path)).lexically_normal().filename().string();
+  const std::optional<CheckpointName> parts = checkpoint_name_from(name.substr(0, name.find('.')));
+  if (!parts || name == own) return;
+  throw ConfigError(fmt::format("{}: has the name of a checkpoint of step {}, which it is not; give it another name{}", path,
+                                parts->step, own.empty() ? "" : fmt::format(", such as {}", own)));
+}
+
 OutputFolder::OutputFolder(std::string path) : final_(without_slash(std::move(path))) {
   refuse_taken(final_);
   create_lasting_folder(parent_of(final_));
   remove_abandoned(final_);
-  std::random_device random;
   for (;;) {
-    const std::uint64_t high = random(), low = random();
-    temporary_ = fmt::format("{}{}{:016x}", final_, kTemporary, high << 32 | low);
+    temporary_ = fmt::format("{}{}{}", final_, kTemporary, random_token());
     create_folder(temporary_);
     const LockedFolder lock = locked(temporary_);
     lock_ = lock.descriptor;

@@ -2,8 +2,13 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace trident {
+
+// Refuses a path whose name is that of a step's checkpoint, or of what becomes of one (checkpoint_folder.h): whoever trains in the
+// folder above would take it for that. `own` is the name that would be right. ConfigError.
+void refuse_name_of_step(const std::string& path, std::string_view own = "");
 
 class OutputFolder {
  public:

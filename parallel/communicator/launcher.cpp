@@ -118,7 +118,7 @@ std::string user_file_of_open_mpi(const Environment& environment) {
   std::error_code error;
   try {
     return std::filesystem::is_regular_file(path, error) ? read_file(path) : "";
-  } catch (const StorageError&) {
+  } catch (const Error&) {
     return "";
   }
 }

@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdlib.h>  // mkdtemp
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,12 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/scratch_folder.h"
 #include "planner/bench/calibrate_models.h"
 #include "planner/bench/calibrate_training.h"
 #include "train/run/dry_run.h"
@@ -24,26 +23,6 @@ namespace trident {
 namespace {
 
 constexpr int kMemorySteps = 3;  // peaks come with the second
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "trident-calibrate-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr)
-      throw StorageError(fmt::format("{}: {}; set TMPDIR to a folder that can be written", name, std::strerror(errno)));
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // A document of `tokens` tokens 0, 1, ... in Megatron's format: data/indexed_dataset.h.
 void write_tokens(const std::string& prefix, std::int32_t tokens) {
@@ -75,7 +54,7 @@ double peak_bytes_of(pid_t process, const std::string& what) {
 // Resident beside the arenas when `model` has been trained by a process of its own. Not by this one, in which memory of what came
 // before it lies; not by one that is forked and goes on with this program's pages, which count for neither.
 double bytes_beside_arenas(const CalibrateOptions& options, TrainedModel model) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder("trident-calibrate");
   model.config.run.dir = folder.path() + "/run";
   model.config.run.steps = kMemorySteps;
   model.config.run.threads_per_rank.threads = 1;

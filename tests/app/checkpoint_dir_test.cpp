@@ -216,7 +216,7 @@ TEST_F(SmallDisk, WithoutRoomARunThatSavesByDefaultWarns) {
 
 TEST_F(SmallDisk, WhatMayPassIsNoFaultOfTheConfiguration) {
   expect_one_line(on_disk_of(8192, fmt::format("head -c 8192 /dev/zero > '{}'; {}", place_ / "shared/x", command({}))), 74,
-                  {"No space left on device"});
+                  {"checkpoint.dir = ", "No space left on device"});
 }
 
 // What was set aside stays: it has its bytes, and is none of those that newer ones replace.

@@ -173,7 +173,7 @@ TEST_F(Checkpoints, OneThatMayNotBeReadIsNeitherDamagedNorPassedOver) {
         without_privileges(plus(start, {"--set", "run.dir=" + (place_ / "other"), "--set", "model.init_from=" + newest}));
     const ProgramOutcome listed = without_privileges({TRIDENT_BINARY, "ckpt", "ls", place_ / "run/ckpt"});
     std::filesystem::permissions(newest + file, before);
-    EXPECT_EQ(refused.exit_code, 64) << file << refused.err;
+    EXPECT_EQ(refused.exit_code, 65) << file << refused.err;
     const std::vector<std::string> parts{"checkpoint.resume = auto: " + newest + file, ": cannot be opened: Permission denied; ",
                                          "name another one in checkpoint.resume"};
     for (const std::string& part : parts)
@@ -185,7 +185,7 @@ TEST_F(Checkpoints, OneThatMayNotBeReadIsNeitherDamagedNorPassedOver) {
     EXPECT_NE(listed.out.find("no permission"), std::string::npos) << listed.out;
     EXPECT_EQ(listed.out.find("damaged"), std::string::npos) << listed.out;
     if (file == "/optim" || file.empty()) continue;  // weights alone need the one, and the other is no folder to look into
-    EXPECT_EQ(begun.exit_code, 64) << begun.err;
+    EXPECT_EQ(begun.exit_code, 65) << begun.err;
     EXPECT_NE(begun.err.find("model.init_from = " + newest + ": " + newest + file), std::string::npos) << begun.err;
   }
   EXPECT_EQ(without_privileges(start).exit_code, 0);

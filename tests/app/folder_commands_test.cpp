@@ -192,6 +192,11 @@ TEST_F(FolderCommands, FoldersOfTheOtherKindAreNamed) {
   create_folder(run);
   EXPECT_EQ(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", run + "/ckpt/step-00000000"}).exit_code, 0);
   const std::vector<std::string> ids{"--ids", "5 17 2"};
+  for (const std::string name : {"step-00000001", "step-00000001/", "step-00000000.aside-1", "step-00000007.tmp-a"})
+    expect_one_line(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", run + "/ckpt/" + name}), 64,
+                    {name + ": has the name of a checkpoint of step", "another name, such as step-00000000"});
+  expect_one_line(run_program({"convert", "--from", "ckpt", run, "--to", "hf", run + "/ckpt/step-00000000"}), 64,
+                  {"step-00000000: has the name of a checkpoint of step 0, which it is not; give it another name"});
   expect_one_line(run_program(plus({"eval", "--ckpt", hf}, ids)), 65, {"--ckpt = ", "is a Hugging Face folder", "--hf"});
   EXPECT_EQ(run_program(plus({"eval", "--ckpt", run}, ids)).exit_code, 0);
   expect_one_line(run_program(plus({"eval", "--hf", run + "/ckpt"}, ids)), 65, {"--hf = ", "holds checkpoints", "--ckpt"});

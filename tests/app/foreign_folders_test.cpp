@@ -87,6 +87,7 @@ TEST_F(ForeignFolders, WhatAFolderIsInsteadIsSaidByEveryCommand) {
   write_file(place_ / "lfs-config/config.json", pointer);
   create_folder(place_ / "models--a--b/snapshots/11");
   create_folder(place_ / "models--a--b/snapshots/22");
+  make("models--c--d/snapshots/33", {"adapter_config.json"});
   const struct {
     std::string path;
     std::vector<std::string> said;
@@ -101,6 +102,7 @@ TEST_F(ForeignFolders, WhatAFolderIsInsteadIsSaidByEveryCommand) {
       {make("gguf", {"model-q4.gguf"}, "GGUF"), {"model-q4.gguf", "safetensors"}},
       {place_ / "gguf/model-q4.gguf", {"is a GGUF file", "safetensors"}},
       {place_ / "models--a--b", {"2 snapshots, 11, 22", "models--a--b/snapshots/11"}},
+      {place_ / "models--c--d", {"is an adapter", "merge it"}},
       {make("unindexed", {"config.json", "model-00001-of-00002.safetensors"}, "{}"),
        {"model-00001-of-00002.safetensors", "index.json"}},
       {"Qwen/Qwen2-0.5B", {"nothing is downloaded", "hf download Qwen/Qwen2-0.5B"}},
@@ -110,7 +112,9 @@ TEST_F(ForeignFolders, WhatAFolderIsInsteadIsSaidByEveryCommand) {
     for (const std::vector<std::string>& words : readers_of(path)) expect_one_line(run_program(words), 65, said);
     expect_one_line(run_program(convert(path)), 65, said);
     expect_one_line(begin_with(path), 65, said);
-    if (!path.starts_with(place_ / "lfs")) expect_one_line(run_program({"ckpt", "show", path}), 65, said);
+    if (path.starts_with(place_ / "lfs")) continue;
+    for (const char* action : {"show", "ls"}) expect_one_line(run_program({"ckpt", action, path}), 65, said);
+    expect_one_line(run_program({"eval", "--ckpt", path, "--ids", "1 2"}), 65, said);
   }
   expect_one_line(run_program(readers_of(place_ / "run")[0]), 65, {"--hf = ", "no such folder"});
 }

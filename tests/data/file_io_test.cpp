@@ -1,4 +1,3 @@
-#include "core/clock.h"
 #include "core/file_descriptor.h"
 #include "core/file_io.h"
 #include "core/scratch_folder.h"
@@ -224,12 +223,39 @@ TEST(FileLocks, OfReadersKeepNoWriterOut) {
   EXPECT_FALSE(is_being_written(path));
   remove_temporaries(path);
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
-  const double start = monotonic_seconds();
-  { const FolderLock done_without(path); }
-  EXPECT_LT(monotonic_seconds() - start, 30);
-  readers.clear();
-  const AppendFile writer(path, AppendFile::Start::kAppend);
-  expect_error<StorageError>([&] { AppendFile(path, AppendFile::Start::kAppend); }, {"another run is writing it"});
+  EXPECT_TRUE(LockFile::take(path));
+}
+
+// The second is refused, whether the reader stays or goes while the first writes, and whatever a killed writer left.
+TEST(FileLocks, OfTwoWritersNeverBothGoOn) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  const auto start = [&] { return AppendFile(path, AppendFile::Start::kAppend); };
+  const auto expect_held = [&] {
+    EXPECT_TRUE(AppendFile::is_held(path));
+    expect_error<StorageError>(start, {path + ": another run is writing it; give each run a folder of its own"});
+  };
+  write_file(path, "");
+  for (const bool stays : {true, false}) {
+    FileDescriptor reader(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct flock lock {};
+    lock.l_type = F_RDLCK;
+    ASSERT_EQ(::fcntl(reader.get(), F_OFD_SETLK, &lock), 0);
+    write_file(path + ".lock", "");
+    std::optional<AppendFile> first(start());
+    if (!stays) reader = FileDescriptor();
+    expect_held();
+    const AppendFile moved = *std::move(first);
+    first.reset();
+    expect_held();
+    if (stays) continue;
+    AppendFile::take_over(path);
+    EXPECT_FALSE(AppendFile::is_held(path));
+    const AppendFile second = start();
+    expect_held();
+  }
+  EXPECT_FALSE(AppendFile::is_held(path));
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
 }
 
 TEST(AppendFile, AFullDiskKeepsWholeRecords) {

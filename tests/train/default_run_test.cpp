@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -104,13 +103,13 @@ TEST_F(SavingAtTheEnd, TheLastStepIsKeptAndNothingIsTakenBefore) {
 
 TEST_F(SavingAtTheEnd, AFolderThatDoesNotDoIsSparedAndAFaultThatMayPassIsNot) {
   const auto refused = [](int error) {
-    return [error] { throw StorageError(fmt::format("d/probe: cannot be written: {}; check the disk", std::strerror(error))); };
+    return [error] { throw StorageError("a folder named: No space left on device/probe: cannot be written", error); };
   };
   const auto unfit = [] { throw UnfitFolderError("checkpoint.dir = d: has no room; name another folder"); };
   EXPECT_EQ(fault_unless(false, [] {}), "");
   EXPECT_TRUE(contains(fault_unless(false, unfit), "has no room"));
   EXPECT_TRUE(contains(fault_unless(false, refused(ENOSPC)), "No space left"));
-  for (const int error : {EIO, ESTALE}) EXPECT_THROW(fault_unless(false, refused(error)), StorageError);
+  for (const int error : {EIO, ESTALE, EACCES}) EXPECT_THROW(fault_unless(false, refused(error)), StorageError);
   EXPECT_THROW(fault_unless(true, unfit), ConfigError);
 }
 

@@ -233,7 +233,7 @@ TEST(FoundCheckpoint, OneThatThisRankMayNotReadIsRefused) {
     if (geteuid() == 0 && setresuid(kNobody, kNobody, kNobody) != 0) std::_Exit(1);
     try {
       open_found(step, "checkpoint.resume", "auto");
-    } catch (const ConfigError& error) {
+    } catch (const NotPermitted& error) {
       std::cerr << error.what();
       std::_Exit(2);
     } catch (const Error& error) {

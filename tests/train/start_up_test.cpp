@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -22,6 +23,7 @@ struct StartUpEnd {
   int code = 0;
   bool silent = false;
   std::string message;
+  int system_error = 0;
 };
 
 // What becomes of every rank that runs `body(job)`.
@@ -33,9 +35,9 @@ std::vector<StartUpEnd> on_ranks(int ranks, Body body) {
     try {
       body(job);
     } catch (const ReportedElsewhere& error) {
-      mine = {static_cast<int>(error.code()), true, error.what()};
+      mine = {static_cast<int>(error.code()), true, error.what(), error.system_error()};
     } catch (const Error& error) {
-      mine = {static_cast<int>(error.code()), false, error.what()};
+      mine = {static_cast<int>(error.code()), false, error.what(), error.system_error()};
     }
   });
   return ended;
@@ -98,9 +100,11 @@ TEST(StartUp, WhatAllSayIsSaidOnceWithoutANumber) {
 }
 
 TEST(StartUp, WhatEachSaysOtherwiseIsSaidOfTheFirst) {
-  const auto ended = on_ranks(
-      3, [](MeetingRank& job) { run_together(job, [&] { throw StorageError("disk " + std::to_string(job.rank() / 2)); }); });
+  const auto ended = on_ranks(3, [](MeetingRank& job) {
+    run_together(job, [&] { throw StorageError("disk " + std::to_string(job.rank() / 2), ENOSPC); });
+  });
   EXPECT_EQ(ended[0].message, "rank 0 (" + host_name() + ") and 2 more: disk 0");
+  for (const StartUpEnd& end : ended) EXPECT_EQ(end.system_error, ENOSPC) << "by which the start is judged";
   EXPECT_TRUE(ended[1].silent && ended[2].silent);
 }
 

@@ -137,7 +137,6 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   RunInputs inputs;
   inputs.resume = std::move(origin.resume);
   inputs.initial = std::move(origin.initial);
-  check_run_folder(config.run.dir);
   if (place.world_size == 0) check_thread_ranks(config);
   const bool is_over = inputs.resume && inputs.resume->manifest.state.updates >= config.run.steps;
   if (!is_over) inputs.warnings = warnings_of(config);

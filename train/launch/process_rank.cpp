@@ -19,6 +19,7 @@
 #include "train/launch/rank_lifeline.h"
 #include "train/launch/start_up.h"
 #include "train/plan/machine.h"
+#include "train/plan/preflight.h"
 #include "train/run/checkpoint_dir.h"
 #include "train/run/rank_loop.h"
 #include "train/run/run_together.h"
@@ -107,7 +108,10 @@ class ProcessRank {
   void prepare(const std::function<TrainConfig()>& read_config) {
     TrainConfig config;
     start_watch_->next("compares its configuration and checkpoint.dir with the others'");
-    run_together(*world_, [&] { config = read_config(); });
+    run_together(*world_, [&] {
+      config = read_config();
+      check_run_folder(config.run.dir);
+    });
     const std::string saves_to = saves_checkpoints(config) ? checkpoint_folder_of(config) : "";
     if (world_->rank() == 0 && !saves_to.empty()) made_folder_.emplace(saves_to);
     const bool was_given = !world_->broadcast(config.checkpoint.every_was_given ? "given" : "", 0).empty();

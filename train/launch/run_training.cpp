@@ -14,6 +14,7 @@
 #include "train/launch/prepare_run.h"
 #include "train/launch/process_rank.h"
 #include "train/launch/rank_devices.h"
+#include "train/plan/preflight.h"
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
 #include "train/run/rank_loop.h"
@@ -44,6 +45,7 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
                       {DeviceTransport::kThread, ranks == 1 ? "the rank is a thread of this process"
                                                             : fmt::format("the {} ranks are threads of this process", ranks)});
   if (hooks.check_profile) hooks.check_profile(config, choice.kind);
+  check_run_folder(config.run.dir);
   std::optional<MadeFolder> made_folder;
   std::string checkpoint_fault;
   if (saves_checkpoints(config)) {

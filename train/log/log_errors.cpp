@@ -11,7 +11,7 @@ bool LogErrors::keep(const std::string& log, FunctionRef<void()> write, std::int
     return true;
   } catch (const StorageError& error) {
     if (reaction_ == OnError::kStop)
-      throw StorageError(fmt::format("{}; the run ends because log.on_error is \"stop\"", error.what()));
+      throw StorageError(fmt::format("{}; the run ends because log.on_error is \"stop\"", error.what()), error.system_error());
     note(error);
     const std::lock_guard lock(mutex_);
     if (lines > 0) missing_[log] += lines;

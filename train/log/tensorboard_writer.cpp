@@ -68,7 +68,7 @@ template <class F> void with_remedy(F write) {
   try {
     write();
   } catch (const StorageError& error) {
-    throw StorageError(fmt::format("TensorBoard events: {}; or set log.tensorboard = false", error.what()));
+    throw StorageError(fmt::format("TensorBoard events: {}; or set log.tensorboard = false", error.what()), error.system_error());
   }
 }
 

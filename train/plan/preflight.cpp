@@ -58,7 +58,8 @@ void check_run_folder(const std::string& folder) {
     throw StorageError(fmt::format("run.dir = {}: {} is not a folder; choose another path", folder, there.string()));
   if (::access(there.c_str(), W_OK | X_OK) != 0)
     throw StorageError(fmt::format("run.dir = {}: {} cannot be written: {}; choose a folder that may be written", folder,
-                                   there.string(), std::strerror(errno)));
+                                   there.string(), std::strerror(errno)),
+                       errno);
 }
 
 }  // namespace trident

@@ -7,11 +7,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <initializer_list>
 #include <optional>
-#include <random>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -26,6 +23,7 @@
 #include "core/file_io.h"
 #include "core/host_name.h"
 #include "core/number_text.h"
+#include "core/random_token.h"
 #include "train/run/resume.h"
 #include "train/run/run_together.h"
 
@@ -37,11 +35,6 @@ namespace fs = std::filesystem;
 // Numbers that are compared keep two digits.
 std::string room_text(std::int64_t bytes) { return bytes < 100'000'000 ? megabytes_text(bytes, 2) : gigabytes_text(bytes, 2); }
 
-std::string random_digits() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
-
 bool has_checkpoints(const std::string& directory) {
   std::error_code error;
   for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
@@ -49,15 +42,12 @@ bool has_checkpoints(const std::string& directory) {
   return false;
 }
 
-// Whether the reason that the system gave is one of these.
-bool says_one_of(std::string_view message, std::initializer_list<int> errors) {
-  return std::ranges::any_of(errors, [&](int error) {
-    return message.find(fmt::format(": {}", std::strerror(error))) != message.npos;
-  });
-}
+bool is_full(const Error& error) { return error.system_error() == ENOSPC || error.system_error() == EDQUOT; }
 
 // The next start may succeed where a disk failed or was full, or a server did not answer.
-bool may_pass(std::string_view message) { return says_one_of(message, {EIO, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT}); }
+bool may_pass(const Error& error) {
+  return is_full(error) || error.system_error() == EIO || error.system_error() == ESTALE || error.system_error() == ETIMEDOUT;
+}
 
 // What the file system says of the folder, as the reason for which a configuration is refused.
 template <class Body>
@@ -67,11 +57,14 @@ void refusing(const std::string& directory, Body&& body) {
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
-    // Where it was fit once what fails now may pass as well, and the next start try again.
-    if (may_pass(error.what()) || has_checkpoints(directory)) throw;
     std::string_view what = error.what();
     if (what.starts_with(directory + ": ")) what.remove_prefix(directory.size() + 2);
-    throw UnfitFolderError(fmt::format("checkpoint.dir = {}: {}; or name another folder", directory, what));
+    const std::string text = fmt::format("checkpoint.dir = {}: {}; or name another folder", directory, what);
+    // Where it was fit once what fails now may pass as well, and the next start try again.
+    const bool passes = may_pass(error) || has_checkpoints(directory);
+    if (passes && error.code() == ExitCode::kStorage) throw StorageError(text, error.system_error());
+    if (passes) throw;
+    throw UnfitFolderError(text);
   }
 }
 
@@ -81,7 +74,7 @@ constexpr std::string_view kProbe = "probe-";
 class Probe {
  public:
   explicit Probe(const std::string& directory)
-      : content_(random_digits()), file_(fmt::format("{}/{}{}", directory, kProbe, random_digits())) {
+      : content_(random_token()), file_(fmt::format("{}/{}{}", directory, kProbe, random_token())) {
     file_.append(content_);
     file_.commit();  // under another name first, flushed, renamed, and the folder flushed
   }
@@ -104,7 +97,7 @@ class Probe {
 void remove_probes(const std::string& directory) {
   remove_unlocked(directory, [](std::string_view name) {
     name = name_of_temporary(name).value_or(name);
-    return name.starts_with(kProbe) && name.size() == kProbe.size() + random_digits().size();
+    return name.starts_with(kProbe) && name.size() == kProbe.size() + kRandomDigits;
   });
 }
 
@@ -173,8 +166,8 @@ std::string fault_unless(bool was_given, const std::function<void()>& check) {
     check();
     return "";
   } catch (const Error& error) {
-    const bool is_full = error.code() == ExitCode::kStorage && says_one_of(error.what(), {ENOSPC, EDQUOT});
-    if (was_given || (error.code() != ExitCode::kConfig && !is_full)) throw;  // what may pass is tried again by the next start
+    // What may pass is tried again by the next start.
+    if (was_given || (error.code() != ExitCode::kConfig && !is_full(error))) throw;
     return error.what();
   }
 }
@@ -271,7 +264,7 @@ std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& lo
     LeaseOptions options;
     options.say = [&logger](const std::string& line) { logger.info("{}", line); };
     options.warn = [logger](std::string_view line) { logger.warning("{}", line); };
-    lease = std::make_unique<Lease>(directory, lease_token_given().value_or(new_lease_token()), std::move(options));
+    lease = std::make_unique<Lease>(directory, lease_token_given().value_or(random_token()), std::move(options));
   });
   return lease;
 }
@@ -282,7 +275,7 @@ std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t
   std::unique_ptr<Lease> lease = take_lease(directory, logger);
   try {
     refusing(directory, [&] {
-      remove_leftovers(directory);
+      for (const std::string& fault : remove_leftovers(directory)) logger.warning("{}", fault);
       remove_probes(directory);
       if (!inputs.resume) check_room(directory, bytes_of_a_save, keep_last_for_room(config), RunBegins::kAnew);
     });

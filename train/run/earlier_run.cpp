@@ -1,7 +1,5 @@
 #include "train/run/earlier_run.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -13,9 +11,7 @@
 
 #include "checkpoint/lease.h"
 #include "core/clock.h"
-#include "core/file_descriptor.h"
 #include "core/file_io.h"
-#include "core/file_lock.h"
 #include "train/config/config_difference.h"
 #include "train/config/stored_config.h"
 
@@ -47,7 +43,8 @@ std::string kind_of(const fs::file_status& status) {
 
 [[noreturn]] void refuse_unreadable(const std::string& folder, const std::error_code& error) {
   throw StorageError(fmt::format("run.dir = {}: cannot be read: {}; choose a folder that may be read, on a disk that answers", folder,
-                                 error.message()));
+                                 error.message()),
+                     error.value());
 }
 
 // Opening a pipe may wait for ever, and a link leads to what is not this run's.
@@ -82,6 +79,8 @@ std::optional<std::string> other_run(const std::string& folder, const TrainConfi
   TrainConfig earlier;
   try {
     earlier = read_stored(read_json_file(path), path).config;
+  } catch (const NotPermitted&) {
+    return fmt::format("with a {} that this user may not read", kConfigFile);
   } catch (const Error&) {
     return fmt::format("with a {} that this version cannot read", kConfigFile);
   }
@@ -146,19 +145,6 @@ bool are_of_no_run(const std::vector<std::string>& names) { return names.empty()
 
 constexpr double kDyingSeconds = 2;
 
-bool is_locked(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  return file && has_writer(file.get());
-}
-
-// What an earlier start of this run still holds becomes a file that nobody else sees; equal ones take their places.
-void take_logs_over(const std::string& folder) {
-  for (const std::string_view name : kLogs) {
-    const std::string path = fmt::format("{}/{}", folder, name);
-    if (is_locked(path)) write_file(path, read_file(path));
-  }
-}
-
 }  // namespace
 
 void check_earlier_run(const TrainConfig& config) {
@@ -175,7 +161,7 @@ void refuse_if_written(const std::string& folder, const OwnRun& own) {
   // supervisor it may be on another node, where its lifeline ends it.
   const std::optional<std::string> token = lease_token_given();
   const double patience = token ? own.lost_seconds : kDyingSeconds;
-  for (const double start = monotonic_seconds(); is_locked(metrics);) {
+  for (const double start = monotonic_seconds(); AppendFile::is_held(metrics);) {
     if (monotonic_seconds() - start < patience) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       continue;
@@ -184,7 +170,7 @@ void refuse_if_written(const std::string& folder, const OwnRun& own) {
     if (!token || !lease || lease->holder.token != *token)
       throw ConfigError(
           fmt::format("run.dir = {}: another run is writing {}; give each run a folder of its own", folder, kMetrics));
-    take_logs_over(folder);
+    for (const std::string_view name : kLogs) AppendFile::take_over(fmt::format("{}/{}", folder, name));
   }
   AppendFile(metrics, AppendFile::Start::kAppend);  // whatever else keeps a run from writing there
 }
@@ -215,7 +201,8 @@ std::string set_earlier_run_aside(const TrainConfig& config) {
   for (const std::string& name : moved) fs::rename(aside + "/" + name, folder + "/" + name, ignored);
   fs::remove(aside, ignored);
   throw StorageError(fmt::format("run.dir = {}: the files of an earlier run cannot be moved to {}: {}; choose another run.dir",
-                                 folder, aside, error.message()));
+                                 folder, aside, error.message()),
+                     error.value());
 }
 
 }  // namespace trident

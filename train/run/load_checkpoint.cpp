@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -72,7 +73,7 @@ struct AskedBy {
   std::string_view value;
 };
 
-// Of one rank. Why `read` could not; nothing if it could. ConfigError's code: it may not be.
+// Of one rank. Why `read` could not; nothing if it could.
 std::optional<Error> fault_in(const Resume& resume, const AskedBy& asked, const Logger& logger, FunctionRef<void()> read) {
   try {
     read_again(read, [&](const StorageError& error, double seconds) {
@@ -96,7 +97,7 @@ void throw_if_error(const std::string& text) {
 
 // Collective. Nothing takes the place of a checkpoint that one rank may not read, whatever the others found.
 void throw_if_refused(const std::optional<Error>& fault, ParallelContext& context) {
-  const bool refused = fault && fault->code() == ExitCode::kConfig;
+  const bool refused = fault && (fault->system_error() == EACCES || fault->system_error() == EPERM);
   const int first = first_rank(context.world(), context.host_stream(), refused);
   if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), refused ? to_text(*fault) : "", first));
 }

@@ -14,6 +14,7 @@
 #include "checkpoint/lease.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
+#include "core/random_token.h"
 #include "train/config/config_difference.h"
 #include "train/plan/run_plan.h"
 #include "train/run/rank_trainer.h"
@@ -30,8 +31,8 @@ enum class Content : std::uint8_t { kAll, kAny };
 struct Wanted {
   std::string_view key;  // that asks for it
   std::string value;
-  Content content;
-  std::string remedy;  // where nothing is valid
+  Content content = Content::kAny;
+  std::string remedy = "";  // where nothing is valid
 };
 
 // The newest checkpoint of steps below `step` that has all; "" if there is none.
@@ -57,26 +58,34 @@ std::string newest_with_all(const std::string& directory, std::int64_t step) {
                                 wanted.key, wanted.value, folder, go_on, folder));
 }
 
-Manifest open_with(const std::string& folder, const Wanted& wanted) {
+// Reads for what is wanted, a few times where the storage refuses.
+template <class Read>
+auto read_wanted(const Wanted& wanted, Read&& read) {
   try {
-    Manifest manifest = read_again([&] { return open_manifest(folder); }, [](const StorageError&, double) {});
-    if (!manifest.complete && wanted.content == Content::kAll) refuse_weights_alone(folder, manifest, wanted);
-    return manifest;
+    return read_again(read, [](const StorageError&, double) {});
   } catch (const NotPermitted& error) {
     throw not_permitted(wanted.key, wanted.value, error);
   }
 }
 
+Manifest open_with(const std::string& folder, const Wanted& wanted) {
+  Manifest manifest = read_wanted(wanted, [&] { return open_manifest(folder); });
+  if (!manifest.complete && wanted.content == Content::kAll) refuse_weights_alone(folder, manifest, wanted);
+  return manifest;
+}
+
 // Refuses what is known to be no checkpoint and no Hugging Face folder.
 void refuse_foreign_folder(const std::string& path, std::string_view key) {
-  if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{} = {}: {}", key, path, *other));
+  const Wanted wanted{key, path};
+  if (const std::optional<std::string> other = read_wanted(wanted, [&] { return what_stands_at(path); }))
+    throw DataError(fmt::format("{} = {}: {}", key, path, *other));
 }
 
 std::optional<Resume> newest_in(const std::string& directory, std::optional<std::int64_t> before, const Wanted& wanted) {
   Resume resume;
   std::string first_fault;
   bool is_storage = false;
-  for (const std::int64_t step : read_again([&] { return checkpoint_steps(directory); }, [](const StorageError&, double) {})) {
+  for (const std::int64_t step : read_wanted(wanted, [&] { return checkpoint_steps(directory); })) {
     if (before && step >= *before) continue;
     resume.folder = fmt::format("{}/{}", directory, checkpoint_name(step));
     try {
@@ -84,6 +93,8 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
       return resume;
     } catch (const NewerFormat&) {
       throw;  // nothing is wrong with it: who went on from an older one would train its steps again
+    } catch (const NotPermitted&) {
+      throw;  // nor with this one, perhaps
     } catch (const Error& error) {
       if (error.code() != ExitCode::kData && error.code() != ExitCode::kStorage) throw;
       if (first_fault.empty()) is_storage = error.code() == ExitCode::kStorage;
@@ -99,7 +110,7 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
 
 // A path may mean a checkpoint, or the newest in a folder of them.
 std::optional<Resume> named_checkpoint(const std::string& given, std::optional<std::int64_t> before, const Wanted& wanted) {
-  const std::string path = read_again([&] { return checkpoint_path(given); }, [](const StorageError&, double) {});
+  const std::string path = read_wanted(wanted, [&] { return checkpoint_path(given); });
   if (!is_there(path + "/" + std::string(kManifestName))) return newest_in(path, before, wanted);
   if (before) return std::nullopt;  // it was that one and no other
   Manifest manifest = open_with(path, wanted);
@@ -163,8 +174,8 @@ bool same_model(TrainConfig a, TrainConfig b) {
 
 }  // namespace
 
-ConfigError not_permitted(std::string_view key, std::string_view value, const NotPermitted& error) {
-  return ConfigError(fmt::format("{} = {}: {}, or name another one in {}", key, value, error.what(), key));
+NotPermitted not_permitted(std::string_view key, std::string_view value, const NotPermitted& error) {
+  return NotPermitted(fmt::format("{} = {}: {}, or name another one in {}", key, value, error.what(), key), error.system_error());
 }
 
 Manifest open_found(const std::string& folder, std::string_view key, std::string_view value) {
@@ -278,6 +289,8 @@ Resume find_weights(const std::string& path, std::string_view key) {
 Resume find_hf_weights(const std::string& given, std::string_view key) {
   const std::string path = hub_snapshot(given);
   if (is_hf_folder(path)) return open_folder(path, key, path, TiedCopies::kCompared);
+  const Wanted wanted{key, path};
+  read_wanted(wanted, [&] { check_may_read(path); });
   const std::string checkpoints = checkpoint_path(path);
   if (is_there(checkpoints + "/" + std::string(kManifestName)) || !checkpoint_steps(checkpoints).empty())
     throw DataError(
@@ -313,7 +326,7 @@ bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& 
 
 std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& resume) {
   const std::string id = goes_on_in_run_dir(config, resume) ? run_id_of(resume->manifest.config) : "";
-  return id.empty() ? new_lease_token() : id;
+  return id.empty() ? random_token() : id;
 }
 
 namespace {

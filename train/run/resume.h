@@ -33,13 +33,13 @@ struct Resume : WeightsSource {
 // The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is
 // given; nothing if there is none, or none is wanted: run.overwrite wants none that the run cannot go on from, because that one is
 // over or another run's of this run.dir. What cannot be read is passed over like what is damaged, after a few tries.
-// ConfigError for what is not damaged and yet not to be gone on from: one that this user may not read, one of weights alone.
-// DataError if a path was named that is none, or if all that are there are damaged; StorageError if the newest could not be read.
+// ConfigError for one of weights alone, from which no run goes on; NotPermitted for one that this user may not read; DataError if
+// a path was named that is none, or if all that are there are damaged; StorageError if the newest could not be read.
 std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before = std::nullopt);
 
 // How a file that may not be read is refused: not as damaged, for which an older checkpoint would be taken. `key` and `value`: what
 // asks for it.
-ConfigError not_permitted(std::string_view key, std::string_view value, const NotPermitted& error);
+NotPermitted not_permitted(std::string_view key, std::string_view value, const NotPermitted& error);
 // The manifest of a checkpoint that another rank found for `key`. As open_manifest(), but not_permitted().
 Manifest open_found(const std::string& folder, std::string_view key, std::string_view value);
 

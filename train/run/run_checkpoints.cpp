@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <random>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "core/host_name.h"
 #include "core/available_memory.h"
 #include "core/file_io.h"
+#include "core/random_token.h"
 #include "train/plan/update_rule_of.h"
 #include "train/run/between_steps.h"
 #include "train/run/checkpoint_dir.h"
@@ -31,11 +31,6 @@ namespace trident {
 namespace {
 
 constexpr double kStagingMegabytes = 256;  // where memory does not allow more, or nothing has to go on meanwhile
-
-std::string new_token() {
-  std::random_device random;
-  return fmt::format("{:08x}", random());
-}
 
 }  // namespace
 
@@ -77,7 +72,7 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
   }
   if (plan) {
     if (lease_) unless_unfit([&] { prepare_directory(bytes, say); });
-    const std::string token = lease_ && fault.empty() ? new_token() : "";
+    const std::string token = lease_ && fault.empty() ? random_token() : "";
     token_ = broadcast_text(trainer_.context().world(), trainer_.context().host_stream(), token, 0);
   }
   if (saves_on_the_way())

@@ -56,7 +56,7 @@ void make_run_folder(const std::string& folder) {
   try {
     create_lasting_folder(folder);
   } catch (const StorageError& error) {
-    throw StorageError(fmt::format("run.dir = {}; choose a folder that may be written", error.what()));
+    throw StorageError(fmt::format("run.dir = {}; choose a folder that may be written", error.what()), error.system_error());
   }
 }
 

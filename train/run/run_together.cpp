@@ -8,7 +8,6 @@
 #include <optional>
 #include <sstream>
 #include <string>
-#include <utility>
 
 #include "core/check.h"
 #include "core/host_name.h"
@@ -16,30 +15,34 @@
 namespace trident {
 
 void run_together(Rendezvous& job, const std::function<void()>& step) {
-  std::optional<std::pair<ExitCode, std::string>> mine;
+  std::optional<Error> mine;
   try {
     step();
   } catch (const Error& error) {
-    mine = {error.code(), error.what()};
+    mine = error;
   } catch (const std::exception& error) {  // out of memory, say
-    mine = {ExitCode::kInternal, error.what()};
+    mine = Error(ExitCode::kInternal, error.what());
   }
   const int first = first_rank(job, mine.has_value());
   if (first < 0) return;
   std::string text;
-  if (job.rank() == first) text = fmt::format("{}\n{}\n{}", static_cast<int>(mine->first), host_name(), mine->second);
+  if (job.rank() == first)
+    text = fmt::format("{}\n{}\n{}\n{}", static_cast<int>(mine->code()), mine->system_error(), host_name(), mine->what());
   std::istringstream failure(job.broadcast(text, first));
-  std::string number, host, message;
+  std::string number, system_number, host, message;
   std::getline(failure, number);
+  std::getline(failure, system_number);
   std::getline(failure, host);
   std::getline(failure, message, '\0');
   const auto code = static_cast<ExitCode>(std::stoi(number));
-  std::array<std::int64_t, 2> counts{mine ? 1 : 0, mine && mine->second == message ? 1 : 0};  // that failed, that said the same
+  const int system_error = std::stoi(system_number);
+  std::array<std::int64_t, 2> counts{mine ? 1 : 0, mine && mine->what() == message ? 1 : 0};  // that failed, that said the same
   job.all_reduce(counts, ReduceOp::kSum);
-  if (job.rank() != 0) throw ReportedElsewhere(code, message);
-  if (counts[1] == job.size()) throw AgreedError(code, message);
+  if (job.rank() != 0) throw ReportedElsewhere(code, message, system_error);
+  if (counts[1] == job.size()) throw AgreedError(code, message, system_error);
   throw AgreedError(code, fmt::format("rank {} ({}){}: {}", first, host,
-                                      counts[0] == 1 ? "" : fmt::format(" and {} more", counts[0] - 1), message));
+                                      counts[0] == 1 ? "" : fmt::format(" and {} more", counts[0] - 1), message),
+                    system_error);
 }
 
 std::vector<std::int32_t> of_rank_0(Rendezvous& job, const std::vector<std::int32_t>& mine) {

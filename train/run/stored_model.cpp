@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_path.h"
-#include "checkpoint/commit.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
 #include "model/config/model_config.h"
@@ -30,7 +28,7 @@ std::string model_path(const OptionValues& values) {
   return config.empty() ? text_at(values, "model.init_from") : config;
 }
 
-// The model block of the newest checkpoint that can be opened; the start itself says what is wrong with others.
+// The model block of the newest checkpoint; the start itself says what is wrong with one that cannot be read.
 std::optional<JsonValue> stored_model(const OptionValues& values) {
   const std::string resume = text_at(values, "checkpoint.resume");
   const ResumeFrom from = resume.empty() ? ResumeFrom{} : parse_resume_from(resume);
@@ -38,18 +36,15 @@ std::optional<JsonValue> stored_model(const OptionValues& values) {
   std::string folder = from.path;
   if (folder.empty()) folder = text_at(values, "checkpoint.dir");
   if (folder.empty()) folder = text_at(values, "run.dir") + "/ckpt";
-  folder = checkpoint_path(folder);
-  std::vector<std::string> candidates{folder};
-  for (const std::int64_t step : checkpoint_steps(folder)) candidates.push_back(folder + "/" + checkpoint_name(step));
-  for (const std::string& candidate : candidates) {
-    try {
-      const Manifest manifest = open_manifest(candidate);
-      if (const JsonValue* const model = manifest.config.find(kModelBlock)) return *model;
-    } catch (const Error&) {
-      continue;
-    }
+  try {
+    const std::optional<std::string> newest = newest_checkpoint(checkpoint_path(folder));
+    if (!newest) return std::nullopt;
+    const Manifest manifest = open_manifest(*newest);
+    const JsonValue* const model = manifest.config.find(kModelBlock);
+    return model == nullptr ? std::nullopt : std::optional(*model);
+  } catch (const Error&) {
+    return std::nullopt;
   }
-  return std::nullopt;
 }
 
 }  // namespace
