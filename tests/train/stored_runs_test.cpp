@@ -199,6 +199,12 @@ constexpr StartRow kStarts[] = {
     {"run.steps=3 run.seed=8 batch.global=4 checkpoint.allow=run.seed", "run.seed was 7 and is 8 from here on (checkpoint.allow)"},
     {"run.steps=4 batch.global=2 checkpoint.allow=[\"run.seed\",\"batch\"]"},
     {"run.steps=5 batch.sequence=4 data.shuffle=false checkpoint.allow=[\"run.seed\",\"batch\",\"data\"]"},
+    {"new"},
+    {"run.steps=3 data.train=[\"TEXT\",\"TEXT\"] checkpoint.allow=data.train", "data.train.weights was null and is [1.0,1.0] from here on"},
+    {"run.steps=4 data.train=[\"TEXT\",\"TEXT\"]"},
+    {"run.steps=5 data.train=[\"TEXT\",\"TEXT\",{\"path\":\"TEXT\",\"weight\":3}] checkpoint.allow=data"},
+    {"run.steps=6 data.train=[{\"path\":\"TEXT\",\"weight\":3},\"TEXT\"] checkpoint.allow=data"},
+    {"run.steps=7 checkpoint.allow=data.train"},
     // models
     {"new model.dropout=0.1 model.rope_theta=5000"},
     {"run.steps=3 model.dropout=0.1 model.rope_theta=5000 recompute.head_chunk=4"},
@@ -220,6 +226,8 @@ TEST_F(StoredRuns, WhatAStartSavedEveryReaderTakes) {
   for (const StartRow& row : kStarts) {
     SCOPED_TRACE(row.settings);
     std::vector<std::string> given = words_of(row.settings);
+    for (std::string& word : given)
+      for (std::size_t at; (at = word.find("TEXT")) != word.npos;) word.replace(at, 4, folder_ / "text");
     if (given.front() == "new") {
       one_more();
       given.erase(given.begin());
@@ -337,6 +345,19 @@ TEST_F(StoredRuns, AnOlderCheckpointGoesOnByItsOwnLength) {
   expect_error<Error>([&] { on({"run.steps=8", "run.seed=5", "run.overwrite=true"}); },
                           {"run/ckpt: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\""});
   EXPECT_TRUE(contains(on({"run.steps=8", "run.seed=5", "run.overwrite=true", "checkpoint.resume=never"}), "this run begins at step 1"));
+}
+
+// Consent is for another model in the same shapes: no older checkpoint takes the place of one that has others.
+TEST_F(StoredRuns, TensorsOfOtherShapesAreRefusedWithConsent) {
+  const std::string allow = "checkpoint.allow=model";
+  train(settings("run", {}));
+  train(settings("run", {"run.steps=3", "model.dropout=0.1", allow}));
+  const std::vector<std::string> before = folder_.names();
+  for (const std::string other : {"model.hidden_size=12", "model.num_hidden_layers=2", "model.vocab_size=64"})
+    expect_error<ConfigError>([&] { train(settings("run", {"run.steps=5", other, allow})); },
+                              {"checkpoint.resume = auto: ", " in the model, and is ", "step-00000003"});
+  EXPECT_EQ(folder_.names(), before);
+  EXPECT_TRUE(contains(train(settings("run", {"run.steps=5", "model.hidden_size=12", allow, "run.overwrite=true"})), "begins at step 1"));
 }
 
 std::string id_in(const std::string& run) { return run_id_of(read_json_file(run + "/config.resolved.json")); }

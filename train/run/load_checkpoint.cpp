@@ -18,7 +18,6 @@
 #include "train/run/gather_bytes.h"
 #include "train/run/read_again.h"
 #include "train/run/resume.h"
-#include "train/run/run_manifest.h"
 #include "train/run/weights_source.h"
 
 namespace trident {
@@ -45,11 +44,8 @@ void read_values(const Resume& resume, RankModel& model, const Logger& logger) {
 // Masters, weights in use and what the optimizer has.
 void read_all(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
   const Manifest& manifest = resume.manifest;
-  const std::size_t tensors = stored_tensors(trainer.plan()).size();
   ShardReader reader(resume.folder, manifest);
   if (!reader.lock_note().empty()) logger.warning("{}", reader.lock_note());
-  if (manifest.tensors.size() != tensors)
-    throw DataError(fmt::format("{}: has {} tensors, the model has {}; it is of another model", resume.folder, manifest.tensors.size(), tensors));
   Stream& stream = trainer.context().compute_stream();
   const WriteValues write = [&](TensorView to, const void* from) { trainer.device().write(stream, to, from); };
   const ParamStore& store = trainer.store();

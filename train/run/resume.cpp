@@ -146,6 +146,33 @@ bool allows(const TrainConfig& config, std::string_view path) {
                                 path, now, resume.folder, then, in_quotes(path)));
 }
 
+std::string shape_text(const ManifestTensor* tensor) {
+  if (tensor == nullptr) return "is not there";
+  return fmt::format("is {}", to_json_text(JsonValue::Array(tensor->shape.begin(), tensor->shape.end())));
+}
+
+// Both sides have the model's order: it is mostly number `likely`.
+const ManifestTensor* find_tensor(const std::vector<ManifestTensor>& tensors, const std::string& name, std::size_t likely = 0) {
+  if (likely < tensors.size() && tensors[likely].name == name) return &tensors[likely];
+  const auto found = std::ranges::find(tensors, name, &ManifestTensor::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+// Refuses another model's tensors; `key` and `value`: what asks for them.
+void check_tensors(const std::vector<ManifestTensor>& tensors, const Resume& from, std::string_view key, std::string_view value) {
+  const std::vector<ManifestTensor>& stored = from.manifest.tensors;
+  const auto refuse_shape = [&](const std::string& name) {
+    throw ConfigError(fmt::format("{} = {}: {} {} in the model, and {} in the checkpoint; give the model block of its run (trident ckpt show {})", key,
+                                  value, name, shape_text(find_tensor(tensors, name)), shape_text(find_tensor(stored, name)), from.folder));
+  };
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const ManifestTensor* const there = find_tensor(stored, tensors[t].name, t);
+    if (there == nullptr || there->shape != tensors[t].shape) refuse_shape(tensors[t].name);
+  }
+  for (std::size_t t = 0; t < stored.size(); ++t)
+    if (find_tensor(tensors, stored[t].name, t) == nullptr) refuse_shape(stored[t].name);
+}
+
 bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
   std::error_code error;
   if (std::filesystem::equivalent(a, b, error)) return true;
@@ -153,7 +180,7 @@ bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b)
 }
 
 bool same_model(TrainConfig a, TrainConfig b) {
-  a.model.init_from = b.model.init_from = std::nullopt;  // where weights came from is no part of it
+  a.model.init_from.reset(), b.model.init_from.reset();  // where weights came from is no part of it
   try {
     return value_at(to_json(a), "model") == value_at(to_json(b), "model") || resolve_model(a) == resolve_model(b);
   } catch (const Error&) {
@@ -321,7 +348,7 @@ namespace {
 // A length that nobody gave grows with run.steps. Step `next` is the first that is made by it.
 void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_t next, std::vector<std::string>& notes) {
   const std::int64_t now = decay_length(config);
-  if (now == then || next > config.run.steps) return;
+  if (now == then || next > config.run.steps || config.lr_schedule.type == LrScheduleType::kConstant) return;
   const std::string change = fmt::format("lr_schedule.decay_steps was {} and is {} from here on", then, now);
   if (config.lr_schedule.decay_steps) return notes.push_back(change);
   LrSchedule schedule = lr_schedule_of(config);
@@ -365,8 +392,11 @@ void adopt(TrainConfig& config, Resume& resume) {
                     then.data.tokenizer ? in_quotes(*then.data.tokenizer) : "null"));
     config.data.tokenizer = then.data.tokenizer;
   }
-  if (!same_model(then, config) && !allows(config, "model"))
-    refuse("model", to_json_text(value_at(to_json(config), "model")), to_json_text(value_at(to_json(then), "model")), resume);
+  if (!same_model(then, config)) {
+    if (!allows(config, "model"))
+      refuse("model", to_json_text(value_at(to_json(config), "model")), to_json_text(value_at(to_json(then), "model")), resume);
+    check_tensors(tensors_of_hf(resolve_model(config)), resume, "checkpoint.resume", to_string(config.checkpoint.resume));
+  }
   if (config.optimizer.type != then.optimizer.type)
     throw ConfigError(
         fmt::format("optimizer.type = \"{}\": the states in the checkpoint {} are those of \"{}\"; give that value, or begin from "
@@ -394,11 +424,6 @@ ModelConfig architecture_of(ModelConfig model) {
   return model;
 }
 
-std::string shape_text(const ManifestTensor* tensor) {
-  if (tensor == nullptr) return "is not there";
-  return fmt::format("is {}", to_json_text(JsonValue::Array(tensor->shape.begin(), tensor->shape.end())));
-}
-
 void check_initial_folder(const TrainConfig& config, const Resume& initial) {
   const ModelConfig model = resolve_model(config);
   ModelConfig there = model_of_hf(initial.folder);
@@ -412,28 +437,11 @@ void check_initial_folder(const TrainConfig& config, const Resume& initial) {
                                   difference->key, difference->a, initial.folder, difference->b));
 }
 
-// Both sides have the model's order: it is mostly number `likely`.
-const ManifestTensor* find_tensor(const std::vector<ManifestTensor>& tensors, const std::string& name, std::size_t likely = 0) {
-  if (likely < tensors.size() && tensors[likely].name == name) return &tensors[likely];
-  const auto found = std::ranges::find(tensors, name, &ManifestTensor::name);
-  return found == tensors.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
   if (initial.hf != nullptr) return check_initial_folder(config, initial);
-  const std::vector<ManifestTensor>& stored = initial.manifest.tensors;
-  const auto refuse_shape = [&](const std::string& name) {
-    throw ConfigError(fmt::format("model.init_from = {}: {} {} in the model, and {} in the checkpoint; give the model block of its run (trident ckpt show {})",
-                                  initial.folder, name, shape_text(find_tensor(tensors, name)), shape_text(find_tensor(stored, name)), initial.folder));
-  };
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const ManifestTensor* const there = find_tensor(stored, tensors[t].name, t);
-    if (there == nullptr || there->shape != tensors[t].shape) refuse_shape(tensors[t].name);
-  }
-  for (std::size_t t = 0; t < stored.size(); ++t)
-    if (find_tensor(tensors, stored[t].name, t) == nullptr) refuse_shape(stored[t].name);
+  check_tensors(tensors, initial, "model.init_from", initial.folder);
   if (allows(config, "model")) return;
   const TrainConfig then = config_of(initial).config;
   bool is_same = false;

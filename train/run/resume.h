@@ -69,7 +69,8 @@ std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& r
 
 // Changes `config` to what goes on: a decay length that was not given does not get shorter than it was. Refuses (ConfigError, both
 // values named) a configuration with another model, seed, batch, split, order, tokenizer or weights of data, unless
-// checkpoint.allow lists the key; always another update rule, which has other states; and what validate() refuses. Notes what was
+// checkpoint.allow lists the key; always another update rule, which has other states, and tensors of other shapes; and what validate()
+// refuses. Notes what was
 // kept, allowed or changed, key by key.
 void adopt(TrainConfig& config, Resume& resume);
 
