@@ -155,7 +155,8 @@ class Checker {
     if (option_.choices.empty() || std::ranges::find(option_.choices, text) != option_.choices.end()) return;
     if (option_.form == TextForm::kConsent && is_past_consent(text)) return;
     const std::string_view near = likely_choice(text, option_.choices);
-    refuse(fmt::format("must be {}{}", expected_text(option_), near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
+    refuse(fmt::format("must be {}{}", expected_text(option_),
+                       near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
   }
   static JsonValue source(const std::string& path, double weight) {
     JsonValue source;

@@ -15,6 +15,7 @@
 #include "core/function_ref.h"
 #include "core/json_reader.h"
 #include "train/plan/update_rule_of.h"
+#include "train/run/adopt.h"
 #include "train/run/gather_bytes.h"
 #include "train/run/read_again.h"
 #include "train/run/resume.h"
@@ -112,7 +113,9 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
     try {
       std::optional<Resume> older = find_resume(inputs.plan.config, step);
       if (!older)
-        throw DataError(fmt::format("{}: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\" to begin anew", checkpoint_folder_of(inputs.plan.config)));
+        throw DataError(fmt::format(
+            "{}: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\" to begin anew",
+            checkpoint_folder_of(inputs.plan.config)));
       notes = older->notes;
       check_resumed_data(adopted(inputs, *older), inputs.training_facts(), *older);
       text = older->folder;

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "train/run/adopt.h"
+
 namespace trident {
 namespace {
 
