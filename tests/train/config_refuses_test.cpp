@@ -38,10 +38,15 @@ TEST(ConfigRefuses, WrongTypes) {
   expect_refusal({}, {"eval = null: must be an object"}, with("\"eval\": null"));
   const std::string consents = R"(must be "model", "run", "run.seed", )";
   for (const std::string value : {"[1]", "{}", "\"log.every\"", "\"data.valid\"", "[\"optimizer.lrr\"]", "\"\""})
-    expect_refusal({"checkpoint.allow=" + value}, {"checkpoint.allow = " + value + ": " + consents, "\"data.tokenizer\" or a list of these"});
-  for (const auto& [meant, near] : {std::pair("sed", "run.seed"), {"modle", "model"}, {"batch_global", "batch.global"}, {"tokenizer", "data.tokenizer"},
+    expect_refusal({"checkpoint.allow=" + value},
+                   {"checkpoint.allow = " + value + ": " + consents, "\"data.tokenizer\" or a list of these"});
+  for (const auto& [meant, near] : {std::pair("sed", "run.seed"),
+                                    {"modle", "model"},
+                                    {"batch_global", "batch.global"},
+                                    {"tokenizer", "data.tokenizer"},
                                     {"data.train.weight", "data.train.weights"}})
-    expect_refusal({fmt::format("checkpoint.allow=[\"data\",\"{}\"]", meant)}, {consents, fmt::format("; did you mean \"{}\"?", near)});
+    expect_refusal({fmt::format("checkpoint.allow=[\"data\",\"{}\"]", meant)},
+                   {consents, fmt::format("; did you mean \"{}\"?", near)});
   for (const char* once : {"optimizer", "optimizer.lr", "lr_schedule.decay_steps"})
     EXPECT_EQ(refusal({fmt::format("checkpoint.allow={}", once)}), "accepted") << "earlier versions asked for it";
   expect_refusal({"checkpoint.staging=some"}, {"checkpoint.staging = \"some\": must be a number >= 0 or \"auto\""});

@@ -162,9 +162,8 @@ TEST_F(SavingAtTheEnd, TimeThatIsUp) {
     int code;
   };
   const std::string seldom = "checkpoint.every=1000000";
-  for (const Row& row : {Row{"default", {}, 75}, Row{"end", {"checkpoint.every=end"}, 75},
-                         Row{"never", {"checkpoint.every=0"}, 0}, Row{"a number", {seldom}, 75},
-                         Row{"weights", {seldom, "checkpoint.content=weights"}, 0},
+  for (const Row& row : {Row{"default", {}, 75}, Row{"end", {"checkpoint.every=end"}, 75}, Row{"never", {"checkpoint.every=0"}, 0},
+                         Row{"a number", {seldom}, 75}, Row{"weights", {seldom, "checkpoint.content=weights"}, 0},
                          Row{"weights at the end", {"checkpoint.content=weights"}, 0},
                          Row{"resume never", {seldom, "checkpoint.resume=never"}, 0}}) {
     std::filesystem::remove_all(folder_ / "run");

@@ -164,7 +164,8 @@ constexpr StartRow kStarts[] = {
     {"run.steps=5 lr_schedule.decay_steps=9 lr_schedule.warmup_steps=8", "lr_schedule.decay_steps was 6 and is 9 from here on"},
     {"run.steps=12 lr_schedule.warmup_steps=8", "decay_steps was 9 and is 12 from here on, as run.steps grew"},
     {"new run.steps=4 lr_schedule.decay_steps=2 lr_schedule.min_lr=1e-4",
-     "warning: lr_schedule.decay_steps = 2: the learning rate is 0.0001 from step 3 to the last, 4, its minimum; --set lr_schedule.decay_steps=4"},
+     "warning: lr_schedule.decay_steps = 2: the learning rate is 0.0001 from step 3 to the last, 4, its minimum; "
+     "--set lr_schedule.decay_steps=4"},
     {"run.steps=6 lr_schedule.decay_steps=2 lr_schedule.min_lr=1e-4", "--set lr_schedule.decay_steps=6"},
     {"run.steps=7 lr_schedule.min_lr=1e-4"},
     // how it learns
@@ -176,7 +177,7 @@ constexpr StartRow kStarts[] = {
     {"new optimizer.type=lion optimizer.lr=1e-4 lr_schedule.type=constant lr_schedule.min_lr=1e-4"},
     {"run.steps=3 optimizer.type=lion optimizer.lr=1e-2"},
     {"new optimizer.type=lion"},
-    {"run.steps=3 optimizer.type=lion"},
+    {"run.steps=3 optimizer.type=lion", "the learning rate of step 3 was 0 and is 0, that of a last step (lr_schedule.min_lr)"},
     // layouts and formats
     {"new parallel.data=2"},
     {"run.steps=3 parallel.tensor=2"},
@@ -201,6 +202,13 @@ constexpr StartRow kStarts[] = {
     {"run.steps=3 run.seed=8 batch.global=4 checkpoint.allow=run.seed", "run.seed was 7 and is 8 from here on (checkpoint.allow)"},
     {"run.steps=4 batch.global=2 checkpoint.allow=[\"run.seed\",\"batch\"]"},
     {"run.steps=5 batch.sequence=4 data.shuffle=false checkpoint.allow=[\"run.seed\",\"batch\",\"data\"]"},
+    {"new"},
+    {"run.steps=3 data.train=[\"TEXT\",\"TEXT\"] checkpoint.allow=data.train",
+     "data.train.weights was null and is [1.0,1.0] from here on"},
+    {"run.steps=4 data.train=[\"TEXT\",\"TEXT\"]"},
+    {"run.steps=5 data.train=[\"TEXT\",\"TEXT\",{\"path\":\"TEXT\",\"weight\":3}] checkpoint.allow=data"},
+    {"run.steps=6 data.train=[{\"path\":\"TEXT\",\"weight\":3},\"TEXT\"] checkpoint.allow=data"},
+    {"run.steps=7 checkpoint.allow=data.train"},
     // models
     {"new model.dropout=0.1 model.rope_theta=5000"},
     {"run.steps=3 model.dropout=0.1 model.rope_theta=5000 recompute.head_chunk=4"},
@@ -222,6 +230,8 @@ TEST_F(StoredRuns, WhatAStartSavedEveryReaderTakes) {
   for (const StartRow& row : kStarts) {
     SCOPED_TRACE(row.settings);
     std::vector<std::string> given = words_of(row.settings);
+    for (std::string& word : given)
+      for (std::size_t at; (at = word.find("TEXT")) != word.npos;) word.replace(at, 4, folder_ / "text");
     if (given.front() == "new") {
       one_more();
       given.erase(given.begin());
@@ -275,9 +285,11 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   const auto on = [&](const std::vector<std::string>& more) { return train(settings("run", more)); };
   const std::vector<std::string> before = folder_.names();
   const std::vector<std::string> refused{
-      "lr_schedule.decay_steps = 4: the learning rate is 0 from step 5 to the last, 9, which would change nothing; --set lr_schedule.decay_steps=9"};
+      "lr_schedule.decay_steps = 4: the learning rate is 0 from step 5 to the last, 9, which would change nothing; "
+      "--set lr_schedule.decay_steps=9"};
   for (const char* type : {"linear", "cosine", "inverse_sqrt", "wsd"}) {  // the first start, and one that goes on
-    std::vector<std::string> longer{"run.steps=9", fmt::format("lr_schedule.type={}", type), "lr_schedule.decay_steps=4", "lr_schedule.wsd_decay_steps=1"};
+    std::vector<std::string> longer{"run.steps=9", fmt::format("lr_schedule.type={}", type), "lr_schedule.decay_steps=4",
+                                    "lr_schedule.wsd_decay_steps=1"};
     for (const std::string run : {"new", "run"}) expect_error<ConfigError>([&] { train(settings(run, longer)); }, refused);
   }
   EXPECT_EQ(folder_.names(), before);
@@ -285,12 +297,14 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   std::filesystem::remove_all(folder_ / "run/ckpt/step-00000004");
   EXPECT_NO_THROW(on(first)) << "one that was killed before its last step, whose rate is 0 as it should be";
   const std::vector<std::string> low{"run.steps=6", linear, minimum, "lr_schedule.decay_steps=4"};
-  const std::string warned = "warning: lr_schedule.decay_steps = 4: the learning rate is 0.0001 from step 5 to the last, 6, its minimum; ";
+  const std::string warned =
+      "warning: lr_schedule.decay_steps = 4: the learning rate is 0.0001 from step 5 to the last, 6, its minimum; ";
   EXPECT_TRUE(contains(on(low), warned));
   EXPECT_FALSE(contains(on(low), warned)) << "it is over";
   EXPECT_TRUE(contains(train(settings("warned", low)), warned));
   for (const std::string same : {"lr_schedule.type=constant", "lr_schedule.min_lr=1e-3"})
-    EXPECT_FALSE(contains(train(settings(same, {"run.steps=3", "lr_schedule.decay_steps=2", "checkpoint.every=0", same})), "decay_steps = "));
+    EXPECT_FALSE(contains(train(settings(same, {"run.steps=3", "lr_schedule.decay_steps=2", "checkpoint.every=0", same})),
+                          "decay_steps = "));
   EXPECT_TRUE(contains(on({"run.steps=8", linear, minimum}),
                        "decay_steps was 4 and is 8 from here on, as run.steps grew and it is not given: the learning rate of "
                        "step 7 was 0.0001 and is 0.0002125"));
@@ -330,15 +344,30 @@ TEST_F(StoredRuns, AnOlderCheckpointGoesOnByItsOwnLength) {
   EXPECT_TRUE(contains(said, "goes on from step 3\n")) << said;
   EXPECT_TRUE(contains(said, "the learning rate of step 4 was 0 and is 0.0003333")) << said;
   EXPECT_TRUE(contains(said, "step 4/6  loss ") && contains(said, "lr 3.33e-04")) << said;
-  const JsonValue stored = open_manifest(newest(folder_ / "run/ckpt")).config, resolved = read_json_file(folder_ / "run/config.resolved.json");
+  const JsonValue stored = open_manifest(newest(folder_ / "run/ckpt")).config;
+  const JsonValue resolved = read_json_file(folder_ / "run/config.resolved.json");
   for (const JsonValue* const config : {&stored, &resolved})
     EXPECT_EQ(config->find("resolved")->find("decay_length")->as_integer(), 6);
 
   on({"run.steps=7", "run.seed=5", "checkpoint.allow=run.seed"});
   damage_newest();
-  expect_error<Error>([&] { on({"run.steps=8", "run.seed=5", "run.overwrite=true"}); },
-                          {"run/ckpt: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\""});
-  EXPECT_TRUE(contains(on({"run.steps=8", "run.seed=5", "run.overwrite=true", "checkpoint.resume=never"}), "this run begins at step 1"));
+  const std::vector<std::string> anew{"run.steps=8", "run.seed=5", "run.overwrite=true"};
+  expect_error<Error>([&] { on(anew); }, {"no older checkpoint is whole and one that this run goes on from; ", "\"never\""});
+  EXPECT_TRUE(contains(on({anew[0], anew[1], anew[2], "checkpoint.resume=never"}), "this run begins at step 1"));
+}
+
+// Consent is for another model in the same shapes: no older checkpoint takes the place of one that has others.
+TEST_F(StoredRuns, TensorsOfOtherShapesAreRefusedWithConsent) {
+  const std::string allow = "checkpoint.allow=model";
+  train(settings("run", {}));
+  train(settings("run", {"run.steps=3", "model.dropout=0.1", allow}));
+  const std::vector<std::string> before = folder_.names();
+  for (const std::string other : {"model.hidden_size=12", "model.num_hidden_layers=2", "model.vocab_size=64"})
+    expect_error<ConfigError>([&] { train(settings("run", {"run.steps=5", other, allow})); },
+                              {"checkpoint.resume = auto: ", " in the model, and is ", "step-00000003"});
+  EXPECT_EQ(folder_.names(), before);
+  EXPECT_TRUE(
+      contains(train(settings("run", {"run.steps=5", "model.hidden_size=12", allow, "run.overwrite=true"})), "begins at step 1"));
 }
 
 std::string id_in(const std::string& run) { return run_id_of(read_json_file(run + "/config.resolved.json")); }

@@ -19,6 +19,7 @@
 #include "train/launch/rank_devices.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
+#include "train/run/adopt.h"
 #include "train/run/arena_check.h"
 #include "train/run/earlier_run.h"
 #include "train/run/rank_trainer.h"
@@ -86,16 +87,17 @@ std::vector<std::string> warnings_of(const TrainConfig& config) {
   const LrSchedule schedule = lr_schedule_of(config);
   const std::int64_t steps = config.run.steps, decay = schedule.decay_steps;
   if (steps > decay && schedule.type != LrScheduleType::kConstant && schedule.min_lr < schedule.lr) {
-    const std::string rate = fmt::format("lr_schedule.decay_steps = {}: the learning rate is {:.4g} from step {} to the last, {}", decay,
-                                         schedule.min_lr, decay + 1, steps);
+    const std::string rate = fmt::format("lr_schedule.decay_steps = {}: the learning rate is {:.4g} from step {} to the last, {}",
+                                         decay, schedule.min_lr, decay + 1, steps);
     const std::string remedy = fmt::format("--set lr_schedule.decay_steps={} lets it fall until the run ends", steps);
     if (schedule.min_lr == 0) throw ConfigError(fmt::format("{}, which would change nothing; {}", rate, remedy));
     warnings.push_back(fmt::format("{}, its minimum; {}", rate, remedy));
   }
   const CheckpointConfig& saved = config.checkpoint;
   if (saves_checkpoints(config) && saved.content == CheckpointContent::kWeights && saved.resume.kind == ResumeFrom::Kind::kNewest)
-    warnings.emplace_back("checkpoint.content = \"weights\": no run goes on from weights alone, so the same command is refused once they are "
-                          "saved; --set checkpoint.resume=never begins anew each time, --set checkpoint.content=all goes on");
+    warnings.emplace_back(
+        "checkpoint.content = \"weights\": no run goes on from weights alone, so the same command is refused once they are "
+        "saved; --set checkpoint.resume=never begins anew each time, --set checkpoint.content=all goes on");
   return warnings;
 }
 

@@ -20,6 +20,7 @@
 #include "train/launch/rank_lifeline.h"
 #include "train/launch/start_up.h"
 #include "train/plan/preflight.h"
+#include "train/run/adopt.h"
 #include "train/run/dry_run.h"
 #include "train/run/run_manifest.h"
 #include "train/run/run_together.h"

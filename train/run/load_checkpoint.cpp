@@ -16,10 +16,10 @@
 #include "core/function_ref.h"
 #include "core/json_reader.h"
 #include "train/plan/update_rule_of.h"
+#include "train/run/adopt.h"
 #include "train/run/gather_bytes.h"
 #include "train/run/read_again.h"
 #include "train/run/resume.h"
-#include "train/run/run_manifest.h"
 #include "train/run/weights_source.h"
 
 namespace trident {
@@ -46,11 +46,8 @@ void read_values(const Resume& resume, RankModel& model, const Logger& logger) {
 // Masters, weights in use and what the optimizer has.
 void read_all(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
   const Manifest& manifest = resume.manifest;
-  const std::size_t tensors = stored_tensors(trainer.plan()).size();
   ShardReader reader(resume.folder, manifest);
   if (!reader.lock_note().empty()) logger.warning("{}", reader.lock_note());
-  if (manifest.tensors.size() != tensors)
-    throw DataError(fmt::format("{}: has {} tensors, the model has {}; it is of another model", resume.folder, manifest.tensors.size(), tensors));
   Stream& stream = trainer.context().compute_stream();
   const WriteValues write = [&](TensorView to, const void* from) { trainer.device().write(stream, to, from); };
   const ParamStore& store = trainer.store();
@@ -117,7 +114,9 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
     try {
       std::optional<Resume> older = find_resume(inputs.plan.config, step);
       if (!older)
-        throw DataError(fmt::format("{}: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\" to begin anew", checkpoint_folder_of(inputs.plan.config)));
+        throw DataError(fmt::format(
+            "{}: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\" to begin anew",
+            checkpoint_folder_of(inputs.plan.config)));
       notes = older->notes;
       check_resumed_data(adopted(inputs, *older), inputs.training_facts(), *older);
       text = older->folder;

@@ -1,7 +1,5 @@
 #include "train/run/resume.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
@@ -15,11 +13,8 @@
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
 #include "core/random_token.h"
-#include "train/config/config_difference.h"
-#include "train/plan/run_plan.h"
-#include "train/run/rank_trainer.h"
+#include "train/run/adopt.h"
 #include "train/run/read_again.h"
-#include "train/run/run_inputs.h"
 #include "train/run/weights_source.h"
 
 namespace trident {
@@ -117,58 +112,45 @@ std::optional<Resume> named_checkpoint(const std::string& given, std::optional<s
   return Resume{{path, std::move(manifest)}};
 }
 
-// ---- comparison ----------------------------------------------------------------------------------------------------------------
-
-// Keys that must be what they were.
-constexpr std::string_view kCompared[] = {"run.seed",   "batch.global", "batch.sequence", "data.split",
-                                          "data.shuffle", "data.tokenizer", "data.train.weights"};
-// Blocks that may change, because they say how the run learns from here on and nothing of what it learned from.
-constexpr std::string_view kRateBlocks[] = {"optimizer", "lr_schedule"};
-
-JsonValue value_at(const JsonValue& config, std::string_view path) {
-  const auto dot = path.find('.');
-  const JsonValue* const value = config.find(path.substr(0, dot));
-  if (value == nullptr || dot == std::string_view::npos) return value == nullptr ? JsonValue() : *value;
-  return value_at(*value, path.substr(dot + 1));
-}
-
-JsonValue compared_of(const TrainConfig& config) {
-  const JsonValue all = to_json(config);
-  JsonValue out;
-  for (const std::string_view path : kCompared) {
-    if (path != "data.train.weights") {
-      out.set(path, value_at(all, path));
-      continue;
-    }
-    JsonValue::Array weights;
-    for (const DataSource& source : config.data.train) weights.emplace_back(source.weight);
-    if (config.data.train.size() > 1) out.set(path, std::move(weights));
-  }
-  return out;
-}
-
-bool allows(const TrainConfig& config, std::string_view path) {
-  return std::ranges::any_of(config.checkpoint.allow, [&](const std::string& key) { return path == key || path.starts_with(key + "."); });
-}
-
-[[noreturn]] void refuse(const std::string& path, const std::string& now, const std::string& then, const Resume& resume) {
-  throw ConfigError(fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or "
-                                "begin anew: --set run.overwrite=true sets aside what is there, another run.dir leaves it",
-                                path, now, resume.folder, then, in_quotes(path)));
-}
-
 bool same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
   std::error_code error;
   if (std::filesystem::equivalent(a, b, error)) return true;
   return std::filesystem::weakly_canonical(a, error) == std::filesystem::weakly_canonical(b, error);
 }
 
-bool same_model(TrainConfig a, TrainConfig b) {
-  a.model.init_from = b.model.init_from = std::nullopt;  // where weights came from is no part of it
+// The id of the run whose files are in the folder; "" where nothing says so.
+std::string run_id_in(const std::string& run_dir) {
+  const std::string path = run_dir + "/config.resolved.json";
   try {
-    return value_at(to_json(a), "model") == value_at(to_json(b), "model") || resolve_model(a) == resolve_model(b);
+    return file_exists(path) ? run_id_of(read_json_file(path)) : "";
   } catch (const Error&) {
-    return false;  // of a file that is no longer there
+    return "";  // it may have become anything
+  }
+}
+
+// Whether run.overwrite leaves this checkpoint of its own folder for a new run.
+bool begins_over(const TrainConfig& config, const Resume& resume) {
+  if (!config.run.overwrite || !goes_on_in_run_dir(config, resume)) return false;
+  const std::optional<std::string> token = lease_token_given();
+  const std::optional<LeaseRecord> lease = token ? newest_lease(checkpoint_folder_of(config)) : std::nullopt;
+  if (lease && lease->holder.token == *token) return false;  // an earlier start of this supervised run has begun anew
+  if (!resume.manifest.complete || resume.manifest.state.updates >= config.run.steps) return true;
+  try {
+    TrainConfig as_asked = config;
+    Resume found = resume;
+    adopt(as_asked, found);
+  } catch (const ConfigError&) {
+    return true;
+  }
+  return false;
+}
+
+Resume open_folder(const std::string& folder, std::string_view key, std::string_view value, TiedCopies copies) {
+  try {
+    auto hf = open_hf(folder, copies);  // before the object: where it throws within, gcc 12 ends members that never began
+    return {{folder, {}, std::move(hf)}};
+  } catch (const NotPermitted& error) {
+    throw not_permitted(key, value, error);
   }
 }
 
@@ -193,27 +175,6 @@ bool saves_checkpoints(const TrainConfig& config) { return config.checkpoint.eve
 bool can_go_on(const TrainConfig& config) {
   return config.checkpoint.content == CheckpointContent::kAll && config.checkpoint.resume.kind != ResumeFrom::Kind::kNever;
 }
-
-namespace {
-
-// Whether run.overwrite leaves this checkpoint of its own folder for a new run.
-bool begins_over(const TrainConfig& config, const Resume& resume) {
-  if (!config.run.overwrite || !goes_on_in_run_dir(config, resume)) return false;
-  const std::optional<std::string> token = lease_token_given();
-  const std::optional<LeaseRecord> lease = token ? newest_lease(checkpoint_folder_of(config)) : std::nullopt;
-  if (lease && lease->holder.token == *token) return false;  // an earlier start of this supervised run has begun anew
-  if (!resume.manifest.complete || resume.manifest.state.updates >= config.run.steps) return true;
-  try {
-    TrainConfig as_asked = config;
-    Resume found = resume;
-    adopt(as_asked, found);
-  } catch (const ConfigError&) {
-    return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before) {
   constexpr std::string_view kAnew = "set checkpoint.resume to \"never\" to begin anew";
@@ -246,26 +207,14 @@ std::optional<Resume> find_initial(const TrainConfig& config) {
   if (!config.model.init_from) return std::nullopt;
   const std::string from = hub_snapshot(*config.model.init_from);
   if (is_hf_folder(from)) return open_initial(from, from, TiedCopies::kCompared);
-  std::optional<Resume> initial = named_checkpoint(from, std::nullopt, {"model.init_from", from, Content::kAny, "name another in model.init_from"});
+  std::optional<Resume> initial =
+      named_checkpoint(from, std::nullopt, {"model.init_from", from, Content::kAny, "name another in model.init_from"});
   if (initial) return initial;
   refuse_foreign_folder(from, "model.init_from");
   throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, the folder of several, a run's, or a Hugging "
                               "Face folder, which has config.json and model.safetensors",
                               from));
 }
-
-namespace {
-
-Resume open_folder(const std::string& folder, std::string_view key, std::string_view value, TiedCopies copies) {
-  try {
-    auto hf = open_hf(folder, copies);  // before the object: where it throws within, gcc 12 ends members that never began
-    return {{folder, {}, std::move(hf)}};
-  } catch (const NotPermitted& error) {
-    throw not_permitted(key, value, error);
-  }
-}
-
-}  // namespace
 
 Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies) {
   if (is_hf_folder(folder)) return open_folder(folder, "model.init_from", value, copies);
@@ -299,20 +248,6 @@ Resume find_hf_weights(const std::string& given, std::string_view key) {
   throw DataError(fmt::format("{} = {}: no Hugging Face folder (config.json and {}); name one", key, path, kHfWeightsName));
 }
 
-namespace {
-
-// The id of the run whose files are in the folder; "" where nothing says so.
-std::string run_id_in(const std::string& run_dir) {
-  const std::string path = run_dir + "/config.resolved.json";
-  try {
-    return file_exists(path) ? run_id_of(read_json_file(path)) : "";
-  } catch (const Error&) {
-    return "";  // it may have become anything
-  }
-}
-
-}  // namespace
-
 bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& resume) {
   if (!resume) return false;
   const std::string checkpoints = checkpoint_folder_of(config);
@@ -320,168 +255,12 @@ bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& 
   if (same_folder(checkpoints, config.run.dir + "/ckpt")) return true;
   const std::string id = run_id_of(resume->manifest.config), id_here = run_id_in(config.run.dir);
   if (!id.empty() && !id_here.empty()) return id == id_here;  // wherever both folders were moved or copied to
-  const JsonValue run_dir = value_at(resume->manifest.config, "run.dir");
-  return run_dir.is_string() && same_folder(run_dir.as_string(), config.run.dir);
+  return same_folder(config_of(*resume).config.run.dir, config.run.dir);
 }
 
 std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& resume) {
   const std::string id = goes_on_in_run_dir(config, resume) ? run_id_of(resume->manifest.config) : "";
   return id.empty() ? random_token() : id;
-}
-
-namespace {
-
-// A length that nobody gave grows with run.steps. Step `next` is the first that is made by it.
-void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_t next, std::vector<std::string>& notes) {
-  const std::int64_t now = decay_length(config);
-  if (now == then || next > config.run.steps) return;
-  const std::string change = fmt::format("lr_schedule.decay_steps was {} and is {} from here on", then, now);
-  if (config.lr_schedule.decay_steps) return notes.push_back(change);
-  LrSchedule schedule = lr_schedule_of(config);
-  const double rate = schedule.at(next);
-  schedule.decay_steps = then;
-  notes.push_back(fmt::format("{}, as run.steps grew and it is not given: the learning rate of step {} was {:.4g} and is {:.4g}",
-                              change, next, schedule.at(next), rate));
-}
-
-void note_rates(const TrainConfig& config, const TrainConfig& then, std::int64_t next, std::vector<std::string>& notes) {
-  const JsonValue now = to_json(config), before = to_json(then);
-  for (const std::string_view block : kRateBlocks) {
-    for (const auto& [key, value] : now.find(block)->members()) {
-      if (key == "decay_steps") {
-        note_decay_length(config, decay_length(then), next, notes);
-      } else if (const JsonValue& earlier = *before.find(block)->find(key); !(value == earlier)) {
-        notes.push_back(fmt::format("{}.{} was {} and is {} from here on", block, key, to_json_text(earlier), to_json_text(value)));
-      }
-    }
-  }
-}
-
-// A model of a folder that is gone: the configuration has the keys that the checkpoint has.
-void note_folder_that_is_gone(const TrainConfig& config, std::vector<std::string>& notes) {
-  const std::optional<std::string>& from = config.model.init_from;
-  if (from && !is_there(*from))
-    notes.push_back(fmt::format("model.init_from = {}: is not there any more, and not needed to go on", *from));
-}
-
-}  // namespace
-
-void adopt(TrainConfig& config, Resume& resume) {
-  const auto [then, faults] = config_of(resume);
-  for (const std::string& fault : faults) resume.warnings.push_back(fmt::format("read as it stands: {}", fault));
-  config.lr_schedule.earlier_decay_length = decay_length(then);
-  note_folder_that_is_gone(config, resume.notes);
-  if (config.data.tokenizer_was_auto && config.data.tokenizer != then.data.tokenizer) {
-    resume.notes.push_back(
-        fmt::format("data.tokenizer stays {}, as it was at the first start; to change it give the key, and list it in "
-                    "checkpoint.allow",
-                    then.data.tokenizer ? in_quotes(*then.data.tokenizer) : "null"));
-    config.data.tokenizer = then.data.tokenizer;
-  }
-  if (!same_model(then, config) && !allows(config, "model"))
-    refuse("model", to_json_text(value_at(to_json(config), "model")), to_json_text(value_at(to_json(then), "model")), resume);
-  if (config.optimizer.type != then.optimizer.type)
-    throw ConfigError(
-        fmt::format("optimizer.type = \"{}\": the states in the checkpoint {} are those of \"{}\"; give that value, or begin from "
-                    "its weights alone with model.init_from and another run.dir",
-                    to_string(config.optimizer.type), resume.folder, to_string(then.optimizer.type)));
-  const JsonValue now = compared_of(config), before = compared_of(then);
-  for (const auto& [path, value] : now.members()) {
-    const JsonValue* const earlier = before.find(path);
-    const auto difference = first_difference(value, earlier == nullptr ? JsonValue() : *earlier, path);
-    if (!difference) continue;
-    if (!allows(config, difference->path)) refuse(difference->path, difference->a, difference->b, resume);
-    resume.notes.push_back(fmt::format("{} was {} and is {} from here on (checkpoint.allow)", difference->path, difference->b, difference->a));
-  }
-  validate(config);
-  note_rates(config, then, resume.manifest.state.updates + 1, resume.notes);
-}
-
-namespace {
-
-// What values do not depend on, or what later training may change.
-ModelConfig architecture_of(ModelConfig model) {
-  model.residual_dropout = model.embedding_dropout = 0;
-  model.init_std = 0;
-  if (model.position == PositionKind::kRope) model.max_positions = 0;
-  return model;
-}
-
-std::string shape_text(const ManifestTensor* tensor) {
-  if (tensor == nullptr) return "is not there";
-  return fmt::format("is {}", to_json_text(JsonValue::Array(tensor->shape.begin(), tensor->shape.end())));
-}
-
-void check_initial_folder(const TrainConfig& config, const Resume& initial) {
-  const ModelConfig model = resolve_model(config);
-  ModelConfig there = model_of_hf(initial.folder);
-  // A window that the configuration gives itself is what it wants in the place of the folder's.
-  if (config.model.keys.is_object() && config.model.keys.find("sliding_window") != nullptr)
-    there.sliding_window = model.sliding_window;
-  const std::optional<ModelDifference> difference = model_difference(model, there);
-  if (difference && !allows(config, "model"))
-    throw ConfigError(fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value or leave the model's "
-                                  "keys out, or list \"model\" in checkpoint.allow",
-                                  difference->key, difference->a, initial.folder, difference->b));
-}
-
-// Both sides have the model's order: it is mostly number `likely`.
-const ManifestTensor* find_tensor(const std::vector<ManifestTensor>& tensors, const std::string& name, std::size_t likely = 0) {
-  if (likely < tensors.size() && tensors[likely].name == name) return &tensors[likely];
-  const auto found = std::ranges::find(tensors, name, &ManifestTensor::name);
-  return found == tensors.end() ? nullptr : &*found;
-}
-
-}  // namespace
-
-void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
-  if (initial.hf != nullptr) return check_initial_folder(config, initial);
-  const std::vector<ManifestTensor>& stored = initial.manifest.tensors;
-  const auto refuse_shape = [&](const std::string& name) {
-    throw ConfigError(fmt::format("model.init_from = {}: {} {} in the model, and {} in the checkpoint; give the model block of its run (trident ckpt show {})",
-                                  initial.folder, name, shape_text(find_tensor(tensors, name)), shape_text(find_tensor(stored, name)), initial.folder));
-  };
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const ManifestTensor* const there = find_tensor(stored, tensors[t].name, t);
-    if (there == nullptr || there->shape != tensors[t].shape) refuse_shape(tensors[t].name);
-  }
-  for (std::size_t t = 0; t < stored.size(); ++t)
-    if (find_tensor(tensors, stored[t].name, t) == nullptr) refuse_shape(stored[t].name);
-  if (allows(config, "model")) return;
-  const TrainConfig then = config_of(initial).config;
-  bool is_same = false;
-  try {
-    is_same = architecture_of(resolve_model(then)) == architecture_of(resolve_model(config));
-  } catch (const Error&) {
-    is_same = value_at(to_json(then), "model.hf_config") == value_at(to_json(config), "model.hf_config");  // of a file that is no longer there
-  }
-  if (is_same) return;
-  throw ConfigError(fmt::format("model = {}: model.init_from = {} was trained with {}, whose tensors have the same shapes; give that, or list \"model\" in checkpoint.allow",
-                                to_json_text(value_at(to_json(config), "model")), initial.folder, to_json_text(value_at(to_json(then), "model"))));
-}
-
-bool blend_weights_changed(const TrainConfig& config, const Resume& resume) {
-  const TrainConfig then = config_of(resume).config;
-  return !std::ranges::equal(config.data.train, then.data.train, {}, &DataSource::weight, &DataSource::weight);
-}
-
-JsonValue data_fingerprint(const std::vector<DataFacts>& training) {
-  JsonValue::Array items;
-  for (const DataFacts& facts : training) {
-    JsonValue item;
-    item.set("sizes", facts.sizes);
-    item.set("content", facts.content);
-    items.push_back(std::move(item));
-  }
-  return items;
-}
-
-void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume) {
-  if (allows(config, "data.train")) return;
-  const JsonValue now = data_fingerprint(training);
-  if (const auto difference = first_difference(now, resume.manifest.data, "data.train")) {
-    refuse("data.train", difference->a, difference->b, resume);
-  }
 }
 
 }  // namespace trident

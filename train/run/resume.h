@@ -1,4 +1,4 @@
-// Which checkpoint a run goes on from, and whether its configuration may.
+// Which checkpoint a run goes on from, or takes its weights from.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,6 @@
 #include "train/run/weights_source.h"
 
 namespace trident {
-
-struct DataFacts;
 
 // Where a run's checkpoints lie: checkpoint.dir, or a folder of run.dir.
 std::string checkpoint_folder_of(const TrainConfig& config);
@@ -56,29 +54,10 @@ Resume find_weights(const std::string& path, std::string_view key);
 // The Hugging Face folder at a path, for `key`. DataError where there is none; as open_hf().
 Resume find_hf_weights(const std::string& path, std::string_view key);
 
-// Refuses (ConfigError, both values named) initial weights of another model: tensors of other shapes, and unless checkpoint.allow
-// lists "model", another architecture in the same shapes. Dropout, positions beyond those that are learned, and the spread of
-// random initial weights may differ. Of a Hugging Face folder config.json is compared, key by key.
-void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial);
-
 // Whether run.dir is that of the run that is gone on with, so that its files go on, too. Another run may share checkpoint.dir: ids
 // tell, and where one has none, whether the checkpoint was written from this run.dir.
 bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& resume);
 // run.id of this start: the one of the run that goes on in run.dir, or a new one, which differs from every other.
 std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& resume);
-
-// Changes `config` to what goes on: a decay length that was not given does not get shorter than it was. Refuses (ConfigError, both
-// values named) a configuration with another model, seed, batch, split, order, tokenizer or weights of data, unless
-// checkpoint.allow lists the key; always another update rule, which has other states; and what validate() refuses. Notes what was
-// kept, allowed or changed, key by key.
-void adopt(TrainConfig& config, Resume& resume);
-
-// Whether the weights by which datasets are blended are others than the checkpoint's.
-bool blend_weights_changed(const TrainConfig& config, const Resume& resume);
-
-// Of the training data, whatever their paths; and the refusal (ConfigError) of others than the checkpoint's, unless
-// checkpoint.allow lists data.train.
-JsonValue data_fingerprint(const std::vector<DataFacts>& training);
-void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume);
 
 }  // namespace trident

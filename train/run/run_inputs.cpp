@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "train/run/adopt.h"
+
 namespace trident {
 namespace {
 
@@ -15,12 +17,14 @@ BatchLoader make_loader(const RunPlan& plan, const std::vector<TokenSource>& sou
 
 Shuffle train_order(const RunPlan& plan) { return plan.config.data.shuffle ? Shuffle::kPerEpoch : Shuffle::kInOrder; }
 
-// New weights begin the rule anew, behind the samples that were taken so far.
+// New weights, and another number of sources, begin the rule anew, behind the samples that were taken so far.
 BlendStart blend_start(const TrainConfig& config, const std::optional<Resume>& resume) {
   if (!resume || config.data.train.size() < 2) return {};
   const TrainingState& state = resume->manifest.state;
-  if (blend_weights_changed(config, *resume)) return {state.position, state.blend_now};
-  return {state.blend_start, state.blend_taken};
+  if (!blend_weights_changed(config, *resume)) return {state.blend_start, state.blend_taken};
+  std::vector<std::int64_t> taken = state.blend_now;
+  taken.resize(config.data.train.size());
+  return {state.position, std::move(taken)};
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 #include "train/config/resolve_model.h"
 #include "train/config/stored_config.h"
 #include "train/plan/update_rule_of.h"
-#include "train/run/resume.h"
+#include "train/run/adopt.h"
 
 namespace trident {
 namespace {

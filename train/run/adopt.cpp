@@ -1,0 +1,232 @@
+#include "train/run/adopt.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "core/file_io.h"
+#include "train/config/config_difference.h"
+#include "train/plan/run_plan.h"
+#include "train/run/rank_trainer.h"
+#include "train/run/run_inputs.h"
+#include "train/run/weights_source.h"
+
+namespace trident {
+namespace {
+
+// Keys that must be what they were.
+constexpr std::string_view kCompared[] = {"run.seed",     "batch.global",   "batch.sequence",    "data.split",
+                                          "data.shuffle", "data.tokenizer", "data.train.weights"};
+// Blocks that may change, because they say how the run learns from here on and nothing of what it learned from.
+constexpr std::string_view kRateBlocks[] = {"optimizer", "lr_schedule"};
+
+JsonValue value_at(const JsonValue& config, std::string_view path) {
+  const auto dot = path.find('.');
+  const JsonValue* const value = config.find(path.substr(0, dot));
+  if (value == nullptr || dot == std::string_view::npos) return value == nullptr ? JsonValue() : *value;
+  return value_at(*value, path.substr(dot + 1));
+}
+
+JsonValue compared_of(const TrainConfig& config) {
+  const JsonValue all = to_json(config);
+  JsonValue out;
+  for (const std::string_view path : kCompared) {
+    if (path != "data.train.weights") {
+      out.set(path, value_at(all, path));
+      continue;
+    }
+    JsonValue::Array weights;
+    for (const DataSource& source : config.data.train) weights.emplace_back(source.weight);
+    if (config.data.train.size() > 1) out.set(path, std::move(weights));
+  }
+  return out;
+}
+
+bool allows(const TrainConfig& config, std::string_view path) {
+  return std::ranges::any_of(config.checkpoint.allow,
+                             [&](const std::string& key) { return path == key || path.starts_with(key + "."); });
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& now, const std::string& then, const Resume& resume) {
+  throw ConfigError(
+      fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or "
+                  "begin anew: --set run.overwrite=true sets aside what is there, another run.dir leaves it",
+                  path, now, resume.folder, then, in_quotes(path)));
+}
+
+std::string shape_text(const ManifestTensor* tensor) {
+  if (tensor == nullptr) return "is not there";
+  return fmt::format("is {}", to_json_text(JsonValue::Array(tensor->shape.begin(), tensor->shape.end())));
+}
+
+// Both sides have the model's order: it is mostly number `likely`.
+const ManifestTensor* find_tensor(const std::vector<ManifestTensor>& tensors, const std::string& name, std::size_t likely = 0) {
+  if (likely < tensors.size() && tensors[likely].name == name) return &tensors[likely];
+  const auto found = std::ranges::find(tensors, name, &ManifestTensor::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+// Refuses another model's tensors; `key` and `value`: what asks for them.
+void check_tensors(const std::vector<ManifestTensor>& tensors, const Resume& from, std::string_view key, std::string_view value) {
+  const std::vector<ManifestTensor>& stored = from.manifest.tensors;
+  const auto refuse_shape = [&](const std::string& name) {
+    throw ConfigError(
+        fmt::format("{} = {}: {} {} in the model, and {} in the checkpoint; give the model block of its run (trident ckpt show {})",
+                    key, value, name, shape_text(find_tensor(tensors, name)), shape_text(find_tensor(stored, name)), from.folder));
+  };
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const ManifestTensor* const there = find_tensor(stored, tensors[t].name, t);
+    if (there == nullptr || there->shape != tensors[t].shape) refuse_shape(tensors[t].name);
+  }
+  for (std::size_t t = 0; t < stored.size(); ++t)
+    if (find_tensor(tensors, stored[t].name, t) == nullptr) refuse_shape(stored[t].name);
+}
+
+bool same_model(TrainConfig a, TrainConfig b) {
+  a.model.init_from.reset(), b.model.init_from.reset();  // where weights came from is no part of it
+  try {
+    return value_at(to_json(a), "model") == value_at(to_json(b), "model") || resolve_model(a) == resolve_model(b);
+  } catch (const Error&) {
+    return false;  // of a file that is no longer there
+  }
+}
+
+// A length that nobody gave grows with run.steps. Step `next` is the first that is made by it.
+void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_t next, std::vector<std::string>& notes) {
+  const std::int64_t now = decay_length(config);
+  if (now == then || next > config.run.steps || config.lr_schedule.type == LrScheduleType::kConstant) return;
+  const std::string change = fmt::format("lr_schedule.decay_steps was {} and is {} from here on", then, now);
+  if (config.lr_schedule.decay_steps) return notes.push_back(change);
+  LrSchedule schedule = lr_schedule_of(config);
+  const double rate = schedule.at(next);
+  schedule.decay_steps = then;
+  notes.push_back(fmt::format("{}, as run.steps grew and it is not given: the learning rate of step {} was {:.4g} and is {:.4g}{}",
+                              change, next, schedule.at(next), rate,
+                              rate == schedule.min_lr ? ", that of a last step (lr_schedule.min_lr)" : ""));
+}
+
+void note_rates(const TrainConfig& config, const TrainConfig& then, std::int64_t next, std::vector<std::string>& notes) {
+  const JsonValue now = to_json(config), before = to_json(then);
+  for (const std::string_view block : kRateBlocks) {
+    for (const auto& [key, value] : now.find(block)->members()) {
+      if (key == "decay_steps") {
+        note_decay_length(config, decay_length(then), next, notes);
+      } else if (const JsonValue& earlier = *before.find(block)->find(key); !(value == earlier)) {
+        notes.push_back(fmt::format("{}.{} was {} and is {} from here on", block, key, to_json_text(earlier), to_json_text(value)));
+      }
+    }
+  }
+}
+
+// A model of a folder that is gone: the configuration has the keys that the checkpoint has.
+void note_folder_that_is_gone(const TrainConfig& config, std::vector<std::string>& notes) {
+  const std::optional<std::string>& from = config.model.init_from;
+  if (from && !is_there(*from))
+    notes.push_back(fmt::format("model.init_from = {}: is not there any more, and not needed to go on", *from));
+}
+
+// What values do not depend on, or what later training may change.
+ModelConfig architecture_of(ModelConfig model) {
+  model.residual_dropout = model.embedding_dropout = 0;
+  model.init_std = 0;
+  if (model.position == PositionKind::kRope) model.max_positions = 0;
+  return model;
+}
+
+void check_initial_folder(const TrainConfig& config, const Resume& initial) {
+  const ModelConfig model = resolve_model(config);
+  ModelConfig there = model_of_hf(initial.folder);
+  // A window that the configuration gives itself is what it wants in the place of the folder's.
+  if (config.model.keys.is_object() && config.model.keys.find("sliding_window") != nullptr)
+    there.sliding_window = model.sliding_window;
+  const std::optional<ModelDifference> difference = model_difference(model, there);
+  if (difference && !allows(config, "model"))
+    throw ConfigError(
+        fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value or leave the model's "
+                    "keys out, or list \"model\" in checkpoint.allow",
+                    difference->key, difference->a, initial.folder, difference->b));
+}
+
+}  // namespace
+
+void adopt(TrainConfig& config, Resume& resume) {
+  const auto [then, faults] = config_of(resume);
+  for (const std::string& fault : faults) resume.warnings.push_back(fmt::format("read as it stands: {}", fault));
+  config.lr_schedule.earlier_decay_length = decay_length(then);
+  note_folder_that_is_gone(config, resume.notes);
+  if (config.data.tokenizer_was_auto && config.data.tokenizer != then.data.tokenizer) {
+    resume.notes.push_back(
+        fmt::format("data.tokenizer stays {}, as it was at the first start; to change it give the key, and list it in "
+                    "checkpoint.allow",
+                    then.data.tokenizer ? in_quotes(*then.data.tokenizer) : "null"));
+    config.data.tokenizer = then.data.tokenizer;
+  }
+  if (!same_model(then, config)) {
+    if (!allows(config, "model"))
+      refuse("model", to_json_text(value_at(to_json(config), "model")), to_json_text(value_at(to_json(then), "model")), resume);
+    check_tensors(tensors_of_hf(resolve_model(config)), resume, "checkpoint.resume", to_string(config.checkpoint.resume));
+  }
+  if (config.optimizer.type != then.optimizer.type)
+    throw ConfigError(
+        fmt::format("optimizer.type = \"{}\": the states in the checkpoint {} are those of \"{}\"; give that value, or begin from "
+                    "its weights alone with model.init_from and another run.dir",
+                    to_string(config.optimizer.type), resume.folder, to_string(then.optimizer.type)));
+  const JsonValue now = compared_of(config), before = compared_of(then);
+  for (const auto& [path, value] : now.members()) {
+    const JsonValue* const earlier = before.find(path);
+    const auto difference = first_difference(value, earlier == nullptr ? JsonValue() : *earlier, path);
+    if (!difference) continue;
+    if (!allows(config, difference->path)) refuse(difference->path, difference->a, difference->b, resume);
+    resume.notes.push_back(
+        fmt::format("{} was {} and is {} from here on (checkpoint.allow)", difference->path, difference->b, difference->a));
+  }
+  validate(config);
+  note_rates(config, then, resume.manifest.state.updates + 1, resume.notes);
+}
+
+void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
+  if (initial.hf != nullptr) return check_initial_folder(config, initial);
+  check_tensors(tensors, initial, "model.init_from", initial.folder);
+  if (allows(config, "model")) return;
+  const TrainConfig then = config_of(initial).config;
+  bool is_same = false;
+  try {
+    is_same = architecture_of(resolve_model(then)) == architecture_of(resolve_model(config));
+  } catch (const Error&) {
+    is_same = value_at(to_json(then), "model.hf_config") ==
+              value_at(to_json(config), "model.hf_config");  // of a file that is no longer there
+  }
+  if (is_same) return;
+  throw ConfigError(fmt::format(
+      "model = {}: model.init_from = {} was trained with {}, whose tensors have the same shapes; give that, or list \"model\" in "
+      "checkpoint.allow",
+      to_json_text(value_at(to_json(config), "model")), initial.folder, to_json_text(value_at(to_json(then), "model"))));
+}
+
+bool blend_weights_changed(const TrainConfig& config, const Resume& resume) {
+  const TrainConfig then = config_of(resume).config;
+  return !std::ranges::equal(config.data.train, then.data.train, {}, &DataSource::weight, &DataSource::weight);
+}
+
+JsonValue data_fingerprint(const std::vector<DataFacts>& training) {
+  JsonValue::Array items;
+  for (const DataFacts& facts : training) {
+    JsonValue item;
+    item.set("sizes", facts.sizes);
+    item.set("content", facts.content);
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume) {
+  if (allows(config, "data.train")) return;
+  const JsonValue now = data_fingerprint(training);
+  if (const auto difference = first_difference(now, resume.manifest.data, "data.train")) {
+    refuse("data.train", difference->a, difference->b, resume);
+  }
+}
+
+}  // namespace trident

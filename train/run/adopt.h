@@ -1,0 +1,31 @@
+// What of a configuration must be as the checkpoint has it that the run goes on from, or begins with.
+#pragma once
+
+#include <vector>
+
+#include "train/run/resume.h"
+
+namespace trident {
+
+struct DataFacts;
+
+// Changes `config` to what goes on: a decay length that was not given does not get shorter than it was. Refuses (ConfigError, both
+// values named) a configuration with another model, seed, batch, split, order, tokenizer or weights of data, unless
+// checkpoint.allow lists the key; always another update rule, which has other states, and tensors of other shapes; and what
+// validate() refuses. Notes what was kept, allowed or changed, key by key.
+void adopt(TrainConfig& config, Resume& resume);
+
+// Refuses (ConfigError, both values named) initial weights of another model: tensors of other shapes, and unless checkpoint.allow
+// lists "model", another architecture in the same shapes. Dropout, positions beyond those that are learned, and the spread of
+// random initial weights may differ. Of a Hugging Face folder config.json is compared, key by key.
+void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial);
+
+// Whether the weights by which datasets are blended are others than the checkpoint's.
+bool blend_weights_changed(const TrainConfig& config, const Resume& resume);
+
+// Of the training data, whatever their paths; and the refusal (ConfigError) of others than the checkpoint's, unless
+// checkpoint.allow lists data.train.
+JsonValue data_fingerprint(const std::vector<DataFacts>& training);
+void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume);
+
+}  // namespace trident
