@@ -149,7 +149,8 @@ FileTable parse_file_table(std::string_view text, std::int64_t file_bytes, std::
   FileTable table;
   for (const SafetensorsEntry& entry : header.entries) {
     if (!entry.other_dtype.empty())
-      refuse(source, fmt::format("tensor {} is {}, of which checkpoints have none", in_quotes(entry.name), entry.other_dtype));
+      refuse(source, fmt::format("tensor {} is {}, of which checkpoints have none", in_quotes(entry.name),
+                                 in_quotes(entry.other_dtype)));
     table.boxes.push_back({entry.name, entry.dtype, {{}, entry.shape}, entry.begin});
   }
   add_offsets(metadata(header, kOffsets, source), source, &table);

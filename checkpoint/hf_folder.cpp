@@ -13,12 +13,15 @@
 #include "core/check.h"
 #include "core/fnv1a.h"
 #include "core/json_reader.h"
+#include "core/printable.h"
 
 namespace trident {
 namespace {
 
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kCompareBytes = std::int64_t{1} << 20;
+
+constexpr std::size_t kShownDType = 80;
 
 bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16; }
 
@@ -150,7 +153,8 @@ void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& m
     if (!found->other_dtype.empty() || !is_float(found->dtype))
       throw DataError(fmt::format("{}: tensor {} is {}, expected F32, BF16 or F16; save the model in one of them",
                                   path(found->file), in_quotes(found->name),
-                                  found->other_dtype.empty() ? safetensors_name(found->dtype) : found->other_dtype));
+                                  found->other_dtype.empty() ? safetensors_name(found->dtype)
+                                                             : on_one_line(found->other_dtype.substr(0, kShownDType))));
   }
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const HfName meaning = meanings(tensors_[t].name);

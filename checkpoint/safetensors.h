@@ -21,7 +21,7 @@ struct SafetensorsEntry {
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;     // [] is a scalar
   std::int64_t begin = 0, end = 0;     // bytes from the beginning of the data
-  std::string other_dtype = {};        // "BOOL", "F8_E4M3", ...: no values of it are read, and `dtype` says nothing
+  std::string other_dtype = {};        // "BOOL", or what the file says: no values of it are read, and `dtype` says nothing
   bool operator==(const SafetensorsEntry&) const = default;
 };
 
@@ -51,8 +51,8 @@ std::int64_t safetensors_header_bytes(std::string_view first_8, std::int64_t fil
 
 // The header from its JSON text (N bytes). `data_bytes`: what follows it in the file. Refuses, with a DataError that begins with
 // `source` and names the tensor: what is not such JSON; a key twice; names above 4 KiB, more than 16 dimensions, negative or
-// fractional numbers; dtypes that the format does not have; sizes that overflow; offsets that overlap, leave a hole, do not start
-// at 0 or end at `data_bytes`; offsets that do not fit shape and dtype; metadata that is not text.
+// fractional numbers; sizes that overflow; offsets that overlap, leave a hole, do not start at 0 or end at `data_bytes`; offsets
+// that do not fit shape and dtype, where the format has that dtype; metadata that is not text.
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t data_bytes, std::string_view source);
 
 }  // namespace trident
