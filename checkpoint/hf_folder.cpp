@@ -115,17 +115,20 @@ void HfFolder::add_file(const std::string& name) {
   const std::string json = read_header(file);
   headers_.push_back(hash_of(file, json));
   const std::int64_t data = kLengthBytes + std::ssize(json);
-  const SafetensorsHeader header = parse_safetensors_header(json, file.size() - data, file.path());
+  SafetensorsHeader header = parse_safetensors_header(json, file.size() - data, file.path());
   if (const std::string* format = header.find_metadata("format"); format != nullptr && *format != "pt")
     throw DataError(fmt::format("{}: its metadata say format {}, expected \"pt\"; other frameworks lay tensors out otherwise",
                                 file.path(), in_quotes(*format)));
-  for (const SafetensorsEntry& entry : header.entries) {
+  if (header.entries.size() > kMaxTensors - tensors_.size())
+    throw DataError(
+        fmt::format("{}: more than {} tensors up to here; no model that can be trained has as many", file.path(), kMaxTensors));
+  for (SafetensorsEntry& entry : header.entries) {
     const auto [at, is_new] = index_.emplace(entry.name, tensors_.size());
     if (!is_new)
       throw DataError(fmt::format("{}: has tensor {}, which {} has, too; copy the folder again", file.path(), in_quotes(entry.name),
                                   path(tensors_[at->second].file)));
-    tensors_.push_back(
-        {entry.name, entry.shape, entry.dtype, number, data + entry.begin, entry.end - entry.begin, entry.other_dtype});
+    tensors_.push_back({std::move(entry.name), std::move(entry.shape), entry.dtype, number, data + entry.begin,
+                        entry.end - entry.begin, std::move(entry.other_dtype)});
   }
 }
 

@@ -220,6 +220,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t d
   SafetensorsHeader header;
   scanner.members([&](const std::string& key) {
     if (key == kMetadata) add_metadata(scanner, source, &header);
+    else if (header.entries.size() == kMaxSafetensorsEntries)
+      refuse_file(source, fmt::format("more than {} tensors", kMaxSafetensorsEntries));
     else {
       std::size_t values_left = kMaxEntryValues;
       header.entries.push_back(entry_from({key, scanner.value(values_left)}, source));
