@@ -15,8 +15,6 @@
 namespace trident {
 namespace {
 
-constexpr std::size_t kMaxRuns = 64;
-
 struct Parts {
   int begin = kTensorParts, end = 0;
 };

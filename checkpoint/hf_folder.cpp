@@ -13,12 +13,15 @@
 #include "core/check.h"
 #include "core/fnv1a.h"
 #include "core/json_reader.h"
+#include "core/printable.h"
 
 namespace trident {
 namespace {
 
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kCompareBytes = std::int64_t{1} << 20;
+
+constexpr std::size_t kShownDType = 80;
 
 bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16; }
 
@@ -112,17 +115,20 @@ void HfFolder::add_file(const std::string& name) {
   const std::string json = read_header(file);
   headers_.push_back(hash_of(file, json));
   const std::int64_t data = kLengthBytes + std::ssize(json);
-  const SafetensorsHeader header = parse_safetensors_header(json, file.size() - data, file.path());
+  SafetensorsHeader header = parse_safetensors_header(json, file.size() - data, file.path());
   if (const std::string* format = header.find_metadata("format"); format != nullptr && *format != "pt")
     throw DataError(fmt::format("{}: its metadata say format {}, expected \"pt\"; other frameworks lay tensors out otherwise",
                                 file.path(), in_quotes(*format)));
-  for (const SafetensorsEntry& entry : header.entries) {
+  if (header.entries.size() > kMaxTensors - tensors_.size())
+    throw DataError(
+        fmt::format("{}: more than {} tensors up to here; no model that can be trained has as many", file.path(), kMaxTensors));
+  for (SafetensorsEntry& entry : header.entries) {
     const auto [at, is_new] = index_.emplace(entry.name, tensors_.size());
     if (!is_new)
       throw DataError(fmt::format("{}: has tensor {}, which {} has, too; copy the folder again", file.path(), in_quotes(entry.name),
                                   path(tensors_[at->second].file)));
-    tensors_.push_back(
-        {entry.name, entry.shape, entry.dtype, number, data + entry.begin, entry.end - entry.begin, entry.other_dtype});
+    tensors_.push_back({std::move(entry.name), std::move(entry.shape), entry.dtype, number, data + entry.begin,
+                        entry.end - entry.begin, std::move(entry.other_dtype)});
   }
 }
 
@@ -150,7 +156,8 @@ void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& m
     if (!found->other_dtype.empty() || !is_float(found->dtype))
       throw DataError(fmt::format("{}: tensor {} is {}, expected F32, BF16 or F16; save the model in one of them",
                                   path(found->file), in_quotes(found->name),
-                                  found->other_dtype.empty() ? safetensors_name(found->dtype) : found->other_dtype));
+                                  found->other_dtype.empty() ? safetensors_name(found->dtype)
+                                                             : on_one_line(found->other_dtype.substr(0, kShownDType))));
   }
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const HfName meaning = meanings(tensors_[t].name);

@@ -111,9 +111,10 @@ function(trident_room name)
   endif()
 endfunction()
 
-# In which flavours of scripts/test.sh, which are presets, an executable of tests is built and run, is a row of docs/design/testing.md.
-set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/design/testing.md)
-file(STRINGS ${PROJECT_SOURCE_DIR}/docs/design/testing.md trident_flavour_rows REGEX "^\\| [a-z0-9_ ]+ \\| (release|asan|tsan)[a-z ]* \\|")
+# A table of docs/design/testing.md says in which flavours of scripts/test.sh, which are presets, each test executable runs.
+set(trident_flavour_page ${PROJECT_SOURCE_DIR}/docs/design/testing.md)
+set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${trident_flavour_page})
+file(STRINGS ${trident_flavour_page} trident_flavour_rows REGEX "^\\| [a-z0-9_ ]+ \\| (release|asan|tsan)[a-z ]* \\|")
 foreach(row IN LISTS trident_flavour_rows)
   string(REGEX MATCH "^\\| ([a-z0-9_ ]+) \\| ([a-z ]+) \\|" row "${row}")
   separate_arguments(flavours UNIX_COMMAND "${CMAKE_MATCH_2}")

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <limits>
+#include <utility>
 
 #include "core/utf8.h"
 
@@ -34,16 +36,20 @@ void append_utf8(std::string& out, char32_t c) {
   byte(0x80 | (c & 0x3F));
 }
 
-std::uint64_t hash_of_key(const std::string& key) { return std::hash<std::string>()(key); }
+// A key is half of its hash, and in the lower half where its text begins: keys that may be one are neighbours when they are sorted.
+constexpr int kPlaceBits = 32;
+constexpr std::size_t kLastPlace = std::numeric_limits<std::uint32_t>::max();
+
+bool have_one_hash(std::uint64_t a, std::uint64_t b) { return a >> kPlaceBits == b >> kPlaceBits; }
 
 }  // namespace
 
 JsonScanner::JsonScanner(std::string_view text, std::string_view source, const JsonRules& rules)
     : text_(text), source_(source), rules_(rules) {
-  if (text.size() > rules.max_bytes)
-    refuse_text(rules.blame, fmt::format("{}: {} bytes of JSON, the limit is {}", source, text.size(), rules.max_bytes));
+  if (const std::size_t limit = std::min(rules.max_bytes, kLastPlace); text.size() > limit)
+    refuse_text(rules.blame, fmt::format("{}: {} bytes of JSON, the limit is {}", source, text.size(), limit));
   here_.line = rules.first_line;
-  if (text.starts_with("\xEF\xBB\xBF")) here_.at = here_.line_begin = 3;
+  if (text.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
 }
 
 void JsonScanner::refuse_here(const std::string& what) const {
@@ -125,51 +131,54 @@ bool JsonScanner::another(char close) {
 }
 
 void JsonScanner::members(FunctionRef<void(const std::string&)> member) {
-  const Place object = here_;
-  const std::size_t first_key = key_hashes_.size();
+  const std::size_t first_key = keys_.size();
   enter();
   std::string key;
   for (bool more = !take('}'); more; more = another('}')) {
     if (next() != '"') refuse_syntax(fmt::format("{} where a key in double quotes is expected", found()));
+    const std::size_t place = here_.at;
     key.clear();
     read_string(&key);
-    key_hashes_.push_back(hash_of_key(key));
+    keys_.push_back(std::hash<std::string>()(key) << kPlaceBits | place);
     skip_space();
     if (!take(':')) refuse_syntax(fmt::format("{} where \":\" is expected", found()));
     member(key);
   }
-  check_keys(object, first_key);
+  check_keys(first_key);
   --depth_;
 }
 
-void JsonScanner::check_keys(const Place& object, std::size_t first_key) {
-  const auto begin = key_hashes_.begin() + static_cast<std::ptrdiff_t>(first_key);
-  std::sort(begin, key_hashes_.end());
-  if (const auto twice = std::adjacent_find(begin, key_hashes_.end()); twice != key_hashes_.end()) refuse_duplicate(object, *twice);
-  key_hashes_.erase(begin, key_hashes_.end());
+void JsonScanner::check_keys(std::size_t first_key) {
+  const auto begin = keys_.begin() + static_cast<std::ptrdiff_t>(first_key), end = keys_.end();
+  const auto are_one = [&](std::uint64_t a, std::uint64_t b) { return have_one_hash(a, b) && text_of_key(a) == text_of_key(b); };
+  std::sort(begin, end);
+  if (const auto twice = std::adjacent_find(begin, end, are_one); twice != end) refuse_duplicate(twice[1]);
+  // Another key of the same hash may stand between two that are one.
+  for (auto first = begin; (first = std::adjacent_find(first, end, have_one_hash)) != end;) {
+    const auto last = std::find_if(first, end, [&](std::uint64_t key) { return !have_one_hash(*first, key); });
+    const auto text_then_place = [&](std::uint64_t key) { return std::pair(text_of_key(key), key); };
+    std::ranges::sort(first, last, {}, text_then_place);
+    if (const auto twice = std::adjacent_find(first, last, are_one); twice != last) refuse_duplicate(twice[1]);
+    first = last;
+  }
+  keys_.erase(begin, end);
 }
 
-// The object, which is well-formed, is read again for the place of the key.
-void JsonScanner::refuse_duplicate(const Place& object, std::uint64_t key_hash) {
-  here_ = object;
-  std::string key;
-  for (bool seen = false;;) {
-    ++here_.at;  // the brace, or a comma
-    skip_space();
-    const Place begin = here_;
-    key.clear();
-    read_string(&key);
-    const bool is_wanted = hash_of_key(key) == key_hash;
-    if (is_wanted && seen) {
-      here_ = begin;
-      refuse_here("duplicate key " + in_quotes(key) + "; keep one of them");
-    }
-    seen = seen || is_wanted;
-    skip_space();
-    ++here_.at;
-    skip();
-    skip_space();
-  }
+std::string JsonScanner::text_of_key(std::uint64_t key) {
+  const Place back = std::exchange(here_, {.at = key & kLastPlace});
+  const std::int64_t num_replaced = num_replaced_;
+  std::string text;
+  read_string(&text);
+  here_ = back;
+  num_replaced_ = num_replaced;
+  return text;
+}
+
+void JsonScanner::refuse_duplicate(std::uint64_t key) {
+  const std::string text = text_of_key(key);
+  const std::string_view before = text_.substr(0, key & kLastPlace);
+  here_ = {before.size(), before.rfind('\n') + 1, rules_.first_line + std::ranges::count(before, '\n')};
+  refuse_here("duplicate key " + in_quotes(text) + "; keep one of them");
 }
 
 void JsonScanner::items(FunctionRef<void()> item) {

@@ -6,9 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/function_ref.h"
 #include "core/json_reader.h"
@@ -45,7 +45,7 @@ class JsonScanner {
   [[noreturn]] void refuse_here(const std::string& what) const;
   [[noreturn]] void refuse_syntax(const std::string& what) const;
   [[noreturn]] void refuse_value() const;
-  [[noreturn]] void refuse_duplicate(const Place& object, std::uint64_t key_hash);
+  [[noreturn]] void refuse_duplicate(std::uint64_t key);
   std::string found() const;
 
   char next() const { return here_.at < text_.size() ? text_[here_.at] : '\0'; }
@@ -54,7 +54,8 @@ class JsonScanner {
   void skip_comment();
   bool another(char close);
   void enter();
-  void check_keys(const Place& object, std::size_t first_key);
+  void check_keys(std::size_t first_key);
+  std::string text_of_key(std::uint64_t key);
   void read_string(std::string* out);
   char32_t escape();
   char32_t hex4();
@@ -68,7 +69,7 @@ class JsonScanner {
   Place here_;
   int depth_ = 0;
   std::int64_t num_replaced_ = 0;
-  std::vector<std::uint64_t> key_hashes_;  // of all objects that are open
+  std::deque<std::uint64_t> keys_;  // of all objects that are open: half a hash, and the place; a deque grows without a copy
 };
 
 }  // namespace trident

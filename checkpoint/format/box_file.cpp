@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "core/check.h"
 #include "core/json_reader.h"
@@ -133,8 +134,9 @@ std::string to_text(const FileTable& table) {
     header.entries.push_back({box.key, box.dtype, box.box.shape, box.begin, box.begin + box.bytes()});
   }
   std::string text = to_text(header, kDataAlignment);
-  TRIDENT_CHECK(std::ssize(text) - static_cast<std::int64_t>(kLengthBytes) <= kMaxSafetensorsHeader,
-                "a table of {} bytes, more than readers take; write more files", text.size());
+  TRIDENT_CHECK(std::ssize(text) - static_cast<std::int64_t>(kLengthBytes) <= kMaxSafetensorsHeader &&
+                    table.boxes.size() <= kMaxSafetensorsEntries,
+                "a table of {} bytes and {} boxes, more than readers take; write more files", text.size(), table.boxes.size());
   return text;
 }
 
@@ -144,13 +146,15 @@ FileTable parse_file_table(std::string_view text, std::int64_t file_bytes, std::
   if (std::ssize(json) != length) refuse(source, fmt::format("its header has {} bytes, {} are here", length, json.size()));
   if (std::ssize(text) % kDataAlignment != 0)
     refuse(source, fmt::format("the data begin at byte {}, not a multiple of {}", text.size(), kDataAlignment));
-  const SafetensorsHeader header = parse_safetensors_header(json, file_bytes - std::ssize(text), source);
+  SafetensorsHeader header = parse_safetensors_header(json, file_bytes - std::ssize(text), source);
 
   FileTable table;
-  for (const SafetensorsEntry& entry : header.entries) {
+  table.boxes.reserve(header.entries.size());
+  for (SafetensorsEntry& entry : header.entries) {
     if (!entry.other_dtype.empty())
-      refuse(source, fmt::format("tensor {} is {}, of which checkpoints have none", in_quotes(entry.name), entry.other_dtype));
-    table.boxes.push_back({entry.name, entry.dtype, {{}, entry.shape}, entry.begin});
+      refuse(source, fmt::format("tensor {} is {}, of which checkpoints have none", in_quotes(entry.name),
+                                 in_quotes(entry.other_dtype)));
+    table.boxes.push_back({std::move(entry.name), entry.dtype, {{}, std::move(entry.shape)}, entry.begin});
   }
   add_offsets(metadata(header, kOffsets, source), source, &table);
   table.block_bytes = block_bytes_of(metadata(header, kBlockBytesKey, source), source);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "checkpoint/manifest.h"
 #include "core/check.h"
 #include "core/json_reader.h"
 #include "core/json_scanner.h"
@@ -61,6 +62,7 @@ void add_files(JsonScanner& scanner, std::string_view source, HfIndex* index) {
       refuse_index(source, fmt::format("tensor {}: a name of {} bytes", in_quotes(tensor), tensor.size()));
     if (scanner.kind() != JsonValue::Kind::kString)
       refuse_index(source, fmt::format("tensor {}: its file is not a text", in_quotes(tensor)));
+    if (index->files.size() == kMaxTensors) refuse_index(source, fmt::format("weight_map names more than {} tensors", kMaxTensors));
     std::string file = scanner.string();
     check_file_name(source, tensor, file);
     index->files.emplace_back(tensor, std::move(file));

@@ -1,10 +1,11 @@
 #include "checkpoint/format/manifest.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <chrono>
 #include <cstdint>
-#include <initializer_list>
+#include <span>
 #include <string_view>
 #include <unordered_set>
 
@@ -59,7 +60,7 @@ JsonValue to_json(const ManifestFile& file) {
 
 constexpr std::string_view kHashBegin = ",\"hash\":\"", kHashEnd = "\"}\n";
 constexpr std::size_t kTail = kHashBegin.size() + kHashDigits + kHashEnd.size();
-constexpr std::size_t kMaxManifestName = 4096, kMaxManifestRank = 16;
+constexpr std::size_t kMaxManifestName = 4096, kMaxManifestRank = 16, kMaxItemValues = 1024;
 constexpr std::int64_t kSmallestTable = 8 + 2;
 constexpr JsonRules kManifestRules{.comments = JsonComments::kRefused,
                                    .max_bytes = static_cast<std::size_t>(kMaxManifestBytes),
@@ -206,27 +207,33 @@ bool is_safe_path(std::string_view path) {
   }
 }
 
-// The members of an object, with an empty list for each of `lists`, which may hold more than memory has room for as values.
-JsonValue members_but(std::string_view text, std::string_view source, std::initializer_list<std::string_view> lists) {
+struct ListText {
+  std::string_view key, text;
+};
+
+// The members of the manifest, with an empty list for each of `lists`, which may hold more than memory has room for as values:
+// their text goes there.
+JsonValue members_but(std::string_view text, std::string_view source, std::span<ListText> lists) {
   JsonScanner scanner(text, source, kManifestRules);
   std::size_t values_left = kManifestRules.max_values;
   if (scanner.kind() != JsonValue::Kind::kObject) return scanner.value(values_left);
   JsonValue::Object members;
   scanner.members([&](const std::string& key) {
-    const bool is_left_out = std::ranges::find(lists, key) != lists.end() && scanner.kind() == JsonValue::Kind::kArray;
-    if (is_left_out) scanner.skip();
+    const auto list = std::ranges::find(lists, key, &ListText::key);
+    const bool is_left_out = list != lists.end() && scanner.kind() == JsonValue::Kind::kArray;
+    if (is_left_out) list->text = scanner.skip();
     members.push_back({key, is_left_out ? JsonValue(JsonValue::Array()) : scanner.value(values_left)});
   });
   scanner.end();
   return members;
 }
 
-// Calls `item` with the text of each item of the list `key` of an object that members_but has read.
-void for_each_text(std::string_view text, std::string_view key, FunctionRef<void(std::string_view)> item) {
-  JsonScanner scanner(text, "", kManifestRules);
-  scanner.members([&](const std::string& found) {
-    if (found == key) scanner.items([&] { item(scanner.skip()); });
-    else scanner.skip();
+void for_each_item(const ListText& list, std::string_view source, FunctionRef<void(const JsonValue&)> item) {
+  const std::string where = fmt::format("{}: {}", source, list.key);
+  JsonScanner scanner(list.text, where, kManifestRules);
+  scanner.items([&] {
+    std::size_t values_left = kMaxItemValues;
+    item(scanner.value(values_left));
   });
 }
 
@@ -243,8 +250,7 @@ TensorRun run_from(const ObjectReader& file, const JsonValue& item, std::int64_t
   return {first, count, static_cast<int>(begin), static_cast<int>(end)};
 }
 
-ManifestFile file_from(std::string_view source, std::size_t index, std::string_view text, std::int64_t num_tensors) {
-  const JsonValue item = members_but(text, source, {"runs"});
+ManifestFile file_from(std::string_view source, std::size_t index, const JsonValue& item, std::int64_t num_tensors) {
   const ObjectReader unnamed(source, fmt::format("file {}", index), item);
   const std::string& path = unnamed.text("path");
   if (!is_safe_path(path))
@@ -256,10 +262,9 @@ ManifestFile file_from(std::string_view source, std::size_t index, std::string_v
   const std::optional<Hash128> table = hash_from(json.text("table"));
   if (!table) json.fail("table is not a hash");
   file.table = *table;
-  json.list("runs");
-  for_each_text(text, "runs", [&](std::string_view run) {
-    file.runs.push_back(run_from(json, parse_json(run, source, kManifestRules), num_tensors));
-  });
+  const JsonValue::Array& runs = json.list("runs");
+  if (runs.size() > kMaxRuns) json.fail(fmt::format("{} runs, there are at most {}", runs.size(), kMaxRuns));
+  for (const JsonValue& run : runs) file.runs.push_back(run_from(json, run, num_tensors));
   return file;
 }
 
@@ -334,7 +339,8 @@ std::string to_text(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text, std::string_view source) {
   check_hash(text, source);
-  const JsonValue json = members_but(text, source, {"tensors", "files"});
+  std::array<ListText, 2> lists{{{"tensors", {}}, {"files", {}}}};
+  const JsonValue json = members_but(text, source, lists);
   const ObjectReader root(source, "", json);
   check_version(root, source);
 
@@ -344,13 +350,14 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
   manifest.complete = root.truth("complete");
   manifest.optimizer_states = states_from(root);
   root.list("tensors");
-  for_each_text(text, "tensors", [&](std::string_view item) {
-    manifest.tensors.push_back(tensor_from(source, manifest.tensors.size(), parse_json(item, source, kManifestRules)));
+  for_each_item(lists[0], source, [&](const JsonValue& item) {
+    if (manifest.tensors.size() == kMaxTensors) root.fail(fmt::format("more than {} tensors", kMaxTensors));
+    manifest.tensors.push_back(tensor_from(source, manifest.tensors.size(), item));
   });
   refuse_twice(root, "tensor", manifest.tensors, &ManifestTensor::name);
   const std::int64_t num_tensors = std::ssize(manifest.tensors);
   root.list("files");
-  for_each_text(text, "files", [&](std::string_view item) {
+  for_each_item(lists[1], source, [&](const JsonValue& item) {
     manifest.files.push_back(file_from(source, manifest.files.size(), item, num_tensors));
   });
   refuse_twice(root, "file", manifest.files, &ManifestFile::path);

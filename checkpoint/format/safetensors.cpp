@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "core/check.h"
 #include "core/int_math.h"
@@ -60,25 +61,27 @@ std::vector<std::int64_t> sizes_of(const JsonMember& entry, std::string_view key
 
 void set_dtype(const JsonMember& member, std::string_view source, SafetensorsEntry* entry) {
   const JsonValue* name = member.value.find("dtype");
-  if (name == nullptr || !name->is_string()) refuse_entry(source, member.key, "has no dtype");
+  if (name == nullptr || !name->is_string() || name->as_string().empty()) refuse_entry(source, member.key, "has no dtype");
   for (const DType dtype : kDTypes) {
     if (safetensors_name(dtype) != name->as_string()) continue;
     entry->dtype = dtype;
     return;
   }
   entry->other_dtype = name->as_string();
-  if (std::ranges::find(kOtherDTypes, name->as_string(), &OtherDType::name) == std::end(kOtherDTypes))
-    refuse_entry(source, member.key, fmt::format("dtype {} is none of the format's", in_quotes(name->as_string())));
 }
 
-std::int64_t bits_of_value(const SafetensorsEntry& entry) {
+// Nothing: the format has no such dtype, or has it since.
+std::optional<std::int64_t> bits_of_value(const SafetensorsEntry& entry) {
   if (entry.other_dtype.empty()) return 8 * size_of(entry.dtype);
-  return std::ranges::find(kOtherDTypes, entry.other_dtype, &OtherDType::name)->bits;
+  const auto* const known = std::ranges::find(kOtherDTypes, entry.other_dtype, &OtherDType::name);
+  return known == std::end(kOtherDTypes) ? std::nullopt : std::optional(known->bits);
 }
 
 // Multiplied from the left, as the reference reader does: what overflows before a 0 is refused.
 std::int64_t bytes_of(const SafetensorsEntry& entry, std::string_view source) {
-  std::int64_t bits = bits_of_value(entry);
+  const std::optional<std::int64_t> bits_of_one = bits_of_value(entry);
+  if (!bits_of_one) return entry.end - entry.begin;
+  std::int64_t bits = *bits_of_one;
   for (const std::int64_t extent : entry.shape)
     if (__builtin_mul_overflow(bits, extent, &bits)) refuse_entry(source, entry.name, "the shape is too large");
   if (bits % 8 != 0) refuse_entry(source, entry.name, "its shape makes no whole number of bytes");
@@ -217,6 +220,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t d
   SafetensorsHeader header;
   scanner.members([&](const std::string& key) {
     if (key == kMetadata) add_metadata(scanner, source, &header);
+    else if (header.entries.size() == kMaxSafetensorsEntries)
+      refuse_file(source, fmt::format("more than {} tensors", kMaxSafetensorsEntries));
     else {
       std::size_t values_left = kMaxEntryValues;
       header.entries.push_back(entry_from({key, scanner.value(values_left)}, source));

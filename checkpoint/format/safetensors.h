@@ -6,6 +6,7 @@
 // row-major, little-endian, in ascending order of their offsets.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@ struct SafetensorsEntry {
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;     // [] is a scalar
   std::int64_t begin = 0, end = 0;     // bytes from the beginning of the data
-  std::string other_dtype = {};        // "BOOL", "F8_E4M3", ...: no values of it are read, and `dtype` says nothing
+  std::string other_dtype = {};        // "BOOL", or what the file says: no values of it are read, and `dtype` says nothing
   bool operator==(const SafetensorsEntry&) const = default;
 };
 
@@ -42,8 +43,9 @@ std::string_view safetensors_name(const SafetensorsEntry& entry);
 // data begins at a multiple of `alignment` bytes (a power of two, at least 8). The entries' offsets must be complete (InternalError).
 std::string to_text(const SafetensorsHeader& header, std::int64_t alignment = 8);
 
-// Largest N that is read, the reference reader's.
+// Largest N that is read, the reference reader's, and how many tensors: an entry takes more memory than its text.
 inline constexpr std::int64_t kMaxSafetensorsHeader = 100'000'000;
+inline constexpr std::size_t kMaxSafetensorsEntries = std::size_t{1} << 18;
 
 // N of a file that begins with these 8 bytes and has `file_bytes` in all. DataError naming `source` unless 2 <= N <=
 // kMaxSafetensorsHeader and 8 + N <= file_bytes.
@@ -51,8 +53,9 @@ std::int64_t safetensors_header_bytes(std::string_view first_8, std::int64_t fil
 
 // The header from its JSON text (N bytes). `data_bytes`: what follows it in the file. Refuses, with a DataError that begins with
 // `source` and names the tensor: what is not such JSON; a key twice; names above 4 KiB, more than 16 dimensions, negative or
-// fractional numbers; dtypes that the format does not have; sizes that overflow; offsets that overlap, leave a hole, do not start
-// at 0 or end at `data_bytes`; offsets that do not fit shape and dtype; metadata that is not text.
+// fractional numbers; sizes that overflow; offsets that overlap, leave a hole, do not start at 0 or end at `data_bytes`; offsets
+// that do not fit shape and dtype, where the format has that dtype; metadata that is not text; more than kMaxSafetensorsEntries
+// tensors.
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t data_bytes, std::string_view source);
 
 }  // namespace trident

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <span>
 #include <utility>
@@ -10,13 +11,14 @@
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/json_scanner.h"
+#include "core/printable.h"
 
 namespace trident {
 
 namespace {
 
 constexpr std::string_view kEndOfText = "<|endoftext|>";
-constexpr std::size_t kMaxMergeValues = 8;
+constexpr std::size_t kMaxMergeValues = 8, kShownMerge = 80;
 
 // The type of a component: its "type", or null.
 std::string type_of(const JsonValue* component) {
@@ -91,11 +93,28 @@ bool splits_as_gpt2(const JsonValue& component) {
          std::ranges::any_of(kPatterns, [&](std::string_view known) { return has_text(*pattern, "Regex", known); });
 }
 
-void compare_splitting(const JsonValue& root, const Comparison& compare) {
-  for (const JsonValue* part : parts_of(root.find("normalizer"), "normalizers")) {
-    const bool strips_nothing = type_of(part) == "Strip" && is_false(*part, "strip_left") && is_false(*part, "strip_right");
-    if (!strips_nothing) compare.refuse("normalizer", in_quotes(type_of(part)), "null");
+// Whether every text stays as it is.
+bool changes_nothing(const JsonValue& normalizer) {
+  const auto are_false = [&](std::initializer_list<std::string_view> keys) {
+    return std::ranges::all_of(keys, [&](std::string_view key) { return is_false(normalizer, key); });
+  };
+  const std::string type = type_of(&normalizer);
+  if (type == "Prepend") return has_text(normalizer, "prepend", "");
+  if (type == "Strip") return are_false({"strip_left", "strip_right"});
+  if (type == "Replace") {
+    const JsonValue* const pattern = normalizer.find("pattern");
+    const JsonValue* const replaced = pattern == nullptr ? nullptr : pattern->find("String");
+    return replaced != nullptr && replaced->is_string() && has_text(normalizer, "content", replaced->as_string());
   }
+  if (type != "BertNormalizer") return false;
+  const JsonValue* const strips = normalizer.find("strip_accents");  // null: where it lowers
+  return are_false({"clean_text", "handle_chinese_chars", "lowercase"}) &&
+         (strips == nullptr || strips->is_null() || is_false(normalizer, "strip_accents"));
+}
+
+void compare_splitting(const JsonValue& root, const Comparison& compare) {
+  for (const JsonValue* part : parts_of(root.find("normalizer"), "normalizers"))
+    if (!changes_nothing(*part)) compare.refuse("normalizer", in_quotes(type_of(part)), "null");
   const JsonValue* whole = root.find("pre_tokenizer");
   const std::vector<const JsonValue*> parts = parts_of(whole, "pretokenizers");
   const bool split_before = parts.size() == 2 && splits_as_gpt2(*parts[0]);
@@ -176,21 +195,26 @@ std::vector<AddedToken> added_tokens(const JsonValue& root, const Comparison& co
 }
 
 // "left right" lines of a list of such strings or of pairs, which newer files have.
-std::string lines_of(JsonScanner& merges) {
+std::string lines_of(JsonScanner& merges, const std::string& path) {
+  const auto is_pair = [](const JsonValue& merge) {
+    return merge.is_array() && merge.items().size() == 2 && merge.items()[0].is_string() && merge.items()[1].is_string();
+  };
   std::string lines;
   merges.items([&] {
     std::size_t values_left = kMaxMergeValues;
     const JsonValue merge = merges.value(values_left);
-    if (merge.is_string()) lines += merge.as_string();
-    else if (merge.is_array() && merge.items().size() == 2 && merge.items()[0].is_string() && merge.items()[1].is_string())
-      lines += merge.items()[0].as_string() + ' ' + merge.items()[1].as_string();
-    lines += '\n';
+    std::string line = merge.is_string() ? merge.as_string() : "";
+    if (is_pair(merge)) line = merge.items()[0].as_string() + ' ' + merge.items()[1].as_string();
+    if (std::ranges::count(line, ' ') != 1 || line.find_first_of("\r\n") != line.npos)
+      throw DataError(fmt::format("{}:{}:{}: {} in model.merges is no merge of two tokens; the file is damaged", path, merge.line(),
+                                  merge.column(), on_one_line(to_json_text(merge).substr(0, kShownMerge))));
+    lines += line + '\n';
   });
   return lines;
 }
 
 // The value, but for the tokens and merges of a model, which may be many: these go to *texts and leave an empty object and list.
-JsonValue value_but_texts(JsonScanner& scanner, BpeTexts* texts) {
+JsonValue value_but_texts(JsonScanner& scanner, const std::string& path, BpeTexts* texts) {
   std::size_t values_left = JsonRules().max_values;
   if (scanner.kind() != JsonValue::Kind::kObject) return scanner.value(values_left);
   JsonValue::Object root;
@@ -207,7 +231,7 @@ JsonValue value_but_texts(JsonScanner& scanner, BpeTexts* texts) {
       if (part == "vocab" && kind == JsonValue::Kind::kObject)
         texts->vocab_json = scanner.skip(), model.back().value = JsonValue::Object();
       else if (part == "merges" && kind == JsonValue::Kind::kArray)
-        texts->merges_txt = lines_of(scanner), model.back().value = JsonValue::Array();
+        texts->merges_txt = lines_of(scanner, path), model.back().value = JsonValue::Array();
       else model.back().value = scanner.value(values_left);
     });
     root.back().value = std::move(model);
@@ -218,7 +242,7 @@ JsonValue value_but_texts(JsonScanner& scanner, BpeTexts* texts) {
 JsonValue parse(std::string_view text, const std::string& path, BpeTexts* texts) {
   try {
     JsonScanner scanner(text, path, {.comments = JsonComments::kRefused, .max_bytes = text.size(), .blame = ExitCode::kData});
-    JsonValue root = value_but_texts(scanner, texts);
+    JsonValue root = value_but_texts(scanner, path, texts);
     scanner.end();
     return root;
   } catch (DataError& error) {

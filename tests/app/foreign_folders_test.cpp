@@ -61,7 +61,8 @@ TEST_F(ForeignFolders, AMaskRefusesNoFileByItsDType) {
   const ProgramOutcome expected = run_program(readers_of(folder)[0]);
   const std::string begun = begin_with(folder).err;  // of another model, which is said behind the files' headers
   for (const auto& [dtype, bytes] :
-       {std::pair{"BOOL", 8}, {"U8", 8}, {"F8_E4M3", 8}, {"U32", 32}, {"U64", 64}, {"I16", 16}, {"F4", 4}, {"F6_E2M3", 6}}) {
+       {std::pair{"BOOL", 8}, {"U8", 8}, {"F8_E4M3", 8}, {"U32", 32}, {"U64", 64}, {"I16", 16}, {"F4", 4}, {"F6_E2M3", 6},
+        {"Q5_OF_TOMORROW", 5}, {"bool", 1}}) {
     SCOPED_TRACE(dtype);
     const std::string masked = with_tensor(good, "transformer.h.0.attn.bias", dtype, static_cast<std::size_t>(bytes));
     write_file(folder + "/model.safetensors", masked);
@@ -72,10 +73,12 @@ TEST_F(ForeignFolders, AMaskRefusesNoFileByItsDType) {
   }
   write_file(folder + "/model.safetensors", with_tensor(good, "transformer.h.0.attn.masked_bias", "BOOL", 8));
   EXPECT_EQ(begin_with(folder).err, begun);
-  std::string narrow = with_tensor(good, "transformer.h.0.attn.bias", "BOOL", 8);
-  narrow.replace(narrow.find("\"F32\""), 5, "\"I8\" ");
-  write_file(folder + "/model.safetensors", narrow);
-  expect_one_line(run_program(readers_of(folder)[0]), 65, {"model.safetensors", "tensor "});
+  for (const auto& [dtype, said] : {std::pair{R"("I8" )", "its shape needs"}, {R"("F9" )", "is F9, expected F32, BF16 or F16"}}) {
+    std::string used = good;
+    used.replace(used.find("\"F32\""), 5, dtype);
+    write_file(folder + "/model.safetensors", used);
+    expect_one_line(run_program(readers_of(folder)[0]), 65, {"model.safetensors", "tensor \"", said});
+  }
 }
 
 TEST_F(ForeignFolders, WhatAFolderIsInsteadIsSaidByEveryCommand) {

@@ -9,10 +9,14 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/hf_index.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/shard_reader.h"
+#include "core/json_scanner.h"
 #include "device/no_allocation.h"
 #include "tests/checkpoint/save_ranks.h"
 #include "tests/data/temporary_folder.h"
@@ -114,6 +118,65 @@ TEST(LoadMemory, IsTwoBlocksAndARowBlock) {
     EXPECT_GT(peak, kBlockBytes) << "of which something was counted";
     EXPECT_LT(allowed, tensor_bytes / 2) << "so little that a tensor would be noticed";
     EXPECT_EQ(written > 6 * tensor_bytes, on_device);
+  }
+}
+
+// `head`, as many items as 40 MB have room for, each with another number in the place of its #, and `tail`.
+std::string long_text(std::string_view head, std::string_view item, std::string_view tail) {
+  const std::size_t mark = item.find('#');
+  std::string text(head);
+  text.reserve(40'100'000);
+  for (int i = 0; text.size() < 40'000'000; ++i) {
+    if (i > 0) text += ',';
+    text.append(item.substr(0, mark));
+    if (mark < item.size()) text.append(fmt::format("{:x}", i)).append(item.substr(mark + 1));
+  }
+  return text.append(tail);
+}
+
+std::string manifest_text(std::string_view key, std::string_view begin, std::string_view item, std::string_view end) {
+  Manifest manifest;
+  manifest.tensors = {{"w", {1}}};
+  std::string text = to_text(manifest);
+  text.resize(text.rfind(",\"hash\""));
+  const std::size_t at = text.find(fmt::format("\"{}\":[", key)) + key.size() + 4;
+  std::string whole = long_text(text.substr(0, at).append(begin), item, std::string(end).append(text, text.find("],\"", at)));
+  const std::string hash = to_string(hash128(whole));
+  return whole.append(",\"hash\":\"").append(hash).append("\"}\n");
+}
+
+// Readers may take twice the text beside it, and 64 MB, of which a process has a part.
+TEST(LoadMemory, OfAReaderIsBoundedByTheText) {
+  using Read = void (*)(const std::string& text);
+  const Read index = [](const std::string& text) { parse_hf_index(text, "index"); };
+  const Read header = [](const std::string& text) { parse_safetensors_header(text, 0, "header"); };
+  const Read manifest = [](const std::string& text) { parse_manifest(text, "manifest"); };
+  const Read none = [](const std::string& text) { JsonScanner(text, "text", {.max_bytes = text.size()}).skip(); };
+  const std::string file = R"("bytes":10,"table_bytes":10,"table":"0123456789abcdef0123456789abcdef","runs":[)";
+  const struct {
+    const char* name;
+    std::string text;
+    Read read;
+  } cases[] = {
+      {"keys of nothing", long_text("{", "\"\":0", "}"), none},
+      {"an index of many tensors", long_text("{\"weight_map\":{", "\"#\":\"a.safetensors\"", "}}"), index},
+      {"a header of many tensors", long_text("{", R"("#":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})", "}"), header},
+      {"a header of many sizes", long_text("{", R"("#":{"dtype":"I4","shape":[0,0,0,0,0,0,0],"data_offsets":[0,0]})", "}"), header},
+      {"a manifest of many tensors", manifest_text("tensors", "", R"({"name":"#","shape":[]})", ""), manifest},
+      {"a manifest of many sizes", manifest_text("tensors", "", R"({"name":"#","shape":[1,1,1,1,1,1,1,1,1]})", ""), manifest},
+      {"a manifest of many files", manifest_text("files", "", R"({"path":"#",)" + file + "]}", ""), manifest},
+      {"a manifest of many runs", manifest_text("files", R"({"path":"a",)" + file, "[0,1,0,1]", "]}"), manifest},
+  };
+  for (const auto& [name, text, read] : cases) {
+    SCOPED_TRACE(name);
+    const std::int64_t peak = peak_of([&] {
+      try {
+        read(text);
+      } catch (const Error& error) {
+        EXPECT_LT(std::string_view(error.what()).size(), 300u);
+      }
+    });
+    EXPECT_LE(peak, 2 * std::ssize(text) + 40'000'000) << text.size();
   }
 }
 

@@ -99,6 +99,11 @@ TEST(SafetensorsHeader, AnotherReaderAgrees) {
   EXPECT_EQ(back.data_bytes(), header.data_bytes());
 }
 
+TEST(SafetensorsHeader, OfAnUnknownTypeTheOffsetsCount) {
+  const SafetensorsHeader header{{}, {{"t", DType::kF32, {7}, 0, 3, "f32"}, {"u", DType::kF32, {1}, 3, 7}}};
+  EXPECT_EQ(header_of(to_text(header) + "1234567"), header);
+}
+
 // No values of most of these types are ever read; each tensor has eight of them.
 TEST(SafetensorsHeader, EveryTypeOfTheFormatHasItsSize) {
   SafetensorsHeader header;
@@ -169,6 +174,7 @@ TEST(SafetensorsHeader, RefusesWhatTheReferenceRefuses) {
   refused(R"({"t":7})", 0, "not an object");
   refused(R"({"t":{"shape":[1],"data_offsets":[0,4]}})", 4, "no dtype");
   refused(R"({"t":{"dtype":7,"shape":[1],"data_offsets":[0,4]}})", 4, "no dtype");
+  refused(R"({"t":{"dtype":"","shape":[1],"data_offsets":[0,4]}})", 4, "no dtype");
   refused(R"({"t":{"dtype":"F32","data_offsets":[0,4]}})", 4, "shape is not a list");
   refused(R"({"t":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", 4, "shape is not a list");
   refused(R"({"t":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})", 4, "shape holds something that is not a size");
@@ -215,7 +221,7 @@ TEST(SafetensorsHeader, RefusesMore) {
   EXPECT_NO_THROW(header_of(file_of(R"({"a-b\"-":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4)));
   refused(R"({"t":{"dtype":"BOOL","shape":[4],"data_offsets":[0,3]}})", 3, "tensor \"t\": its shape needs 4 bytes");
   refused(R"({"t":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2, "its shape makes no whole number of bytes");
-  refused(R"({"t":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}})", 4, "dtype \"f32\" is none of the format's");
+  refused(R"({"t":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}})", 5, "1 bytes after the last tensor");
   const auto with_name = [](std::size_t bytes) {
     return fmt::format(R"({{"{}":{{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}}})", std::string(bytes, 'n'));
   };

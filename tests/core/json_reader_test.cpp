@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -115,6 +116,27 @@ TEST(JsonReader, OtherFormatsAreNamed) {
 TEST(JsonReader, DuplicateKeyIsAnError) {
   expect_error("{\"a\": 1,\n \"a\": 2}", "f.json:2:", "duplicate key \"a\"");
   EXPECT_EQ(error_of("{\"a\": {\"a\": 1}, \"b\": {\"a\": 1}}"), "accepted");
+}
+
+TEST(JsonReader, TheSecondOfTwoKeysIsNamedWhereItStands) {
+  expect_error("\xEF\xBB\xBF{\"a\": 1, \"a\": 2}", "f.json:1:10: ", "duplicate key \"a\"");
+  expect_error("// one\n/* two\n */ {\"b\": {},\n  \"a\": [{}],\n   \"\\u0061\": 2}", "f.json:5:4: ", "duplicate key \"a\"");
+}
+
+// What decides is the text of keys: these two have one hash (libstdc++'s).
+TEST(JsonReader, KeysOfOneHashAreTwo) {
+  const std::string a = "tensor.abias.one", b = "bwqiaaaayrcra_Jl", escaped = "\\u0074ensor.abias.one";
+  ASSERT_EQ(std::hash<std::string>()(a), std::hash<std::string>()(b));
+  const auto text_with = [](const std::vector<std::string>& keys) {
+    std::string text = "{\"first\": 0";
+    for (const std::string& key : keys) text += ",\n\"" + key + "\": 1";
+    return text + "}";
+  };
+  EXPECT_EQ(error_of(text_with({a, b})), "accepted");
+  EXPECT_EQ(error_of(text_with({b, a, "c"})), "accepted");
+  expect_error(text_with({a, b, a}), "f.json:4:1: ", "duplicate key \"" + a);
+  expect_error(text_with({b, a, "c", b, "d"}), "f.json:5:1: ", "duplicate key \"" + b);
+  expect_error(text_with({a, b, escaped}), "f.json:4:1: ", "duplicate key \"" + a);
 }
 
 TEST(JsonReader, DepthAndSizeAreLimited) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
+#include "core/json_reader.h"
 #include "data/tokenizer/byte_level_bpe.h"
 #include "tests/data/temporary_folder.h"
 
@@ -200,7 +201,15 @@ TEST_F(TokenizerJson, WhatSplitsOtherwiseIsRefused) {
            {{{"type", "Split"}, {"pattern", {{"Regex", "(?i:'s|'t)|\\p{N}{1,3}"}}}, {"behavior", "Isolated"}, {"invert", false}},
             {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}},
          {"pre_tokenizer is \"Sequence\"", "\"ByteLevel\" with its own pattern", "splits as GPT-2's does"});
-  refuse("/normalizer", {{"type", "NFC"}}, {"normalizer is \"NFC\"", "only null"});
+  for (const char* normalizer : {R"({"type": "NFC"})", R"({"type": "Prepend", "prepend": "a"})", R"({"type": "Prepend"})",
+                                 R"({"type": "Replace", "pattern": {"String": "a"}, "content": "b"})",
+                                 R"({"type": "Replace", "pattern": {"Regex": "a."}, "content": "a."})",
+                                 R"({"type": "BertNormalizer", "clean_text": false, "handle_chinese_chars": false,
+                                     "strip_accents": true, "lowercase": false})"}) {
+    const nlohmann::json value = nlohmann::json::parse(normalizer);
+    refuse("/normalizer", value, {"normalizer is \"" + value["type"].get<std::string>() + "\"", "only null"});
+    refuse("/normalizer", {{"type", "Sequence"}, {"normalizers", {value}}}, {"normalizer is \"", "only null"});
+  }
   refuse("/pre_tokenizer", nullptr, {"pre_tokenizer is \"null\""});  // Llama 2
   refuse("/pre_tokenizer/use_regex", false, {"pre_tokenizer.use_regex is false"});
   refuse("/pre_tokenizer/add_prefix_space", true, {"pre_tokenizer.add_prefix_space is true"});
@@ -212,6 +221,13 @@ TEST_F(TokenizerJson, WhatSplitsOtherwiseIsRefused) {
   refuse("/model/end_of_word_suffix", "</w>", {"model.end_of_word_suffix is", "</w>"});
   refuse("/model/vocab", nlohmann::json::array(), {"model.vocab is not there"});
   refuse("/model/merges", nullptr, {"model.merges is not there"});
+  for (const char* merge :
+       {R"("ab")", R"("")", R"("a b c")", R"(" a b")", R"("a\nb c")", R"("a b\r")", R"(["a", "b", "c"])", R"(["a"])",
+        R"(["a b", "c"])", "[]", "7", "null", R"({"a": "b"})", R"(["a", 7])"})
+    refuse("/model/merges", {"a b", nlohmann::json::parse(merge), "ab c"},
+           {"tokenizer.json:1:",
+            fmt::format(": {} in model.merges is no merge of two tokens; the file is damaged; copy it again",
+                        to_json_text(parse_json(merge, "x")))});
   refuse("/model/merges", {"a b"}, {"model.vocab or model.merges differ from vocab.json and merges.txt", "one tokenizer"});
   refuse("/added_tokens/1", {{"id", 260}, {"content", "<|im_start|>"}}, {"added token \"<|im_start|>\" has id 260, expected 259"});
   refuse("/added_tokens/1", {{"id", 1LL << 32 | 259}, {"content", "[PAD]"}}, {"added_tokens is with", "[PAD]"});
@@ -242,6 +258,12 @@ TEST_F(TokenizerJson, AComponentThatDoesNothingIsAsNone) {
       {"/post_processor", R"({"type": "Sequence", "processors": [)" + bytes + "}, " + templated(kText, "") + "]}"},
       {"/normalizer", R"({"type": "Sequence", "normalizers": []})"},
       {"/normalizer", R"({"normalizers": []})"},
+      {"/normalizer", R"({"type": "Prepend", "prepend": ""})"},
+      {"/normalizer", R"({"type": "Replace", "pattern": {"String": "ab"}, "content": "ab"})"},
+      {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": []},
+                                                              {"type": "Prepend", "prepend": ""}]})"},
+      {"/normalizer", R"({"type": "BertNormalizer", "clean_text": false, "handle_chinese_chars": false, "strip_accents": null,
+                          "lowercase": false})"},
       {"/normalizer", R"({"type": "Strip", "strip_left": false, "strip_right": false})"},
       {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [)" + bytes + "}]}"},
       {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [)" + splitting + ", " + bytes + R"(, "use_regex": false}]})"},

@@ -83,7 +83,7 @@ TEST(HfConfigRefuses, SizesThatDoNotFit) {
   expect_refused(R"({"model_type": "gpt2", "n_embd": 4611686018427387904, "n_layer": 2, "n_head": 4})",
                  {"model.n_embd", "2147483647"});
   expect_refused(R"({"model_type": "gpt2", "n_embd": 2097152, "n_layer": 2, "n_head": 4})", {"hidden size = 2097152", "1048576"});
-  expect_refused(R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 70000, "n_head": 4})", {"number of layers = 70000", "65536"});
+  expect_refused(R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 4097, "n_head": 4})", {"number of layers = 4097", "4096"});
   expect_refused(R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
                      "num_attention_heads": 65536, "head_dim": 64})",
                  {"attention heads times head_dim = 4194304"});
