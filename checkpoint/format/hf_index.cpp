@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
 #include "core/check.h"
 #include "core/json_reader.h"
 #include "core/json_scanner.h"
