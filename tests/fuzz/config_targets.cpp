@@ -1,12 +1,19 @@
-// JSON that users write: configurations, Hugging Face's config.json; and failure.json, which a supervisor reads.
+// What users write or runs leave for others: configurations, words of other systems, Hugging Face's config.json, hosts, studies,
+// tables of cases; and failure.json, which a supervisor reads.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
+#include "app/flag_answer.h"
 #include "core/json_reader.h"
 #include "model/config/model_config.h"
 #include "model/config/model_stats.h"
+#include "planner/published/case_row.h"
+#include "planner/study/study_spec.h"
+#include "supervise/hostfile.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "train/config/stored_config.h"
 #include "train/config/train_config.h"
 #include "train/launch/failure_file.h"
 
@@ -34,6 +41,29 @@ bool train_config(std::string_view input) {
   return true;
 }
 
+bool stored_config(std::string_view input) {
+  std::optional<JsonValue> resolved;
+  const auto read = [](std::string_view text) {
+    const StoredConfig stored = read_stored(parse_json(text, "config.resolved.json"), "config.resolved.json");
+    for (const std::string& fault : stored.faults) check_message(fault);
+    return to_stored(stored.config);
+  };
+  if (!accepts([&] { resolved = read(input); })) return false;
+  require(read(to_json_text(*resolved, 2)) == *resolved, "stored and read again it is another configuration");
+  return true;
+}
+
+// A flag, a zero byte, the argument behind it; the same as a key of a file.
+bool foreign_word(std::string_view input) {
+  const std::vector<std::string_view> parts = parts_of_input(input, 2);
+  const bool is_answered = !flag_answer(std::string(parts[0]), std::string(parts[1])).empty();
+  JsonValue file;
+  file.set(parts[0], parts[1]);
+  const bool accepted = accepts([&] { parse_train_config(to_json_text(file), "x.json"); });
+  require(!accepted, "{} is a whole configuration", in_quotes(parts[0]));
+  return is_answered;
+}
+
 bool hf_config(std::string_view input) {
   std::optional<ModelConfig> config;
   if (!accepts([&] { config = model_config_from_hf_json(input, "config.json"); })) return false;
@@ -59,6 +89,33 @@ bool failure_json(std::string_view input) {
               again->exit_code == failure->exit_code && again->step == failure->step && again->message == failure->message &&
               again->start == failure->start,
           "written and read again it is another failure");
+  return true;
+}
+
+bool hostfile(std::string_view input) {
+  std::optional<std::vector<HostSlots>> hosts;
+  if (!accepts([&] { hosts = parse_hostfile(input, "hosts"); })) return false;
+  require(parse_hostfile(hostfile_text(*hosts), "hosts") == *hosts, "written and read again they are other hosts");
+  return true;
+}
+
+bool study(std::string_view input) {
+  static ScratchFile file("study.json");
+  file.set(input);
+  std::optional<StudySpec> spec;
+  if (!accepts([&] { spec = read_study(file.path()); })) return false;
+  accepts([&] { check_spec(*spec); });
+  accepts([&] { require(points_of(*spec).size() <= kMaxStudyPoints, "more points than there may be"); });
+  return true;
+}
+
+bool case_rows(std::string_view input) {
+  std::optional<std::vector<CaseRow>> rows;
+  if (!accepts([&] { rows = case_rows_of_text(input, "cases.json"); })) return false;
+  for (const CaseRow& row : *rows) {
+    if (row.refused.empty()) require(row.fields.is_object() && row.id.is_string(), "a row that is none");
+    else check_message(row.refused);
+  }
   return true;
 }
 

@@ -1,5 +1,5 @@
 // What `trident data` reads: token files and their record, tokenizers, compressed text.
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -66,13 +66,25 @@ bool compressed(std::string_view input, ScratchFile& file, Compression compressi
   return true;
 }
 
-void check_tokenizer(std::string_view vocab, std::string_view merges, std::string_view text, bool& accepted) {
+void check_tokenizer(const ByteLevelBpeFiles& files, std::string_view text, bool& accepted) {
   std::unique_ptr<Tokenizer> tokenizer;
-  if (!accepts([&] { tokenizer = make_byte_level_bpe({"x", vocab, merges, "vocab.json", "merges.txt"}); })) return;
+  if (!accepts([&] { tokenizer = make_byte_level_bpe(files); })) return;
   accepted = true;
   if (valid_prefix(text) != text.size()) return;
   const std::vector<std::int32_t> ids = tokenizer->encode(text);
-  require(tokenizer->decode(ids) == text, "{} ids do not stand for the text they were made from", ids.size());
+  const std::string decoded = tokenizer->decode(ids);
+  // An added token may take white space along, and is decoded as its spelling stands for bytes.
+  const bool is_plain = std::ranges::all_of(files.added, [](const AddedToken& token) {
+    return !token.lstrip && !token.rstrip && std::ranges::all_of(token.content, [](char c) { return c > 0x20 && c < 0x7F; });
+  });
+  require(!is_plain || decoded == text, "{} ids do not stand for the text they were made from", ids.size());
+}
+
+// Every added token between words.
+std::string text_with(const std::vector<AddedToken>& tokens) {
+  std::string text = "a text";
+  for (const AddedToken& token : tokens) text += fmt::format(" a{0} {0}{0}\n", token.content);
+  return text;
 }
 
 }  // namespace
@@ -124,18 +136,13 @@ bool dataset_record(std::string_view input) {
 // vocab.json, a zero byte, merges.txt, a zero byte, a text. What begins with a comma is tried as members beside the vocabulary of
 // all bytes: few changes of a complete vocabulary leave it one.
 bool vocab_and_merges(std::string_view input) {
-  std::array<std::string_view, 3> parts;
-  for (std::string_view& part : parts) {
-    const std::size_t end = input.find('\0');
-    part = input.substr(0, end);
-    input.remove_prefix(end == input.npos ? input.size() : end + 1);
-  }
+  const std::vector<std::string_view> parts = parts_of_input(input, 3);
   static const std::string kBytes = bytes_as_tokens();
   bool accepted = false;
-  check_tokenizer(parts[0], parts[1], parts[2], accepted);
+  check_tokenizer({"x", parts[0], parts[1], "vocab.json", "merges.txt"}, parts[2], accepted);
   // In front of the 257 others, so that members which are none are refused before those are read.
-  if (parts[0].starts_with(','))
-    check_tokenizer(fmt::format("{{{},{}}}", parts[0].substr(1), kBytes), parts[1], parts[2], accepted);
+  const std::string beside = parts[0].starts_with(',') ? fmt::format("{{{},{}}}", parts[0].substr(1), kBytes) : "";
+  if (!beside.empty()) check_tokenizer({"x", beside, parts[1], "vocab.json", "merges.txt"}, parts[2], accepted);
   return accepted;
 }
 
@@ -143,8 +150,26 @@ bool tokenizer_json(std::string_view input) {
   std::optional<BpeTexts> texts;
   if (!accepts([&] { texts = read_tokenizer_json(input, "tokenizer.json"); })) return false;
   bool accepted = false;
-  check_tokenizer(texts->vocab_json, texts->merges_txt, "a text", accepted);
+  const ByteLevelBpeFiles files{"x", texts->vocab_json, texts->merges_txt, "tokenizer.json", "tokenizer.json", texts->added};
+  check_tokenizer(files, text_with(texts->added), accepted);
   return true;
+}
+
+// tokenizer_config.json, a zero byte, added_tokens.json, a zero byte, a text; beside the vocabulary of all bytes.
+bool added_tokens(std::string_view input) {
+  static ScratchFile config("tokenizer_config.json");
+  static const std::string folder = config.path().substr(0, config.path().rfind('/'));
+  static const std::string vocab = fmt::format("{{{}}}", bytes_as_tokens());
+  const std::vector<std::string_view> parts = parts_of_input(input, 3);
+  config.set(parts[0].empty() ? "{}" : parts[0]);
+  write_file(folder + "/added_tokens.json", parts[1].empty() ? "{}" : parts[1]);
+  std::optional<std::vector<AddedToken>> tokens;
+  if (!accepts([&] { tokens = added_tokens_beside(folder); })) return false;
+  bool accepted = false;
+  const ByteLevelBpeFiles files{"x", vocab, "", "vocab.json", "merges.txt", *tokens};
+  check_tokenizer(files, text_with(*tokens), accepted);
+  check_tokenizer(files, parts[2], accepted);
+  return accepted;
 }
 
 bool gzip(std::string_view input) {

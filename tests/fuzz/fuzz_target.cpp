@@ -28,6 +28,15 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"gzip", gzip},
       NamedTarget{"zstd", zstd},
       NamedTarget{"failure_json", failure_json},
+      NamedTarget{"stored_config", stored_config},
+      NamedTarget{"foreign_word", foreign_word},
+      NamedTarget{"hostfile", hostfile},
+      NamedTarget{"study", study},
+      NamedTarget{"case_rows", case_rows},
+      NamedTarget{"json_lines", json_lines},
+      NamedTarget{"choices", choices},
+      NamedTarget{"prompts", prompts},
+      NamedTarget{"added_tokens", added_tokens},
   };
   return kTargets;
 }
@@ -35,13 +44,27 @@ std::span<const NamedTarget> targets() {
 void check_refusal(const Error& error) {
   const std::string_view message = error.what();
   require(error.code() != ExitCode::kInternal, "a broken invariant: {}", message);
+  check_message(message);
+}
+
+void check_message(std::string_view message) {
   require(!message.empty(), "a refusal without a word");
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   const auto found = std::ranges::find_if(message, is_control);
   // The text is made for a finding alone, because this runs once per input that is refused.
   if (found != message.end())
-    throw Finding(fmt::format("a refusal with the control character 0x{:02x}: {}", static_cast<unsigned>(*found),
+    throw Finding(fmt::format("a message with the control character 0x{:02x}: {}", static_cast<unsigned>(*found),
                               in_quotes(message, 400)));
+}
+
+std::vector<std::string_view> parts_of_input(std::string_view input, std::size_t count) {
+  std::vector<std::string_view> parts(count);
+  for (std::string_view& part : parts) {
+    const std::size_t end = input.find('\0');
+    part = input.substr(0, end);
+    input.remove_prefix(end == input.npos ? input.size() : end + 1);
+  }
+  return parts;
 }
 
 ScratchFile::ScratchFile(const std::string& name) {

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/check.h"
 
@@ -35,8 +36,13 @@ void require(bool condition, fmt::format_string<Arguments...> what, Arguments&&.
   if (!condition) throw Finding(fmt::format(what, std::forward<Arguments>(arguments)...));
 }
 
+// What a message must be: not empty, one line without control characters.
+void check_message(std::string_view message);
 // A refusal as users may see one: a bug is none, and no byte of the input reaches a terminal as it is.
 void check_refusal(const Error& error);
+
+// The parts of an input of several texts, between zero bytes; `count` of them, the last ones empty where there are fewer.
+std::vector<std::string_view> parts_of_input(std::string_view input, std::size_t count);
 
 // False: `body` refused its input.
 template <class Body>
@@ -79,5 +85,14 @@ bool tokenizer_json(std::string_view input);
 bool gzip(std::string_view input);
 bool zstd(std::string_view input);
 bool failure_json(std::string_view input);
+bool stored_config(std::string_view input);
+bool foreign_word(std::string_view input);
+bool hostfile(std::string_view input);
+bool study(std::string_view input);
+bool case_rows(std::string_view input);
+bool json_lines(std::string_view input);
+bool choices(std::string_view input);
+bool prompts(std::string_view input);
+bool added_tokens(std::string_view input);
 
 }  // namespace trident::fuzz

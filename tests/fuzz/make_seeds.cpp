@@ -18,6 +18,7 @@
 #include "tests/data/token_files.h"
 #include "tests/fuzz/byte_tokens.h"
 #include "tests/fuzz/recorded_pair.h"
+#include "train/config/stored_config.h"
 #include "train/config/train_config.h"
 #include "train/launch/failure_file.h"
 
@@ -38,9 +39,10 @@ class Seeds {
   std::string folder_;
 };
 
-void add_configurations(const Seeds& seeds) {
-  constexpr std::string_view kSmallest = R"({"run": {"dir": "r", "seed": 1, "steps": 10}, "model": {"preset": "llama-1m"}, // small
+constexpr std::string_view kSmallest = R"({"run": {"dir": "r", "seed": 1, "steps": 10}, "model": {"preset": "llama-1m"}, // small
  "parallel": "2DP x 2PP x 2TP", "batch": {"global": 8, "sequence": 64}, "optimizer": {"lr": 1e-3}, "data": {"train": "p"}})";
+
+void add_configurations(const Seeds& seeds) {
   constexpr std::string_view kKeys = R"({"run": {"dir": "r", "seed": 1, "steps": 10, "threads_per_rank": 2}, "model": {"model_type": "gpt2",
  "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 512}, "parallel": {"data": "auto", "zero": "zero3", "grad_sync": {"every": 2}},
  "batch": {"global": 8, "sequence": 64}, "optimizer": {"lr": 1e-3}, "data": {"train": [{"path": "a", "weight": 0.5}, {"path": "b"}],
@@ -62,6 +64,44 @@ void add_configurations(const Seeds& seeds) {
             R"({"model_type":"qwen3","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
             R"("head_dim":32,"intermediate_size":128,"vocab_size":512,"max_position_embeddings":256,"sliding_window":null,)"
             R"("rope_parameters":{"rope_theta":10000.0,"rope_type":"yarn","factor":4.0},"dtype":"float32"})");
+}
+
+// Of what users and runs write beside configurations.
+void add_lines(const Seeds& seeds) {
+  const std::string zero(1, '\0');
+  TrainConfig config = parse_train_config(kSmallest, "x");
+  config.run.id = "8f21";
+  seeds.add("stored_config", "run.json", to_json_text(to_stored(config), 1));
+  seeds.add("stored_config", "old.json",
+            R"({"run":{"dir":"r","steps":4,"gone":1},"model":{"preset":"llama-1m"},"batch":{"global":8,"sequence":64},)"
+            R"("optimizer":{"lr":1e-3},"lr_schedule":{"warmup_steps":10,"decay_steps":4},"data":{"train":"p"},)"
+            R"("checkpoint":{"every":"sometimes"},"resolved":{"run_id":"a","decay_length":20}})");
+  seeds.add("foreign_word", "flag", "--tensor-model-parallel-size" + zero + "4");
+  seeds.add("foreign_word", "value", "--optimizer=lion");
+  seeds.add("foreign_word", "key", "--train_micro_batch_size_per_gpu=2");
+  seeds.add("hostfile", "two.txt", "# nodes\nn1 slots=8\nn2.cluster slots=4 max_slots=8 # half\nn1 slots=2\n");
+  seeds.add("hostfile", "address.txt", "10.0.0.1 slots=1\r\nfe80::1 slots=65000\n");
+  seeds.add("study", "gpus.json", R"({"study": "ZeRO", "config": "a.json", "set": {"parallel.zero": "zero3"},
+ "vary": ["gpus=8..64|96"], "scaling": "weak", "cluster": "x"})");
+  seeds.add("study", "arms.json", R"({"study": "two", "config": "b.json", "arms": [{"name": "1f1b", "set": {}}, {"name": "i", "set":
+ {"parallel.virtual_stages": 2}}], "vary": ["micro=1|2,seq=512..2048"], "gpus": 16})");
+  seeds.add("case_rows", "array.json",
+            R"([{"id": "a", "kind": "memory", "config": {"layers": 2}, "expected": 1}, {"id": 7}, null])");
+  seeds.add("case_rows", "lines.jsonl", "{\"id\": \"a\"}\n\n{\"id\": \"b\", \"kind\": \"x\"}\n{\n");
+  seeds.add("case_rows", "cases.json", R"({"note": "n", "cases": [{"id": "a"}]})");
+  seeds.add("json_lines", "two.jsonl", "{\"text\": \"one \\u00e4\", \"n\": [1, {}]}\r\n\n{\"id\": 7, \"text\": \"\\ud83d\"}\n");
+  seeds.add("json_lines", "among-bad.jsonl", "{\"text\": 7}\n[]\n{\"text\": \"x\"}\n{\"text\"");
+  seeds.add("json_lines", "last.jsonl", "{\"text\": \"x\", \"a\": null}");
+  seeds.add("choices", "texts.jsonl", R"({"context": "a b ", "choices": ["c", "dd"], "answer": 1, "id": 3})" "\n\n");
+  seeds.add("choices", "ids.jsonl", R"({"context": [1, 256], "choices": [[2], [3, 299]], "answer": 0})" "\n");
+  seeds.add("prompts", "mixed.jsonl", "\"a text\"\n{\"prompt\": \"b\"}\n\n{\"ids\": [1, 2147483647]}\n");
+  seeds.add("prompts", "one.jsonl", "{\"ids\": []}");
+  seeds.add("added_tokens", "decoder",
+            R"({"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {"256": {"content": "<|endoftext|>"},)"
+            R"("257": {"content": "<x>", "lstrip": true, "rstrip": true},)"
+            R"("258": {"content": "yy", "single_word": true, "normalized": true}}})" +
+                zero + zero + "a <x> y yy");
+  seeds.add("added_tokens", "plain", zero + R"({"[PAD]": 257, "[P": 258})" + zero + "a[PAD] [P [PAD<|endoftext|>");
 }
 
 void add_failures(const Seeds& seeds) {
@@ -160,6 +200,7 @@ int main(int count, char** arguments) {
     const trident::fuzz::Seeds seeds(arguments[1]);
     trident::create_folder(seeds.scratch("run"));
     trident::fuzz::add_configurations(seeds);
+    trident::fuzz::add_lines(seeds);
     trident::fuzz::add_failures(seeds);
     trident::fuzz::add_checkpoints(seeds);
     trident::fuzz::add_datasets(seeds);

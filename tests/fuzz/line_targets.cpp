@@ -1,0 +1,84 @@
+// Files that are read line by line: documents, prompts, questions.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/json_reader.h"
+#include "data/document_reader.h"
+#include "data/tokenizer/byte_level_bpe.h"
+#include "tests/fuzz/byte_tokens.h"
+#include "tests/fuzz/fuzz_target.h"
+#include "train/eval/choices_file.h"
+#include "train/generate/prompt_file.h"
+
+namespace trident::fuzz {
+namespace {
+
+constexpr std::int64_t kLongest = 256;  // of a line: inputs of the fuzzer pass it
+
+// The text of a line as parse_json finds it; nothing where it is refused or there is none.
+std::optional<std::string> text_of_value(const RawDocument& line) {
+  std::optional<JsonValue> value;
+  const bool accepted = accepts([&] {
+    value = parse_json(line.bytes, "x.jsonl", {.comments = JsonComments::kRefused,
+                                               .blame = ExitCode::kData,
+                                               .surrogates = LoneSurrogates::kReplaced,
+                                               .first_line = line.line});
+  });
+  const JsonValue* const text = accepted ? value->find("text") : nullptr;
+  return text != nullptr && text->is_string() ? std::optional(text->as_string()) : std::nullopt;
+}
+
+}  // namespace
+
+bool json_lines(std::string_view input) {
+  static ScratchFile file("x.jsonl");
+  file.set(input);
+  bool accepted = false;
+  accepts([&] {
+    const InputFile described{file.path(), InputKind::kJsonLines, Compression::kNone, std::ssize(input)};
+    DocumentReader reader(described, std::nullopt, {kLongest, kLongest});
+    while (const std::optional<RawDocument> line = reader.next()) {
+      require(std::ssize(line->bytes) <= kLongest, "a line of {} bytes", line->bytes.size());
+      std::optional<std::string> text;
+      accepts([&] { text = text_of_json_line(*line, file.path(), "text").text; });
+      require(text == text_of_value(*line), "line {} is read otherwise as a value", line->line);
+      accepted = accepted || text;
+    }
+  });
+  return accepted;
+}
+
+bool choices(std::string_view input) {
+  static ScratchFile file("x.jsonl");
+  static const std::string vocab = fmt::format("{{{}}}", bytes_as_tokens());
+  static const std::unique_ptr<Tokenizer> tokenizer = make_byte_level_bpe({"x", vocab, "", "vocab.json", "merges.txt"});
+  file.set(input);
+  const ChoicesRules rules{.tokenizer = tokenizer.get(), .vocab_size = 300, .sequence = 64};
+  std::vector<Question> questions;
+  if (!accepts([&] { questions = read_choices(file.path(), rules); })) return false;
+  for (const Question& question : questions) {
+    require(question.answer >= 0 && question.answer < std::ssize(question.choices), "answer {}", question.answer);
+    for (const ChoiceTokens& choice : question.choices) {
+      require(choice.scored >= 1 && choice.scored < std::ssize(choice.tokens) && choice.scored <= rules.sequence, "{} of {} tokens",
+              choice.scored, choice.tokens.size());
+      for (const std::int32_t id : choice.tokens) require(id >= 0 && id < rules.vocab_size, "token {}", id);
+    }
+  }
+  return true;
+}
+
+bool prompts(std::string_view input) {
+  static ScratchFile file("x.jsonl");
+  file.set(input);
+  std::vector<Prompt> prompts;
+  if (!accepts([&] { prompts = read_prompts(file.path()); })) return false;
+  for (const Prompt& prompt : prompts) {
+    require(!prompt.text || prompt.ids.empty(), "a prompt of text and of {} ids", prompt.ids.size());
+    for (const std::int32_t id : prompt.ids) require(id >= 0, "token {}", id);
+  }
+  return true;
+}
+
+}  // namespace trident::fuzz
