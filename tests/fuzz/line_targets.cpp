@@ -9,8 +9,8 @@
 #include "data/tokenizer/byte_level_bpe.h"
 #include "tests/fuzz/byte_tokens.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "train/eval/choices_file.h"
-#include "train/generate/prompt_file.h"
+#include "infer/eval/choices_file.h"
+#include "infer/generate/prompt_file.h"
 
 namespace trident::fuzz {
 namespace {
