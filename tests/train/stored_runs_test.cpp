@@ -203,6 +203,10 @@ constexpr StartRow kStarts[] = {
     {"run.steps=4 batch.global=2 checkpoint.allow=[\"run.seed\",\"batch\"]"},
     {"run.steps=5 batch.sequence=4 data.shuffle=false checkpoint.allow=[\"run.seed\",\"batch\",\"data\"]"},
     {"new"},
+    {"run.steps=3 data.split=1,1 checkpoint.allow=data.split",
+     "data.split was null and is \"1,1\" from here on (checkpoint.allow)"},
+    {"run.steps=4 data.split=1,1"},
+    {"new"},
     {"run.steps=3 data.train=[\"TEXT\",\"TEXT\"] checkpoint.allow=data.train",
      "data.train.weights was null and is [1.0,1.0] from here on"},
     {"run.steps=4 data.train=[\"TEXT\",\"TEXT\"]"},
@@ -261,7 +265,8 @@ TEST_F(StoredRuns, ALengthBelowTheWarmUpIsReadWithAWarning) {
   const std::string file = folder_ / "run/config.resolved.json";
   write_file(file, to_json_text(manifest.config));
   OptionValues values;
-  expect_error<ConfigError>([&] { load_train_config(file, {}, values); }, {"warmup_steps = 5: must be below", "(null: run.steps)"});
+  expect_error<ConfigError>([&] { load_train_config(file, {}, values); },
+                            {"warmup_steps = 5: must be below", "(--set lr_schedule.decay_steps=null: to run.steps)"});
   EXPECT_NO_THROW(load_train_config(file, {"lr_schedule.decay_steps=null"}, values));
   generate([&](GenerateOptions& options) { options.config = file; });
   manifest.config.set("of_later_versions", JsonValue::Object{{"key", 1}});
@@ -294,6 +299,8 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   }
   EXPECT_EQ(folder_.names(), before);
   EXPECT_NO_THROW(on(first)) << "a run that is over";
+  EXPECT_FALSE(contains(on({"run.steps=4", "lr_schedule.decay_steps=2", "optimizer.lr=1"}), "from here on"))
+      << "nothing is made any more";
   std::filesystem::remove_all(folder_ / "run/ckpt/step-00000004");
   EXPECT_NO_THROW(on(first)) << "one that was killed before its last step, whose rate is 0 as it should be";
   const std::vector<std::string> low{"run.steps=6", linear, minimum, "lr_schedule.decay_steps=4"};

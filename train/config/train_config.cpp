@@ -310,7 +310,7 @@ void validate(const TrainConfig& c) {
   if (s.decay_steps && s.warmup_steps >= *s.decay_steps)
     contradict(
         fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}; shorten the warm-up, or lengthen "
-                    "decay_steps (null: run.steps)",
+                    "the decay (--set lr_schedule.decay_steps=null: to run.steps)",
                     s.warmup_steps, *s.decay_steps));
   if (s.type == LrScheduleType::kWsd && !s.wsd_decay_steps)
     contradict(

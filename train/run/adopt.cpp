@@ -96,7 +96,7 @@ bool same_model(TrainConfig a, TrainConfig b) {
 // A length that nobody gave grows with run.steps. Step `next` is the first that is made by it.
 void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_t next, std::vector<std::string>& notes) {
   const std::int64_t now = decay_length(config);
-  if (now == then || next > config.run.steps || config.lr_schedule.type == LrScheduleType::kConstant) return;
+  if (now == then || config.lr_schedule.type == LrScheduleType::kConstant) return;
   const std::string change = fmt::format("lr_schedule.decay_steps was {} and is {} from here on", then, now);
   if (config.lr_schedule.decay_steps) return notes.push_back(change);
   LrSchedule schedule = lr_schedule_of(config);
@@ -108,6 +108,7 @@ void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_
 }
 
 void note_rates(const TrainConfig& config, const TrainConfig& then, std::int64_t next, std::vector<std::string>& notes) {
+  if (next > config.run.steps) return;  // nothing is learned from here on
   const JsonValue now = to_json(config), before = to_json(then);
   for (const std::string_view block : kRateBlocks) {
     for (const auto& [key, value] : now.find(block)->members()) {
@@ -125,6 +126,14 @@ void note_folder_that_is_gone(const TrainConfig& config, std::vector<std::string
   const std::optional<std::string>& from = config.model.init_from;
   if (from && !is_there(*from))
     notes.push_back(fmt::format("model.init_from = {}: is not there any more, and not needed to go on", *from));
+}
+
+// Of a fingerprint what no split changes.
+JsonValue contents_of(const JsonValue& fingerprint) {
+  JsonValue::Array contents;
+  if (fingerprint.is_array())
+    for (const JsonValue& facts : fingerprint.items()) contents.push_back(value_at(facts, "content"));
+  return contents;
 }
 
 // What values do not depend on, or what later training may change.
@@ -223,8 +232,9 @@ JsonValue data_fingerprint(const std::vector<DataFacts>& training) {
 
 void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume) {
   if (allows(config, "data.train")) return;
-  const JsonValue now = data_fingerprint(training);
-  if (const auto difference = first_difference(now, resume.manifest.data, "data.train")) {
+  JsonValue now = data_fingerprint(training), then = resume.manifest.data;
+  if (allows(config, "data.split")) now = contents_of(now), then = contents_of(then);
+  if (const auto difference = first_difference(now, then, "data.train")) {
     refuse("data.train", difference->a, difference->b, resume);
   }
 }
