@@ -103,7 +103,7 @@ std::string in_words(const RunFailure& cause) {
 class EndOfStart {
  public:
   // Names the start that comes next.
-  explicit EndOfStart(const SupervisedRun& run) : run_(run), folders_(failure_folders(run)), start_(new_lease_token()) {
+  explicit EndOfStart(const SupervisedRun& run) : run_(run), folders_(failure_folders(run)), start_(random_token()) {
     for (const char* const name : kStartVariables) ::setenv(name, start_.c_str(), 1);
   }
 
