@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/hf_index.h"
+#include "checkpoint/format/hf_index.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/shard_reader.h"
 #include "core/json_scanner.h"
