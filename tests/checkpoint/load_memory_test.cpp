@@ -14,7 +14,7 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/format/hf_index.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/format/safetensors.h"
 #include "checkpoint/shard_reader.h"
 #include "core/json_scanner.h"
 #include "device/no_allocation.h"
