@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <ostream>
 
 #include "app/ckpt_command.h"
@@ -68,27 +69,27 @@ struct Row {
   std::string step, size, age, health, content;
 };
 
-Row row_of(const std::string& folder, const CheckpointEntry& entry) {
-  const std::string path = folder + "/" + entry.name;
-  Row row{entry.parts.mark.empty() ? fmt::format("{}", entry.parts.step) : entry.name.substr(5), "", "-", "", ""};
-  if (entry.health == CheckpointHealth::kValid) {
-    try {
-      const Manifest manifest = open_manifest(path);
-      row.size = bytes_text(total_bytes(manifest));
-      row.age = age_text(manifest.written_unix);
-      row.content = content_text(manifest);
-      check_files(path, manifest);
-      row.health = entry.parts.mark == kAsideMark ? "set aside" : entry.parts.mark == kTemporaryMark ? "not committed" : "ok";
-    } catch (const NotPermitted& error) {
-      row.health = "no permission";
-      row.content = error.what();
-    } catch (const Error& error) {
-      row.health = "damaged";
-      row.content = error.what();
-    }
-    return row;
+std::string step_text(const CheckpointEntry& entry) {
+  return entry.parts.mark.empty() ? fmt::format("{}", entry.parts.step) : entry.name.substr(5);
+}
+
+Row row_of_valid(const std::string& folder, const CheckpointEntry& entry, const Manifest& manifest) {
+  Row row{step_text(entry), bytes_text(total_bytes(manifest)), age_text(manifest.written_unix), "", content_text(manifest)};
+  try {
+    check_files(folder + "/" + entry.name, manifest);
+    row.health = entry.parts.mark == kAsideMark ? "set aside" : entry.parts.mark == kTemporaryMark ? "not committed" : "ok";
+  } catch (const NotPermitted& error) {
+    row.health = "no permission";
+    row.content = error.what();
+  } catch (const Error& error) {
+    row.health = "damaged";
+    row.content = error.what();
   }
-  row.size = bytes_text(bytes_below(path));
+  return row;
+}
+
+Row row_of_other(const std::string& folder, const CheckpointEntry& entry) {
+  Row row{step_text(entry), bytes_text(bytes_below(folder + "/" + entry.name)), "-", "", ""};
   row.health = entry.health == CheckpointHealth::kDamaged        ? "damaged"
                : entry.health == CheckpointHealth::kNotPermitted ? "no permission"
                                                                  : "incomplete";
@@ -150,12 +151,19 @@ void warn(const std::string& note, const CommandContext& context) {
 
 void ckpt_ls(const std::string& path, const CommandContext& context) {
   const std::string folder = checkpoint_path(path);
-  const std::vector<CheckpointEntry> entries = list_checkpoints(folder);
+  std::map<std::string, Row> valid;
+  const std::vector<CheckpointEntry> entries =
+      list_checkpoints(folder, [&](const CheckpointEntry& entry, const Manifest& manifest) {
+        valid.emplace(entry.name, row_of_valid(folder, entry, manifest));
+      });
   if (entries.empty()) refuse_other_folder(folder);
   if (entries.empty())
     throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names, or that of a run", folder));
   std::vector<Row> rows{{"step", "size", "age", "health", "content"}};
-  for (const CheckpointEntry& entry : entries) rows.push_back(row_of(folder, entry));
+  for (const CheckpointEntry& entry : entries) {
+    const auto found = valid.find(entry.name);
+    rows.push_back(found != valid.end() ? found->second : row_of_other(folder, entry));
+  }
   std::size_t step = 0, size = 0, age = 0, health = 0;
   for (const Row& row : rows) {
     step = std::max(step, row.step.size());

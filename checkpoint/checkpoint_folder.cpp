@@ -28,7 +28,9 @@ std::string reason_of(const Error& error, const std::string& path) {
   return std::string(what.substr(0, what.rfind(';')));
 }
 
-CheckpointEntry entry_of(const std::string& folder, const std::string& name, CheckpointName parts) {
+using OnValid = FunctionRef<void(const CheckpointEntry&, const Manifest&)>;
+
+CheckpointEntry entry_of(const std::string& folder, const std::string& name, CheckpointName parts, OnValid on_valid) {
   CheckpointEntry entry{name, std::move(parts), CheckpointHealth::kDamaged, "", 0, ""};
   const std::string path = folder + "/" + name, manifest = path + "/" + std::string(kManifestName);
   std::error_code ignored;
@@ -41,6 +43,7 @@ CheckpointEntry entry_of(const std::string& folder, const std::string& name, Che
       entry.written_unix = read.written_unix;
       entry.generation = read.generation;
       entry.health = CheckpointHealth::kValid;
+      on_valid(entry, read);
     } catch (const NotPermitted& error) {
       entry.health = CheckpointHealth::kNotPermitted;
       entry.why = reason_of(error, manifest);
@@ -77,11 +80,11 @@ std::optional<CheckpointName> checkpoint_name_from(std::string_view name) {
   return std::nullopt;
 }
 
-std::vector<CheckpointEntry> list_checkpoints(const std::string& folder) {
+std::vector<CheckpointEntry> list_checkpoints(const std::string& folder, OnValid on_valid) {
   std::vector<CheckpointEntry> entries;
   for (const std::string& name : names_in(folder))
     if (std::optional<CheckpointName> parts = checkpoint_name_from(name))
-      entries.push_back(entry_of(folder, name, *std::move(parts)));
+      entries.push_back(entry_of(folder, name, *std::move(parts), on_valid));
   std::sort(entries.begin(), entries.end(), [](const CheckpointEntry& a, const CheckpointEntry& b) {
     return std::tie(a.parts.step, a.name) < std::tie(b.parts.step, b.name);
   });

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/format/manifest.h"
+#include "core/function_ref.h"
 
 namespace trident {
 
@@ -43,9 +44,11 @@ struct CheckpointEntry {
   std::string generation;         // of a valid one: which launch wrote it
 };
 
-// All that lies in `folder` under such a name, by step, then name. Empty if there is no such folder. NotPermitted or
-// StorageError if it cannot be read.
-std::vector<CheckpointEntry> list_checkpoints(const std::string& folder);
+// All that lies in `folder` under such a name, by step, then name. Empty if there is no such folder. StorageError if it cannot be
+// read.
+// `on_valid` is called with the folder and the manifest of each valid one, in no order: manifests are read once.
+std::vector<CheckpointEntry> list_checkpoints(
+    const std::string& folder, FunctionRef<void(const CheckpointEntry&, const Manifest&)> on_valid = [](auto&&...) {});
 
 // The manifest of a checkpoint's folder. DataError naming the file: missing, not a regular file (a folder, pipe or link), longer
 // than kMaxManifestBytes, not valid (parse_manifest), of another step than the folder's name says; NotPermitted.
