@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace trident {
 
@@ -17,6 +18,7 @@ enum class WriterLock : std::uint8_t {
 WriterLock take_writer_lock(int descriptor);
 // Whether another descriptor has it; takes nothing.
 bool has_writer(int descriptor);
+bool has_writer(const std::string& path);  // false where it cannot be opened for writing
 
 // flock(2) with `operation`, LOCK_SH or LOCK_EX, tried for 2 s. False: another held it all that time.
 bool try_to_lock(int descriptor, int operation);

@@ -1,7 +1,5 @@
 #include "train/run/earlier_run.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -13,7 +11,6 @@
 
 #include "checkpoint/lease.h"
 #include "core/clock.h"
-#include "core/file_descriptor.h"
 #include "core/file_io.h"
 #include "core/file_lock.h"
 #include "train/config/config_difference.h"
@@ -63,7 +60,8 @@ void check_kinds(const std::string& folder, const std::vector<std::string>& name
   }
 }
 
-// Without what a run may change while it goes on, and defaults between versions: how long it is, what it saves, shows and logs.
+// Without what a run may change while it goes on, and defaults between versions: how long it is, its layout, what it saves, shows
+// and logs.
 JsonValue comparable(TrainConfig config) {
   RunConfig run;
   run.seed = config.run.seed;
@@ -71,7 +69,8 @@ JsonValue comparable(TrainConfig config) {
   config.log = {};
   config.eval = {};
   config.checkpoint = {};
-  if (!config.elastic.empty()) config.parallel = {};  // the same run in another of its layouts
+  config.parallel = {};
+  config.elastic = {};
   return to_json(config);
 }
 
@@ -146,16 +145,11 @@ bool are_of_no_run(const std::vector<std::string>& names) { return names.empty()
 
 constexpr double kDyingSeconds = 2;
 
-bool is_locked(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  return file && has_writer(file.get());
-}
-
 // What an earlier start of this run still holds becomes a file that nobody else sees; equal ones take their places.
 void take_logs_over(const std::string& folder) {
   for (const std::string_view name : kLogs) {
     const std::string path = fmt::format("{}/{}", folder, name);
-    if (is_locked(path)) write_file(path, read_file(path));
+    if (has_writer(path)) write_file(path, read_file(path));
   }
 }
 
@@ -175,7 +169,7 @@ void refuse_if_written(const std::string& folder, const OwnRun& own) {
   // supervisor it may be on another node, where its lifeline ends it.
   const std::optional<std::string> token = lease_token_given();
   const double patience = token ? own.lost_seconds : kDyingSeconds;
-  for (const double start = monotonic_seconds(); is_locked(metrics);) {
+  for (const double start = monotonic_seconds(); has_writer(metrics);) {
     if (monotonic_seconds() - start < patience) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       continue;
