@@ -23,6 +23,7 @@
 #include "core/clock.h"
 #include "core/file_descriptor.h"
 #include "core/file_io.h"
+#include "core/file_lock.h"
 #include "core/json_reader.h"
 
 namespace trident {
@@ -33,6 +34,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFormat = "trident-lease", kLease = "lease-", kSuffix = ".json", kHeld = "held", kDone = "done";
 constexpr JsonRules kRules{.comments = JsonComments::kRefused, .max_bytes = 64 << 10, .max_depth = 4, .blame = ExitCode::kData};
 constexpr double kLook = 0.25;  // seconds, between two looks at a holder elsewhere
+constexpr double kSilent = 2;   // seconds, after which it is said that a holder's end is waited for
 
 // The end of the file, of one width, which alone changes.
 constexpr std::size_t kStateBytes = std::string_view(R"("held","counter":"0123456789abcdef"}.)").size();
@@ -162,6 +164,7 @@ struct Lease::Turn {
 
   std::mutex mutex;
   std::condition_variable changed;
+  bool renews = false;
   bool ends = false, releases = false;  // asked to end, and to say then that it is done
   bool is_over = false;                 // the thread is done
   struct Lost {
@@ -181,9 +184,10 @@ bool Lease::Turn::write_state(bool done) {
 }
 
 void Lease::Turn::renew() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [this] { return renews || ends; });
   double renewed = monotonic_seconds();
   bool warned = false;
-  std::unique_lock lock(mutex);
   while (!lost && !changed.wait_for(lock, std::chrono::duration<double>(options.renew_seconds), [this] { return ends; })) {
     lock.unlock();
     const bool written = write_state(false);
@@ -228,7 +232,21 @@ Lease::Lease(std::string directory, std::string token, LeaseOptions options)
     : directory_(std::move(directory)), options_(std::move(options)), self_(this_process(std::move(token))) {
   TRIDENT_CHECK(!self_.token.empty(), "a lease needs a token");
   while (!try_to_take()) continue;
+  take_writer_lock(turn_->file.get());  // in vain where there are none: then nobody asks for it, either
+  turn_->renews = options_.renews;
   thread_ = std::thread([turn = turn_] { turn->renew(); });
+}
+
+bool Lease::renew() {
+  try {
+    check();
+  } catch (const Error&) {
+    return false;
+  }
+  const std::lock_guard lock(turn_->mutex);
+  turn_->renews = true;
+  turn_->changed.notify_all();
+  return true;
 }
 
 // False: somebody else was faster.
@@ -276,6 +294,7 @@ bool Lease::try_to_take() {
 void Lease::wait_for_end_of(std::int64_t generation) const {
   const std::string path = fmt::format("{}/{}", directory_, lease_name(generation));
   std::optional<std::string> seen;
+  bool is_said = false;
   const double start = monotonic_seconds();
   for (double since = 0;;) {
     const double now = monotonic_seconds();  // before it reads: a process that was stopped in between has seen what came meanwhile
@@ -284,16 +303,18 @@ void Lease::wait_for_end_of(std::int64_t generation) const {
     const std::optional<LeaseRecord> record = lease_from(*text);
     const HolderState state = record ? state_of(record->holder, self_) : HolderState::kElsewhere;
     if (state == HolderState::kDead || (record && (record->done || record->holder.token == self_.token))) return;
-    if (record && state == HolderState::kAlive && now - start < options_.dying_seconds) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      continue;
-    }
-    if (record && (state == HolderState::kAlive || (seen && *seen != *text))) {
+    const bool has_moved = seen && *seen != *text;
+    const bool lives = record && (state == HolderState::kAlive || has_moved || (record->counter == 0 && has_writer(path)));
+    if (lives && now - start >= options_.ending_seconds) {
       throw ConfigError(fmt::format(
           "checkpoint.dir = {}: another run saves there, {}; let it end, or stop it (kill -USR1 {} on {}), or name another folder",
           directory_, describe(record->holder), record->holder.pid, record->holder.host));
     }
-    if (!seen && options_.say) {
+    if (lives && now - start >= kSilent && options_.say && !std::exchange(is_said, true)) {
+      options_.say(fmt::format("checkpoint.dir = {}: another run saves there, {}; waiting up to {:.0f} s for it to end", directory_,
+                               describe(record->holder), options_.ending_seconds));
+    }
+    if (!lives && !seen && options_.say) {
       options_.say(fmt::format("checkpoint.dir = {}: {} had it; waiting up to {:.0f} s for a sign of life", directory_,
                                record ? describe(record->holder) : "somebody", options_.patience_seconds));
     }
@@ -301,8 +322,9 @@ void Lease::wait_for_end_of(std::int64_t generation) const {
       seen = text;
       since = now;
     }
-    if (now - since >= options_.patience_seconds) return;
-    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(kLook, options_.patience_seconds / 10)));
+    if (!lives && now - since >= options_.patience_seconds) return;
+    const double pause = lives ? 0.02 : std::min(kLook, options_.patience_seconds / 10);
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
   }
 }
 
@@ -320,7 +342,6 @@ Lease::~Lease() {
 
 // Whether the thread is over; where the disk hangs it is left to itself.
 bool Lease::stop_renewing(bool release) {
-  if (!thread_.joinable()) return true;
   std::unique_lock lock(turn_->mutex);
   turn_->ends = true;
   turn_->releases = release;

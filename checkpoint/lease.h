@@ -7,6 +7,9 @@
 // A holder is dead when it says that it is done; on the watcher's host when its process is gone; elsewhere when its counter stays
 // as it is for 15 s of the watcher's clock. A start with the holder's own token waits for nobody: who gave it out knows that the
 // holder is gone.
+//
+// Whoever saves much later does not advance the counter until then: while it is at 0 the writer's lock of the file shows that its
+// holder lives, where the file system has such locks.
 #pragma once
 
 #include <array>
@@ -48,16 +51,18 @@ std::optional<LeaseRecord> newest_lease(const std::string& directory);
 struct LeaseOptions {
   double renew_seconds = 3;      // between two advances of the counter
   double patience_seconds = 15;  // a counter that stays so long is that of a dead holder; the same for all runs of a folder
-  double dying_seconds = 2;      // a process of this host that was killed may take so long to be gone
+  double ending_seconds = 2;     // a holder that lives is given so long to end; one that was killed takes a while to be gone
   double release_seconds = 10;   // the end waits so long for the disk to take that it is done
+  bool renews = true;            // from the start; else from renew() on
   std::function<void(const std::string& line)> say = {};  // before it waits, from the thread that takes
   std::function<void(std::string_view line)> warn = {};   // from the lease's thread, and where it ends; not after that
 };
 
 class Lease {
  public:
-  // Takes the next turn in `directory`, which is there. ConfigError while another run has it, on this host also after dying_seconds, with its host, pid and a remedy;
-  // StorageError if the file cannot be made. Waits up to patience_seconds for a sign of life of a holder elsewhere.
+  // Takes the next turn in `directory`, which is there. ConfigError while another run has it, also after ending_seconds, with its
+  // host, pid and a remedy; StorageError if the file cannot be made. Waits up to patience_seconds for a sign of life of a holder
+  // elsewhere.
   Lease(std::string directory, std::string token, LeaseOptions options = {});
   // Says that it is done; a killed process leaves it as it is, and so does one whose disk hangs for release_seconds: no checkpoint
   // depends on it, and the next start waits as it does for a dead holder.
@@ -66,6 +71,9 @@ class Lease {
   Lease& operator=(const Lease&) = delete;
 
   std::int64_t generation() const;
+
+  // For a lease that was not renewed until now. False where it is lost, as check() finds out.
+  bool renew();
 
   // Throws ConfigError if another run has taken the folder over, StorageError if somebody removed the lease, with the folder or
   // alone. Asks the file system.

@@ -13,6 +13,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/file_descriptor.h"
 
 namespace trident {
 namespace {
@@ -38,6 +39,11 @@ WriterLock take_writer_lock(int descriptor) {
 bool has_writer(int descriptor) {
   struct flock lock = lock_of_all(F_RDLCK);  // in whose way a writer's alone is
   return ::fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
+}
+
+bool has_writer(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return file && has_writer(file.get());
 }
 
 std::optional<LockFile> LockFile::take(const std::string& path) {

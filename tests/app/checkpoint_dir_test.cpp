@@ -81,6 +81,41 @@ TEST_F(CheckpointDir, ASecondRunIsRefusedWhileTheFirstLives) {
   EXPECT_TRUE(lease_from(read_file(lease(2)))->done);
 }
 
+const std::vector<std::string> kSavesAtItsEnd{"run.steps=1000000", "checkpoint.every=end"};
+
+// Neither of whom has set anything aside of the other's.
+TEST_F(CheckpointDir, ARunThatSavesAtItsEndAloneHasTheFolderFromItsStart) {
+  BackgroundProgram first(words(kSavesAtItsEnd));
+  ASSERT_TRUE(within(150, [&] { return first.steps_said() > 0; })) << first.err();
+  for (const char* every : {"checkpoint.every=end", "checkpoint.every=2"})
+    expect_one_line(train({"run.dir=" + (place_ / "other"), every}), 64,
+                    {"checkpoint.dir = ", "another run saves there", fmt::format("pid {} on ", first.process()), "another folder"});
+  EXPECT_EQ(lease_from(read_file(lease(1)))->counter, 0) << "nothing is renewed before the save";
+  kill(first.process(), SIGUSR1);
+  EXPECT_EQ(first.wait_to_end(150), 75) << first.err();
+  EXPECT_EQ(saved().size(), 1u);
+  EXPECT_TRUE(lease_from(read_file(lease(1)))->done);
+  const ProgramOutcome second = train({"run.dir=" + (place_ / "other"), "checkpoint.every=end", "run.steps=1000000",
+                                        "run.max_minutes=0.001"});
+  EXPECT_EQ(second.exit_code, 75) << second.err;
+  for (const std::string& name : saved()) EXPECT_EQ(name.find("aside"), name.npos) << name;
+}
+
+// On a file system without locks another one may have it by then.
+TEST_F(CheckpointDir, ASaveAtTheEndWaitsForWhoeverHasTheFolder) {
+  BackgroundProgram run(words(kSavesAtItsEnd));
+  ASSERT_TRUE(within(150, [&] { return run.steps_said() > 0; })) << run.err();
+  LeaseRecord another{.holder = this_process("another"), .generation = 2};
+  write_file(lease(2), to_text(another));
+  kill(run.process(), SIGUSR1);
+  const std::string waits = "waiting up to 60 s for it to end";
+  EXPECT_TRUE(within(150, [&] { return run.ended() || run.err().find(waits) != std::string::npos; })) << run.err();
+  another.done = true;
+  write_file(lease(2), to_text(another));
+  EXPECT_EQ(run.wait_to_end(150), 75) << run.err();
+  EXPECT_EQ(saved().size(), 1u);
+}
+
 TEST_F(CheckpointDir, WhoIsTakenOverEnds) {
   BackgroundProgram run(words(kEndless));
   ASSERT_TRUE(within(150, [&] { return file_exists(place_ / "run/metrics.jsonl"); })) << run.err();

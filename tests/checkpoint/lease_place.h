@@ -22,9 +22,9 @@ namespace trident::test {
 using Names = std::vector<std::string>;
 
 // So that a test need not wait as long as a run does.
-inline const LeaseOptions kQuick{.renew_seconds = 0.02, .patience_seconds = 0.3, .dying_seconds = 0.05};
+inline const LeaseOptions kQuick{.renew_seconds = 0.02, .patience_seconds = 0.3, .ending_seconds = 0.05};
 // So that a machine that is busy is not taken for a holder that is watched.
-inline const LeaseOptions kPatient{.renew_seconds = 0.02, .patience_seconds = 30};
+inline const LeaseOptions kPatient{.renew_seconds = 0.02, .patience_seconds = 30, .ending_seconds = 0.05};
 inline constexpr double kAtOnce = 15;
 
 // A process that ends when the test does.

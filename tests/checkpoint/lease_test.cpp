@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -110,7 +111,7 @@ TEST_F(Leases, OfAProcessThatIsDyingIsTakenWhenItIsGone) {
   });
   while (!is_there(folder_ / lease_name(1))) ::usleep(10'000);
   LeaseOptions options = kQuick;
-  options.dying_seconds = 10;
+  options.ending_seconds = 10;
   EXPECT_LT(seconds_to_take(2, options), kAtOnce);
   child.wait();
 }
@@ -173,6 +174,30 @@ TEST_F(Leases, TheCounterMovesWhileTheRunLives) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_GE(record_at(1).counter, first + 3);
   EXPECT_FALSE(record_at(1).done);
+}
+
+// As a watcher on another host sees it: the counter stays, and the file is locked.
+TEST_F(Leases, OneThatIsNotRenewedYetIsKeptByItsLock) {
+  LeaseOptions options = kQuick;
+  options.renews = false;
+  std::optional<Lease> lease(std::in_place, folder_.path(), "theirs", options);
+  LeaseRecord elsewhere = record_at(1);
+  elsewhere.holder.host.back() = '~';
+  const auto in_place = [&] { std::ofstream(folder_ / lease_name(1), std::ios::in) << to_text(elsewhere); };
+  in_place();
+  expect_error<ConfigError>([&] { const Lease second(folder_.path(), "mine", kQuick); }, {"another run saves there", "~"});
+  EXPECT_EQ(record_at(1).counter, 0);
+  elsewhere.holder = this_process("theirs");
+  in_place();
+  EXPECT_TRUE(lease->renew());
+  const double start = monotonic_seconds();
+  while (record_at(1).counter == 0 && monotonic_seconds() - start < 60) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GT(record_at(1).counter, 0);
+  lease.reset();
+  EXPECT_TRUE(record_at(1).done);
+  lease.emplace(folder_.path(), "theirs", options);
+  leave(3, [](LeaseRecord& record) { record.done = true; });
+  EXPECT_FALSE(lease->renew()) << "somebody has had a later turn";
 }
 
 // A start with the token of the one before it need not wait, and the one before it, should it live, commits nothing.

@@ -54,14 +54,14 @@ TEST_F(EarlierRun, FoldersWithoutARunAreFine) {
 }
 
 TEST_F(EarlierRun, AnotherConfigurationIsRefusedByName) {
-  leave(config({"parallel.tensor=2"}));
+  leave(config({"optimizer.lr=2"}));
   const std::vector<std::string> before = folder_.names();
   expect_error<ConfigError>(
-      [&] { check_earlier_run(config({"parallel.tensor=4"})); },
+      [&] { check_earlier_run(config({"optimizer.lr=4"})); },
       {"run.dir = " + folder_.path() + ": it has config.resolved.json, eval.jsonl and 6 more of another run, ",
-       "whose parallel.tensor is 2, not 4", "choose another run.dir, or --set run.overwrite=true, which moves them to ",
+       "whose optimizer.lr is 2", "choose another run.dir, or --set run.overwrite=true, which moves them to ",
        folder_ / "earlier-1"});
-  EXPECT_NO_THROW(check_earlier_run(config({"parallel.tensor=4", "run.overwrite=true"})));
+  EXPECT_NO_THROW(check_earlier_run(config({"optimizer.lr=4", "run.overwrite=true"})));
   EXPECT_EQ(folder_.names(), before) << "looking changes nothing";
 }
 
@@ -82,6 +82,15 @@ TEST_F(EarlierRun, HowLongItIsAndWhatItSavesAndLogsIsNotCompared) {
   write_file(folder_ / "config.resolved.json", to_json_text(of_another_version));
   EXPECT_NO_THROW(check_earlier_run(config()));
   expect_error<ConfigError>([&] { check_earlier_run(config({"run.seed=5"})); }, {"whose run.seed is 1234, not 5"});
+}
+
+// As with a checkpoint: a run that was killed before its first one begins again in whatever layout there is a place for.
+TEST_F(EarlierRun, ItsLayoutIsNotCompared) {
+  leave(config({"parallel.tensor=2", "parallel.sequence_parallel=true"}));
+  for (const auto& settings : std::vector<std::vector<std::string>>{
+           {}, {"parallel=2DP x 2PP", "parallel.zero=zero3"}, {"parallel.data=2", R"(elastic=["1DP"])"}})
+    EXPECT_NO_THROW(check_earlier_run(config(settings)));
+  EXPECT_EQ(set_earlier_run_aside(config()), folder_ / "earlier-1");
 }
 
 TEST_F(EarlierRun, ARunWithoutAReadableConfigurationIsAnother) {
@@ -134,10 +143,10 @@ TEST_F(EarlierRun, ARunThatGoesOnKeepsItsFiles) {
 // Between the look at the start and the first file of this run, another may come and go.
 TEST_F(EarlierRun, WhatCameSinceTheFirstLookIsRefusedAsWell) {
   EXPECT_NO_THROW(check_earlier_run(config()));
-  leave(config({"parallel.tensor=4"}));
+  leave(config({"run.seed=4"}));
   const std::vector<std::string> before = folder_.names();
   expect_error<ConfigError>([&] { set_earlier_run_aside(config()); },
-                            {"6 more of another run, whose parallel.tensor is 4, not 1; choose"});
+                            {"6 more of another run, whose run.seed is 4, not 1234; choose"});
   EXPECT_EQ(folder_.names(), before);
   EXPECT_EQ(set_earlier_run_aside(config({"run.overwrite=true"})), folder_ / "earlier-1");
 }

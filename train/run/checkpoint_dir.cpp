@@ -257,14 +257,15 @@ void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std:
       keep_last > 1 ? ", lower checkpoint.keep_last" : ""));
 }
 
-std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& logger) {
+std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& logger, LeaseOptions options,
+                                  const std::string& token) {
   std::unique_ptr<Lease> lease;
   refusing(directory, [&] {
     create_lasting_folder(directory);
-    LeaseOptions options;
     options.say = [&logger](const std::string& line) { logger.info("{}", line); };
     options.warn = [logger](std::string_view line) { logger.warning("{}", line); };
-    lease = std::make_unique<Lease>(directory, lease_token_given().value_or(random_token()), std::move(options));
+    const std::string ours = token.empty() ? lease_token_given().value_or(random_token()) : token;
+    lease = std::make_unique<Lease>(directory, ours, std::move(options));
   });
   return lease;
 }
@@ -272,7 +273,7 @@ std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& lo
 std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t bytes_of_a_save, const Logger& logger) {
   const TrainConfig& config = inputs.plan.config;
   const std::string directory = checkpoint_folder_of(config);
-  std::unique_ptr<Lease> lease = take_lease(directory, logger);
+  std::unique_ptr<Lease> lease = take_lease(directory, logger, {.renews = config.checkpoint.every.steps > 0});
   try {
     refusing(directory, [&] {
       for (const std::string& fault : remove_leftovers(directory)) logger.warning("{}", fault);

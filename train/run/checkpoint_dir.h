@@ -63,12 +63,14 @@ bool has_room(const std::string& directory, std::int64_t bytes_of_a_save, std::i
 void check_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last,
                 RunBegins begins = RunBegins::kGoesOn);
 
-// On rank 0, before anything in the folder is touched: takes the lease, removes what killed saves left, and looks again at what the
-// others believe to be the newest checkpoint (not where run.overwrite begins anew) and, where the run begins, at the room for saves
-// of so many bytes. ConfigError if another run has the folder, UnfitFolderError if there is no room; StorageError (74) if another
-// run committed a checkpoint since `inputs` were prepared: the next start goes on from it.
+// On rank 0, before anything in the folder is touched: takes the lease, which a run that saves at its end alone does not renew
+// until then; removes what killed saves left, and looks again at what the others believe to be the newest checkpoint (not where
+// run.overwrite begins anew) and, where the run begins, at the room for saves of so many bytes. ConfigError if another run has the
+// folder, UnfitFolderError if there is no room; StorageError (74) if another run committed a checkpoint since `inputs` were
+// prepared: the next start goes on from it.
 std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t bytes_of_a_save, const Logger& logger);
-// The lease alone, in a folder that is made where it is not there.
-std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& logger);
+// The lease alone, in a folder that is made where it is not there. "" as the token: the supervisor's, or a new one.
+std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& logger, LeaseOptions options = {},
+                                  const std::string& token = "");
 
 }  // namespace trident

@@ -60,7 +60,8 @@ void check_kinds(const std::string& folder, const std::vector<std::string>& name
   }
 }
 
-// Without what a run may change while it goes on, and defaults between versions: how long it is, what it saves, shows and logs.
+// Without what a run may change while it goes on, and defaults between versions: how long it is, its layout, what it saves, shows
+// and logs.
 JsonValue comparable(TrainConfig config) {
   RunConfig run;
   run.seed = config.run.seed;
@@ -68,7 +69,8 @@ JsonValue comparable(TrainConfig config) {
   config.log = {};
   config.eval = {};
   config.checkpoint = {};
-  if (!config.elastic.empty()) config.parallel = {};  // the same run in another of its layouts
+  config.parallel = {};
+  config.elastic = {};
   return to_json(config);
 }
 

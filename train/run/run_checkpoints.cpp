@@ -31,6 +31,7 @@ namespace trident {
 namespace {
 
 constexpr double kStagingMegabytes = 256;  // where memory does not allow more, or nothing has to go on meanwhile
+constexpr double kAnothersSeconds = 60;    // a save at the end waits so long for a run that has taken the folder over
 
 }  // namespace
 
@@ -77,7 +78,7 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
   }
   if (saves_on_the_way())
     make_writer(*std::move(plan), say);
-  else if (lease_)
+  else if (lease_ && !saves())
     lease_->withdraw(), lease_.reset();
   if (rank_ == 0 && !saves()) say_that_nothing_is_saved(fault, say);
   return state != nullptr ? std::optional(*state) : std::nullopt;
@@ -121,7 +122,8 @@ void RunCheckpoints::say_that_nothing_is_saved(const std::string& fault, const S
     logger_.warning("nothing of this run is saved: {}; or set checkpoint.every=0 if nothing is to be", fault);
 }
 
-// Collective. For a run that saves at its end alone: what the others have from the start.
+// Collective. For a run that saves at its end alone: what the others have from the start. The folder may be another run's by now,
+// where the file system has no locks, or because somebody removed the lease.
 bool RunCheckpoints::make_ready(const Say& say) {
   const auto all_can = [this](const auto& work) {
     std::optional<std::string> error;
@@ -137,7 +139,8 @@ bool RunCheckpoints::make_ready(const Say& say) {
   };
   const bool is_ours = all_can([&] {
     if (rank_ != 0) return;
-    lease_ = take_lease(directory_, logger_);
+    // Whoever took the folder over may be this run's next start, with the supervisor's token, which must not open it to this one.
+    if (!lease_->renew()) lease_ = take_lease(directory_, logger_, {.ending_seconds = kAnothersSeconds}, random_token());
     prepare_checkpoint_folder(directory_, committed_step_, say);
   });
   return is_ours && all_can([&] { make_writer(save_plan(), say); });

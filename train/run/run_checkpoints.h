@@ -32,8 +32,7 @@ class RunCheckpoints {
   ~RunCheckpoints();
 
   // Collective. Where the run saves, rank 0 takes checkpoint.dir first (take_checkpoint_dir()). load_checkpoint(); then makes ready
-  // for saving: what lies behind the step that the run goes on from is set aside. A run that saves at its end alone leaves the folder
-  // to others until then. Says where nothing is saved.
+  // for saving: what lies behind the step that the run goes on from is set aside. Says where nothing is saved.
   std::optional<TrainingState> begin(const Say& say);
 
   // What the run went on from, once it has begun, and the configuration that goes on.
