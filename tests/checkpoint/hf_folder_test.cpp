@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,11 @@
 
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/hf_shard_reader.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/hf_shard_reader.h"
+#include "core/file_io.h"
+#include "model/config/hf_tensors.h"
+#include "model/config/model_presets.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
@@ -72,6 +78,28 @@ TEST_F(HfFolderThatChanges, IsRefusedByTheNameOfTheFile) {
   expect_error<DataError>([&] { read(reader, "one"); }, {folder_ / "model.safetensors"});
   std::filesystem::resize_file(folder_ / "model.safetensors", 3);
   expect_error<DataError>([&] { read(reader, "one"); }, {folder_ / "model.safetensors"});
+}
+
+TEST(HfFolder, OfMoreTensorsThanAnyModelHasIsRefused) {
+  std::size_t most = 0;
+  for (const std::string_view name : model_preset_names()) {
+    ModelConfig model = model_preset(name, "preset");
+    model.layers = 4096;
+    EXPECT_NO_THROW(validate(model, name));
+    most = std::max(most, hf_tensors(model).size());
+  }
+  EXPECT_GT(most, 12 * 4096u);
+  EXPECT_LE(most, kMaxTensors);
+
+  const TemporaryFolder folder;
+  SafetensorsHeader header;
+  for (std::size_t i = 0; i <= kMaxTensors; ++i) header.entries.push_back({fmt::format("{}", i), DType::kF32, {0}, 0, 0});
+  write_file(folder / "model.safetensors", to_text(header));
+  const auto unknown = [](std::string_view) { return HfName{HfNameKind::kUnknown, ""}; };
+  expect_error<DataError>([&] { HfFolder(folder.path(), {}, unknown); }, {"model.safetensors: more than 65536 tensors"});
+  header.entries.pop_back();
+  write_file(folder / "model.safetensors", to_text(header));
+  expect_error<DataError>([&] { HfFolder(folder.path(), {}, unknown); }, {"has tensor \"0\", which the model"});
 }
 
 }  // namespace
