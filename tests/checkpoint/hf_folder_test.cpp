@@ -13,8 +13,6 @@
 
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/hf_shard_reader.h"
-#include "checkpoint/format/safetensors.h"
-#include "checkpoint/hf_shard_reader.h"
 #include "core/file_io.h"
 #include "model/config/hf_tensors.h"
 #include "model/config/model_presets.h"
