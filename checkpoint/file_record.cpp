@@ -15,6 +15,8 @@
 namespace trident {
 namespace {
 
+constexpr std::size_t kMaxRuns = 64;  // aimed at; tensors that are no neighbours keep runs of their own
+
 struct Parts {
   int begin = kTensorParts, end = 0;
 };

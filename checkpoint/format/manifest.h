@@ -29,7 +29,6 @@ struct TensorRun {
   bool operator==(const TensorRun&) const = default;
 };
 inline constexpr int kTensorParts = 1 << 16;
-inline constexpr std::size_t kMaxRuns = 64;  // of a file
 
 // Of a model, in a manifest or in the files of another program; the deepest model that can be configured has fewer.
 inline constexpr std::size_t kMaxTensors = std::size_t{1} << 16;

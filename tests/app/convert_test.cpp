@@ -150,8 +150,8 @@ TEST_F(Convert, WhatIsNoNumberOrInfiniteIsNamedAndKept) {
   const std::string goldens = TRIDENT_SOURCE_DIR "/tests/";
   for (const auto& [name, from, size, nan, infinity] :
        {std::tuple{"f32", "model/goldens/families/llama", std::size_t{4}, 0x7fc00123u, 0xff800000u},
-        {"bf16", "generate/goldens/mistral", std::size_t{2}, 0xffc1u, 0x7f80u},
-        {"f16", "generate/goldens/qwen3", std::size_t{2}, 0x7e01u, 0xfc00u}}) {
+        {"bf16", "infer/goldens/mistral", std::size_t{2}, 0xffc1u, 0x7f80u},
+        {"f16", "infer/goldens/qwen3", std::size_t{2}, 0x7e01u, 0xfc00u}}) {
     SCOPED_TRACE(name);
     const std::string folder = folder_with(name, goldens + from, size, nan, infinity);
     const std::string ckpt = place_ / (std::string("ckpt-") + name), back = place_ / (std::string("back-") + name);

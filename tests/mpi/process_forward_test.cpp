@@ -64,7 +64,7 @@ TEST_F(ProcessForward, EvalOfAFolderSaysWhatThreadsSay) {
 }
 
 TEST_F(ProcessForward, GeneratesTheGoldens) {
-  const std::string folder = kGoldens + "generate/goldens/llama";
+  const std::string folder = kGoldens + "infer/goldens/llama";
   const JsonValue golden = parse_json(read_file(folder + "/greedy.json"), "greedy.json");
   std::vector<std::string> generate{"generate",
                                     "--hf",

@@ -40,7 +40,7 @@ class SupervisedRanks : public ::testing::Test {
   std::vector<std::string> mpirun(const std::string& run, std::size_t steps) const {
     std::vector<std::string> words{TRIDENT_SOURCE_DIR "/scripts/mpirun_local", std::to_string(kRanks), TRIDENT_BINARY, "train"};
     words.insert(words.end(), {"--config", place_ / "config.json", "--set", fmt::format("run.steps={}", steps), "--set",
-                               "lr_schedule.decay_steps=80", "--set", "checkpoint.every=5"});
+                               "lr_schedule.decay_steps=80", "--set", "lr_schedule.min_lr=1e-5", "--set", "checkpoint.every=5"});
     words.insert(words.end(), {"--set", "parallel=2DP x 2PP x 2TP", "--set", "run.dir=" + (place_ / run)});
     return words;
   }
