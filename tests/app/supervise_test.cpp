@@ -242,7 +242,8 @@ TEST(SuperviseRefuses, WhatCannotGoOn) {
 // Killed again and again, whatever it is doing, the run ends as if nothing had happened.
 TEST(SuperviseRun, KilledAtRandomMomentsItIsTheUndisturbedOne) {
   const Workplace place;
-  std::vector<std::string> settings{"checkpoint.every=4", "parallel=2DP x 2PP x 1TP", "lr_schedule.decay_steps=70", "lr_schedule.min_lr=1e-5"};
+  std::vector<std::string> settings{"checkpoint.every=4", "parallel=2DP x 2PP x 1TP", "lr_schedule.decay_steps=70",
+                                    "lr_schedule.min_lr=1e-5"};
   std::vector<std::string> words{"supervise", "--give-up-after", "20", "--", TRIDENT_BINARY, "train"};
   words.insert(words.end(), {"--config", place / "config.json"});
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
