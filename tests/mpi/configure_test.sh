@@ -24,6 +24,6 @@ configure 0 'Ranks as processes: no \(MPI was not found; install libopenmpi-dev 
 configure 1 'TRIDENT_MPI = ON: no MPI was found; install libopenmpi-dev and openmpi-bin' -DTRIDENT_MPI=ON "$without"
 configure 1 'TRIDENT_MPI = maybe: not AUTO, ON or OFF' -DTRIDENT_MPI=maybe
 if command -v mpicc >/dev/null; then
-  configure 0 'Ranks as processes: over MPI [0-9.]+ .*processes: TRUE '-DTRIDENT_MPI=ON
+  configure 0 'Ranks as processes: over MPI [0-9.]+ .*processes: TRUE ' -DTRIDENT_MPI=ON
 fi
 echo "every value of TRIDENT_MPI does what it says"
