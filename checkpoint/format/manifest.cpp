@@ -264,7 +264,7 @@ ManifestFile file_from(std::string_view source, std::size_t index, const JsonVal
   file.table = *table;
   const JsonValue::Array& runs = json.list("runs");
   // A writer that finds no neighbours to join has a run for each tensor.
-  if (std::ssize(runs) > num_tensors) json.fail(fmt::format("{} runs of {} tensors", runs.size(), num_tensors));
+  if (runs.size() > kMaxTensors) json.fail(fmt::format("{} runs, there are at most {}", runs.size(), kMaxTensors));
   for (const JsonValue& run : runs) file.runs.push_back(run_from(json, run, num_tensors));
   return file;
 }
