@@ -30,7 +30,7 @@ struct TensorRun {
 };
 inline constexpr int kTensorParts = 1 << 16;
 
-// Of a model, in a manifest or in the files of another program; the deepest model that can be configured has fewer.
+// A model has no more in a manifest or in the files of another program: the deepest that can be configured has fewer.
 inline constexpr std::size_t kMaxTensors = std::size_t{1} << 16;
 
 struct ManifestFile {

@@ -1,4 +1,4 @@
-// What a call sends, whatever the transport (docs/design/communication.md).
+// A call sends so many bytes, whatever the transport (docs/design/communication.md).
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 
 namespace trident {
 
-// Of the model that the row describes, as Trident builds it (model/config/model_stats.h); of the closed form when the row
-// gives widths and a sequence alone.
+// These count the model that the row describes, as Trident builds it (model/config/model_stats.h), or the closed form when
+// the row gives widths and a sequence alone.
 CaseQuantities count_parameters(CaseFields& config);
 CaseQuantities model_states(CaseFields& config);
 CaseQuantities checkpoint_size(CaseFields& config);

@@ -54,7 +54,7 @@ struct TrainingRow {
   double kv_width() const { return kv_heads * head_dim(); }
 };
 
-// What a row does not say and its stack decides (planner/published/run_answers.cpp).
+// The stack decides these fields, which a row does not say (planner/published/run_answers.cpp).
 struct OpenFields {
   bool sequence_parallel = false;  // with tensor parallelism
   bool zero = false;

@@ -83,7 +83,7 @@ TEST(Stopped, LeavesNoLineOfItsOwn) {
   for (const JsonValue& line : place.records("run/timing.jsonl")) EXPECT_GE(line.find("save_ms")->as_number(), 0);
 }
 
-// What is there alone of a start that failed before it had files, and a run that goes on in another layout without a checkpoint,
+// A failure.json alone, which a start that failed early leaves, and a run that goes on in another layout without a checkpoint,
 // are no other runs.
 TEST(EarlierStart, IsNoOtherRun) {
   const Workplace place;

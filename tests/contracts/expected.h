@@ -1,5 +1,5 @@
-// What a training step must send and hold, by arithmetic on configuration numbers alone: docs/design/communication.md's formulas,
-// written down a second time. Includes nothing of the program.
+// Says what a training step must send and hold, by arithmetic on configuration numbers alone: the formulas of
+// docs/design/communication.md, written down a second time. Includes nothing of the program.
 #pragma once
 
 #include <cstdint>

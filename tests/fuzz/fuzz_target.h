@@ -36,7 +36,7 @@ void require(bool condition, fmt::format_string<Arguments...> what, Arguments&&.
   if (!condition) throw Finding(fmt::format(what, std::forward<Arguments>(arguments)...));
 }
 
-// What a message must be: not empty, one line without control characters.
+// A message must not be empty, and is one line without control characters.
 void check_message(std::string_view message);
 // A refusal as users may see one: a bug is none, and no byte of the input reaches a terminal as it is.
 void check_refusal(const Error& error);

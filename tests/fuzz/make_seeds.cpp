@@ -66,7 +66,7 @@ void add_configurations(const Seeds& seeds) {
             R"("rope_parameters":{"rope_theta":10000.0,"rope_type":"yarn","factor":4.0},"dtype":"float32"})");
 }
 
-// Of what users and runs write beside configurations.
+// Adds seeds of files that users and runs write beside configurations.
 void add_lines(const Seeds& seeds) {
   const std::string zero(1, '\0');
   TrainConfig config = parse_train_config(kSmallest, "x");

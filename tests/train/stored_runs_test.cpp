@@ -322,7 +322,7 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   EXPECT_EQ(resolved.find("resolved")->find("decay_length")->as_integer(), 8);
 }
 
-// What a later start of the same command is refused is said by the first one.
+// The first start says what a later start of the same command would be refused.
 TEST_F(StoredRuns, WeightsAloneAreSaidToEndTheRun) {
   const std::string weights = "checkpoint.content=weights", warned = "warning: checkpoint.content = \"weights\": ";
   EXPECT_TRUE(contains(train(settings("run", {weights})), warned));

@@ -112,7 +112,7 @@ std::vector<Option> parallel_options() {
   };
 }
 
-// These are not built, and their names look like misspellings of those that are.
+// These are not built, and their names look like misspellings of built ones.
 std::vector<ReservedValue> other_update_rules() {
   std::vector<ReservedValue> rules;
   for (const std::string_view name : {"muon", "sgd", "adan", "nadam", "radam", "adafactor"}) rules.push_back({name, "not built; use adamw or lion"});

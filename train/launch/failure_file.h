@@ -22,7 +22,7 @@ struct RunFailure {
 // failure it reads: a rank that an earlier start lost on another node may write late. The second name is for ranks of other nodes,
 // as that of the lease's token is (checkpoint/lease.h).
 inline constexpr std::array kStartVariables{"TRIDENT_START", "OMPI_TRIDENT_START"};
-// What the environment has under one of these names; "" without.
+// Reads the environment under these names; "" if neither is there.
 std::string start_given();
 
 // Replaces the file, whole or not at all; adds the time. Nothing where `folder` does not exist. StorageError.

@@ -128,7 +128,7 @@ void note_folder_that_is_gone(const TrainConfig& config, std::vector<std::string
     notes.push_back(fmt::format("model.init_from = {}: is not there any more, and not needed to go on", *from));
 }
 
-// Of a fingerprint what no split changes.
+// Takes the parts of a fingerprint that no split changes.
 JsonValue contents_of(const JsonValue& fingerprint) {
   JsonValue::Array contents;
   if (fingerprint.is_array())

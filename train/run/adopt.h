@@ -23,8 +23,8 @@ void check_initial_model(const TrainConfig& config, const std::vector<ManifestTe
 // Whether the weights by which datasets are blended are others than the checkpoint's.
 bool blend_weights_changed(const TrainConfig& config, const Resume& resume);
 
-// Of the training data, whatever their paths; and the refusal (ConfigError) of others than the checkpoint's, unless
-// checkpoint.allow lists data.train.
+// The first describes the training data, whatever their paths; the second refuses (ConfigError) others than the
+// checkpoint's, unless checkpoint.allow lists data.train.
 JsonValue data_fingerprint(const std::vector<DataFacts>& training);
 void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume);
 
