@@ -1,4 +1,4 @@
-// What a run may choose about GPUs: the keys of the section `cuda`. The defaults give the same bits every time.
+// The keys of the section `cuda`. The defaults give the same bits every time.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What kind of work an operation is, for sums over operations.
+// The kinds of work by which times and FLOPs of operations are added up.
 #pragma once
 
 #include <cstddef>

@@ -136,7 +136,7 @@ void Stage::book_regions(const ModelConfig& model, ArenaPlan& arena_plan) {
   }
 }
 
-// What crosses the borders of stages.
+// Books the buffers of tensors that cross stage boundaries.
 void Stage::book_boundaries(std::span<const StepProgram* const> programs, ArenaPlan& arena_plan) {
   int activation_receives = 0, gradient_receives = 0;
   for (const StepProgram* program : programs) {

@@ -1,4 +1,4 @@
-// What the layers of a rank share before they run: its geometry, the numbers of their parameters, and where their tensors lie.
+// The layers of a rank share its geometry, the numbers of their parameters, and where their tensors lie.
 //
 // A unit's passes are written once (tensor_parallel/pass.h). Run dry, they tell what they save, keep, multiply and need as scratch:
 // the unit's UnitMemory. Run for real, they find their tensors there: nothing allocates. Letters: S sequence, B micro-batch, H
@@ -19,7 +19,7 @@
 
 namespace trident {
 
-// What parameter layouts depend on: the same on every rank.
+// Parameter layouts depend on these values, which are the same on every rank.
 struct TensorLayout {
   int degree = 1;
   bool sequence_parallel = false;  // over one rank it changes nothing
@@ -76,7 +76,7 @@ enum class RecomputeClass : std::uint8_t { kAttention, kBlock, kNever };
 // The last call that reads a tensor: backward_input or backward_weight. Frozen weights will end every use at kB.
 enum class LastUse : std::uint8_t { kB, kW };
 
-// What part of a model an activation belongs to, for reports of where memory goes; nothing that is computed depends on it.
+// The part of a model that an activation belongs to, for memory reports; no computation depends on it.
 enum class ActivationKind : std::uint8_t {
   kInputs,     // of units: the residual stream, which full recomputation restarts from
   kAttention,  // queries, keys, values, the core's output and statistics
@@ -134,7 +134,7 @@ struct ScratchOfCall {
   std::vector<RegionTensor> tensors;
 };
 
-// What a unit's passes need, as a dry run of them found it.
+// A unit's memory, as a dry run of its passes found it.
 struct UnitMemory {
   std::vector<std::pair<const void*, RegionTensor>> places;  // of each Saved and BetweenIW
   std::array<ScratchOfCall, kNumPassKinds> scratch;          // by PassKind
@@ -145,7 +145,7 @@ struct UnitMemory {
 
   std::int64_t region_bytes(Region region) const { return bytes[static_cast<std::size_t>(region)]; }
   const RegionTensor& largest_of(Region region) const { return largest[static_cast<std::size_t>(region)]; }
-  // Of a region of Saved or BetweenIW: they add up to its bytes.
+  // Bytes by kind in a region of Saved or BetweenIW; they add up to the region's bytes.
   BytesByKind bytes_by_kind(Region region) const;
 };
 

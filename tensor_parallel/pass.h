@@ -65,7 +65,7 @@ class Pass {
   // A dry pass that plans: of calls with the same shapes one is enough.
   bool plans() const { return planned_ != nullptr; }
 
-  // What is asked for until end() is that of such a call; calls do not overlap. Other passes may lie between backward_input and
+  // Tensors asked for until end() belong to such a call; calls do not overlap. Other passes may lie between backward_input and
   // backward_weight: what was used last before is gone.
   void begin(PassKind kind);
   void end();

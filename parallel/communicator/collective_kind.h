@@ -1,4 +1,4 @@
-// What a rank asks of a communicator, as a value: compared between ranks, counted, and printed.
+// A rank's request to a communicator, as a value: compared between ranks, counted, and printed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What all communicators of host memory share: group scopes and host-synchronous calls. How data move is left to the operations
+// The base of all communicators of host memory: group scopes and host-synchronous calls. Data are moved by the operations
 // that a derived class prepares.
 #pragma once
 

@@ -60,7 +60,7 @@ class OperationPool {
       if (operation.busy() == busy) return &operation;
     return nullptr;
   }
-  // What the first busy operation is doing; "" if none is busy.
+  // Says what the first busy operation is doing; "" if none is busy.
   std::string describe_pending() {
     const Operation* operation = find(true);
     return operation == nullptr ? "" : operation->describe();

@@ -1,4 +1,4 @@
-// What the trainer needs of CUDA: the GPUs, a device per rank, and communicators between devices.
+// The trainer's interface to CUDA: the GPUs, a device per rank, and communicators between devices.
 //
 // Implemented by parallel/cuda over device/cuda, or by its twin parallel/no_cuda in binaries built without CUDA; which one is decided
 // when the program is linked. A binary built with CUDA also runs where there is no GPU or no driver.

@@ -83,7 +83,7 @@ bool NcclCommunicator::leave() noexcept {
       all_.finish(progress());
       return true;
     }
-    // What the GPU has done was called by all ranks, so that their records are there: first they are received, then compared.
+    // All ranks called what the GPU has done, so their records are there: first they are received, then compared.
     progress().poll();
     progress().poll();
     if (const std::string pending = pool_.describe_pending(); !pending.empty())

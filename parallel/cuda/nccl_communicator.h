@@ -81,7 +81,7 @@ class NcclCommunicator final : public DeviceCommunicator, private GiveUpListener
   NcclHandle all_;
   std::vector<std::unique_ptr<Path>> paths_;  // that begin or end here
   CudaEvent fork_;
-  // What ranks tell each other.
+  // Ranks exchange these records of their calls.
   Buffer records_;
   CpuStream watches_, collective_control_;
   std::vector<std::unique_ptr<CpuStream>> control_to_, control_from_;       // by peer

@@ -19,7 +19,7 @@
 
 namespace trident {
 
-// What all watches of a communicator have in common.
+// All watches of a communicator share this.
 struct NcclWatchGroup {
   std::string_view name;
   int rank = 0;

@@ -23,7 +23,7 @@ struct TransportChoice {
   std::string why;  // "8 processes share 2 GPUs"; for one line of the log
 };
 
-// Of processes, by the GPU of each (GpuFacts::id): NCCL if each has one of its own, else through the host.
+// Chooses by the GPU of each process (GpuFacts::id): NCCL if each has one of its own, else through the host.
 TransportChoice choose_transport(const std::vector<std::string>& gpus);
 // The same for so many processes on so many GPUs.
 TransportChoice choose_transport(std::size_t processes, std::size_t gpus);

@@ -60,7 +60,7 @@ class DlopenCudaBackend final : public CudaBackend {
     return loaded_ != nullptr;
   }
 
-  // What is in the way; empty if nothing.
+  // Returns the reason why it cannot be loaded; empty if it is.
   std::string try_to_load() {
     if (dlopen(kDriver, RTLD_LAZY | RTLD_LOCAL) == nullptr) {
       return fmt::format("no NVIDIA driver found: {} is not there; install one or set device = cpu", kDriver);

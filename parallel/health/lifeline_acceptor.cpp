@@ -31,7 +31,7 @@ bool has_caller(int listener) {
   return poll(&waiting, 1, 0) == 1;
 }
 
-// What befell a call before it was taken (accept(2)): the next one may be better.
+// True where accept(2) failed because of one caller: the next call may succeed.
 bool is_of_one_call(int error) {
   constexpr std::array kOfOne = {ECONNABORTED, EINTR,        EPROTO,     EPERM,    ENOPROTOOPT, EHOSTDOWN,
                                  ENONET,       EHOSTUNREACH, EOPNOTSUPP, ENETDOWN, ENETUNREACH};

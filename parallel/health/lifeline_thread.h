@@ -99,7 +99,7 @@ class LifelineThread {
   std::optional<LifelineVerdict> verdict_;
   bool goodbye_said_ = false;
 
-  // Of the thread alone.
+  // Only the thread uses these.
   FileDescriptor epoll_, wake_, claim_;
   std::optional<LifelineAcceptor> door_;  // while somebody is awaited
   LifelineJudge judge_;

@@ -15,7 +15,7 @@ struct NetworkFacts {
   std::string open_device;
 };
 
-// Of this process and node. MPI opens the files of the devices that it uses when it starts: call it after messages between nodes.
+// Reads the facts of this process and node. MPI opens its devices late: call this after messages between nodes.
 // Reads below `root`, which tests replace. What cannot be read is left out.
 NetworkFacts network_facts(const std::string& root = "");
 

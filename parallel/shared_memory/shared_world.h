@@ -1,4 +1,4 @@
-// What the ranks of one node share: doorbells, control blocks of groups, and the failure flag, all in one region of memory.
+// The ranks of one node share doorbells, control blocks of groups, and the failure flag, all in one region of memory.
 //
 // Everything in the region is plain data and atomics found by offsets, so the region may be private memory (ranks are threads) or
 // a segment mapped at another address by each process.
