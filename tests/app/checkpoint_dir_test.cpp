@@ -190,16 +190,20 @@ class SmallDisk : public CheckpointDir {
     for (const std::string& word : words(settings)) text += " '" + word + "'";
     return text;
   }
+  // What the last save of a run takes of the disk, in its blocks, without the file `but`.
+  std::int64_t bytes_of_a_save(const std::string& run, std::string_view but = {}) const {
+    EXPECT_EQ(train({"run.dir=" + run}).exit_code, 0);
+    std::int64_t bytes = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
+      if (entry.is_regular_file() && entry.path().filename() != but)
+        bytes += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+    return bytes;
+  }
   std::vector<std::string> unshare_{"unshare", "--mount"};
 };
 
 TEST_F(SmallDisk, WithoutRoomIsRefusedWithTheNumbers) {
-  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
-  std::int64_t save = 0;
-  const std::string step = place_ / "shared/ckpt/step-00000004";
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(step))
-    if (entry.is_regular_file() && entry.path().filename() != kManifestName)
-      save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::int64_t save = bytes_of_a_save(place_ / "elsewhere", kManifestName);
   ASSERT_GT(save, 500'000);
   // Three saves, and what is not the values: manifests, folders, the lease.
   const std::int64_t three = 3 * save, beside = 100'000;
@@ -229,10 +233,7 @@ TEST_F(SmallDisk, WithoutRoomARunThatSavesByDefaultWarns) {
   std::string config = read_file(place_ / "config.json");
   const std::string every = R"(, "every": 2)";
   write_file(place_ / "config.json", config.erase(config.find(every), every.size()));
-  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
-  std::int64_t save = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
-    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::int64_t save = bytes_of_a_save(place_ / "elsewhere");
   const std::string list = "; ls '" + (place_ / "shared/ckpt") + "'";
   const ProgramOutcome fits = on_disk_of(save + 100'000, command({"run.dir=" + (place_ / "fits")}) + list);
   EXPECT_NE(fits.out.find("\nstep-00000004\n"), std::string::npos) << fits.out << fits.err;
@@ -251,10 +252,7 @@ TEST_F(SmallDisk, WhatMayPassIsNoFaultOfTheConfiguration) {
 
 // What was set aside stays: it has its bytes, and is none of those that newer ones replace.
 TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
-  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
-  std::int64_t save = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
-    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::int64_t save = bytes_of_a_save(place_ / "elsewhere");
   const auto second_start = [&](const std::string& between, const std::vector<std::string>& settings) {
     return on_disk_of(3 * save + 100'000, fmt::format("{} > /dev/null && {} && {}",
                                                       command({"run.dir=" + (place_ / "first"), "lr_schedule.decay_steps=8"}),
@@ -273,10 +271,7 @@ TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
 // What lies there already, and what a killed save left, does not count twice.
 class FullSmallDisk : public SmallDisk {};
 TEST_F(FullSmallDisk, AFullDiskIsNoReasonToRefuseARestart) {
-  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
-  std::int64_t save = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
-    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::int64_t save = bytes_of_a_save(place_ / "elsewhere");
   const std::string left = place_ / "shared/ckpt/step-00000099.tmp-dead";
   const std::string kill = fmt::format("mkdir -p '{0}' && head -c {1} /dev/zero > '{0}/x'", left, save);
   const ProgramOutcome outcome =
@@ -287,10 +282,7 @@ TEST_F(FullSmallDisk, AFullDiskIsNoReasonToRefuseARestart) {
 
 // As a run leaves it that was killed after a commit, before it removed the oldest: one more than there is room for.
 TEST_F(FullSmallDisk, WhatIsNoLongerKeptMakesRoomForARestart) {
-  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
-  std::int64_t save = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
-    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::int64_t save = bytes_of_a_save(place_ / "elsewhere");
   const std::string list = "ls '" + (place_ / "shared/ckpt") + "' | grep step-";
   const ProgramOutcome outcome =
       on_disk_of(3 * save + 60'000,
