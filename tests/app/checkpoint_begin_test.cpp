@@ -1,6 +1,5 @@
 // Runs of the real program that begin with another's weights, and checkpoints that hold weights alone.
 #include <csignal>
-#include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>

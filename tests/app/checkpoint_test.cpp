@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <sstream>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"

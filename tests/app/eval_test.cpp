@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <numeric>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdint>
 #include <sstream>
 #include <string>

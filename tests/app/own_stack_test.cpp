@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "core/file_io.h"
 #include "tests/app/program.h"

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <map>

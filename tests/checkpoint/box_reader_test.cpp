@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 
 #include "tests/checkpoint/small_checkpoint.h"

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>

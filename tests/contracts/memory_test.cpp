@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <mutex>
 
 #include "core/check.h"
 #include "tests/contracts/contract_cases.h"

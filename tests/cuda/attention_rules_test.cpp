@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "tests/cuda/attention_fixture.h"
 #include "tests/cuda/simulated/runtime.h"

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <filesystem>
 
 #include "data/dataset_files.h"
 #include "data/merge_datasets.h"

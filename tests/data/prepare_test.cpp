@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 
 #include "core/file_io.h"
 #include "data/indexed_dataset.h"

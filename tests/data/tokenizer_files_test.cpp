@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/file_io.h"

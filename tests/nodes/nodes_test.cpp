@@ -3,8 +3,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
-#include <numeric>
 #include <sstream>
 
 #include "core/file_io.h"

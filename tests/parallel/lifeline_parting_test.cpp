@@ -5,7 +5,6 @@
 #include <array>
 #include <csignal>
 #include <functional>
-#include <thread>
 
 #include "core/check.h"
 #include "tests/parallel/lifeline_ranks.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <csignal>
 #include <stdexcept>
-#include <thread>
 
 #include "core/check.h"
 #include "parallel/health/lifeline_judge.h"

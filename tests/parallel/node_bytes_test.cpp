@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <numeric>
 
 #include "parallel/transport/message_communicator.h"

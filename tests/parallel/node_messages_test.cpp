@@ -4,7 +4,6 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
-#include <map>
 
 #include "parallel/transport/wire_group.h"
 #include "tests/parallel/node_ranks.h"

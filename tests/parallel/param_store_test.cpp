@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "device/dry/dry_device.h"
 #include "parallel/communicator/dry_communicator.h"

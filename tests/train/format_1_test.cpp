@@ -2,7 +2,6 @@
 // in any layout, and the run that saved them goes on as it did then.
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <ostream>
 #include <string>

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <mutex>
 
 #include "device/no_allocation.h"
 #include "tests/support/cpu_ranks.h"

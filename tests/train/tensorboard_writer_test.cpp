@@ -10,7 +10,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "core/check.h"

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "core/number_text.h"
 #include "planner/predict/cluster_report.h"

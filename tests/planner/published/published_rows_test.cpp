@@ -1,7 +1,6 @@
 // What holds of the answer to every published run: its verdict agrees with its numbers, bytes are whole, every null is listed.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <string>
 #include <vector>
 

@@ -1,8 +1,6 @@
 // Rows of runs: names of schedules, what their stack does where they do not say, and what is said of that.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-
 #include "tests/planner/price/price_fixture.h"
 
 namespace trident {

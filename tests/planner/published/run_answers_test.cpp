@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "planner/published/training_row.h"
 #include "tests/planner/price/price_fixture.h"
