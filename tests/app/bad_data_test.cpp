@@ -114,8 +114,7 @@ TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
                                                "run.steps=10", "parallel=2DP x 2PP x 2TP"});
   EXPECT_EQ(outcome.exit_code, 65) << outcome.err;
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
-  EXPECT_NE(outcome.err.find(fmt::format("large.bin: token {0} has id 250 (document 0, its token {0})", token)), std::string::npos)
-      << outcome.err;
+  expect_parts(outcome.err, {fmt::format("large.bin: token {0} has id 250 (document 0, its token {0})", token)});
   // What was trained until then stays on record; of the step before, other ranks may have been ahead of the one that writes.
   const auto steps = static_cast<std::int64_t>(place_.metrics().size());
   EXPECT_GE(steps, kPosition / 8 - 1);
@@ -134,8 +133,7 @@ TEST_F(BadData, AFileThatIsCutWhileItIsTrainedOn) {
   const ProgramOutcome outcome = run_command({"sh", "-c", command});
   EXPECT_EQ(outcome.exit_code, 74) << outcome.err;
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
-  for (const char* part : {"cut.bin: ", " bytes at byte ", "became shorter while it was in use; put it back"})
-    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  expect_parts(outcome.err, {"cut.bin: ", " bytes at byte ", "became shorter while it was in use; put it back"});
 }
 
 // Without its record the pair would be taken for what it is not; a wrong tokenizer shows only in bits per byte.
@@ -152,9 +150,8 @@ TEST_F(BadData, RecordsAreCompared) {
   std::filesystem::copy_file(place_ / "valid.trident.json", prefix + ".trident.json");
   refuse({"data.train=" + prefix}, {"other.trident.json: does not belong to this pair", "other.bin has"});
   std::filesystem::remove(prefix + ".trident.json");
-  const ProgramOutcome bare = place_.train({"data.train=" + prefix});
-  EXPECT_EQ(bare.exit_code, 0) << bare.err;
-  EXPECT_NE(bare.out.find("other: no record of the tokenizer that made it"), std::string::npos) << bare.out;
+  const ProgramOutcome bare = succeeded(place_.train({"data.train=" + prefix}));
+  expect_parts(bare.out, {"other: no record of the tokenizer that made it"});
   EXPECT_EQ(bare.out.find("no record", bare.out.find("no record") + 1), std::string::npos) << bare.out;  // of text, and once
 }
 

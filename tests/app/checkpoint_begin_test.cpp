@@ -23,10 +23,8 @@ TEST_F(Checkpoints, ARunBeginsWithTheWeightsOfAnother) {
   };
   const ProgramOutcome still = begin("still", {"optimizer.lr=1e-30", "lr_schedule.type=constant"});
   ASSERT_EQ(still.exit_code, 0) << still.err;
-  EXPECT_NE(still.out.find("begins with the weights of " + from +
-                           "/step-00000004 (model.init_from), step 4; optimizer, data and steps begin anew"),
-            std::string::npos)
-      << still.out;
+  expect_parts(still.out, {"begins with the weights of " + from +
+                           "/step-00000004 (model.init_from), step 4; optimizer, data and steps begin anew"});
   const ProgramOutcome diff = run_program({"ckpt", "diff", from + "/step-00000004", place_ / "still/ckpt/step-00000001"});
   EXPECT_EQ(diff.exit_code, 1) << diff.err;  // states of the optimizer, steps; no weights
   for (std::istringstream lines(diff.out); !lines.eof();) {
@@ -34,7 +32,7 @@ TEST_F(Checkpoints, ARunBeginsWithTheWeightsOfAnother) {
     std::getline(lines, line);
     EXPECT_TRUE(line.empty() || line.starts_with("exp_avg") || line.starts_with("state: ")) << line;
   }
-  EXPECT_NE(diff.out.find("exp_avg_sq/"), std::string::npos) << diff.out;
+  expect_parts(diff.out, {"exp_avg_sq/"});
   // From position 0 of the data: the first loss is that of the first batch.
   EXPECT_EQ(place_.metrics("still").front().find("tokens")->as_integer(), 8 * 32);
   EXPECT_LT(place_.metrics("still").front().find("loss")->as_number(), place_.metrics().front().find("loss")->as_number());
@@ -42,16 +40,16 @@ TEST_F(Checkpoints, ARunBeginsWithTheWeightsOfAnother) {
   ASSERT_EQ(begin("moved", {}).exit_code, 0);
   const ProgramOutcome on = begin("moved", {"run.steps=3"});
   ASSERT_EQ(on.exit_code, 0) << on.err;
-  EXPECT_NE(on.out.find("goes on from step 1\n"), std::string::npos) << on.out;
+  expect_parts(on.out, {"goes on from step 1\n"});
   EXPECT_EQ(on.out.find("begins with the weights"), std::string::npos) << on.out;
   EXPECT_EQ(place_.metrics("moved").size(), 3u);
 }
 
 TEST_F(FullCheckpoints, WeightsAloneAreEnoughToBeginWith) {
   ASSERT_EQ(train({"checkpoint.content=weights", "precision.compute=bf16"}).exit_code, 0);
-  const ProgramOutcome outcome = train({"model.init_from=" + (place_ / "run/ckpt/step-00000004"), "run.dir=" + (place_ / "other")});
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("step 4, which has them in bf16 only"), std::string::npos) << outcome.out;
+  const ProgramOutcome outcome =
+      succeeded(train({"model.init_from=" + (place_ / "run/ckpt/step-00000004"), "run.dir=" + (place_ / "other")}));
+  expect_parts(outcome.out, {"step 4, which has them in bf16 only"});
 }
 
 TEST_F(Checkpoints, WeightsOfAnotherModelAreRefused) {
@@ -71,8 +69,7 @@ TEST_F(Checkpoints, WeightsOfAnotherModelAreRefused) {
   std::vector<std::string> after = place_.files();
   std::erase_if(after, [&](const std::string& path) { return path.starts_with(place_ / "hf"); });
   EXPECT_EQ(after, before);
-  const ProgramOutcome allowed = train({from, other, "model.rope_theta=5000", "model.dropout=0.1", "checkpoint.allow=model"});
-  EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
+  succeeded(train({from, other, "model.rope_theta=5000", "model.dropout=0.1", "checkpoint.allow=model"}));
 }
 
 TEST_F(FullCheckpoints, AnotherRunDirBesideASharedFolderOfThemIsLookedAt) {
@@ -89,8 +86,7 @@ TEST_F(FullCheckpoints, AnotherRunDirBesideASharedFolderOfThemIsLookedAt) {
   EXPECT_EQ(read_file(place_ / "other/earlier-1/metrics.jsonl"), metrics);
   EXPECT_EQ(place_.metrics("other").size(), 2u);
   // Its own goes on.
-  const ProgramOutcome on = train({shared, "run.steps=8", "run.dir=" + (place_ / "other")});
-  EXPECT_EQ(on.exit_code, 0) << on.err;
+  succeeded(train({shared, "run.steps=8", "run.dir=" + (place_ / "other")}));
   EXPECT_EQ(place_.metrics("other").size(), 4u);
 }
 
@@ -114,11 +110,9 @@ TEST_F(Checkpoints, OneOfWeightsAloneIsNotPassedOverInSilence) {
                      "name " + older + " in checkpoint.resume",
                      "model.init_from = " + newest + " in a run.dir of its own"});
   EXPECT_EQ(place_.files(), before);
-  const ProgramOutcome back = train({"run.steps=6", "checkpoint.resume=" + older});
-  EXPECT_EQ(back.exit_code, 0) << back.err;
-  EXPECT_NE(back.out.find("goes on from step 2\n"), std::string::npos) << back.out;
-  const ProgramOutcome begun = train({"model.init_from=" + newest + ".aside-1", "run.dir=" + (place_ / "other")});
-  EXPECT_EQ(begun.exit_code, 0) << begun.err;
+  const ProgramOutcome back = succeeded(train({"run.steps=6", "checkpoint.resume=" + older}));
+  expect_parts(back.out, {"goes on from step 2\n"});
+  succeeded(train({"model.init_from=" + newest + ".aside-1", "run.dir=" + (place_ / "other")}));
 }
 
 // A script that starts the command again on 75 would be refused with 64.
@@ -128,7 +122,7 @@ TEST_F(Checkpoints, WhoSavesWeightsAloneIsNotToldThatTheRunGoesOn) {
   ASSERT_TRUE(within(150, [&] { return job.steps_said() > 0; })) << job.err();
   kill(job.process(), SIGTERM);
   EXPECT_EQ(job.wait_to_end(150), 128 + SIGTERM) << job.err();
-  EXPECT_NE(job.err().find("its weights are saved, and no run goes on from weights alone"), std::string::npos) << job.err();
+  expect_parts(job.err(), {"its weights are saved, and no run goes on from weights alone"});
 }
 
 }  // namespace

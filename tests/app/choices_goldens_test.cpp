@@ -23,10 +23,9 @@ class ChoicesGoldens : public ::testing::TestWithParam<std::string> {
 
   JsonValue eval(const std::vector<std::string>& more = {}) const {
     const ProgramOutcome outcome =
-        run_program(plus({"eval", "--hf", kFolder, "--tokenizer", kFolder, "--choices", kFolder + GetParam() + ".jsonl",
-                          "--per-question", "--json", "--set", "precision.compute=fp32"},
-                         more));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+        succeeded(run_program(plus({"eval", "--hf", kFolder, "--tokenizer", kFolder, "--choices", kFolder + GetParam() + ".jsonl",
+                                    "--per-question", "--json", "--set", "precision.compute=fp32"},
+                                   more)));
     if (outcome.exit_code != 0) throw std::runtime_error(outcome.err);
     return parse_json(outcome.out, "eval --json");
   }

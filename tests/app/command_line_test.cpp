@@ -12,6 +12,7 @@
 
 #include "app/subcommands.h"
 #include "core/file_io.h"
+#include "tests/support/error_text.h"
 #include "train/config/option_docs.h"
 
 namespace trident {
@@ -34,7 +35,7 @@ void expect_refusal(const Arguments& arguments, const std::string& contains, int
   EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err.rfind("trident: ", 0), 0u) << outcome.err;
-  EXPECT_NE(outcome.err.find(contains), std::string::npos) << outcome.err;
+  expect_parts(outcome.err, {contains});
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;  // exactly one line
 }
 
@@ -64,11 +65,10 @@ TEST_F(CommandLine, HelpAndVersion) {
   EXPECT_EQ(run({"--version"}).out.rfind("trident ", 0), 0u);
   const Outcome train = run({"train", "--help"});
   EXPECT_EQ(train.exit_code, 0);
-  EXPECT_NE(train.out.find("--print-config"), std::string::npos);
-  EXPECT_NE(train.out.find(options_help()), std::string::npos);
+  expect_parts(train.out, {"--print-config", options_help()});
   EXPECT_EQ(run({"help", "train"}).out, train.out);
   EXPECT_EQ(run({"data", "--help"}).exit_code, 0);
-  EXPECT_NE(run({"data", "prepare", "--help"}).out.find("--append-eod"), std::string::npos);
+  expect_parts(run({"data", "prepare", "--help"}).out, {"--append-eod"});
   EXPECT_EQ(run({"schema", "--help"}).exit_code, 0);
 }
 
@@ -257,7 +257,7 @@ TEST_F(CommandLine, BenchCalibratesUntilItIsStopped) {
         return CpuRates{};
       };
       EXPECT_EQ(run_command_line({"bench", "--calibrate", file}, context, err), code);
-      EXPECT_NE(err.str().find(fmt::format("stopped by {}: {} was not written", name, file)), std::string::npos) << err.str();
+      expect_parts(err.str(), {fmt::format("stopped by {}: {} was not written", name, file)});
       std::size_t files = 0;  // but the configuration
       for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_)) ++files;
       EXPECT_EQ(files, 1u) << "nothing is left behind";
@@ -277,8 +277,7 @@ TEST_F(CommandLine, BenchCalibratesNothingThatCannotBeWritten) {
   const auto refused = [&](const std::string& file, const std::string& part) {
     err.str("");
     EXPECT_EQ(run_command_line({"bench", "--calibrate", file}, context, err), 74) << file;
-    EXPECT_NE(err.str().find(file), std::string::npos) << err.str();
-    EXPECT_NE(err.str().find(part), std::string::npos) << err.str();
+    expect_parts(err.str(), {file, part});
   };
   refused(path("none/p.json"), "cannot be created");
   refused("/sys/p.json", "cannot be created");  // may not be written, even by root
@@ -309,8 +308,7 @@ TEST_F(CommandLine, PrintConfigIsJsonThatMeansTheSame) {
   JsonRules strict;
   strict.comments = JsonComments::kRefused;  // other programs read it
   EXPECT_EQ(parse_json(printed.out, "printed", strict).find("optimizer")->find("lr")->as_number(), 0.25);
-  EXPECT_NE(explained.out.find("\"lr\": 0.25,  // --set"), std::string::npos) << explained.out;
-  EXPECT_NE(explained.out.find("// " + config_ + ":2"), std::string::npos);
+  expect_parts(explained.out, {"\"lr\": 0.25,  // --set", "// " + config_ + ":2"});
   EXPECT_EQ(to_json(parse_train_config(explained.out, "e")), to_json(parse_train_config(printed.out, "p")));
   EXPECT_FALSE(std::filesystem::exists(path("run")));
 }
@@ -340,7 +338,7 @@ TEST_F(CommandLine, EveryKindOfFailureHasItsExitCode) {
   EXPECT_EQ(code_of([] { throw std::bad_alloc(); }).exit_code, 70);
   const Outcome other = code_of([] { throw std::runtime_error("two\nlines"); });
   EXPECT_EQ(other.exit_code, 70);
-  EXPECT_NE(other.err.find("two lines"), std::string::npos);
+  expect_parts(other.err, {"two lines"});
 }
 
 TEST_F(CommandLine, SchemaAndPage) {
@@ -354,7 +352,7 @@ TEST_F(CommandLine, DataPrepare) {
   const Outcome outcome = run({"data", "prepare", "--input", path("a.txt"), path("b.jsonl"), "--tokenizer", "gpt2", "--output",
                                path("out"), "--json-key", "body", "--append-eod"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("3 documents, 8 tokens"), std::string::npos) << outcome.out;
+  expect_parts(outcome.out, {"3 documents, 8 tokens"});
   EXPECT_TRUE(file_exists(path("out.bin")) && file_exists(path("out.idx")));
   const Outcome cut =
       run({"data", "prepare", "--input", path("a.txt"), "--tokenizer", "gpt2", "--output", path("cut"), "--separator-line", ""});

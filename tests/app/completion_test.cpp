@@ -12,6 +12,7 @@
 #include "app/subcommands.h"
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 #include "train/config/option_table.h"
 
 namespace trident {
@@ -147,7 +148,7 @@ TEST(CompletionCommand, RefusesOtherShells) {
        {Arguments{"completion"}, Arguments{"completion", "tcsh"}, Arguments{"completion", "bash", "more"}}) {
     std::ostringstream out, err;
     EXPECT_EQ(run_command_line(arguments, {out, {}}, err), 64);
-    EXPECT_NE(err.str().find("choose bash, zsh or fish"), std::string::npos) << err.str();
+    expect_parts(err.str(), {"choose bash, zsh or fish"});
   }
 }
 

@@ -94,8 +94,7 @@ TEST_F(Convert, AFolderComesBackByteForByte) {
     const std::string folder = hf_folder(family), ckpt = place_ / ("ckpt-" + family), back = place_ / ("back-" + family);
     const ProgramOutcome in = to_ckpt(folder, ckpt);
     ASSERT_EQ(in.exit_code, 0) << in.err;
-    const ProgramOutcome verified = run_program({"ckpt", "verify", ckpt});
-    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+    succeeded(run_program({"ckpt", "verify", ckpt}));
     const ProgramOutcome out = to_hf(ckpt, back);
     ASSERT_EQ(out.exit_code, 0) << out.err;
     expect_same_files(back, folder);
@@ -159,22 +158,17 @@ TEST_F(Convert, WhatIsNoNumberOrInfiniteIsNamedAndKept) {
     ASSERT_EQ(in.exit_code, 0) << in.err;
     const std::string begin = "warning: " + folder + "/model.safetensors: tensor \"model.norm.weight\" has values that are ";
     const bool last_of_32 = std::string(name) != "f32";  // width of the model; the norm is the last tensor
-    EXPECT_NE(in.out.find(begin + "no numbers, the first at [" + (last_of_32 ? "31" : "15") + "]; they are kept\n"), in.out.npos)
-        << in.out;
-    EXPECT_NE(in.out.find(begin + "infinite, the first at [" + (last_of_32 ? "29" : "13") + "]; they are kept\n"), in.out.npos)
-        << in.out;
+    expect_parts(in.out, {begin + "no numbers, the first at [" + (last_of_32 ? "31" : "15") + "]; they are kept\n",
+                          begin + "infinite, the first at [" + (last_of_32 ? "29" : "13") + "]; they are kept\n"});
     EXPECT_EQ(std::count(in.out.begin(), in.out.end(), '\n'), 3) << in.out;
     const ProgramOutcome out = to_hf(ckpt, back);
     ASSERT_EQ(out.exit_code, 0);
-    EXPECT_NE(out.out.find("warning: " + ckpt + ": tensor \"model.norm.weight\" has values that are infinite"), out.out.npos)
-        << out.out;
+    expect_parts(out.out, {"warning: " + ckpt + ": tensor \"model.norm.weight\" has values that are infinite"});
     EXPECT_EQ(read_file(back + "/model.safetensors"), read_file(folder + "/model.safetensors"));
     // A run that begins with it says the same.
     const ProgramOutcome eval = run_program({"eval", "--hf", folder, "--ids", "5 6 7", "--set", "precision.compute=fp32"});
     for (const char* what : {"no numbers, such as [", "infinite, such as ["})
-      EXPECT_NE(eval.err.find(folder + "/model.safetensors: tensor \"model.norm.weight\" has values that are " + what),
-                eval.err.npos)
-          << eval.err;
+      expect_parts(eval.err, {folder + "/model.safetensors: tensor \"model.norm.weight\" has values that are " + what});
   }
 }
 
@@ -287,11 +281,8 @@ TEST_F(Checkpoints, MastersGoThroughAFolder) {
   ASSERT_EQ(begin("a", ckpt).exit_code, 0);
   const ProgramOutcome begun = begin("b", hf);
   ASSERT_EQ(begun.exit_code, 0) << begun.err;
-  EXPECT_NE(begun.out.find("begins with the weights of " + hf + " (model.init_from), a Hugging Face folder in f32"),
-            std::string::npos)
-      << begun.out;
-  const ProgramOutcome diff = run_program({"ckpt", "diff", place_ / "a/ckpt/step-00000001", place_ / "b/ckpt/step-00000001"});
-  EXPECT_EQ(diff.exit_code, 0) << diff.out << diff.err;
+  expect_parts(begun.out, {"begins with the weights of " + hf + " (model.init_from), a Hugging Face folder in f32"});
+  succeeded(run_program({"ckpt", "diff", place_ / "a/ckpt/step-00000001", place_ / "b/ckpt/step-00000001"}));
 }
 
 // Without a model in the configuration the folder's config.json is the model; what the configuration says otherwise is refused by
@@ -310,8 +301,7 @@ TEST_F(Checkpoints, AFolderSaysItsModel) {
                   {"model.intermediate_size = 96", "config.json of model.init_from = " + hf + " has 64"});
   // It goes on though the folder is gone.
   fs::rename(hf, place_ / "moved");
-  const ProgramOutcome on = run_program({"ckpt", "show", place_ / "a/ckpt"});
-  EXPECT_EQ(on.exit_code, 0) << on.err;
+  succeeded(run_program({"ckpt", "show", place_ / "a/ckpt"}));
   EXPECT_EQ(run_program({"convert", "--from", "ckpt", place_ / "a/ckpt", "--to", "hf", place_ / "again"}).exit_code, 0);
 }
 
@@ -326,7 +316,7 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverAloudByConvert) {
   write_file(run + "/step-00000004/manifest.json", "{}");
   const ProgramOutcome out = convert(run, place_ / "newest");
   ASSERT_EQ(out.exit_code, 0) << out.err;
-  EXPECT_NE(out.out.find("warning: step-00000004 is skipped: "), std::string::npos) << out.out;
+  expect_parts(out.out, {"warning: step-00000004 is skipped: "});
   expect_same_files(place_ / "newest", place_ / "second");
   write_file(run + "/step-00000002/manifest.json", "{}");
   expect_one_line(convert(run, place_ / "none"), 65, {"step-00000004", "no other checkpoint is valid", "--from ckpt"});
@@ -348,14 +338,12 @@ TEST_F(Checkpoints, TheTokenizerOfAFolderByARelativePath) {
   const auto convert = [&](const std::string& to) {
     return run_program({"convert", "--from", "ckpt", run + "/ckpt", "--to", "hf", to});
   };
-  const ProgramOutcome found = convert(place_ / "found");
-  EXPECT_EQ(found.exit_code, 0) << found.err;
+  const ProgramOutcome found = succeeded(convert(place_ / "found"));
   EXPECT_EQ(found.out.find("warning"), std::string::npos) << found.out;
   EXPECT_EQ(read_file(place_ / "found/tokenizer_config.json"), "{}");
   fs::rename(hf, place_ / "moved");
-  const ProgramOutcome gone = convert(place_ / "gone");
-  EXPECT_EQ(gone.exit_code, 0) << gone.err;
-  EXPECT_NE(gone.out.find("warning: model.init_from = " + hf + ": training began with it"), std::string::npos) << gone.out;
+  const ProgramOutcome gone = succeeded(convert(place_ / "gone"));
+  expect_parts(gone.out, {"warning: model.init_from = " + hf + ": training began with it"});
   EXPECT_FALSE(fs::exists(place_ / "gone/tokenizer_config.json"));
 }
 
@@ -378,13 +366,10 @@ TEST_F(Checkpoints, AFoldersWindowCounts) {
   const auto begin = [&](const std::string& run, const std::vector<std::string>& more) {
     return place_.train(plus({"run.dir=" + (place_ / run), "run.steps=1", "batch.sequence=16"}, more), "", "window.json");
   };
-  const ProgramOutcome within = begin("a", {});
-  EXPECT_EQ(within.exit_code, 0) << within.err;
+  succeeded(begin("a", {}));
   expect_one_line(begin("b", {"batch.sequence=17"}), 64, {"model.sliding_window = 16", "batch.sequence = 17", "use at most 16"});
-  const ProgramOutcome wider = begin("c", {"batch.sequence=32", "model.sliding_window=32"});
-  EXPECT_EQ(wider.exit_code, 0) << wider.err;
-  const ProgramOutcome none = begin("d", {"batch.sequence=32", "model.sliding_window=null"});
-  EXPECT_EQ(none.exit_code, 0) << none.err;
+  succeeded(begin("c", {"batch.sequence=32", "model.sliding_window=32"}));
+  succeeded(begin("d", {"batch.sequence=32", "model.sliding_window=null"}));
 }
 
 }  // namespace

@@ -19,8 +19,7 @@ class Eval : public Checkpoints {
  protected:
   // The object that --json prints.
   JsonValue json(const std::vector<std::string>& more) const {
-    const ProgramOutcome outcome = eval(plus(more, {"--json"}));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const ProgramOutcome outcome = succeeded(eval(plus(more, {"--json"})));
     return outcome.exit_code == 0 ? parse_json(outcome.out, "eval --json") : JsonValue();
   }
   ProgramOutcome eval(const std::vector<std::string>& more) const {
@@ -220,8 +219,7 @@ struct Folder {
   }
   JsonValue eval(std::int64_t sample, const std::vector<std::string>& more) const {
     const ProgramOutcome outcome =
-        run_program(plus({"eval", "--hf", place / ".", "--ids", ids(sample), "--token-losses", "--json"}, more));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+        succeeded(run_program(plus({"eval", "--hf", place / ".", "--ids", ids(sample), "--token-losses", "--json"}, more)));
     return outcome.exit_code == 0 ? parse_json(outcome.out, "eval --json") : JsonValue();
   }
 

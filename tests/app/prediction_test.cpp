@@ -81,8 +81,7 @@ TEST(Prediction, StandsBesideWhatWasMeasured) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   // Eight ranks are threads of this process: one of them says it, once. Whether they share cores is the machine's affair.
   EXPECT_EQ(count(outcome.out, "predicted by the profile profile.json of a processor beside measured: "), 1u) << outcome.out;
-  EXPECT_NE(outcome.out.find("to the byte"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("bytes as predicted, sent over every axis and held"), std::string::npos) << outcome.out;
+  expect_parts(outcome.out, {"to the byte", "bytes as predicted, sent over every axis and held"});
   const JsonValue c = comparison(place), plan = parse_json(read_file(place / "run/plan.json"), "plan.json");
   EXPECT_EQ(number(*c.find("arena_bytes"), "predicted"), number(*c.find("arena_bytes"), "measured"));
   EXPECT_EQ(number(*c.find("arena_bytes"), "measured"), number(place.metrics().back(), "peak_bytes"));
@@ -113,7 +112,7 @@ TEST(Prediction, WhatIsOffIsNamed) {
   write_profile(place, "profile.json", kEight, 1e4);
   const ProgramOutcome outcome = place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("more than 10 % off: compute"), std::string::npos) << outcome.out;
+  expect_parts(outcome.out, {"more than 10 % off: compute"});
   const JsonValue c = comparison(place);
   ASSERT_FALSE(c.find("off")->items().empty());
   EXPECT_EQ(c.find("off")->items()[0].as_string().substr(0, 7), "compute");
@@ -127,7 +126,7 @@ TEST(Prediction, WithoutAProfileTheRunSaysSoAndNothingElseChanges) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const std::size_t noted = outcome.out.find("the time of a step is not predicted: "), first_step = outcome.out.find("\nstep ");
   EXPECT_LT(noted, first_step) << "said at the start: " << outcome.out;
-  EXPECT_NE(outcome.out.find("predicted beside measured, without the time of a step: "), std::string::npos) << outcome.out;
+  expect_parts(outcome.out, {"predicted beside measured, without the time of a step: "});
   const JsonValue c = comparison(place);
   EXPECT_NE(c.find("not_predicted")->as_string().find("bf16"), std::string::npos) << to_json_text(c);
   EXPECT_EQ(number(*c.find("arena_bytes"), "predicted"), number(*c.find("arena_bytes"), "measured"));
@@ -184,7 +183,7 @@ TEST(Prediction, AStoppedRunComparesWhatItMade) {
       if (alone) {
         EXPECT_EQ(count(job.out(), "more than 10 % off: compute"), 0u) << job.out();
       }
-      EXPECT_NE(read_file(run + "/report.html").find("Predicted beside measured"), std::string::npos);
+      expect_parts(read_file(run + "/report.html"), {"Predicted beside measured"});
       for (const std::string& file : place.files()) EXPECT_EQ(file.find(".tmp."), std::string::npos) << file;
     }
   }
@@ -205,7 +204,7 @@ TEST(Prediction, ProcessesCompareTheirNodesCoresWithTheProfile) {
   const JsonValue compared = comparison(place);
   ASSERT_NE(compared.find("not_predicted"), nullptr) << "the profile of other cores was taken";
   const std::string why = compared.find("not_predicted")->as_string();
-  EXPECT_NE(why.find(" with 1 core; trident bench --calibrate FILE"), std::string::npos) << why;
+  expect_parts(why, {" with 1 core; trident bench --calibrate FILE"});
   const ProgramOutcome refused = run_command(
       {TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", TRIDENT_BINARY, "train", "--config", place / "config.json", "--set",
        "parallel.data=2", "--set", "run.dir=" + (place / "other"), "--set", "run.hardware_profile=" + (place / "none.json")});
@@ -228,9 +227,8 @@ TEST(Prediction, ARunThatGoesOnComparesItsOwnSteps) {
   EXPECT_EQ(number(c, "last_step"), 7);
   EXPECT_EQ(number(c, "steps"), 3);  // of 4
   const std::string report = read_file(place / "run/report.html");
-  for (const std::string part : {"Predicted beside measured", "Gradient norm", "tokens/s", "Measured: the last step",
-                                 "Simulated by", "Arena of the first rank of each pipeline stage", "optimizer", "stage 1"})
-    EXPECT_NE(report.find(part), std::string::npos) << part;
+  expect_parts(report, {"Predicted beside measured", "Gradient norm", "tokens/s", "Measured: the last step", "Simulated by",
+                        "Arena of the first rank of each pipeline stage", "optimizer", "stage 1"});
   for (const std::string fetching : {" src=", " href=", "@import", "url("})
     EXPECT_EQ(report.find(fetching), std::string::npos) << fetching;
   const std::vector<JsonValue> metrics = place.metrics();

@@ -19,6 +19,7 @@
 #include "device/operations.h"
 #include "tests/conformance/builders.h"
 #include "tests/conformance/case_table.h"
+#include "tests/support/error_text.h"
 
 namespace trident::conformance {
 namespace {
@@ -119,7 +120,7 @@ CaseResult run_faulty(const Fault& fault) {
 void expect_failure(const Fault& fault, const std::string& text) {
   const CaseResult result = run_faulty(fault);
   EXPECT_EQ(result.outcome, Outcome::kFailed);
-  EXPECT_NE(result.what.find(text), std::string::npos) << result.what;
+  expect_parts(result.what, {text});
 }
 
 float* floats(const TensorView& view) { return view.as<float>(); }
@@ -168,7 +169,7 @@ TEST(Suite, NoticesDependenceOnTheWorkspace) {
     right(ops, stream, v, workspace);
     if (workspace.data()[0] == std::byte{0xff}) floats(v[0])[0] += 1e-7f * floats(v[0])[0];
   };
-  EXPECT_NE(run_case(device, c, 1).what.find("out[0] of [10] has other bits"), std::string::npos);
+  expect_parts(run_case(device, c, 1).what, {"out[0] of [10] has other bits"});
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView workspace) {
     right(ops, stream, v, workspace);
     workspace.data()[4] = std::byte{0};
@@ -216,7 +217,7 @@ TEST(Suite, ComparesTwoDevices) {
     right(ops, stream, v, workspace);
     if (++calls == 2) floats(v[0])[0] += 1.0f;
   };
-  EXPECT_NE(compare_case(device, other, c, 1).what.find("the other device says"), std::string::npos);
+  expect_parts(compare_case(device, other, c, 1).what, {"the other device says"});
 }
 
 }  // namespace

@@ -14,23 +14,19 @@
 
 #include "core/json_scanner.h"
 #include "core/philox.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
 
-std::string error_of(std::string_view text, const JsonRules& rules = {}) {
-  try {
-    parse_json(text, "f.json", rules);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+std::string refusal(std::string_view text, const JsonRules& rules = {}) {
+  return error_of<Error>([&] { parse_json(text, "f.json", rules); });
 }
 
 void expect_error(std::string_view text, std::string_view begins, std::string_view contains) {
-  const std::string message = error_of(text);
+  const std::string message = refusal(text);
   EXPECT_EQ(message.rfind(begins, 0), 0u) << message;
-  EXPECT_NE(message.find(contains), std::string::npos) << message;
+  expect_parts(message, {contains});
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
 }
 
@@ -55,7 +51,7 @@ TEST(JsonReader, CommentsWhereAllowed) {
   EXPECT_EQ(parse_json(text, "f").find("a")->as_integer(), 1);
   JsonRules strict;
   strict.comments = JsonComments::kRefused;
-  EXPECT_NE(error_of(text, strict), "accepted");
+  EXPECT_NE(refusal(text, strict), "no error");
 }
 
 TEST(JsonReader, EveryValueKnowsItsLine) {
@@ -88,7 +84,7 @@ TEST(JsonReader, ATrailingCommaIsNamedWithItsLine) {
   expect_error("{\n  \"a\": \"x, \\\"\", // why, why\n /* and, so */ }", "f.json:2:15: ", "trailing comma on line 2");
   expect_error("[{},]", "f.json:1:4: ", "trailing comma");
   for (const char* text : {"{\"a\": 1 }}", "{\"a\": \",\" ]", "{\"a\": ,}"})
-    EXPECT_EQ(error_of(text).find("trailing"), std::string::npos) << text;
+    EXPECT_EQ(refusal(text).find("trailing"), std::string::npos) << text;
 }
 
 TEST(JsonReader, OtherFormatsAreNamed) {
@@ -108,14 +104,14 @@ TEST(JsonReader, OtherFormatsAreNamed) {
     } catch (const ConfigError& error) {
       const std::string said = error.what(), format = formats[i];
       EXPECT_EQ(said.find("Trident reads JSON") != said.npos, !format.empty()) << said;
-      EXPECT_NE(said.find(format.empty() ? "not valid JSON" : path + ": this is " + format), said.npos) << said;
+      expect_parts(said, {format.empty() ? "not valid JSON" : path + ": this is " + format});
     }
   }
 }
 
 TEST(JsonReader, DuplicateKeyIsAnError) {
   expect_error("{\"a\": 1,\n \"a\": 2}", "f.json:2:", "duplicate key \"a\"");
-  EXPECT_EQ(error_of("{\"a\": {\"a\": 1}, \"b\": {\"a\": 1}}"), "accepted");
+  EXPECT_EQ(refusal("{\"a\": {\"a\": 1}, \"b\": {\"a\": 1}}"), "no error");
 }
 
 TEST(JsonReader, TheSecondOfTwoKeysIsNamedWhereItStands) {
@@ -132,34 +128,34 @@ TEST(JsonReader, KeysOfOneHashAreTwo) {
     for (const std::string& key : keys) text += ",\n\"" + key + "\": 1";
     return text + "}";
   };
-  EXPECT_EQ(error_of(text_with({a, b})), "accepted");
-  EXPECT_EQ(error_of(text_with({b, a, "c"})), "accepted");
+  EXPECT_EQ(refusal(text_with({a, b})), "no error");
+  EXPECT_EQ(refusal(text_with({b, a, "c"})), "no error");
   expect_error(text_with({a, b, a}), "f.json:4:1: ", "duplicate key \"" + a);
   expect_error(text_with({b, a, "c", b, "d"}), "f.json:5:1: ", "duplicate key \"" + b);
   expect_error(text_with({a, b, escaped}), "f.json:4:1: ", "duplicate key \"" + a);
 }
 
 TEST(JsonReader, DepthAndSizeAreLimited) {
-  EXPECT_EQ(error_of(std::string(64, '[') + std::string(64, ']')), "accepted");
+  EXPECT_EQ(refusal(std::string(64, '[') + std::string(64, ']')), "no error");
   expect_error(std::string(65, '[') + std::string(65, ']'), "f.json:1:65", "deeper than 64");
   expect_error(std::string(100000, '['), "f.json:1:65", "deeper than 64");
   JsonRules small;
   small.max_bytes = 10;
-  EXPECT_NE(error_of("[1, 2, 3, 4, 5]", small).find("limit is 10"), std::string::npos);
+  expect_parts(refusal("[1, 2, 3, 4, 5]", small), {"limit is 10"});
 }
 
 TEST(JsonReader, ValuesAreCountedWhileTheyAreRead) {
   JsonRules rules;
   rules.max_values = 4;
-  EXPECT_EQ(error_of("[1, [2], 3]", rules),
+  EXPECT_EQ(refusal("[1, [2], 3]", rules),
             "f.json:1:10: more values than memory is taken for begin here; the text is damaged, or not what it should be");
-  EXPECT_EQ(error_of("[1, 2, 3]", rules), "accepted");
+  EXPECT_EQ(refusal("[1, 2, 3]", rules), "no error");
 }
 
 TEST(JsonReader, ErrorsQuoteLittleOfAToken) {
   for (const std::string& text : {"[" + std::string(900000, '7') + "e99999]", "{\"a\": " + std::string(900000, 'y') + "}",
                                   "{\"" + std::string(900000, 'y')})
-    EXPECT_LT(error_of(text).size(), 200u);
+    EXPECT_LT(refusal(text).size(), 200u);
 }
 
 TEST(JsonScanner, SkipsWhatNobodyTakes) {

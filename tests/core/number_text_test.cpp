@@ -8,6 +8,8 @@
 #include <limits>
 #include <string>
 
+#include "tests/support/error_text.h"
+
 namespace trident {
 namespace {
 
@@ -66,7 +68,7 @@ TEST(NumberText, SecondsHaveFourDigits) {
   EXPECT_EQ(seconds_text(7200), "2.0 hours");
   EXPECT_EQ(seconds_text(3 * 86400), "3.0 days");
   EXPECT_EQ(seconds_text(-0.0123), "-12.30 ms");
-  EXPECT_NE(seconds_text(kLargest).find("e+303 days"), std::string::npos) << seconds_text(kLargest);
+  expect_parts(seconds_text(kLargest), {"e+303 days"});
   EXPECT_EQ(seconds_text(kInfinite), "inf s");
   EXPECT_EQ(seconds_text(kNone), "nan s");
 }

@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/kernels/launch.h"
 #include "tests/cuda/simt_array.h"
+#include "tests/support/error_text.h"
 
 namespace trident::testing {
 namespace {
@@ -93,25 +94,20 @@ TEST(Simt, HostMemoryGivenToAKernelIsAnIllegalAddress) {
 TEST(Simt, LaunchesThatNoGpuWouldTake) {
   const SimulatedScope scope;
   const Array<int> array({1});
-  const auto message = [&](const LaunchShape& shape, cudaStream_t stream) -> std::string {
-    try {
-      launch("past_the_end", past_the_end_kernel, shape, stream, array.data(), 0);
-    } catch (const InternalError& error) {
-      return error.what();
-    }
-    return "";
+  const auto message = [&](const LaunchShape& shape, cudaStream_t stream) {
+    return error_of<InternalError>([&] { launch("past_the_end", past_the_end_kernel, shape, stream, array.data(), 0); });
   };
   EXPECT_EQ(message({.blocks = {1}, .threads = {1025}}, array.stream()),
             "kernel past_the_end with 1 x 1 x 1 blocks of 1025 x 1 x 1 threads and 0 bytes of shared memory: "
             "cudaErrorInvalidConfiguration (invalid "
             "configuration argument) on CUDA device 0; please report it");
-  EXPECT_NE(message({.blocks = {1, 65536}, .threads = {1}}, array.stream()), "");
-  EXPECT_NE(message({.blocks = {1}, .threads = {0}}, array.stream()), "");
+  EXPECT_NE(message({.blocks = {1, 65536}, .threads = {1}}, array.stream()), "no error");
+  EXPECT_NE(message({.blocks = {1}, .threads = {0}}, array.stream()), "no error");
   cudaStream_t gone = nullptr;
   check_cuda(cudaStreamCreate(&gone), "test");
   check_cuda(cudaStreamDestroy(gone), "test");
-  EXPECT_NE(message({.blocks = {1}, .threads = {1}}, gone), "");
-  EXPECT_EQ(message({.blocks = {1}, .threads = {1}}, array.stream()), "");
+  EXPECT_NE(message({.blocks = {1}, .threads = {1}}, gone), "no error");
+  EXPECT_EQ(message({.blocks = {1}, .threads = {1}}, array.stream()), "no error");
 }
 
 }  // namespace

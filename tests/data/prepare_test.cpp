@@ -10,6 +10,7 @@
 #include "tests/data/compress.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -138,7 +139,7 @@ TEST_F(PrepareTest, BadLinesAreLeftOutAndCounted) {
     EXPECT_EQ(stats.bad_lines, 4);
     EXPECT_EQ(stats.documents, 39996);
     ASSERT_EQ(shown.size(), 3u);
-    EXPECT_NE(shown[1].find("bad.jsonl:10010:10: not valid JSON: \"NaN\""), std::string::npos) << shown[1];
+    expect_parts(shown[1], {"bad.jsonl:10010:10: not valid JSON: \"NaN\""});
     options.most_bad_lines = 3;
     expect_error<DataError>([&] { prepare({path}, options); }, {"bad.jsonl:30010:10: ", "4 bad lines, and --most-bad allows 3"});
   }

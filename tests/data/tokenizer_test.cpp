@@ -15,6 +15,7 @@
 #include "data/tokenizer/merge_table.h"
 #include "data/tokenizer/token_ids.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -247,7 +248,7 @@ TEST(TokenIds, AreReadWithSpacesOrCommas) {
       parse_token_ids(std::string("7 ") + word, "--ids");
       ADD_FAILURE() << word;
     } catch (const ConfigError& error) {
-      EXPECT_NE(std::string(error.what()).find("\"" + std::string(word) + "\" is no token id"), std::string::npos) << error.what();
+      expect_parts(error.what(), {"\"" + std::string(word) + "\" is no token id"});
       EXPECT_EQ(std::string(error.what()).find("--ids = "), 0u) << error.what();
     }
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -208,12 +209,12 @@ TEST(Sampler, RefusesOptionsByName) {
     return std::string();
   };
   EXPECT_EQ(refused([](SamplingOptions&) {}), "");
-  EXPECT_NE(refused([](SamplingOptions& o) { o.temperature = -1; }).find("--temperature = -1"), std::string::npos);
-  EXPECT_NE(refused([](SamplingOptions& o) { o.temperature = NAN; }).find("--temperature"), std::string::npos);
-  EXPECT_NE(refused([](SamplingOptions& o) { o.top_k = -2; }).find("--top-k = -2"), std::string::npos);
-  EXPECT_NE(refused([](SamplingOptions& o) { o.top_p = 0; }).find("--top-p = 0"), std::string::npos);
-  EXPECT_NE(refused([](SamplingOptions& o) { o.top_p = 1.5; }).find("--top-p = 1.5"), std::string::npos);
-  EXPECT_NE(refused([](SamplingOptions& o) { o.repetition_penalty = 0; }).find("--repetition-penalty = 0"), std::string::npos);
+  expect_parts(refused([](SamplingOptions& o) { o.temperature = -1; }), {"--temperature = -1"});
+  expect_parts(refused([](SamplingOptions& o) { o.temperature = NAN; }), {"--temperature"});
+  expect_parts(refused([](SamplingOptions& o) { o.top_k = -2; }), {"--top-k = -2"});
+  expect_parts(refused([](SamplingOptions& o) { o.top_p = 0; }), {"--top-p = 0"});
+  expect_parts(refused([](SamplingOptions& o) { o.top_p = 1.5; }), {"--top-p = 1.5"});
+  expect_parts(refused([](SamplingOptions& o) { o.repetition_penalty = 0; }), {"--repetition-penalty = 0"});
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TEST_F(SupervisedRanks, TheLineOfARestartNamesTheRankAndASignalSaves) {
   EXPECT_EQ(failure->rank, 5);
   EXPECT_EQ(failure->exit_code, 76);
   EXPECT_GT(failure->step, 0) << "as last heard of, a quarter of a second ago";
-  EXPECT_NE(failure->message.find(fmt::format("pid {}", victim)), std::string::npos) << failure->message;
+  expect_parts(failure->message, {fmt::format("pid {}", victim)});
 
   const int later = job.steps_said() + 2;
   ASSERT_TRUE(within(150, [&] { return job.steps_said() >= later; })) << job.err();

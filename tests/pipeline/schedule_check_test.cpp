@@ -13,6 +13,7 @@
 #include "pipeline/schedule/message_order.h"
 #include "pipeline/schedule/schedule_generators.h"
 #include "tests/pipeline/schedule_text.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -55,12 +56,8 @@ TEST(ScheduleCheck, AcceptsSplitBackwards) {
 
 TEST(ScheduleCheck, ThrowsWithTheText) {
   EXPECT_NO_THROW(check_schedule(make_1f1b(2, 2)));
-  try {
-    check_schedule(parse_schedule("p=1 v=1 m=1\n0B0\n"));
-    FAIL();
-  } catch (const InternalError& e) {
-    EXPECT_STREQ(e.what(), "broken pipeline schedule: rank 0, action 0 (0B0): its forward has not run\np=1 v=1 m=1\n0B0\n");
-  }
+  EXPECT_EQ(error_of<InternalError>([&] { check_schedule(parse_schedule("p=1 v=1 m=1\n0B0\n")); }),
+            "broken pipeline schedule: rank 0, action 0 (0B0): its forward has not run\np=1 v=1 m=1\n0B0\n");
 }
 
 // Says whether a schedule is right without any cleverness: run whatever can run until nothing can.

@@ -6,18 +6,14 @@
 #include "core/check.h"
 #include "pipeline/schedule/schedule_generators.h"
 #include "tests/pipeline/schedule_text.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
 
 // The message of the ConfigError that parsing `text` throws.
 std::string parse_error(const std::string& text) {
-  try {
-    parse_schedule(text);
-  } catch (const ConfigError& e) {
-    return e.what();
-  }
-  return "no error";
+  return error_of<ConfigError>([&] { parse_schedule(text); });
 }
 
 TEST(Schedule, VirtualStagesGoRoundTheRanks) {

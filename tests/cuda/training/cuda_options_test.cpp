@@ -8,6 +8,7 @@
 #include "planner/bench/metered_device.h"
 #include "tests/cuda/simulated_scope.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 
 namespace trident {
@@ -49,13 +50,9 @@ TEST(CudaOptions, ProductsNeedAMultiprocessor) {
   options.spare_multiprocessors = 131;
   EXPECT_NO_THROW(cuda->make_device(0, doorbell, {}, options));
   options.spare_multiprocessors = 132;
-  try {
-    cuda->make_device(0, doorbell, {}, options);
-    FAIL() << "a GPU without multiprocessors for products";
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "cuda.spare_multiprocessors = 132: GPU 0 has 132, and products need some; set it to what "
-                               "cuda.nccl_max_ctas allows, or to 0");
-  }
+  EXPECT_EQ(error_of<ConfigError>([&] { cuda->make_device(0, doorbell, {}, options); }),
+            "cuda.spare_multiprocessors = 132: GPU 0 has 132, and products need some; set it to what "
+            "cuda.nccl_max_ctas allows, or to 0");
 }
 
 // bf16 heads of a size that cuDNN does not take: our own kernels compute them, and the device says so.
@@ -70,8 +67,8 @@ TEST(CudaOptions, ASlowerWayIsNoted) {
   device->ops().attention_workspace(shape);
   const std::vector<std::string> notes = device->notes();
   ASSERT_EQ(notes.size(), 2u);
-  EXPECT_NE(notes[0].find("forward computed by our own kernels"), std::string::npos) << notes[0];
-  EXPECT_NE(notes[1].find("backward computed by our own kernels"), std::string::npos) << notes[1];
+  expect_parts(notes[0], {"forward computed by our own kernels"});
+  expect_parts(notes[1], {"backward computed by our own kernels"});
   WorkMeter meter;
   EXPECT_EQ(make_metered_device(*device, meter)->notes(), notes) << "a device that measures says the same";
 }

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "model/config/model_config.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -22,15 +23,10 @@ std::string gpt2(const std::string& more) { return "{" + kGpt2 + ", " + more + "
 
 // The configuration is refused, in one line that contains each of `parts`.
 void expect_refused(const std::string& json, const std::vector<std::string>& parts) {
-  try {
-    model_config_from_hf_json(json, "model");
-    ADD_FAILURE() << "accepted: " << json;
-  } catch (const ConfigError& error) {
-    const std::string message = error.what();
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    EXPECT_EQ(message.rfind("model", 0), 0u) << message;
-    for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << message << "\n  lacks: " << part;
-  }
+  const std::string message = error_of<ConfigError>([&] { model_config_from_hf_json(json, "model"); });
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  EXPECT_EQ(message.rfind("model", 0), 0u) << message;
+  for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << message << "\n  lacks: " << part;
 }
 
 TEST(HfConfigRefuses, TextThatIsNoObject) {
@@ -57,13 +53,8 @@ TEST(HfConfigRefuses, UnknownKeysWithOneThatTheyMayBeMisspellingsOf) {
 // Neither is a key proposed that is another word, nor one that would be passed over.
 TEST(HfConfigRefuses, UnknownKeysThatAreNearNothingWithoutAProposal) {
   for (const std::string key : {"ep_size", "attention_multiplier", "num_heads", "use_alibi", "freeze", "max_windows", "top_kk"}) {
-    try {
-      model_config_from_hf_json(llama("\"" + key + "\": 3"), "model");
-      ADD_FAILURE() << key;
-    } catch (const ConfigError& error) {
-      EXPECT_EQ(error.what(),
-                "model." + key + " = 3: unknown key, which may change what the model computes; remove it if it does not");
-    }
+    EXPECT_EQ(error_of<ConfigError>([&] { model_config_from_hf_json(llama("\"" + key + "\": 3"), "model"); }),
+              "model." + key + " = 3: unknown key, which may change what the model computes; remove it if it does not");
   }
 }
 
@@ -184,14 +175,8 @@ TEST(HfConfigRefuses, SlidingWindows) {
 }
 
 TEST(HfConfigRefuses, FilesAreNamedAsFiles) {
-  try {
-    model_config_from_hf_json(R"({"model_type": "bert"})", "models/x/config.json");
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "models/x/config.json: model_type = \"bert\": must be one of gpt2, llama, qwen2, qwen3, mistral, olmo, olmo2, phi3");
-  }
+  EXPECT_EQ(error_of<ConfigError>([&] { model_config_from_hf_json(R"({"model_type": "bert"})", "models/x/config.json"); }),
+            "models/x/config.json: model_type = \"bert\": must be one of gpt2, llama, qwen2, qwen3, mistral, olmo, olmo2, phi3");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "core/file_io.h"
 #include "model/config/model_config.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -23,7 +24,7 @@ void expect_same(const ModelConfig& model) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     const std::string text = to_json_text(hf_config_json(model, dtype), 2);
     EXPECT_TRUE(model_config_from_hf_json(text, "written") == model) << text;
-    EXPECT_NE(text.find("\"dtype\": \"" + std::string(hf_dtype_name(dtype)) + "\""), text.npos) << text;
+    expect_parts(text, {"\"dtype\": \"" + std::string(hf_dtype_name(dtype)) + "\""});
   }
 }
 
