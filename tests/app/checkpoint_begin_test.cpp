@@ -27,8 +27,7 @@ TEST_F(Checkpoints, ARunBeginsWithTheWeightsOfAnother) {
         {"model.init_from=" + from, "parallel=1DP x 2PP x 1TP", "run.steps=1", "checkpoint.every=1", "run.dir=" + (place_ / run)},
         more));
   };
-  const ProgramOutcome still = begin("still", {"optimizer.lr=1e-30", "lr_schedule.type=constant"});
-  ASSERT_EQ(still.exit_code, 0) << still.err;
+  const ProgramOutcome still = succeeded(begin("still", {"optimizer.lr=1e-30", "lr_schedule.type=constant"}));
   expect_parts(still.out, {"begins with the weights of " + from +
                            "/step-00000004 (model.init_from), step 4; optimizer, data and steps begin anew"});
   const ProgramOutcome diff = run_program({"ckpt", "diff", from + "/step-00000004", place_ / "still/ckpt/step-00000001"});
@@ -44,8 +43,7 @@ TEST_F(Checkpoints, ARunBeginsWithTheWeightsOfAnother) {
   EXPECT_LT(place_.metrics("still").front().find("loss")->as_number(), place_.metrics().front().find("loss")->as_number());
   // A second start goes on from its own, and is not begun again.
   ASSERT_EQ(begin("moved", {}).exit_code, 0);
-  const ProgramOutcome on = begin("moved", {"run.steps=3"});
-  ASSERT_EQ(on.exit_code, 0) << on.err;
+  const ProgramOutcome on = succeeded(begin("moved", {"run.steps=3"}));
   expect_parts(on.out, {"goes on from step 1\n"});
   EXPECT_EQ(on.out.find("begins with the weights"), std::string::npos) << on.out;
   EXPECT_EQ(place_.metrics("moved").size(), 3u);
@@ -87,8 +85,7 @@ TEST_F(FullCheckpoints, AnotherRunDirBesideASharedFolderOfThemIsLookedAt) {
   expect_one_line(train({shared, "run.steps=6", "run.dir=" + (place_ / "other")}), 64,
                   {"run.dir = ", "of another run", "run.overwrite=true"});
   EXPECT_EQ(place_.files(), before);
-  const ProgramOutcome moved = train({shared, "run.steps=6", "run.dir=" + (place_ / "other"), "run.overwrite=true"});
-  ASSERT_EQ(moved.exit_code, 0) << moved.err;
+  succeeded(train({shared, "run.steps=6", "run.dir=" + (place_ / "other"), "run.overwrite=true"}));
   EXPECT_EQ(read_file(place_ / "other/earlier-1/metrics.jsonl"), metrics);
   EXPECT_EQ(place_.metrics("other").size(), 2u);
   // Its own goes on.

@@ -47,9 +47,8 @@ TEST_P(Resumed, AtEveryStep) {
                                              place / "text", place / "valid")});
   ASSERT_EQ(place.train(plus(settings, {fmt::format("run.steps={}", kSteps), "run.dir=" + (place / "whole")})).exit_code, 0);
   for (int steps = 1; steps <= kSteps; ++steps) {
-    const ProgramOutcome part = place.train(plus(
-        settings, {fmt::format("run.steps={}", steps), "checkpoint.every=5", fmt::format("lr_schedule.decay_steps={}", kSteps)}));
-    ASSERT_EQ(part.exit_code, 0) << part.err;
+    const ProgramOutcome part = succeeded(place.train(plus(
+        settings, {fmt::format("run.steps={}", steps), "checkpoint.every=5", fmt::format("lr_schedule.decay_steps={}", kSteps)})));
     EXPECT_EQ(part.out.find(fmt::format("goes on from step {}\n", steps - 1)) != std::string::npos, steps > 1) << part.out;
   }
   EXPECT_EQ(compared(place.metrics(), kComparedKeys), compared(place.metrics("whole"), kComparedKeys));
@@ -190,11 +189,9 @@ TEST_F(Checkpoints, OneThatMayNotBeReadIsNeitherDamagedNorPassedOver) {
 
 TEST_F(Checkpoints, AnotherFormatGoesOnWithItsOwnLossScale) {
   ASSERT_EQ(train().exit_code, 0);
-  const ProgramOutcome outcome = train({"run.steps=5", "precision.compute=fp16"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  succeeded(train({"run.steps=5", "precision.compute=fp16"}));
   EXPECT_GT(place_.metrics().back().find("loss_scale")->as_number(), 1e5);  // not the 1 of fp32; 2^32 shrinks while it overflows
-  const ProgramOutcome fixed = train({"run.steps=6", "precision.compute=fp16", "precision.loss_scale=1024"});
-  ASSERT_EQ(fixed.exit_code, 0) << fixed.err;
+  succeeded(train({"run.steps=6", "precision.compute=fp16", "precision.loss_scale=1024"}));
   EXPECT_EQ(place_.metrics().back().find("loss_scale")->as_number(), 1024);
 }
 
@@ -269,8 +266,7 @@ TEST_F(Checkpoints, TheBestStays) {
   // From here on it gets worse, whichever of the saves in between find the disk idle. The one that a run goes on from stays, too.
   const std::vector<std::string> worse = plus(shared, {"optimizer.lr=5", "checkpoint.allow=optimizer.lr"});
   ASSERT_EQ(train(plus(worse, {"run.steps=4"})).exit_code, 0);
-  const ProgramOutcome outcome = train(plus(worse, {"run.steps=12"}));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ProgramOutcome outcome = succeeded(train(plus(worse, {"run.steps=12"})));
   std::vector<std::string> there;
   for (const CheckpointEntry& entry : list_checkpoints(place_ / "run/ckpt")) there.push_back(entry.name);
   const TrainingState state = open_manifest(place_ / fmt::format("run/ckpt/{}", checkpoint_name(12))).state;
@@ -298,8 +294,7 @@ TEST_F(FullCheckpoints, TheOlderOneIsComparedAsTheNewestWas) {
   EXPECT_EQ(refused.exit_code, 64) << refused.err;
   expect_parts(refused.err, {"run.seed = 99: the checkpoint " + (place_ / "run/ckpt/step-00000002") + " was trained with 1234"});
   EXPECT_TRUE(folder_exists(place_ / "run/ckpt/step-00000004"));
-  const ProgramOutcome outcome = train(plus(plus(steps, allow), {"run.steps=6"}));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  succeeded(train(plus(plus(steps, allow), {"run.steps=6"})));
   EXPECT_EQ(compared(place_.metrics(), kComparedKeys), compared(place_.metrics("whole"), kComparedKeys));
   for (const std::string& path : {place_ / "run/config.resolved.json", place_ / "run/ckpt/step-00000006/manifest.json"}) {
     const std::string space = path.ends_with("resolved.json") ? " " : "";

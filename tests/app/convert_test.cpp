@@ -92,11 +92,9 @@ class Convert : public ::testing::Test {
 TEST_F(Convert, AFolderComesBackByteForByte) {
   for (const std::string& family : kFamilies) {
     const std::string folder = hf_folder(family), ckpt = place_ / ("ckpt-" + family), back = place_ / ("back-" + family);
-    const ProgramOutcome in = to_ckpt(folder, ckpt);
-    ASSERT_EQ(in.exit_code, 0) << in.err;
+    succeeded(to_ckpt(folder, ckpt));
     succeeded(run_program({"ckpt", "verify", ckpt}));
-    const ProgramOutcome out = to_hf(ckpt, back);
-    ASSERT_EQ(out.exit_code, 0) << out.err;
+    succeeded(to_hf(ckpt, back));
     expect_same_files(back, folder);
   }
 }
@@ -104,8 +102,7 @@ TEST_F(Convert, AFolderComesBackByteForByte) {
 TEST_F(Convert, FilesAreCutAsAskedAndReadAgain) {
   const std::string folder = hf_folder("qwen3"), ckpt = place_ / "ckpt", cut = place_ / "cut";
   ASSERT_EQ(to_ckpt(folder, ckpt).exit_code, 0);
-  const ProgramOutcome out = to_hf(ckpt, cut, {"--shard-size", "9KB"});
-  ASSERT_EQ(out.exit_code, 0) << out.err;
+  const ProgramOutcome out = succeeded(to_hf(ckpt, cut, {"--shard-size", "9KB"}));
   const JsonValue index = parse_json(read_file(cut + "/model.safetensors.index.json"), "index");
   EXPECT_GT(index.find("weight_map")->members().size(), 20u);
   ASSERT_TRUE(file_exists(cut + "/model-00002-of-00004.safetensors")) << out.out;
@@ -154,15 +151,13 @@ TEST_F(Convert, WhatIsNoNumberOrInfiniteIsNamedAndKept) {
     SCOPED_TRACE(name);
     const std::string folder = folder_with(name, goldens + from, size, nan, infinity);
     const std::string ckpt = place_ / (std::string("ckpt-") + name), back = place_ / (std::string("back-") + name);
-    const ProgramOutcome in = to_ckpt(folder, ckpt);
-    ASSERT_EQ(in.exit_code, 0) << in.err;
+    const ProgramOutcome in = succeeded(to_ckpt(folder, ckpt));
     const std::string begin = "warning: " + folder + "/model.safetensors: tensor \"model.norm.weight\" has values that are ";
     const bool last_of_32 = std::string(name) != "f32";  // width of the model; the norm is the last tensor
     expect_parts(in.out, {begin + "no numbers, the first at [" + (last_of_32 ? "31" : "15") + "]; they are kept\n",
                           begin + "infinite, the first at [" + (last_of_32 ? "29" : "13") + "]; they are kept\n"});
     EXPECT_EQ(std::count(in.out.begin(), in.out.end(), '\n'), 3) << in.out;
-    const ProgramOutcome out = to_hf(ckpt, back);
-    ASSERT_EQ(out.exit_code, 0);
+    const ProgramOutcome out = succeeded(to_hf(ckpt, back));
     expect_parts(out.out, {"warning: " + ckpt + ": tensor \"model.norm.weight\" has values that are infinite"});
     EXPECT_EQ(read_file(back + "/model.safetensors"), read_file(folder + "/model.safetensors"));
     // A run that begins with it says the same.
@@ -192,8 +187,7 @@ TEST_F(Convert, NamesWithoutTheirBeginningComeBackSo) {
     write_file(folder + "/model.safetensors", text + header + data_of(content));
     const std::string name = family;
     ASSERT_EQ(to_ckpt(folder, place_ / (name + "-ckpt")).exit_code, 0);
-    const ProgramOutcome out = to_hf(place_ / (name + "-ckpt"), place_ / (name + "-back"));
-    ASSERT_EQ(out.exit_code, 0) << out.err;
+    succeeded(to_hf(place_ / (name + "-ckpt"), place_ / (name + "-back")));
     expect_same_files(place_ / (name + "-back"), folder);
     // Cut, and through a checkpoint again.
     ASSERT_EQ(to_hf(place_ / (name + "-ckpt"), place_ / (name + "-cut"), {"--shard-size", "9KB"}).exit_code, 0);
@@ -272,15 +266,13 @@ TEST_F(Convert, WordsThatAreNoneAreRefused) {
 TEST_F(Checkpoints, MastersGoThroughAFolder) {
   ASSERT_EQ(train({"precision.compute=bf16", "parallel=2DP x 2PP x 2TP", "parallel.zero=zero3"}).exit_code, 0);
   const std::string ckpt = place_ / "run/ckpt", hf = place_ / "hf";
-  const ProgramOutcome out = run_program({"convert", "--from", "ckpt", ckpt, "--to", "hf", hf, "--dtype", "fp32"});
-  ASSERT_EQ(out.exit_code, 0) << out.err;
+  const ProgramOutcome out = succeeded(run_program({"convert", "--from", "ckpt", ckpt, "--to", "hf", hf, "--dtype", "fp32"}));
   const auto begin = [&](const std::string& run, const std::string& from) {
     return place_.train({"model.init_from=" + from, "run.steps=1", "checkpoint.every=1", "optimizer.lr=1e-30",
                          "lr_schedule.type=constant", "run.dir=" + (place_ / run)});
   };
   ASSERT_EQ(begin("a", ckpt).exit_code, 0);
-  const ProgramOutcome begun = begin("b", hf);
-  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  const ProgramOutcome begun = succeeded(begin("b", hf));
   expect_parts(begun.out, {"begins with the weights of " + hf + " (model.init_from), a Hugging Face folder in f32"});
   succeeded(run_program({"ckpt", "diff", place_ / "a/ckpt/step-00000001", place_ / "b/ckpt/step-00000001"}));
 }
@@ -295,8 +287,7 @@ TEST_F(Checkpoints, AFolderSaysItsModel) {
   const std::size_t model = config.find("\"model\": {");
   config.replace(model, config.find('}', model) + 1 - model, "\"model\": {\"init_from\": \"" + hf + "\"}");
   write_file(place_ / "short.json", config);
-  const ProgramOutcome begun = place_.train({"run.dir=" + (place_ / "a"), "checkpoint.every=2"}, "", "short.json");
-  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  succeeded(place_.train({"run.dir=" + (place_ / "a"), "checkpoint.every=2"}, "", "short.json"));
   expect_one_line(place_.train({"run.dir=" + (place_ / "b"), "model.intermediate_size=96"}, "", "short.json"), 64,
                   {"model.intermediate_size = 96", "config.json of model.init_from = " + hf + " has 64"});
   // It goes on though the folder is gone.
@@ -314,8 +305,7 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverAloudByConvert) {
   };
   ASSERT_EQ(convert(run + "/step-00000002", place_ / "second").exit_code, 0);
   write_file(run + "/step-00000004/manifest.json", "{}");
-  const ProgramOutcome out = convert(run, place_ / "newest");
-  ASSERT_EQ(out.exit_code, 0) << out.err;
+  const ProgramOutcome out = succeeded(convert(run, place_ / "newest"));
   expect_parts(out.out, {"warning: step-00000004 is skipped: "});
   expect_same_files(place_ / "newest", place_ / "second");
   write_file(run + "/step-00000002/manifest.json", "{}");
@@ -330,11 +320,9 @@ TEST_F(Checkpoints, TheTokenizerOfAFolderByARelativePath) {
   ASSERT_EQ(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}).exit_code, 0);
   write_file(hf + "/tokenizer_config.json", "{}");
   const std::string run = place_ / "a";
-  const ProgramOutcome begun =
-      run_command({"bash", "-c", "cd " + (place_ / ".") + " && exec \"$@\"", "bash", TRIDENT_BINARY, "train", "--config",
-                   place_ / "config.json", "--set", "model.init_from=./hf", "--set", "run.steps=2", "--set", "checkpoint.every=2",
-                   "--set", "run.dir=" + run});
-  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  succeeded(run_command({"bash", "-c", "cd " + (place_ / ".") + " && exec \"$@\"", "bash", TRIDENT_BINARY, "train", "--config",
+                         place_ / "config.json", "--set", "model.init_from=./hf", "--set", "run.steps=2", "--set",
+                         "checkpoint.every=2", "--set", "run.dir=" + run}));
   const auto convert = [&](const std::string& to) {
     return run_program({"convert", "--from", "ckpt", run + "/ckpt", "--to", "hf", to});
   };

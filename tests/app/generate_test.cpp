@@ -83,10 +83,8 @@ TEST_F(Generate, WhatMemoryHasNoRoomForIsRefused) {
 TEST_F(Generate, TextIdsAndLogProbabilitiesSayTheSame) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> what{"--prompt", "Once upon a time", "--max-new-tokens", "12", "--greedy", "--logprobs"};
-  const ProgramOutcome text = generate(what);
-  ASSERT_EQ(text.exit_code, 0) << text.err;
-  const ProgramOutcome json = generate(plus(what, {"--json"}));
-  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const ProgramOutcome text = succeeded(generate(what));
+  const ProgramOutcome json = succeeded(generate(plus(what, {"--json"})));
   const JsonValue value = parse_json(json.out, "output");
   EXPECT_EQ(text.out.substr(0, text.out.rfind('\n', text.out.size() - 2) + 1), value.find("text")->as_string() + "\n");
   EXPECT_EQ(value.find("ids")->items().size(), 12u);
@@ -100,12 +98,10 @@ TEST_F(Generate, TimingsCountEveryPass) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> what{"--prompt-ids", "1 2 3", "-n", "3", "--batch", "2", "--max-new-tokens", "5",
                                       "--ignore-end", "--timings"};
-  const ProgramOutcome text = generate(what);
-  ASSERT_EQ(text.exit_code, 0) << text.err;
+  const ProgramOutcome text = succeeded(generate(what));
   expect_parts(text.out, {"\nprompts: 3 of 3 tokens, ", "\nsteps: 8 of 2 tokens, "});  // two samples, then the third alone
   expect_parts(text.out, {" at which memory is read"});
-  const ProgramOutcome json = generate(plus(what, {"--json", "--set", "parallel.tensor=2"}));
-  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const ProgramOutcome json = succeeded(generate(plus(what, {"--json", "--set", "parallel.tensor=2"})));
   const JsonValue last = parse_json(json.out.substr(json.out.rfind('\n', json.out.size() - 2) + 1), "output");
   const JsonValue& steps = *last.find("timings")->find("steps");
   EXPECT_EQ(steps.find("passes")->as_integer(), 8);

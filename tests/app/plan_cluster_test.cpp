@@ -82,8 +82,7 @@ TEST(PlanOnACluster, CountsSteps) {
 
 TEST(PlanOnACluster, JsonAddsUp) {
   const ProgramOutcome outcome =
-      plan({"--cluster", "h100_sxm_ndr", "--gpus", "64", "--set", "batch.global=64", "--tokens", "3e9", "--json"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      succeeded(plan({"--cluster", "h100_sxm_ndr", "--gpus", "64", "--set", "batch.global=64", "--tokens", "3e9", "--json"}));
   const JsonValue json = parsed(outcome.out);
   EXPECT_EQ(json.find("ranks")->as_integer(), 64);
   EXPECT_EQ(json.find("workspaces")->as_string(), "bound");
@@ -111,8 +110,7 @@ TEST(PlanOnACluster, JsonAddsUp) {
 }
 
 TEST(PlanOnACluster, TheTableHasSevenColumns) {
-  const ProgramOutcome outcome = plan({"--cluster", "a100_sxm_hdr", "--csv"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ProgramOutcome outcome = succeeded(plan({"--cluster", "a100_sxm_hdr", "--csv"}));
   std::istringstream lines(outcome.out);
   std::string line;
   std::getline(lines, line);
@@ -153,16 +151,13 @@ TEST(PlanOnACluster, TheTableHasTheVerdict) {
 // The thread that the file is of names no GPU: 48 GB are no A10's.
 TEST(PlanOnACluster, ADeviceOfOtherMemoryIsNotCalledTheGpu) {
   const ProgramOutcome outcome =
-      plan({"--cluster", "four_gpus_2_6_gb_s", "--gpus", "4", "--set", "batch.global=512"}, "olmo_1b.json");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      succeeded(plan({"--cluster", "four_gpus_2_6_gb_s", "--gpus", "4", "--set", "batch.global=512"}, "olmo_1b.json"));
   expect_parts(outcome.out, {"4 x 48 GB at rates of A10-24GB\n"});
 }
 
 TEST(PlanOnACluster, WritesAPageAndATrace) {
   const TemporaryFolder folder;
-  const ProgramOutcome outcome =
-      plan({"--cluster", "h100_sxm_ndr", "--html", folder / "plan.html", "--trace", folder / "step.json", "--csv"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  succeeded(plan({"--cluster", "h100_sxm_ndr", "--html", folder / "plan.html", "--trace", folder / "step.json", "--csv"}));
   const std::string html = read_file(folder / "plan.html");
   EXPECT_TRUE(html.starts_with("<!doctype html>"));
   EXPECT_TRUE(html.ends_with("</html>\n"));
@@ -173,8 +168,7 @@ TEST(PlanOnACluster, WritesAPageAndATrace) {
 
 // 1,024 GPUs and no memory to speak of.
 TEST(PlanOnACluster, NeedsNoLargeMachine) {
-  const ProgramOutcome outcome = plan({"--cluster", "h100_sxm_ndr"}, "gpt3_175b_tp8_pp8.json");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ProgramOutcome outcome = succeeded(plan({"--cluster", "h100_sxm_ndr"}, "gpt3_175b_tp8_pp8.json"));
   expect_parts(outcome.out, {"1024 x H100-SXM5-80GB"});
 }
 

@@ -69,8 +69,7 @@ TEST_F(PlanOnProcessors, MoreCoresThanRanksAreNotShared) {
 
 // The same report as of GPUs.
 TEST_F(PlanOnProcessors, VerdictTableAndPage) {
-  const ProgramOutcome text = plan({"--cluster", "cpu", "--html", place_ / "page.html"});
-  ASSERT_EQ(text.exit_code, 0) << text.err;
+  const ProgramOutcome text = succeeded(plan({"--cluster", "cpu", "--html", place_ / "page.html"}));
   EXPECT_EQ(text.out.find(": the process of 1 rank takes ") < text.out.find('\n'), true) << text.out;
   for (const char* part : {"\na step takes ", "\nMFU ", "\nfirst limit: ", "\n  activations: MLP ", " core-hours (",
                            "\nbands: of "})
@@ -78,8 +77,7 @@ TEST_F(PlanOnProcessors, VerdictTableAndPage) {
   const std::string html = read_file(place_ / "page.html");
   expect_parts(html, {"memory of the process"});
   EXPECT_TRUE(html.ends_with("</html>\n"));
-  const ProgramOutcome csv = plan({"--cluster", "cpu", "--csv"});
-  ASSERT_EQ(csv.exit_code, 0) << csv.err;
+  const ProgramOutcome csv = succeeded(plan({"--cluster", "cpu", "--csv"}));
   EXPECT_TRUE(csv.out.starts_with("quantity,part,stage,unit,value,low,high\nmemory,parameters,0,bytes,")) << csv.out;
   expect_parts(csv.out, {"\ntraining,,,core-hours,"});
   const JsonValue json = priced({"--cluster", "cpu"});

@@ -42,8 +42,7 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
   TemporaryFolder folder;
   const std::string written = folder / "best.json";
   const ProgramOutcome outcome =
-      run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "3", "--json", "--write", written}));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      succeeded(run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "3", "--json", "--write", written})));
   const JsonValue result = parse_json(outcome.out, "a test", {.max_bytes = 1 << 24, .max_depth = 16});
   const JsonValue::Array& best = result.find("best")->items();
   ASSERT_EQ(best.size(), 3u);
@@ -83,9 +82,8 @@ TEST(PlanSearch, PrintsConfigurationsThatArePlannedAndTrained) {
                          "run": {"steps": 1, "dir": ")" + folder / "run" + R"("}, "data": {"train": "none"}})");
   std::size_t planned = 0;
   for (const std::string gpus : {"1", "2", "4"}) {
-    const ProgramOutcome outcome = run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", gpus,
-                                                "--best", "4", "--json"});
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const ProgramOutcome outcome = succeeded(
+        run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", gpus, "--best", "4", "--json"}));
     const JsonValue result = parse_json(outcome.out, "a test", {.max_bytes = 1 << 24, .max_depth = 16});
     for (const JsonValue& layout : result.find("best")->items()) {
       std::vector<std::string> set;
@@ -145,8 +143,7 @@ TEST(PlanSearch, IsReadableOfSmallModels) {
                          "batch": {"global": 64, "sequence": 32}, "optimizer": {"lr": 1e-3}, "run": {"steps": 1},
                          "data": {"train": "none"}})");
   const ProgramOutcome outcome =
-      run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", "2", "--best", "2"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      succeeded(run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", "2", "--best", "2"}));
   expect_parts(outcome.out, {"gpt2 of 223.4K parameters", " MB: parameters "});
   EXPECT_EQ(outcome.out.find(" 0.0 GB"), std::string::npos) << outcome.out;
   const std::string table = outcome.out.substr(outcome.out.find("slower: the fastest timed layout"));
@@ -162,8 +159,7 @@ TEST(PlanSearch, IsReadableOfSmallModels) {
 }
 
 TEST(PlanSearch, IsReadable) {
-  const ProgramOutcome outcome = run_program(search({"--cluster", "a100_sxm_hdr", "--gpus", "256", "--best", "1"}));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ProgramOutcome outcome = succeeded(run_program(search({"--cluster", "a100_sxm_hdr", "--gpus", "256", "--best", "1"})));
   expect_parts(outcome.out, {"174.6B parameters", "256 GPUs of A100", " 1  ", "time of pipeline rank", "memory of pipeline rank",
                              "next limit", "heads do not divide", "does not fit", "slower: the fastest timed layout"});
 }

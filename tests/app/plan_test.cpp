@@ -27,15 +27,13 @@ class Plan : public ::testing::TestWithParam<std::vector<std::string>> {
 TEST_P(Plan, IsWhatTrainingTakesAndSends) {
   std::vector<std::string> words{"plan", "--config", place_ / "config.json", "--json"}, settings = GetParam();
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-  const ProgramOutcome planned = run_program(words);
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramOutcome planned = succeeded(run_program(words));
   EXPECT_EQ(planned.err, "");
   const JsonValue plan = parsed(planned.out);
   EXPECT_EQ(plan.find("workspaces")->as_string(), "exact");
 
   settings.insert(settings.end(), {"run.steps=2", "log.every=1"});
-  const ProgramOutcome trained = place_.train(settings);
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  succeeded(place_.train(settings));
   const JsonValue memory = parsed(read_file(place_ / "run/memory.json"));
   const JsonValue::Array& ranks = memory.find("ranks")->items();
   EXPECT_EQ(static_cast<std::int64_t>(ranks.size()), integer(plan, "ranks"));
@@ -65,9 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The machine needs neither the ranks nor the memory: 1,024 ranks of 20 to 26 GB.
 TEST(PlanOfALargeJob, NeedsNoLargeMachine) {
-  const ProgramOutcome planned = run_program(
-      {"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json", "--set", "batch.global=8192", "--json"});
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramOutcome planned = succeeded(run_program(
+      {"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json", "--set", "batch.global=8192", "--json"}));
   const JsonValue plan = parsed(planned.out);
   EXPECT_EQ(plan.find("stages")->items().size(), 8u);
   EXPECT_EQ(integer(plan, "micro_batches"), 512);
@@ -124,9 +121,8 @@ TEST(PlanOfALargeJob, TakesNoLongerThanItsInstructions) {
 }
 
 TEST(PlanOfALargeJob, IsReadAsATable) {
-  const ProgramOutcome planned =
-      run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set", "precision.compute=bf16"});
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramOutcome planned = succeeded(
+      run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set", "precision.compute=bf16"}));
   for (const char* part :
        {"layout: 2DP x 4PP x 4TP = 32 ranks, 1f1b, sequence parallel, 4 micro-batches of 2 x 256 tokens",
         "\nstage   rank    parameters     gradients     optimizer   activations     workspace communication",
@@ -136,8 +132,7 @@ TEST(PlanOfALargeJob, IsReadAsATable) {
 }
 
 TEST(PlanOfALargeJob, HasLargeUnitsAndNothingOfThisMachine) {
-  const ProgramOutcome planned = run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json"});
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramOutcome planned = succeeded(run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json"}));
   for (const char* part : {" of 174.6B parameters, ",
                            "all ranks: tp 522.227 TB, cp 0.000 MB, dp 15.792 TB, pp 1.087 TB\n",
                            "average: tp 509.988 GB, "})
@@ -160,11 +155,9 @@ TEST(PlanOfALargeJob, AWindowIsLeftOutOnRequest) {
 TEST(PlanOfALargeJob, SaysWhatItDoesNotKnowOfGpus) {
   const std::vector<std::string> words{"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set",
                                        "device=cuda"};
-  const ProgramOutcome planned = run_program(words);
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramOutcome planned = succeeded(run_program(words));
   expect_parts(planned.out, {"workspaces of products and attention: the most that a GPU's take"});
-  const ProgramOutcome json = run_program({words[0], words[1], words[2], words[3], words[4], "--json"});
-  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const ProgramOutcome json = succeeded(run_program({words[0], words[1], words[2], words[3], words[4], "--json"}));
   const JsonValue plan = parsed(json.out);
   EXPECT_EQ(plan.find("workspaces")->as_string(), "bound");
   std::int64_t workspaces = 0;
@@ -189,12 +182,10 @@ TEST(PlanProgram, IsTheOneWorkedOutInTheDocuments) {
   const TemporaryFolder folder;
   write_file(folder / "worked.json", block_of(worked, "```json\n"));
   const std::vector<std::string> words{"plan", "--config", folder / "worked.json", "--set", "precision.compute=bf16", "--program"};
-  const ProgramOutcome text = run_program(words);
-  ASSERT_EQ(text.exit_code, 0) << text.err;
+  const ProgramOutcome text = succeeded(run_program(words));
   const std::string program = block_of(worked, "```text\n");
   EXPECT_EQ(text.out.substr(std::min(text.out.find("\nrank 0: "), text.out.size() - 1) + 1), program);
-  const ProgramOutcome json = run_program({words[0], words[1], words[2], words[3], words[4], words[5], "--json"});
-  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const ProgramOutcome json = succeeded(run_program({words[0], words[1], words[2], words[3], words[4], words[5], "--json"}));
   const JsonValue plan = parsed(json.out);
   for (const JsonValue& stage : plan.find("stages")->items()) {
     std::string line = fmt::format("rank {}:", integer(stage, "stage"));

@@ -20,8 +20,7 @@ namespace {
 void write_profile(const Workplace& place, const std::string& name, const std::vector<std::string>& settings, double factor) {
   std::vector<std::string> arguments{"plan", "--config", place / "config.json", "--program", "--json"};
   for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
-  const ProgramOutcome planned = run_program(arguments);
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramOutcome planned = succeeded(run_program(arguments));
   const JsonValue plan = parse_json(planned.out, "plan");
   std::set<std::string> names;
   for (const JsonValue& stage : plan.find("stages")->items()) {
@@ -77,8 +76,7 @@ std::vector<std::string> plus(std::vector<std::string> settings, const std::vect
 TEST(Prediction, StandsBesideWhatWasMeasured) {
   const Workplace place;
   write_profile(place, "profile.json", kEight, 1);
-  const ProgramOutcome outcome = place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")}));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ProgramOutcome outcome = succeeded(place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")})));
   // Eight ranks are threads of this process: one of them says it, once. Whether they share cores is the machine's affair.
   EXPECT_EQ(count(outcome.out, "predicted by the profile profile.json of a processor beside measured: "), 1u) << outcome.out;
   expect_parts(outcome.out, {"to the byte", "bytes as predicted, sent over every axis and held"});
@@ -110,8 +108,7 @@ TEST(Prediction, StandsBesideWhatWasMeasured) {
 TEST(Prediction, WhatIsOffIsNamed) {
   const Workplace place;
   write_profile(place, "profile.json", kEight, 1e4);
-  const ProgramOutcome outcome = place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")}));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ProgramOutcome outcome = succeeded(place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")})));
   expect_parts(outcome.out, {"more than 10 % off: compute"});
   const JsonValue c = comparison(place);
   ASSERT_FALSE(c.find("off")->items().empty());
@@ -122,8 +119,7 @@ TEST(Prediction, WithoutAProfileTheRunSaysSoAndNothingElseChanges) {
   const Workplace place;
   write_profile(place, "lacking.json", {}, 1);
   const ProgramOutcome outcome =
-      place.train({"run.hardware_profile=" + (place / "lacking.json"), "run.overwrite=true", "precision.compute=bf16"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      succeeded(place.train({"run.hardware_profile=" + (place / "lacking.json"), "run.overwrite=true", "precision.compute=bf16"}));
   const std::size_t noted = outcome.out.find("the time of a step is not predicted: "), first_step = outcome.out.find("\nstep ");
   EXPECT_LT(noted, first_step) << "said at the start: " << outcome.out;
   expect_parts(outcome.out, {"predicted beside measured, without the time of a step: "});
@@ -233,8 +229,8 @@ TEST(Prediction, ARunThatGoesOnComparesItsOwnSteps) {
     EXPECT_EQ(report.find(fetching), std::string::npos) << fetching;
   const std::vector<JsonValue> metrics = place.metrics();
   const std::string before = read_file(place / "run/comparison.json");
-  const ProgramOutcome over = place.train(plus(kEight, {"checkpoint.every=3", "run.steps=7", "log.report=true", profile}));
-  ASSERT_EQ(over.exit_code, 0) << over.err;
+  const ProgramOutcome over =
+      succeeded(place.train(plus(kEight, {"checkpoint.every=3", "run.steps=7", "log.report=true", profile})));
   EXPECT_EQ(over.out.find("predicted beside"), std::string::npos) << "nothing was trained, nothing is compared";
   EXPECT_EQ(read_file(place / "run/comparison.json"), before);
 

@@ -164,8 +164,7 @@ TEST(Study, WritesTextCsvAndPictures) {
       "study",          "--config", kConfigs + "zero_zero3.json", "--cluster", "a100_sxm_hdr",   "--vary",
       "gpus=2..8",      "--vary",   "zero=zero1|zero3",           "--svg",     folder / "a.svg", "--html",
       folder / "a.html"};
-  const ProgramOutcome text = run_program(words);
-  ASSERT_EQ(text.exit_code, 0) << text.err;
+  const ProgramOutcome text = succeeded(run_program(words));
   expect_parts(text.out, {"Strong scaling", "efficiency", "zero3", "A100 nodes with HDR"});
   const std::string svg = read_file(folder / "a.svg"), html = read_file(folder / "a.html");
   EXPECT_EQ(svg.rfind("<svg", 0), 0u);
@@ -276,8 +275,7 @@ TEST(Study, ClustersMayBeOfProcessors) {
   planned.emplace_back("--json");
   const JsonValue result = study(varied), rows = *result.find("rows");
   EXPECT_EQ(result.find("counted_as")->as_string(), "rank");
-  const ProgramOutcome plan = run_program(planned);
-  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  const ProgramOutcome plan = succeeded(run_program(planned));
   const JsonValue step = *parsed(plan.out).find("cluster")->find("step");
   EXPECT_EQ(number(rows.items().at(0), "step_s"), number(step, "seconds"));
   EXPECT_GT(number(rows.items().at(1), "step_s"), 0);
@@ -285,8 +283,7 @@ TEST(Study, ClustersMayBeOfProcessors) {
   const TemporaryFolder folder;
   varied.insert(varied.begin(), "study");
   varied.insert(varied.end(), {"--svg", folder / "a.svg", "--html", folder / "a.html"});
-  const ProgramOutcome text = run_program(varied);
-  ASSERT_EQ(text.exit_code, 0) << text.err;
+  const ProgramOutcome text = succeeded(run_program(varied));
   expect_parts(text.out, {"\nranks  replicas  micro-batches  tokens/s  a rank  "});
   for (const std::string& said : {text.out, read_file(folder / "a.svg"), read_file(folder / "a.html")})
     EXPECT_EQ(said.find("GPU"), std::string::npos) << said.substr(said.find("GPU") - 100, 200);
@@ -306,8 +303,7 @@ TEST(Study, RatesOfAnotherMachineAreRefusedOrSaid) {
   expect_one_line(run_command(words), 64,
                   {"is of AMD EPYC (family 26, ", " with 2 cores", "1 core;", "--calibrate FILE", "--cluster names"});
   words.insert(words.end(), {"--cluster", "cpu", "--json"});
-  const ProgramOutcome named = run_command(words);
-  ASSERT_EQ(named.exit_code, 0) << named.err;
+  const ProgramOutcome named = succeeded(run_command(words));
   const JsonValue result = parsed(named.out);
   EXPECT_GT(number(result.find("rows")->items().at(0), "measured_s"), 0);
   const std::string said = result.find("held_fixed")->items().back().as_string();

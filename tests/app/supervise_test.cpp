@@ -32,7 +32,6 @@ class Supervise : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-
 TEST_F(Supervise, WhatWouldEndTheSameWayIsStartedOnce) {
   for (const int code : {0, 64, 65, 70, 93, 3, 127}) {
     const ProgramOutcome outcome = run_program(words(fmt::format("printf x >> $F; exit {}", code)));
@@ -268,8 +267,7 @@ TEST(SuperviseRun, KilledAtRandomMomentsItIsTheUndisturbedOne) {
 
   const std::vector<JsonValue> killed = place.metrics("run");
   settings.insert(settings.end(), {fmt::format("run.steps={}", killed.size()), "run.dir=" + (place / "alone")});
-  const ProgramOutcome undisturbed = place.train(settings);
-  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+  succeeded(place.train(settings));
   const std::vector<JsonValue> alone = place.metrics("alone");
   ASSERT_EQ(killed.size(), alone.size());
   for (std::size_t i = 0; i < alone.size(); ++i)

@@ -51,20 +51,17 @@ class SavingNodes : public ::testing::Test {
 
   // `layout` on so many nodes saves two steps; eight thread ranks go on from there, and one rank does it all.
   void save_and_go_on(int nodes, int slots, const std::string& layout) const {
-    const ProgramOutcome job = on_nodes(nodes, slots, "mpirun " + command({"parallel=" + layout}));
-    ASSERT_EQ(job.exit_code, 0) << job.out << job.err;
+    succeeded(on_nodes(nodes, slots, "mpirun " + command({"parallel=" + layout})));
     for (const char* step : {"step-00000001", "step-00000002"}) {
       succeeded(run_program({"ckpt", "verify", place_ / (std::string("shared/ckpt/") + step)}));
     }
     const std::size_t ranks = static_cast<std::size_t>(nodes * slots);
     EXPECT_GE(open_manifest(place_ / "shared/ckpt/step-00000002").files.size(), ranks);
     EXPECT_TRUE(lease_from(read_file(place_ / ("shared/ckpt/" + lease_name(1))))->done);
-    const ProgramOutcome on = on_nodes(1, 1, command({"parallel=2DP x 2PP x 2TP", "run.steps=4"}));
-    ASSERT_EQ(on.exit_code, 0) << on.out << on.err;
+    const ProgramOutcome on = succeeded(on_nodes(1, 1, command({"parallel=2DP x 2PP x 2TP", "run.steps=4"})));
     expect_parts(on.out, {"goes on from step 2\n"});
-    const ProgramOutcome alone =
-        on_nodes(1, 1, command({"run.steps=4", "run.dir=" + (place_ / "alone"), "checkpoint.every=0", "checkpoint.resume=never"}));
-    ASSERT_EQ(alone.exit_code, 0) << alone.out << alone.err;
+    const ProgramOutcome alone = succeeded(
+        on_nodes(1, 1, command({"run.steps=4", "run.dir=" + (place_ / "alone"), "checkpoint.every=0", "checkpoint.resume=never"})));
     const std::vector<double> expected = losses("alone"), found = losses("run");
     ASSERT_EQ(found.size(), 4u);
     for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i] / expected[i], 1, 1e-6) << i;
