@@ -43,14 +43,14 @@ class BadData : public ::testing::Test {
   Workplace place_;
 };
 
-TEST_F(BadData, MissingFiles) {
+TEST_F(BadData, MissingFilesAreNamed) {
   refuse({"data.train=" + (place_ / "none")}, {"none.idx", "no such file", "trident data prepare --output", "data.train"});
   std::filesystem::remove(copy("half") + ".bin");
   refuse({"data.train=" + (place_ / "half")}, {"half.bin", "no such file"});
   refuse({"data.valid=" + (place_ / "none"), "eval.every=1"}, {"none.idx", "no such file"});
 }
 
-TEST_F(BadData, TruncatedIndex) {
+TEST_F(BadData, ATruncatedIndexIsNamed) {
   const std::string prefix = copy("cut");
   shorten(prefix + ".idx", 3);
   refuse({"data.train=" + prefix}, {"cut.idx", "truncated or damaged", "prepare the data again"});
@@ -62,7 +62,7 @@ TEST_F(BadData, TruncatedIndex) {
   refuse({"data.train=" + prefix}, {"cut.idx", "not an index of Megatron's format"});
 }
 
-TEST_F(BadData, ShortBin) {
+TEST_F(BadData, AShortBinIsNamed) {
   const std::string prefix = copy("short");
   shorten(prefix + ".bin", 100);
   refuse({"data.train=" + prefix}, {"short.bin", "too short", "prepare the data again"});
@@ -70,7 +70,7 @@ TEST_F(BadData, ShortBin) {
   refuse({"data.train=" + prefix}, {"short.bin", "too short: 0 bytes"});
 }
 
-TEST_F(BadData, LessThanOneSample) {
+TEST_F(BadData, LessThanOneSampleIsRefused) {
   write_dataset(place_ / "tiny", {{1, 2, 3, 4, 5}}, 50257);
   write_dataset(place_ / "empty", {{}}, 50257);
   refuse({"data.train=" + (place_ / "tiny")},
@@ -84,7 +84,7 @@ TEST_F(BadData, LessThanOneSample) {
          {"validation part of data.split, 0 of 1 document)", "whole documents", "--separator-line", "data.valid"});
 }
 
-TEST_F(BadData, IdsOutsideTheVocabulary) {
+TEST_F(BadData, IdsOutsideTheVocabularyAreRefused) {
   refuse({"model.vocab_size=50256"}, {"text.trident.json", "tokenizer \"gpt2\" of 50257 tokens", "the model's vocabulary has 50256",
                                       "vocab_size to 50257 or more"});
   std::filesystem::remove(place_ / "text.trident.json");
@@ -106,7 +106,7 @@ TEST_F(BadData, IdsOutsideTheVocabulary) {
 }
 
 // Where start-up does not look, and only one data-parallel rank of eight ranks comes across it, in a later step.
-TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
+TEST_F(BadData, AnIdOutsideTheVocabularyEndsTraining) {
   constexpr std::int64_t kTokens = std::int64_t{1} << 28, kSequence = 32;
   const SampleOrder order(num_samples_of(kTokens, kSequence), 1234, Shuffle::kPerEpoch);
   constexpr std::int64_t kPosition = 18;  // of the third step
@@ -135,7 +135,7 @@ TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
 }
 
 // Not a signal that leaves no word: a line with the file, and code 74.
-TEST_F(BadData, AFileThatIsCutWhileItIsTrainedOn) {
+TEST_F(BadData, AFileThatIsCutEndsTraining) {
   const std::string prefix = copy("cut"), metrics = place_ / "run/metrics.jsonl";
   const std::string command = fmt::format(
       "'{}' train --config '{}' --set run.steps=1000000 --set 'data.train={}' --set 'parallel=2DP x 2PP x 2TP' & "

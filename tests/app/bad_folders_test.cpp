@@ -190,7 +190,7 @@ TEST_F(BadFolders, HeadersThatAreDamagedOrHostile) {
   for (const BadFolder& bad : bad_headers()) refused(bad);
 }
 
-TEST_F(BadFolders, ConfigurationsAndIndices) {
+TEST_F(BadFolders, ConfigurationsAndIndicesAreRefused) {
   for (const BadFolder& bad : bad_configs_and_indices()) refused(bad);
 }
 

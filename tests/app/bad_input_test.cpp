@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"OddHiddenSize", {"model.hidden_size=33"}, {"33", "4 attention heads"}}),
     name_of);
 
-TEST(BadInputFiles, MalformedConfigurations) {
+TEST(BadInputFiles, MalformedConfigurationsAreRefused) {
   const Workplace place;
   write_file(place / "broken.json", "{\n \"run\": ");
   write_file(place / "nan.json", "{\n \"optimizer\": {\"lr\": NaN}}");
@@ -125,7 +125,7 @@ TEST(BadInputFiles, MalformedConfigurations) {
   EXPECT_EQ(place.files(), before);
 }
 
-TEST(BadInputFiles, HuggingFaceConfigurations) {
+TEST(BadInputFiles, BadHuggingFaceConfigurationsAreRefused) {
   const Workplace place;
   const auto train = [&](const std::string& name, const std::string& text) {
     if (!text.empty()) write_file(place / name, text);
@@ -154,7 +154,7 @@ TEST(BadInputFiles, ALauncherThatSaysTooLittleIsRefused) {
   EXPECT_EQ(place.train({"run.steps=1"}, "OMPI_COMM_WORLD_SIZE=1").exit_code, 0);
 }
 
-TEST(BadInputFiles, RunFoldersThatCannotBe) {
+TEST(BadInputFiles, RunFoldersThatCannotBeAreRefused) {
   const Workplace place;
   const std::vector<std::string> before = place.files();
   expect_one_line(place.train({"run.dir=" + (place / "config.json")}), 74,
@@ -166,7 +166,7 @@ TEST(BadInputFiles, RunFoldersThatCannotBe) {
   EXPECT_EQ(place.files(), before);
 }
 
-TEST(BadInputFiles, MoreMemoryThanThereIs) {
+TEST(BadInputFiles, MoreMemoryThanThereIsIsRefused) {
   const Workplace place;
   const auto model = [&](const std::string& preset) {
     write_file(place / "big.json", R"({"run": {"dir": ")" + (place / "run") + R"(", "steps": 1}, "model": {"preset": ")" + preset +

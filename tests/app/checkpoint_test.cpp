@@ -38,7 +38,7 @@ const std::vector<Kind> kKinds{
 
 class Resumed : public ::testing::TestWithParam<Kind> {};
 
-TEST_P(Resumed, AtEveryStep) {
+TEST_P(Resumed, EveryStepIsAPlaceToGoOnFrom) {
   const Workplace place;
   const std::vector<std::string> settings =
       plus(GetParam().settings, {"eval.every=3", "eval.steps=1", "data.valid=" + (place / "valid"), "lr_schedule.type=cosine",

@@ -56,7 +56,7 @@ class CommandLine : public ::testing::Test {
   std::string config_;
 };
 
-TEST_F(CommandLine, HelpAndVersion) {
+TEST_F(CommandLine, HelpAndVersionAreAnswered) {
   const Outcome help = run({"help"});
   EXPECT_EQ(help.exit_code, 0);
   for (const Subcommand& command : subcommands())
@@ -72,7 +72,7 @@ TEST_F(CommandLine, HelpAndVersion) {
   EXPECT_EQ(run({"schema", "--help"}).exit_code, 0);
 }
 
-TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
+TEST_F(CommandLine, UnknownAndUnbuiltSubcommandsAreRefused) {
   expect_refusal({}, "no subcommand; see trident help");
   expect_refusal({"trian"}, "unknown subcommand \"trian\"; did you mean train?");
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
@@ -90,7 +90,7 @@ TEST_F(CommandLine, ErrorsAreOnlyShownByTerminals) {
   EXPECT_EQ(err.rfind("trident: a 2J b\xEF\xBF\xBD.idx: no such file", 0), 0u) << err;
 }
 
-TEST_F(CommandLine, BadFlags) {
+TEST_F(CommandLine, BadFlagsAreRefused) {
   expect_refusal({"train"}, "--config is required");
   expect_refusal({"train", "--cnfig", config_}, "unknown argument \"--cnfig\"; did you mean --config?");
   expect_refusal({"train", "--config", config_, "more"}, "unknown argument \"more\"");
@@ -341,12 +341,12 @@ TEST_F(CommandLine, EveryKindOfFailureHasItsExitCode) {
   expect_parts(other.err, {"two lines"});
 }
 
-TEST_F(CommandLine, SchemaAndPage) {
+TEST_F(CommandLine, TheSchemaAndThePageArePrinted) {
   EXPECT_EQ(parse_json(run({"schema"}).out, "schema"), parse_json(to_json_text(options_schema()), "schema"));
   EXPECT_EQ(run({"docs", "configuration"}).out, options_markdown());
 }
 
-TEST_F(CommandLine, DataPrepare) {
+TEST_F(CommandLine, DataPrepareReadsItsFlags) {
   std::ofstream(path("a.txt")) << "Hello world.";
   std::ofstream(path("b.jsonl")) << "{\"body\": \"one\"}\n{\"body\": \"two\"}\n";
   const Outcome outcome = run({"data", "prepare", "--input", path("a.txt"), path("b.jsonl"), "--tokenizer", "gpt2", "--output",

@@ -68,7 +68,7 @@ class Completion : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Completion, BashSubcommandsAndFlags) {
+TEST_F(Completion, BashCompletesSubcommandsAndFlags) {
   EXPECT_EQ(bash({"trident", "tr"}).lines, std::vector<std::string>{"train"});
   const ShellOutcome all = bash({"trident", ""});
   EXPECT_TRUE(all.has("data") && all.has("completion") && all.has("help") && all.has("--version"));
@@ -86,7 +86,7 @@ TEST_F(Completion, BashSubcommandsAndFlags) {
   EXPECT_TRUE(bash({"trident", "completion", "f"}).has("fish"));
 }
 
-TEST_F(Completion, BashKeysAndTheirValues) {
+TEST_F(Completion, BashCompletesKeysAndTheirValues) {
   EXPECT_EQ(bash({"trident", "train", "--set", "parallel.zer"}).lines, std::vector<std::string>{"parallel.zero="});
   const ShellOutcome keys = bash({"trident", "train", "--set", ""});
   for (const Option& option : option_table())
@@ -102,7 +102,7 @@ TEST_F(Completion, BashKeysAndTheirValues) {
   EXPECT_TRUE(bash({"trident", "help", "lr_sch"}).has("lr_schedule.type"));
 }
 
-TEST_F(Completion, BashFiles) {
+TEST_F(Completion, BashCompletesFiles) {
   save("one.json", "{}");
   save("two.jsonc", "{}");
   save("note.txt", "");

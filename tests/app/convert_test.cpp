@@ -314,7 +314,7 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverAloudByConvert) {
 }
 
 // A path counts from where training was started, and the tokenizer is found from elsewhere, too. Where it is gone that is said.
-TEST_F(Checkpoints, TheTokenizerOfAFolderByARelativePath) {
+TEST_F(Checkpoints, TheTokenizerOfAFolderIsFoundByARelativePath) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
   const std::string hf = place_ / "hf";
   ASSERT_EQ(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}).exit_code, 0);

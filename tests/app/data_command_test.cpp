@@ -118,7 +118,7 @@ TEST_F(DataCommand, InspectPrintsJson) {
   EXPECT_EQ(plain.find("samples"), nullptr);
 }
 
-TEST_F(DataCommand, InspectOfNothing) {
+TEST_F(DataCommand, InspectSaysThatThereIsNothing) {
   write_dataset(folder_ / "none", {}, 50257);
   expect_lines(run({"inspect", folder_ / "none"}),
                {"documents        0, 0 of them empty\n", "ids              none\n", "no tokens\n"});
@@ -169,7 +169,7 @@ TEST_F(DataCommand, InspectNamesWhatIsWrongInTheIndex) {
            {"many.idx: offset of sequence 301 = ", "must follow each other; prepare the data again"});
 }
 
-TEST_F(DataCommand, Merge) {
+TEST_F(DataCommand, MergeAddsDocuments) {
   const std::string prefix = prepared(), out = folder_ / "all";
   expect_lines(run({"merge", "--input", prefix, prefix, "--output", out}), {"all.bin, ", "6 documents", "from 2 datasets"});
   EXPECT_EQ(IndexedDataset(out).num_documents(), 6);
@@ -220,7 +220,7 @@ TEST_F(DataCommand, InspectShowsTheRecord) {
   refuse({"inspect", prefix}, 65, {"text.trident.json: does not belong to this pair"});
 }
 
-TEST_F(DataCommand, Usage) {
+TEST_F(DataCommand, UsageIsPrintedForEveryAction) {
   expect_lines(run({"--help"}), {"data prepare", "data inspect", "data merge", "--append-eod", "--vocab-size",
                                 "prefixes of .bin and .idx"});
   expect_lines(run({"merge", "--help"}), {"--input"});

@@ -123,7 +123,7 @@ TEST_F(Eval, ChoicesAreJudgedByTheirLikelihoods) {
 }
 
 // Files of other programs have more keys than are read, and a text to be scored may be a line with one choice.
-TEST_F(Eval, ChoicesWithOtherKeysOrWithOneAlone) {
+TEST_F(Eval, ChoicesMayHaveOtherKeysOrStandAlone) {
   ASSERT_EQ(train().exit_code, 0);
   const auto said = [&](const std::string& line) {
     return json({"--per-question", "--choices", write("q.jsonl", line)});
@@ -138,7 +138,7 @@ TEST_F(Eval, ChoicesWithOtherKeysOrWithOneAlone) {
 }
 
 // What tensor ranks share out is the windows that there are, padded, and no default sequence.
-TEST_F(Eval, SequenceParallelOfAnySequence) {
+TEST_F(Eval, SequenceParallelTakesAnySequence) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> shared{"--set", "parallel=2TP", "--set", "parallel.sequence_parallel=true"};
   const std::vector<std::string> ids{"--ids", "5 17 2 900 31 44 8 5 3 2", "--sequence", "7"};
@@ -312,7 +312,7 @@ INSTANTIATE_TEST_SUITE_P(Sets, ChoicesGoldens, ::testing::Values("usual", "space
 
 TEST_P(ChoicesGoldens, LogLikelihoodsAccAndAccNormAreThoseOfTheHarness) { expect_golden(eval()); }
 
-TEST_P(ChoicesGoldens, InEveryLayout) {
+TEST_P(ChoicesGoldens, EveryLayoutAnswersThem) {
   const JsonValue one = eval();
   EXPECT_EQ(to_json_text(*eval({"--set", "parallel=3DP x 2PP", "--set", "parallel.zero=zero3"}).find("answers")),
             to_json_text(*one.find("answers")));

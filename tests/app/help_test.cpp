@@ -100,7 +100,7 @@ TEST(Help, ExitCodesAreThoseOfTheSubcommand) {
   expect_parts(help({"help"}), {"ckpt diff"});
 }
 
-TEST(Help, KeysAndSections) {
+TEST(Help, KeysAndSectionsHavePages) {
   EXPECT_EQ(help({"help", "parallel.zero"}), option_help("parallel.zero"));
   EXPECT_EQ(help({"help", "lr_schedule"}), option_help("lr_schedule"));
   for (const char* both : {"eval", "data"}) {  // subcommands and sections

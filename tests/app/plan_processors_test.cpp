@@ -68,7 +68,7 @@ TEST_F(PlanOnProcessors, MoreCoresThanRanksAreNotShared) {
 }
 
 // The same report as of GPUs.
-TEST_F(PlanOnProcessors, VerdictTableAndPage) {
+TEST_F(PlanOnProcessors, TheReportIsThatOfGpus) {
   const ProgramOutcome text = succeeded(plan({"--cluster", "cpu", "--html", place_ / "page.html"}));
   EXPECT_EQ(text.out.find(": the process of 1 rank takes ") < text.out.find('\n'), true) << text.out;
   for (const char* part : {"\na step takes ", "\nMFU ", "\nfirst limit: ", "\n  activations: MLP ", " core-hours (",

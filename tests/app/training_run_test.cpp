@@ -97,7 +97,7 @@ TEST_F(TrainingRun, EveryLayoutHasTheSameLosses) {
                      1e-6);
 }
 
-TEST_F(TrainingRun, Evaluations) {
+TEST_F(TrainingRun, EvaluationsAreRecorded) {
   const auto evaluated = [&](const std::vector<std::string>& settings, const std::string& run) {
     std::vector<std::string> all{"run.steps=3", "eval.every=2", "eval.steps=2"};
     all.insert(all.end(), settings.begin(), settings.end());
@@ -135,7 +135,7 @@ TEST_F(TrainingRun, Evaluations) {
   EXPECT_EQ(number(*first.find("sets")->find("text"), "perplexity"), std::exp(other.front()));
 }
 
-TEST_F(TrainingRun, AModelFromAHuggingFaceFolder) {
+TEST_F(TrainingRun, AModelOfAHuggingFaceFolderIsTrained) {
   std::filesystem::create_directory(place_ / "hf");
   write_file(place_ / "hf/config.json",
              R"({"model_type": "llama", "vocab_size": 50257, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,

@@ -195,7 +195,7 @@ TEST(FileTable, EveryFlippedBitAndEveryTruncationIsFound) {
 }
 
 // Beyond the convenient size: 70 GB of data in 17,000 blocks, 10,000 boxes.
-TEST(FileTable, OfALargeFile) {
+TEST(FileTable, ALargeFileHasItsTable) {
   std::vector<FileBox> boxes;
   for (int i = 0; i < 10'000; ++i)
     boxes.push_back({fmt::format("exp_avg_sq/model.layers.{}.mlp.down_proj.weight", i), DType::kF32, {{i, 0}, {1750, 1000}}});
@@ -245,7 +245,7 @@ class BoxReading : public ::testing::Test {
   int reads_ = 0;
 };
 
-TEST_F(BoxReading, AnyBytes) {
+TEST_F(BoxReading, AnyBytesAreRead) {
   BoxReader boxes = reader();
   EXPECT_EQ(boxes.table().boxes.size(), 3u);
   EXPECT_EQ(boxes.table().data_bytes(), 18'400);
@@ -396,7 +396,7 @@ TEST_F(BoxReading, ADiskThatFailsIsNamed) {
 }
 
 // Beyond the convenient size: a sparse file of 6 GiB in blocks of 4 MiB, of which the last few are read.
-TEST(BoxReader, OfALargeFile) {
+TEST(BoxReader, ALargeFileIsReadInPieces) {
   TemporaryFolder folder;
   const std::int64_t elements = (std::int64_t{6} << 30) / 4 + 3;
   FileTable table{{{"w", DType::kF32, {{0}, {elements}}}}, {}, kBlockBytes};

@@ -42,7 +42,7 @@ TEST(CheckpointName, RoundTrips) {
     EXPECT_EQ(checkpoint_name_from(name), std::nullopt) << name;
 }
 
-TEST(ListCheckpoints, InOrderWithTheirHealth) {
+TEST(ListCheckpoints, CheckpointsAreListedInOrderWithTheirHealth) {
   TemporaryFolder folder;
   for (const std::int64_t step : {2000, 100, 123456789, 300}) test::write_manifest(folder / checkpoint_name(step), at_step(step));
   test::write_manifest(folder / "step-00000300.aside-1", at_step(300));
@@ -80,7 +80,7 @@ TEST(ListCheckpoints, InOrderWithTheirHealth) {
                       "step-123456789 valid "}));
 }
 
-TEST(ListCheckpoints, OfNothing) {
+TEST(ListCheckpoints, AFolderWithoutCheckpointsHasNone) {
   TemporaryFolder folder;
   EXPECT_TRUE(list_checkpoints(folder.path()).empty());
   EXPECT_TRUE(list_checkpoints(folder / "none").empty());
@@ -142,7 +142,7 @@ std::set<std::int64_t> valid_steps(const std::string& directory) {
   return steps;
 }
 
-TEST(KeepCheckpoints, Rules) {
+TEST(KeepCheckpoints, TheRulesDecideWhatGoes) {
   using Steps = std::vector<std::int64_t>;
   EXPECT_EQ(steps_to_remove({10, 20, 30}, {}), Steps{});
   EXPECT_EQ(steps_to_remove({20, 40, 10, 30}, {.newest = 2}), (Steps{20, 10}));
@@ -152,7 +152,7 @@ TEST(KeepCheckpoints, Rules) {
 }
 
 // At no point fewer than one valid checkpoint; the newest ones, the one gone on from, the best, and those that are read stay.
-TEST(KeepCheckpoints, RandomHistories) {
+TEST(KeepCheckpoints, RandomHistoriesAlwaysKeepAWholeOne) {
   std::mt19937 random(411);
   int removed = 0, damaged_newest = 0;
   for (int history = 0; history < 60; ++history) {

@@ -49,7 +49,7 @@ ManifestFile write_sparse(const std::string& folder, const std::string& path, Fi
   return {path, std::ssize(text) + zeros + std::ssize(data), std::ssize(text), hash128(text), {}};
 }
 
-TEST(FullLargeCheckpoint, OneFileOfMoreThan4GiB) {
+TEST(FullLargeCheckpoint, OneFileMayHaveMoreThan4GiB) {
   constexpr std::int64_t kZeros = (std::int64_t{1} << 32) + kBlockBytes, kTail = 1000;  // bytes, elements
   const TemporaryFolder folder;
   Manifest manifest = weights_alone();
@@ -233,7 +233,7 @@ TEST(ShardReading, AnyLayoutReadsWhatAnyOtherWrote) {
 }
 
 // Files beyond one block, boxes across blocks, and blocks with several boxes; staging smaller than a file.
-TEST(ShardReading, FilesOfSeveralBlocks) {
+TEST(ShardReading, FilesOfSeveralBlocksAreRead) {
   ModelConfig model = test::llama_config(3001, 4, false);
   model.hidden = 528;
   model.layers = 1;
@@ -263,7 +263,7 @@ TEST(ShardReading, FilesOfSeveralBlocks) {
 }
 
 // A plan of weights alone, which is read into masters.
-TEST(ShardReading, WeightsAlone) {
+TEST(ShardReading, WeightsAloneAreRead) {
   const ModelConfig model = test::gpt2_config(77);
   const test::ElementValue value = test::random_values(8);
   for (const DType weights : {DType::kF32, DType::kBF16}) {

@@ -377,7 +377,7 @@ TEST_F(LeaseRaces, ANumberThatWasPassedIsNotTakenAgain) {
 }
 
 // Processes that take it, go in where only one may be, and leave or are killed there.
-TEST_F(LeaseRaces, NeverTwoAtOnce) {
+TEST_F(LeaseRaces, TwoNeverHoldItAtOnce) {
   constexpr int kProcesses = 8, kTurns = 12;
   const TemporaryFolder inside;
   std::vector<Child> children;
@@ -419,7 +419,7 @@ TEST_F(LeaseRaces, NeverTwoAtOnce) {
   EXPECT_EQ(done, kProcesses / 2);
 }
 
-TEST_F(LeaseRaces, KilledAtEveryCallOfTakingIt) {
+TEST_F(LeaseRaces, AKillAtAnyCallLeavesItToTheNext) {
   bool finished = false;
   int calls = 0;
   for (; !finished && calls < 60; ++calls) {
@@ -439,7 +439,7 @@ TEST_F(LeaseRaces, KilledAtEveryCallOfTakingIt) {
   EXPECT_GE(calls, 8);
 }
 
-TEST_F(LeaseRaces, FailingAtEveryCallOfTakingIt) {
+TEST_F(LeaseRaces, AFailureOfAnyCallLeavesItToTheNext) {
   bool reached = true;
   int failed = 0;
   for (int call = 0; reached && call < 60; ++call) {

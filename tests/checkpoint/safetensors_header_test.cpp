@@ -269,7 +269,7 @@ TEST(SafetensorsHeader, WritesOnlyWhatCanBeRead) {
 }
 
 // Beyond the convenient size: 20,000 tensors, of more than 4 TB.
-TEST(SafetensorsHeader, ManyLargeTensors) {
+TEST(SafetensorsHeader, ManyLargeTensorsAreCounted) {
   SafetensorsHeader header;
   std::int64_t end = 0;
   for (int i = 0; i < 20'000; ++i) {

@@ -99,7 +99,7 @@ class SaveFaults : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(SaveFaults, KilledAtEveryCall) {
+TEST_F(SaveFaults, AKillAtAnyCallLosesNoCheckpoint) {
   save_in_child(10);
   bool finished = false;
   int without = 0, with = 0;
@@ -151,7 +151,7 @@ TEST_F(SaveFaults, AFolderThatIsMadeIsOnTheDiskOrNotThere) {
   EXPECT_TRUE(create_lasting_folder(folder_ / "a/b").empty());  // nothing is asked of a disk that has it
 }
 
-TEST_F(SaveFaults, KilledWhileRemoving) {
+TEST_F(SaveFaults, AKillWhileRemovingLosesNoCheckpoint) {
   bool finished = false;
   int call = 0;
   for (; call < kManyCalls && !finished; ++call) {
@@ -185,7 +185,7 @@ void PrintTo(const Failure& failure, std::ostream* out) { *out << failure.name; 
 
 class FailingSave : public SaveFaults, public ::testing::WithParamInterface<Failure> {};
 
-TEST_P(FailingSave, AtEveryCall) {
+TEST_P(FailingSave, AFailureOfAnyCallLosesNoCheckpoint) {
   const Failure failure = GetParam();
   save_in_child(10);
   bool reached = true;

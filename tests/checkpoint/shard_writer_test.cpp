@@ -239,7 +239,7 @@ TEST_F(ShardWriting, AHangingDiskIsWaitedForOnce) {
 }
 
 // A destructor does not write what nobody will commit: neither while values are copied nor behind.
-TEST_F(ShardWriting, EndsInTheMiddle) {
+TEST_F(ShardWriting, AWriterMayEndInTheMiddle) {
   SavePlan plan = test::plan_of(rank_, 0);
   const int first_write = 3 + 2 * static_cast<int>(plan.files.size());  // three folders; each file is made and reserved
   for (const int call : {3, first_write}) {
@@ -303,7 +303,7 @@ TEST_F(ShardWriting, AFailedSaveKeepsNoFileOpen) {
   EXPECT_EQ(open_files(), before);
 }
 
-TEST_F(ShardWriting, TasksAndErrors) {
+TEST_F(ShardWriting, ATaskBehindItReportsItsError) {
   SavePlan plan = test::plan_of(rank_, 0);
   ShardWriter writer(plan, test::staging_for(plan, test::Staging::kWhole));
   writer.run([] { throw StorageError("the commit failed"); });
@@ -322,7 +322,7 @@ TEST_F(ShardWriting, TasksAndErrors) {
 }
 
 // A rank that replicas leave nothing to.
-TEST_F(ShardWriting, NothingToWrite) {
+TEST_F(ShardWriting, ARankMayHaveNothingToWrite) {
   SavePlan plan = make_save_plan({}, {}, test::state_names(), {}, SaveContent::kAll, 0);
   ShardWriter writer(plan, allocate_host(ShardWriter::least_staging(plan), "nothing"));
   writer.start(folder_ / "a");

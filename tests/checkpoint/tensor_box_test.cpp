@@ -13,7 +13,7 @@
 namespace trident {
 namespace {
 
-TEST(TensorBox, Elements) {
+TEST(TensorBox, ElementsAreCounted) {
   EXPECT_EQ((TensorBox{{0, 2}, {3, 4}}.elements()), 12);
   EXPECT_EQ((TensorBox{{}, {}}.elements()), 1);
   EXPECT_EQ((TensorBox{{1, 1, 1}, {2, 0, 4}}.elements()), 0);
@@ -58,7 +58,7 @@ TEST(TensorBox, IntersectionAgreesWithElements) {
   EXPECT_LT(met, 180);
 }
 
-TEST(TensorBox, Texts) {
+TEST(TensorBox, TextsNameTheBox) {
   EXPECT_EQ(to_string(TensorBox{{0, 64}, {512, 64}}), "[0:512, 64:128]");
   EXPECT_EQ(to_string(TensorBox{}), "[]");
   EXPECT_EQ(whole({3, 4}), (TensorBox{{0, 0}, {3, 4}}));

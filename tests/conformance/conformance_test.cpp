@@ -70,7 +70,7 @@ TEST(CaseTable, TheRatesHaveEveryOperationToo) {
   EXPECT_EQ(measured, tested);
 }
 
-TEST(Filter, PatternsAndExceptions) {
+TEST(Filter, PatternsAndExceptionsChoose) {
   const std::string name = "rms_norm_forward/bf16/large_5x8";
   for (const char* yes : {"", "rms_norm_forward", "*norm*", "add:rms_*", "*/bf16/*", "-add", "rms_*-*/f32/*"})
     EXPECT_TRUE(matches(yes, name)) << yes;
@@ -177,7 +177,7 @@ TEST(Suite, NoticesDependenceOnTheWorkspace) {
   EXPECT_EQ(run_case(device, c, 1).what, "bytes beside the workspace were written");
 }
 
-TEST(Suite, ExactZerosAndExactValues) {
+TEST(Suite, ExactZerosAndExactValuesAreCompared) {
   Doorbell bell;
   CpuDevice device(bell, {});
   const auto with = [&](OpCase c, std::size_t operand, float add) {

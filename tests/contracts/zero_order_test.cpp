@@ -100,7 +100,7 @@ TEST_P(ZeroOrder, Zero2SavesWhatTheGradientsAliveAtOnceLeave) {
 
 INSTANTIATE_TEST_SUITE_P(Grid, ZeroOrder, ::testing::ValuesIn(grid()), [](const auto& info) { return info.param.name; });
 
-TEST(ZeroOrders, OfTheShippedConfigurations) {
+TEST(ZeroOrders, ShippedConfigurationsKeepTheOrder) {
   int checked = 0;
   for (const auto& file : std::filesystem::directory_iterator(TRIDENT_SOURCE_DIR "/configs")) {
     if (file.is_directory()) continue;  // what the planner knows of hardware

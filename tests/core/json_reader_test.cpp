@@ -49,7 +49,7 @@ TEST(JsonReader, ReadsEveryKind) {
   EXPECT_EQ(v.members()[6].key, "o");
 }
 
-TEST(JsonReader, CommentsWhereAllowed) {
+TEST(JsonReader, CommentsAreReadWhereAllowed) {
   const std::string text = "// head\n{ /* in */ \"a\": 1 } // tail";
   EXPECT_EQ(parse_json(text, "f").find("a")->as_integer(), 1);
   JsonRules strict;

@@ -275,7 +275,7 @@ TEST(ExactSum, OverflowIsInfinityOnlyInTheResult) {
   EXPECT_EQ(exact_sum({max, max, -max}), max) << "no overflow on the way";
 }
 
-TEST(ExactSum, SpecialValues) {
+TEST(ExactSum, SpecialValuesFollowIeee) {
   EXPECT_EQ(exact_sum({1.0, kInfinity}), kInfinity);
   EXPECT_EQ(exact_sum({-kInfinity, 1e308}), -kInfinity);
   EXPECT_TRUE(std::isnan(exact_sum({kInfinity, -kInfinity})));

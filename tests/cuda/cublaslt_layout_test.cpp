@@ -35,7 +35,7 @@ MatmulShape shape(std::int64_t m, std::int64_t n, std::int64_t k, Transpose ta, 
 
 // y[R,F] = x[R,H] W[F,H]^T with R = 6 rows, H = 4 inputs, F = 10 outputs. The library multiplies W (stored [10,4] by rows, so
 // [4,10] by columns, transposed) by x (stored [6,4] by rows, so [4,6] by columns): [10,4][4,6] = [10,6], which by rows is [6,10].
-TEST(CublasLtLayout, ForwardOfALinearLayer) {
+TEST(CublasLtLayout, ForwardOfALinearLayerSwapsItsOperands) {
   const MatmulLayout l = matmul_layout(shape(6, 10, 4, kN, kT, kH, kH), Epilogue::kNone, F32Products::kF32);
   EXPECT_EQ(l.a, (MatrixLayout{CUDA_R_16BF, 4, 10, 4}));
   EXPECT_EQ(l.transpose_a, CUBLAS_OP_T);
@@ -50,7 +50,7 @@ TEST(CublasLtLayout, ForwardOfALinearLayer) {
 }
 
 // dx[R,H] = dy[R,F] W[F,H], neither transposed: W^T [4,10] by columns times dy^T [10,6].
-TEST(CublasLtLayout, InputGradientOfALinearLayer) {
+TEST(CublasLtLayout, AnInputGradientTransposesNeither) {
   const MatmulLayout l = matmul_layout(shape(6, 4, 10, kN, kN, kH, kH), Epilogue::kNone, F32Products::kF32);
   EXPECT_EQ(l.a, (MatrixLayout{CUDA_R_16BF, 4, 10, 4}));
   EXPECT_EQ(l.transpose_a, CUBLAS_OP_N);
@@ -60,7 +60,7 @@ TEST(CublasLtLayout, InputGradientOfALinearLayer) {
 }
 
 // dW[F,H] += dy[R,F]^T x[R,H]: x^T [4,6] by columns times dy, stored [6,10] by rows, so [10,6] by columns, transposed.
-TEST(CublasLtLayout, WeightGradientOfALinearLayer) {
+TEST(CublasLtLayout, AWeightGradientTransposesTheSecond) {
   const MatmulLayout l = matmul_layout(shape(10, 4, 6, kT, kN, kH, kW, Accumulate::kYes), Epilogue::kNone, F32Products::kF32);
   EXPECT_EQ(l.a, (MatrixLayout{CUDA_R_16BF, 4, 6, 4}));
   EXPECT_EQ(l.transpose_a, CUBLAS_OP_N);
@@ -79,7 +79,7 @@ TEST(CublasLtLayout, F16IsAnotherTypeOfTheSameProduct) {
   EXPECT_THROW(check_matmul_shape(shape(2, 2, 2, kN, kN, DType::kF16, kH), Epilogue::kNone), InternalError);
 }
 
-TEST(CublasLtLayout, BothTransposed) {
+TEST(CublasLtLayout, BothMayBeTransposed) {
   const MatmulLayout l = matmul_layout(shape(2, 3, 5, kT, kT), Epilogue::kNone, F32Products::kF32);
   EXPECT_EQ(l.a, (MatrixLayout{CUDA_R_32F, 5, 3, 5}));  // b is stored [3,5]
   EXPECT_EQ(l.transpose_a, CUBLAS_OP_T);
@@ -111,7 +111,7 @@ TEST(CublasLtLayout, Tf32IsForF32OperandsAlone) {
   EXPECT_EQ(matmul_layout(shape(2, 2, 2, kN, kN, kH, kW), Epilogue::kNone, F32Products::kTf32).compute, CUBLAS_COMPUTE_32F);
 }
 
-TEST(CublasLtLayout, Epilogues) {
+TEST(CublasLtLayout, EpiloguesHaveTheirLengths) {
   const MatmulShape up = shape(6, 16, 4, kN, kT, kH, kH);
   const MatmulLayout bias = matmul_layout(up, Epilogue::kBias, F32Products::kF32);
   EXPECT_EQ(bias.epilogue, CUBLASLT_EPILOGUE_BIAS);

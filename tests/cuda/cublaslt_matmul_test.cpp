@@ -36,7 +36,7 @@ TEST(CublasLtMatmul, EveryLayoutAndTypeIsExactOnIntegers) {
   }
 }
 
-TEST(CublasLtMatmul, LongWeightGradients) {
+TEST(CublasLtMatmul, LongWeightGradientsAreExact) {
   MatmulFixture f;
   for (const Accumulate add : {Accumulate::kNo, Accumulate::kYes})
     for (const std::int64_t tokens : {511, 512, 700}) check_exact(f, {40, 24, tokens, kT, kN, kH, kW, add});
@@ -101,7 +101,7 @@ TEST(CublasLtMatmul, ResultsOf16BitsAreTheF32ResultRoundedOnce) {
   }
 }
 
-TEST(CublasLtMatmul, SameBitsWhateverRanBeforeAndOnEveryVectorBoundary) {
+TEST(CublasLtMatmul, TheBitsAreTheSameWhateverRanBeforeAndOnEveryVectorBoundary) {
   for (const DType in : {kW, kH, kF16}) {
     MatmulFixture f, fresh;
     const MatmulShape s{104, 72, 520, kT, kN, in, kW, Accumulate::kNo};
@@ -249,7 +249,7 @@ void expect_near(const TestTensor& actual, const std::vector<double>& expected, 
     ASSERT_NEAR(actual.at(static_cast<std::int64_t>(i)), expected[i], tolerance * (1 + std::abs(expected[i]))) << what << " " << i;
 }
 
-TEST(CublasLtMatmul, ForwardEpilogues) {
+TEST(CublasLtMatmul, ForwardEpiloguesAreFused) {
   for (const DType out : {kW, kH}) {
     MatmulFixture f;
     const MatmulShape s{12, 16, 24, kN, kT, kH, out, Accumulate::kNo};
@@ -270,7 +270,7 @@ TEST(CublasLtMatmul, ForwardEpilogues) {
   }
 }
 
-TEST(CublasLtMatmul, GeluGradient) {
+TEST(CublasLtMatmul, TheGradientOfGeluIsFused) {
   for (const DType out : {kH, kW}) {
     MatmulFixture f;
     const MatmulShape s{12, 16, 24, kN, kN, kH, out, Accumulate::kNo};
@@ -284,7 +284,7 @@ TEST(CublasLtMatmul, GeluGradient) {
   }
 }
 
-TEST(CublasLtMatmul, BiasGradientBesideTheWeightGradient) {
+TEST(CublasLtMatmul, TheBiasGradientStandsBesideTheWeightGradient) {
   MatmulFixture f;
   const MatmulShape s{16, 24, 40, kT, kN, kH, kW, Accumulate::kYes};
   const Operands x = Operands::random(s);
@@ -386,7 +386,7 @@ TEST(CublasLtFailures, EpilogueMistakesAreNamed) {
   f.stream.synchronize();
 }
 
-TEST(CublasLtFailures, NoDriver) {
+TEST(CublasLtFailures, AMissingDriverIsNamed) {
   simulated::configure({.driver = simulated::Driver::kNone});
   EXPECT_TRUE(contains(error_of<ConfigError>([] { CublasLtHandle handle(0); }), "driver"));
   simulated::reset();

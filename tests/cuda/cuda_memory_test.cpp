@@ -97,7 +97,7 @@ TEST(CudaMemory, NothingIsKeptWhenFillingFails) {
 
 TEST(CudaError, SuccessIsSilent) { check_cuda(cudaSuccess, "nothing"); }
 
-TEST(CudaError, NoDriver) {
+TEST(CudaError, AMissingDriverIsNamed) {
   simulated::Settings settings;
   settings.driver = simulated::Driver::kNone;
   const SimulatedScope scope(settings);
@@ -107,7 +107,7 @@ TEST(CudaError, NoDriver) {
             "install one or set device = cpu");
 }
 
-TEST(CudaError, DriverTooOld) {
+TEST(CudaError, ADriverThatIsTooOldIsNamed) {
   simulated::Settings settings;
   settings.driver = simulated::Driver::kTooOld;
   const SimulatedScope scope(settings);
@@ -118,7 +118,7 @@ TEST(CudaError, DriverTooOld) {
                         cuda_version_text(CUDART_VERSION)));
 }
 
-TEST(CudaError, FewerDevicesThanAskedFor) {
+TEST(CudaError, FewerDevicesThanAskedForAreCounted) {
   simulated::Settings settings;
   settings.devices = 2;
   const SimulatedScope scope(settings);
@@ -149,7 +149,7 @@ TEST(CudaError, EveryKindHasItsTypeAndRemedy) {
   expect_parts(program(cudaErrorInvalidValue), {"please report it"});
 }
 
-TEST(CudaError, VersionsInWords) {
+TEST(CudaError, VersionsAreWrittenInWords) {
   EXPECT_EQ(cuda_version_text(13000), "CUDA 13.0");
   EXPECT_EQ(cuda_version_text(12090), "CUDA 12.9");
 }
@@ -239,7 +239,7 @@ TEST(CudaGpus, AGpuWithoutCodeForItNamesBothSides) {
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }
 
-TEST(CudaGpus, NoDriverAndNoGpus) {
+TEST(CudaGpus, NoDriverAndNoGpusAreTold) {
   simulated::Settings settings = gpus(1);
   settings.driver = simulated::Driver::kTooOld;
   {
@@ -341,7 +341,7 @@ TEST(BackgroundReads, EndWithReadsUnderWay) {
 }
 
 // What fails says what was being done, and leaves nothing behind.
-TEST(BackgroundReads, Failures) {
+TEST(BackgroundReads, FailuresSayWhatWasDone) {
   const SimulatedScope scope;
   testing::Rank rank;
   const Buffer values = allocate_cuda(0, kBytes, "values");

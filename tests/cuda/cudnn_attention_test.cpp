@@ -25,7 +25,7 @@ TEST(CudnnAttention, CausalAndFullWithSharedAndOwnKeyHeads) {
   }
 }
 
-TEST(CudnnAttention, LengthsAndOffsets) {
+TEST(CudnnAttention, LengthsAndOffsetsMayDiffer) {
   for (const CudnnAttentionOptions& options : {CudnnAttentionOptions{}, fast()}) {
     Fixture f(options);
     check_cudnn_numbers(f, at(shape(1, 2, 2, 5, 50, 24, kH), 45, 0));       // the last five of 50 positions
@@ -92,14 +92,14 @@ TEST(CudnnAttention, EverythingIsGivenBack) {
 
 // ---- our own kernels
 
-TEST(OwnAttention, CausalAndFullInF32) {
+TEST(OwnAttention, CausalAndFullMasksAreExactInF32) {
   for (const std::int64_t kv_heads : {1, 2}) {
     check_own_numbers(shape(2, 2, kv_heads, 37, 37, 20, kF));
     check_own_numbers(full(shape(2, 2, kv_heads, 37, 37, 20, kF)));
   }
 }
 
-TEST(OwnAttention, TilesAndColumnGroups) {
+TEST(OwnAttention, TilesAndColumnGroupsMayBePartial) {
   check_own_numbers(shape(1, 2, 1, 70, 70, 33, kF));
   check_own_numbers(shape(1, 1, 1, 64, 64, 64, kF));
   check_own_numbers(shape(1, 1, 1, 33, 40, 65, kF));
@@ -129,7 +129,7 @@ TEST(OwnAttention, OffsetsAndQueriesThatSeeNothing) {
   check_own_numbers(at(shape(1, 2, 2, 5, 50, 24, kF), 45, 0));
 }
 
-TEST(OwnAttention, NoKeysOrNoQueries) {
+TEST(OwnAttention, NoKeysOrNoQueriesAreNoError) {
   for (const DType dtype : {kF, kH}) {
     check_own_numbers(shape(1, 2, 1, 3, 0, 8, dtype));
     check_own_numbers(shape(1, 2, 1, 0, 3, 8, dtype));

@@ -179,7 +179,7 @@ void run(DeviceTransport transport, int ranks, unsigned seed, const std::functio
 
 class DeviceStress : public ::testing::TestWithParam<DeviceTransport> {};
 
-TEST_P(DeviceStress, RandomPrograms) {
+TEST_P(DeviceStress, RandomProgramsHaveTheirResults) {
   for (unsigned seed = 1; seed <= 3; ++seed) {
     const int ranks = seed == 2 ? 3 : 4;
     run(GetParam(), ranks, seed, [&](const RankLauncher& launch) { run_program(launch, ranks, seed); });
@@ -191,7 +191,7 @@ TEST_P(DeviceStress, OperationsAllocateNothing) {
 }
 
 // More operations than a communicator keeps, none awaited: issuing waits for the oldest.
-TEST_P(DeviceStress, ALongQueueOfOperations) {
+TEST_P(DeviceStress, ALongQueueOfOperationsIsWorkedOff) {
   run(GetParam(), 2, 2, [](const RankLauncher& launch) {
     launch(2, [](RankContext& c) {
       Values x(DType::kF32, 15, [](auto) { return 1.0; }), y(DType::kF32, 30);

@@ -32,7 +32,7 @@ TEST(Simt, EveryThreadOfEveryBlockRunsOnceAndKnowsItsPlace) {
       ASSERT_EQ(out[static_cast<std::size_t>(block * 30 + thread)], 1000 * block + thread);
 }
 
-TEST(Simt, NoBlocksNoLaunch) {
+TEST(Simt, NoBlocksAreNoLaunch) {
   const SimulatedScope scope;
   const Array<int> array({7});
   launch("positions", positions_kernel, {.blocks = {0}, .threads = {32}}, array.stream(), array.data());
@@ -80,7 +80,7 @@ __global__ void reverse_kernel(int* data) {
   data[me] = copy[last - me];
 }
 
-TEST(Simt, DynamicSharedMemory) {
+TEST(Simt, DynamicSharedMemoryIsAsLargeAsALaunchSays) {
   EXPECT_EQ(in_every_order<int>({1, 2, 3, 4, 5},
                                 [](const Array<int>& array) {
                                   launch("reverse", reverse_kernel,
@@ -168,7 +168,7 @@ __global__ void votes_kernel(int* out) {
   if (me == 40) out[6] = any, out[7] = every;
 }
 
-TEST(Simt, Votes) {
+TEST(Simt, VotesCountTheLanes) {
   EXPECT_EQ(in_every_order<int>(std::vector<int>(8),
                                 [](const Array<int>& array) {
                                   launch("votes", votes_kernel, {.blocks = {1}, .threads = {64}}, array.stream(), array.data());
@@ -188,7 +188,7 @@ __global__ void shuffles_kernel(int* out) {
   out[160 + lane] = __shfl_down_sync(~0u, lane, 2, 8);
 }
 
-TEST(Simt, Shuffles) {
+TEST(Simt, ShufflesMoveValuesBetweenLanes) {
   const std::vector<int> out = in_every_order<int>(std::vector<int>(192), [](const Array<int>& array) {
     launch("shuffles", shuffles_kernel, {.blocks = {1}, .threads = {32}}, array.stream(), array.data());
   });
@@ -233,7 +233,7 @@ __global__ void atomics_kernel(float* sum, int* largest, unsigned long long* cou
   atomicAdd(count, 1ull);
 }
 
-TEST(Simt, Atomics) {
+TEST(Simt, AtomicsAddInAnyOrder) {
   const SimulatedScope scope;
   const Array<float> sum({1.0f});
   const Array<int> largest({0}), smallest({0});
@@ -253,7 +253,7 @@ __global__ void arithmetic_kernel(float4* out, const float4* in) {
          make_float4(__fmaf_rn(x.x, x.y, x.z), rsqrtf(x.w), __uint_as_float(__float_as_uint(x.x)), fmaxf(x.x, min(x.y, 1.0f))));
 }
 
-TEST(Simt, VectorsAndArithmetic) {
+TEST(Simt, VectorsAndArithmeticAreThoseOfCuda) {
   const SimulatedScope scope;
   const Array<float4> array({make_float4(2, 3, 4, 16)});
   launch("arithmetic", arithmetic_kernel, {.blocks = {1}, .threads = {1}}, array.stream(), array.data(), array.data());
@@ -343,7 +343,7 @@ TEST(Simt, HostMemoryGivenToAKernelIsAnIllegalAddress) {
   }
 }
 
-TEST(Simt, LaunchesThatNoGpuWouldTake) {
+TEST(Simt, LaunchesThatNoGpuWouldTakeAreRefused) {
   const SimulatedScope scope;
   const Array<int> array({1});
   const auto message = [&](const LaunchShape& shape, cudaStream_t stream) {

@@ -113,7 +113,7 @@ TEST_F(BatchLoaderTest, EitherSideMayBeLeftOut) {
   EXPECT_THROW(half.load(2, 3, {}, only), InternalError);
 }
 
-TEST_F(BatchLoaderTest, TooFewTokensForOneSample) {
+TEST_F(BatchLoaderTest, TooFewTokensForOneSampleAreRefused) {
   const auto available = static_cast<std::int64_t>(concatenation(documents_).size());
   loader(available - 1, Shuffle::kInOrder);
   expect_error<DataError>([&] { loader(available, Shuffle::kInOrder); },
@@ -121,7 +121,7 @@ TEST_F(BatchLoaderTest, TooFewTokensForOneSample) {
                            fmt::format("needs {}", available + 1)});
 }
 
-TEST_F(BatchLoaderTest, IdsOutsideTheVocabulary) {
+TEST_F(BatchLoaderTest, IdsOutsideTheVocabularyAreRefused) {
   BatchLoader bad = loader(10, Shuffle::kInOrder, 25);
   Ids tokens(10), targets(10);
   bad.load(1, 1, tokens, targets);
@@ -176,7 +176,7 @@ TEST_F(BatchLoaderTest, SplitsCutByDocuments) {
       {prefix_, "validation part of data.split, 0 of 40 documents", "0 tokens available"});
 }
 
-TEST_F(BatchLoaderTest, ValidationFilesOrNone) {
+TEST_F(BatchLoaderTest, ValidationFilesMayBeGivenOrNot) {
   const std::vector<WeightedPath> train = {{prefix_, 1.0}}, two = {{prefix_, 2.0}, {prefix_, 0.5}};
   EXPECT_TRUE(open_token_sources(train, {}, {}).valid.empty());
   const TokenSources sources = open_token_sources(train, two, {});

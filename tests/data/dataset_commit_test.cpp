@@ -121,7 +121,7 @@ class DatasetCommit : public ::testing::Test {
   Files old_, new_;
 };
 
-TEST_F(DatasetCommit, KilledAtEveryCall) {
+TEST_F(DatasetCommit, AKillAtAnyCallLeavesOneOfTheTwo) {
   for (const Files& before : beginnings()) {
     bool finished = false;
     int refused = 0;
@@ -246,7 +246,7 @@ TEST_F(DatasetCommit, NothingIsReplacedUnasked) {
   expect_error<ConfigError>([&] { write_new(prefix); }, {prefix + ".idx is there without " + prefix + ".bin", "remove it"});
 }
 
-TEST_F(DatasetCommit, TwoCommandsOnOnePrefix) {
+TEST_F(DatasetCommit, TwoCommandsOnOnePrefixExcludeEachOther) {
   const TemporaryFolder folder;
   const std::string prefix = folder / kName;
   {

@@ -254,7 +254,7 @@ TEST(DatasetSummary, EndsOfDocuments) {
   EXPECT_FALSE(every);
 }
 
-TEST(DatasetSummary, NoTokens) {
+TEST(DatasetSummary, NoTokensHaveNoExtremes) {
   for (const Documents& documents : {Documents{}, Documents{{}, {}}}) {
     bool every = true;
     const DatasetSummary summary = summary_of(documents, std::nullopt, &every);
@@ -267,7 +267,7 @@ TEST(DatasetSummary, NoTokens) {
 }
 
 // The largest id may stand anywhere, also in the last block that is read.
-TEST(DatasetSummary, ExtremesAnywhere) {
+TEST(DatasetSummary, ExtremesAreFoundAnywhere) {
   for (const std::size_t at : {std::size_t{0}, std::size_t{4095}, std::size_t{4096}, std::size_t{9000}, std::size_t{9999}}) {
     std::vector<std::int32_t> ids(10000, 50);
     ids[at] = 77;

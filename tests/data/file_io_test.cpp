@@ -38,7 +38,7 @@ TEST(FileIo, WritesAndReadsBack) {
   EXPECT_FALSE(folder_exists(path));
 }
 
-TEST(FileIo, EmptyFiles) {
+TEST(FileIo, EmptyFilesAreRead) {
   const TemporaryFolder folder;
   write_file(folder / "empty", "");
   EXPECT_EQ(read_file(folder / "empty"), "");
@@ -348,7 +348,7 @@ class RandomAccessFileTest : public ::testing::Test {
   void SetUp() override { write_file(path_, "0123456789"); }
 };
 
-TEST_F(RandomAccessFileTest, AnyBytes) {
+TEST_F(RandomAccessFileTest, AnyBytesAreRead) {
   RandomAccessFile file(path_);
   EXPECT_EQ(file.size(), 10);
   EXPECT_EQ(file.path(), path_);

@@ -91,7 +91,7 @@ TEST_F(IndexedDatasetTest, VocabularyDecidesTheType) {
   }
 }
 
-TEST_F(IndexedDatasetTest, EmptyDocumentsAndEmptyData) {
+TEST_F(IndexedDatasetTest, EmptyDocumentsAndEmptyDataAreRead) {
   write_dataset(prefix_, {{}, {1, 2}, {}, {}, {3}, {}}, 10);
   const IndexedDataset dataset(prefix_);
   EXPECT_EQ(dataset.num_documents(), 6);
@@ -123,7 +123,7 @@ TEST_F(IndexedDatasetTest, EveryIntegerTypeIsRead) {
   }
 }
 
-TEST_F(IndexedDatasetTest, DocumentsOfSeveralSequences) {
+TEST_F(IndexedDatasetTest, DocumentsMayHaveSeveralSequences) {
   std::string idx = from_hex(kGoldenIdx);
   idx[26] = 2;                // one document
   idx.erase(34 + 24 + 8, 8);  // without the entry between 0 and 2
@@ -148,7 +148,7 @@ TEST_F(IndexedDatasetTest, TokensOutsideTheVocabularyAreNamed) {
   EXPECT_THROW(tokens_of(dataset, -1, 2, 8), InternalError);
 }
 
-TEST_F(IndexedDatasetTest, MissingFiles) {
+TEST_F(IndexedDatasetTest, MissingFilesAreNamed) {
   expect_refused({idx_, "no such file", "prefix"});
   write_golden();
   std::filesystem::remove(bin_);
@@ -168,7 +168,7 @@ TEST_F(IndexedDatasetTest, EveryTruncationOfTheIndexIsRefused) {
   expect_refused({idx_, "do not fit its 84 bytes"});
 }
 
-TEST_F(IndexedDatasetTest, WrongSizesOfTheBin) {
+TEST_F(IndexedDatasetTest, WrongSizesOfTheBinAreRefused) {
   write_golden();
   write_file(bin_, std::string("\5\0\6\0\7\0\10", 7));
   expect_refused({bin_, "too short", "7 bytes", "ends at 8"});
@@ -212,7 +212,7 @@ TEST_F(IndexedDatasetTest, EveryFieldIsChecked) {
   expect_refused({idx_, "ends at sequence 1, expected 2"});
 }
 
-TEST_F(IndexedDatasetTest, AnIndexWithoutDocumentEntries) {
+TEST_F(IndexedDatasetTest, AnIndexWithoutDocumentEntriesIsRefused) {
   std::string idx = from_hex(kGoldenIdx).substr(0, 34);
   std::memset(idx.data() + 18, 0, 16);
   write_golden();
@@ -247,7 +247,7 @@ TEST_F(IndexedDatasetTest, MutatedFilesAreReadOrRefused) {
   EXPECT_GT(refused, 200);
 }
 
-TEST_F(IndexedDatasetTest, PositionsBeyondTwoToThe31) {
+TEST_F(IndexedDatasetTest, PositionsReachBeyondTwoToThe31) {
   // Three sequences of 2^30 zeros and one of [41, 42], in a file with holes.
   constexpr std::int64_t kLong = std::int64_t{1} << 30, kTokens = 3 * kLong + 2;
   std::string idx = "MMIDIDX" + std::string(2, '\0');
@@ -362,7 +362,7 @@ TEST_F(SampleTest, TheIndexCounts) {
   EXPECT_NE(sample(), first_empty);
 }
 
-TEST_F(SampleTest, EntriesThatDescend) {
+TEST_F(SampleTest, EntriesThatDescendAreNamed) {
   write_dataset(prefix_, counting_documents(7, 1000), 1000);  // six sequences, eight entries: 0 0 1 2 3 4 5 6
   change(idx_path(prefix_), 34 + 12 * 6 + 8 * 3, std::int64_t{5});
   expect_error<DataError>([&] { sample(); }, {"d.idx", "document index entry 4 = 3", "ascend"});

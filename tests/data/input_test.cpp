@@ -221,7 +221,7 @@ TEST_F(InputTest, DamageIsRefused) {
   expect_refused(put("cut.gz", gzipped(text) + "\x1F"), {"(1 byte) is not a gzip member"});
 }
 
-TEST_F(InputTest, ZstdFramesOfUnusualKinds) {
+TEST_F(InputTest, ZstdFramesOfUnusualKindsAreRead) {
   const std::string magic = "\x28\xB5\x2F\xFD", hello = "\x29\0\0hello"s;  // one last block, not compressed, of 5 bytes
   // Window descriptor: 2^(10 + exponent), exponent in the upper 5 bits. 2^28 is beyond the default of the tools.
   EXPECT_EQ(documents(put("long.zst", magic + "\0"s + static_cast<char>(18 << 3) + hello)), Texts{"hello"});
@@ -247,7 +247,7 @@ class DripStream final : public ByteStream {
   std::size_t portion_, at_ = 0;
 };
 
-TEST(LineReader, LinesOfAnyLengthInPortionsOfAnySize) {
+TEST(LineReader, LinesOfAnyLengthAreReadInPortionsOfAnySize) {
   const std::string longest(std::size_t{3} << 20, 'y');  // longer than the first buffer
   const std::string text = "\n\r\na\n" + longest + "\nlast";
   for (const std::size_t portion : {std::size_t{1} << 12, std::size_t{99991}, text.size()}) {
@@ -324,7 +324,7 @@ TEST_F(LargeFilesTest, TokensAtTheFarEnd) {
   dataset.will_need(kTokens - 5000, 5000);
 }
 
-TEST_F(LargeFilesTest, SamplesBeyondTwoToTheThirtyTwo) {
+TEST_F(LargeFilesTest, SamplesReachBeyondTwoToTheThirtyTwo) {
   const std::vector<WeightedPath> train = {{prefix_, 1}};
   const TokenSources sources = open_token_sources(train, {}, {});
   EXPECT_NO_THROW(sample_dataset(*sources.train[0].dataset, 16));
@@ -348,7 +348,7 @@ TEST_F(LargeFilesTest, SamplesBeyondTwoToTheThirtyTwo) {
 }
 
 // The offsets of a merged index are bytes, beyond 2^34 here. (The .bin would be written out in full: its copy is tested small.)
-TEST_F(LargeFilesTest, MergedOffsets) {
+TEST_F(LargeFilesTest, MergedOffsetsAreWide) {
   std::vector<IndexedDataset> datasets;
   datasets.emplace_back(prefix_);
   datasets.emplace_back(prefix_);

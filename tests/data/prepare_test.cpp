@@ -74,7 +74,7 @@ TEST_F(PrepareTest, EodEndsEveryDocumentThatHasText) {
 }
 
 // The bytes that Megatron-LM's preprocess_data.py writes: an empty document is a repeated entry without a sequence.
-TEST_F(PrepareTest, MegatronsBytes) {
+TEST_F(PrepareTest, TheBytesAreMegatrons) {
   prepare({input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n")}, {.append_eod = AppendEod::kYes});
   EXPECT_EQ(read_file(prefix_ + ".bin"), "\xF9\x01\x50\xC4\x19\x2D\x50\xC4");  // 505, 50256, 11545, 50256
   std::string expected = "MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08"s;
@@ -93,7 +93,7 @@ TEST_F(PrepareTest, SeparatorLinesCutDocuments) {
   EXPECT_EQ(documents(), (Texts{"x\n\ny\n", "z <|endoftext|>\n"}));
 }
 
-TEST_F(PrepareTest, JsonLines) {
+TEST_F(PrepareTest, JsonLinesAreRead) {
   const std::string path =
       input("a.jsonl", "{\"text\": \"caf\\u00e9 \\\"x\\\"\\n\", \"id\": 1}\r\n\n  \n{\"body\": \"no\", \"text\": \"last\"}");
   prepare({path});
@@ -154,7 +154,7 @@ TEST_F(PrepareTest, LongLinesAreRefusedByPlace) {
                             {fmt::format("{}:2: a line of more than 99 bytes", name), "--max-line"});
 }
 
-TEST_F(PrepareTest, BadInputs) {
+TEST_F(PrepareTest, BadInputsAreRefused) {
   const std::string good = input("good.txt", "text");
   expect_error<DataError>([&] { prepare({good, folder_ / "missing.txt"}); }, {"missing.txt", "No such file"});
   expect_error<DataError>([&] { prepare({good, input("a.jsonl.gz", "x")}); }, {"a.jsonl.gz", "uncompressed data", "rename"});
@@ -192,7 +192,7 @@ TEST_F(PrepareTest, WorkersDoNotChangeTheOutput) {
   EXPECT_EQ(stats.documents, 500);
 }
 
-TEST_F(PrepareTest, ManyInputsCompressedOrNot) {
+TEST_F(PrepareTest, ManyInputsKeepTheirOrder) {
   const auto lines = [](int first, int count) {
     std::string text;
     for (int i = first; i < first + count; ++i) text += fmt::format("{{\"text\": \"document {} of several\"}}\n", i);
@@ -245,7 +245,7 @@ TEST_F(PrepareTest, ProgressEndsAtTheTotal) {
   EXPECT_EQ(documents().size(), 3u);
 }
 
-TEST_F(PrepareTest, TheExcerptOfTheRepository) {
+TEST_F(PrepareTest, TheExcerptHasItsChapters) {
   const PrepareStats stats =
       prepare({std::string(TRIDENT_EXCERPT) + "/train.txt"}, {.append_eod = AppendEod::kYes, .separator_line = "<|endoftext|>"});
   EXPECT_GE(stats.bytes, 200'000);
@@ -314,7 +314,7 @@ class MergeTest : public ::testing::Test {
 
 // Megatron-LM's add_index: lengths follow each other, offsets are summed anew, document entries move by the sequences before, and
 // the leading 0 of every input but the first goes.
-TEST_F(MergeTest, MegatronsBytes) {
+TEST_F(MergeTest, TheBytesAreMegatrons) {
   const std::string first = put("a", {{5, 6, 7}, {8}}), second = put("b", {{}, {9, 10}, {}});
   // One document of two sequences, and one with a sequence of no tokens, as other writers make them.
   const std::string third = put_raw(

@@ -117,7 +117,7 @@ class Dying : public ::testing::Test {
   std::set<std::string> shared_before_;
 };
 
-TEST_F(Dying, KilledInPairs) {
+TEST_F(Dying, AKillInAPairEndsBoth) {
   for (const int steps : {1, 3}) {
     disturb({{2, "2DP x 1PP x 1TP", 1, steps},
              {2, "1DP x 2PP x 1TP", 0, steps},
@@ -128,7 +128,7 @@ TEST_F(Dying, KilledInPairs) {
   }
 }
 
-TEST_F(Dying, KilledInFours) {
+TEST_F(Dying, AKillAmongFourEndsAll) {
   for (const int steps : {1, 2}) {
     disturb({{4, "2DP x 2PP x 1TP", 3, steps},
              {4, "1DP x 2PP x 2TP", 0, steps + 1},
@@ -139,14 +139,14 @@ TEST_F(Dying, KilledInFours) {
   }
 }
 
-TEST_F(Dying, KilledInEights) {
+TEST_F(Dying, AKillAmongEightEndsAll) {
   for (const int rank : {0, 1, 5, 7}) {
     disturb({{8, "2DP x 2PP x 2TP", rank, 1 + rank % 3}}, SIGKILL, "was killed");
     if (HasFailure()) return;
   }
 }
 
-TEST_F(Dying, StoppedInPairs) {
+TEST_F(Dying, AStopInAPairEndsBoth) {
   disturb({{2, "2DP x 1PP x 1TP", 1, 1},
            {2, "1DP x 2PP x 1TP", 0, 2},
            {2, "1DP x 1PP x 2TP", 1, 1},
@@ -155,7 +155,7 @@ TEST_F(Dying, StoppedInPairs) {
           SIGSTOP, "stopped|was stopped");
 }
 
-TEST_F(Dying, StoppedInFours) {
+TEST_F(Dying, AStopAmongFourEndsAll) {
   disturb({{4, "2DP x 2PP x 1TP", 3, 1},
            {4, "1DP x 2PP x 2TP", 0, 2},
            {4, "2DP x 1PP x 2TP", 2, 1},
@@ -166,7 +166,7 @@ TEST_F(Dying, StoppedInFours) {
 
 // mpirun 4.1.4 itself may never end where a rank dies while it introduces itself to mpirun, although every rank has ended: another
 // start shows what becomes of one that does not hit that moment. (`trident supervise` ends a launcher that waits for the dead.)
-TEST_F(Dying, KilledWhileStarting) {
+TEST_F(Dying, AKillWhileStartingEndsAll) {
   constexpr int kMostTries = 4;
   for (const int rank : {0, 2}) {
     for (int tries = 1;; ++tries) {
@@ -184,7 +184,7 @@ TEST_F(Dying, KilledWhileStarting) {
 }
 
 // Rank 0 cannot write its metrics and was told to end then: an error of one rank, not of all.
-TEST_F(Dying, ByAnException) {
+TEST_F(Dying, AnExceptionEndsAll) {
   const auto job = start({4, "2DP x 2PP x 1TP", 0, 0}, {"log.on_error=stop"});
   ASSERT_TRUE(job->wait_for_steps(1)) << job->said();
   const rlimit full{1, 1};
@@ -221,7 +221,7 @@ bool Dying::is_over_without_its_trace(int processes, int steps) {
 class Stopping : public Dying, public ::testing::WithParamInterface<int> {};
 
 // Whoever gets the signal, all end at the same step boundary with 128 + its number.
-TEST_P(Stopping, AtAStepBoundary) {
+TEST_P(Stopping, AllStopAtOneStepBoundary) {
   const int signal = GetParam();
   const auto job = start({4, "2DP x 2PP x 1TP", 0, 0});
   ASSERT_TRUE(job->wait_for_steps(2)) << job->said();

@@ -70,10 +70,10 @@ class SavingNodes : public ::testing::Test {
   TemporaryFolder place_;
 };
 
-TEST_F(SavingNodes, TwelveRanksOnThree) { save_and_go_on(3, 4, "3DP x 2PP x 2TP"); }
+TEST_F(SavingNodes, TwelveRanksOnThreeSaveAndGoOn) { save_and_go_on(3, 4, "3DP x 2PP x 2TP"); }
 
 class FullSavingNodes : public SavingNodes {};
-TEST_F(FullSavingNodes, ThirtyTwoRanksOnTwo) { save_and_go_on(2, 16, "2DP x 4PP x 4TP"); }
+TEST_F(FullSavingNodes, ThirtyTwoRanksOnTwoSaveAndGoOn) { save_and_go_on(2, 16, "2DP x 4PP x 4TP"); }
 
 // Something else is mounted there on n2. Ten seconds, because network file systems may be late.
 TEST_F(FullSavingNodes, AFolderThatANodeDoesNotSeeIsRefused) {

@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(ThreeNodes, TwelveRanks, ::testing::Values("ddp", "zero
                          [](const auto& info) { return std::string(info.param); });
 
 // Nodes of 5 and 7: no group has equally many ranks on both, and tensor-parallel groups span them.
-TEST_F(Nodes, TwelveRanksOnUnequalNodes) {
+TEST_F(Nodes, TwelveRanksTrainOnUnequalNodes) {
   const NodesRun run = train(2, 7, {"mpirun", "--host", "n1:5,n2:7"}, {"run.steps=3", "batch.global=24", "parallel=3DP x 4TP", "parallel.zero=zero3"});
   expect_same_training(run, alone({"run.steps=3", "batch.global=24"}));
   expect_counted_bytes(run);
@@ -134,14 +134,14 @@ TEST_F(Nodes, TwelveRanksOnUnequalNodes) {
 }
 
 // The layout of the demo on two nodes, with tensor-parallel groups across them.
-TEST_F(Nodes, ThirtyTwoRanksOnTwo) {
+TEST_F(Nodes, ThirtyTwoRanksTrainOnTwo) {
   const NodesRun run = train(2, 16, kMpirun, {"run.steps=2", "batch.global=24", "parallel=2DP x 4PP x 4TP", "parallel.order=pp-dp-cp-tp"});
   expect_same_training(run, alone({"run.steps=2", "batch.global=24"}));
   expect_parts(run.outcome.err, {kSpans});
 }
 
 // A small vocabulary, long micro-batches and no tokenizer to hand out: what crosses nodes are activations and their gradients.
-TEST_F(Nodes, PipelineAcrossTwo) {
+TEST_F(Nodes, APipelineRunsAcrossTwo) {
   write_dataset(place_ / "counting", counting_documents(2000, 512), 512);
   const std::vector<std::string> model{"run.steps=4",          "data.tokenizer=null",  "data.train=" + (place_ / "counting"),
                                        "model.vocab_size=512", "model.hidden_size=64", "model.max_position_embeddings=128",
@@ -154,7 +154,7 @@ TEST_F(Nodes, PipelineAcrossTwo) {
 }
 
 // Both data and pipeline across, with virtual stages, so that neighbours alternate between nodes.
-TEST_F(Nodes, DataAndPipelineAcrossFour) {
+TEST_F(Nodes, DataAndPipelineRunAcrossFour) {
   const NodesRun run = train(4, 2, kMpirun,
                              {"run.steps=3", "parallel=2DP x 2PP x 2TP", "parallel.schedule=interleaved",
                               "parallel.virtual_stages=2", "parallel.zero=shard_grad_op", "parallel.sequence_parallel=true"});
@@ -163,7 +163,7 @@ TEST_F(Nodes, DataAndPipelineAcrossFour) {
 }
 
 // Rank 0 says what the nodes speak over. The mpirun of Open MPI 5.0.7 (Debian 13) itself ends with a segmentation fault there.
-TEST_F(Nodes, WithoutIpv4) {
+TEST_F(Nodes, NodesWithoutIpv4Train) {
   const ProgramOutcome probe = run_command({kNodes, "--ipv6", "1", "mpirun", "-np", "1", "true"});
   if (probe.exit_code != 0) GTEST_SKIP() << "mpirun itself fails without IPv4: " << probe.err;
   options_ = {"--ipv6"};

@@ -189,11 +189,11 @@ namespace {
 
 // Many operations at once on thread ranks.
 
-TEST(CommunicatorStress, RandomProgramsOnFourRanks) {
+TEST(CommunicatorStress, FourRanksRunRandomPrograms) {
   for (unsigned seed = 1; seed <= 12; ++seed) run_program(launch_threads, 4, seed);
 }
 
-TEST(CommunicatorStress, RandomProgramsOnEightAndOnThreeRanks) {
+TEST(CommunicatorStress, EightAndThreeRanksRunRandomPrograms) {
   for (unsigned seed = 1; seed <= 4; ++seed) {
     run_program(launch_threads, 8, seed);
     run_program(launch_threads, 3, seed);
@@ -201,7 +201,7 @@ TEST(CommunicatorStress, RandomProgramsOnEightAndOnThreeRanks) {
 }
 
 // More operations than a communicator keeps, none awaited: issuing waits for the oldest.
-TEST(CommunicatorStress, ALongQueueOfOperations) {
+TEST(CommunicatorStress, ALongQueueOfOperationsIsWorkedOff) {
   launch_threads(2, [](RankContext& c) {
     std::vector<float> x(1500, 0.0f), y(3000, 0.0f);
     const TensorView a(x.data(), DType::kF32, {1500}), b(y.data(), DType::kF32, {3000});
@@ -250,7 +250,7 @@ TEST(CommunicatorStress, AMissingWaitIsReported) {
 #endif
 
 // 32 ranks, as the largest demonstration has, on whatever cores there are.
-TEST(CommunicatorStress, ThirtyTwoRanks) {
+TEST(CommunicatorStress, ThirtyTwoRanksRunRandomPrograms) {
   std::atomic<int> arrived{0};
   launch_threads(32, [&](RankContext& c) {
     for (int round = 1; round <= 10; ++round) {

@@ -52,7 +52,7 @@ TEST(Launcher, ABatchScriptIsNotAStep) {
   EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}}).kind, Launcher::Kind::kNone);
 }
 
-TEST(Launcher, MpirunInsideABatchJob) {
+TEST(Launcher, MpirunIsFoundInsideABatchJob) {
   const Launcher l = detect({{"SLURM_STEP_NUM_TASKS", "4"}, {"OMPI_COMM_WORLD_SIZE", "8"}});  // orted itself is a step of Slurm
   EXPECT_EQ(l.kind, Launcher::Kind::kMpi);
   EXPECT_EQ(l.processes, 8);
@@ -105,7 +105,7 @@ Settings without_ports(Variables more, std::string_view file = "", int major = 4
   return settings_without_ports(environment_of(more), file, major);
 }
 
-TEST(WithoutPorts, OnOneNodeWhereTheUserSaidNothing) {
+TEST(WithoutPorts, OneNodeUsesNoneWhereTheUserSaidNothing) {
   EXPECT_EQ(without_ports({}), (Settings{{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_btl", "self,vader"}}));
   EXPECT_EQ(without_ports({}, "", 5), (Settings{{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_btl", "self,sm"}}));
   EXPECT_EQ(without_ports({}, "# pml = ucx\nbtl_tcp_if_include = 10.0.0.0/8\nbtl").size(), 2u);
@@ -121,7 +121,7 @@ TEST(WithoutPorts, TheUsersWordCounts) {
     EXPECT_EQ(without_ports({}, file), Settings()) << file;
 }
 
-TEST(WithoutPorts, NotBetweenNodesAndNotByGuessing) {
+TEST(WithoutPorts, NodesAreNotGuessedAt) {
   EXPECT_EQ(without_ports({{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}), Settings());
   EXPECT_EQ(settings_without_ports(environment_of({{"OMPI_COMM_WORLD_SIZE", "8"}}), "", 4), Settings());
   EXPECT_EQ(settings_without_ports(environment_of({{"PMI_SIZE", "8"}}), "", 4), Settings());
@@ -167,7 +167,7 @@ std::set<std::vector<int>> all_groups(const ProcessGrid& grid, const SubAxis& ax
 using Groups = std::set<std::vector<int>>;
 
 // Megatron's worked example: 16 ranks, T = 2, P = 4, C = 1, D = 2 (megatron/core/parallel_state.py).
-TEST(ProcessGrid, MegatronSixteenRanks) {
+TEST(ProcessGrid, SixteenRanksStandAsInMegatron) {
   const ProcessGrid grid({.tensor = 2, .context = 1, .data = 2, .pipeline = 4});
   EXPECT_EQ(all_groups(grid, grid.whole(Axis::kTensor)),
             (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}}));

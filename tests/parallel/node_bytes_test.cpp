@@ -272,7 +272,7 @@ TEST(NodeMessages, GrowAsALogarithm) {
 }
 
 // A number of nodes that is no power of two costs at most two messages more.
-TEST(NodeMessages, OfAnyNumberOfNodes) {
+TEST(NodeMessages, AnyNumberOfNodesCostsAtMostTwoMore) {
   for (const Growth& growth : growths())
     for (const int nodes : {3, 5, 11, 19})
       EXPECT_LE(most_messages(nodes, growth.call), growth.most(nodes) + 2) << growth.name << " on " << nodes << " nodes";
@@ -303,21 +303,21 @@ void run_programs(const NodeLayout& layout, unsigned first_seed, unsigned count)
   for (unsigned seed = first_seed; seed < first_seed + count; ++seed) run_program(launch_on_nodes(layout), layout.size(), seed);
 }
 
-TEST(NodeStress, RandomProgramsOnRanksApart) { run_programs({equal_nodes(4, 1)}, 1, 4); }
+TEST(NodeStress, RanksApartRunRandomPrograms) { run_programs({equal_nodes(4, 1)}, 1, 4); }
 
-TEST(NodeStress, RandomProgramsOnNodes) {
+TEST(NodeStress, NodesRunRandomPrograms) {
   run_programs({equal_nodes(2, 2)}, 11, 4);
   run_programs({equal_nodes(2, 4), kSmallPieces}, 21, 2);
   run_programs({{0, 1, 0, 1}, kSmallPieces}, 31, 3);
 }
 
-TEST(NodeStress, RandomProgramsOnUnequalNodes) {
+TEST(NodeStress, UnequalNodesRunRandomPrograms) {
   run_programs({{0, 0, 0, 1}, kSmallPieces}, 41, 3);
   run_programs({{0, 1, 1, 2, 2, 2, 2, 2}}, 51, 2);
 }
 
 // Messages linger, so that those of different channels overtake each other by far.
-TEST(NodeStress, RandomProgramsOnASlowNetwork) {
+TEST(NodeStress, ASlowNetworkRunsRandomPrograms) {
   run_programs({.nodes = {0, 0, 1, 1}, .options = kSmallPieces, .wire = {.longest_delay = 40, .eager_bytes = 0}}, 61, 2);
 }
 
@@ -327,7 +327,7 @@ TEST(NodeStress, OperationsAllocateNothing) {
 }
 
 // More operations than a communicator keeps, none awaited: issuing waits for the oldest.
-TEST(NodeStress, ALongQueueOfOperations) {
+TEST(NodeStress, ALongQueueOfOperationsIsWorkedOff) {
   launch_on_nodes({{0, 0, 1}})(3, [](RankContext& c) {
     std::vector<float> x(20, 1.0f), y(60, 0.0f);
     const TensorView a(x.data(), DType::kF32, {20}), b(y.data(), DType::kF32, {60});
@@ -364,7 +364,7 @@ TEST(NodeStress, TheWireIsPolledWhileARankWaitsForItsNode) {
 }
 
 // 32 ranks on four nodes, as the largest demonstration across nodes has.
-TEST(NodeStress, ThirtyTwoRanks) {
+TEST(NodeStress, ThirtyTwoRanksRunRandomPrograms) {
   std::atomic<int> arrived{0};
   launch_on_nodes({equal_nodes(4, 8)})(32, [&](RankContext& c) {
     for (int round = 1; round <= 4; ++round) {

@@ -65,7 +65,7 @@ TEST(Generators, BubbleIsTheClosedFormula) {
   });
 }
 
-TEST(Generators, MicroBatchesInFlight) {
+TEST(Generators, MicroBatchesInFlightAreThePapers) {
   for_all([](int p, int m) {
     const InFlight gpipe = max_in_flight(make_gpipe(p, m)), one = max_in_flight(make_1f1b(p, m));
     for (int rank = 0; rank < p; ++rank) {
@@ -105,7 +105,7 @@ TEST(Generators, InterleavedRefusesOtherMicroBatchCounts) {
   expect_parts(error_of<ConfigError>([] { make_interleaved(4, 2, 1); }), {"the nearest is 4 "});
 }
 
-TEST(Generators, ByName) {
+TEST(Generators, SchedulesAreMadeByName) {
   for (const ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1f1b, ScheduleKind::kInterleaved})
     EXPECT_EQ(parse_schedule_kind(to_string(kind)), kind);
   EXPECT_EQ(parse_schedule_kind("zb-h1"), std::nullopt);
@@ -119,7 +119,7 @@ TEST(Generators, ByName) {
 }
 
 // Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241), tables 5 and 9: 8, 8, 16 and 32 stages, 1F1B, milliseconds.
-TEST(Simulator, PublishedBubbleRates) {
+TEST(Simulator, BubbleRatesAreThePublishedOnes) {
   struct Row {
     int stages, micro_batches;
     double f, i, w, comm, rate;
@@ -168,7 +168,7 @@ TEST(Schedule, VirtualStagesGoRoundTheRanks) {
   EXPECT_EQ(schedule.chunk_of(5), 1);
 }
 
-TEST(Schedule, TextOfOneForwardOneBackward) {
+TEST(Schedule, OneForwardOneBackwardHasItsText) {
   EXPECT_EQ(to_text(make_1f1b(2, 3)),
             "p=2 v=1 m=3\n"
             "0F0 0F1 0B0 0F2 0B1 0B2\n"
@@ -194,19 +194,19 @@ TEST(Schedule, ParseErrorsNameRankAndColumn) {
               fmt::format("schedule, rank 1, column 1 = '{}': expected <virtual stage><F|B|I|W><micro-batch>, as in 0F2", word));
 }
 
-TEST(Schedule, ParseErrorsOfTheForm) {
+TEST(Schedule, ErrorsOfTheFormAreNamed) {
   EXPECT_EQ(parse_error("p=2 v=1 m=1\n0F0\n"), "schedule: 1 lines of actions for p=2; one line per rank is needed");
   for (const char* header : {"", "p=2", "p=2 v=1 m=0", "p=2 v=1 m=x", "v=2 p=1 m=1", "p=2 v=1 m=1 k=1", "p=2x v=1 m=1"})
     EXPECT_EQ(parse_error(header), fmt::format("schedule, first line = '{}': expected 'p=2 v=1 m=4', each at least 1", header));
 }
 
-TEST(Schedule, GridOfOneForwardOneBackward) {
+TEST(Schedule, OneForwardOneBackwardHasItsGrid) {
   EXPECT_EQ(to_grid(make_1f1b(2, 2)),
             "rank 0 | 0F0 0F1 .   .   0B0 --- .   0B1 ---\n"
             "rank 1 | .   1F0 1B0 --- 1F1 1B1 --- .   .\n");
 }
 
-TEST(Schedule, GridOfInterleaved) {
+TEST(Schedule, InterleavedHasItsGrid) {
   EXPECT_EQ(to_grid(make_interleaved(2, 2, 2)),
             "rank 0 | 0F0 0F1 2F0 2F1 .   .   2B0 --- .   2B1 --- 0B0 --- 0B1 ---\n"
             "rank 1 | .   1F0 1F1 3F0 3B0 --- 3F1 3B1 --- 1B0 --- 1B1 --- .   .\n");

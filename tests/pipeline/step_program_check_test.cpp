@@ -164,7 +164,7 @@ TEST_F(StepProgramCheck, FinalGathersFollowTheirSteps) {
   });
 }
 
-TEST_F(StepProgramCheck, ActivationSlots) {
+TEST_F(StepProgramCheck, SlotsAreUsedByOneMicroBatchAtATime) {
   const char* const in_use = "activation slot 0 is still in use";
   spec_ = small_spec(make_1f1b(2, 2), ZeroPreset::kZero1);
   expect_fault(in_use, [&] { programs_[0].activation_slots[0][1] = 0; });

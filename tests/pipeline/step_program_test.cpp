@@ -107,7 +107,7 @@ TEST(StepProgram, DdpGathersNothing) {
 }
 
 // The hardest small case, in full.
-TEST(StepProgram, InterleavedZero3Tied) {
+TEST(StepProgram, InterleavedZero3WithATieIsWrittenOut) {
   const auto programs = build_step_programs(small_spec(make_interleaved(2, 2, 2), ZeroPreset::kZero3, EmbeddingTie::kTied));
   EXPECT_EQ('\n' + to_text(programs), R"(
 rank 0: gather(u0)@0 gather(u1)@1 F(u0,m0)@0 free(u0)@0 gather(u0)@0 F(u1,m0)@1 free(u1)@1 send_act(s0,m0)>1 gather(u1)@1

@@ -196,7 +196,7 @@ const std::vector<ElasticLayout> kLayouts{{"2DP x 3PP", "", 6},
                                           {"9DP", "parallel=9DP", 9}};
 const std::vector<HostSlots> kHosts{{"n1", 2}, {"n2", 2}, {"n3", 2}};
 
-TEST(HostChoice, TheConfigurationsLayoutFirstThenTheLargest) {
+TEST(HostChoice, TheConfigurationsLayoutGoesFirstThenTheLargest) {
   const HostFailures none;
   const HostChoice whole = choose_hosts(kHosts, {"", "", ""}, none, 0, kLayouts);
   EXPECT_EQ(whole.hosts, kHosts);
@@ -218,7 +218,7 @@ TEST(HostChoice, TheConfigurationsLayoutFirstThenTheLargest) {
   expect_parts(nothing.line, {"no layout fits, the smallest has 2 ranks"});
 }
 
-TEST(HostChoice, TwoFailuresWithinAnHour) {
+TEST(HostChoice, TwoFailuresWithinAnHourLeaveAHostOut) {
   const std::vector<std::string> there(3);
   HostFailures failures;
   failures.add("n2.cluster", 100);

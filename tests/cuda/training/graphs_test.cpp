@@ -258,16 +258,16 @@ TEST_F(Epilogues, OneRank) {
 }
 
 // Queries, keys, values and the first feed-forward product are made again, with their biases.
-TEST_F(Epilogues, Recomputation) {
+TEST_F(Epilogues, RecomputationFusesAgain) {
   expect_same({"recompute.policy=full"}, kBlocks * (kSteps * kMicroBatches * (kForward + 3 + kBackward) + kEvaluated * kForward));
 }
 
 // Row-parallel products are summands: their biases come after the sum. Their bias gradients are whole on every rank,
-TEST_F(Epilogues, TensorParallel) {
+TEST_F(Epilogues, TensorParallelAddsBiasesAfterTheSum) {
   expect_same(ParityCase{2, 1, 1, false}.settings(), 2 * kBlocks * (kSteps * kMicroBatches * (2 + kBackward) + kEvaluated * 2));
 }
 // but not where the sequence is split: each rank has those of its rows.
-TEST_F(Epilogues, SequenceParallel) {
+TEST_F(Epilogues, SequenceParallelFusesWhatARankHasWhole) {
   expect_same(ParityCase{2, 1, 1, true}.settings(), 2 * kBlocks * (kSteps * kMicroBatches * (2 + 3) + kEvaluated * 2));
 }
 
@@ -284,7 +284,7 @@ TEST_F(Epilogues, EqualOneRankInOtherLayouts) {
 }
 
 // Rounded once instead of twice: as close as the format is, bias gradients too, which are f32 sums of rounded terms.
-TEST_F(Epilogues, HalfPrecision) {
+TEST_F(Epilogues, HalfPrecisionIsAsCloseAsItsFormat) {
   for (const auto& [format, fraction] : {std::pair("bf16", 1.0), {"fp16", 1.0 / 8}}) {
     const std::vector<std::string> settings = {std::string("precision.compute=") + format, "recompute.policy=full"};
     const std::vector<std::string> scaled = {"precision.loss_scale=1024"};

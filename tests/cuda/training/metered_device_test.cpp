@@ -179,7 +179,7 @@ TEST_F(BenchCollectives, OneGpuExchangesWithItself) {
   EXPECT_EQ(simulated::nccl_joined().size(), 1u) << "the library was called";
 }
 
-TEST_F(BenchCollectives, ThreadsOnOneGpu) {
+TEST_F(BenchCollectives, ThreadsOnOneGpuExchange) {
   gpus(1);
   const DeviceChoice choice =
       choose_device(AskedDevice::kCuda, *cuda_, look_for_gpus(AskedDevice::kCuda, *cuda_, thread_ranks(2)));

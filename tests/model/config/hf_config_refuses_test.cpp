@@ -34,7 +34,7 @@ TEST(HfConfigRefuses, TextThatIsNoObject) {
   expect_refused("{", {});
 }
 
-TEST(HfConfigRefuses, ModelTypes) {
+TEST(HfConfigRefuses, ModelTypesThatAreNotSupported) {
   expect_refused("{}", {"model.model_type", "(missing)", "gpt2, llama"});
   expect_refused(R"({"model_type": "bert"})", {"model.model_type = \"bert\"", "must be one of"});
   expect_refused(R"({"model_type": "mixtral"})", {"\"mixtral\"", "mixture-of-experts"});
@@ -58,7 +58,7 @@ TEST(HfConfigRefuses, UnknownKeysThatAreNearNothingWithoutAProposal) {
   }
 }
 
-TEST(HfConfigRefuses, MissingSizesAndWrongTypes) {
+TEST(HfConfigRefuses, SizesThatAreMissingOrHaveTheWrongType) {
   expect_refused(R"({"model_type": "llama"})", {"model.hidden_size: is missing"});
   expect_refused(R"({"model_type": "gpt2"})", {"model.n_embd: is missing"});
   expect_refused(llama(R"("vocab_size": "big")"), {"model.vocab_size = \"big\"", "must be an integer, not a string"});
@@ -100,7 +100,7 @@ TEST(HfConfigRefuses, SizesThatDoNotFit) {
   expect_refused(llama(R"("rope_theta": 1.0)"), {"rope theta = 1"});
 }
 
-TEST(HfConfigRefuses, RopeScalings) {
+TEST(HfConfigRefuses, RopeScalingsThatItDoesNotKnow) {
   for (const std::string type : {"mrope", "su"})
     expect_refused(llama(R"("rope_scaling": {"rope_type": ")" + type + R"(", "factor": 2.0})"),
                    {"rope_scaling.rope_type = \"" + type, "yarn", "longrope"});
@@ -159,7 +159,7 @@ TEST(HfConfigRefuses, FeaturesThatDoNotExistHere) {
     expect_refused(family("mistral", "\"" + key + "\": 1"), {"model." + key});
 }
 
-TEST(HfConfigRefuses, Dropout) {
+TEST(HfConfigRefuses, DropoutThatItDoesNotDo) {
   expect_refused(gpt2(R"("attn_pdrop": 0.1)"), {"model.attn_pdrop = 0.1", "set it to 0", "model.dropout"});
   expect_refused(llama(R"("attention_dropout": 0.1)"), {"model.attention_dropout = 0.1"});
   expect_refused(gpt2(R"("resid_pdrop": 1.0)"), {"residual dropout = 1"});
@@ -167,7 +167,7 @@ TEST(HfConfigRefuses, Dropout) {
   EXPECT_THROW(model_config_from_hf_json("{" + kGpt2 + "}", "model", 1.5), ConfigError);
 }
 
-TEST(HfConfigRefuses, SlidingWindows) {
+TEST(HfConfigRefuses, SlidingWindowsThatItDoesNotDo) {
   expect_refused(family("mistral", R"("sliding_window": 0)"), {"sliding_window = 0", "at least 1, or null"});
   expect_refused(llama(R"("layer_types": ["full_attention", "sliding_attention"])"), {"layer_types", "not supported"});
   expect_refused(llama(R"("layer_types": ["full_attention", "linear_attention"])"), {"only \"full_attention\""});

@@ -68,7 +68,7 @@ TEST(HfConfig, ReadsWhatTransformersWrites) {
   EXPECT_EQ(golden("mistral").family, ModelFamily::kMistral);
 }
 
-TEST(HfConfig, DefaultsOfAMissingKey) {
+TEST(HfConfig, MissingKeysHaveTheirDefaults) {
   const ModelConfig llama = tiny("llama", "");
   EXPECT_EQ(llama.vocab_size, 32000);
   EXPECT_EQ(llama.kv_heads, 4) << "as many as heads";
@@ -123,7 +123,7 @@ TEST(HfConfig, OldAndNewRopeSpellingsAgree) {
   EXPECT_EQ(old_style.rope.factor, 8.0);
 }
 
-TEST(HfConfig, RopeScalings) {
+TEST(HfConfig, RopeScalingsAreRead) {
   EXPECT_EQ(tiny("llama", R"("rope_scaling": null)").rope, RopeConfig{});
   EXPECT_EQ(tiny("llama", R"("rope_parameters": {"rope_type": "default", "rope_theta": 10000.0})").rope, RopeConfig{});
   const ModelConfig dynamic = tiny("llama", R"("max_position_embeddings": 64,
@@ -164,7 +164,7 @@ TEST(HfConfig, DropoutIsWhatTheFileOrTheUserSays) {
 }
 
 // What counts is the window that sequences could exceed; whether they do is for check_layout to say.
-TEST(HfConfig, SlidingWindows) {
+TEST(HfConfig, SlidingWindowsAreRead) {
   const auto window = [](const std::string& family, const std::string& more) {
     return tiny(family, R"("num_key_value_heads": 2, )" + more).sliding_window;
   };
@@ -184,7 +184,7 @@ TEST(HfConfig, SlidingWindows) {
   EXPECT_EQ(window("qwen3", all + R"(["full_attention", "full_attention", "sliding_attention"])"), 16);
 }
 
-TEST(HfConfig, Olmo2) {
+TEST(HfConfig, Olmo2IsRead) {
   const ModelConfig olmo2 = tiny("olmo2", "");
   EXPECT_EQ(olmo2.norm, NormKind::kRmsNormRoundedOnce);
   EXPECT_EQ(olmo2.norm_placement, NormPlacement::kAfter);
@@ -196,7 +196,7 @@ TEST(HfConfig, Olmo2) {
   EXPECT_TRUE(tiny("olmo2", R"("attention_bias": true)").qkv_bias);
 }
 
-TEST(HfConfig, Phi3) {
+TEST(HfConfig, Phi3IsRead) {
   const ModelConfig phi3 = tiny("phi3", "");
   EXPECT_EQ(phi3.vocab_size, 32064);
   EXPECT_EQ(phi3.max_positions, 4096);

@@ -140,7 +140,7 @@ TEST(ModelStats, EveryBiasAndNormCounts) {
 }
 
 // Llama-3 8B at 8192 tokens: 1.71 GFLOP per block and 3.15 for the output layer, 1.84 blocks (Yeung et al. 2024's accounting).
-TEST(ModelStats, FlopsOfLlama3) {
+TEST(ModelStats, FlopsOfLlama3AreThePublishedOnes) {
   const ModelConfig c = model_preset("llama3-8b", "model.preset");
   const PartFlops flops = part_flops_per_token(c, 8192);
   EXPECT_NEAR(flops.block, 1.71e9, 0.005e9);
@@ -216,7 +216,7 @@ TEST(ModelPresets, PublishedNamesAreTaken) {
   EXPECT_FALSE(model_preset("llama3.1-8b", "") == model_preset("llama3-8b", ""));
 }
 
-TEST(ModelPresets, Spots) {
+TEST(ModelPresets, PresetsHaveTheirTraits) {
   EXPECT_TRUE(model_preset("gpt2-124m", "").tie_embeddings);
   EXPECT_EQ(model_preset("llama3.1-405b", "").rope.scaling, RopeScaling::kLlama3);
   EXPECT_EQ(model_preset("llama3.2-1b", "").rope.factor, 32.0);

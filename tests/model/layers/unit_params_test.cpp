@@ -243,7 +243,7 @@ std::vector<std::string> names(const ModelConfig& config) {
   return all;
 }
 
-TEST(HfTensorsTest, OfOneBlock) {
+TEST(HfTensorsTest, OneBlockHasItsTensors) {
   ModelConfig olmo2 = testing::tiny_olmo2();
   olmo2.layers = 1;
   const std::string block = "model.layers.0.";
