@@ -63,18 +63,14 @@ TEST(CudaMemory, OutOfMemorySaysWhatHowMuchAndWhatToDo) {
   settings.used_bytes = 300'000;
   const SimulatedScope scope(settings);
   const Buffer first = allocate_cuda(0, 512'000, "parameters");
-  EXPECT_EQ(error_of<ConfigError>([] { allocate_cuda(0, 2'000'000, "activations"); }),
-            "memory: activations needs 2.0 MB of CUDA device 0 (NVIDIA H100 80GB HBM3), which has 0.2 of 1.0 MB free; make "
-            "batch.micro or batch.sequence "
-            "smaller, set recompute.policy = full or recompute.head_chunk, shard more with parallel.zero, use more tensor or "
-            "pipeline ranks, or end other "
-            "processes on the GPU");
+  expect_parts(error_of<ConfigError>([] { allocate_cuda(0, 2'000'000, "activations"); }),
+               {"memory: activations needs 2.0 MB of CUDA device 0 (NVIDIA H100 80GB HBM3)", "0.2 of 1.0 MB free", "batch.micro",
+                "batch.sequence", "recompute.policy", "recompute.head_chunk", "parallel.zero"});
   EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the runtime still has the error that was thrown";
   allocate_cuda(0, 200'000, "what fits");
   simulated::fail_next("cudaHostAlloc", cudaErrorMemoryAllocation);
-  EXPECT_EQ(error_of<ConfigError>([] { allocate_pinned(3'000'000, "staging"); }),
-            "memory: staging needs 3.0 MB of page-locked host memory and the system refused them; free memory on this machine or "
-            "start fewer ranks on it");
+  expect_parts(error_of<ConfigError>([] { allocate_pinned(3'000'000, "staging"); }),
+               {"memory: staging needs 3.0 MB of page-locked host memory", "fewer ranks"});
 }
 
 TEST(CudaMemory, IsNotAllocatedInsideAStep) {
@@ -101,10 +97,8 @@ TEST(CudaError, AMissingDriverIsNamed) {
   simulated::Settings settings;
   settings.driver = simulated::Driver::kNone;
   const SimulatedScope scope(settings);
-  EXPECT_EQ(error_of<ConfigError>([] { use_cuda_device(0); }),
-            "CUDA device 0: cudaErrorInsufficientDriver (CUDA driver version is insufficient for CUDA runtime version); this "
-            "machine has no NVIDIA driver; "
-            "install one or set device = cpu");
+  expect_parts(error_of<ConfigError>([] { use_cuda_device(0); }),
+               {"CUDA device 0: cudaErrorInsufficientDriver", "no NVIDIA driver", "device = cpu"});
 }
 
 TEST(CudaError, ADriverThatIsTooOldIsNamed) {
@@ -136,10 +130,8 @@ TEST(CudaError, EveryKindHasItsTypeAndRemedy) {
   const auto setup = [](cudaError_t error) { return error_of<ConfigError>([&] { check_cuda(error, "test"); }); };
   const auto hardware = [](cudaError_t error) { return error_of<CommunicationError>([&] { check_cuda(error, "test"); }); };
   const auto program = [](cudaError_t error) { return error_of<InternalError>([&] { check_cuda(error, "test"); }); };
-  EXPECT_EQ(setup(cudaErrorDevicesUnavailable),
-            "test: cudaErrorDevicesUnavailable (CUDA-capable device(s) is/are busy or unavailable) on CUDA device 0; another "
-            "process holds the GPU for itself; "
-            "wait for it, choose another GPU, or set its compute mode to Default");
+  expect_parts(setup(cudaErrorDevicesUnavailable),
+               {"test: cudaErrorDevicesUnavailable", "CUDA device 0", "another process holds the GPU", "compute mode"});
   expect_parts(setup(cudaErrorMemoryAllocation), {"batch.micro"});
   expect_parts(setup(cudaErrorNoKernelImageForDevice), {"CMAKE_CUDA_ARCHITECTURES"});
   expect_parts(setup(cudaErrorSystemNotReady), {"nvidia-smi"});
@@ -234,8 +226,8 @@ TEST(CudaGpus, AGpuWithoutCodeForItNamesBothSides) {
   const SimulatedScope scope(settings);
   const CudaFacts facts = find_cuda_gpus();
   EXPECT_EQ(facts.problem, "") << "the driver knows; nobody asks it before the GPU is opened";
-  EXPECT_EQ(open_cuda_gpu(facts.gpus[0]), "this binary has code for 90a-real, and the GPU is sm_80; build with "
-                                            "-DCMAKE_CUDA_ARCHITECTURES=80-real, or set device = cpu");
+  expect_parts(open_cuda_gpu(facts.gpus[0]),
+               {"code for 90a-real", "the GPU is sm_80", "-DCMAKE_CUDA_ARCHITECTURES=80-real", "device = cpu"});
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }
 

@@ -245,8 +245,8 @@ TEST(CheckWorldSize, NamesWhatWouldFit) {
   EXPECT_NO_THROW(check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 32));
   const std::string data =
       error_of<ConfigError>([] { check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 64); });
-  EXPECT_EQ(data, "parallel = data 2 x pipeline 4 x tensor 4 x context 1: needs 32 ranks but 64 are running; start 32 ranks or set "
-                  "parallel.data to 4");
+  expect_parts(data, {"parallel = data 2 x pipeline 4 x tensor 4 x context 1", "needs 32 ranks", "64 are running",
+                      "set parallel.data to 4"});
   const std::string model =
       error_of<ConfigError>([] { check_world_size({.tensor = 4, .context = 1, .data = 2, .pipeline = 4}, 24); });
   expect_parts(model, {"(now 16) dividing 24"});

@@ -98,9 +98,9 @@ TEST(Generators, OneRankAccumulatesGradients) {
 }
 
 TEST(Generators, InterleavedRefusesOtherMicroBatchCounts) {
-  EXPECT_EQ(error_of<ConfigError>([] { make_interleaved(4, 2, 6); }),
-            "batch.global gives 6 micro-batches per data-parallel rank and step: the interleaved schedule (parallel.virtual_stages "
-            "= 2) needs a multiple of parallel.pipeline = 4; the nearest is 4 micro-batches");
+  expect_parts(error_of<ConfigError>([] { make_interleaved(4, 2, 6); }),
+               {"batch.global gives 6 micro-batches", "parallel.virtual_stages = 2", "multiple of parallel.pipeline = 4",
+                "the nearest is 4"});
   expect_parts(error_of<ConfigError>([] { make_interleaved(4, 2, 7); }), {"the nearest is 8 "});
   expect_parts(error_of<ConfigError>([] { make_interleaved(4, 2, 1); }), {"the nearest is 4 "});
 }
@@ -112,9 +112,8 @@ TEST(Generators, SchedulesAreMadeByName) {
   EXPECT_EQ(make_schedule(ScheduleKind::kGpipe, 2, 1, 3), make_gpipe(2, 3));
   EXPECT_EQ(make_schedule(ScheduleKind::k1f1b, 2, 1, 3), make_1f1b(2, 3));
   EXPECT_EQ(make_schedule(ScheduleKind::kInterleaved, 2, 2, 4), make_interleaved(2, 2, 4));
-  EXPECT_EQ(error_of<ConfigError>([] { make_schedule(ScheduleKind::k1f1b, 2, 3, 4); }),
-            "parallel.virtual_stages = 3: schedule 1f1b has one stage per rank; set it to 1, or set parallel.schedule to "
-            "interleaved");
+  expect_parts(error_of<ConfigError>([] { make_schedule(ScheduleKind::k1f1b, 2, 3, 4); }),
+               {"parallel.virtual_stages = 3: schedule 1f1b", "set it to 1", "parallel.schedule", "interleaved"});
   EXPECT_THROW(make_schedule(static_cast<ScheduleKind>(3), 2, 1, 4), InternalError) << "one that nobody gave a generator";
 }
 

@@ -175,8 +175,8 @@ TEST(HfConfigRefuses, SlidingWindowsThatItDoesNotDo) {
 }
 
 TEST(HfConfigRefuses, FilesAreNamedAsFiles) {
-  EXPECT_EQ(error_of<ConfigError>([&] { model_config_from_hf_json(R"({"model_type": "bert"})", "models/x/config.json"); }),
-            "models/x/config.json: model_type = \"bert\": must be one of gpt2, llama, qwen2, qwen3, mistral, olmo, olmo2, phi3");
+  expect_parts(error_of<ConfigError>([&] { model_config_from_hf_json(R"({"model_type": "bert"})", "models/x/config.json"); }),
+               {"models/x/config.json: model_type = \"bert\": ", "gpt2, llama, qwen2, qwen3, mistral, olmo, olmo2, phi3"});
 }
 
 }  // namespace
