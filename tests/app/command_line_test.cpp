@@ -12,7 +12,6 @@
 
 #include "app/subcommands.h"
 #include "core/file_io.h"
-#include "tests/support/error_text.h"
 #include "train/config/option_docs.h"
 
 namespace trident {
@@ -35,7 +34,7 @@ void expect_refusal(const Arguments& arguments, const std::string& contains, int
   EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err.rfind("trident: ", 0), 0u) << outcome.err;
-  expect_parts(outcome.err, {contains});
+  EXPECT_NE(outcome.err.find(contains), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;  // exactly one line
 }
 
@@ -56,7 +55,7 @@ class CommandLine : public ::testing::Test {
   std::string config_;
 };
 
-TEST_F(CommandLine, HelpAndVersionAreAnswered) {
+TEST_F(CommandLine, HelpAndVersion) {
   const Outcome help = run({"help"});
   EXPECT_EQ(help.exit_code, 0);
   for (const Subcommand& command : subcommands())
@@ -65,14 +64,15 @@ TEST_F(CommandLine, HelpAndVersionAreAnswered) {
   EXPECT_EQ(run({"--version"}).out.rfind("trident ", 0), 0u);
   const Outcome train = run({"train", "--help"});
   EXPECT_EQ(train.exit_code, 0);
-  expect_parts(train.out, {"--print-config", options_help()});
+  EXPECT_NE(train.out.find("--print-config"), std::string::npos);
+  EXPECT_NE(train.out.find(options_help()), std::string::npos);
   EXPECT_EQ(run({"help", "train"}).out, train.out);
   EXPECT_EQ(run({"data", "--help"}).exit_code, 0);
-  expect_parts(run({"data", "prepare", "--help"}).out, {"--append-eod"});
+  EXPECT_NE(run({"data", "prepare", "--help"}).out.find("--append-eod"), std::string::npos);
   EXPECT_EQ(run({"schema", "--help"}).exit_code, 0);
 }
 
-TEST_F(CommandLine, UnknownAndUnbuiltSubcommandsAreRefused) {
+TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
   expect_refusal({}, "no subcommand; see trident help");
   expect_refusal({"trian"}, "unknown subcommand \"trian\"; did you mean train?");
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
@@ -90,7 +90,7 @@ TEST_F(CommandLine, ErrorsAreOnlyShownByTerminals) {
   EXPECT_EQ(err.rfind("trident: a 2J b\xEF\xBF\xBD.idx: no such file", 0), 0u) << err;
 }
 
-TEST_F(CommandLine, BadFlagsAreRefused) {
+TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train"}, "--config is required");
   expect_refusal({"train", "--cnfig", config_}, "unknown argument \"--cnfig\"; did you mean --config?");
   expect_refusal({"train", "--config", config_, "more"}, "unknown argument \"more\"");
@@ -257,7 +257,7 @@ TEST_F(CommandLine, BenchCalibratesUntilItIsStopped) {
         return CpuRates{};
       };
       EXPECT_EQ(run_command_line({"bench", "--calibrate", file}, context, err), code);
-      expect_parts(err.str(), {fmt::format("stopped by {}: {} was not written", name, file)});
+      EXPECT_NE(err.str().find(fmt::format("stopped by {}: {} was not written", name, file)), std::string::npos) << err.str();
       std::size_t files = 0;  // but the configuration
       for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_)) ++files;
       EXPECT_EQ(files, 1u) << "nothing is left behind";
@@ -277,7 +277,8 @@ TEST_F(CommandLine, BenchCalibratesNothingThatCannotBeWritten) {
   const auto refused = [&](const std::string& file, const std::string& part) {
     err.str("");
     EXPECT_EQ(run_command_line({"bench", "--calibrate", file}, context, err), 74) << file;
-    expect_parts(err.str(), {file, part});
+    EXPECT_NE(err.str().find(file), std::string::npos) << err.str();
+    EXPECT_NE(err.str().find(part), std::string::npos) << err.str();
   };
   refused(path("none/p.json"), "cannot be created");
   refused("/sys/p.json", "cannot be created");  // may not be written, even by root
@@ -308,7 +309,8 @@ TEST_F(CommandLine, PrintConfigIsJsonThatMeansTheSame) {
   JsonRules strict;
   strict.comments = JsonComments::kRefused;  // other programs read it
   EXPECT_EQ(parse_json(printed.out, "printed", strict).find("optimizer")->find("lr")->as_number(), 0.25);
-  expect_parts(explained.out, {"\"lr\": 0.25,  // --set", "// " + config_ + ":2"});
+  EXPECT_NE(explained.out.find("\"lr\": 0.25,  // --set"), std::string::npos) << explained.out;
+  EXPECT_NE(explained.out.find("// " + config_ + ":2"), std::string::npos);
   EXPECT_EQ(to_json(parse_train_config(explained.out, "e")), to_json(parse_train_config(printed.out, "p")));
   EXPECT_FALSE(std::filesystem::exists(path("run")));
 }
@@ -338,21 +340,21 @@ TEST_F(CommandLine, EveryKindOfFailureHasItsExitCode) {
   EXPECT_EQ(code_of([] { throw std::bad_alloc(); }).exit_code, 70);
   const Outcome other = code_of([] { throw std::runtime_error("two\nlines"); });
   EXPECT_EQ(other.exit_code, 70);
-  expect_parts(other.err, {"two lines"});
+  EXPECT_NE(other.err.find("two lines"), std::string::npos);
 }
 
-TEST_F(CommandLine, TheSchemaAndThePageArePrinted) {
+TEST_F(CommandLine, SchemaAndPage) {
   EXPECT_EQ(parse_json(run({"schema"}).out, "schema"), parse_json(to_json_text(options_schema()), "schema"));
   EXPECT_EQ(run({"docs", "configuration"}).out, options_markdown());
 }
 
-TEST_F(CommandLine, DataPrepareReadsItsFlags) {
+TEST_F(CommandLine, DataPrepare) {
   std::ofstream(path("a.txt")) << "Hello world.";
   std::ofstream(path("b.jsonl")) << "{\"body\": \"one\"}\n{\"body\": \"two\"}\n";
   const Outcome outcome = run({"data", "prepare", "--input", path("a.txt"), path("b.jsonl"), "--tokenizer", "gpt2", "--output",
                                path("out"), "--json-key", "body", "--append-eod"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  expect_parts(outcome.out, {"3 documents, 8 tokens"});
+  EXPECT_NE(outcome.out.find("3 documents, 8 tokens"), std::string::npos) << outcome.out;
   EXPECT_TRUE(file_exists(path("out.bin")) && file_exists(path("out.idx")));
   const Outcome cut =
       run({"data", "prepare", "--input", path("a.txt"), "--tokenizer", "gpt2", "--output", path("cut"), "--separator-line", ""});

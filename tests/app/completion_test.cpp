@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <sstream>
 
 #include "app/completion_script.h"
 #include "app/subcommands.h"
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
-#include "tests/support/error_text.h"
 #include "train/config/option_table.h"
 
 namespace trident {
@@ -68,7 +68,7 @@ class Completion : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Completion, BashCompletesSubcommandsAndFlags) {
+TEST_F(Completion, BashSubcommandsAndFlags) {
   EXPECT_EQ(bash({"trident", "tr"}).lines, std::vector<std::string>{"train"});
   const ShellOutcome all = bash({"trident", ""});
   EXPECT_TRUE(all.has("data") && all.has("completion") && all.has("help") && all.has("--version"));
@@ -86,7 +86,7 @@ TEST_F(Completion, BashCompletesSubcommandsAndFlags) {
   EXPECT_TRUE(bash({"trident", "completion", "f"}).has("fish"));
 }
 
-TEST_F(Completion, BashCompletesKeysAndTheirValues) {
+TEST_F(Completion, BashKeysAndTheirValues) {
   EXPECT_EQ(bash({"trident", "train", "--set", "parallel.zer"}).lines, std::vector<std::string>{"parallel.zero="});
   const ShellOutcome keys = bash({"trident", "train", "--set", ""});
   for (const Option& option : option_table())
@@ -102,7 +102,7 @@ TEST_F(Completion, BashCompletesKeysAndTheirValues) {
   EXPECT_TRUE(bash({"trident", "help", "lr_sch"}).has("lr_schedule.type"));
 }
 
-TEST_F(Completion, BashCompletesFiles) {
+TEST_F(Completion, BashFiles) {
   save("one.json", "{}");
   save("two.jsonc", "{}");
   save("note.txt", "");
@@ -148,7 +148,7 @@ TEST(CompletionCommand, RefusesOtherShells) {
        {Arguments{"completion"}, Arguments{"completion", "tcsh"}, Arguments{"completion", "bash", "more"}}) {
     std::ostringstream out, err;
     EXPECT_EQ(run_command_line(arguments, {out, {}}, err), 64);
-    expect_parts(err.str(), {"choose bash, zsh or fish"});
+    EXPECT_NE(err.str().find("choose bash, zsh or fish"), std::string::npos) << err.str();
   }
 }
 

@@ -110,7 +110,7 @@ TEST_F(CudnnPlans, AnH100HasPlansForForward) {
   for (const AttentionShape& s : kRepresentative) expect_plan(c, Graph::kForward, s);
 }
 
-TEST_F(CudnnPlans, AnH100HasPlansForDeterministicBackward) {
+TEST_F(CudnnPlans, DeterministicBackwardOnAnH100) {
   const Gpu c = h100();
   for (const AttentionShape& s : kRepresentative) expect_plan(c, Graph::kDeterministicBackward, s);
 }
