@@ -221,7 +221,7 @@ TEST_F(Generate, AConfigurationMeansItsRunsWeightsAndRandomOnesAreSaid) {
                              "--print-ids", "--max-new-tokens", "8"},
                             more));
   };
-  const ProgramOutcome random = succeeded(said(config, {}), asked = said(config, {"--random-weights"}));
+  const ProgramOutcome random = succeeded(said(config, {})), asked = said(config, {"--random-weights"});
   EXPECT_EQ(random.err.rfind("weights are random, because the run of " + config, 0), 0u) << random.err;
   EXPECT_EQ(std::count(random.err.begin(), random.err.end(), '\n'), 1) << random.err;
   EXPECT_EQ(asked.err, "");
