@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "tests/support/error_text.h"
 #include "train/launch/start_watch.h"
 
 namespace trident {
@@ -56,8 +57,8 @@ TEST(StartWatch, SaysWhatTheRankDoesAndSaysItAgain) {
     said.wait_for(before + 2);  // one may have been on its way
   }
   const std::vector<std::string> lines = said.lines();
-  EXPECT_NE(lines.front().find("s this rank joins; see whether"), std::string::npos) << lines.front();
-  EXPECT_NE(lines.back().find("s this rank reads; see whether"), std::string::npos) << lines.back();
+  expect_parts(lines.front(), {"s this rank joins; see whether"});
+  expect_parts(lines.back(), {"s this rank reads; see whether"});
   EXPECT_FALSE(said.ended);
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 #include "tests/train/trace_file.h"
 
 namespace trident {
@@ -85,12 +86,9 @@ TEST(TraceWriter, OneEventPerLine) {
   writer.add(0, {&forward, 1});
   writer.finish();
   const std::string text = read_file(folder / "t.json");
-  EXPECT_NE(
-      text.find(
-          "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1000.000,\"dur\":500.000,\"name\":\"forward u3 m0\",\"cat\":\"forward\","
-          "\"args\":{\"step\":7,\"instruction\":0,\"text\":\"F(u3,m0)\",\"cpu_us\":500.000,\"waited_us\":0.000}}\n]}\n"),
-      std::string::npos)
-      << text;
+  expect_parts(text,
+               {"{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":1000.000,\"dur\":500.000,\"name\":\"forward u3 m0\",\"cat\":\"forward\","
+                "\"args\":{\"step\":7,\"instruction\":0,\"text\":\"F(u3,m0)\",\"cpu_us\":500.000,\"waited_us\":0.000}}\n]}\n"});
   EXPECT_TRUE(
       text.starts_with("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"clock_error_us\":0.000},\"traceEvents\":[\n{\"ph\":\"M\""));
 }

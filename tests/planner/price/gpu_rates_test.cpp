@@ -5,6 +5,7 @@
 
 #include "core/file_io.h"
 #include "planner/published/published_book.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -18,12 +19,7 @@ std::string edited(std::string text, std::string_view what, std::string_view wit
 }
 
 std::string refusal_of_profile(const std::string& text) {
-  try {
-    gpu_rates_from_json(parse_json(text, "p.json"), "p.json");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of<ConfigError>([&] { gpu_rates_from_json(parse_json(text, "p.json"), "p.json"); });
 }
 
 TEST(GpuRates, ShippedOnesAreReadAndFoundByName) {
@@ -62,7 +58,7 @@ TEST(GpuRates, EveryConstantNamesItsSource) {
 }
 
 TEST(GpuRates, BadOnesAreRefusedByKey) {
-  EXPECT_EQ(refusal_of_profile(rates_text()), "");
+  EXPECT_EQ(refusal_of_profile(rates_text()), "no error");
   EXPECT_EQ(refusal_of_profile(edited(rates_text(), "\"row_fraction\"", "\"row_fractions\"")),
             "p.json.row_fraction: is missing (row_fractions, which is there, may be a misspelling of it); no key of these files "
             "has a default");
@@ -104,15 +100,10 @@ TEST(Stack, GptKeptItsScoresByDefault) {
 
 TEST(Stack, BadOnesAreRefusedByKey) {
   const std::string text(shipped_stack_texts().front().text);
-  const auto refusal = [](const std::string& changed) -> std::string {
-    try {
-      stack_from_json(parse_json(changed, "s.json"), "s.json");
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "";
+  const auto refusal = [](const std::string& changed) {
+    return error_of<ConfigError>([&] { stack_from_json(parse_json(changed, "s.json"), "s.json"); });
   };
-  EXPECT_EQ(refusal(text), "");
+  EXPECT_EQ(refusal(text), "no error");
   EXPECT_EQ(refusal(edited(text, "\"issue_us\"", "\"issue\"")),
             "s.json.host.issue_us: is missing; no key of these files has a default");
   EXPECT_EQ(refusal(R"({"name": "S", "frameworks": []})"), "s.json.frameworks: is empty; write the names that tables have for it");
