@@ -263,7 +263,7 @@ TEST_F(CkptPrune, IsRefused) {
   EXPECT_EQ(names().size(), 7u);
 }
 
-TEST_F(CkptCommand, UsageIsPrintedForEveryAction) {
+TEST_F(CkptCommand, Usage) {
   EXPECT_EQ(run({"--help"}).code, 0);
   expect_parts(run({"--help"}).out, {"ckpt ls DIR", "ckpt show", "ckpt verify", "ckpt diff A B", "ckpt prune DIR"});
   for (const char* action : {"ls", "show", "verify", "diff", "prune"}) EXPECT_EQ(run({action, "--help"}).code, 0) << action;

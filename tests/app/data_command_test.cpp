@@ -10,7 +10,6 @@
 #include "core/json_reader.h"
 #include "tests/data/token_files.h"
 #include "tests/data/temporary_folder.h"
-#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -35,7 +34,7 @@ class DataCommand : public ::testing::Test {
     EXPECT_EQ(run_command_line(arguments, {out, {}}, err), exit_code) << err.str();
     EXPECT_EQ(out.str(), "");
     EXPECT_EQ(err.str().find('\n'), err.str().size() - 1) << err.str();
-    expect_parts(err.str(), parts);
+    for (const std::string& part : parts) EXPECT_NE(err.str().find(part), std::string::npos) << err.str();
   }
   static void expect_lines(const std::string& text, const std::vector<std::string>& lines) {
     for (const std::string& line : lines) EXPECT_NE(text.find(line), std::string::npos) << "no \"" << line << "\" in:\n" << text;
@@ -118,7 +117,7 @@ TEST_F(DataCommand, InspectPrintsJson) {
   EXPECT_EQ(plain.find("samples"), nullptr);
 }
 
-TEST_F(DataCommand, InspectSaysThatThereIsNothing) {
+TEST_F(DataCommand, InspectOfNothing) {
   write_dataset(folder_ / "none", {}, 50257);
   expect_lines(run({"inspect", folder_ / "none"}),
                {"documents        0, 0 of them empty\n", "ids              none\n", "no tokens\n"});
@@ -151,7 +150,7 @@ TEST_F(DataCommand, InspectChecks) {
   const std::string first = "wide.bin: token 3 has id 60000 (document 2, its token 1), outside";
   refuse({"inspect", folder_ / "wide", "--check", "--tokenizer", "gpt2"}, 65, {first, "50257 tokens"});
   refuse({"inspect", folder_ / "wide", "--check", "--vocab-size", "60000", "--json"}, 65, {first});
-  expect_parts(run({"inspect", folder_ / "wide", "--check", "--vocab-size", "70001"}), {"check            ok"});
+  EXPECT_NE(run({"inspect", folder_ / "wide", "--check", "--vocab-size", "70001"}).find("check            ok"), std::string::npos);
   refuse({"inspect", folder_ / "wide", "--vocab-size", "9"}, 64, {"--vocab-size = 9", "add --check"});
   for (const char* none : {"-9", "0"})
     refuse({"inspect", folder_ / "wide", "--check", "--vocab-size", none}, 64,
@@ -169,7 +168,7 @@ TEST_F(DataCommand, InspectNamesWhatIsWrongInTheIndex) {
            {"many.idx: offset of sequence 301 = ", "must follow each other; prepare the data again"});
 }
 
-TEST_F(DataCommand, MergeAddsDocuments) {
+TEST_F(DataCommand, Merge) {
   const std::string prefix = prepared(), out = folder_ / "all";
   expect_lines(run({"merge", "--input", prefix, prefix, "--output", out}), {"all.bin, ", "6 documents", "from 2 datasets"});
   EXPECT_EQ(IndexedDataset(out).num_documents(), 6);
@@ -220,7 +219,7 @@ TEST_F(DataCommand, InspectShowsTheRecord) {
   refuse({"inspect", prefix}, 65, {"text.trident.json: does not belong to this pair"});
 }
 
-TEST_F(DataCommand, UsageIsPrintedForEveryAction) {
+TEST_F(DataCommand, Usage) {
   expect_lines(run({"--help"}), {"data prepare", "data inspect", "data merge", "--append-eod", "--vocab-size",
                                 "prefixes of .bin and .idx"});
   expect_lines(run({"merge", "--help"}), {"--input"});

@@ -7,7 +7,6 @@
 #include "app/subcommands.h"
 #include "core/file_io.h"
 #include "model/config/model_presets.h"
-#include "tests/support/error_text.h"
 #include "train/config/option_docs.h"
 
 namespace trident {
@@ -68,8 +67,9 @@ TEST(Help, TheSlurmPageKnowsTheSameExitCodes) {
 
 TEST(Help, TrainSaysHowRanksStart) {
   const std::string train = help({"train", "--help"});
-  expect_parts(train, {"--config", "--set", "--print-config", "mpirun -np 32", "srun --mpi=pmix", "OMPI_COMM_WORLD_SIZE",
-                       "SLURM_STEP_NUM_TASKS", "Exit codes:", "Example:", "parallel.tensor = 1", "run.steps, required"});
+  for (const char* part : {"--config", "--set", "--print-config", "mpirun -np 32", "srun --mpi=pmix", "OMPI_COMM_WORLD_SIZE",
+                           "SLURM_STEP_NUM_TASKS", "Exit codes:", "Example:", "parallel.tensor = 1", "run.steps, required"})
+    EXPECT_NE(train.find(part), std::string::npos) << part;
   EXPECT_EQ(help({"help", "train"}), train);
   EXPECT_EQ(help({"help", "data", "prepare"}), help({"data", "prepare", "--help"}));
 }
@@ -94,18 +94,18 @@ TEST(Help, ExitCodesAreThoseOfTheSubcommand) {
   for (const char* name : {"train", "supervise"}) {
     const std::string text = help({name, "--help"});
     EXPECT_EQ(text.find("ckpt diff"), std::string::npos) << text;
-    expect_parts(text, {"out of memory"});
+    EXPECT_NE(text.find("out of memory"), std::string::npos) << text;
     EXPECT_EQ(text.find("sage: "), text.rfind("sage: ")) << text;
   }
-  expect_parts(help({"help"}), {"ckpt diff"});
+  EXPECT_NE(help({"help"}).find("ckpt diff"), std::string::npos);
 }
 
-TEST(Help, KeysAndSectionsHavePages) {
+TEST(Help, KeysAndSections) {
   EXPECT_EQ(help({"help", "parallel.zero"}), option_help("parallel.zero"));
   EXPECT_EQ(help({"help", "lr_schedule"}), option_help("lr_schedule"));
   for (const char* both : {"eval", "data"}) {  // subcommands and sections
     const std::string text = help({"help", both});
-    expect_parts(text, {std::string("trident ") + both});
+    EXPECT_NE(text.find(std::string("trident ") + both), std::string::npos) << text;
     EXPECT_TRUE(text.ends_with("\nKeys of the configuration:\n" + option_help(both))) << text;
   }
   EXPECT_EQ(help({"help", "data", "prepare"}).find("Keys of the configuration:"), std::string::npos);
@@ -118,21 +118,21 @@ TEST(Help, UnknownNamesGetAHint) {
     EXPECT_EQ(shown.out, "");
     return shown.err;
   };
-  expect_parts(refusal({"help", "parallel.zeor"}), {"did you mean parallel.zero?"});
-  expect_parts(refusal({"help", "trian"}), {"did you mean train?"});
-  expect_parts(refusal({"help", "seq_length"}), {"did you mean batch.sequence?"});
-  expect_parts(refusal({"help", "xyzzyxyzzy"}), {"see trident help"});
-  expect_parts(refusal({"help", "parallel", "zero"}), {"unknown argument \"zero\""});
+  EXPECT_NE(refusal({"help", "parallel.zeor"}).find("did you mean parallel.zero?"), std::string::npos);
+  EXPECT_NE(refusal({"help", "trian"}).find("did you mean train?"), std::string::npos);
+  EXPECT_NE(refusal({"help", "seq_length"}).find("did you mean batch.sequence?"), std::string::npos);
+  EXPECT_NE(refusal({"help", "xyzzyxyzzy"}).find("see trident help"), std::string::npos);
+  EXPECT_NE(refusal({"help", "parallel", "zero"}).find("unknown argument \"zero\""), std::string::npos);
   EXPECT_NE(refusal({"help", "mlp"}).find("see trident help"), std::string::npos) << "not far from help";
-  expect_parts(refusal({"help", "tokenizer"}), {"not built yet"});
-  expect_parts(refusal({"help", "--tensor-model-parallel-size"}), {"; did you mean parallel.tensor?"});
-  expect_parts(refusal({"help", "moe-grouped-gemm"}), {"dense models only"});
+  EXPECT_NE(refusal({"help", "tokenizer"}).find("not built yet"), std::string::npos);
+  EXPECT_NE(refusal({"help", "--tensor-model-parallel-size"}).find("; did you mean parallel.tensor?"), std::string::npos);
+  EXPECT_NE(refusal({"help", "moe-grouped-gemm"}).find("dense models only"), std::string::npos);
 }
 
 TEST(Help, PresetsAreListed) {
   const std::string text = help({"help", "model.preset"});
-  expect_parts(text, {"--set model.preset=NAME"});
-  expect_parts(text, model_preset_names());
+  EXPECT_NE(text.find("--set model.preset=NAME"), std::string::npos) << text;
+  for (const std::string_view preset : model_preset_names()) EXPECT_NE(text.find(preset), std::string::npos) << preset;
 }
 
 TEST(Help, LinesAreAsLongAsTheTerminal) {
