@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/check.h"
