@@ -1,5 +1,7 @@
 // Bad configurations and layouts, through the real program: one line that names key, value and remedy, an exit code, nothing left
 // behind.
+#include <gtest/gtest-spi.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -315,6 +317,10 @@ TEST_F(ControlCharacters, OfARunsNamesAreNotRepeated) {
   expect_none({"eval", "--ckpt", evil("/run"), "--data", data});
   expect_none({"convert", "--from", "ckpt", evil("/run/ckpt"), "--to", "hf", evil("/hf")});
   expect_none({"data", "inspect", data});
+}
+
+TEST(Succeeded, AnotherExitCodeIsAFailure) {
+  EXPECT_NONFATAL_FAILURE(succeeded({.exit_code = 64, .out = "", .err = "no"}), "exit code 64");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tests/support/safetensors.h"
 
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -88,6 +89,11 @@ TEST(Safetensors, RefusesDamagedFiles) {
   refused(file_of(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"u":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
                   four),
           "begins at 0");
+}
+
+TEST(ExpectParts, APartThatIsMissingIsAFailure) {
+  expect_parts("one two", {"one", "two"});
+  EXPECT_NONFATAL_FAILURE(expect_parts("one two", {"one", "three"}), "no \"three\" in: one two");
 }
 
 }  // namespace
