@@ -50,7 +50,7 @@ AttentionShape shape(std::int64_t b, std::int64_t n, std::int64_t kv, std::int64
   return s;
 }
 
-TEST(Attention, CausalAndFullInEveryTypeOnEveryLevel) {
+TEST(Attention, EveryTypeOnEveryLevelIsCausalOrFull) {
   for (const IsaLevel level : isa_levels()) {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const bool causal : {true, false}) {
@@ -69,12 +69,12 @@ TEST(Attention, SeveralTilesWithShortLastOnes) {
   }
 }
 
-TEST(Attention, OneQueryOneKeyOneDimension) {
+TEST(Attention, OneQueryOneKeyAndOneDimensionAreEnough) {
   check(shape(1, 1, 1, 1, 1, 1));
   check(shape(3, 6, 3, 2, 2, 1, DType::kBF16));
 }
 
-TEST(Attention, QueriesAndKeysOfDifferentLengthWithOffsets) {
+TEST(Attention, QueriesAndKeysMayDifferInLengthAndOffset) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     AttentionShape s = shape(1, 2, 2, 5, 150, 24, dtype);
     s.query_offset = 145;  // the last five of 150 positions: decoding with a cache
@@ -90,7 +90,7 @@ TEST(Attention, QueriesAndKeysOfDifferentLengthWithOffsets) {
   }
 }
 
-TEST(Attention, NoKeysOrNoQueries) {
+TEST(Attention, NoKeysOrNoQueriesAreNoError) {
   check(shape(1, 2, 1, 3, 0, 4));
   check(shape(1, 2, 1, 0, 3, 4));
   check(shape(0, 2, 1, 3, 3, 4, DType::kBF16));

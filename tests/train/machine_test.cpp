@@ -119,7 +119,7 @@ TEST(CoreShare, ThisProcessRunsOnItsAffinity) {
 }
 
 // The group itself, those above it, "max", and no files at all.
-TEST(CoreShare, QuotaOfVersion2) {
+TEST(CoreShare, AQuotaOfVersion2IsRead) {
   const TemporaryFolder root;
   EXPECT_EQ(usable_cores_of_this_process(root.path()).quota, std::nullopt);
   put(root / "proc/self/cgroup", "0::/a/b\n");
@@ -135,7 +135,7 @@ TEST(CoreShare, QuotaOfVersion2) {
   EXPECT_EQ(usable_cores_of_this_process(root.path()).quota, 0.5) << "a container's root";
 }
 
-TEST(CoreShare, QuotaOfVersion1) {
+TEST(CoreShare, AQuotaOfVersion1IsRead) {
   const TemporaryFolder root;
   put(root / "proc/self/cgroup", "5:memory:/job\n4:cpu,cpuacct:/job/step\n0::/\n");
   put(root / "sys/fs/cgroup/cpu,cpuacct/job/step/cpu.cfs_quota_us", "-1\n");
@@ -148,7 +148,7 @@ TEST(CoreShare, QuotaOfVersion1) {
   EXPECT_EQ(usable_cores_of_this_process(root.path()).quota, 4.0);
 }
 
-TEST(CoreShare, TheUnionOfMasksOverTheRanks) {
+TEST(CoreShare, TheUnionOfMasksIsSharedByTheRanks) {
   const std::vector<UsableCores> pinned{{{0, 1}, {}}, {{2, 3}, {}}, {{4, 5}, {}}, {{6, 7}, {}}};
   EXPECT_EQ(share_cores(pinned, 4).threads(), 2);
   EXPECT_EQ(threads_line(share_cores(pinned, 4)), "2 threads per rank: 8 cores of this node for 4 ranks");

@@ -153,7 +153,7 @@ TEST(CpuPrices, NothingGetsCheaperByGrowing) {
   }
 }
 
-TEST(CpuPrices, AttentionByHeadsLengthAndWidth) {
+TEST(CpuPrices, AttentionIsPricedByHeadsLengthAndWidth) {
   const CpuRates rates = rates_of(profile_text());
   const CpuPrices prices(rates, {1, 1, DType::kF32});
   RecordedOperation attention;
@@ -163,7 +163,7 @@ TEST(CpuPrices, AttentionByHeadsLengthAndWidth) {
   EXPECT_NEAR(prices.device_seconds(attention), 2e-6 + 12 * 25 * 2 * 1e-6, 1e-10);
 }
 
-TEST(CpuPrices, CollectivesByGroupAndByRanksOfTheMachine) {
+TEST(CpuPrices, CollectivesArePricedByGroupAndByRanksOfTheMachine) {
   const CpuRates rates = rates_of(profile_text());
   EXPECT_NEAR(CpuPrices(rates, {2, 1, DType::kF32}).seconds(all_reduce(2, 1000), {}), 5e-6 + std::sqrt(90.0) * 1e-6, 1e-12);
   const CpuPrices shared(rates, {8, 1, DType::kF32});

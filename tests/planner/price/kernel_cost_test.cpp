@@ -96,7 +96,7 @@ ClusterLinks round_links() {
   return links;
 }
 
-TEST(CollectiveCost, RingsWithinANode) {
+TEST(CollectiveCost, RingsStayWithinANode) {
   const ClusterLinks links = round_links();
   EXPECT_DOUBLE_EQ(all_reduce_seconds(links, {8, 1}, 8e9), 5e-6 + 14 * 1e-6 + 14e9 / 100e9);
   EXPECT_DOUBLE_EQ(gather_seconds(links, {8, 1}, 8e9), 5e-6 + 7 * 1e-6 + 7e9 / 100e9);
@@ -116,7 +116,7 @@ TEST(CollectiveCost, RingsBetweenNodesShareTheGpusOfTheirRanks) {
   EXPECT_GT(all_reduce_seconds(small, {8, 1}, 1e9), 2 * all_reduce_seconds(links, {8, 1}, 1e9));
 }
 
-TEST(CollectiveCost, Messages) {
+TEST(CollectiveCost, MessagesCostTheirBytes) {
   const ClusterLinks links = round_links();
   EXPECT_DOUBLE_EQ(message_seconds(links, {4, 1}, 16e6), 1e-6 + 16e6 / 160e9);
   EXPECT_DOUBLE_EQ(message_seconds(links, {4, 8}, 16e6), 10e-6 + 16e6 / 16e9);
