@@ -10,7 +10,6 @@
 #include "tests/device/isa_levels.h"
 #include "tests/device/operands.h"
 #include "tests/support/attention_tensors.h"
-#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -160,14 +159,18 @@ TEST(Attention, MistakesAreNamed) {
   const Tensors t(s);
   const TestTensor none(DType::kU8, {0}), enough(DType::kU8, {1 << 20});
   const auto forward = [&](TensorView k, TensorView workspace) -> std::string {
-    return error_of<InternalError>([&] {
+    try {
       ops.attention_forward(device.compute_stream(), s, t.out.view(), t.lse.view(), t.q.view(), k, t.v.view(), workspace);
-    });
+    } catch (const InternalError& e) {
+      return e.what();
+    }
+    return "no error";
   };
-  expect_parts(forward(t.k.view(), enough.view()), {"was not prepared"});
+  EXPECT_NE(forward(t.k.view(), enough.view()).find("was not prepared"), std::string::npos);
   ops.attention_workspace(s);
-  expect_parts(forward(t.q.view(), enough.view()), {"attention_forward: k is [1, 2, 4, 4], expected [1, 1, 4, 4]"});
-  expect_parts(forward(t.k.view(), none.view()), {"a workspace of 0 bytes"});
+  EXPECT_NE(forward(t.q.view(), enough.view()).find("attention_forward: k is [1, 2, 4, 4], expected [1, 1, 4, 4]"),
+            std::string::npos);
+  EXPECT_NE(forward(t.k.view(), none.view()).find("a workspace of 0 bytes"), std::string::npos);
   EXPECT_THROW(ops.attention_backward(device.compute_stream(), s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(),
                                       t.out.view(), t.q.view(), t.k.view(), t.v.view(), t.lse.view(), none.view()),
                InternalError);
@@ -181,23 +184,26 @@ TEST(Attention, MistakesOverACacheAreNamed) {
   const Tensors t(s);
   const TestTensor none(DType::kU8, {0}), enough(DType::kU8, {1 << 20});
   const auto attend = [&](const AttentionShape& as, std::vector<std::int64_t> first, const TestTensor& workspace) -> std::string {
-    return error_of<InternalError>([&] {
+    try {
       ops.cached_attention(device.compute_stream(), as, first, t.out.view(), t.lse.view(), t.q.view(), t.k.view(), t.v.view(),
                            workspace.view());
-    });
+    } catch (const InternalError& e) {
+      return e.what();
+    }
+    return "no error";
   };
   EXPECT_THROW(ops.cached_attention_workspace(shape(1, 3, 2, 4, 4, 4)), InternalError);
-  expect_parts(attend(s, {0, 3}, enough), {"was not prepared"});
+  EXPECT_NE(attend(s, {0, 3}, enough).find("was not prepared"), std::string::npos);
   ops.cached_attention_workspace(s);
   EXPECT_EQ(attend(s, {0, 3}, enough), "no error");
-  expect_parts(attend(s, {0, 3}, none), {"cached_attention: a workspace of 0 bytes"});
-  expect_parts(attend(s, {0, 4}, enough), {"a first position of 4 in a cache of 4"});
-  expect_parts(attend(s, {-1, 0}, enough), {"a first position of -1"});
-  expect_parts(attend(s, {0}, enough), {"first positions of 1 samples, 2 samples"});
+  EXPECT_NE(attend(s, {0, 3}, none).find("cached_attention: a workspace of 0 bytes"), std::string::npos);
+  EXPECT_NE(attend(s, {0, 4}, enough).find("a first position of 4 in a cache of 4"), std::string::npos);
+  EXPECT_NE(attend(s, {-1, 0}, enough).find("a first position of -1"), std::string::npos);
+  EXPECT_NE(attend(s, {0}, enough).find("first positions of 1 samples, 2 samples"), std::string::npos);
   AttentionShape shifted = s, full = s;
   shifted.query_offset = 2, full.causal = false;
-  expect_parts(attend(shifted, {0, 3}, enough), {"offsets 2 and 0"});
-  expect_parts(attend(full, {0, 3}, enough), {"causal false"});
+  EXPECT_NE(attend(shifted, {0, 3}, enough).find("offsets 2 and 0"), std::string::npos);
+  EXPECT_NE(attend(full, {0, 3}, enough).find("causal false"), std::string::npos);
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include "device/no_allocation.h"
 #include "tests/device/isa_levels.h"
 #include "tests/device/operands.h"
-#include "tests/support/error_text.h"
 #include "tests/support/reference_attention.h"
 
 namespace trident {
@@ -202,13 +201,18 @@ TEST(Matmul, MistakesAreNamed) {
   const TestTensor a(DType::kF32, {4, 8}), b(DType::kF32, {8, 3}), out(DType::kF32, {4, 3}), half(DType::kBF16, {8, 3}),
       none(DType::kU8, {0});
   const auto message = [&](TensorView o, TensorView x, Transpose tx, TensorView y, Transpose ty) -> std::string {
-    return error_of<InternalError>([&] { ops.matmul(f.device.compute_stream(), o, x, tx, y, ty, Accumulate::kNo, none.view()); });
+    try {
+      ops.matmul(f.device.compute_stream(), o, x, tx, y, ty, Accumulate::kNo, none.view());
+    } catch (const InternalError& e) {
+      return e.what();
+    }
+    return "no error";
   };
   const Transpose n = Transpose::kNo, t = Transpose::kYes;
-  expect_parts(message(out.view(), a.view(), n, b.view(), n), {"matmul 4x3x8 nn f32->f32 was not prepared"});
-  expect_parts(message(out.view(), a.view(), n, b.view(), t), {"do not fit together"});
-  expect_parts(message(out.view(), a.view(), n, half.view(), n), {"b is bf16"});
-  expect_parts(message(a.view(), a.view(), n, b.view(), n), {"expected [4, 3]"});
+  EXPECT_NE(message(out.view(), a.view(), n, b.view(), n).find("matmul 4x3x8 nn f32->f32 was not prepared"), std::string::npos);
+  EXPECT_NE(message(out.view(), a.view(), n, b.view(), t).find("do not fit together"), std::string::npos);
+  EXPECT_NE(message(out.view(), a.view(), n, half.view(), n).find("b is bf16"), std::string::npos);
+  EXPECT_NE(message(a.view(), a.view(), n, b.view(), n).find("expected [4, 3]"), std::string::npos);
   EXPECT_THROW(ops.prepare_matmul({4, 3, 8, n, n, DType::kF32, DType::kBF16, Accumulate::kNo}), InternalError);
   EXPECT_THROW(ops.prepare_matmul({4, 3, 8, n, n, DType::kF16, DType::kBF16, Accumulate::kNo}), InternalError);
   EXPECT_THROW(ops.prepare_matmul({-1, 3, 8, n, n, DType::kF32, DType::kF32, Accumulate::kNo}), InternalError);
