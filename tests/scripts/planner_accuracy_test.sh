@@ -3,13 +3,10 @@
 # is what the program answers. Measured results in the rows change the errors, and no answer.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 77; }
-. "$(dirname "$0")/answers_again.sh"
-source=$1
+source=$1 cases=$2
 rows=$source/tests/planner/published/truth/published_rows.json
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
-cases=$folder/cases
-again "$2" "$cases"
 accuracy() { "$source/scripts/planner_accuracy" --program "$cases" --output "$folder/page.md" "$@"; }
 
 cp "$source/docs/design/planner-accuracy.md" "$folder/page.md"
