@@ -1,13 +1,24 @@
 // Damaged, short and foreign token files, through the real program.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "core/file_io.h"
 #include "data/indexed_dataset.h"
 #include "data/sample_order.h"
 #include "tests/app/program.h"
 #include "tests/data/token_files.h"
+
+extern char** environ;
 
 namespace trident {
 namespace {
@@ -32,14 +43,14 @@ class BadData : public ::testing::Test {
   Workplace place_;
 };
 
-TEST_F(BadData, MissingFiles) {
+TEST_F(BadData, MissingFilesAreNamed) {
   refuse({"data.train=" + (place_ / "none")}, {"none.idx", "no such file", "trident data prepare --output", "data.train"});
   std::filesystem::remove(copy("half") + ".bin");
   refuse({"data.train=" + (place_ / "half")}, {"half.bin", "no such file"});
   refuse({"data.valid=" + (place_ / "none"), "eval.every=1"}, {"none.idx", "no such file"});
 }
 
-TEST_F(BadData, TruncatedIndex) {
+TEST_F(BadData, ATruncatedIndexIsNamed) {
   const std::string prefix = copy("cut");
   shorten(prefix + ".idx", 3);
   refuse({"data.train=" + prefix}, {"cut.idx", "truncated or damaged", "prepare the data again"});
@@ -51,7 +62,7 @@ TEST_F(BadData, TruncatedIndex) {
   refuse({"data.train=" + prefix}, {"cut.idx", "not an index of Megatron's format"});
 }
 
-TEST_F(BadData, ShortBin) {
+TEST_F(BadData, AShortBinIsNamed) {
   const std::string prefix = copy("short");
   shorten(prefix + ".bin", 100);
   refuse({"data.train=" + prefix}, {"short.bin", "too short", "prepare the data again"});
@@ -59,7 +70,7 @@ TEST_F(BadData, ShortBin) {
   refuse({"data.train=" + prefix}, {"short.bin", "too short: 0 bytes"});
 }
 
-TEST_F(BadData, LessThanOneSample) {
+TEST_F(BadData, LessThanOneSampleIsRefused) {
   write_dataset(place_ / "tiny", {{1, 2, 3, 4, 5}}, 50257);
   write_dataset(place_ / "empty", {{}}, 50257);
   refuse({"data.train=" + (place_ / "tiny")},
@@ -73,7 +84,7 @@ TEST_F(BadData, LessThanOneSample) {
          {"validation part of data.split, 0 of 1 document)", "whole documents", "--separator-line", "data.valid"});
 }
 
-TEST_F(BadData, IdsOutsideTheVocabulary) {
+TEST_F(BadData, IdsOutsideTheVocabularyAreRefused) {
   refuse({"model.vocab_size=50256"}, {"text.trident.json", "tokenizer \"gpt2\" of 50257 tokens", "the model's vocabulary has 50256",
                                       "vocab_size to 50257 or more"});
   std::filesystem::remove(place_ / "text.trident.json");
@@ -95,7 +106,7 @@ TEST_F(BadData, IdsOutsideTheVocabulary) {
 }
 
 // Where start-up does not look, and only one data-parallel rank of eight ranks comes across it, in a later step.
-TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
+TEST_F(BadData, AnIdOutsideTheVocabularyEndsTraining) {
   constexpr std::int64_t kTokens = std::int64_t{1} << 28, kSequence = 32;
   const SampleOrder order(num_samples_of(kTokens, kSequence), 1234, Shuffle::kPerEpoch);
   constexpr std::int64_t kPosition = 18;  // of the third step
@@ -114,8 +125,7 @@ TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
                                                "run.steps=10", "parallel=2DP x 2PP x 2TP"});
   EXPECT_EQ(outcome.exit_code, 65) << outcome.err;
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
-  EXPECT_NE(outcome.err.find(fmt::format("large.bin: token {0} has id 250 (document 0, its token {0})", token)), std::string::npos)
-      << outcome.err;
+  expect_parts(outcome.err, {fmt::format("large.bin: token {0} has id 250 (document 0, its token {0})", token)});
   // What was trained until then stays on record; of the step before, other ranks may have been ahead of the one that writes.
   const auto steps = static_cast<std::int64_t>(place_.metrics().size());
   EXPECT_GE(steps, kPosition / 8 - 1);
@@ -125,7 +135,7 @@ TEST_F(BadData, AnIdOutsideTheVocabularyInTheMiddleOfTraining) {
 }
 
 // Not a signal that leaves no word: a line with the file, and code 74.
-TEST_F(BadData, AFileThatIsCutWhileItIsTrainedOn) {
+TEST_F(BadData, AFileThatIsCutEndsTraining) {
   const std::string prefix = copy("cut"), metrics = place_ / "run/metrics.jsonl";
   const std::string command = fmt::format(
       "'{}' train --config '{}' --set run.steps=1000000 --set 'data.train={}' --set 'parallel=2DP x 2PP x 2TP' & "
@@ -134,8 +144,7 @@ TEST_F(BadData, AFileThatIsCutWhileItIsTrainedOn) {
   const ProgramOutcome outcome = run_command({"sh", "-c", command});
   EXPECT_EQ(outcome.exit_code, 74) << outcome.err;
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
-  for (const char* part : {"cut.bin: ", " bytes at byte ", "became shorter while it was in use; put it back"})
-    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  expect_parts(outcome.err, {"cut.bin: ", " bytes at byte ", "became shorter while it was in use; put it back"});
 }
 
 // Without its record the pair would be taken for what it is not; a wrong tokenizer shows only in bits per byte.
@@ -195,6 +204,87 @@ TEST_F(BadData, PrepareLeavesNoHalfFiles) {
       run_program({"data", "prepare", "--tokenizer", "gpt9", "--output", place_ / "out", "--input", place_ / "good.jsonl"}), 64,
       {"--tokenizer = \"gpt9\"", "use \"gpt2\""});
   EXPECT_EQ(place_.files(), before);
+}
+
+// What trident data leaves when it is stopped while it writes.
+
+class DataSignals : public ::testing::Test {
+ protected:
+  DataSignals() {
+    std::string lines;
+    while (lines.size() < std::size_t{20} << 20)
+      lines += "{\"text\": \"In the beginning God created the heaven and the earth.\"}\n";
+    write_file(folder_ / "long.jsonl", lines);
+    write_file(folder_ / "short.jsonl", "{\"text\": \"one\"}\n");
+  }
+
+  std::vector<std::string> words(const std::string& input) const {
+    return {"data", "prepare", "--tokenizer", "gpt2", "--input", folder_ / input, "--output", folder_ / "out"};
+  }
+  std::vector<std::string> temporaries() const {
+    std::vector<std::string> names = folder_.names();
+    std::erase_if(names, [](const std::string& name) { return name.find(".tmp.") == std::string::npos; });
+    return names;
+  }
+  // Starts a long prepare, sends it `signal` once its temporary files are there, and returns its wait status and what it said. One
+  // that had ended before shows nothing, and is tried again.
+  int stop_by(int signal, std::string* said) {
+    int status = 0;
+    for (int tries = 0; tries < 10; ++tries) {
+      status = stop_once_by(signal, said);
+      if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) break;
+      for (const std::string& name : folder_.names())
+        if (name.starts_with("out.")) remove_file(folder_ / name);
+    }
+    return status;
+  }
+
+  int stop_once_by(int signal, std::string* said) {
+    std::vector<std::string> arguments = words("long.jsonl");
+    arguments.insert(arguments.begin(), TRIDENT_BINARY);
+    std::vector<char*> argv;
+    for (std::string& word : arguments) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (folder_ / "said").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    pid_t process = 0;
+    EXPECT_EQ(posix_spawn(&process, TRIDENT_BINARY, &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    siginfo_t ended{};
+    while (temporaries().empty() && ended.si_pid == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ::waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT);
+    }
+    ::kill(process, signal);
+    int status = 0;
+    EXPECT_EQ(::waitpid(process, &status, 0), process);
+    *said = read_file(folder_ / "said");
+    remove_file(folder_ / "said");
+    return status;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(DataSignals, StoppedWithoutATrace) {
+  for (const auto& [signal, name] : {std::pair{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGHUP, "SIGHUP"}}) {
+    std::string said;
+    const int status = stop_by(signal, &said);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + signal) << status << said;
+    EXPECT_EQ(said.rfind(std::string("trident: stopped by ") + name + ": no file was changed", 0), 0u) << said;
+    EXPECT_EQ(folder_.names(), (std::vector<std::string>{"long.jsonl", "short.jsonl"}));
+  }
+}
+
+TEST_F(DataSignals, WhatAKilledCommandLeavesGoesWithTheNext) {
+  std::string said;
+  const int status = stop_by(SIGKILL, &said);
+  EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  EXPECT_FALSE(temporaries().empty());
+  succeeded(run_program(words("short.jsonl")));
+  EXPECT_EQ(folder_.names(), (std::vector<std::string>{"long.jsonl", "out.bin", "out.idx", "out.trident.json", "short.jsonl"}));
 }
 
 }  // namespace

@@ -74,8 +74,7 @@ TEST_F(CheckpointDir, ASecondRunIsRefusedWhileTheFirstLives) {
   EXPECT_TRUE(folder_exists(place_ / "shared/ckpt/step-00000005.tmp-1234/weights"));
   kill(first.process(), SIGKILL);
   EXPECT_EQ(first.wait_to_end(150), 137);
-  const ProgramOutcome second = train({"run.dir=" + (place_ / "other")});
-  EXPECT_EQ(second.exit_code, 0) << second.err;
+  const ProgramOutcome second = succeeded(train({"run.dir=" + (place_ / "other")}));
   EXPECT_EQ(second.err.find(kWatches), std::string::npos) << "a holder that is gone is not watched for 15 s: " << second.err;
   EXPECT_EQ(saved(), (std::vector<std::string>{checkpoint_name(2), checkpoint_name(4)}));
   EXPECT_TRUE(lease_from(read_file(lease(2)))->done);
@@ -121,8 +120,7 @@ TEST_F(CheckpointDir, WhoIsTakenOverEnds) {
   ASSERT_TRUE(within(150, [&] { return file_exists(place_ / "run/metrics.jsonl"); })) << run.err();
   leave_lease(2, "another");
   EXPECT_EQ(run.wait_to_end(150), 64) << run.err();
-  for (const char* part : {"checkpoint.dir = ", "on faraway has taken the folder over", "this run ends"})
-    EXPECT_NE(run.err().find(part), std::string::npos) << run.err();
+  expect_parts(run.err(), {"checkpoint.dir = ", "on faraway has taken the folder over", "this run ends"});
   EXPECT_EQ(std::ranges::count(run.err(), '\n'), 1) << run.err();
   EXPECT_TRUE(saved().empty());
 }
@@ -132,7 +130,7 @@ TEST_F(CheckpointDir, AFolderThatWasRemovedEndsARunSoThatItIsStartedAgain) {
   ASSERT_TRUE(within(150, [&] { return file_exists(place_ / "run/metrics.jsonl"); })) << run.err();
   std::filesystem::remove_all(place_ / "shared/ckpt");
   EXPECT_EQ(run.wait_to_end(150), 74) << run.err();
-  EXPECT_NE(run.err().find("was removed: this run ends"), std::string::npos) << run.err();
+  expect_parts(run.err(), {"was removed: this run ends"});
 }
 
 TEST_F(CheckpointDir, TheSupervisorsTokenOpensItAtOnce) {
@@ -140,8 +138,7 @@ TEST_F(CheckpointDir, TheSupervisorsTokenOpensItAtOnce) {
   int generation = 7;
   for (const std::string name : kLeaseTokenVariables) {
     leave_lease(generation, "of the supervisor");
-    const ProgramOutcome outcome = train({fmt::format("run.steps={}", generation)}, name + "='of the supervisor'");
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const ProgramOutcome outcome = succeeded(train({fmt::format("run.steps={}", generation)}, name + "='of the supervisor'"));
     EXPECT_EQ(outcome.err.find(kWatches), std::string::npos) << outcome.err;
     EXPECT_TRUE(lease_from(read_file(lease(generation + 1)))->done);
     generation += 2;
@@ -190,16 +187,20 @@ class SmallDisk : public CheckpointDir {
     for (const std::string& word : words(settings)) text += " '" + word + "'";
     return text;
   }
+  // What the last save of a run takes of the disk, in its blocks, without the file `but`.
+  std::int64_t bytes_of_a_save(const std::string& run, std::string_view but = {}) const {
+    EXPECT_EQ(train({"run.dir=" + run}).exit_code, 0);
+    std::int64_t bytes = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
+      if (entry.is_regular_file() && entry.path().filename() != but)
+        bytes += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+    return bytes;
+  }
   std::vector<std::string> unshare_{"unshare", "--mount"};
 };
 
 TEST_F(SmallDisk, WithoutRoomIsRefusedWithTheNumbers) {
-  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
-  std::int64_t save = 0;
-  const std::string step = place_ / "shared/ckpt/step-00000004";
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(step))
-    if (entry.is_regular_file() && entry.path().filename() != kManifestName)
-      save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::int64_t save = bytes_of_a_save(place_ / "elsewhere", kManifestName);
   ASSERT_GT(save, 500'000);
   // Three saves, and what is not the values: manifests, folders, the lease.
   const std::int64_t three = 3 * save, beside = 100'000;
@@ -214,8 +215,7 @@ TEST_F(SmallDisk, WithoutRoomIsRefusedWithTheNumbers) {
   const std::string list = "; status=$?; ls -A '" + (place_ / "shared") + "'; exit $status";
   const ProgramOutcome gone = on_disk_of(save / 2, command({"checkpoint.dir=null", "run.dir=" + (place_ / "shared/run")}) + list);
   expect_one_line(gone, 64, {"checkpoint.dir = ", "/shared/run/ckpt"});
-  const ProgramOutcome fits = on_disk_of(three + beside, command({}));
-  EXPECT_EQ(fits.exit_code, 0) << fits.err;
+  succeeded(on_disk_of(three + beside, command({})));
   EXPECT_EQ(on_disk_of(three - 4096, command({"checkpoint.keep_last=1", "run.dir=" + (place_ / "one")})).exit_code, 0);
   expect_one_line(on_disk_of(save - 4096, command({"checkpoint.keep_last=0", "run.dir=" + (place_ / "all")})), 64,
                   {"one save needs"});
@@ -229,18 +229,13 @@ TEST_F(SmallDisk, WithoutRoomARunThatSavesByDefaultWarns) {
   std::string config = read_file(place_ / "config.json");
   const std::string every = R"(, "every": 2)";
   write_file(place_ / "config.json", config.erase(config.find(every), every.size()));
-  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
-  std::int64_t save = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
-    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::int64_t save = bytes_of_a_save(place_ / "elsewhere");
   const std::string list = "; ls '" + (place_ / "shared/ckpt") + "'";
   const ProgramOutcome fits = on_disk_of(save + 100'000, command({"run.dir=" + (place_ / "fits")}) + list);
-  EXPECT_NE(fits.out.find("\nstep-00000004\n"), std::string::npos) << fits.out << fits.err;
-  const ProgramOutcome none = on_disk_of(save / 2, command({"run.dir=" + (place_ / "none")}));
-  EXPECT_EQ(none.exit_code, 0) << none.err;
+  expect_parts(fits.out, {"\nstep-00000004\n"});
+  const ProgramOutcome none = succeeded(on_disk_of(save / 2, command({"run.dir=" + (place_ / "none")})));
   EXPECT_EQ(std::ranges::count(none.err, '\n'), 1) << none.err;
-  for (const char* part : {"nothing of this run is saved: checkpoint.dir = ", "one save needs", "checkpoint.every=0"})
-    EXPECT_NE(none.err.find(part), std::string::npos) << none.err;
+  expect_parts(none.err, {"nothing of this run is saved: checkpoint.dir = ", "one save needs", "checkpoint.every=0"});
   expect_one_line(on_disk_of(save / 2, command({"checkpoint.every=end", "run.dir=" + (place_ / "given")})), 64, {"one save needs"});
 }
 
@@ -251,10 +246,7 @@ TEST_F(SmallDisk, WhatMayPassIsNoFaultOfTheConfiguration) {
 
 // What was set aside stays: it has its bytes, and is none of those that newer ones replace.
 TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
-  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
-  std::int64_t save = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
-    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::int64_t save = bytes_of_a_save(place_ / "elsewhere");
   const auto second_start = [&](const std::string& between, const std::vector<std::string>& settings) {
     return on_disk_of(3 * save + 100'000, fmt::format("{} > /dev/null && {} && {}",
                                                       command({"run.dir=" + (place_ / "first"), "lr_schedule.decay_steps=8"}),
@@ -273,34 +265,25 @@ TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
 // What lies there already, and what a killed save left, does not count twice.
 class FullSmallDisk : public SmallDisk {};
 TEST_F(FullSmallDisk, AFullDiskIsNoReasonToRefuseARestart) {
-  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
-  std::int64_t save = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
-    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::int64_t save = bytes_of_a_save(place_ / "elsewhere");
   const std::string left = place_ / "shared/ckpt/step-00000099.tmp-dead";
   const std::string kill = fmt::format("mkdir -p '{0}' && head -c {1} /dev/zero > '{0}/x'", left, save);
   const ProgramOutcome outcome =
-      on_disk_of(3 * save + 60'000, fmt::format("{} && {} && {}", command({}), kill, command({"run.steps=8"})));
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("goes on from step 4\n"), std::string::npos) << outcome.out;
+      succeeded(on_disk_of(3 * save + 60'000, fmt::format("{} && {} && {}", command({}), kill, command({"run.steps=8"}))));
+  expect_parts(outcome.out, {"goes on from step 4\n"});
 }
 
 // As a run leaves it that was killed after a commit, before it removed the oldest: one more than there is room for.
 TEST_F(FullSmallDisk, WhatIsNoLongerKeptMakesRoomForARestart) {
-  ASSERT_EQ(train({"run.dir=" + (place_ / "elsewhere")}).exit_code, 0);
-  std::int64_t save = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ / "shared/ckpt/step-00000004"))
-    if (entry.is_regular_file()) save += (static_cast<std::int64_t>(entry.file_size()) + 4095) / 4096 * 4096;
+  const std::int64_t save = bytes_of_a_save(place_ / "elsewhere");
   const std::string list = "ls '" + (place_ / "shared/ckpt") + "' | grep step-";
-  const ProgramOutcome outcome =
+  const ProgramOutcome outcome = succeeded(
       on_disk_of(3 * save + 60'000,
                  fmt::format("{} && {} && {} && {} && {} && {} && {}", command({"run.steps=2", "checkpoint.keep_last=0"}),
                              command({"run.steps=4", "checkpoint.keep_last=0"}), command({"run.steps=6", "checkpoint.keep_last=0"}),
-                             list, command({"run.steps=8"}), list, command({"run.steps=8", "checkpoint.keep_last=5"})));
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("goes on from step 6\n"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("step-00000002\nstep-00000004\nstep-00000006\n"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("step-00000006\nstep-00000008\n"), std::string::npos) << outcome.out;
+                             list, command({"run.steps=8"}), list, command({"run.steps=8", "checkpoint.keep_last=5"}))));
+  expect_parts(outcome.out,
+               {"goes on from step 6\n", "step-00000002\nstep-00000004\nstep-00000006\n", "step-00000006\nstep-00000008\n"});
   EXPECT_NE(outcome.out.find("there is nothing to train"), std::string::npos) << "a run that is finished asks for no room\n"
                                                                               << outcome.out;
 }
@@ -316,15 +299,13 @@ TEST_F(FullCheckpointDir, WhatIsCommittedWhileAStartWaitsIsNotLost) {
   BackgroundProgram start(words({"run.steps=6"}));
   ASSERT_TRUE(within(150, [&] { return start.err().find(kWatches) != std::string::npos; }))
       << start.err();
-  EXPECT_NE(start.err().find("on faraway had it"), std::string::npos) << start.err();
+  expect_parts(start.err(), {"on faraway had it"});
   std::filesystem::rename(place_ / "later", place_ / "shared/ckpt/step-00000004");
   EXPECT_EQ(start.wait_to_end(150), 74) << start.err();
   EXPECT_GT(monotonic_seconds() - began, 15);
-  for (const char* part : {"step-00000004 now and was ", "step-00000002 when this run started", "start this one again"})
-    EXPECT_NE(start.err().find(part), std::string::npos) << start.err();
-  const ProgramOutcome again = train({"run.steps=6"});
-  EXPECT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_NE(again.out.find("goes on from step 4\n"), std::string::npos) << again.out;
+  expect_parts(start.err(), {"step-00000004 now and was ", "step-00000002 when this run started", "start this one again"});
+  const ProgramOutcome again = succeeded(train({"run.steps=6"}));
+  expect_parts(again.out, {"goes on from step 4\n"});
 }
 
 }  // namespace

@@ -92,12 +92,9 @@ class Convert : public ::testing::Test {
 TEST_F(Convert, AFolderComesBackByteForByte) {
   for (const std::string& family : kFamilies) {
     const std::string folder = hf_folder(family), ckpt = place_ / ("ckpt-" + family), back = place_ / ("back-" + family);
-    const ProgramOutcome in = to_ckpt(folder, ckpt);
-    ASSERT_EQ(in.exit_code, 0) << in.err;
-    const ProgramOutcome verified = run_program({"ckpt", "verify", ckpt});
-    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
-    const ProgramOutcome out = to_hf(ckpt, back);
-    ASSERT_EQ(out.exit_code, 0) << out.err;
+    succeeded(to_ckpt(folder, ckpt));
+    succeeded(run_program({"ckpt", "verify", ckpt}));
+    succeeded(to_hf(ckpt, back));
     expect_same_files(back, folder);
   }
 }
@@ -105,8 +102,7 @@ TEST_F(Convert, AFolderComesBackByteForByte) {
 TEST_F(Convert, FilesAreCutAsAskedAndReadAgain) {
   const std::string folder = hf_folder("qwen3"), ckpt = place_ / "ckpt", cut = place_ / "cut";
   ASSERT_EQ(to_ckpt(folder, ckpt).exit_code, 0);
-  const ProgramOutcome out = to_hf(ckpt, cut, {"--shard-size", "9KB"});
-  ASSERT_EQ(out.exit_code, 0) << out.err;
+  const ProgramOutcome out = succeeded(to_hf(ckpt, cut, {"--shard-size", "9KB"}));
   const JsonValue index = parse_json(read_file(cut + "/model.safetensors.index.json"), "index");
   EXPECT_GT(index.find("weight_map")->members().size(), 20u);
   ASSERT_TRUE(file_exists(cut + "/model-00002-of-00004.safetensors")) << out.out;
@@ -155,26 +151,19 @@ TEST_F(Convert, WhatIsNoNumberOrInfiniteIsNamedAndKept) {
     SCOPED_TRACE(name);
     const std::string folder = folder_with(name, goldens + from, size, nan, infinity);
     const std::string ckpt = place_ / (std::string("ckpt-") + name), back = place_ / (std::string("back-") + name);
-    const ProgramOutcome in = to_ckpt(folder, ckpt);
-    ASSERT_EQ(in.exit_code, 0) << in.err;
+    const ProgramOutcome in = succeeded(to_ckpt(folder, ckpt));
     const std::string begin = "warning: " + folder + "/model.safetensors: tensor \"model.norm.weight\" has values that are ";
     const bool last_of_32 = std::string(name) != "f32";  // width of the model; the norm is the last tensor
-    EXPECT_NE(in.out.find(begin + "no numbers, the first at [" + (last_of_32 ? "31" : "15") + "]; they are kept\n"), in.out.npos)
-        << in.out;
-    EXPECT_NE(in.out.find(begin + "infinite, the first at [" + (last_of_32 ? "29" : "13") + "]; they are kept\n"), in.out.npos)
-        << in.out;
+    expect_parts(in.out, {begin + "no numbers, the first at [" + (last_of_32 ? "31" : "15") + "]; they are kept\n",
+                          begin + "infinite, the first at [" + (last_of_32 ? "29" : "13") + "]; they are kept\n"});
     EXPECT_EQ(std::count(in.out.begin(), in.out.end(), '\n'), 3) << in.out;
-    const ProgramOutcome out = to_hf(ckpt, back);
-    ASSERT_EQ(out.exit_code, 0);
-    EXPECT_NE(out.out.find("warning: " + ckpt + ": tensor \"model.norm.weight\" has values that are infinite"), out.out.npos)
-        << out.out;
+    const ProgramOutcome out = succeeded(to_hf(ckpt, back));
+    expect_parts(out.out, {"warning: " + ckpt + ": tensor \"model.norm.weight\" has values that are infinite"});
     EXPECT_EQ(read_file(back + "/model.safetensors"), read_file(folder + "/model.safetensors"));
     // A run that begins with it says the same.
     const ProgramOutcome eval = run_program({"eval", "--hf", folder, "--ids", "5 6 7", "--set", "precision.compute=fp32"});
     for (const char* what : {"no numbers, such as [", "infinite, such as ["})
-      EXPECT_NE(eval.err.find(folder + "/model.safetensors: tensor \"model.norm.weight\" has values that are " + what),
-                eval.err.npos)
-          << eval.err;
+      expect_parts(eval.err, {folder + "/model.safetensors: tensor \"model.norm.weight\" has values that are " + what});
   }
 }
 
@@ -198,8 +187,7 @@ TEST_F(Convert, NamesWithoutTheirBeginningComeBackSo) {
     write_file(folder + "/model.safetensors", text + header + data_of(content));
     const std::string name = family;
     ASSERT_EQ(to_ckpt(folder, place_ / (name + "-ckpt")).exit_code, 0);
-    const ProgramOutcome out = to_hf(place_ / (name + "-ckpt"), place_ / (name + "-back"));
-    ASSERT_EQ(out.exit_code, 0) << out.err;
+    succeeded(to_hf(place_ / (name + "-ckpt"), place_ / (name + "-back")));
     expect_same_files(place_ / (name + "-back"), folder);
     // Cut, and through a checkpoint again.
     ASSERT_EQ(to_hf(place_ / (name + "-ckpt"), place_ / (name + "-cut"), {"--shard-size", "9KB"}).exit_code, 0);
@@ -278,20 +266,15 @@ TEST_F(Convert, WordsThatAreNoneAreRefused) {
 TEST_F(Checkpoints, MastersGoThroughAFolder) {
   ASSERT_EQ(train({"precision.compute=bf16", "parallel=2DP x 2PP x 2TP", "parallel.zero=zero3"}).exit_code, 0);
   const std::string ckpt = place_ / "run/ckpt", hf = place_ / "hf";
-  const ProgramOutcome out = run_program({"convert", "--from", "ckpt", ckpt, "--to", "hf", hf, "--dtype", "fp32"});
-  ASSERT_EQ(out.exit_code, 0) << out.err;
+  const ProgramOutcome out = succeeded(run_program({"convert", "--from", "ckpt", ckpt, "--to", "hf", hf, "--dtype", "fp32"}));
   const auto begin = [&](const std::string& run, const std::string& from) {
     return place_.train({"model.init_from=" + from, "run.steps=1", "checkpoint.every=1", "optimizer.lr=1e-30",
                          "lr_schedule.type=constant", "run.dir=" + (place_ / run)});
   };
   ASSERT_EQ(begin("a", ckpt).exit_code, 0);
-  const ProgramOutcome begun = begin("b", hf);
-  ASSERT_EQ(begun.exit_code, 0) << begun.err;
-  EXPECT_NE(begun.out.find("begins with the weights of " + hf + " (model.init_from), a Hugging Face folder in f32"),
-            std::string::npos)
-      << begun.out;
-  const ProgramOutcome diff = run_program({"ckpt", "diff", place_ / "a/ckpt/step-00000001", place_ / "b/ckpt/step-00000001"});
-  EXPECT_EQ(diff.exit_code, 0) << diff.out << diff.err;
+  const ProgramOutcome begun = succeeded(begin("b", hf));
+  expect_parts(begun.out, {"begins with the weights of " + hf + " (model.init_from), a Hugging Face folder in f32"});
+  succeeded(run_program({"ckpt", "diff", place_ / "a/ckpt/step-00000001", place_ / "b/ckpt/step-00000001"}));
 }
 
 // Without a model in the configuration the folder's config.json is the model; what the configuration says otherwise is refused by
@@ -304,14 +287,12 @@ TEST_F(Checkpoints, AFolderSaysItsModel) {
   const std::size_t model = config.find("\"model\": {");
   config.replace(model, config.find('}', model) + 1 - model, "\"model\": {\"init_from\": \"" + hf + "\"}");
   write_file(place_ / "short.json", config);
-  const ProgramOutcome begun = place_.train({"run.dir=" + (place_ / "a"), "checkpoint.every=2"}, "", "short.json");
-  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  succeeded(place_.train({"run.dir=" + (place_ / "a"), "checkpoint.every=2"}, "", "short.json"));
   expect_one_line(place_.train({"run.dir=" + (place_ / "b"), "model.intermediate_size=96"}, "", "short.json"), 64,
                   {"model.intermediate_size = 96", "config.json of model.init_from = " + hf + " has 64"});
   // It goes on though the folder is gone.
   fs::rename(hf, place_ / "moved");
-  const ProgramOutcome on = run_program({"ckpt", "show", place_ / "a/ckpt"});
-  EXPECT_EQ(on.exit_code, 0) << on.err;
+  succeeded(run_program({"ckpt", "show", place_ / "a/ckpt"}));
   EXPECT_EQ(run_program({"convert", "--from", "ckpt", place_ / "a/ckpt", "--to", "hf", place_ / "again"}).exit_code, 0);
 }
 
@@ -324,9 +305,8 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverAloudByConvert) {
   };
   ASSERT_EQ(convert(run + "/step-00000002", place_ / "second").exit_code, 0);
   write_file(run + "/step-00000004/manifest.json", "{}");
-  const ProgramOutcome out = convert(run, place_ / "newest");
-  ASSERT_EQ(out.exit_code, 0) << out.err;
-  EXPECT_NE(out.out.find("warning: step-00000004 is skipped: "), std::string::npos) << out.out;
+  const ProgramOutcome out = succeeded(convert(run, place_ / "newest"));
+  expect_parts(out.out, {"warning: step-00000004 is skipped: "});
   expect_same_files(place_ / "newest", place_ / "second");
   write_file(run + "/step-00000002/manifest.json", "{}");
   expect_one_line(convert(run, place_ / "none"), 65, {"step-00000004", "no other checkpoint is valid", "--from ckpt"});
@@ -334,28 +314,24 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverAloudByConvert) {
 }
 
 // A path counts from where training was started, and the tokenizer is found from elsewhere, too. Where it is gone that is said.
-TEST_F(Checkpoints, TheTokenizerOfAFolderByARelativePath) {
+TEST_F(Checkpoints, TheTokenizerOfAFolderIsFoundByARelativePath) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
   const std::string hf = place_ / "hf";
   ASSERT_EQ(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}).exit_code, 0);
   write_file(hf + "/tokenizer_config.json", "{}");
   const std::string run = place_ / "a";
-  const ProgramOutcome begun =
-      run_command({"bash", "-c", "cd " + (place_ / ".") + " && exec \"$@\"", "bash", TRIDENT_BINARY, "train", "--config",
-                   place_ / "config.json", "--set", "model.init_from=./hf", "--set", "run.steps=2", "--set", "checkpoint.every=2",
-                   "--set", "run.dir=" + run});
-  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  succeeded(run_command({"bash", "-c", "cd " + (place_ / ".") + " && exec \"$@\"", "bash", TRIDENT_BINARY, "train", "--config",
+                         place_ / "config.json", "--set", "model.init_from=./hf", "--set", "run.steps=2", "--set",
+                         "checkpoint.every=2", "--set", "run.dir=" + run}));
   const auto convert = [&](const std::string& to) {
     return run_program({"convert", "--from", "ckpt", run + "/ckpt", "--to", "hf", to});
   };
-  const ProgramOutcome found = convert(place_ / "found");
-  EXPECT_EQ(found.exit_code, 0) << found.err;
+  const ProgramOutcome found = succeeded(convert(place_ / "found"));
   EXPECT_EQ(found.out.find("warning"), std::string::npos) << found.out;
   EXPECT_EQ(read_file(place_ / "found/tokenizer_config.json"), "{}");
   fs::rename(hf, place_ / "moved");
-  const ProgramOutcome gone = convert(place_ / "gone");
-  EXPECT_EQ(gone.exit_code, 0) << gone.err;
-  EXPECT_NE(gone.out.find("warning: model.init_from = " + hf + ": training began with it"), std::string::npos) << gone.out;
+  const ProgramOutcome gone = succeeded(convert(place_ / "gone"));
+  expect_parts(gone.out, {"warning: model.init_from = " + hf + ": training began with it"});
   EXPECT_FALSE(fs::exists(place_ / "gone/tokenizer_config.json"));
 }
 
@@ -378,13 +354,10 @@ TEST_F(Checkpoints, AFoldersWindowCounts) {
   const auto begin = [&](const std::string& run, const std::vector<std::string>& more) {
     return place_.train(plus({"run.dir=" + (place_ / run), "run.steps=1", "batch.sequence=16"}, more), "", "window.json");
   };
-  const ProgramOutcome within = begin("a", {});
-  EXPECT_EQ(within.exit_code, 0) << within.err;
+  succeeded(begin("a", {}));
   expect_one_line(begin("b", {"batch.sequence=17"}), 64, {"model.sliding_window = 16", "batch.sequence = 17", "use at most 16"});
-  const ProgramOutcome wider = begin("c", {"batch.sequence=32", "model.sliding_window=32"});
-  EXPECT_EQ(wider.exit_code, 0) << wider.err;
-  const ProgramOutcome none = begin("d", {"batch.sequence=32", "model.sliding_window=null"});
-  EXPECT_EQ(none.exit_code, 0) << none.err;
+  succeeded(begin("c", {"batch.sequence=32", "model.sliding_window=32"}));
+  succeeded(begin("d", {"batch.sequence=32", "model.sliding_window=null"}));
 }
 
 }  // namespace

@@ -1,15 +1,18 @@
 // trident eval on checkpoints of real runs and on Hugging Face folders: every target once, the same number in every layout, that of
 // transformers, what is refused.
+#include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/json_reader.h"
 #include "tests/app/checkpoint_runs.h"
 #include "tests/support/safetensors.h"
 
@@ -20,8 +23,7 @@ class Eval : public Checkpoints {
  protected:
   // The object that --json prints.
   JsonValue json(const std::vector<std::string>& more) const {
-    const ProgramOutcome outcome = eval(plus(more, {"--json"}));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const ProgramOutcome outcome = succeeded(eval(plus(more, {"--json"})));
     return outcome.exit_code == 0 ? parse_json(outcome.out, "eval --json") : JsonValue();
   }
   ProgramOutcome eval(const std::vector<std::string>& more) const {
@@ -121,7 +123,7 @@ TEST_F(Eval, ChoicesAreJudgedByTheirLikelihoods) {
 }
 
 // Files of other programs have more keys than are read, and a text to be scored may be a line with one choice.
-TEST_F(Eval, ChoicesWithOtherKeysOrWithOneAlone) {
+TEST_F(Eval, ChoicesMayHaveOtherKeysOrStandAlone) {
   ASSERT_EQ(train().exit_code, 0);
   const auto said = [&](const std::string& line) {
     return json({"--per-question", "--choices", write("q.jsonl", line)});
@@ -136,7 +138,7 @@ TEST_F(Eval, ChoicesWithOtherKeysOrWithOneAlone) {
 }
 
 // What tensor ranks share out is the windows that there are, padded, and no default sequence.
-TEST_F(Eval, SequenceParallelOfAnySequence) {
+TEST_F(Eval, SequenceParallelTakesAnySequence) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> shared{"--set", "parallel=2TP", "--set", "parallel.sequence_parallel=true"};
   const std::vector<std::string> ids{"--ids", "5 17 2 900 31 44 8 5 3 2", "--sequence", "7"};
@@ -221,8 +223,7 @@ struct Folder {
   }
   JsonValue eval(std::int64_t sample, const std::vector<std::string>& more) const {
     const ProgramOutcome outcome =
-        run_program(plus({"eval", "--hf", place / ".", "--ids", ids(sample), "--token-losses", "--json"}, more));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+        succeeded(run_program(plus({"eval", "--hf", place / ".", "--ids", ids(sample), "--token-losses", "--json"}, more)));
     return outcome.exit_code == 0 ? parse_json(outcome.out, "eval --json") : JsonValue();
   }
 
@@ -259,6 +260,73 @@ TEST(EvalOfFolders, WeightsAreRounded) {
   const double loss = exact.find("loss")->as_number();
   EXPECT_NE(rounded.find("loss")->as_number(), loss);
   EXPECT_NEAR(rounded.find("loss")->as_number(), loss, 0x1p-8 * loss) << "half an ulp of each weight";
+}
+
+// trident eval --choices beside lm-evaluation-harness (scripts/oracle/choices_goldens.py): its own questions, model and tokenizer.
+
+const std::string kFolder = TRIDENT_SOURCE_DIR "/tests/app/goldens/choices/";
+
+class ChoicesGoldens : public ::testing::TestWithParam<std::string> {
+ protected:
+  JsonValue golden_ = parse_json(read_file(kFolder + GetParam() + ".json"), "golden");
+
+  JsonValue eval(const std::vector<std::string>& more = {}) const {
+    const ProgramOutcome outcome =
+        succeeded(run_program(plus({"eval", "--hf", kFolder, "--tokenizer", kFolder, "--choices", kFolder + GetParam() + ".jsonl",
+                                    "--per-question", "--json", "--set", "precision.compute=fp32"},
+                                   more)));
+    if (outcome.exit_code != 0) throw std::runtime_error(outcome.err);
+    return parse_json(outcome.out, "eval --json");
+  }
+
+  void expect_golden(const JsonValue& report) const {
+    EXPECT_NEAR(report.find("acc")->as_number(), golden_.find("acc")->as_number(), 1e-12);
+    EXPECT_NEAR(report.find("acc_norm")->as_number(), golden_.find("acc_norm")->as_number(), 1e-12);
+    const JsonValue::Array &answers = report.find("answers")->items(), &expected = golden_.find("log_likelihoods")->items();
+    ASSERT_EQ(answers.size(), expected.size());
+    for (std::size_t q = 0; q < answers.size(); ++q) {
+      const JsonValue::Array &found = answers[q].find("log_likelihoods")->items(), &wanted = expected[q].items();
+      ASSERT_EQ(found.size(), wanted.size()) << "question " << q;
+      for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_NEAR(found[i].as_number(), wanted[i].as_number(), 1e-5 * std::abs(wanted[i].as_number()))
+            << "question " << q << ", choice " << i;
+      // The harness says of each question whether it was right, so that two wrong ones do not make up for each other.
+      const std::int64_t answer = answer_of(q);
+      EXPECT_EQ(answers[q].find("chosen")->as_integer() == answer, golden_.find("acc_of")->items()[q].as_number() == 1.0) << q;
+      EXPECT_EQ(answers[q].find("chosen_norm")->as_integer() == answer, golden_.find("acc_norm_of")->items()[q].as_number() == 1.0)
+          << q;
+    }
+  }
+
+ private:
+  static std::int64_t answer_of(std::size_t question) {
+    const std::string text = read_file(kFolder + GetParam() + ".jsonl");
+    std::size_t begin = 0;
+    for (; question > 0; --question) begin = text.find('\n', begin) + 1;
+    return parse_json(text.substr(begin, text.find('\n', begin) - begin), "question").find("answer")->as_integer();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Sets, ChoicesGoldens, ::testing::Values("usual", "spaces", "unicode", "long", "empty"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(ChoicesGoldens, LogLikelihoodsAccAndAccNormAreThoseOfTheHarness) { expect_golden(eval()); }
+
+TEST_P(ChoicesGoldens, EveryLayoutAnswersThem) {
+  const JsonValue one = eval();
+  EXPECT_EQ(to_json_text(*eval({"--set", "parallel=3DP x 2PP", "--set", "parallel.zero=zero3"}).find("answers")),
+            to_json_text(*one.find("answers")));
+  expect_golden(eval({"--set", "parallel=1DP x 2PP x 2TP", "--set", "batch.micro=4"}));
+}
+
+// Sets that could not tell the rules from simpler ones would be no proof of them.
+TEST(ChoicesSets, TellTheRulesApart) {
+  int different = 0;
+  for (const char* set : {"usual", "spaces", "unicode", "long", "empty"}) {
+    const JsonValue golden = parse_json(read_file(kFolder + set + ".json"), "golden");
+    different += golden.find("acc")->as_number() != golden.find("acc_norm")->as_number();
+  }
+  EXPECT_GE(different, 3) << "dividing by lengths changes who is right";
 }
 
 }  // namespace

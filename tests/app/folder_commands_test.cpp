@@ -38,8 +38,7 @@ class FolderCommands : public ::testing::Test {
     return made;
   }
   static std::string said(const std::vector<std::string>& arguments) {
-    const ProgramOutcome outcome = run_program(plus(arguments, {"--set", "precision.compute=fp32"}));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const ProgramOutcome outcome = succeeded(run_program(plus(arguments, {"--set", "precision.compute=fp32"})));
     return outcome.out;
   }
   static JsonValue eval(const std::string& kind, const std::string& model, const std::vector<std::string>& more) {
@@ -82,8 +81,7 @@ TEST_F(FolderCommands, DropoutOfAttentionDoesNotMatterWhereNothingIsTrained) {
   const std::string text = said(plus({"generate", "--hf", place_ / "plain", "--max-new-tokens", "6"}, prompt));
   EXPECT_EQ(eval("--hf", dropping, ids).find("loss")->as_number(), loss);
   EXPECT_EQ(said(plus({"generate", "--hf", dropping, "--max-new-tokens", "6"}, prompt)), text);
-  const ProgramOutcome converted = run_program({"convert", "--from", "hf", dropping, "--to", "ckpt", ckpt});
-  ASSERT_EQ(converted.exit_code, 0) << converted.err;
+  succeeded(run_program({"convert", "--from", "hf", dropping, "--to", "ckpt", ckpt}));
   EXPECT_EQ(eval("--ckpt", ckpt, ids).find("loss")->as_number(), loss);
   EXPECT_EQ(said(plus({"generate", "--ckpt", ckpt, "--max-new-tokens", "6", "--ignore-end"}, prompt)), text);
 }
@@ -117,7 +115,7 @@ TEST_F(FolderCommands, AConvertedCheckpointHasTheFoldersTokenizer) {
   write_file(hf + "/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
   EXPECT_TRUE(eval("--hf", hf, {"--ids", "5 17 2 9"}).find("bits_per_byte")->is_null());
   const std::string why = run_program({"eval", "--hf", hf, "--ids", "5 17 2 9", "--json"}).err;
-  EXPECT_NE(why.find("no bits per byte without a tokenizer (" + hf + "/tokenizer.json: "), why.npos) << why;
+  expect_parts(why, {"no bits per byte without a tokenizer (" + hf + "/tokenizer.json: "});
   expect_one_line(run_program({"generate", "--hf", hf, "--prompt", "a"}), 65, {"tokenizer.json", "--tokenizer"});
   expect_one_line(run_program({"eval", "--hf", hf, "--choices", golden + "/usual.jsonl"}), 64,
                   {"usual.jsonl:1", "tokenizer.json", "--tokenizer"});
@@ -130,7 +128,7 @@ TEST_F(FolderCommands, AConvertedCheckpointNamesNoTokenizer) {
   EXPECT_TRUE(eval("--ckpt", ckpt, {"--ids", "5 17 2"}).find("bits_per_byte")->is_null());
   EXPECT_FALSE(eval("--ckpt", ckpt, {"--ids", "5 17 2", "--tokenizer", "gpt2"}).find("bits_per_byte")->is_null());
   const std::string why = run_program({"eval", "--ckpt", ckpt, "--ids", "5 17 2"}).err;
-  EXPECT_NE(why.find("no bits per byte without a tokenizer (--ckpt = "), why.npos) << why;
+  expect_parts(why, {"no bits per byte without a tokenizer (--ckpt = "});
   EXPECT_EQ(said({"generate", "--ckpt", ckpt, "--prompt-ids", "5", "--greedy", "--max-new-tokens", "3"}),
             said({"generate", "--ckpt", ckpt, "--prompt-ids", "5", "--greedy", "--max-new-tokens", "3", "--print-ids"}));
   expect_one_line(run_program({"generate", "--ckpt", ckpt, "--prompt", "a"}), 64, {"names no tokenizer", "--tokenizer"});
@@ -147,12 +145,11 @@ TEST_F(FolderCommands, ChoicesWithoutNumbersAreNotJudged) {
   const ProgramOutcome outcome = run_program({"eval", "--hf", hf, "--choices", file, "--json"});
   EXPECT_EQ(outcome.exit_code, 65) << outcome.out << outcome.err;
   EXPECT_EQ(outcome.out, "");
-  EXPECT_NE(outcome.err.find("questions.jsonl: question 1: a choice's log-likelihood is no finite number"), std::string::npos)
-      << outcome.err;
+  expect_parts(outcome.err, {"questions.jsonl: question 1: a choice's log-likelihood is no finite number"});
   const ProgramOutcome loss = run_program({"eval", "--hf", hf, "--ids", "1 2 3", "--json"});
   EXPECT_EQ(loss.exit_code, 65) << loss.out << loss.err;
   EXPECT_EQ(loss.out, "");
-  EXPECT_NE(loss.err.find("llama: the loss of \"ids\" is no finite number"), std::string::npos) << loss.err;
+  expect_parts(loss.err, {"llama: the loss of \"ids\" is no finite number"});
   write_file(file, "{\"context\": [1], \"choices\": [[2], [3]], \"answer\": 1.0}\n");
   expect_one_line(run_program({"eval", "--hf", hf, "--choices", file}), 65, {"questions.jsonl:1", "answer is 1.0", "whole number"});
 }
@@ -177,8 +174,7 @@ TEST_F(FolderCommands, ValuesBeyondARangeAreNamed) {
   write_file(hf + "/model.safetensors", weights);
   for (const std::string dtype : {"bf16", "fp16"}) {
     const ProgramOutcome outcome =
-        run_program({"convert", "--from", "hf", hf, "--to", "ckpt", place_ / dtype, "--dtype", dtype});
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+        succeeded(run_program({"convert", "--from", "hf", hf, "--to", "ckpt", place_ / dtype, "--dtype", dtype}));
     const std::string range = "beyond the range of " + std::string(dtype == "fp16" ? "f16" : "bf16");
     EXPECT_NE((outcome.out + outcome.err).find(range), std::string::npos) << outcome.out << outcome.err;
   }
@@ -270,7 +266,7 @@ TEST_F(FolderCommands, LongropeTurnsEachWindowByItsOwnLength) {
     const std::string made = place_ / name;
     fs::copy(hf, made);
     std::string config = read_file(made + "/config.json");
-    EXPECT_NE(config.find(from), config.npos);
+    expect_parts(config, {from});
     write_file(made + "/config.json", config.replace(config.find(from), from.size(), to));
     return made;
   };
@@ -402,7 +398,7 @@ TEST_F(StoppedConversion, OneThatLivesKeepsItsFiles) {
   EXPECT_EQ(made(), (std::vector<std::string>{"ckpt", before.at(0)}));
   ::kill(program.process(), SIGCONT);
   EXPECT_EQ(program.wait_to_end(60), 64) << program.err();
-  EXPECT_NE(program.err().find("is there already"), std::string::npos) << program.err();
+  expect_parts(program.err(), {"is there already"});
   EXPECT_EQ(made(), std::vector<std::string>{"ckpt"});
 }
 

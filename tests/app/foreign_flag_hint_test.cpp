@@ -31,7 +31,7 @@ TEST(ForeignFlagHint, AValueThatMeansSomethingElseIsNotCopied) {
             "say --set parallel.zero=zero2 (allowed with pipelines here)");
 }
 
-TEST(ForeignFlagHint, WordsOfOtherSystemsAndTheirFalseFriends) {
+TEST(ForeignFlagHint, WordsOfOtherSystemsAreToldFromFalseFriends) {
   EXPECT_EQ(foreign_flag_hint("--data", "x"), "say --set data.train=... (the prefix that trident data prepare wrote)");
   EXPECT_EQ(foreign_flag_hint("--layers", "4"), "say --set model.num_hidden_layers=... (n_layer for model_type gpt2)");
   EXPECT_EQ(foreign_flag_hint("--tensor_parallel_size", "2"), "say --set parallel.tensor=2");
@@ -50,7 +50,7 @@ TEST(ForeignFlagHint, AnExampleIsNotTheUsersValue) {
   EXPECT_EQ(foreign_flag_hint("--split", ""), "say --set data.split=969,30,1 (no default: all documents train unless it is given)");
 }
 
-TEST(ForeignFlagHint, OtherKindsOfRows) {
+TEST(ForeignFlagHint, RowsWithoutAKeySayWhatToDo) {
   EXPECT_EQ(foreign_flag_hint("--num_layers", "12"), foreign_flag_hint("--num-layers", "12"));
   EXPECT_EQ(foreign_flag_hint("--num-layers", "12"), "say --set model.num_hidden_layers=... (n_layer for model_type gpt2)");
   EXPECT_EQ(foreign_flag_hint("--moe-grouped-gemm", ""), "leave it out, there is no such thing here: dense models only");
@@ -61,7 +61,7 @@ TEST(ForeignFlagHint, OtherKindsOfRows) {
   EXPECT_EQ(foreign_flag_hint("--append-eod", ""), "see trident data prepare --append-eod --workers N");
 }
 
-TEST(ForeignFlagHint, OurKeysWithHyphens) {
+TEST(ForeignFlagHint, OurKeysAreKnownWithHyphens) {
   EXPECT_EQ(foreign_flag_hint("--parallel.tensor", "4"), "say --set parallel.tensor=4");
   EXPECT_EQ(foreign_flag_hint("--batch-micro=2", ""), "say --set batch.micro=2");
   EXPECT_EQ(foreign_flag_hint("--threads-per-rank", "2"), "say --set run.threads_per_rank=2");
@@ -71,7 +71,7 @@ TEST(ForeignFlagHint, OurKeysWithHyphens) {
   EXPECT_EQ(foreign_flag_hint("parallel=2DP x 2TP", ""), "say --set 'parallel=2DP x 2TP'");
 }
 
-TEST(ForeignFlagHint, AConfigurationAlone) {
+TEST(ForeignFlagHint, AConfigurationAloneNeedsItsFlag) {
   EXPECT_EQ(foreign_flag_hint("configs/laptop.json", ""), "say --config configs/laptop.json");
   EXPECT_EQ(foreign_flag_hint("my run.json", ""), "say --config 'my run.json'");
 }

@@ -1,7 +1,10 @@
 // Text by the real program, from a checkpoint that it trained.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <sstream>
 #include <string>
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/json_reader.h"
 #include "tests/app/checkpoint_runs.h"
 
 namespace trident {
@@ -21,8 +25,7 @@ class Generate : public Checkpoints {
     return run_program(plus({"generate", "--ckpt", place_ / "run/ckpt", "--set", "precision.compute=fp32"}, more), environment);
   }
   std::string ids(const std::vector<std::string>& more) const {
-    const ProgramOutcome outcome = generate(plus({"--print-ids", "--max-new-tokens", "8"}, more));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const ProgramOutcome outcome = succeeded(generate(plus({"--print-ids", "--max-new-tokens", "8"}, more)));
     EXPECT_EQ(outcome.err, "");
     return outcome.out;
   }
@@ -80,10 +83,8 @@ TEST_F(Generate, WhatMemoryHasNoRoomForIsRefused) {
 TEST_F(Generate, TextIdsAndLogProbabilitiesSayTheSame) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> what{"--prompt", "Once upon a time", "--max-new-tokens", "12", "--greedy", "--logprobs"};
-  const ProgramOutcome text = generate(what);
-  ASSERT_EQ(text.exit_code, 0) << text.err;
-  const ProgramOutcome json = generate(plus(what, {"--json"}));
-  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const ProgramOutcome text = succeeded(generate(what));
+  const ProgramOutcome json = succeeded(generate(plus(what, {"--json"})));
   const JsonValue value = parse_json(json.out, "output");
   EXPECT_EQ(text.out.substr(0, text.out.rfind('\n', text.out.size() - 2) + 1), value.find("text")->as_string() + "\n");
   EXPECT_EQ(value.find("ids")->items().size(), 12u);
@@ -97,13 +98,10 @@ TEST_F(Generate, TimingsCountEveryPass) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> what{"--prompt-ids", "1 2 3", "-n", "3", "--batch", "2", "--max-new-tokens", "5",
                                       "--ignore-end", "--timings"};
-  const ProgramOutcome text = generate(what);
-  ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("\nprompts: 3 of 3 tokens, "), std::string::npos) << text.out;
-  EXPECT_NE(text.out.find("\nsteps: 8 of 2 tokens, "), std::string::npos) << text.out;  // two samples, then the third alone
-  EXPECT_NE(text.out.find(" at which memory is read"), std::string::npos) << text.out;
-  const ProgramOutcome json = generate(plus(what, {"--json", "--set", "parallel.tensor=2"}));
-  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const ProgramOutcome text = succeeded(generate(what));
+  expect_parts(text.out, {"\nprompts: 3 of 3 tokens, ", "\nsteps: 8 of 2 tokens, "});  // two samples, then the third alone
+  expect_parts(text.out, {" at which memory is read"});
+  const ProgramOutcome json = succeeded(generate(plus(what, {"--json", "--set", "parallel.tensor=2"})));
   const JsonValue last = parse_json(json.out.substr(json.out.rfind('\n', json.out.size() - 2) + 1), "output");
   const JsonValue& steps = *last.find("timings")->find("steps");
   EXPECT_EQ(steps.find("passes")->as_integer(), 8);
@@ -203,7 +201,7 @@ TEST_F(Generate, ARunsFolderMeansItsCheckpoints) {
                                         {"checkpoint.resume=" + given, std::string("goes on from step 4")}}) {
       const ProgramOutcome outcome = train({next, "run.overwrite=true", "run.steps=5", setting});
       EXPECT_EQ(outcome.exit_code, 0) << setting << outcome.err;
-      EXPECT_NE(outcome.out.find(line), std::string::npos) << outcome.out;
+      expect_parts(outcome.out, {line});
     }
     expect_one_line(run_program({"eval", "--hf", given, "--ids", "5"}), 65, {"holds checkpoints", "--ckpt"});
   }
@@ -223,8 +221,7 @@ TEST_F(Generate, AConfigurationMeansItsRunsWeightsAndRandomOnesAreSaid) {
                              "--print-ids", "--max-new-tokens", "8"},
                             more));
   };
-  const ProgramOutcome random = said(config, {}), asked = said(config, {"--random-weights"});
-  EXPECT_EQ(random.exit_code, 0) << random.err;
+  const ProgramOutcome random = succeeded(said(config, {})), asked = said(config, {"--random-weights"});
   EXPECT_EQ(random.err.rfind("weights are random, because the run of " + config, 0), 0u) << random.err;
   EXPECT_EQ(std::count(random.err.begin(), random.err.end(), '\n'), 1) << random.err;
   EXPECT_EQ(asked.err, "");
@@ -239,6 +236,96 @@ TEST_F(Generate, AConfigurationMeansItsRunsWeightsAndRandomOnesAreSaid) {
   expect_one_line(said(small, {}), 64, {"hidden_size is 16", "step-00000030", "a model with 32", "--random-weights", "--ckpt"});
   EXPECT_EQ(said(small, {"--random-weights"}).exit_code, 0);
   expect_one_line(generate({"--prompt-ids", "1", "--random-weights"}), 64, {"--random-weights", "--ckpt"});
+}
+
+// trident generate beside transformers' generate() (scripts/oracle/greedy_goldens.py): 32 new tokens of five prompts of unlike
+// lengths in one batch, folders in fp32, bf16 and fp16.
+
+class GreedyGoldens : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::string folder_ = TRIDENT_SOURCE_DIR "/tests/infer/goldens/" + GetParam();
+  JsonValue golden_ = parse_json(read_file(folder_ + "/greedy.json"), "greedy.json");
+
+  const JsonValue& run(const std::string& name) const { return *golden_.find("runs")->find(name); }
+
+  // Every prompt of the golden in one command.
+  ProgramOutcome generate(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments{"generate",
+                                       "--hf",
+                                       folder_,
+                                       "--greedy",
+                                       "--set",
+                                       "precision.compute=fp32",
+                                       "--max-new-tokens",
+                                       fmt::format("{}", golden_.find("max_new_tokens")->as_integer())};
+    for (const JsonValue& prompt : golden_.find("prompts")->items()) {
+      std::vector<std::int64_t> ids;
+      for (const JsonValue& id : prompt.items()) ids.push_back(id.as_integer());
+      arguments = plus(arguments, {"--prompt-ids", fmt::format("{}", fmt::join(ids, " "))});
+    }
+    const ProgramOutcome outcome = succeeded(run_program(plus(arguments, more)));
+    return outcome;
+  }
+
+  // What --print-ids should print.
+  std::string lines_of(const std::string& name) const {
+    std::string lines;
+    for (const JsonValue& continuation : run(name).find("continuations")->items()) {
+      std::vector<std::int64_t> ids;
+      for (const JsonValue& id : continuation.find("ids")->items()) ids.push_back(id.as_integer());
+      lines += fmt::format("{}\n", fmt::join(ids, " "));
+    }
+    return lines;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, GreedyGoldens,
+                         ::testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3", "llama_dynamic",
+                                           "olmo_clipped"),
+                         [](const auto& info) { return info.param; });
+
+// The goldens tell something: no choice is near another, so that rounding cannot excuse another text.
+TEST_P(GreedyGoldens, ChoicesAreClear) {
+  EXPECT_GE(golden_.find("prompts")->items().size(), 5u);
+  for (const char* name : {"plain", "penalty", "end"}) EXPECT_GE(run(name).find("gap")->as_number(), 1e-3) << name;
+  EXPECT_NE(lines_of("plain"), lines_of("penalty"));
+  EXPECT_NE(lines_of("plain"), lines_of("end"));
+}
+
+TEST_P(GreedyGoldens, TheTextIsThatOfTransformers) {
+  const std::vector<std::string> plain{"--ignore-end", "--print-ids"};
+  EXPECT_EQ(generate(plain).out, lines_of("plain"));
+  EXPECT_EQ(generate(plus(plain, {"--batch", "2"})).out, lines_of("plain"));
+  EXPECT_EQ(generate(plus(plain, {"--set", "parallel=2DP x 2PP x 2TP"})).out, lines_of("plain"));
+}
+
+TEST_P(GreedyGoldens, ARepetitionPenaltyChangesItAsThere) {
+  const std::string penalty = fmt::format("{}", run("penalty").find("repetition_penalty")->as_number());
+  const std::vector<std::string> flags{"--ignore-end", "--print-ids", "--repetition-penalty", penalty};
+  EXPECT_EQ(generate(flags).out, lines_of("penalty"));
+  EXPECT_EQ(generate(plus(flags, {"--set", "parallel.tensor=2"})).out, lines_of("penalty"));
+}
+
+// The folder's generation_config.json says which token, or which of two, ends a continuation; that token is shown.
+TEST_P(GreedyGoldens, TheEndTokenEndsIt) { EXPECT_EQ(generate({"--print-ids"}).out, lines_of("end")); }
+
+TEST_P(GreedyGoldens, LogProbabilitiesAreThoseOfTheModel) {
+  for (const auto& [name, flags] :
+       {std::pair<std::string, std::vector<std::string>>{"plain", {}},
+        {"penalty", {"--repetition-penalty", fmt::format("{}", run("penalty").find("repetition_penalty")->as_number())}}}) {
+    std::istringstream lines(generate(plus(flags, {"--ignore-end", "--logprobs", "--json"})).out);
+    for (const JsonValue& expected : run(name).find("continuations")->items()) {
+      std::string line;
+      ASSERT_TRUE(std::getline(lines, line));
+      const JsonValue value = parse_json(line, "generate --json");
+      const JsonValue::Array &found = value.find("logprobs")->items(), &wanted = expected.find("logprobs")->items();
+      ASSERT_EQ(found.size(), wanted.size());
+      for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_NEAR(found[i].as_number(), wanted[i].as_number(), 1e-4)  // f32 rounding of logits up to 70 large
+            << name << " of prompt " << value.find("prompt")->as_integer() << ", token " << i;
+      EXPECT_EQ(value.find("end")->as_string(), "length");
+    }
+  }
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "core/file_io.h"
 #include "tests/app/program.h"
@@ -83,7 +82,7 @@ TEST_F(RowsOfThisProgram, CostWhatItsPlansSay) {
     compare(llama, row, layout);
 }
 
-TEST_F(RowsOfThisProgram, OfGptToo) {
+TEST_F(RowsOfThisProgram, RowsOfGptAreAnsweredToo) {
   const std::string gpt = R"({"model_type": "gpt2", "n_layer": 16, "n_embd": 4096, "n_inner": 16384, "n_head": 32,
       "vocab_size": 51200, "n_positions": 2048, "tie_word_embeddings": true, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
       "attn_pdrop": 0.0})";

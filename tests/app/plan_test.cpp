@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -28,15 +27,13 @@ class Plan : public ::testing::TestWithParam<std::vector<std::string>> {
 TEST_P(Plan, IsWhatTrainingTakesAndSends) {
   std::vector<std::string> words{"plan", "--config", place_ / "config.json", "--json"}, settings = GetParam();
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-  const ProgramOutcome planned = run_program(words);
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramOutcome planned = succeeded(run_program(words));
   EXPECT_EQ(planned.err, "");
   const JsonValue plan = parsed(planned.out);
   EXPECT_EQ(plan.find("workspaces")->as_string(), "exact");
 
   settings.insert(settings.end(), {"run.steps=2", "log.every=1"});
-  const ProgramOutcome trained = place_.train(settings);
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  succeeded(place_.train(settings));
   const JsonValue memory = parsed(read_file(place_ / "run/memory.json"));
   const JsonValue::Array& ranks = memory.find("ranks")->items();
   EXPECT_EQ(static_cast<std::int64_t>(ranks.size()), integer(plan, "ranks"));
@@ -66,9 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The machine needs neither the ranks nor the memory: 1,024 ranks of 20 to 26 GB.
 TEST(PlanOfALargeJob, NeedsNoLargeMachine) {
-  const ProgramOutcome planned = run_program(
-      {"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json", "--set", "batch.global=8192", "--json"});
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramOutcome planned = succeeded(run_program(
+      {"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json", "--set", "batch.global=8192", "--json"}));
   const JsonValue plan = parsed(planned.out);
   EXPECT_EQ(plan.find("stages")->items().size(), 8u);
   EXPECT_EQ(integer(plan, "micro_batches"), 512);
@@ -116,9 +112,7 @@ TEST(PlanOfALargeJob, TakesNoLongerThanItsInstructions) {
     for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
     return run_program(words);
   };
-  const ProgramOutcome longest =
-      plan({"model.max_position_embeddings=100000000", "batch.sequence=100000000", "batch.micro=1", "batch.global=1"});
-  EXPECT_EQ(longest.exit_code, 0) << longest.err;
+  succeeded(plan({"model.max_position_embeddings=100000000", "batch.sequence=100000000", "batch.micro=1", "batch.global=1"}));
   expect_one_line(place.train({"recompute.head_chunk=1", "batch.micro=262144", "batch.global=262144"}), 64,
                   {"batch.micro = 262144: the arena of rank 0 needs"});
   expect_one_line(plan({"model.vocab_size=2147483647", "model.max_position_embeddings=1000000", "batch.sequence=1000000",
@@ -127,9 +121,8 @@ TEST(PlanOfALargeJob, TakesNoLongerThanItsInstructions) {
 }
 
 TEST(PlanOfALargeJob, IsReadAsATable) {
-  const ProgramOutcome planned =
-      run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set", "precision.compute=bf16"});
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramOutcome planned = succeeded(
+      run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set", "precision.compute=bf16"}));
   for (const char* part :
        {"layout: 2DP x 4PP x 4TP = 32 ranks, 1f1b, sequence parallel, 4 micro-batches of 2 x 256 tokens",
         "\nstage   rank    parameters     gradients     optimizer   activations     workspace communication",
@@ -139,8 +132,7 @@ TEST(PlanOfALargeJob, IsReadAsATable) {
 }
 
 TEST(PlanOfALargeJob, HasLargeUnitsAndNothingOfThisMachine) {
-  const ProgramOutcome planned = run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json"});
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramOutcome planned = succeeded(run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json"}));
   for (const char* part : {" of 174.6B parameters, ",
                            "all ranks: tp 522.227 TB, cp 0.000 MB, dp 15.792 TB, pp 1.087 TB\n",
                            "average: tp 509.988 GB, "})
@@ -156,20 +148,16 @@ TEST(PlanOfALargeJob, AWindowIsLeftOutOnRequest) {
                         "model.sliding_window=" + window});
   };
   expect_one_line(plan("2047"), 64, {"model.sliding_window = 2047: ", "or set model.sliding_window to null"});
-  const ProgramOutcome planned = plan("null");
-  EXPECT_EQ(planned.exit_code, 0) << planned.err;
+  succeeded(plan("null"));
 }
 
 // A GPU that is not here: the most that its workspaces take is booked, and said to be that.
 TEST(PlanOfALargeJob, SaysWhatItDoesNotKnowOfGpus) {
   const std::vector<std::string> words{"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set",
                                        "device=cuda"};
-  const ProgramOutcome planned = run_program(words);
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
-  EXPECT_NE(planned.out.find("workspaces of products and attention: the most that a GPU's take"), std::string::npos)
-      << planned.out;
-  const ProgramOutcome json = run_program({words[0], words[1], words[2], words[3], words[4], "--json"});
-  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const ProgramOutcome planned = succeeded(run_program(words));
+  expect_parts(planned.out, {"workspaces of products and attention: the most that a GPU's take"});
+  const ProgramOutcome json = succeeded(run_program({words[0], words[1], words[2], words[3], words[4], "--json"}));
   const JsonValue plan = parsed(json.out);
   EXPECT_EQ(plan.find("workspaces")->as_string(), "bound");
   std::int64_t workspaces = 0;
@@ -194,12 +182,10 @@ TEST(PlanProgram, IsTheOneWorkedOutInTheDocuments) {
   const TemporaryFolder folder;
   write_file(folder / "worked.json", block_of(worked, "```json\n"));
   const std::vector<std::string> words{"plan", "--config", folder / "worked.json", "--set", "precision.compute=bf16", "--program"};
-  const ProgramOutcome text = run_program(words);
-  ASSERT_EQ(text.exit_code, 0) << text.err;
+  const ProgramOutcome text = succeeded(run_program(words));
   const std::string program = block_of(worked, "```text\n");
   EXPECT_EQ(text.out.substr(std::min(text.out.find("\nrank 0: "), text.out.size() - 1) + 1), program);
-  const ProgramOutcome json = run_program({words[0], words[1], words[2], words[3], words[4], words[5], "--json"});
-  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const ProgramOutcome json = succeeded(run_program({words[0], words[1], words[2], words[3], words[4], words[5], "--json"}));
   const JsonValue plan = parsed(json.out);
   for (const JsonValue& stage : plan.find("stages")->items()) {
     std::string line = fmt::format("rank {}:", integer(stage, "stage"));
@@ -239,14 +225,12 @@ TEST_F(PlanOfCases, AreAnsweredRowByRow) {
       R"([{"id": "late", "kind": "in-flight-microbatches", "config": {"schedule": "1f1b", "pp": 3, "micro_batches": 2}},
           {"id": "early", "model": {}, "parallel": {}},
           {"id": "x\u001b", "kind": "logits"}])");
-  const ProgramOutcome json = cases({rows, "--json"});
-  EXPECT_EQ(json.exit_code, 0) << json.err;
+  const ProgramOutcome json = succeeded(cases({rows, "--json"}));
   EXPECT_EQ(json.out, R"({"id":"late","per_stage":[2,2,1],"assumed":{}}
 {"id":"early","unsupported":"model.layers is missing: must be a whole number from 1 to 100000000"}
 {"id":"x\u001b","unsupported":"kind = \"logits\": no such kind of case is known"}
 )");
-  const ProgramOutcome text = cases({rows});
-  EXPECT_EQ(text.exit_code, 0) << text.err;
+  const ProgramOutcome text = succeeded(cases({rows}));
   EXPECT_EQ(text.out.substr(0, text.out.find('\n', 40)),
             "late: per_stage [2,2,1], assumed {}\n"
             "early: unsupported model.layers is missing: must be a whole number from 1 to 100000000");
@@ -261,15 +245,13 @@ TEST_F(PlanOfCases, TrafficIsWhatDryRanksSend) {
     // Widths that two ranks share without padding.
     settings.insert(settings.begin(), {"model.hidden_size=64", "model.intermediate_size=128"});
     for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-    const ProgramOutcome planned = run_program(words);
-    EXPECT_EQ(planned.exit_code, 0) << planned.err;
+    const ProgramOutcome planned = succeeded(run_program(words));
     const JsonValue plan = parsed(planned.out);
     return std::pair(plan.find("step_comm_bytes")->find(axis)->as_number(), integer(plan, "parameters"));
   };
   const auto answer = [&](const std::string& input, const std::string& quantity) {
     const ProgramOutcome answered =
-        cases({"--json", file(R"([{"id": "x", "kind": "comm-volume", "input": )" + input + "}]")});
-    EXPECT_EQ(answered.exit_code, 0) << answered.err;
+        succeeded(cases({"--json", file(R"([{"id": "x", "kind": "comm-volume", "input": )" + input + "}]")}));
     return parsed(answered.out).find(quantity)->as_number();
   };
   const std::string deeper = "model.num_hidden_layers=8";
@@ -304,7 +286,7 @@ TEST_F(PlanOfCases, RefusesWhatIsNoTable) {
   const auto refuses = [&](const std::vector<std::string>& arguments, int code, const std::string& part) {
     const ProgramOutcome outcome = cases(arguments);
     EXPECT_EQ(outcome.exit_code, code) << outcome.err;
-    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+    expect_parts(outcome.err, {part});
   };
   refuses({rows, "--book", folder_ / "none"}, 64, "none/hardware: ");
   refuses({rows, "--book", folder_ / "."}, 64, "hardware: ");
@@ -313,8 +295,7 @@ TEST_F(PlanOfCases, RefusesWhatIsNoTable) {
   refuses({folder_ / "none.json"}, 65, "none.json");
   refuses({file("[{]")}, 65, "rows.json:1:");
   refuses({file("{\"king\": \"x\"}")}, 65, "this is an object, no rows");
-  const ProgramOutcome nameless = cases({file("[{\"kind\": \"x\"}]")});
-  EXPECT_EQ(nameless.exit_code, 0);
+  const ProgramOutcome nameless = succeeded(cases({file("[{\"kind\": \"x\"}]")}));
   EXPECT_TRUE(nameless.out.starts_with("without a name: unsupported ")) << nameless.out;
   expect_one_line(run_program({"plan", "--cases", rows}), 64, {"--cases: ", "run trident_cases " + rows});
 }

@@ -54,6 +54,13 @@ ProgramOutcome run_command(const std::vector<std::string>& words, const std::str
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(streams / "out"), read_file(streams / "err")};
 }
 
+ProgramOutcome succeeded(ProgramOutcome outcome, std::source_location where) {
+  if (outcome.exit_code != 0)
+    ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line()))
+        << "exit code " << outcome.exit_code << "\n" << outcome.out << outcome.err;
+  return outcome;
+}
+
 Workplace::Workplace() {
   std::filesystem::copy(token_files().path(), folder_.path());
   write_file(folder_ / "config.json", fmt::format(R"({{
@@ -94,8 +101,7 @@ void expect_one_line(const ProgramOutcome& outcome, int exit_code, const std::ve
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err.rfind("trident: ", 0), 0u) << outcome.err;
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
-  for (const std::string& part : parts)
-    EXPECT_NE(outcome.err.find(part), std::string::npos) << "no \"" << part << "\" in: " << outcome.err;
+  expect_parts(outcome.err, parts);
 }
 
 }  // namespace trident

@@ -1,11 +1,13 @@
 // The real program, run as a user runs it, in a folder with real text.
 #pragma once
 
+#include <source_location>
 #include <string>
 #include <vector>
 
 #include "core/json_reader.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 
@@ -18,6 +20,9 @@ struct ProgramOutcome {
 ProgramOutcome run_program(const std::vector<std::string>& arguments, const std::string& environment = "");
 // The same for any command.
 ProgramOutcome run_command(const std::vector<std::string>& words, const std::string& environment = "");
+
+// The outcome, whose exit code ought to be 0. What fails names the caller's line.
+ProgramOutcome succeeded(ProgramOutcome outcome, std::source_location where = std::source_location::current());
 
 // A folder with config.json (a tiny Llama with GPT-2's vocabulary) and the token files text and valid, prepared from the excerpt.
 class Workplace {

@@ -32,7 +32,6 @@ class Supervise : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-
 TEST_F(Supervise, WhatWouldEndTheSameWayIsStartedOnce) {
   for (const int code : {0, 64, 65, 70, 93, 3, 127}) {
     const ProgramOutcome outcome = run_program(words(fmt::format("printf x >> $F; exit {}", code)));
@@ -66,8 +65,7 @@ TEST_F(Supervise, RestartsAreCounted) {
 }
 
 TEST_F(Supervise, OutputPassesThroughAndInputIsEmpty) {
-  const ProgramOutcome outcome = run_program(words("printf 'a\\001\\r\\000b'; printf '\\033[1m' >&2; cat > $F"));
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const ProgramOutcome outcome = succeeded(run_program(words("printf 'a\\001\\r\\000b'; printf '\\033[1m' >&2; cat > $F")));
   EXPECT_EQ(outcome.out, std::string("a\001\r\0b", 5));
   EXPECT_EQ(outcome.err.rfind("\033[1mtrident supervise: ", 0), 0u) << outcome.err;
   EXPECT_EQ(noted(), "");
@@ -210,8 +208,7 @@ TEST(SuperviseRun, OverwriteBeginsAnewAndKeepsTheEarlierCheckpoints) {
   std::vector<std::string> words{"supervise", "--", TRIDENT_BINARY, "train", "--config", place / "config.json"};
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
   words.insert(words.end(), {"--set", "run.overwrite=true"});
-  const ProgramOutcome again = run_program(words);
-  EXPECT_EQ(again.exit_code, 0) << again.err;
+  succeeded(run_program(words));
   for (const char* name : {"/step-00000002", "/step-00000002.aside-1"})
     EXPECT_TRUE(folder_exists(place / "run/ckpt" + name)) << name;
 }
@@ -270,8 +267,7 @@ TEST(SuperviseRun, KilledAtRandomMomentsItIsTheUndisturbedOne) {
 
   const std::vector<JsonValue> killed = place.metrics("run");
   settings.insert(settings.end(), {fmt::format("run.steps={}", killed.size()), "run.dir=" + (place / "alone")});
-  const ProgramOutcome undisturbed = place.train(settings);
-  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+  succeeded(place.train(settings));
   const std::vector<JsonValue> alone = place.metrics("alone");
   ASSERT_EQ(killed.size(), alone.size());
   for (std::size_t i = 0; i < alone.size(); ++i)

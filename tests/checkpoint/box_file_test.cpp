@@ -1,12 +1,19 @@
 #include "checkpoint/format/box_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <filesystem>
 
+#include "checkpoint/box_reader.h"
 #include "core/check.h"
 #include "core/json_reader.h"
+#include "tests/checkpoint/small_checkpoint.h"
+#include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 #include "tests/support/safetensors.h"
 
@@ -188,7 +195,7 @@ TEST(FileTable, EveryFlippedBitAndEveryTruncationIsFound) {
 }
 
 // Beyond the convenient size: 70 GB of data in 17,000 blocks, 10,000 boxes.
-TEST(FileTable, OfALargeFile) {
+TEST(FileTable, ALargeFileHasItsTable) {
   std::vector<FileBox> boxes;
   for (int i = 0; i < 10'000; ++i)
     boxes.push_back({fmt::format("exp_avg_sq/model.layers.{}.mlp.down_proj.weight", i), DType::kF32, {{i, 0}, {1750, 1000}}});
@@ -196,6 +203,214 @@ TEST(FileTable, OfALargeFile) {
   EXPECT_GT(table.data_bytes(), std::int64_t{1} << 36);
   EXPECT_EQ(table.num_blocks(), (table.data_bytes() + kBlockBytes - 1) / kBlockBytes);
   EXPECT_EQ(parse(to_text(table), table), table);
+}
+
+// A file of three tensors and five blocks: "a" has bytes 0 .. 6000, "b" to 6400, "c" to 18400; block 1 has some of each.
+class BoxReading : public ::testing::Test {
+ protected:
+  BoxReading() {
+    Manifest manifest;
+    manifest.tensors = {{"a", {1500}}, {"b", {100}}, {"c", {3000}}};
+    manifest_ = test::write_checkpoint(
+        folder_.path(), manifest,
+        {{"weights/w.safetensors",
+          {{"a", DType::kF32, {{0}, {1500}}}, {"b", DType::kF32, {{0}, {100}}}, {"c", DType::kF32, {{0}, {3000}}}}}});
+  }
+
+  const ManifestFile& file() const { return manifest_.files[0]; }
+  std::string path() const { return folder_ / "weights/w.safetensors"; }
+  // Counts the calls that read.
+  BoxReader reader() {
+    reads_ = 0;
+    return BoxReader(folder_.path(), file(), [this](int descriptor, void* out, std::size_t bytes, off_t offset) {
+      ++reads_;
+      return ::pread(descriptor, out, bytes, offset);
+    });
+  }
+  static std::string read(BoxReader& reader, std::int64_t begin, std::int64_t bytes) {
+    std::string out(static_cast<std::size_t>(bytes), '?');
+    reader.read(begin, std::as_writable_bytes(std::span(out)));
+    return out;
+  }
+  // The data as they lie in the file.
+  std::string data() const { return read_file(path()).substr(static_cast<std::size_t>(file().table_bytes)); }
+  void flip(std::int64_t byte, int bit = 0) const {
+    std::string content = read_file(path());
+    content[static_cast<std::size_t>(byte)] = static_cast<char>(content[static_cast<std::size_t>(byte)] ^ (1 << bit));
+    write_file(path(), content);
+  }
+
+  TemporaryFolder folder_;
+  Manifest manifest_;
+  int reads_ = 0;
+};
+
+TEST_F(BoxReading, AnyBytesAreRead) {
+  BoxReader boxes = reader();
+  EXPECT_EQ(boxes.table().boxes.size(), 3u);
+  EXPECT_EQ(boxes.table().data_bytes(), 18'400);
+  const std::string expected = data();
+  // Within, at and across the ends of blocks, backwards too.
+  for (const std::int64_t begin : {0, 1, 4095, 4096, 4097, 8192, 12'000, 16'384, 18'399, 18'400, 5, 0})
+    for (const std::int64_t bytes : {0, 1, 2, 4095, 4096, 4097, 9000, 18'400}) {
+      if (begin + bytes > 18'400) continue;
+      EXPECT_EQ(read(boxes, begin, bytes), expected.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes)))
+          << begin << "+" << bytes;
+    }
+  EXPECT_THROW(read(boxes, 18'400, 1), InternalError);
+  EXPECT_THROW(read(boxes, -1, 1), InternalError);
+}
+
+TEST_F(BoxReading, ABlockIsReadOnce) {
+  BoxReader boxes = reader();
+  const int before = reads_;
+  for (std::int64_t begin = 0; begin < 8192; begin += 16) read(boxes, begin, 16);
+  EXPECT_EQ(reads_ - before, 2);
+  read(boxes, 4000, 13'000);  // some of 0, which takes the memory of 1; whole 1, 2 and 3; some of 4
+  EXPECT_EQ(reads_ - before, 7);
+  read(boxes, 17'500, 900);  // 4 again
+  EXPECT_EQ(reads_ - before, 7);
+  boxes.release();
+  read(boxes, 17'000, 1);
+  EXPECT_EQ(reads_ - before, 8);
+}
+
+TEST_F(BoxReading, AFlippedBitIsNamedAndHandsNothingOut) {
+  const std::int64_t table = file().table_bytes;
+  flip(table + 4096 + 5, 3);
+  BoxReader boxes = reader();
+  const std::string good = data();
+  // The block that holds it is refused from any byte on, the others are read.
+  for (const std::int64_t begin : {4096, 4101, 8191}) {
+    std::string out(1, '?');
+    expect_error<DataError>([&] { boxes.read(begin, std::as_writable_bytes(std::span(out))); },
+                            {path() + ": block 1 (bytes 8192 to 12288 of the file), tensors \"a\" to \"c\": has the hash ",
+                             to_string(hash128(std::string_view(good).substr(4096, 4096))), ", its table says ",
+                             to_string(boxes.table().blocks[1]), "copy it again"});
+    EXPECT_EQ(out, "?");
+  }
+  EXPECT_EQ(read(boxes, 8192, 10'208), good.substr(8192));
+  EXPECT_EQ(read(boxes, 0, 4096), good.substr(0, 4096));
+  // Nor is a block that was refused taken for the one in memory, whichever that was.
+  EXPECT_EQ(read(boxes, 10, 8), good.substr(10, 8));
+  expect_error<DataError>([&] { read(boxes, 4100, 8); }, {"block 1"});
+  EXPECT_EQ(read(boxes, 10, 8), good.substr(10, 8));
+  expect_error<DataError>([&] { read(boxes, 4100, 8); }, {"block 1"});
+  expect_error<DataError>([&] { read(boxes, 4100, 8); }, {"block 1"});
+  expect_error<DataError>([&] { read(boxes, 0, 18'400); }, {"block 1"});
+}
+
+TEST_F(BoxReading, EveryBlockIsChecked) {
+  const std::string names[] = {"tensor \"a\":", "tensors \"a\" to \"c\":", "tensor \"c\":", "tensor \"c\":", "tensor \"c\":"};
+  for (std::int64_t block = 0; block < 5; ++block) {
+    // Its first and its last byte.
+    for (const std::int64_t byte : {block * 4096, std::min<std::int64_t>(block * 4096 + 4095, 18'399)}) {
+      flip(file().table_bytes + byte, 7);
+      BoxReader boxes = reader();
+      expect_error<DataError>([&] { read(boxes, block * 4096 + 9, 1); },
+                              {fmt::format(": block {} (", block), names[static_cast<std::size_t>(block)]});
+      flip(file().table_bytes + byte, 7);
+    }
+  }
+  BoxReader boxes = reader();
+  EXPECT_EQ(read(boxes, 0, 18'400), data());
+}
+
+TEST_F(BoxReading, EveryFlipOfTheTableIsRefused) {
+  const std::string content = read_file(path());
+  for (std::int64_t byte = 0; byte < file().table_bytes; byte += 61) {
+    flip(byte, static_cast<int>(byte % 8));
+    expect_error<DataError>([&] { reader(); }, {path() + ": its table of tensors has the hash ", to_string(file().table)});
+    write_file(path(), content);
+  }
+  EXPECT_NO_THROW(reader());
+}
+
+TEST_F(BoxReading, RefusesOtherSizes) {
+  const std::string content = read_file(path());
+  for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{4096}, content.size() - 1, content.size() - 4096}) {
+    write_file(path(), content.substr(0, size));
+    expect_error<DataError>([&] { reader(); },
+                            {fmt::format("{}: has {} bytes, the manifest says {}", path(), size, content.size())});
+  }
+  write_file(path(), content + "x");
+  expect_error<DataError>([&] { reader(); }, {"the manifest says"});
+}
+
+// A file of the same size from another place: another rank's, another step's.
+TEST_F(BoxReading, RefusesASwappedFile) {
+  TemporaryFolder other;
+  Manifest manifest = manifest_;
+  manifest.files.clear();
+  const auto boxes = reader().table().boxes;
+  test::write_checkpoint(other.path(), manifest, {{"weights/w.safetensors", boxes}},
+                         [](const std::string& key, std::int64_t i) { return -test::some_value(key, i); });
+  const std::string content = read_file(other / "weights/w.safetensors");
+  ASSERT_EQ(std::ssize(content), file().bytes);
+  write_file(path(), content);
+  expect_error<DataError>([&] { reader(); }, {"its table of tensors has the hash"});
+}
+
+TEST_F(BoxReading, RefusesWhatIsNoFile) {
+  const auto with = [&](const std::function<void()>& make, const std::vector<std::string>& parts) {
+    std::filesystem::remove_all(path());
+    make();
+    expect_error<DataError>([&] { reader(); }, parts);
+  };
+  const std::string content = read_file(path());
+  with([] {}, {path() + ": cannot be opened: No such file"});
+  with([&] { std::filesystem::create_directory(path()); }, {path() + ": is a folder"});
+  with([&] { ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0); }, {path() + ": is not a regular file"});
+  with([&] { std::filesystem::create_symlink("/dev/zero", path()); }, {"a symbolic link, which is not followed"});
+  // Links are refused even to the right content, and as folders.
+  write_file(folder_ / "elsewhere", content);
+  with([&] { std::filesystem::create_symlink(folder_ / "elsewhere", path()); }, {path() + ": cannot be opened", "a symbolic link"});
+  std::filesystem::remove(path());
+  write_file(path(), content);
+  EXPECT_NO_THROW(reader());
+  std::filesystem::rename(folder_ / "weights", folder_ / "real");
+  std::filesystem::create_symlink("real", folder_ / "weights");
+  expect_error<DataError>([&] { reader(); }, {path() + ": cannot be opened", "a symbolic link"});
+  std::filesystem::remove(folder_ / "weights");
+  write_file(folder_ / "weights", "a file");
+  expect_error<DataError>([&] { reader(); }, {path() + ": cannot be opened: Not a directory"});
+  // The checkpoint's own folder may be reached through links.
+  std::filesystem::remove(folder_ / "weights");
+  std::filesystem::rename(folder_ / "real", folder_ / "weights");
+  TemporaryFolder links;
+  std::filesystem::create_symlink(folder_.path(), links / "here");
+  EXPECT_NO_THROW(BoxReader(links / "here", file()));
+}
+
+TEST_F(BoxReading, ADiskThatFailsIsNamed) {
+  bool failing = false;
+  BoxReader boxes(folder_.path(), file(), [&](int descriptor, void* out, std::size_t bytes, off_t offset) -> ssize_t {
+    if (failing) return errno = EIO, -1;
+    return ::pread(descriptor, out, std::min<std::size_t>(bytes, 1000), offset);  // short reads are no failure
+  });
+  EXPECT_EQ(read(boxes, 0, 18'400), data());
+  failing = true;
+  expect_error<StorageError>([&] { read(boxes, 0, 9); }, {path(), "Input/output error"});
+  failing = false;
+  EXPECT_EQ(read(boxes, 0, 9), data().substr(0, 9));
+}
+
+// Beyond the convenient size: a sparse file of 6 GiB in blocks of 4 MiB, of which the last few are read.
+TEST(BoxReader, ALargeFileIsReadInPieces) {
+  TemporaryFolder folder;
+  const std::int64_t elements = (std::int64_t{6} << 30) / 4 + 3;
+  FileTable table{{{"w", DType::kF32, {{0}, {elements}}}}, {}, kBlockBytes};
+  const std::string zeros(static_cast<std::size_t>(kBlockBytes), '\0');
+  table.blocks.assign(static_cast<std::size_t>(table.num_blocks()), hash128(zeros));
+  table.blocks.back() = hash128(std::string_view(zeros).substr(0, 12));
+  const std::string text = to_text(table);
+  const ManifestFile entry{"w", std::ssize(text) + table.data_bytes(), std::ssize(text), hash128(text), {}};
+  write_file(folder / "w", text);
+  ASSERT_EQ(::truncate((folder / "w").c_str(), entry.bytes), 0);
+  BoxReader boxes(folder.path(), entry);
+  std::string out(3 * kBlockBytes, '?');
+  boxes.read(table.data_bytes() - std::ssize(out), std::as_writable_bytes(std::span(out)));
+  EXPECT_EQ(out, std::string(out.size(), '\0'));
 }
 
 }  // namespace

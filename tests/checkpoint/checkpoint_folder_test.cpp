@@ -4,9 +4,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
 
+#include "checkpoint/commit.h"
+#include "checkpoint/keep_checkpoints.h"
 #include "core/file_io.h"
 #include "tests/checkpoint/small_checkpoint.h"
 #include "tests/data/temporary_folder.h"
@@ -35,7 +42,7 @@ TEST(CheckpointName, RoundTrips) {
     EXPECT_EQ(checkpoint_name_from(name), std::nullopt) << name;
 }
 
-TEST(ListCheckpoints, InOrderWithTheirHealth) {
+TEST(ListCheckpoints, CheckpointsAreListedInOrderWithTheirHealth) {
   TemporaryFolder folder;
   for (const std::int64_t step : {2000, 100, 123456789, 300}) test::write_manifest(folder / checkpoint_name(step), at_step(step));
   test::write_manifest(folder / "step-00000300.aside-1", at_step(300));
@@ -73,7 +80,7 @@ TEST(ListCheckpoints, InOrderWithTheirHealth) {
                       "step-123456789 valid "}));
 }
 
-TEST(ListCheckpoints, OfNothing) {
+TEST(ListCheckpoints, AFolderWithoutCheckpointsHasNone) {
   TemporaryFolder folder;
   EXPECT_TRUE(list_checkpoints(folder.path()).empty());
   EXPECT_TRUE(list_checkpoints(folder / "none").empty());
@@ -112,6 +119,132 @@ TEST(OpenManifest, ReadsAndRefuses) {
   create_folder(manifest);
   refused({manifest + ": is a folder"});
   expect_error<DataError>([&] { open_manifest(folder / "none"); }, {folder / "none", "No such file"});
+}
+
+// Which checkpoints a run keeps, over random histories.
+
+Manifest empty_manifest(std::int64_t step) {
+  Manifest manifest;
+  manifest.state.updates = manifest.state.batches = step;
+  return manifest;
+}
+
+void save(const std::string& directory, std::int64_t step) {
+  const std::string temporary = temporary_name(step, "t");
+  make_temporary_folder(directory + "/" + temporary);
+  commit_checkpoint(directory, temporary, step, empty_manifest(step));
+}
+
+std::set<std::int64_t> valid_steps(const std::string& directory) {
+  std::set<std::int64_t> steps;
+  for (const CheckpointEntry& entry : list_checkpoints(directory))
+    if (entry.parts.mark.empty() && entry.health == CheckpointHealth::kValid) steps.insert(entry.parts.step);
+  return steps;
+}
+
+TEST(KeepCheckpoints, TheRulesDecideWhatGoes) {
+  using Steps = std::vector<std::int64_t>;
+  EXPECT_EQ(steps_to_remove({10, 20, 30}, {}), Steps{});
+  EXPECT_EQ(steps_to_remove({20, 40, 10, 30}, {.newest = 2}), (Steps{20, 10}));
+  EXPECT_EQ(steps_to_remove({10, 20, 30, 40}, {.newest = 1, .every = 20}), (Steps{30, 10}));
+  EXPECT_EQ(steps_to_remove({10, 20, 30, 40}, {.newest = 1, .best = 10}), (Steps{30, 20}));
+  EXPECT_EQ(steps_to_remove({10}, {.newest = 3}), Steps{});
+}
+
+// At no point fewer than one valid checkpoint; the newest ones, the one gone on from, the best, and those that are read stay.
+TEST(KeepCheckpoints, RandomHistoriesAlwaysKeepAWholeOne) {
+  std::mt19937 random(411);
+  int removed = 0, damaged_newest = 0;
+  for (int history = 0; history < 60; ++history) {
+    SCOPED_TRACE(history);
+    const TemporaryFolder folder;
+    const std::string& directory = folder.path();
+    save(directory, 10);
+    KeepRules rules{.newest = 1 + static_cast<std::int64_t>(random() % 3),
+                    .every = random() % 2 ? 40 : 0,
+                    .loaded = directory + "/./" + checkpoint_name(10)};
+    if (random() % 3 == 0) rules.best = 20;
+    if (random() % 3 == 0) rules.loaded.clear();
+    std::map<std::int64_t, std::unique_ptr<CheckpointReadLock>> readers;
+    std::int64_t step = 10;
+    for (int event = 0; event < 25; ++event) {
+      const std::set<std::int64_t> before = valid_steps(directory);
+      ASSERT_FALSE(before.empty());
+      const std::int64_t any = *std::next(before.begin(), static_cast<std::ptrdiff_t>(random() % before.size()));
+      switch (random() % 6) {
+        case 0:
+        case 1: save(directory, step += 10); break;
+        case 2:  // a save that was killed
+          make_temporary_folder(directory + "/" + temporary_name(step += 10, "killed"));
+          break;
+        case 3:  // the disk damages a newer one, not the last that is whole
+          if (before.size() > 1)
+            write_file(fmt::format("{}/{}/{}", directory, checkpoint_name(*before.rbegin()), kManifestName), "{}"),
+                ++damaged_newest;
+          break;
+        case 4:
+          if (random() % 2)
+            readers.erase(any);
+          else if (!readers.contains(any))
+            readers[any] = std::make_unique<CheckpointReadLock>(folder / checkpoint_name(any));
+          break;
+        default: {
+          prune_checkpoints(directory, rules);
+          const std::set<std::int64_t> after = valid_steps(directory);
+          std::int64_t newer = 0;
+          for (auto at = before.rbegin(); at != before.rend(); ++at, ++newer) {
+            const bool stays = newer < rules.newest || (rules.every > 0 && *at % rules.every == 0) || rules.best == *at ||
+                               readers.contains(*at) || (!rules.loaded.empty() && *at == 10);
+            EXPECT_EQ(after.contains(*at), stays) << "step " << *at << ", " << newer << " are newer";
+            removed += stays ? 0 : 1;
+          }
+          break;
+        }
+      }
+      ASSERT_FALSE(valid_steps(directory).empty());
+    }
+    remove_leftovers(directory);
+    for (const std::string& name : folder.names()) EXPECT_EQ(name.find(".tmp-"), std::string::npos);
+  }
+  EXPECT_GE(removed, 60);
+  EXPECT_GE(damaged_newest, 60);
+}
+
+TEST(KeepCheckpoints, AStartSetsAsideWhatIsLater) {
+  const TemporaryFolder folder;
+  const std::string directory = folder / "a/b";
+  std::vector<std::string> said;
+  const auto say = [&](const std::string& line) { said.push_back(line); };
+  prepare_checkpoint_folder(directory, -1, say);
+  EXPECT_TRUE(said.empty());
+  for (const std::int64_t step : {10, 20, 30}) save(directory, step);
+  make_temporary_folder(directory + "/" + temporary_name(40, "killed"));
+  create_folder(directory + "/step-00000010.trash-1/weights");
+  create_folder(directory + "/step-00000010.aside-1.trash-1/weights");
+  create_folder(directory + "/something of a user's.trash-1");
+  prepare_checkpoint_folder(directory, 20, say);
+  EXPECT_EQ(said, std::vector<std::string>{"step-00000030 is set aside as " + directory + "/step-00000030.aside-1"});
+  save(directory, 30);
+  prepare_checkpoint_folder(directory, 20, say);
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  EXPECT_EQ(names, (std::vector<std::string>{"something of a user's.trash-1", "step-00000010", "step-00000020",
+                                             "step-00000030.aside-1", "step-00000030.aside-2"}));
+}
+
+// What lies behind a link is not ours to remove.
+TEST(KeepCheckpoints, RemovesNothingThroughLinks) {
+  const TemporaryFolder folder, other;
+  write_file(other / "precious", "x");
+  save(folder.path(), 10);
+  std::filesystem::create_directory_symlink(other.path(), folder / (checkpoint_name(10) + "/weights/link"));
+  std::filesystem::create_directory_symlink(other.path(), folder / temporary_name(20, "t"));
+  remove_checkpoint_folder(folder.path(), checkpoint_name(10));
+  remove_leftovers(folder.path());
+  EXPECT_TRUE(folder.names().empty());
+  EXPECT_TRUE(file_exists(other / "precious"));
+  EXPECT_NO_THROW(remove_checkpoint_folder(folder.path(), checkpoint_name(10)));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "core/file_io.h"
 #include "tests/checkpoint/save_ranks.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 #include "tests/support/file_faults.h"
 #include "tests/support/sanitized.h"
 
@@ -98,7 +99,7 @@ class SaveFaults : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(SaveFaults, KilledAtEveryCall) {
+TEST_F(SaveFaults, AKillAtAnyCallLosesNoCheckpoint) {
   save_in_child(10);
   bool finished = false;
   int without = 0, with = 0;
@@ -150,7 +151,7 @@ TEST_F(SaveFaults, AFolderThatIsMadeIsOnTheDiskOrNotThere) {
   EXPECT_TRUE(create_lasting_folder(folder_ / "a/b").empty());  // nothing is asked of a disk that has it
 }
 
-TEST_F(SaveFaults, KilledWhileRemoving) {
+TEST_F(SaveFaults, AKillWhileRemovingLosesNoCheckpoint) {
   bool finished = false;
   int call = 0;
   for (; call < kManyCalls && !finished; ++call) {
@@ -184,7 +185,7 @@ void PrintTo(const Failure& failure, std::ostream* out) { *out << failure.name; 
 
 class FailingSave : public SaveFaults, public ::testing::WithParamInterface<Failure> {};
 
-TEST_P(FailingSave, AtEveryCall) {
+TEST_P(FailingSave, AFailureOfAnyCallLosesNoCheckpoint) {
   const Failure failure = GetParam();
   save_in_child(10);
   bool reached = true;
@@ -225,9 +226,7 @@ TEST_P(FailingSave, AtEveryCall) {
     if (line != "-") {
       ++failed;
       const int error = failure.fault == Fault::kShortFrom ? ENOSPC : failure.error;
-      EXPECT_NE(line.find(folder_.path()), std::string::npos) << line;
-      EXPECT_NE(line.find(std::strerror(error)), std::string::npos) << line;
-      EXPECT_NE(line.find("; "), std::string::npos) << line;
+      expect_parts(line, {folder_.path(), std::strerror(error), "; "});
       // What a signal interrupted is done again where it is known to be safe: files are made, reserved, written and cut.
       for (const char* what : {" bytes ", "its size", "safetensors: cannot be created"})
         EXPECT_FALSE(error == EINTR && line.find(what) != line.npos) << line;

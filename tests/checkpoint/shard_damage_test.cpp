@@ -75,7 +75,7 @@ class ShardDamage : public ::testing::Test {
   Manifest manifest_;
 };
 
-TEST_F(ShardDamage, EveryBitOfTheManifest) {
+TEST_F(ShardDamage, EveryBitOfTheManifestMatters) {
   ASSERT_NO_THROW(read_all());
   const std::string name = path_ + "/" + std::string(kManifestName), text = read_file(name);
   for (std::size_t byte = 0; byte < text.size(); ++byte) {
@@ -94,7 +94,7 @@ TEST_F(ShardDamage, EveryBitOfTheManifest) {
 }
 
 // Tables and payload: every byte of every file, one bit of each; all eight of the payload's.
-TEST_F(ShardDamage, EveryByteOfEveryFile) {
+TEST_F(ShardDamage, EveryByteOfEveryFileMatters) {
   for (std::size_t f = 0; f < manifest_.files.size(); ++f) {
     const std::string content = read_file(file(f));
     const std::int64_t table = manifest_.files[f].table_bytes;
@@ -114,7 +114,7 @@ TEST_F(ShardDamage, EveryByteOfEveryFile) {
   EXPECT_NO_THROW(read_all());
 }
 
-TEST_F(ShardDamage, EveryLength) {
+TEST_F(ShardDamage, EveryLengthMatters) {
   for (std::size_t f = 0; f < manifest_.files.size(); ++f) {
     const std::string content = read_file(file(f));
     for (std::int64_t bytes = std::ssize(content) - 1; bytes >= 0; bytes -= kEvery) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/bf16.h"

@@ -2,14 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 
+#include "checkpoint/shard_boxes.h"
 #include "core/check.h"
+#include "tests/checkpoint/layout_ranks.h"
 
 namespace trident {
 namespace {
 
-TEST(TensorBox, Elements) {
+TEST(TensorBox, ElementsAreCounted) {
   EXPECT_EQ((TensorBox{{0, 2}, {3, 4}}.elements()), 12);
   EXPECT_EQ((TensorBox{{}, {}}.elements()), 1);
   EXPECT_EQ((TensorBox{{1, 1, 1}, {2, 0, 4}}.elements()), 0);
@@ -54,11 +58,155 @@ TEST(TensorBox, IntersectionAgreesWithElements) {
   EXPECT_LT(met, 180);
 }
 
-TEST(TensorBox, Texts) {
+TEST(TensorBox, TextsNameTheBox) {
   EXPECT_EQ(to_string(TensorBox{{0, 64}, {512, 64}}), "[0:512, 64:128]");
   EXPECT_EQ(to_string(TensorBox{}), "[]");
   EXPECT_EQ(whole({3, 4}), (TensorBox{{0, 0}, {3, 4}}));
   EXPECT_EQ(whole({}), TensorBox{});
+}
+
+struct Case {
+  const char* name;
+  ModelConfig model;
+};
+
+// Vocabularies that no tp divides, fewer kv heads than tp ranks, tied and not, transposed on disk.
+std::vector<Case> models() {
+  return {{"llama", test::llama_config(101, 8, false)},
+          {"two kv heads", test::llama_config(64, 2, false)},
+          {"one kv head, tied", test::llama_config(57, 1, true)},
+          {"gpt2", test::gpt2_config(131)}};
+}
+
+// Row-major number, [out, in], of element (row, column) of a shard's box.
+std::int64_t logical_index(const ShardBox& box, std::int64_t row, std::int64_t column) {
+  if (box.box.shape.size() == 1) return box.box.offset[0] + row * box.columns + column;
+  const std::int64_t r = box.transposed ? column : row, c = box.transposed ? row : column;
+  const std::int64_t stored_row = box.box.offset[0] + r, stored_column = box.box.offset[1] + c;
+  return box.transposed ? stored_column * box.tensor_shape[0] + stored_row : stored_row * box.tensor_shape[1] + stored_column;
+}
+
+// Each element that the box speaks of is that of the shard, and all lie within the tensor.
+void expect_names_elements(const ShardBox& box, const std::vector<test::NamedElement>& named) {
+  ASSERT_EQ(box.box.elements(), box.elements());
+  for (std::size_t d = 0; d < box.box.shape.size(); ++d)
+    ASSERT_LE(box.box.offset[d] + box.box.shape[d], box.tensor_shape[d]) << box.tensor << to_string(box.box);
+  for (std::int64_t i = 0; i < box.elements(); ++i) {
+    const test::NamedElement& element = named[static_cast<std::size_t>(box.begin + i)];
+    ASSERT_NE(element.part, nullptr) << box.tensor << " " << to_string(box.box) << " has padding";
+    ASSERT_EQ(element.part->tensor, box.tensor);
+    ASSERT_EQ(element.index, logical_index(box, i / box.columns, i % box.columns)) << box.tensor << " " << to_string(box.box);
+  }
+}
+
+TEST(ShardBoxes, AllRanksTogetherWriteEveryElementOnce) {
+  std::mt19937 random(20261122);
+  for (const Case& c : models()) {
+    for (int round = 0; round < 25; ++round) {
+      const test::RankLayout layout = test::random_layout(random);
+      SCOPED_TRACE(std::string(c.name) + " " + layout.name());
+      std::map<std::string, std::vector<int>> times;
+      for (const ManifestTensor& tensor : test::tensors_of(c.model))
+        times[tensor.name].resize(static_cast<std::size_t>(whole(tensor.shape).elements()));
+      for (const test::LayoutRank& rank : test::all_ranks(c.model, layout)) {
+        std::map<std::size_t, std::vector<test::NamedElement>> named;
+        for (const ShardBox& box : boxes_written(rank.shards(), rank.holder())) {
+          if (!named.contains(box.shard)) named[box.shard] = rank.elements(box.shard);
+          ASSERT_EQ(box.unit, rank.shards()[box.shard].unit);
+          ASSERT_NO_FATAL_FAILURE(expect_names_elements(box, named[box.shard]));
+          ASSERT_TRUE(times.contains(box.tensor)) << box.tensor;
+          for (std::int64_t i = 0; i < box.elements(); ++i)
+            ++times[box.tensor][static_cast<std::size_t>(logical_index(box, i / box.columns, i % box.columns))];
+        }
+      }
+      for (const auto& [tensor, counts] : times)
+        EXPECT_EQ(std::ranges::count(counts, 1), std::ssize(counts)) << tensor << ": elements written never, or more than once";
+    }
+  }
+}
+
+// What is read is all of a shard but padding, and nothing for a head that shares its lookup's memory.
+TEST(ShardBoxes, ARankHoldsEveryElementOfItsShards) {
+  std::mt19937 random(7);
+  for (const Case& c : models()) {
+    for (int round = 0; round < 10; ++round) {
+      const test::RankLayout layout = test::random_layout(random);
+      SCOPED_TRACE(std::string(c.name) + " " + layout.name());
+      for (const test::LayoutRank& rank : test::all_ranks(c.model, layout)) {
+        const bool shares = c.model.tie_embeddings && layout.pipeline == 1;
+        std::map<std::size_t, std::vector<int>> held;
+        for (const ShardBox& box : boxes_held(rank.shards(), rank.holder())) {
+          ASSERT_NO_FATAL_FAILURE(expect_names_elements(box, rank.elements(box.shard)));
+          std::vector<int>& count = held[box.shard];
+          count.resize(static_cast<std::size_t>(rank.shards()[box.shard].elements));
+          for (std::int64_t i = 0; i < box.elements(); ++i) ++count[static_cast<std::size_t>(box.begin + i)];
+        }
+        for (std::size_t s = 0; s < rank.shards().size(); ++s) {
+          const auto& pieces = rank.shards()[s].pieces;
+          const bool is_head = !pieces.empty() && pieces[0].spec->tie == TiedEnd::kHead;
+          if (is_head && shares) {
+            EXPECT_FALSE(held.contains(s));
+            continue;
+          }
+          const std::vector<test::NamedElement> named = rank.elements(s);
+          std::vector<int> expected(named.size());
+          std::ranges::transform(named, expected.begin(), [](const test::NamedElement& e) { return e.part != nullptr ? 1 : 0; });
+          held[s].resize(named.size());
+          EXPECT_EQ(held[s], expected) << "shard " << s;
+        }
+      }
+    }
+  }
+}
+
+std::int64_t elements_written(const test::LayoutRank& rank) {
+  std::int64_t elements = 0;
+  for (const ShardBox& box : boxes_written(rank.shards(), rank.holder())) elements += box.elements();
+  return elements;
+}
+
+// Tensor ranks differ by one replicated piece at most, data ranks by the padding of buckets. No vocabulary padding here.
+TEST(ShardBoxes, ReplicasShareTheWork) {
+  for (const bool sharded : {false, true}) {
+    for (const std::int64_t bucket_bytes : {4096, 25 << 20}) {
+      const ModelConfig model = test::llama_config(1024, 2, false);
+      const test::RankLayout layout{.tensor = 8, .data = 3, .sharded = sharded, .bucket_bytes = bucket_bytes};
+      SCOPED_TRACE(layout.name());
+      std::vector<test::LayoutRank> ranks = test::all_ranks(model, layout);
+      std::int64_t largest_replica = 0;
+      for (const test::LayoutRank& rank : ranks) {
+        for (const ParamShard& shard : rank.shards())
+          for (const ShardPiece& piece : shard.pieces)
+            if (piece.spec->sharding.dim == ShardDim::kNone || piece.spec->sharding.shards < layout.tensor)
+              largest_replica = std::max(largest_replica, piece.count);
+      }
+      for (int d = 0; d < layout.data; ++d) {
+        std::vector<std::int64_t> written;
+        for (const test::LayoutRank& rank : ranks)
+          if (rank.holder().data_rank == d) written.push_back(elements_written(rank));
+        const auto [least, most] = std::ranges::minmax_element(written);
+        EXPECT_LE(*most - *least, largest_replica) << "data rank " << d;
+        EXPECT_GT(*least, 0);
+      }
+    }
+  }
+}
+
+// With ddp every data rank has everything: an N-th of it each, whatever the padding at the end of a bucket.
+TEST(ShardBoxes, DataReplicasWriteASliceEach) {
+  const ModelConfig model = test::gpt2_config(131);
+  const test::RankLayout layout{.data = 4, .sharded = false};
+  std::vector<std::int64_t> written;
+  std::int64_t all = 0, padding = 0;
+  for (const test::LayoutRank& rank : test::all_ranks(model, layout)) {
+    written.push_back(elements_written(rank));
+    all += written.back();
+    if (written.size() > 1) continue;
+    for (std::size_t s = 0; s < rank.shards().size(); ++s)
+      if (rank.shards()[s].pieces[0].spec->tie != TiedEnd::kHead)
+        padding += std::ranges::count_if(rank.elements(s), [](const test::NamedElement& e) { return e.part == nullptr; });
+  }
+  for (const std::int64_t elements : written) EXPECT_LE(elements, (all + padding) / layout.data);
 }
 
 }  // namespace

@@ -4,15 +4,85 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
-#include "tests/cuda/attention_fixture.h"
+#include "device/no_allocation.h"
+#include "tests/cuda/device_tensor.h"
+#include "tests/cuda/simulated/cudnn.h"
 #include "tests/cuda/simulated/runtime.h"
+#include "tests/support/attention_tensors.h"
 #include "tests/support/error_text.h"
 
 namespace trident::testing {
 namespace {
+
+// Attention on a CUDA device against plain loops in double.
+AttentionShape shape(std::int64_t b, std::int64_t n, std::int64_t k, std::int64_t sq, std::int64_t sk, std::int64_t d,
+                     DType dtype) {
+  AttentionShape s;
+  s.batch = b, s.query_heads = n, s.kv_heads = k, s.query_length = sq, s.key_length = sk, s.head_dim = d, s.dtype = dtype;
+  s.scale = 1.0f / std::sqrt(static_cast<float>(d));
+  return s;
+}
+AttentionShape full(AttentionShape s) {
+  s.causal = false;
+  return s;
+}
+AttentionShape at(AttentionShape s, std::int64_t query_offset, std::int64_t key_offset) {
+  s.query_offset = query_offset, s.key_offset = key_offset;
+  return s;
+}
+
+constexpr DType kF = DType::kF32, kH = DType::kBF16, kF16 = DType::kF16;
+
+struct Fixture {
+  explicit Fixture(const CudnnAttentionOptions& options = {}) : handle(0), attention(handle, options) {}
+  CudnnHandle handle;
+  CudnnAttention attention;
+  TestStream stream;
+};
+
+// Forward and backward; the results land in `t`.
+void run(Fixture& f, const AttentionShape& s, Tensors& t) {
+  const std::int64_t bytes = f.attention.prepare(s);
+  TestTensor scratch(DType::kU8, {bytes});
+  const DeviceTensor workspace(scratch);
+  const DeviceTensor q(t.q), k(t.k), v(t.v), d_out(t.d_out), out(t.out), lse(t.lse), d_q(t.d_q), d_k(t.d_k), d_v(t.d_v);
+  {
+    const NoAllocationScope step("attention");
+    f.attention.forward(f.stream.get(), s, out.view(), lse.view(), q.view(), k.view(), v.view(), workspace.view().data());
+    f.attention.backward(f.stream.get(), s, d_q.view(), d_k.view(), d_v.view(), d_out.view(), out.view(), q.view(), k.view(),
+                         v.view(), lse.view(), workspace.view().data());
+  }
+  f.stream.synchronize();
+  for (const DeviceTensor* x : {&workspace, &out, &lse, &d_q, &d_k, &d_v}) EXPECT_TRUE(x->guards_intact());
+  t.out = out.download(), t.lse = lse.download(), t.d_q = d_q.download(), t.d_k = d_k.download(), t.d_v = d_v.download();
+}
+
+void check(Fixture& f, const AttentionShape& s) {
+  SCOPED_TRACE(describe(s));
+  Tensors t(s);
+  run(f, s, t);
+  expect_attention(s, t);
+}
+
+// That `s` goes to cuDNN in both directions, and its numbers.
+void check_cudnn_numbers(Fixture& f, const AttentionShape& s) {
+  check(f, s);
+  EXPECT_TRUE(f.attention.notes().empty()) << f.attention.notes().front();
+}
+// That our own kernels compute both directions of `s`, and their numbers.
+void check_own_numbers(const AttentionShape& s) {
+  Fixture f;
+  const std::int64_t executions = simulated::cudnn_counts().executions;
+  check(f, s);
+  EXPECT_EQ(simulated::cudnn_counts().executions, executions) << describe(s);
+}
+
+CudnnAttentionOptions fast() { return {.determinism = AttentionDeterminism::kNo}; }
+CudnnAttentionOptions in_small_pieces() { return {.d_score_bytes = 1}; }
 
 // ---- cuDNN's graphs
 
@@ -26,7 +96,7 @@ TEST(CudnnAttention, CausalAndFullWithSharedAndOwnKeyHeads) {
   }
 }
 
-TEST(CudnnAttention, LengthsAndOffsets) {
+TEST(CudnnAttention, LengthsAndOffsetsMayDiffer) {
   for (const CudnnAttentionOptions& options : {CudnnAttentionOptions{}, fast()}) {
     Fixture f(options);
     check_cudnn_numbers(f, at(shape(1, 2, 2, 5, 50, 24, kH), 45, 0));       // the last five of 50 positions
@@ -68,9 +138,8 @@ TEST(CudnnAttention, DeterminismIsTheDefaultAndDoesNotDependOnPieces) {
   EXPECT_TRUE(same_results(first, again));
   EXPECT_TRUE(same_results(first, pieces));
   EXPECT_TRUE(same_results(first, samples));
-  EXPECT_NE(small.attention.describe(s).find("in 4 pieces of 2 x 2 heads"), std::string::npos) << small.attention.describe(s);
-  EXPECT_NE(one_sample.attention.describe(s).find("in 4 pieces of 1 x 4 heads"), std::string::npos)
-      << one_sample.attention.describe(s);
+  expect_parts(small.attention.describe(s), {"in 4 pieces of 2 x 2 heads"});
+  expect_parts(one_sample.attention.describe(s), {"in 4 pieces of 1 x 4 heads"});
   EXPECT_LT(small.attention.workspace_bytes(s), f.attention.workspace_bytes(s));
 }
 
@@ -94,14 +163,14 @@ TEST(CudnnAttention, EverythingIsGivenBack) {
 
 // ---- our own kernels
 
-TEST(OwnAttention, CausalAndFullInF32) {
+TEST(OwnAttention, CausalAndFullMasksAreExactInF32) {
   for (const std::int64_t kv_heads : {1, 2}) {
     check_own_numbers(shape(2, 2, kv_heads, 37, 37, 20, kF));
     check_own_numbers(full(shape(2, 2, kv_heads, 37, 37, 20, kF)));
   }
 }
 
-TEST(OwnAttention, TilesAndColumnGroups) {
+TEST(OwnAttention, TilesAndColumnGroupsMayBePartial) {
   check_own_numbers(shape(1, 2, 1, 70, 70, 33, kF));
   check_own_numbers(shape(1, 1, 1, 64, 64, 64, kF));
   check_own_numbers(shape(1, 1, 1, 33, 40, 65, kF));
@@ -131,7 +200,7 @@ TEST(OwnAttention, OffsetsAndQueriesThatSeeNothing) {
   check_own_numbers(at(shape(1, 2, 2, 5, 50, 24, kF), 45, 0));
 }
 
-TEST(OwnAttention, NoKeysOrNoQueries) {
+TEST(OwnAttention, NoKeysOrNoQueriesAreNoError) {
   for (const DType dtype : {kF, kH}) {
     check_own_numbers(shape(1, 2, 1, 3, 0, 8, dtype));
     check_own_numbers(shape(1, 2, 1, 0, 3, 8, dtype));
@@ -182,6 +251,121 @@ TEST(OwnAttention, BitsDependOnAHeadAlone) {
   expect_equal(one.d_q, whole.d_q, q_at);
   expect_equal(one.d_k, whole.d_k, k_at);
   expect_equal(one.d_v, whole.d_v, k_at);
+}
+
+// Who computes which attention, mistakes and failures.
+
+// ---- who computes what
+
+TEST(AttentionRules, ReasonsAreGiven) {
+  const auto why = [](const AttentionShape& s, AttentionDirection direction, int major) {
+    return attention_pass(s, direction, major, {}).why_not;
+  };
+  constexpr auto kForward = AttentionDirection::kForward, kBackward = AttentionDirection::kBackward;
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 64, kH), kForward, 9), "");
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 64, DType::kF16), kBackward, 9), "");
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 64, kF), kForward, 9), "it has no attention in f32");
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 60, kH), kForward, 9), "a head width of 60 is not a multiple of 8");
+  EXPECT_EQ(why(at(shape(1, 1, 1, 8, 8, 64, kH), 0, 1), kForward, 9), "some queries see no key");
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 0, 64, kH), kForward, 9), "there are no queries or no keys");
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 256, kH), kBackward, 9), "");
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 264, kH), kForward, 9), "");
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 264, kH), kBackward, 9),
+            "its backward pass ends at a head width of 256 on GPUs of compute capability 9.x");
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 192, kH), kForward, 8), "");
+  EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 192, kH), kBackward, 8),
+            "its backward pass ends at a head width of 128 on GPUs of compute capability 8.x");
+  EXPECT_EQ(why(shape(1, 1, 1, 1, 1, 64, kH), kForward, 9), "");
+  EXPECT_EQ(why(shape(1, 1, 1, 1, 1, 64, kH), kBackward, 9), "its backward pass wants more than one query and key");
+}
+
+TEST(AttentionRules, PiecesBoundTheScores) {
+  const auto pass = [](const AttentionShape& s, std::int64_t bytes) {
+    return attention_pass(s, AttentionDirection::kBackward, 9, {.d_score_bytes = bytes});
+  };
+  constexpr std::int64_t kMiB = 1 << 20;
+  // 12 heads of 1024 x 1024 take 24 MiB a sample.
+  EXPECT_EQ(pass(shape(32, 12, 12, 1024, 1024, 64, kH), 256 * kMiB).piece.batch, 8);
+  EXPECT_EQ(pass(shape(32, 12, 12, 1024, 1024, 64, kH), 256 * kMiB).pieces, 4);
+  EXPECT_EQ(pass(shape(32, 12, 12, 1024, 1024, 64, kH), 1024 * kMiB).pieces, 1);
+  // 32 heads of 4096 x 4096 take 1 GiB a sample: 4 at a time take 128 MiB.
+  const AttentionPass llama = pass(shape(4, 32, 8, 4096, 4096, 128, kH), 256 * kMiB);
+  EXPECT_EQ(llama.piece.query_heads, 4);
+  EXPECT_EQ(llama.piece.kv_heads, 1);
+  EXPECT_EQ(llama.piece.batch, 2);
+  EXPECT_EQ(llama.pieces, 16);
+  // One head of one sample is the least.
+  EXPECT_EQ(pass(shape(2, 4, 2, 8192, 8192, 64, kH), 1).piece.batch, 1);
+  // Pieces of 37 rows would not begin at multiples of 16 bytes, pieces of 4 x 37 do.
+  EXPECT_EQ(pass(shape(8, 1, 1, 37, 37, 64, kH), 1).piece.batch, 4);
+  EXPECT_EQ(pass(shape(3, 1, 1, 37, 37, 64, kH), 1).piece.batch, 3);
+  EXPECT_EQ(attention_pass(shape(8, 4, 4, 64, 64, 64, kH), AttentionDirection::kForward, 9, in_small_pieces()).pieces, 1);
+  EXPECT_EQ(attention_pass(shape(8, 4, 4, 64, 64, 64, kH), AttentionDirection::kBackward, 9, fast()).pieces, 1);
+}
+
+TEST(CudnnAttention, SaysWhoComputes) {
+  Fixture f;
+  const AttentionShape fused = shape(1, 4, 2, 16, 16, 16, kH), odd = shape(1, 4, 2, 16, 16, 20, kH),
+                       exact = shape(1, 4, 2, 16, 16, 16, kF);
+  for (const AttentionShape& s : {fused, odd, exact}) f.attention.prepare(s);
+  EXPECT_EQ(f.attention.describe(fused).find(
+                "attention B1 N4 K2 Sq16 Sk16 D16 causal bf16: forward cuDNN engine 6, deterministic backward cuDNN engine 6,"),
+            0u)
+      << f.attention.describe(fused);
+  expect_parts(f.attention.describe(exact), {"forward own kernels (cuDNN: it has no attention in f32)"});
+  ASSERT_EQ(f.attention.notes().size(), 2u);  // of the odd head width; f32 is meant to be exact, not fast
+  expect_parts(f.attention.notes()[0], {"attention B1 N4 K2 Sq16 Sk16 D20 causal bf16: forward computed by our own kernels"});
+  expect_parts(f.attention.notes()[1], {"a head width of 20 is not a multiple of 8"});
+}
+
+TEST(CudnnAttention, AShapeWithoutAPlanFallsBackAndSaysSo) {
+  Fixture f;
+  const AttentionShape wide = shape(1, 1, 1, 4, 4, 264, kH);  // the simulated engines end at 256
+  check(f, wide);
+  ASSERT_EQ(f.attention.notes().size(), 2u);
+  expect_parts(f.attention.notes()[0], {"cuDNN proposes no engine"});
+}
+
+// ---- mistakes and failures
+
+TEST(CudnnAttention, MistakesAreNamed) {
+  Fixture f;
+  const AttentionShape s = shape(1, 2, 1, 16, 16, 8, kH);
+  Tensors t(s);
+  const DeviceTensor q(t.q), k(t.k), v(t.v), out(t.out), lse(t.lse), workspace(TestTensor(DType::kU8, {1 << 20}));
+  const auto forward = [&](TensorView first) {
+    return error_of<InternalError>([&] {
+      f.attention.forward(f.stream.get(), s, out.view(), lse.view(), first, k.view(), v.view(), workspace.view().data());
+    });
+  };
+  expect_parts(forward(q.view()), {"attention B1 N2 K1 Sq16 Sk16 D8 causal bf16 was not prepared"});
+  f.attention.prepare(s);
+  expect_parts(forward(t.q.view()), {"tensor 1: not 512 bytes in the memory of device 0"});
+  expect_parts(forward({q.view().data() + 8, kH, q.view().shape(), MemoryKind::kDevice}), {"tensor 1 is not 16-byte aligned"});
+}
+
+TEST(CudnnAttention, FailuresOfTheLibraryAreNamed) {
+  EXPECT_EQ(cudnn_version_problem(91900), std::nullopt);
+  EXPECT_EQ(cudnn_version_problem(91002), std::nullopt);
+  EXPECT_EQ(cudnn_version_problem(91001).value_or(""), "cuDNN 9.10.1 is too old for attention; install 9.10.2 or a later 9.x");
+  simulated::fail_next("cudnnGetVersion", 90500);
+  expect_parts(error_of<ConfigError>([] { CudnnHandle handle(0); }), {"device = cuda: cuDNN 9.5.0", "install 9.10.2"});
+  simulated::fail_next("cudnnCreate", CUDNN_STATUS_NOT_INITIALIZED);
+  expect_parts(error_of<ConfigError>([] { CudnnHandle handle(0); }),
+               {"cannot be used on CUDA device 0: CUDNN_STATUS_NOT_INITIALIZED; nvidia-smi must work"});
+  Fixture f;
+  const AttentionShape s = shape(1, 2, 1, 16, 16, 8, kH);
+  simulated::fail_next("cudnnBackendSetAttribute", CUDNN_STATUS_BAD_PARAM);
+  const std::string planning = error_of<InternalError>([&] { f.attention.prepare(s); });
+  expect_parts(planning, {"attention forward B1 N2 K1 Sq16 Sk16 D8 causal bf16: ", "cudnnBackendSetAttribute",
+                          "CUDNN_STATUS_BAD_PARAM: asked for by a test"});
+  f.attention.prepare(s);
+  Tensors t(s);
+  simulated::fail_next("cudnnBackendExecute", CUDNN_STATUS_EXECUTION_FAILED);
+  const std::string running = error_of<InternalError>([&] { run(f, s, t); });
+  expect_parts(running,
+               {"attention forward B1 N2 K1 Sq16 Sk16 D8 causal bf16: cudnnBackendExecute returned CUDNN_STATUS_EXECUTION_FAILED"});
+  simulated::reset();
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ std::string last_message() {
   return text.data();
 }
 
-TEST(CudnnStatuses, OfAttributes) {
+TEST(CudnnStatuses, AttributesAreChecked) {
   const Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   const cudnnDataType_t type = CUDNN_DATA_FLOAT;
   EXPECT_EQ(tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_FLOAT, 4, kDims.data()), kBad);
@@ -61,7 +61,7 @@ TEST(CudnnStatuses, OfAttributes) {
   EXPECT_EQ(tensor.set<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, nullptr), kBad);
 }
 
-TEST(CudnnStatuses, OfUnfinishedAndFinishedDescriptors) {
+TEST(CudnnStatuses, DescriptorsAreFinishedOnceAndThenFixed) {
   const Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   EXPECT_EQ(tensor.finalize(), kBad);
   describe(tensor, 5);
@@ -71,7 +71,7 @@ TEST(CudnnStatuses, OfUnfinishedAndFinishedDescriptors) {
   EXPECT_EQ(tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid), kBad);
 }
 
-TEST(CudnnStatuses, OfReferences) {
+TEST(CudnnStatuses, ReferencesAreChecked) {
   const Descriptor operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR), x(CUDNN_BACKEND_TENSOR_DESCRIPTOR),
       y(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   describe(x, 1);
@@ -91,7 +91,7 @@ TEST(CudnnStatuses, OfReferences) {
   EXPECT_EQ(operation.finalize(), 0);
 }
 
-TEST(CudnnStatuses, OfVariantPacks) {
+TEST(CudnnStatuses, VariantPacksAreChecked) {
   const Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   const std::array<std::int64_t, 2> uids = {1, 2};
   std::int64_t anything = 0;

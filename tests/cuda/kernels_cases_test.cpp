@@ -1,6 +1,5 @@
 // Every kernel, in f32, bf16 and f16, aligned and not, in several orders of its threads, against the scalar reference: the cases of
 // the host's row kernels, which are of awkward sizes, and cases that reach the kernels' other instances.
-#include <algorithm>
 #include <set>
 
 #include "tests/cuda/kernel_runs.h"

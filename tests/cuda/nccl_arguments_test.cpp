@@ -70,7 +70,7 @@ TEST(NcclArguments, WhatARunMayChoose) {
   EXPECT_EQ(nccl_options(Axis::kPipeline, chosen).traffic.max_ctas, 2);
 }
 
-TEST(NcclArguments, Versions) {
+TEST(NcclArguments, VersionsAreShownAndCompared) {
   EXPECT_EQ(nccl_version_text(22809), "2.28.9");
   EXPECT_EQ(nccl_version_text(21903), "2.19.3");
   EXPECT_EQ(nccl_version_text(2708), "2.7.8");
@@ -80,7 +80,7 @@ TEST(NcclArguments, Versions) {
             "tp: rank 0 has NCCL 2.28.9 and rank 8 has NCCL 2.27.3; let all nodes load the same libnccl.so.2");
 }
 
-TEST(NcclArguments, SharedGpus) {
+TEST(NcclArguments, SharedGpusAreNamed) {
   const std::vector<int> names = {1, 3, 5};
   EXPECT_EQ(shared_gpu("dp", names, std::vector<GpuId>{{1, 2}, {2, 1}, {1, 3}}), std::nullopt);
   EXPECT_EQ(shared_gpu("dp", names, std::vector<GpuId>{{1, 2}, {7, 7}, {7, 7}}),
@@ -89,7 +89,7 @@ TEST(NcclArguments, SharedGpus) {
             "through the host");
 }
 
-TEST(NcclArguments, OrdersOfLaunches) {
+TEST(NcclArguments, OrdersOfLaunchesDependOnTheVersion) {
   EXPECT_TRUE(keeps_launch_order(22600, "1"));
   EXPECT_FALSE(keeps_launch_order(22506, "1")) << "does not know the variable";
   EXPECT_FALSE(keeps_launch_order(22809, "0"));

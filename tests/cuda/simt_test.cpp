@@ -1,18 +1,75 @@
 // The language of kernels as the simulation runs it: what kernels may do gives the right numbers, in every order of threads.
 #include "tests/cuda/simulated/simt.h"
 
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <numeric>
 #include <vector>
 
 #include "core/check.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/kernels/launch.h"
-#include "tests/cuda/simt_array.h"
+#include "tests/cuda/simulated_scope.h"
+#include "tests/support/error_text.h"
 
 namespace trident::testing {
 namespace {
+
+// Device memory for tests of the language of kernels.
+using simulated::FiberOrder;
+
+constexpr FiberOrder kThreadOrders[] = {FiberOrder::kForward, FiberOrder::kReverse, FiberOrder::kRandom,
+                                               FiberOrder::kWarpByWarp};
+
+// Device memory with a stream of its own; reads back once everything is done.
+template <class T>
+class Array {
+ public:
+  explicit Array(const std::vector<T>& values) : count_(values.size()) {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "test");
+    check_cuda(cudaMalloc(reinterpret_cast<void**>(&data_), count_ * sizeof(T)), "test");
+    check_cuda(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice), "test");
+  }
+  ~Array() {
+    cudaFree(data_);
+    cudaStreamDestroy(stream_);
+  }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+
+  T* data() const { return data_; }
+  cudaStream_t stream() const { return stream_; }
+  std::vector<T> read() const {
+    std::vector<T> values(count_);
+    check_cuda(cudaMemcpyAsync(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost, stream_), "test");
+    check_cuda(cudaStreamSynchronize(stream_), "test");
+    return values;
+  }
+
+ private:
+  std::size_t count_;
+  T* data_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+// Runs `launch_on(array)` in every order of threads and returns the array, which must be the same each time.
+template <class T, class Launch>
+std::vector<T> in_every_order(const std::vector<T>& start, Launch launch_on) {
+  std::vector<T> first;
+  for (const FiberOrder order : kThreadOrders) {
+    simulated::Settings settings;
+    settings.fiber_order = order;
+    const SimulatedScope scope(settings);
+    const Array<T> array(start);
+    launch_on(array);
+    const std::vector<T> values = array.read();
+    if (first.empty()) first = values;
+    EXPECT_EQ(values, first) << "order " << static_cast<int>(order);
+  }
+  return first;
+}
 
 // ---- where a thread is
 
@@ -31,7 +88,7 @@ TEST(Simt, EveryThreadOfEveryBlockRunsOnceAndKnowsItsPlace) {
       ASSERT_EQ(out[static_cast<std::size_t>(block * 30 + thread)], 1000 * block + thread);
 }
 
-TEST(Simt, NoBlocksNoLaunch) {
+TEST(Simt, NoBlocksAreNoLaunch) {
   const SimulatedScope scope;
   const Array<int> array({7});
   launch("positions", positions_kernel, {.blocks = {0}, .threads = {32}}, array.stream(), array.data());
@@ -79,7 +136,7 @@ __global__ void reverse_kernel(int* data) {
   data[me] = copy[last - me];
 }
 
-TEST(Simt, DynamicSharedMemory) {
+TEST(Simt, DynamicSharedMemoryIsAsLargeAsALaunchSays) {
   EXPECT_EQ(in_every_order<int>({1, 2, 3, 4, 5},
                                 [](const Array<int>& array) {
                                   launch("reverse", reverse_kernel,
@@ -167,7 +224,7 @@ __global__ void votes_kernel(int* out) {
   if (me == 40) out[6] = any, out[7] = every;
 }
 
-TEST(Simt, Votes) {
+TEST(Simt, VotesCountTheLanes) {
   EXPECT_EQ(in_every_order<int>(std::vector<int>(8),
                                 [](const Array<int>& array) {
                                   launch("votes", votes_kernel, {.blocks = {1}, .threads = {64}}, array.stream(), array.data());
@@ -187,7 +244,7 @@ __global__ void shuffles_kernel(int* out) {
   out[160 + lane] = __shfl_down_sync(~0u, lane, 2, 8);
 }
 
-TEST(Simt, Shuffles) {
+TEST(Simt, ShufflesMoveValuesBetweenLanes) {
   const std::vector<int> out = in_every_order<int>(std::vector<int>(192), [](const Array<int>& array) {
     launch("shuffles", shuffles_kernel, {.blocks = {1}, .threads = {32}}, array.stream(), array.data());
   });
@@ -232,7 +289,7 @@ __global__ void atomics_kernel(float* sum, int* largest, unsigned long long* cou
   atomicAdd(count, 1ull);
 }
 
-TEST(Simt, Atomics) {
+TEST(Simt, AtomicsAddInAnyOrder) {
   const SimulatedScope scope;
   const Array<float> sum({1.0f});
   const Array<int> largest({0}), smallest({0});
@@ -252,7 +309,7 @@ __global__ void arithmetic_kernel(float4* out, const float4* in) {
          make_float4(__fmaf_rn(x.x, x.y, x.z), rsqrtf(x.w), __uint_as_float(__float_as_uint(x.x)), fmaxf(x.x, min(x.y, 1.0f))));
 }
 
-TEST(Simt, VectorsAndArithmetic) {
+TEST(Simt, VectorsAndArithmeticAreThoseOfCuda) {
   const SimulatedScope scope;
   const Array<float4> array({make_float4(2, 3, 4, 16)});
   launch("arithmetic", arithmetic_kernel, {.blocks = {1}, .threads = {1}}, array.stream(), array.data(), array.data());
@@ -261,6 +318,104 @@ TEST(Simt, VectorsAndArithmetic) {
   EXPECT_EQ(out.y, 0.25f);
   EXPECT_EQ(out.z, 2.0f);
   EXPECT_EQ(out.w, 2.0f);
+}
+
+// The language of kernels as the simulation runs it: what kernels must not do is found.
+
+__global__ void divergent_barrier_kernel(int* data) {
+  if (threadIdx.x == 3) return;
+  __syncthreads();
+  data[0] = 1;
+}
+
+__global__ void divergent_warp_kernel(int* data) {
+  if (threadIdx.x < 16) data[0] = __shfl_xor_sync(~0u, data[0], 1);
+  __syncthreads();
+}
+
+__global__ void two_operations_kernel(int* data) {
+  if (threadIdx.x < 16)
+    data[0] = __shfl_xor_sync(~0u, data[0], 1);
+  else
+    __syncwarp();
+}
+
+__global__ void unnamed_lane_kernel(int* data) { data[0] = __shfl_xor_sync(0xFFFFu, data[0], 1); }
+
+__global__ void past_the_end_kernel(int* data, int count) { data[count] = 1; }
+
+void run_death(const char* name, void (*kernel)(int*)) {
+  const Array<int> array({1, 2, 3});
+  launch(name, kernel, {.blocks = {1}, .threads = {32}}, array.stream(), array.data());
+  cudaStreamSynchronize(array.stream());
+}
+
+TEST(SimtDeathTest, BarriersThatNotAllThreadsReach) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(run_death("divergent_barrier", divergent_barrier_kernel),
+               "kernel divergent_barrier.*__syncthreads\\(\\) not reached by 1 of 32 threads");
+  EXPECT_DEATH(run_death("divergent_warp", divergent_warp_kernel),
+               "kernel divergent_warp.*deadlock.*16 at __syncthreads.*16 in warp operations \\(__shfl_xor_sync\\)");
+}
+
+TEST(SimtDeathTest, WarpOperationsWithoutTheirLanes) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(run_death("two_operations", two_operations_kernel), "kernel two_operations.*lanes of one warp meet in __");
+  EXPECT_DEATH(run_death("unnamed_lane", unnamed_lane_kernel),
+               "kernel unnamed_lane.*__shfl_xor_sync called by a lane that its mask does not name");
+}
+
+TEST(SimtDeathTest, MemoryThatIsNotTheirs) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto write_at = [](int index) {
+    const Array<int> array({1, 2, 3});
+    launch("past_the_end", past_the_end_kernel, {.blocks = {1}, .threads = {1}}, array.stream(), array.data(), index);
+    cudaStreamSynchronize(array.stream());
+  };
+  EXPECT_DEATH(write_at(64),
+               "kernel past_the_end, block \\(0, 0, 0\\), thread \\(0, 0, 0\\) touched 244 bytes past the end of 12 bytes of "
+               "memory of device 0");
+  EXPECT_DEATH(
+      {
+        const Array<int> array({1, 2, 3});
+        *const_cast<volatile int*>(array.data()) = 1;
+      },
+      "the host's own code touched byte 0 of 12 bytes of memory of device 0");
+#if defined(__SANITIZE_ADDRESS__)
+  EXPECT_DEATH(write_at(3), "use-after-poison");
+#endif
+}
+
+TEST(Simt, HostMemoryGivenToAKernelIsAnIllegalAddress) {
+  const SimulatedScope scope;
+  {
+    const Array<int> array({1});
+    std::vector<int> host(32);
+    launch("past_the_end", past_the_end_kernel, {.blocks = {1}, .threads = {1}}, array.stream(), host.data(), 0);
+    EXPECT_EQ(cudaStreamSynchronize(array.stream()), cudaErrorIllegalAddress);
+    EXPECT_EQ(cudaStreamSynchronize(array.stream()), cudaErrorIllegalAddress) << "a device does not recover";
+    EXPECT_EQ(host[0], 0);
+    simulated::recover();
+  }
+}
+
+TEST(Simt, LaunchesThatNoGpuWouldTakeAreRefused) {
+  const SimulatedScope scope;
+  const Array<int> array({1});
+  const auto message = [&](const LaunchShape& shape, cudaStream_t stream) {
+    return error_of<InternalError>([&] { launch("past_the_end", past_the_end_kernel, shape, stream, array.data(), 0); });
+  };
+  EXPECT_EQ(message({.blocks = {1}, .threads = {1025}}, array.stream()),
+            "kernel past_the_end with 1 x 1 x 1 blocks of 1025 x 1 x 1 threads and 0 bytes of shared memory: "
+            "cudaErrorInvalidConfiguration (invalid "
+            "configuration argument) on CUDA device 0; please report it");
+  EXPECT_NE(message({.blocks = {1, 65536}, .threads = {1}}, array.stream()), "no error");
+  EXPECT_NE(message({.blocks = {1}, .threads = {0}}, array.stream()), "no error");
+  cudaStream_t gone = nullptr;
+  check_cuda(cudaStreamCreate(&gone), "test");
+  check_cuda(cudaStreamDestroy(gone), "test");
+  EXPECT_NE(message({.blocks = {1}, .threads = {1}}, gone), "no error");
+  EXPECT_EQ(message({.blocks = {1}, .threads = {1}}, array.stream()), "no error");
 }
 
 }  // namespace

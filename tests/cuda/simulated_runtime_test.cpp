@@ -140,7 +140,7 @@ TEST(SimulatedRuntime, CopiesBetweenPlacesAreChecked) {
   EXPECT_EQ(cudaMemcpy(device.data, host, 16, cudaMemcpyDefault), cudaSuccess);
 }
 
-TEST(SimulatedRuntime, CopiesOfRectangles) {
+TEST(SimulatedRuntime, CopiesMayBeRectangles) {
   const SimulatedScope scope;
   OwnStream stream;
   DeviceInts device(12);  // 3 rows of 4
@@ -268,7 +268,7 @@ TEST(SimulatedRuntime, AskingMakesSomeProgressAndThenAll) {
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess) << "not ready is no error";
 }
 
-TEST(SimulatedRuntime, ElapsedTime) {
+TEST(SimulatedRuntime, ElapsedTimeIsMeasuredBetweenEvents) {
   const SimulatedScope scope;
   OwnStream stream;
   OwnEvent start(cudaEventDefault), end(cudaEventDefault), untimed;

@@ -12,6 +12,7 @@
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset_writer.h"
+#include "tests/support/error_text.h"
 #include "tests/support/file_faults.h"
 #include "tests/data/temporary_folder.h"
 
@@ -120,7 +121,7 @@ class DatasetCommit : public ::testing::Test {
   Files old_, new_;
 };
 
-TEST_F(DatasetCommit, KilledAtEveryCall) {
+TEST_F(DatasetCommit, AKillAtAnyCallLeavesOneOfTheTwo) {
   for (const Files& before : beginnings()) {
     bool finished = false;
     int refused = 0;
@@ -183,7 +184,7 @@ TEST_F(DatasetCommit, AnErrorAtAnyCallLeavesAWholeDataSet) {
           write_new(folder / kName);
         } catch (const Error& error) {
           failed = true;
-          EXPECT_NE(std::string(error.what()).find("; "), std::string::npos) << error.what();  // a remedy
+          expect_parts(error.what(), {"; "});  // a remedy
         }
         reached = fault.happened();
       }
@@ -223,7 +224,7 @@ TEST_F(DatasetCommit, WhatCannotBeUndoneIsSaid) {
       }
       if (refusal(folder / kName).empty()) continue;
       ++said;
-      EXPECT_NE(message.find("restore the old files: "), std::string::npos) << message;
+      expect_parts(message, {"restore the old files: "});
       EXPECT_EQ(std::system(command_in(message).c_str()), 0);
       EXPECT_EQ(known_files_of(folder), before);
     }
@@ -245,7 +246,7 @@ TEST_F(DatasetCommit, NothingIsReplacedUnasked) {
   expect_error<ConfigError>([&] { write_new(prefix); }, {prefix + ".idx is there without " + prefix + ".bin", "remove it"});
 }
 
-TEST_F(DatasetCommit, TwoCommandsOnOnePrefix) {
+TEST_F(DatasetCommit, TwoCommandsOnOnePrefixExcludeEachOther) {
   const TemporaryFolder folder;
   const std::string prefix = folder / kName;
   {

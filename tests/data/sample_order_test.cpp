@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <set>
 #include <vector>
 
@@ -14,7 +13,7 @@
 namespace trident {
 namespace {
 
-TEST(SampleOrder, InOrderWrapsAcrossEpochs) {
+TEST(SampleOrder, AnOrderWithoutShufflingWrapsAcrossEpochs) {
   const SampleOrder order(5, 1, Shuffle::kInOrder);
   for (std::int64_t g = 0; g < 23; ++g) EXPECT_EQ(order.sample_at(g), g % 5);
   EXPECT_THROW(order.sample_at(-1), InternalError);
@@ -74,7 +73,7 @@ TEST(SampleOrder, LooksRandom) {
   EXPECT_LT(std::abs(correlation / 20'000 * 12), 5 / std::sqrt(20'000.0));
 }
 
-TEST(SampleOrder, HugeDatasets) {
+TEST(SampleOrder, HugeDatasetsHaveEverySampleOncePerEpoch) {
   const std::int64_t n = (std::int64_t{1} << 40) + 12345;
   const SampleOrder order(n, 5, Shuffle::kPerEpoch);
   std::set<std::int64_t> seen;
@@ -87,7 +86,7 @@ TEST(SampleOrder, HugeDatasets) {
   EXPECT_GT(*seen.rbegin(), std::int64_t{1} << 32);
 }
 
-TEST(SampleOrder, SamplesOfTokens) {
+TEST(SampleOrder, SamplesOfTokensAreCounted) {
   EXPECT_EQ(num_samples_of(0, 4), 0);
   EXPECT_EQ(num_samples_of(4, 4), 0);
   EXPECT_EQ(num_samples_of(5, 4), 1);
@@ -113,7 +112,7 @@ TEST(BatchSlicing, AGlobalBatchIsTheSameInEveryLayout) {
   }
 }
 
-TEST(Split, MegatronsRounding) {
+TEST(Split, RoundingIsMegatrons) {
   const auto expect = [](const std::string& split, std::int64_t n, std::int64_t a, std::int64_t b, std::int64_t c) {
     const auto ranges = split_documents(split, n);
     EXPECT_EQ(ranges[0].begin, 0);
@@ -139,7 +138,7 @@ TEST(Split, RefusesOtherText) {
   }
 }
 
-TEST(Blend, GreedyRule) {
+TEST(Blend, TheGreedyRuleChooses) {
   Blend blend({3, 1});
   std::vector<std::int64_t> datasets, indices;
   for (std::int64_t i = 0; i < 9; ++i) {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
@@ -45,7 +44,7 @@ TEST(TokenizerFiles, AFolderEqualsTheBuiltInVocabulary) {
   EXPECT_EQ(folder->encode(text), built_in->encode(text));
 }
 
-TEST(TokenizerFiles, SmallVocabulary) {
+TEST(TokenizerFiles, ASmallVocabularyIsRead) {
   const auto tokenizer = make(small_vocab().dump(), "#version: 0.2\r\na b\r\nab c\r\n");
   EXPECT_EQ(tokenizer->vocab_size(), 259);
   EXPECT_EQ(tokenizer->eod(), 258);
@@ -98,7 +97,7 @@ TEST(TokenizerFiles, UnknownNameOrFolder) {
   expect_error<ConfigError>([&] { load_tokenizer(folder.path()); }, {folder.path(), "merges.txt"});
 }
 
-TEST(TokenizerFiles, DamagedVocabulary) {
+TEST(TokenizerFiles, ADamagedVocabularyIsRefused) {
   const auto with = [](auto change) {
     nlohmann::json vocab = small_vocab();
     change(vocab);
@@ -117,7 +116,7 @@ TEST(TokenizerFiles, DamagedVocabulary) {
   expect_error<DataError>([&] { make(with([](auto& v) { v["\u4e2d"] = 259; }), ""); }, {"v.json", "stands for no byte"});
 }
 
-TEST(TokenizerFiles, DamagedMerges) {
+TEST(TokenizerFiles, DamagedMergesAreRefused) {
   const std::string vocab = small_vocab().dump();
   expect_error<DataError>([&] { make(vocab, "#version\na b\na  b\n"); }, {"m.txt", "line 3", "left right"});
   expect_error<DataError>([&] { make(vocab, "ab\n"); }, {"m.txt", "line 1"});

@@ -15,6 +15,7 @@
 #include "data/tokenizer/merge_table.h"
 #include "data/tokenizer/token_ids.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -51,7 +52,7 @@ std::vector<std::string> pieces(std::string_view text) {
   return result;
 }
 
-TEST(Gpt2Tokenizer, PublishedVectors) {
+TEST(Gpt2Tokenizer, PublishedVectorsAreEncoded) {
   EXPECT_EQ(gpt2().encode("Hello, World! How are you today? \U0001F30D"),
             (Ids{15496, 11, 2159, 0, 1374, 389, 345, 1909, 30, 12520, 234, 235}));
   EXPECT_EQ(gpt2().encode("  two  spaces\n\n tab\t x"), (Ids{220, 734, 220, 9029, 628, 7400, 197, 2124}));
@@ -62,7 +63,7 @@ TEST(Gpt2Tokenizer, PublishedVectors) {
   EXPECT_EQ(gpt2().name(), "gpt2");
 }
 
-TEST(Gpt2Tokenizer, GoldensOfHuggingFace) {
+TEST(Gpt2Tokenizer, GoldensOfHuggingFaceAreEncoded) {
   std::ifstream file(std::string(TRIDENT_GOLDENS) + "/gpt2.jsonl");
   ASSERT_TRUE(file.good());
   const auto encoder = gpt2().new_encoder();  // one encoder for all, so that its cache is in play
@@ -179,7 +180,7 @@ TEST(Gpt2Tokenizer, LongPiecesAreNotQuadratic) {
   }
 }
 
-TEST(Gpt2Scanner, Pieces) {
+TEST(Gpt2Scanner, TextIsCutIntoPieces) {
   using P = std::vector<std::string>;
   EXPECT_EQ(pieces("it's IT'S 'rev"), (P{"it", "'s", " IT", "'", "S", " '", "rev"}));
   EXPECT_EQ(pieces("a  b\n\nc \n"), (P{"a", " ", " b", "\n", "\n", "c", " \n"}));
@@ -188,7 +189,7 @@ TEST(Gpt2Scanner, Pieces) {
   EXPECT_EQ(pieces("!'s"), (P{"!'", "s"}));
 }
 
-TEST(Gpt2Scanner, ClassesOfUnicode) {
+TEST(Gpt2Scanner, ClassesAreThoseOfUnicode16) {
   int counts[4] = {};
   for (char32_t c = 0; c < 0x110000; ++c) ++counts[static_cast<int>(char_class(c))];
   EXPECT_EQ(counts[1], 141028);  // Unicode 16
@@ -247,7 +248,7 @@ TEST(TokenIds, AreReadWithSpacesOrCommas) {
       parse_token_ids(std::string("7 ") + word, "--ids");
       ADD_FAILURE() << word;
     } catch (const ConfigError& error) {
-      EXPECT_NE(std::string(error.what()).find("\"" + std::string(word) + "\" is no token id"), std::string::npos) << error.what();
+      expect_parts(error.what(), {"\"" + std::string(word) + "\" is no token id"});
       EXPECT_EQ(std::string(error.what()).find("--ids = "), 0u) << error.what();
     }
   }

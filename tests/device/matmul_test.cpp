@@ -95,14 +95,14 @@ TEST(Matmul, BlocksOfTheConvertedProductFitTogether) {
   check_layouts(f.device, {257, 513, 3});
 }
 
-TEST(Matmul, LongWeightGradients) {
+TEST(Matmul, LongWeightGradientsAreExact) {
   Fixture f;
   for (const Accumulate add : {Accumulate::kNo, Accumulate::kYes})
     for (const std::int64_t tokens : {511, 512, 700})
       check_exact(f.device, {40, 24, tokens, Transpose::kYes, Transpose::kNo, DType::kBF16, DType::kF32, add});
 }
 
-TEST(Matmul, EmptyExtents) {
+TEST(Matmul, EmptyExtentsAreNoError) {
   for (const IsaLevel level : isa_levels()) {
     Fixture f(level);
     for (const Extents e : {Extents{0, 4, 3}, {4, 0, 3}, {4, 3, 0}, {0, 0, 0}}) check_layouts(f.device, e);

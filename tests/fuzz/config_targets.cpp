@@ -1,6 +1,5 @@
 // What users write or runs leave for others: configurations, words of other systems, Hugging Face's config.json, hosts, studies,
 // tables of cases; and failure.json, which a supervisor reads.
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <vector>

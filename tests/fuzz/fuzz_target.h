@@ -5,7 +5,6 @@
 // throws out of the target, which libFuzzer and GoogleTest both count as a failure.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>

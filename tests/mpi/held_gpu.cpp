@@ -1,4 +1,4 @@
-// This library, preloaded by tests/nodes/lifeline_acceptor_test.cpp, holds a starting job while lifelines listen for callers.
+// This library, preloaded by tests/nodes/strangers_test.cpp, holds a starting job while lifelines listen for callers.
 //
 // The deputy tells the others where it listens by MPI. Here it waits before it does: HOLD_GPU names a folder, in which it makes
 // the file "held" and waits for a file "go".

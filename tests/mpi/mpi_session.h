@@ -1,9 +1,7 @@
 // This process as a rank of a test job, and the test suite's ranks as parts of it.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "parallel/mpi/process_world.h"
 #include "tests/parallel/rank_context.h"

@@ -4,20 +4,14 @@
 #include <string>
 
 #include "parallel/mpi/process_world.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
 
 TEST(NoMpi, RefusesToJoinAndSaysWhatToDo) {
-  try {
-    join_process_world();
-    FAIL() << "joined";
-  } catch (const ConfigError& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("this program was built without MPI"), std::string::npos);
-    EXPECT_NE(text.find("-DTRIDENT_MPI=ON"), std::string::npos);
-    EXPECT_NE(text.find("libopenmpi-dev"), std::string::npos);
-  }
+  const std::string text = error_of<ConfigError>([&] { join_process_world(); });
+  expect_parts(text, {"this program was built without MPI", "-DTRIDENT_MPI=ON", "libopenmpi-dev"});
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <regex>
 #include <string>
 #include <thread>
@@ -86,8 +85,7 @@ TEST_F(ProcessForward, GeneratesTheGoldens) {
   for (const JsonValue& row : golden.find("runs")->find("plain")->find("continuations")->items())
     expected += line(*row.find("ids")) + "\n";
   for (const Layout& layout : kLayouts) {
-    const ProgramOutcome outcome = launch(layout.ranks, plus(generate, {"--set", layout.parallel}));
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const ProgramOutcome outcome = succeeded(launch(layout.ranks, plus(generate, {"--set", layout.parallel})));
     EXPECT_EQ(outcome.out, expected) << layout.parallel;
   }
 }
@@ -140,9 +138,7 @@ TEST_F(ProcessForward, DataRanksTakeWhatIsLeftOver) {
                                                  pp2);
   const std::vector<std::string> eval = plus({"eval", "--hf", golden, "--ids", "5 17 2 9 31 44 8 50", "--sequence", "3"}, pp2);
   for (const std::vector<std::string>& words : {generate, eval}) {
-    const ProgramOutcome threads = run_program(words), processes = launch(4, words);
-    ASSERT_EQ(threads.exit_code, 0) << threads.err;
-    ASSERT_EQ(processes.exit_code, 0) << processes.err;
+    const ProgramOutcome threads = succeeded(run_program(words)), processes = succeeded(launch(4, words));
     EXPECT_EQ(processes.out, threads.out);
     const ProgramOutcome odd = launch(3, words);
     EXPECT_EQ(odd.exit_code, 64) << odd.err;
@@ -234,9 +230,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, LostForward,
 TEST_F(ProcessForward, TrainingBeginsWithAFolder) {
   Workplace place;
   ASSERT_EQ(place.train({"parallel.data=1", "run.steps=2", "checkpoint.every=2"}).exit_code, 0);
-  const ProgramOutcome converted = run_program(
-      {"convert", "--from", "ckpt", place / "run/ckpt", "--to", "hf", place / "hf", "--dtype", "fp16", "--shard-size", "2MB"});
-  ASSERT_EQ(converted.exit_code, 0) << converted.err;
+  const ProgramOutcome converted = succeeded(run_program(
+      {"convert", "--from", "ckpt", place / "run/ckpt", "--to", "hf", place / "hf", "--dtype", "fp16", "--shard-size", "2MB"}));
   ASSERT_TRUE(file_exists(place / "hf/model.safetensors.index.json")) << converted.out;
   for (const auto& [ranks, parallel] : {Layout{2, "parallel=1DP x 1PP x 2TP"}, {4, "parallel=2DP x 2PP x 1TP"}}) {
     const std::vector<std::string> settings{"model.init_from=" + (place / "hf"), parallel, "parallel.zero=zero3", "run.steps=3",
@@ -244,8 +239,7 @@ TEST_F(ProcessForward, TrainingBeginsWithAFolder) {
     const std::string name = std::string("r") + std::to_string(ranks);
     std::vector<std::string> words{"train", "--config", place / "config.json", "--set", "run.dir=" + (place / (name + "p"))};
     for (const std::string& setting : settings) words = plus(words, {"--set", setting});
-    const ProgramOutcome processes = launch(ranks, words);
-    ASSERT_EQ(processes.exit_code, 0) << processes.out << processes.err;
+    const ProgramOutcome processes = succeeded(launch(ranks, words));
     EXPECT_NE((processes.out + processes.err).find("a Hugging Face folder in f16"), std::string::npos) << processes.out;
     ASSERT_EQ(place.train(plus(settings, {"run.dir=" + (place / (name + "t"))})).exit_code, 0);
     const auto a = compared(place.metrics(name + "p"), kComparedKeys), b = compared(place.metrics(name + "t"), kComparedKeys);

@@ -116,8 +116,7 @@ TEST_F(ProcessStart, ARunThatIsToldNothingKeepsItsEnd) {
 
   write_file(place_ / "file", "");
   const ProgramOutcome warned =
-      launch(2, {"parallel=2DP", "checkpoint.dir=" + (place_ / "file/ckpt"), "run.overwrite=true", "run.steps=3"});
-  EXPECT_EQ(warned.exit_code, 0) << warned.out << warned.err;
+      succeeded(launch(2, {"parallel=2DP", "checkpoint.dir=" + (place_ / "file/ckpt"), "run.overwrite=true", "run.steps=3"}));
   for (const char* part : {"nothing of this run is saved: ", "checkpoint.dir = ", "checkpoint.every=0"})
     EXPECT_EQ(occurrences(warned.out + warned.err, part), 1) << warned.err;
 }
@@ -191,11 +190,10 @@ TEST_F(ProcessStart, AnotherBuildIsNamed) {
   std::filesystem::copy_file(TRIDENT_BINARY, copy);
   // The same program with another build id.
   const std::string id = place_ / "id.note";
-  const ProgramOutcome made =
-      run_command({"sh", "-c",
-                   "objcopy --dump-section .note.gnu.build-id=" + id + " " + copy + " && printf '\\001\\002\\003' | dd of=" + id +
-                       " bs=1 seek=20 conv=notrunc 2>/dev/null && objcopy --update-section .note.gnu.build-id=" + id + " " + copy});
-  ASSERT_EQ(made.exit_code, 0) << made.err;
+  succeeded(run_command(
+      {"sh", "-c",
+       "objcopy --dump-section .note.gnu.build-id=" + id + " " + copy + " && printf '\\001\\002\\003' | dd of=" + id +
+           " bs=1 seek=20 conv=notrunc 2>/dev/null && objcopy --update-section .note.gnu.build-id=" + id + " " + copy}));
   const std::string program = executable("builds.sh", "#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then exec " + copy +
                                                           " \"$@\"; fi\nexec " TRIDENT_BINARY " \"$@\"\n");
   expect_said_once(launch(2, {"parallel=2DP x 1PP x 1TP"}, program), 64, {"different builds of trident"});

@@ -51,21 +51,17 @@ class SavingNodes : public ::testing::Test {
 
   // `layout` on so many nodes saves two steps; eight thread ranks go on from there, and one rank does it all.
   void save_and_go_on(int nodes, int slots, const std::string& layout) const {
-    const ProgramOutcome job = on_nodes(nodes, slots, "mpirun " + command({"parallel=" + layout}));
-    ASSERT_EQ(job.exit_code, 0) << job.out << job.err;
+    succeeded(on_nodes(nodes, slots, "mpirun " + command({"parallel=" + layout})));
     for (const char* step : {"step-00000001", "step-00000002"}) {
-      const ProgramOutcome verified = run_program({"ckpt", "verify", place_ / (std::string("shared/ckpt/") + step)});
-      EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+      succeeded(run_program({"ckpt", "verify", place_ / (std::string("shared/ckpt/") + step)}));
     }
     const std::size_t ranks = static_cast<std::size_t>(nodes * slots);
     EXPECT_GE(open_manifest(place_ / "shared/ckpt/step-00000002").files.size(), ranks);
     EXPECT_TRUE(lease_from(read_file(place_ / ("shared/ckpt/" + lease_name(1))))->done);
-    const ProgramOutcome on = on_nodes(1, 1, command({"parallel=2DP x 2PP x 2TP", "run.steps=4"}));
-    ASSERT_EQ(on.exit_code, 0) << on.out << on.err;
-    EXPECT_NE(on.out.find("goes on from step 2\n"), std::string::npos) << on.out;
-    const ProgramOutcome alone =
-        on_nodes(1, 1, command({"run.steps=4", "run.dir=" + (place_ / "alone"), "checkpoint.every=0", "checkpoint.resume=never"}));
-    ASSERT_EQ(alone.exit_code, 0) << alone.out << alone.err;
+    const ProgramOutcome on = succeeded(on_nodes(1, 1, command({"parallel=2DP x 2PP x 2TP", "run.steps=4"})));
+    expect_parts(on.out, {"goes on from step 2\n"});
+    const ProgramOutcome alone = succeeded(
+        on_nodes(1, 1, command({"run.steps=4", "run.dir=" + (place_ / "alone"), "checkpoint.every=0", "checkpoint.resume=never"})));
     const std::vector<double> expected = losses("alone"), found = losses("run");
     ASSERT_EQ(found.size(), 4u);
     for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i] / expected[i], 1, 1e-6) << i;
@@ -74,10 +70,10 @@ class SavingNodes : public ::testing::Test {
   TemporaryFolder place_;
 };
 
-TEST_F(SavingNodes, TwelveRanksOnThree) { save_and_go_on(3, 4, "3DP x 2PP x 2TP"); }
+TEST_F(SavingNodes, TwelveRanksOnThreeSaveAndGoOn) { save_and_go_on(3, 4, "3DP x 2PP x 2TP"); }
 
 class FullSavingNodes : public SavingNodes {};
-TEST_F(FullSavingNodes, ThirtyTwoRanksOnTwo) { save_and_go_on(2, 16, "2DP x 4PP x 4TP"); }
+TEST_F(FullSavingNodes, ThirtyTwoRanksOnTwoSaveAndGoOn) { save_and_go_on(2, 16, "2DP x 4PP x 4TP"); }
 
 // Something else is mounted there on n2. Ten seconds, because network file systems may be late.
 TEST_F(FullSavingNodes, AFolderThatANodeDoesNotSeeIsRefused) {
@@ -96,16 +92,14 @@ TEST_F(FullSavingNodes, AFolderThatANodeDoesNotSeeIsRefused) {
   std::string config = read_file(place_ / "config.json");
   const std::string every = R"(, "every": 1)";
   write_file(place_ / "config.json", std::string(config).erase(config.find(every), every.size()));
-  const ProgramOutcome warned = on_nodes(2, 1, fmt::format("mpirun sh {}", place_ / "rank.sh"));
-  EXPECT_EQ(warned.exit_code, 0) << warned.out << warned.err;
-  EXPECT_NE(warned.err.find("nothing of this run is saved: "), std::string::npos) << warned.err;
+  const ProgramOutcome warned = succeeded(on_nodes(2, 1, fmt::format("mpirun sh {}", place_ / "rank.sh")));
+  expect_parts(warned.err, {"nothing of this run is saved: "});
   write_file(place_ / "config.json", config);
   std::filesystem::remove_all(place_ / "run");
   // The same, but what hides it goes after three seconds.
   write_file(place_ / "rank.sh", fmt::format("{}; (sleep 3; umount {}) </dev/null >/dev/null 2>&1 & exec {}\n", hide,
                                              place_ / "shared", command({"parallel=2DP"})));
-  const ProgramOutcome late = on_nodes(2, 1, fmt::format("mpirun sh {}", place_ / "rank.sh"));
-  EXPECT_EQ(late.exit_code, 0) << late.out << late.err;
+  succeeded(on_nodes(2, 1, fmt::format("mpirun sh {}", place_ / "rank.sh")));
 }
 
 // A run on n1 has the folder: n2 is refused as soon as it has seen a sign of life. Once it is killed n2 waits for one in vain.
@@ -129,7 +123,7 @@ TEST_F(FullSavingNodes, ARunOfAnotherNodeIsSeenToLiveAndToDie) {
   EXPECT_TRUE(std::regex_search(outcome.err, std::regex("another run saves there, pid [0-9]+ on n1; let it end"))) << outcome.err;
   EXPECT_EQ(second, 0) << outcome.err;
   EXPECT_GE(done - refused, 15) << outcome.err;
-  EXPECT_NE(outcome.err.find("on n1 had it; waiting up to 15 s for a sign of life"), std::string::npos) << outcome.err;
+  expect_parts(outcome.err, {"on n1 had it; waiting up to 15 s for a sign of life"});
 }
 
 }  // namespace

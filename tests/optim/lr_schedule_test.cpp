@@ -42,27 +42,27 @@ TEST(LrSchedule, WithoutWarmUpStartsAtTheFormula) {
   EXPECT_DOUBLE_EQ(s.at(4), 0.5);
 }
 
-TEST(LrSchedule, Constant) {
+TEST(LrSchedule, AConstantStays) {
   const LrSchedule s = schedule(LrScheduleType::kConstant);
   EXPECT_EQ(s.at(11), 1.0);
   EXPECT_EQ(s.at(1000000), 1.0) << "a constant rate does not end";
 }
 
-TEST(LrSchedule, Linear) {
+TEST(LrSchedule, ALineFallsEvenly) {
   const LrSchedule s = schedule(LrScheduleType::kLinear);
   EXPECT_DOUBLE_EQ(s.at(35), 0.1 + 0.75 * 0.9);
   EXPECT_DOUBLE_EQ(s.at(60), 0.55);
   EXPECT_DOUBLE_EQ(s.at(110), 0.1);
 }
 
-TEST(LrSchedule, Cosine) {
+TEST(LrSchedule, ACosineFallsToItsMinimum) {
   const LrSchedule s = schedule(LrScheduleType::kCosine);
   EXPECT_NEAR(s.at(35), 0.1 + 0.9 * (1.0 + std::sqrt(0.5)) / 2.0, 1e-15);
   EXPECT_DOUBLE_EQ(s.at(60), 0.55);
   EXPECT_DOUBLE_EQ(s.at(110), 0.1);
 }
 
-TEST(LrSchedule, InverseSqrt) {
+TEST(LrSchedule, AnInverseRootFallsOn) {
   LrSchedule s = schedule(LrScheduleType::kInverseSqrt);
   EXPECT_DOUBLE_EQ(s.at(40), 0.5);
   EXPECT_DOUBLE_EQ(s.at(90), 1.0 / 3.0);
@@ -70,7 +70,7 @@ TEST(LrSchedule, InverseSqrt) {
   EXPECT_DOUBLE_EQ(s.at(90), 0.4) << "the floor";
 }
 
-TEST(LrSchedule, WarmupStableDecay) {
+TEST(LrSchedule, WarmupStableDecayHasThreeParts) {
   LrSchedule s = schedule(LrScheduleType::kWsd);
   s.wsd_decay_steps = 20;
   EXPECT_EQ(s.at(50), 1.0);
@@ -90,7 +90,7 @@ TEST(LrSchedule, WarmupStableDecay) {
   }
 }
 
-TEST(LrSchedule, AfterTheDecayTheMinimum) {
+TEST(LrSchedule, TheMinimumFollowsTheDecay) {
   for (const LrScheduleType type : kAllTypes) {
     if (type != LrScheduleType::kConstant) {
       EXPECT_EQ(schedule(type).at(111), 0.1) << to_string(type);

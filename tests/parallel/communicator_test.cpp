@@ -1,15 +1,23 @@
 #include "parallel/communicator/communicator.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
 #include <string_view>
 #include <vector>
 
 #include "core/check.h"
+#include "core/tsan_announce.h"
+#include "device/dry/dry_device.h"
+#include "parallel/communicator/dry_communicator.h"
 #include "parallel/communicator/status_board.h"
+#include "tests/parallel/communicator_conformance.h"
+#include "tests/parallel/random_program.h"
 #include "tests/parallel/thread_ranks.h"
 
 namespace trident::conformance {
@@ -164,3 +172,180 @@ TEST(CommunicatorBase, GroupScopesHoldNoBarriers) {
 
 }  // namespace
 }  // namespace trident::conformance
+
+namespace trident::conformance {
+
+// The conformance suite on thread ranks.
+
+INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorConformance,
+                         ::testing::Values(Case{launch_threads, 1}, Case{launch_threads, 2}, Case{launch_threads, 3},
+                                         Case{launch_threads, 4}, Case{launch_threads, 8}),
+                         [](const auto& info) { return std::to_string(info.param.ranks) + "ranks"; });
+
+}  // namespace trident::conformance
+
+namespace trident::conformance {
+namespace {
+
+// Many operations at once on thread ranks.
+
+TEST(CommunicatorStress, FourRanksRunRandomPrograms) {
+  for (unsigned seed = 1; seed <= 12; ++seed) run_program(launch_threads, 4, seed);
+}
+
+TEST(CommunicatorStress, EightAndThreeRanksRunRandomPrograms) {
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    run_program(launch_threads, 8, seed);
+    run_program(launch_threads, 3, seed);
+  }
+}
+
+// More operations than a communicator keeps, none awaited: issuing waits for the oldest.
+TEST(CommunicatorStress, ALongQueueOfOperationsIsWorkedOff) {
+  launch_threads(2, [](RankContext& c) {
+    std::vector<float> x(1500, 0.0f), y(3000, 0.0f);
+    const TensorView a(x.data(), DType::kF32, {1500}), b(y.data(), DType::kF32, {3000});
+    std::fill(x.begin(), x.end(), 1.0f);
+    for (int i = 0; i < 700; ++i) {
+      c.world.all_gather(*c.queues[0], b, a);
+      c.world.reduce_scatter(*c.queues[0], a, b, ReduceOp::kMax);
+    }
+    c.queues[0]->synchronize();
+    EXPECT_EQ(x[7], 1.0f);
+  });
+}
+
+TEST(CommunicatorStress, OperationsAllocateNothing) { launch_threads(3, run_without_allocating); }
+
+#ifdef TRIDENT_TSAN
+// A rank writes a buffer that a queued all_reduce still uses: the missing wait is a data race with the peer, which
+// ThreadSanitizer reports although the write itself is only announced, as that of a library would be.
+// The peer arrives after the write and is told so without synchronisation; any would order the write before the peer's reads.
+TEST(CommunicatorStress, AMissingWaitIsReported) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        std::atomic<bool> written{false};
+        std::atomic<bool> moved{false};
+        const auto wait_for = [](const std::atomic<bool>& flag) {
+          while (!flag.load(std::memory_order_relaxed)) std::this_thread::yield();
+        };
+        launch_threads(2, [&](RankContext& c) {
+          Values x(DType::kF32, 4000);
+          if (c.world.rank() == 1) wait_for(written);
+          c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);
+          if (c.world.rank() == 0) {
+            announce_write(x.view());
+            written.store(true, std::memory_order_relaxed);
+            wait_for(moved);
+          } else {
+            moved.store(true, std::memory_order_relaxed);
+          }
+          c.queues[0]->synchronize();
+        });
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(66), "data race");
+}
+#endif
+
+// 32 ranks, as the largest demonstration has, on whatever cores there are.
+TEST(CommunicatorStress, ThirtyTwoRanksRunRandomPrograms) {
+  std::atomic<int> arrived{0};
+  launch_threads(32, [&](RankContext& c) {
+    for (int round = 1; round <= 10; ++round) {
+      ++arrived;
+      c.world.barrier();
+      EXPECT_GE(arrived.load(), 32 * round);
+      c.world.barrier();
+    }
+    Values x(DType::kI32, 5000, [&](auto i) { return value(c.world.rank(), i); });
+    c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
+    expect_values(x, [&](auto i) { return reduced(ReduceOp::kSum, 32, i); }, "32 ranks");
+  });
+}
+
+}  // namespace
+}  // namespace trident::conformance
+
+namespace trident {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+class DryWorld : public ::testing::Test {
+ protected:
+  static TensorView integers(std::vector<std::int64_t>& values) {
+    return {values.data(), DType::kI64, {static_cast<std::int64_t>(values.size())}};
+  }
+  DryDevice device_{nullptr};
+  Stream& stream_ = device_.compute_stream();
+};
+
+TEST_F(DryWorld, AnswersAsIfAllRanksHeldTheSame) {
+  const auto world = make_dry_world(2, 3);
+  EXPECT_EQ(world->rank(), 2);
+  EXPECT_EQ(world->size(), 3);
+  std::vector<std::int64_t> x{1, -2, 3, 4, 5, 6}, third(2), all(6), single{7, 8};
+  world->all_reduce(stream_, integers(x), ReduceOp::kSum);
+  EXPECT_THAT(x, ElementsAre(3, -6, 9, 12, 15, 18));
+  world->all_reduce(stream_, integers(x), ReduceOp::kMax);
+  EXPECT_THAT(x, ElementsAre(3, -6, 9, 12, 15, 18));
+  world->reduce_scatter(stream_, integers(third), integers(x), ReduceOp::kSum);
+  EXPECT_THAT(third, ElementsAre(45, 54));
+  world->all_gather(stream_, integers(all), integers(single));
+  EXPECT_THAT(all, ElementsAre(7, 8, 7, 8, 7, 8));
+  world->all_to_all(stream_, integers(all), integers(x));  // slice 2 of each
+  EXPECT_THAT(all, ElementsAre(15, 18, 15, 18, 15, 18));
+  world->broadcast(stream_, integers(single), 0);
+  EXPECT_THAT(single, ElementsAre(7, 8));
+  world->recv(stream_, integers(x), 1);
+  EXPECT_THAT(x, Each(0));
+  world->barrier();
+}
+
+TEST_F(DryWorld, LeavesTheMemoryOfDevicesAlone) {
+  const auto world = make_dry_world(1, 4);
+  const Buffer memory = device_.allocate(1 << 30, "memory");
+  const TensorView whole(memory.data(), DType::kF32, {1 << 20}, memory.where()), slice = whole.range(1 << 18, 1 << 18);
+  world->all_reduce(stream_, whole, ReduceOp::kSum);  // each would be a fault of the processor
+  world->reduce_scatter(stream_, slice, whole, ReduceOp::kSum);
+  world->all_gather(stream_, whole, slice);
+  world->send(stream_, whole, 0);
+  world->recv(stream_, whole, 3);
+}
+
+TEST_F(DryWorld, ChecksWhatItIsGiven) {
+  const auto world = make_dry_world(1, 4);
+  std::vector<std::int64_t> three(3), one(1);
+  EXPECT_THROW(world->reduce_scatter(stream_, integers(one), integers(three), ReduceOp::kSum), InternalError);
+  EXPECT_THROW(world->send(stream_, integers(one), 1), InternalError);
+  EXPECT_THROW(world->recv(stream_, integers(one), 4), InternalError);
+  EXPECT_THROW(world->broadcast(stream_, integers(one), -1), InternalError);
+  EXPECT_THROW(world->group_end(), InternalError);
+  EXPECT_THROW(make_dry_world(4, 4), InternalError);
+}
+
+TEST_F(DryWorld, SplitsIntoTheMembersThatItIsGiven) {
+  const auto world = make_dry_world(5, 8);
+  const std::vector<int> members{1, 3, 5, 7}, others{0, 2}, outside{5, 8};
+  const auto group = world->split(members, "dp");
+  EXPECT_EQ(group->rank(), 2);
+  EXPECT_EQ(group->size(), 4);
+  EXPECT_EQ(group->name(), "dp");
+  EXPECT_THROW(world->split(others, "dp"), InternalError);
+  EXPECT_THROW(world->split(outside, "dp"), InternalError);
+}
+
+TEST_F(DryWorld, IsCountedAsAnyOther) {
+  const auto world = make_dry_world(0, 4);
+  const Buffer memory = device_.allocate(1 << 20, "memory");
+  const TensorView whole(memory.data(), DType::kBF16, {1 << 10}, memory.where());
+  world->all_reduce(stream_, whole, ReduceOp::kSum);
+  world->send(stream_, whole, 1);
+  EXPECT_EQ(world->counters().total_bytes(), 2.0 * 3 / 4 * 2048 + 2048);
+}
+
+}  // namespace
+}  // namespace trident

@@ -2,7 +2,6 @@
 // here.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <string>

@@ -2,12 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
+#include <chrono>
 #include <cstdint>
-#include <map>
 #include <numeric>
+#include <thread>
 
+#include "core/clock.h"
 #include "parallel/transport/message_communicator.h"
+#include "parallel/transport/wire_group.h"
 #include "tests/parallel/node_ranks.h"
+#include "tests/parallel/random_program.h"
 
 namespace trident::conformance {
 namespace {
@@ -206,6 +211,171 @@ TEST(NodeBytes, ChannelsAreTheirOwn) {
     largest(1, {rank / 2 * 2, rank / 2 * 2 + 1});
     largest(2, {rank % 2, rank % 2 + 2});
     largest(3, {rank % 2, rank % 2 + 2});
+  });
+}
+
+// How many messages a rank sends, as the number of nodes grows: control costs a logarithm of it.
+
+using MeteredCall = std::function<void(RankContext&)>;
+
+// The most messages that any rank sends while all ranks of `nodes` nodes of two make the call.
+std::int64_t most_messages(int nodes, const MeteredCall& call) {
+  NodeCluster cluster({.nodes = equal_nodes(nodes, 2)});
+  std::atomic<std::int64_t> most{0};
+  run_on_nodes(cluster, [&](NodeRank& self) {
+    self.communicator->set_checks(nodes > kMostGreeted ? CollectiveChecks::kOn : CollectiveChecks::kOff);
+    const std::int64_t before = self.messages_sent();
+    RankContext context = self.context();
+    call(context);
+    const std::int64_t sent = self.messages_sent() - before;
+    for (std::int64_t seen = most; sent > seen && !most.compare_exchange_weak(seen, sent);) continue;
+  });
+  return most;
+}
+
+std::int64_t log2_up(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
+
+// Each call, and how many messages a rank may send of it on k nodes.
+struct Growth {
+  const char* name;
+  MeteredCall call;
+  std::function<std::int64_t(int nodes)> most;
+};
+
+void all_reduce(RankContext& c, DType dtype, std::int64_t count, ReduceOp op) {
+  Values x(dtype, count);
+  c.world.all_reduce(c.compute, x.view(), op);
+}
+
+const std::vector<Growth>& growths() {
+  static const std::vector<Growth> all = {
+      {"an agreement to stop", [](RankContext& c) { all_reduce(c, DType::kI32, 2, ReduceOp::kMax); }, log2_up},
+      {"exact sums of a step", [](RankContext& c) { all_reduce(c, DType::kI64, 142, ReduceOp::kSum); }, log2_up},
+      {"times of a log line", [](RankContext& c) { all_reduce(c, DType::kF64, 29, ReduceOp::kSum); }, log2_up},
+      {"a barrier", [](RankContext& c) { c.world.barrier(); }, log2_up},
+      {"a line from one rank", [](RankContext& c) {
+         Values line(DType::kU8, 256);
+         c.world.broadcast(c.compute, line.view(), 0);
+       }, log2_up},
+      {"a split into pipelines", [](RankContext& c) { c.world.split(every_nth(c.world, 2), "pp"); }, log2_up},
+      // Large messages go straight, each byte once: as many as there are nodes.
+      {"a large sum", [](RankContext& c) { all_reduce(c, DType::kF32, 20'000, ReduceOp::kSum); },
+       [](int nodes) { return std::int64_t{2} * (nodes - 1); }},
+  };
+  return all;
+}
+
+TEST(NodeMessages, GrowAsALogarithm) {
+  for (const Growth& growth : growths())
+    for (const int nodes : {4, 8, 16, 32})
+      EXPECT_LE(most_messages(nodes, growth.call), growth.most(nodes)) << growth.name << " on " << nodes << " nodes";
+}
+
+// A number of nodes that is no power of two costs at most two messages more.
+TEST(NodeMessages, AnyNumberOfNodesCostsAtMostTwoMore) {
+  for (const Growth& growth : growths())
+    for (const int nodes : {3, 5, 11, 19})
+      EXPECT_LE(most_messages(nodes, growth.call), growth.most(nodes) + 2) << growth.name << " on " << nodes << " nodes";
+}
+
+// With checks, ranks of few nodes tell each other what they called; those of many do not.
+TEST(NodeMessages, HeadersStopAtEightNodes) {
+  const auto sent_with_checks = [](int nodes) {
+    NodeCluster cluster({.nodes = equal_nodes(nodes, 1)});
+    std::atomic<std::int64_t> sent{0};
+    run_on_nodes(cluster, [&](NodeRank& self) {
+      const std::int64_t before = self.messages_sent();
+      RankContext context = self.context();
+      all_reduce(context, DType::kI64, 2, ReduceOp::kSum);
+      if (self.communicator->rank() == 0) sent = self.messages_sent() - before;
+    });
+    return sent.load();
+  };
+  EXPECT_EQ(sent_with_checks(8), 7 + 3);
+  EXPECT_EQ(sent_with_checks(16), 4);
+}
+
+// Many operations at once on ranks of several nodes.
+
+constexpr MessageOptions kSmallPieces{.chunk_bytes = 1000, .staging_bytes = 1 << 14, .small_bytes = 256, .message_bytes = 5000};
+
+void run_programs(const NodeLayout& layout, unsigned first_seed, unsigned count) {
+  for (unsigned seed = first_seed; seed < first_seed + count; ++seed) run_program(launch_on_nodes(layout), layout.size(), seed);
+}
+
+TEST(NodeStress, RanksApartRunRandomPrograms) { run_programs({equal_nodes(4, 1)}, 1, 4); }
+
+TEST(NodeStress, NodesRunRandomPrograms) {
+  run_programs({equal_nodes(2, 2)}, 11, 4);
+  run_programs({equal_nodes(2, 4), kSmallPieces}, 21, 2);
+  run_programs({{0, 1, 0, 1}, kSmallPieces}, 31, 3);
+}
+
+TEST(NodeStress, UnequalNodesRunRandomPrograms) {
+  run_programs({{0, 0, 0, 1}, kSmallPieces}, 41, 3);
+  run_programs({{0, 1, 1, 2, 2, 2, 2, 2}}, 51, 2);
+}
+
+// Messages linger, so that those of different channels overtake each other by far.
+TEST(NodeStress, ASlowNetworkRunsRandomPrograms) {
+  run_programs({.nodes = {0, 0, 1, 1}, .options = kSmallPieces, .wire = {.longest_delay = 40, .eager_bytes = 0}}, 61, 2);
+}
+
+TEST(NodeStress, OperationsAllocateNothing) {
+  launch_on_nodes({equal_nodes(3, 1)})(3, run_without_allocating);
+  launch_on_nodes({{0, 0, 1, 1, 1}, kSmallPieces})(5, run_without_allocating);
+}
+
+// More operations than a communicator keeps, none awaited: issuing waits for the oldest.
+TEST(NodeStress, ALongQueueOfOperationsIsWorkedOff) {
+  launch_on_nodes({{0, 0, 1}})(3, [](RankContext& c) {
+    std::vector<float> x(20, 1.0f), y(60, 0.0f);
+    const TensorView a(x.data(), DType::kF32, {20}), b(y.data(), DType::kF32, {60});
+    for (int i = 0; i < 200; ++i) {
+      c.world.all_gather(*c.queues[0], b, a);
+      c.world.reduce_scatter(*c.queues[0], a, b, ReduceOp::kMax);
+    }
+    c.queues[0]->synchronize();
+    EXPECT_EQ(x[7], 1.0f);
+  });
+}
+
+// A rank that awaits only its own node still lets the wire work: what it sent may not be on its way yet.
+TEST(NodeStress, TheWireIsPolledWhileARankWaitsForItsNode) {
+  NodeCluster cluster({{0, 0, 1}});
+  std::atomic<const ThreadWire*> waiting{nullptr};  // rank 0's, once it is about to wait
+  std::atomic<std::int64_t> before{0};
+  run_on_nodes(cluster, [&](NodeRank& self) {
+    const auto node = self.communicator->split(neighbours(*self.communicator, 2), "node");
+    self.communicator->barrier();
+    if (self.communicator->rank() == 0) {
+      const auto& wire = dynamic_cast<const ThreadWire&>(*self.wire);
+      before = wire.polls();
+      waiting = &wire;
+    }
+    if (self.communicator->rank() == 1) {
+      const auto has_polled = [&] { return waiting != nullptr && waiting.load()->polls() - before >= 3; };
+      for (const double give_up = monotonic_seconds() + 60; !has_polled() && monotonic_seconds() < give_up;)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_TRUE(has_polled());
+    }
+    node->barrier();
+  });
+}
+
+// 32 ranks on four nodes, as the largest demonstration across nodes has.
+TEST(NodeStress, ThirtyTwoRanksRunRandomPrograms) {
+  std::atomic<int> arrived{0};
+  launch_on_nodes({equal_nodes(4, 8)})(32, [&](RankContext& c) {
+    for (int round = 1; round <= 4; ++round) {
+      ++arrived;
+      c.world.barrier();
+      EXPECT_GE(arrived.load(), 32 * round);
+      c.world.barrier();
+    }
+    Values x(DType::kI32, 9000, [&](auto i) { return value(c.world.rank(), i); });
+    c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
+    expect_values(x, [&](auto i) { return reduced(ReduceOp::kSum, 32, i); }, "32 ranks");
   });
 }
 

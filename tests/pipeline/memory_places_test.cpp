@@ -67,7 +67,7 @@ std::int64_t smallest_region(const Lifetimes& lifetimes) {
   return best;
 }
 
-TEST(MemoryPlaces, OfNothing) {
+TEST(MemoryPlaces, NothingTakesNoBytes) {
   EXPECT_EQ(place({}).bytes, 0);
   const Places none = place(Lifetimes{{0, 0, 3}, {0, 1, 1}, {0, 1, 2}});
   EXPECT_EQ(none.bytes, 0);

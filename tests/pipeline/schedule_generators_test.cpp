@@ -4,12 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <limits>
+#include <numeric>
+#include <random>
 
 #include "core/check.h"
+#include "pipeline/schedule/partition.h"
+#include "pipeline/schedule/schedule.h"
 #include "pipeline/schedule/schedule_check.h"
 #include "pipeline/schedule/schedule_simulator.h"
 #include "tests/pipeline/schedule_text.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -25,15 +32,6 @@ template <class Body> void for_all_interleaved(Body body) {
   for (int p = 1; p <= kMaxRanks; ++p)
     for (int v = 1; v <= kMaxChunks; ++v)
       for (int m = p; m <= kMaxMicroBatches; m += p) body(p, v, m);
-}
-
-std::string config_error(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const ConfigError& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // F = 1, B = 2.
@@ -67,7 +65,7 @@ TEST(Generators, BubbleIsTheClosedFormula) {
   });
 }
 
-TEST(Generators, MicroBatchesInFlight) {
+TEST(Generators, MicroBatchesInFlightAreThePapers) {
   for_all([](int p, int m) {
     const InFlight gpipe = max_in_flight(make_gpipe(p, m)), one = max_in_flight(make_1f1b(p, m));
     for (int rank = 0; rank < p; ++rank) {
@@ -100,28 +98,27 @@ TEST(Generators, OneRankAccumulatesGradients) {
 }
 
 TEST(Generators, InterleavedRefusesOtherMicroBatchCounts) {
-  EXPECT_EQ(config_error([] { make_interleaved(4, 2, 6); }),
-            "batch.global gives 6 micro-batches per data-parallel rank and step: the interleaved schedule (parallel.virtual_stages "
-            "= 2) needs a multiple of parallel.pipeline = 4; the nearest is 4 micro-batches");
-  EXPECT_NE(config_error([] { make_interleaved(4, 2, 7); }).find("the nearest is 8 "), std::string::npos);
-  EXPECT_NE(config_error([] { make_interleaved(4, 2, 1); }).find("the nearest is 4 "), std::string::npos);
+  expect_parts(error_of<ConfigError>([] { make_interleaved(4, 2, 6); }),
+               {"batch.global gives 6 micro-batches", "parallel.virtual_stages = 2", "multiple of parallel.pipeline = 4",
+                "the nearest is 4"});
+  expect_parts(error_of<ConfigError>([] { make_interleaved(4, 2, 7); }), {"the nearest is 8 "});
+  expect_parts(error_of<ConfigError>([] { make_interleaved(4, 2, 1); }), {"the nearest is 4 "});
 }
 
-TEST(Generators, ByName) {
+TEST(Generators, SchedulesAreMadeByName) {
   for (const ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1f1b, ScheduleKind::kInterleaved})
     EXPECT_EQ(parse_schedule_kind(to_string(kind)), kind);
   EXPECT_EQ(parse_schedule_kind("zb-h1"), std::nullopt);
   EXPECT_EQ(make_schedule(ScheduleKind::kGpipe, 2, 1, 3), make_gpipe(2, 3));
   EXPECT_EQ(make_schedule(ScheduleKind::k1f1b, 2, 1, 3), make_1f1b(2, 3));
   EXPECT_EQ(make_schedule(ScheduleKind::kInterleaved, 2, 2, 4), make_interleaved(2, 2, 4));
-  EXPECT_EQ(config_error([] { make_schedule(ScheduleKind::k1f1b, 2, 3, 4); }),
-            "parallel.virtual_stages = 3: schedule 1f1b has one stage per rank; set it to 1, or set parallel.schedule to "
-            "interleaved");
+  expect_parts(error_of<ConfigError>([] { make_schedule(ScheduleKind::k1f1b, 2, 3, 4); }),
+               {"parallel.virtual_stages = 3: schedule 1f1b", "set it to 1", "parallel.schedule", "interleaved"});
   EXPECT_THROW(make_schedule(static_cast<ScheduleKind>(3), 2, 1, 4), InternalError) << "one that nobody gave a generator";
 }
 
 // Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241), tables 5 and 9: 8, 8, 16 and 32 stages, 1F1B, milliseconds.
-TEST(Simulator, PublishedBubbleRates) {
+TEST(Simulator, BubbleRatesAreThePublishedOnes) {
   struct Row {
     int stages, micro_batches;
     double f, i, w, comm, rate;
@@ -154,6 +151,161 @@ TEST(Simulator, MessagesDelayTheirReader) {
 TEST(Simulator, RefusesAScheduleThatBlocks) {
   const Schedule without_forward = parse_schedule("p=2 v=1 m=1\n0B0\n1F0 1B0\n");
   EXPECT_THROW(simulate(without_forward, uniform_costs(1, 1, 1)), InternalError);
+}
+
+// Text form, parser and picture of schedules.
+
+// The message of the ConfigError that parsing `text` throws.
+std::string parse_error(const std::string& text) {
+  return error_of<ConfigError>([&] { parse_schedule(text); });
+}
+
+TEST(Schedule, VirtualStagesGoRoundTheRanks) {
+  const Schedule schedule = make_interleaved(4, 2, 4);
+  EXPECT_EQ(schedule.num_virtual_stages(), 8);
+  EXPECT_EQ(schedule.rank_of(5), 1);
+  EXPECT_EQ(schedule.chunk_of(5), 1);
+}
+
+TEST(Schedule, OneForwardOneBackwardHasItsText) {
+  EXPECT_EQ(to_text(make_1f1b(2, 3)),
+            "p=2 v=1 m=3\n"
+            "0F0 0F1 0B0 0F2 0B1 0B2\n"
+            "1F0 1B0 1F1 1B1 1F2 1B2\n");
+}
+
+TEST(Schedule, TextRoundTrip) {
+  for (int p = 1; p <= 4; ++p)
+    for (int v = 1; v <= 3; ++v)
+      for (const Schedule& s : {make_gpipe(p, 5), make_1f1b(p, 5), make_interleaved(p, v, 2 * p), make_forward_only(p, v, 5)})
+        EXPECT_EQ(parse_schedule(to_text(s)), s);
+}
+
+TEST(Schedule, ParsesSplitBackward) {
+  const Schedule s = parse_schedule("p=1 v=1 m=1\n0F0 0I0 0W0\n");
+  EXPECT_EQ(s.ranks[0][1], (Action{ActionKind::kBackwardInput, 0, 0}));
+  EXPECT_EQ(s.ranks[0][2], (Action{ActionKind::kBackwardWeight, 0, 0}));
+}
+
+TEST(Schedule, ParseErrorsNameRankAndColumn) {
+  for (const char* word : {"F0", "0X1", "0F", "0F1x", "99999999999F0", "-1F0", "0"})
+    EXPECT_EQ(parse_error(fmt::format("p=2 v=1 m=1\n0F0 0B0\n1F0 {}\n", word)),
+              fmt::format("schedule, rank 1, column 1 = '{}': expected <virtual stage><F|B|I|W><micro-batch>, as in 0F2", word));
+}
+
+TEST(Schedule, ErrorsOfTheFormAreNamed) {
+  EXPECT_EQ(parse_error("p=2 v=1 m=1\n0F0\n"), "schedule: 1 lines of actions for p=2; one line per rank is needed");
+  for (const char* header : {"", "p=2", "p=2 v=1 m=0", "p=2 v=1 m=x", "v=2 p=1 m=1", "p=2 v=1 m=1 k=1", "p=2x v=1 m=1"})
+    EXPECT_EQ(parse_error(header), fmt::format("schedule, first line = '{}': expected 'p=2 v=1 m=4', each at least 1", header));
+}
+
+TEST(Schedule, OneForwardOneBackwardHasItsGrid) {
+  EXPECT_EQ(to_grid(make_1f1b(2, 2)),
+            "rank 0 | 0F0 0F1 .   .   0B0 --- .   0B1 ---\n"
+            "rank 1 | .   1F0 1B0 --- 1F1 1B1 --- .   .\n");
+}
+
+TEST(Schedule, InterleavedHasItsGrid) {
+  EXPECT_EQ(to_grid(make_interleaved(2, 2, 2)),
+            "rank 0 | 0F0 0F1 2F0 2F1 .   .   2B0 --- .   2B1 --- 0B0 --- 0B1 ---\n"
+            "rank 1 | .   1F0 1F1 3F0 3B0 --- 3F1 3B1 --- 1B0 --- 1B1 --- .   .\n");
+}
+
+std::vector<int> blocks_of_stage(const UnitsOfStage& stages) {
+  std::vector<int> counts;
+  for (const auto& units : stages) counts.push_back(static_cast<int>(units.size()));
+  --counts.front();  // the embedding
+  --counts.back();   // the head
+  return counts;
+}
+
+double largest_cost(const UnitsOfStage& stages, const std::vector<double>& costs) {
+  double largest = 0;
+  for (const auto& units : stages) {
+    double sum = 0;
+    for (const int unit : units) sum += costs[static_cast<std::size_t>(unit)];
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
+
+// The least possible largest stage, over all ways to give blocks first..L to the stages left.
+double brute_force(const std::vector<double>& costs, int first, int stages_left, double embedding) {
+  const int num_layers = static_cast<int>(costs.size()) - 2;
+  if (stages_left == 1)
+    return std::accumulate(costs.begin() + first, costs.end(), embedding);
+  double best = std::numeric_limits<double>::infinity(), stage = embedding;
+  for (int end = first + 1; end <= num_layers + 1 - (stages_left - 1); ++end) {
+    stage += costs[static_cast<std::size_t>(end - 1)];
+    best = std::min(best, std::max(stage, brute_force(costs, end, stages_left - 1, 0)));
+  }
+  return best;
+}
+
+std::vector<double> equal_blocks(int num_layers, double embedding = 0, double head = 0) {
+  std::vector<double> costs(static_cast<std::size_t>(num_layers) + 2, 1.0);
+  costs.front() = embedding;
+  costs.back() = head;
+  return costs;
+}
+
+TEST(Partition, UnitsAreInModelOrder) {
+  EXPECT_EQ(partition_balanced(equal_blocks(4), 2, 1), (UnitsOfStage{{0, 1, 2}, {3, 4, 5}}));
+  EXPECT_EQ(partition_balanced(equal_blocks(3), 1, 1), (UnitsOfStage{{0, 1, 2, 3, 4}}));
+}
+
+TEST(Partition, EmbeddingAndHeadCount) {
+  EXPECT_EQ(blocks_of_stage(partition_balanced(equal_blocks(8, 0, 2), 2, 1)), (std::vector<int>{5, 3}));
+  EXPECT_EQ(blocks_of_stage(partition_balanced(equal_blocks(6, 1, 1), 4, 1)), (std::vector<int>{1, 2, 2, 1}));
+  EXPECT_EQ(blocks_of_stage(partition_balanced(equal_blocks(126, 1, 1), 16, 4)).front(), 1);
+}
+
+// Among equal maxima: even, then fewest blocks where most micro-batches are in flight.
+TEST(Partition, TiesAreBrokenOneWay) {
+  EXPECT_EQ(blocks_of_stage(partition_balanced(equal_blocks(5), 4, 1)), (std::vector<int>{1, 1, 1, 2}));
+  EXPECT_EQ(blocks_of_stage(partition_balanced(equal_blocks(10), 4, 1)), (std::vector<int>{2, 2, 3, 3}));
+  EXPECT_EQ(blocks_of_stage(partition_balanced(equal_blocks(10), 2, 2)), (std::vector<int>{2, 2, 3, 3}));
+  EXPECT_EQ(blocks_of_stage(partition_balanced(equal_blocks(7, 0, 100), 3, 1)), (std::vector<int>{3, 3, 1}));
+}
+
+TEST(Partition, IsOptimal) {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 400; ++trial) {
+    const int num_stages = 1 + static_cast<int>(random() % 4), num_layers = num_stages + static_cast<int>(random() % 5);
+    std::vector<double> costs;
+    for (int unit = 0; unit < num_layers + 2; ++unit) costs.push_back(static_cast<double>(random() % 8));
+    const UnitsOfStage stages = partition_balanced(costs, num_stages, 1);
+    EXPECT_EQ(largest_cost(stages, costs), brute_force(costs, 1, num_stages, costs.front()));
+    int next = 0;
+    for (const int count : blocks_of_stage(stages)) EXPECT_GE(count, 1);
+    for (const auto& units : stages)
+      for (const int unit : units) EXPECT_EQ(unit, next++);
+    EXPECT_EQ(next, num_layers + 2);
+  }
+}
+
+TEST(Partition, FewerLayersThanStagesIsRefused) {
+  const std::string expected =
+      "model layers = 7: fewer than parallel.pipeline = 4 x parallel.virtual_stages = 2 stages, and each needs at least one; use a "
+      "product of at most 7";
+  EXPECT_EQ(error_of<ConfigError>([] { partition_balanced(equal_blocks(7), 4, 2); }), expected);
+  EXPECT_EQ(error_of<ConfigError>([] { partition_explicit(std::vector<std::int64_t>{}, 7, 4, 2); }), expected);
+}
+
+TEST(Partition, ExplicitCounts) {
+  EXPECT_EQ(partition_explicit(std::vector<std::int64_t>{1, 3}, 4, 2, 1), (UnitsOfStage{{0, 1}, {2, 3, 4, 5}}));
+}
+
+TEST(Partition, ExplicitCountsAreValidated) {
+  const auto error = [](std::vector<std::int64_t> layers) {
+    return error_of<ConfigError>([&] { partition_explicit(layers, 8, 2, 2); });
+  };
+  const std::string remedy = "; give 4 counts of at least 1 that add up to the model's 8 layers, or null for a balanced split";
+  EXPECT_EQ(error({4, 4}), "parallel.layers = [4, 4]: 2 counts for parallel.pipeline = 2 x parallel.virtual_stages = 2" + remedy);
+  EXPECT_EQ(error({2, 2, 2, 1}), "parallel.layers = [2, 2, 2, 1]: the sum is 7" + remedy);
+  EXPECT_EQ(error({2, 2, 2, 3}), "parallel.layers = [2, 2, 2, 3]: the sum is too large" + remedy);
+  EXPECT_EQ(error({0, 2, 3, 3}), "parallel.layers = [0, 2, 3, 3]: 0 is less than 1" + remedy);
+  expect_parts(error({std::numeric_limits<std::int64_t>::max(), 1, 1, 1}), {"the sum is too large"});
 }
 
 }  // namespace

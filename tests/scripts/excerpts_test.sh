@@ -2,6 +2,7 @@
 # excerpts_test.sh SOURCE TRIDENT: what the pages print is what the program says; a digit that is not is named, and so is a mark
 # that does not work.
 set -euo pipefail
+. "$(dirname "$0")/answers_again.sh"
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 mkdir -p "$folder/scripts" "$folder/docs/design"
@@ -10,7 +11,9 @@ cp "$1/README.md" "$folder/"
 cp "$1"/docs/*.md "$folder/docs/"
 cp "$1"/docs/design/*.md "$folder/docs/design/"
 ln -s "$1/configs" "$1/data" "$1/planner" "$folder/"
-trident=$2
+trident=$folder/trident
+again "$2" "$trident"
+again "$2_cases" "${trident}_cases"
 "$folder/scripts/excerpts" --check "$trident"
 
 # One page alone from here on: the others were read.

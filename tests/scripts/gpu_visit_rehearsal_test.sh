@@ -21,6 +21,7 @@ stand_in bin/cmake <<'SH'
 #!/bin/sh
 echo "cmake version 3.25.1"
 SH
+stand_in bin/perl </dev/null  # random tokens, which nobody reads
 
 # ---- the clock: seconds in $place/clock
 # spend SECONDS STAGE: they pass, up to the first end of a `timeout` around; then this waits to be ended. In the stage $FAKE_KILL
@@ -44,13 +45,14 @@ stand_in bin/timeout <<'SH'
 #!/bin/bash
 if [[ $1 == -k ]]; then shift 2; fi
 flag=$(mktemp -u "$FAKE_PLACE/over.XXXXXX")
+exec {nothing}<> <(:)  # to wait for
 FAKE_ENDS="${FAKE_ENDS:-} $(($(<"$FAKE_PLACE/clock") + $1)):$flag" "${@:2}" &
 child=$!
 trap 'kill -TERM $child 2>/dev/null' TERM
 status=0
 while kill -0 $child 2>/dev/null; do
   if [[ -e $flag ]]; then kill -TERM $child; wait $child; exit 124; fi
-  read -rt 0.02 <> <(:) || true
+  read -rt 0.02 -u "$nothing" || true
 done
 wait $child || status=$?
 exit $status

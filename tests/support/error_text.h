@@ -1,6 +1,10 @@
-// What tests ask of errors: their text, and what it holds.
+// What tests ask of texts and errors: what they say, and what they hold.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <source_location>
 #include <string>
 #include <string_view>
 
@@ -17,5 +21,14 @@ template <class E, class F> std::string error_of(F action) {
 }
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// The text holds every one of the parts. What fails names the caller's line.
+template <class Parts = std::initializer_list<std::string_view>>
+void expect_parts(std::string_view text, const Parts& parts, std::source_location where = std::source_location::current()) {
+  for (const std::string_view part : parts) {
+    if (contains(text, part)) continue;
+    ADD_FAILURE_AT(where.file_name(), static_cast<int>(where.line())) << "no \"" << part << "\" in: " << text;
+  }
+}
 
 }  // namespace trident

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
-#include <cstdio>
 #include <functional>
 #include <string>
 #include <string_view>

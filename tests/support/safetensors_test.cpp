@@ -1,5 +1,6 @@
 #include "tests/support/safetensors.h"
 
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 
 #include "core/bf16.h"
 #include "core/check.h"
+#include "tests/support/error_text.h"
 
 namespace trident::test {
 namespace {
@@ -65,13 +67,7 @@ TEST(Safetensors, FilesRoundTrip) {
 
 TEST(Safetensors, RefusesDamagedFiles) {
   const auto refused = [](const std::string& bytes, std::string_view because) {
-    try {
-      parse_safetensors(bytes, "dir/x.safetensors");
-      ADD_FAILURE() << "accepted: " << because;
-    } catch (const DataError& error) {
-      EXPECT_NE(std::string(error.what()).find("dir/x.safetensors"), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find(because), std::string::npos) << error.what();
-    }
+    expect_parts(error_of<DataError>([&] { parse_safetensors(bytes, "dir/x.safetensors"); }), {"dir/x.safetensors", because});
   };
   const std::string good = golden();
   refused("abc", "not a safetensors file");
@@ -93,6 +89,11 @@ TEST(Safetensors, RefusesDamagedFiles) {
   refused(file_of(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"u":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
                   four),
           "begins at 0");
+}
+
+TEST(ExpectParts, APartThatIsMissingIsAFailure) {
+  expect_parts("one two", {"one", "two"});
+  EXPECT_NONFATAL_FAILURE(expect_parts("one two", {"one", "three"}), "no \"three\" in: one two");
 }
 
 }  // namespace

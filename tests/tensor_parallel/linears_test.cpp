@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "tensor_parallel/column_parallel_linear.h"
@@ -97,6 +96,20 @@ struct Serial {
   std::vector<double> x, w, b, d_y, y, d_x, d_w, d_b;
 };
 
+void plan_passes(UnitPlan& plan, const ColumnParallelLinear& linear, Shape input, const std::vector<TensorView>& y) {
+  plan.run([&](Pass& p) {
+    const TensorView x = dry_view(DType::kF32, input);
+    p.begin(PassKind::kForward);
+    linear.forward(p, x, y);
+    p.end();
+    p.begin(PassKind::kBackwardInput);
+    linear.backward_input(p, x, y);
+    p.end();
+    p.begin(PassKind::kBackwardWeight);
+    linear.backward_weight(p, x, y);
+  });
+}
+
 class LinearTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LinearTest, ColumnParallelEqualsSerial) {
@@ -111,18 +124,7 @@ TEST_P(LinearTest, ColumnParallelEqualsSerial) {
     const ParamId w = plan.param_list().add(spec_of("w", {out, in}, rows));
     const ParamId b = plan.param_list().add(spec_of("b", {out}, rows));
     const ColumnParallelLinear linear({{w, b, local}});
-    plan.run([&](Pass& p) {
-      const TensorView x = dry_view(DType::kF32, g.activation_shape(in));
-      const std::array y{dry_view(DType::kF32, {kRows, local})};
-      p.begin(PassKind::kForward);
-      linear.forward(p, x, y);
-      p.end();
-      p.begin(PassKind::kBackwardInput);
-      linear.backward_input(p, x, y);
-      p.end();
-      p.begin(PassKind::kBackwardWeight);
-      linear.backward_weight(p, x, y);
-    });
+    plan_passes(plan, linear, g.activation_shape(in), std::vector(1, dry_view(DType::kF32, {kRows, local})));
     PlannedUnit unit(rank, plan, {{"w", serial.w}, {"b", serial.b}});
 
     Tensor x = rows_of(serial.x, g.activation_shape(in), g.row_offset()), y({kRows, local}), d_x(g.activation_shape(in));
@@ -200,19 +202,7 @@ TEST_P(LinearTest, ProjectionsShareTheirInput) {
     const ParamId a = plan.param_list().add(spec_of("w", {out, in}, rows));
     const ParamId b = plan.param_list().add(spec_of("w2", {out, in}, rows));
     const ColumnParallelLinear linear({{a, {}, local}, {b, {}, local}});
-    plan.run([&](Pass& p) {
-      const TensorView x = dry_view(DType::kF32, g.activation_shape(in));
-      const TensorView one = dry_view(DType::kF32, {kRows, local});
-      const std::array y{one, one};
-      p.begin(PassKind::kForward);
-      linear.forward(p, x, y);
-      p.end();
-      p.begin(PassKind::kBackwardInput);
-      linear.backward_input(p, x, y);
-      p.end();
-      p.begin(PassKind::kBackwardWeight);
-      linear.backward_weight(p, x, y);
-    });
+    plan_passes(plan, linear, g.activation_shape(in), std::vector(2, dry_view(DType::kF32, {kRows, local})));
     PlannedUnit unit(rank, plan, {{"w", serial.w}, {"w2", w2}});
 
     Tensor x = rows_of(serial.x, g.activation_shape(in), g.row_offset()), dx(g.activation_shape(in));

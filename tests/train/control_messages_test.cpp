@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -150,7 +149,7 @@ TEST(ControlMessages, GrowAsALogarithm) {
   for (const int nodes : {4, 8, 16, 32}) expect_at_most(nodes, log2_up(nodes));
 }
 
-TEST(ControlMessages, OfAnyNumberOfNodes) {
+TEST(ControlMessages, AnyNumberOfNodesNeedsFewMessages) {
   for (const int nodes : {6, 10, 22}) expect_at_most(nodes, log2_up(nodes) + 2);
 }
 

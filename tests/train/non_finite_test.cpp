@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <mutex>
 
 #include "device/no_allocation.h"
 #include "tests/support/cpu_ranks.h"
@@ -90,13 +89,13 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInfinity = std:
 
 TEST(NonFinite, OneRank) { expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2"}, 0, kNaN); }
 
-TEST(NonFinite, EightRanksEveryAxis) {
+TEST(NonFinite, EightRanksSkipTheStepOnEveryAxis) {
   for (const int rank : {0, 5, 7})
     expect_skipped(tiny_llama_config(),
                    {"model.num_hidden_layers=2", "parallel=2DP x 2PP x 2TP", "parallel.sequence_parallel=true"}, rank, kNaN);
 }
 
-TEST(NonFinite, ShardedParametersAndAnInfinity) {
+TEST(NonFinite, ShardedParametersSkipAnInfinity) {
   expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=4DP", "parallel.zero=zero3"}, 3, -kInfinity);
   expect_skipped(tiny_llama_config(),
                  {"model.num_hidden_layers=2", "parallel=2DP x 2PP", "parallel.zero=zero2", "precision.compute=bf16"}, 1,
@@ -104,11 +103,13 @@ TEST(NonFinite, ShardedParametersAndAnInfinity) {
 }
 
 // Naming the tensor takes memory, the promise of a step without allocations notwithstanding.
-TEST(NonFinite, UnderNoAllocation) {
+TEST(NonFinite, SkippingAllocatesNothing) {
   expect_skipped(tiny_llama_config(), {"model.num_hidden_layers=2", "parallel=2DP x 2PP", "debug.no_alloc=true"}, 1, kNaN);
 }
 
-TEST(NonFinite, TiedEmbeddings) { expect_skipped(tiny_gpt2_config(), {"model.n_layer=2", "parallel=2PP x 2DP"}, 0, kNaN); }
+TEST(NonFinite, TiedEmbeddingsSkipTogether) {
+  expect_skipped(tiny_gpt2_config(), {"model.n_layer=2", "parallel=2PP x 2DP"}, 0, kNaN);
+}
 
 }  // namespace
 }  // namespace trident::testing

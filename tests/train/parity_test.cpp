@@ -81,7 +81,7 @@ TEST_P(Llama, EqualsOneRank) {
 INSTANTIATE_TEST_SUITE_P(Matrix, Llama, ::testing::ValuesIn(parity_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(FullMatrix, Llama, ::testing::ValuesIn(parity_cases()), case_name);
 
-TEST(ParityMatrix, HasItsSize) { EXPECT_EQ(parity_cases().size(), 154u); }
+TEST(ParityMatrix, Has154Layouts) { EXPECT_EQ(parity_cases().size(), 154u); }
 
 // Tied embeddings, LayerNorm, biases, learned positions: 24 layouts with both ends of the tied weight together and apart.
 std::vector<ParityCase> gpt2_cases() {

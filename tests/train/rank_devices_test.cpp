@@ -363,7 +363,7 @@ TEST(ChooseDevice, WhatTheConfigurationSaysOfGpusReachesTheDevice) {
   EXPECT_EQ(cuda.made_with, chosen);
 }
 
-TEST(NamedPeak, OfGpusAndOfParts) {
+TEST(NamedPeak, GpusAndTheirPartsHaveOne) {
   EXPECT_EQ(named_peak_flops("NVIDIA H100 80GB HBM3", DType::kBF16), 989e12);
   EXPECT_EQ(named_peak_flops("NVIDIA H100 PCIe", DType::kBF16), 756e12);
   EXPECT_EQ(named_peak_flops("NVIDIA A100-SXM4-80GB", DType::kBF16), 312e12);

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <filesystem>
 
 #include "core/host_name.h"
 #include "tests/data/huge_dataset.h"

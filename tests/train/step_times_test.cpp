@@ -74,7 +74,7 @@ void on_ranks(int ranks, const std::function<void(Communicator& world, Device& d
   });
 }
 
-TEST(StepTimes, OverRanks) {
+TEST(StepTimes, RanksAreSummedUp) {
   on_ranks(3, [](Communicator& world, Device& device) {
     StepTimes mine;
     mine.steps = 2;
@@ -132,7 +132,7 @@ TEST(GatherTexts, EveryRanksTextInOrderUpATree) {
   }
 }
 
-TEST(Extremes, OfEveryRanksValue) {
+TEST(Extremes, EveryRanksValueCounts) {
   on_ranks(5, [](Communicator& world, Device& device) {
     constexpr std::array kValues{2.0, -3.0, 7.5, 7.5, 0.0};
     const Extremes extremes = extremes_of(world, device.host_stream(), kValues[static_cast<std::size_t>(world.rank())]);

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <iterator>
@@ -106,7 +105,7 @@ const AttentionShape kRepresentative[] = {
     shape(2, 32, 32, 2048, 80),  shape(2, 12, 12, 2048, 96), shape(1, 16, 2, 2048, 192), shape(2, 16, 8, 4096, 256),
 };
 
-TEST_F(CudnnPlans, ForwardOnAnH100) {
+TEST_F(CudnnPlans, AnH100HasPlansForForward) {
   const Gpu c = h100();
   for (const AttentionShape& s : kRepresentative) expect_plan(c, Graph::kForward, s);
 }
@@ -116,7 +115,7 @@ TEST_F(CudnnPlans, DeterministicBackwardOnAnH100) {
   for (const AttentionShape& s : kRepresentative) expect_plan(c, Graph::kDeterministicBackward, s);
 }
 
-TEST_F(CudnnPlans, OtherKindsOfGraphsOnAnH100) {
+TEST_F(CudnnPlans, AnH100HasPlansForOtherGraphs) {
   const Gpu c = h100();
   AttentionShape s = shape(2, 8, 2, 1000, 64);
   expect_plan(c, Graph::kBackward, s);
@@ -131,7 +130,7 @@ TEST_F(CudnnPlans, OtherKindsOfGraphsOnAnH100) {
 }
 
 // What fp16 training asks for: the same graphs, of the other type.
-TEST_F(CudnnPlans, InF16) {
+TEST_F(CudnnPlans, F16HasPlans) {
   const Gpu hopper = h100(), larger = h200(), ampere = a100();
   AttentionShape gpt2 = shape(32, 12, 12, 1024, 64), llama = shape(4, 32, 8, 4096, 128);
   gpt2.dtype = llama.dtype = DType::kF16;
@@ -140,7 +139,7 @@ TEST_F(CudnnPlans, InF16) {
   expect_plan(larger, Graph::kDeterministicBackward, llama);
 }
 
-TEST_F(CudnnPlans, OtherGpus) {
+TEST_F(CudnnPlans, OtherGpusHavePlans) {
   const Gpu hopper = h200(), ampere = a100();
   for (const AttentionShape& s : {shape(32, 12, 12, 1024, 64), shape(4, 32, 8, 4096, 128)})
     for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward}) {

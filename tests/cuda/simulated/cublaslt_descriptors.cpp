@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <new>
 
 #include "tests/cuda/simulated/runtime.h"
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <set>
 
 #include "tests/cuda/simulated/cudnn_interpreter.h"

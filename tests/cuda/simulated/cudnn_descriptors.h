@@ -3,7 +3,6 @@
 
 #include <cudnn_graph.h>
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <map>

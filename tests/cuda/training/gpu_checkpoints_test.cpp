@@ -120,26 +120,26 @@ class GpuCheckpoints : public ::testing::Test {
   std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
 };
 
-TEST_F(GpuCheckpoints, OfOneRank) { expect_outlives_the_gpu(llama(), {}, {"parallel=2DP x 2PP"}, 1e-6); }
+TEST_F(GpuCheckpoints, OneRanksSaveOutlivesItsGpu) { expect_outlives_the_gpu(llama(), {}, {"parallel=2DP x 2PP"}, 1e-6); }
 
-TEST_F(GpuCheckpoints, OfEightRanks) {
+TEST_F(GpuCheckpoints, EightRanksSaveOutlivesTheirGpus) {
   expect_outlives_the_gpu(llama(), {"parallel=2DP x 2PP x 2TP", "parallel.zero=zero3", "parallel.sequence_parallel=true"}, {},
                            1e-6);
 }
 
 // Transposed values, a tied weight at two stages, masters beside weights in bf16, and updates within graphs.
-TEST_F(GpuCheckpoints, OfGraphsAndHalfPrecision) {
+TEST_F(GpuCheckpoints, GraphsAndHalfPrecisionAreSaved) {
   expect_outlives_the_gpu(gpt2(), {"parallel=2DP x 2PP", "cuda.graphs=true"}, {"parallel=2TP"}, 2e-3);
 }
 
-TEST_F(GpuCheckpoints, OfWeightsRoundedAtRandom) {
+TEST_F(GpuCheckpoints, WeightsRoundedAtRandomAreSaved) {
   const std::vector<std::string> rounded = {"precision.compute=bf16", "precision.stochastic_rounding=true", "parallel=2DP",
                                             "parallel.zero=shard_grad_op"};
   expect_outlives_the_gpu(llama(), rounded, rounded, 2e-3);
 }
 
 // Each order that makes others late, with room for all values and with as little as works.
-TEST_F(GpuCheckpoints, InEveryOrderOfStreams) {
+TEST_F(GpuCheckpoints, EveryOrderOfStreamsSavesTheSame) {
   save_at_the_end(gpt2(), {}, "end");
   int run = 0;
   for (const simulated::StreamOrder order :

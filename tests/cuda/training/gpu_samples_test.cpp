@@ -111,18 +111,18 @@ TEST_F(GpuSamples, AreThoseOfCpusAndLeaveTrainingsNumbersEqual) {
   }
 }
 
-TEST_F(GpuSamples, OnEightRanks) {
+TEST_F(GpuSamples, EightRanksSayTheSame) {
   const Said greedy = sampled(llama(), kGreedy, nullptr).said;
   expect_training_does_not_notice(llama(), ParityCase{2, 2, 2, true, "zero3", "1f1b"}.settings(), greedy);
 }
 
-TEST_F(GpuSamples, BesideGraphs) {
+TEST_F(GpuSamples, GraphsSayTheSame) {
   const Said greedy = sampled(llama(), kGreedy, nullptr).said;
   expect_training_does_not_notice(llama(), {"cuda.graphs=true"}, greedy);
 }
 
 // Texts may differ from those of CPUs where two tokens are as likely; training's bits may not.
-TEST_F(GpuSamples, InHalfPrecision) {
+TEST_F(GpuSamples, HalfPrecisionChangesNoBitOfTraining) {
   for (const char* compute : {"bf16", "fp16"}) {
     SCOPED_TRACE(compute);
     const Settings settings{std::string("precision.compute=") + compute};

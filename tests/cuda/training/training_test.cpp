@@ -92,7 +92,7 @@ TEST_F(OnGpus, EveryPresetOnEightRanksEqualsOneRank) {
   EXPECT_EQ("", compare_bits(runs[4], runs[2])) << "zero3 and zero2";
 }
 
-TEST_F(OnGpus, TiedWeightsBiasesAndDropout) {
+TEST_F(OnGpus, TiedWeightsBiasesAndDropoutAreThoseOfOneRank) {
   simulated::configure(many_ranks());
   expect_equal(run(small_gpt2(), ParityCase{2, 2, 2, false, "zero1", "1f1b"}.settings()), run(small_gpt2()));
 }
@@ -106,7 +106,7 @@ TEST_F(OnGpus, SchedulesAndRecomputationKeepTheBits) {
   EXPECT_EQ("", compare_bits(run(small_llama(), {"recompute.policy=selective"}), one));
 }
 
-TEST_F(OnGpus, LogitsInChunks) {
+TEST_F(OnGpus, LogitsInChunksAreThoseOfCpus) {
   simulated::configure(many_ranks());
   const LayoutRun one = on_cpu(small_llama());
   expect_equal(run(small_llama(), {"recompute.head_chunk=3"}), one);
@@ -135,7 +135,7 @@ TEST_F(OnGpus, ThroughTheHostTheBitsAreTheSame) {
       "", compare_bits(run(small_llama(), layout.settings(), DeviceTransport::kHostStaged), run(small_llama(), layout.settings())));
 }
 
-TEST_F(OnGpus, OverNccl) {
+TEST_F(OnGpus, NcclCarriesTheSameNumbers) {
   simulated::Settings settings = many_ranks();
   settings.devices = 8;
   simulated::configure(settings);
@@ -147,7 +147,7 @@ TEST_F(OnGpus, OverNccl) {
 }
 
 // Rounded to bf16 in other places than a CPU would, so only as close as bf16 is.
-TEST_F(OnGpus, HalfPrecision) {
+TEST_F(OnGpus, HalfPrecisionIsAsCloseAsItsFormat) {
   simulated::configure(many_ranks());
   const std::vector<std::string> bf16 = {"precision.compute=bf16"};
   const LayoutRun gpu = run(small_llama(), bf16), cpu = on_cpu(small_llama(), bf16);

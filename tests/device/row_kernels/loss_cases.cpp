@@ -1,5 +1,4 @@
 #include <cstdint>
-#include <limits>
 
 #include "case_table.h"
 #include "tests/support/reference_ops.h"

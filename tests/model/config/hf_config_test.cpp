@@ -1,8 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
+
 #include "core/file_io.h"
+#include "model/config/hf_config_writer.h"
 #include "model/config/model_config.h"
 #include "model/config/model_stats.h"
+#include "tests/support/error_text.h"
+#include "tests/support/safetensors.h"
 
 namespace trident {
 namespace {
@@ -62,7 +68,7 @@ TEST(HfConfig, ReadsWhatTransformersWrites) {
   EXPECT_EQ(golden("mistral").family, ModelFamily::kMistral);
 }
 
-TEST(HfConfig, DefaultsOfAMissingKey) {
+TEST(HfConfig, MissingKeysHaveTheirDefaults) {
   const ModelConfig llama = tiny("llama", "");
   EXPECT_EQ(llama.vocab_size, 32000);
   EXPECT_EQ(llama.kv_heads, 4) << "as many as heads";
@@ -117,7 +123,7 @@ TEST(HfConfig, OldAndNewRopeSpellingsAgree) {
   EXPECT_EQ(old_style.rope.factor, 8.0);
 }
 
-TEST(HfConfig, RopeScalings) {
+TEST(HfConfig, RopeScalingsAreRead) {
   EXPECT_EQ(tiny("llama", R"("rope_scaling": null)").rope, RopeConfig{});
   EXPECT_EQ(tiny("llama", R"("rope_parameters": {"rope_type": "default", "rope_theta": 10000.0})").rope, RopeConfig{});
   const ModelConfig dynamic = tiny("llama", R"("max_position_embeddings": 64,
@@ -158,7 +164,7 @@ TEST(HfConfig, DropoutIsWhatTheFileOrTheUserSays) {
 }
 
 // What counts is the window that sequences could exceed; whether they do is for check_layout to say.
-TEST(HfConfig, SlidingWindows) {
+TEST(HfConfig, SlidingWindowsAreRead) {
   const auto window = [](const std::string& family, const std::string& more) {
     return tiny(family, R"("num_key_value_heads": 2, )" + more).sliding_window;
   };
@@ -178,7 +184,7 @@ TEST(HfConfig, SlidingWindows) {
   EXPECT_EQ(window("qwen3", all + R"(["full_attention", "full_attention", "sliding_attention"])"), 16);
 }
 
-TEST(HfConfig, Olmo2) {
+TEST(HfConfig, Olmo2IsRead) {
   const ModelConfig olmo2 = tiny("olmo2", "");
   EXPECT_EQ(olmo2.norm, NormKind::kRmsNormRoundedOnce);
   EXPECT_EQ(olmo2.norm_placement, NormPlacement::kAfter);
@@ -190,7 +196,7 @@ TEST(HfConfig, Olmo2) {
   EXPECT_TRUE(tiny("olmo2", R"("attention_bias": true)").qkv_bias);
 }
 
-TEST(HfConfig, Phi3) {
+TEST(HfConfig, Phi3IsRead) {
   const ModelConfig phi3 = tiny("phi3", "");
   EXPECT_EQ(phi3.vocab_size, 32064);
   EXPECT_EQ(phi3.max_positions, 4096);
@@ -280,6 +286,166 @@ TEST(HfConfig, UnknownKeysOfAFileThatAreSwitchedOffAreLeftOut) {
     for (std::string* of : {&text, &wanted}) std::erase(*of, ' ');
     EXPECT_EQ(text, wanted) << file;
   }
+}
+
+// config.json as it is written, read again: the same model, for every family and for values far from the usual.
+
+const char* const kFamilies[] = {"gpt2",  "llama",   "llama3", "smollm", "qwen2", "qwen2.5",
+                                 "qwen3", "mistral", "olmo",   "olmo2",  "phi3",    "olmo_clipped", "llama_dynamic"};
+
+ModelConfig read_family(const std::string& name) {
+  const std::string path = std::string(TRIDENT_MODEL_GOLDENS "/families/") + name + "/config.json";
+  return model_config_from_hf_json(read_file(path), path);
+}
+
+void expect_same(const ModelConfig& model) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const std::string text = to_json_text(hf_config_json(model, dtype), 2);
+    EXPECT_TRUE(model_config_from_hf_json(text, "written") == model) << text;
+    expect_parts(text, {"\"dtype\": \"" + std::string(hf_dtype_name(dtype)) + "\""});
+  }
+}
+
+TEST(HfConfigWriter, WhatTransformersWroteComesBack) {
+  for (const char* family : kFamilies) {
+    SCOPED_TRACE(family);
+    expect_same(read_family(family));
+  }
+}
+
+// Numbers that need all their digits, and sizes that no default has.
+TEST(HfConfigWriter, UnusualNumbersComeBack) {
+  for (const char* family : kFamilies) {
+    SCOPED_TRACE(family);
+    ModelConfig model = read_family(family);
+    model.vocab_size = 50257 * 3;
+    model.layers = 7;
+    model.ffn = 12345;
+    model.max_positions = 1 << 20;
+    model.init_std = 0.1 + 0.2;
+    if (model.norm != NormKind::kPlainLayerNorm) model.norm_eps = 1.0 / 3e6;
+    if (model.position == PositionKind::kRope) model.rope.theta = 1e7 / 3;
+    if (model.family == ModelFamily::kPhi3 && model.rope.scaling == RopeScaling::kLongRope)
+      model.rope.factor = static_cast<double>(model.max_positions) / static_cast<double>(model.rope.original_max_positions);
+    if (model.rope.scaling == RopeScaling::kDynamic) model.rope.original_max_positions = model.max_positions;
+    if (model.family == ModelFamily::kGpt2 || model.family == ModelFamily::kPhi3)
+      model.residual_dropout = 1.0 / 7, model.embedding_dropout = 0.25;
+    expect_same(model);
+  }
+}
+
+TEST(HfConfigWriter, EveryOptionOfLlamaComesBack) {
+  for (const bool biased : {false, true}) {
+    for (const bool tied : {false, true}) {
+      ModelConfig model = read_family("llama");
+      model.qkv_bias = model.output_bias = model.mlp_bias = biased;
+      model.tie_embeddings = tied;
+      model.head_dim = 64;  // not hidden / heads
+      model.kv_heads = 1;
+      expect_same(model);
+    }
+  }
+}
+
+TEST(HfConfigWriter, EveryScalingComesBack) {
+  for (const char* family : {"llama", "qwen3", "mistral", "olmo2"}) {
+    SCOPED_TRACE(family);
+    ModelConfig model = read_family(family);
+    RopeConfig& rope = model.rope;
+    rope = {};
+    rope.theta = 500000;
+    expect_same(model);
+    rope.scaling = RopeScaling::kLinear;
+    rope.factor = 2.5;
+    rope.original_max_positions = model.max_positions;  // of no meaning here; what the reader fills in
+    expect_same(model);
+    rope.scaling = RopeScaling::kDynamic;
+    expect_same(model);
+    rope.scaling = RopeScaling::kLlama3;
+    rope.original_max_positions = 24;
+    rope.low_freq_factor = 1.5, rope.high_freq_factor = 3.25;
+    expect_same(model);
+    rope = {};
+    rope.theta = 500000;
+    rope.scaling = RopeScaling::kYarn;
+    rope.factor = 3;
+    rope.original_max_positions = 24;
+    expect_same(model);
+    rope.beta_fast = 16, rope.beta_slow = 2;
+    rope.truncate = false;
+    rope.mscale = 0.7, rope.mscale_all_dim = 0.9;
+    expect_same(model);
+    rope.mscale.reset(), rope.mscale_all_dim.reset();
+    rope.attention_factor = 1.125;
+    expect_same(model);
+  }
+}
+
+TEST(HfConfigWriter, WindowsComeBack) {
+  for (const char* family : {"qwen2", "qwen3", "mistral", "phi3"}) {
+    SCOPED_TRACE(family);
+    ModelConfig model = read_family(family);
+    for (const std::int64_t window : {0, 1, 16, 63}) {
+      model.sliding_window = window;
+      expect_same(model);
+    }
+  }
+}
+
+// The oracle's files and the counts made from their configurations agree tensor by tensor.
+
+class GoldenFiles : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string path(const std::string& file) const { return std::string(TRIDENT_MODEL_GOLDENS "/") + GetParam() + "/" + file; }
+  ModelConfig config() const { return model_config_from_hf_json(read_file(path("config.json")), path("config.json")); }
+  test::TensorMap tensors(const std::string& file) const { return test::read_safetensors(path(file + ".safetensors")); }
+};
+
+std::string name_of(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenFiles,
+                         ::testing::Values("gpt2", "llama", "llama3_rope", "qwen2", "qwen3", "mistral"), name_of);
+
+TEST_P(GoldenFiles, HoldEveryParameterOnce) {
+  std::int64_t elements = 0;
+  for (const auto& [name, tensor] : tensors("weights")) elements += tensor.num_elements();
+  EXPECT_EQ(elements, num_parameters(config()));
+}
+
+TEST_P(GoldenFiles, HoldAGradientAndATrainedValueOfEveryParameter) {
+  const test::TensorMap weights = tensors("weights"), gradients = tensors("gradients"), trained = tensors("trained");
+  EXPECT_EQ(gradients.size(), weights.size());
+  EXPECT_EQ(trained.size(), weights.size() + 2) << "and losses, grad_norms";
+  double squares = 0.0;
+  for (const auto& [name, weight] : weights) {
+    ASSERT_TRUE(gradients.contains(name) && trained.contains(name)) << name;
+    EXPECT_EQ(gradients.at(name).shape, weight.shape) << name;
+    EXPECT_EQ(trained.at(name).shape, weight.shape) << name;
+    EXPECT_NE(trained.at(name).data, weight.data) << name << " was trained";
+    for (const float g : gradients.at(name).values<float>()) squares += static_cast<double>(g) * g;
+  }
+  EXPECT_NEAR(std::sqrt(squares) / trained.at("grad_norms").values<float>()[0], 1.0, 1e-6) << "the norm before clipping";
+}
+
+// The mean over all targets of log-sum-exp minus the target's logit.
+TEST_P(GoldenFiles, LossIsTheMeanOverTheTargets) {
+  const test::TensorMap forward = tensors("forward"), batch = tensors("batch");
+  const std::vector<float> logits = forward.at("logits").values<float>();
+  const std::vector<std::int64_t> targets = batch.at("targets").values<std::int64_t>();
+  const std::vector<std::int64_t> tokens = batch.at("tokens").values<std::int64_t>();
+  const std::int64_t vocab = config().vocab_size;
+  ASSERT_EQ(forward.at("logits").shape, (std::vector<std::int64_t>{2, 16, vocab}));
+  ASSERT_EQ(batch.at("tokens").shape, (std::vector<std::int64_t>{10, 2, 16}));
+  EXPECT_EQ(tokens[1], targets[0]) << "targets are the tokens that follow";
+  double sum = 0.0;
+  for (std::size_t row = 0; row < 32; ++row) {
+    double exponentials = 0.0;
+    const float* logit = logits.data() + static_cast<std::int64_t>(row) * vocab;
+    for (std::int64_t c = 0; c < vocab; ++c) exponentials += std::exp(static_cast<double>(logit[c]));
+    sum += std::log(exponentials) - logit[targets[row]];
+  }
+  EXPECT_NEAR(sum / 32.0, forward.at("loss").values<float>()[0], 1e-6);
+  EXPECT_EQ(forward.at("loss").values<float>()[0], tensors("trained").at("losses").values<float>()[0]);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -17,6 +16,7 @@
 #include "planner/predict/forecast.h"
 #include "planner/predict/run_page.h"
 #include "planner/predict/simulated_run_forecast.h"
+#include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 #include "tests/train/priced_run.h"
 #include "train/plan/machine.h"
@@ -120,7 +120,7 @@ TEST(Comparison, WithFewerCoresThanRanksTheProcessorsWorkIsCompared) {
     work -= price_pass(record.passes[0], forecast.step.grid, prices).total();
   }
   EXPECT_NEAR(c.step_predicted, 4 * (work / 2 + outside), 1e-9);
-  EXPECT_NE(to_lines(c).front().find("CPU time of a step, all 8 ranks, over the 2 that work at once"), std::string::npos);
+  expect_parts(to_lines(c).front(), {"CPU time of a step, all 8 ranks, over the 2 that work at once"});
 }
 
 // What would have been measured if every instruction took what `step` says.
@@ -191,7 +191,7 @@ TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
     return lines.back();
   };
   const std::string plain = last_line(1.1 * predicted, 1.1 * taken), unsure = last_line(0.9 * predicted, 1.1 * taken);
-  EXPECT_NE(plain.find("more than 10 % off: bubble"), std::string::npos) << plain;
+  expect_parts(plain, {"more than 10 % off: bubble"});
   EXPECT_EQ(plain.find("steps of this run differ"), std::string::npos) << plain;
   EXPECT_EQ(unsure, plain + "; steps of this run differ by more than that");
   // The first step by itself is shown and not judged.
@@ -199,7 +199,7 @@ TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
   const Comparison first = compare(right, "", {1000, {}}, run);
   EXPECT_TRUE(first.off().empty());
   EXPECT_FALSE(first.spread);
-  EXPECT_NE(to_lines(first).front().find("the first step alone"), std::string::npos);
+  expect_parts(to_lines(first).front(), {"the first step alone"});
   EXPECT_DOUBLE_EQ(first.step_measured, taken);
   EXPECT_TRUE(to_json(first).find("first_step_alone")->as_bool());
 }
@@ -226,7 +226,7 @@ TEST(Comparison, MemoryThatIsOffIsNamed) {
   EXPECT_EQ(c.off()[0].what, "the arena");
   const std::vector<std::string> lines = to_lines(c);
   EXPECT_EQ(lines.front(), "predicted beside measured, without the time of a step: none came with it");
-  EXPECT_NE(lines.back().find("more than 10 % off: the arena"), std::string::npos) << lines.back();
+  expect_parts(lines.back(), {"more than 10 % off: the arena"});
   const JsonValue json = to_json(c);
   EXPECT_EQ(json.find("not_predicted")->as_string(), "none came with it");
   EXPECT_EQ(json.find("step_seconds"), nullptr);
@@ -255,9 +255,7 @@ TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
   const Comparison c = compare(step, "", {1000, {}}, run);
   EXPECT_EQ(c.worked, run.times.computing());
   const std::string lines = text_of(to_lines(c));
-  EXPECT_NE(lines.find("other work had the cores: a rank worked 3984.4 ms of a step of 16000.0 ms; times are not judged"),
-            lines.npos)
-      << lines;
+  expect_parts(lines, {"other work had the cores: a rank worked 3984.4 ms of a step of 16000.0 ms; times are not judged"});
   for (const Comparison::Off& off : c.off()) EXPECT_FALSE(off.of_time) << off.what;
   EXPECT_EQ(text_of(off_lines(c)).find("compute"), std::string::npos) << "no part is blamed for what others took";
   EXPECT_TRUE(to_json(c).find("worked_seconds"));
@@ -325,7 +323,7 @@ TEST(RunPage, DrawsWhatThereIsAndLeavesOutTheRest) {
   EXPECT_EQ(timeline.rows[0].spans[2].lane, TimelineLane::kLower);
   const Timeline cut = step_timeline("a step", {program}, spans, 2);
   EXPECT_EQ(cut.rows[0].spans.size(), 2u);
-  EXPECT_NE(cut.title.find("first 2"), std::string::npos);
+  expect_parts(cut.title, {"first 2"});
 
   RunPageFacts facts;
   facts.title = "<run>";
@@ -341,7 +339,7 @@ TEST(RunPage, DrawsWhatThereIsAndLeavesOutTheRest) {
   EXPECT_EQ(loss.lines[0].points.back().x, 9000);
   const std::string html = to_html(page);
   EXPECT_EQ(html.find("<run>"), std::string::npos);
-  EXPECT_NE(html.find("Predicted beside measured, without the time of a step: none."), std::string::npos);
+  expect_parts(html, {"Predicted beside measured, without the time of a step: none."});
 }
 
 }  // namespace

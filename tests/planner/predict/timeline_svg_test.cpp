@@ -8,6 +8,7 @@
 
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "tests/support/error_text.h"
 #include "train/config/option_values.h"
 #include "train/plan/machine.h"
 
@@ -103,11 +104,10 @@ TEST(TimelineSvg, ChunksHaveShadesNumbersAndALegend) {
         instructions(plan, [&](const Instruction& i) { return i.is_compute() && i.virtual_stage / 4 == chunks - 1; });
     EXPECT_EQ(count(svg, "fill-opacity=\"0.40\""), units_of_last + 2);  // and twice in the legend
     EXPECT_EQ(count(svg, fmt::format(", chunk {}</title>", chunks - 1)), units_of_last);
-    EXPECT_NE(svg.find(fmt::format("A rank holds {} chunks", chunks)), std::string::npos);
-    EXPECT_NE(svg.find("c0: embed, "), std::string::npos);
+    expect_parts(svg, {fmt::format("A rank holds {} chunks", chunks), "c0: embed, "});
   }
   const std::string many = timeline_svg(plan_of({"parallel.virtual_stages=8", "model.num_hidden_layers=32"}, file));
-  EXPECT_NE(many.find("8 chunks, 9 units"), std::string::npos);
+  expect_parts(many, {"8 chunks, 9 units"});
 }
 
 // Numbers of two digits are wider than short actions: then some are left out, from the first to the last micro-batch, and none lies
@@ -169,7 +169,7 @@ TEST(TimelineSvg, NamesEveryRankOfTheDemo) {
 TEST(TimelineSvg, ManyRanksAreNamedAsARange) {
   const std::string svg = timeline_svg(plan_of({"parallel.data=8", "batch.global=32"}));
   EXPECT_EQ(count(svg, "class=\"rank\""), 0u);
-  EXPECT_NE(svg.find("ranks 0 to 31"), std::string::npos);
+  expect_parts(svg, {"ranks 0 to 31"});
 }
 
 TEST(TimelineSvg, FaultsAreSeen) {  // of the test's own reader

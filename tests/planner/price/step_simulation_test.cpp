@@ -4,11 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "core/check.h"
+#include "pipeline/schedule/step_program_views.h"
 #include "planner/price/beside_streams.h"
+#include "planner/price/program_loops.h"
+#include "planner/price/step_ops.h"
 #include "planner/price/step_price.h"
+#include "planner/published/simulated_schedules.h"
 
 namespace trident {
 namespace {
@@ -118,6 +126,178 @@ TEST(StepPrice, TheLaunchGapIsWhatTheHostTakesLonger) {
     EXPECT_EQ(parts[TimePart::kLaunch], issue == 5 ? 1 : issue == 7 ? 7 : 0) << issue;
     EXPECT_EQ(parts.total(), std::max(14.0, 3 * issue)) << issue;
   }
+}
+
+// Loops of step programs: a program of few micro-batches with its loops is the one of many, whatever the schedule, those among them
+// that split backwards; and a stretch that is alike by accident is no loop.
+
+// Stages of 1, 2, 3, 1, 2, 3, ... units.
+UnitsOfStage uneven_units(int stages) {
+  UnitsOfStage units;
+  int next = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    auto& of_stage = units.emplace_back();
+    for (int i = 0; i <= stage % 3; ++i) of_stage.push_back(next++);
+  }
+  return units;
+}
+
+struct Step {
+  std::vector<StepProgram> programs;               // by rank
+  std::vector<std::vector<std::int32_t>> pass_of;  // by rank and instruction
+};
+
+// Passes by kind, unit and whether they overwrite.
+std::int32_t pass_of(const Instruction& i) { return 40 * (i.unit + 1) + 2 * static_cast<int>(i.kind) + (i.overwrites() ? 1 : 0); }
+
+// Of no two passes the same.
+std::vector<double> seconds_of_passes(int units) {
+  std::vector<double> seconds;
+  for (int pass = 0; pass < 40 * (units + 1); ++pass) {
+    const auto kind = static_cast<InstructionKind>(pass % 40 / 2);
+    const bool update = kind == InstructionKind::kOptimizerStep || kind == InstructionKind::kGradNorm;
+    seconds.push_back((update ? 0.1 : 1.0) * (1 + (pass * 37 % 101) / 101.0));
+  }
+  return seconds;
+}
+
+StepProgramSpec spec_of(const Schedule& schedule, ZeroPreset zero, Overlap overlap) {
+  StepProgramSpec spec;
+  spec.schedule = schedule;
+  spec.units_of_stage = uneven_units(schedule.num_virtual_stages());
+  spec.zero = policy_of(zero);
+  spec.data_parallel = 2;
+  spec.overlap = overlap;
+  return spec;
+}
+
+Step step_of(const Schedule& schedule, ZeroPreset zero, Overlap overlap) {
+  Step step;
+  for (const StepProgram& program : build_step_programs(spec_of(schedule, zero, overlap))) {
+    step.programs.push_back(with_late_receives(program).program);
+    auto& passes = step.pass_of.emplace_back();
+    for (const Instruction& i : step.programs.back().instructions) passes.push_back(pass_of(i));
+  }
+  return step;
+}
+
+struct Run {
+  SimulatedStep times;
+  std::vector<std::vector<std::int64_t>> computes;  // by rank and pass
+};
+
+Run run(const Step& step, const std::vector<ProgramLoops>& loops, int stages, int micro_batches, Overlap overlap) {
+  const std::vector<double> seconds = seconds_of_passes(static_cast<int>(step.programs.front().unit_bytes.size()));
+  std::vector<RankOps> ranks;
+  for (std::size_t rank = 0; rank < step.programs.size(); ++rank)
+    ranks.push_back(make_rank_ops({step.programs[rank], step.pass_of[rank], seconds, overlap, loops[rank], Merging::kOn}));
+  Run run{simulate(ranks, {stages, micro_batches}, {1.25, 1.4}, Spans::kOff), {}};
+  for (const RankOps& rank : ranks) run.computes.push_back(rank.computes);
+  return run;
+}
+
+void expect_same(const SimulatedStep& few, const SimulatedStep& all, const std::string& what) {
+  const double near = 1e-11 * all.makespan;
+  EXPECT_NEAR(few.makespan, all.makespan, near) << what;
+  for (std::size_t rank = 0; rank < all.ranks.size(); ++rank) {
+    const RankTimeline &a = few.ranks[rank], &b = all.ranks[rank];
+    for (const auto part : {&RankTimeline::end, &RankTimeline::data, &RankTimeline::message, &RankTimeline::bubble,
+                            &RankTimeline::update, &RankTimeline::busy, &RankTimeline::first, &RankTimeline::last})
+      EXPECT_NEAR(a.*part, b.*part, near) << what << ", rank " << rank;
+  }
+}
+
+using ScheduleOf = std::function<Schedule(int micro_batches)>;
+
+// Returns how many ranks have loops; where one has none, nothing was compared.
+int expect_loops(const ScheduleOf& schedule_of, ZeroPreset zero, Overlap overlap, int few, int turn, int more,
+                 const std::string& what) {
+  const Schedule longer = schedule_of(few + more);
+  const Step shorter = step_of(schedule_of(few), zero, overlap), all = step_of(longer, zero, overlap);
+  std::vector<ProgramLoops> loops;
+  for (std::size_t rank = 0; rank < shorter.programs.size(); ++rank) {
+    loops.push_back(find_loops(shorter.programs[rank], shorter.pass_of[rank], turn, more));
+    if (loops.back().empty()) return 0;
+    EXPECT_TRUE(is_unrolled(all.programs[rank], shorter.programs[rank], loops.back())) << what << ", rank " << rank;
+    const std::vector<std::int32_t> from = unrolled(shorter.programs[rank], loops.back());
+    EXPECT_EQ(reordered(shorter.pass_of[rank], from), all.pass_of[rank]) << what << ", rank " << rank;
+  }
+  if (::testing::Test::HasFailure()) return 0;  // ranks of such programs may wait for each other
+  const std::vector<ProgramLoops> none(all.programs.size());
+  const Run looped = run(shorter, loops, longer.num_virtual_stages(), few + more, overlap);
+  const Run written = run(all, none, longer.num_virtual_stages(), few + more, overlap);
+  expect_same(looped.times, written.times, what);
+  EXPECT_EQ(looped.computes, written.computes) << what;
+  return static_cast<int>(loops.size());
+}
+
+// Of gpipe the last backward and the one before it were once enough to make the last micro-batch's reductions part of a loop.
+TEST(ProgramLoops, OfEveryTrainedScheduleAreThoseOfTheLongerProgram) {
+  int found = 0, ranks = 0;
+  for (const ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1f1b, ScheduleKind::kInterleaved})
+    for (const int p : {1, 2, 3, 5, 9, 12})
+      for (const int v : {1, 2, 3})
+        for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero2, ZeroPreset::kZero3})
+          for (const Overlap overlap : {Overlap::kOn, Overlap::kOff}) {
+            if ((kind == ScheduleKind::kInterleaved) != (v > 1)) continue;
+            const std::int64_t every = policy_of(zero).grad_sync_every;
+            const int all = kind == ScheduleKind::kInterleaved ? 7 * p : 5 * p + 12;
+            const int few = short_micro_batches(kind, p, every, all);
+            if (few == all) continue;
+            const std::string what = std::string(to_string(kind)) + " of " + std::to_string(p) + " x " + std::to_string(v) + ", " +
+                                     std::string(to_string(zero)) + (overlap == Overlap::kOn ? "" : ", no overlap");
+            found += expect_loops([&](int m) { return make_schedule(kind, p, v, m); }, zero, overlap, few,
+                                  loop_turn(kind, p, every), all - few, what);
+            ranks += p;
+          }
+  EXPECT_GT(found, ranks * 3 / 4);  // gpipe's transient gradients change places from one micro-batch to the next
+}
+
+TEST(ProgramLoops, OfSchedulesThatSplitBackwards) {
+  int found = 0;
+  for (const SimulatedKind kind : {SimulatedKind::kZbH1, SimulatedKind::kZbH2})
+    for (const int p : {1, 2, 3, 4, 9})
+      for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero1})
+        for (const Overlap overlap : {Overlap::kOn, Overlap::kOff}) {
+          const auto schedule_of = [&](int m) {
+            return make_simulated_schedule(kind, p, 1, m, PassTimes{1, 1, 1, 0}).placed.schedule;
+          };
+          const std::string what = std::string(to_string(kind)) + " of " + std::to_string(p) + ", " + std::string(to_string(zero));
+          // Weight gradients lag at most 2(p-1) micro-batches behind, and as many forwards are ahead.
+          found += expect_loops(schedule_of, zero, overlap, 4 * p + 6, 1, 23, what);
+          if (::testing::Test::HasFailure()) return;
+        }
+  EXPECT_EQ(found, 2 * 2 * 2 * (1 + 2 + 3 + 4 + 9));
+}
+
+// A program that does not repeat itself has no loops: passes that are another's each time, and one turn written but once.
+TEST(ProgramLoops, NothingIsFoundWhereNothingRepeats) {
+  Step step = step_of(make_1f1b(3, 12), ZeroPreset::kDdp, Overlap::kOn);
+  ASSERT_FALSE(find_loops(step.programs[1], step.pass_of[1], 1, 5).empty());
+  std::vector<std::int32_t> numbered(step.pass_of[1].size());
+  for (std::size_t at = 0; at < numbered.size(); ++at) numbered[at] = static_cast<std::int32_t>(at);
+  EXPECT_TRUE(find_loops(step.programs[1], numbered, 1, 5).empty());
+  for (const int m : {1, 2}) {
+    step = step_of(make_gpipe(2, m), ZeroPreset::kDdp, Overlap::kOn);
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      EXPECT_TRUE(find_loops(step.programs[rank], step.pass_of[rank], 1, 5).empty()) << m;
+  }
+}
+
+// What is built to be looked at is what is built to be run, but for when receives are posted.
+TEST(LookedAtPrograms, AreTheProgramsWithLateReceives) {
+  for (const ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1f1b, ScheduleKind::kInterleaved})
+    for (const int p : {1, 2, 3, 9})
+      for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero2, ZeroPreset::kShardGradOp, ZeroPreset::kZero3})
+        for (const Overlap overlap : {Overlap::kOn, Overlap::kOff}) {
+          const Schedule schedule = make_schedule(kind, p, kind == ScheduleKind::kInterleaved ? 3 : 1, 2 * p);
+          const StepProgramSpec spec = spec_of(schedule, zero, overlap);
+          const std::vector<StepProgram> run = build_step_programs(spec), looked_at = build_programs_for_pricing(spec);
+          ASSERT_EQ(run.size(), looked_at.size());
+          for (std::size_t rank = 0; rank < run.size(); ++rank)
+            EXPECT_TRUE(is_unrolled(with_late_receives(run[rank]).program, looked_at[rank], {}))
+                << to_text(run[rank]) << '\n' << to_text(looked_at[rank]);
+        }
 }
 
 }  // namespace

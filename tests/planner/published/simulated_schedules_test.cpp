@@ -118,7 +118,7 @@ TEST(SimulatedSchedules, VShapesAreCompleteInOrderAndDoNotBlock) {
 }
 
 // (p-1)(F+I-W) and (p-1)(F+I-2W), whatever the times; nothing where that is negative is claimed.
-TEST(SimulatedSchedules, ZeroBubbleFormulas) {
+TEST(SimulatedSchedules, ZeroBubblesFollowTheirFormulas) {
   for (const int p : {2, 4, 8, 16})
     for (const int m : {2 * p, 3 * p, 3 * p + 1}) {
       for (const PassTimes times : {kEqual, PassTimes{1.2, 1.0, 0.8, 0}, PassTimes{1, 1, 0.5, 0}}) {
@@ -151,7 +151,7 @@ TEST(SimulatedSchedules, MemoryIsThePapers) {
 
 // Equal times: none for zb-v; at most half of 1f1b's 3(p-1) whole passes and a little for v-half, two thirds and a little for
 // v-min.
-TEST(SimulatedSchedules, VShapedBubbles) {
+TEST(SimulatedSchedules, VShapedBubblesAreThePublishedOnes) {
   for (const int p : {2, 4, 6, 8, 16, 32}) {
     const int m = 3 * p;
     const double of_1f1b = 6.0 * (p - 1);  // in passes of half a stage

@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <numeric>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "core/check.h"
+#include "core/utf8.h"
+#include "infer/generate/generate_times.h"
+#include "infer/generate/text_stream.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -209,12 +213,160 @@ TEST(Sampler, RefusesOptionsByName) {
     return std::string();
   };
   EXPECT_EQ(refused([](SamplingOptions&) {}), "");
-  EXPECT_NE(refused([](SamplingOptions& o) { o.temperature = -1; }).find("--temperature = -1"), std::string::npos);
-  EXPECT_NE(refused([](SamplingOptions& o) { o.temperature = NAN; }).find("--temperature"), std::string::npos);
-  EXPECT_NE(refused([](SamplingOptions& o) { o.top_k = -2; }).find("--top-k = -2"), std::string::npos);
-  EXPECT_NE(refused([](SamplingOptions& o) { o.top_p = 0; }).find("--top-p = 0"), std::string::npos);
-  EXPECT_NE(refused([](SamplingOptions& o) { o.top_p = 1.5; }).find("--top-p = 1.5"), std::string::npos);
-  EXPECT_NE(refused([](SamplingOptions& o) { o.repetition_penalty = 0; }).find("--repetition-penalty = 0"), std::string::npos);
+  expect_parts(refused([](SamplingOptions& o) { o.temperature = -1; }), {"--temperature = -1"});
+  expect_parts(refused([](SamplingOptions& o) { o.temperature = NAN; }), {"--temperature"});
+  expect_parts(refused([](SamplingOptions& o) { o.top_k = -2; }), {"--top-k = -2"});
+  expect_parts(refused([](SamplingOptions& o) { o.top_p = 0; }), {"--top-p = 0"});
+  expect_parts(refused([](SamplingOptions& o) { o.top_p = 1.5; }), {"--top-p = 1.5"});
+  expect_parts(refused([](SamplingOptions& o) { o.repetition_penalty = 0; }), {"--repetition-penalty = 0"});
+}
+
+std::string in_pieces(const std::string& bytes, const std::vector<std::string>& stops, std::mt19937& random, int most) {
+  TextStream stream(stops);
+  std::string shown;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t n = 1 + random() % static_cast<unsigned>(most);
+    shown += stream.push(std::string_view(bytes).substr(at, n));
+    EXPECT_EQ(valid_prefix(shown), shown.size()) << "what is shown ends inside a character";
+    at += n;
+  }
+  return shown + stream.finish();
+}
+
+TEST(TextStream, HoldsACharacterBackUntilItIsWhole) {
+  TextStream stream;
+  EXPECT_EQ(stream.push("a\xE2\x82"), "a");
+  EXPECT_EQ(stream.push("\xAC b"), "\xE2\x82\xAC b");
+  EXPECT_EQ(stream.push("\xF0\x9F\x98"), "");
+  EXPECT_EQ(stream.push("\x80"), "\xF0\x9F\x98\x80");
+}
+
+TEST(TextStream, WhatNoByteCanCompleteIsReplacedAtOnce) {
+  TextStream stream;
+  EXPECT_EQ(stream.push("\xE0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD");  // overlong
+  EXPECT_EQ(stream.push("\xED\xA0"), "\xEF\xBF\xBD\xEF\xBF\xBD");  // a surrogate
+  EXPECT_EQ(stream.push("\xC1"), "\xEF\xBF\xBD");
+  EXPECT_EQ(stream.push("\xF4\x8F"), "");
+  EXPECT_EQ(stream.finish(), "\xEF\xBF\xBD");
+}
+
+TEST(TextStream, AnyCutOfAnyBytesReadsTheSame) {
+  std::mt19937 random(7);
+  static constexpr unsigned char kBytes[] = {'a',  'b',  0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC2,
+                                             0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xFF};
+  for (int round = 0; round < 3000; ++round) {
+    std::string bytes;
+    for (unsigned n = random() % 12; n > 0; --n) bytes.push_back(static_cast<char>(kBytes[random() % sizeof kBytes]));
+    std::string expected;
+    replace_ill_formed(bytes, &expected);
+    EXPECT_EQ(in_pieces(bytes, {}, random, 3), expected) << ::testing::PrintToString(bytes);
+  }
+}
+
+// What stands before the stop string that is complete first, found without holding anything back.
+std::string cut(const std::string& text, const std::vector<std::string>& stops) {
+  for (std::size_t end = 1; end <= text.size(); ++end) {
+    std::size_t longest = 0;
+    for (const std::string& stop : stops)
+      if (std::string_view(text).substr(0, end).ends_with(stop)) longest = std::max(longest, stop.size());
+    if (longest > 0) return text.substr(0, end - longest);
+  }
+  return text;
+}
+
+TEST(TextStream, StopsBeforeTheFirstStopStringWhereverTokensEnd) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 4000; ++round) {
+    const auto word = [&](unsigned length) {
+      std::string s;
+      for (unsigned i = 0; i < length; ++i) s.push_back("abc"[random() % 3]);
+      return s;
+    };
+    const std::string text = word(random() % 16);
+    std::vector<std::string> stops;
+    for (unsigned n = 1 + random() % 3; n > 0; --n) stops.push_back(word(1 + random() % 4));
+    EXPECT_EQ(in_pieces(text, stops, random, 4), cut(text, stops)) << text << " " << ::testing::PrintToString(stops);
+  }
+}
+
+TEST(TextStream, SaysThatItStoppedAndIsSilentThen) {
+  TextStream stream({"\n\n"});
+  EXPECT_EQ(stream.push("one\n"), "one");
+  EXPECT_FALSE(stream.stopped());
+  EXPECT_EQ(stream.push("two\n"), "\ntwo");
+  EXPECT_EQ(stream.push("\nthree"), "");
+  EXPECT_TRUE(stream.stopped());
+  EXPECT_EQ(stream.push("four"), "");
+  EXPECT_EQ(stream.finish(), "");
+}
+
+TEST(TextStream, AStopStringMayHaveCharactersOfManyBytes) {
+  TextStream stream({"\xE2\x82\xAC"});
+  EXPECT_EQ(stream.push("x\xE2"), "x");
+  EXPECT_EQ(stream.push("\x82"), "");
+  EXPECT_EQ(stream.push("\xAC!"), "");
+  EXPECT_TRUE(stream.stopped());
+}
+
+TEST(TextStream, WhatWasHeldBackComesAtTheEnd) {
+  TextStream stream({"END"});
+  EXPECT_EQ(stream.push("the EN"), "the ");
+  EXPECT_EQ(stream.finish(), "EN");
+}
+
+// Steps that read 1000 bytes of weights and 10 of each position; a prompt of t tokens takes 100 t + 7 + 4 t (t + 1) / 2 FLOPs.
+GenerateTimes some_times() {
+  GenerateTimes times;
+  times.step_weight_bytes = 1000;
+  times.cache_bytes_per_position = 10;
+  times.flops_per_token = 100;
+  times.flops_per_prompt = 7;
+  times.flops_per_pair = 4;
+  times.passes = {
+      {.is_prompt = true, .seconds = 2, .cpu_seconds = 1, .tokens = 3, .machine_rate = 662, .machine_cpu_rate = 993},
+      {.seconds = 1, .cpu_seconds = 0.5, .tokens = 2, .positions = 100, .machine_rate = 1000, .machine_cpu_rate = 8000},
+      {.seconds = 4, .cpu_seconds = 1, .tokens = 2, .positions = 200, .machine_rate = 1500, .machine_cpu_rate = 6000},
+      {.seconds = 2, .cpu_seconds = 2, .tokens = 1, .positions = 300, .machine_rate = 8000, .machine_cpu_rate = 8000},
+  };
+  return times;
+}
+
+TEST(GenerateTimes, SumUpPromptsByTheirFlops) {
+  const PassSummary prompts = summarize_prompts(some_times());
+  EXPECT_EQ(prompts.passes, 1);
+  EXPECT_EQ(prompts.tokens, 3);
+  EXPECT_EQ(prompts.work, 331);
+  EXPECT_EQ(prompts.tokens_per_second, 1.5);
+  EXPECT_EQ(prompts.rate, 165.5);
+  EXPECT_EQ(prompts.share, 0.25);
+  EXPECT_DOUBLE_EQ(prompts.cpu_share, 331.0 / 993);
+}
+
+TEST(GenerateTimes, SumUpStepsByMediansAndPairEachWithTheRateBesideIt) {
+  const PassSummary steps = summarize_steps(some_times());
+  EXPECT_EQ(steps.passes, 3);
+  EXPECT_EQ(steps.tokens, 2);
+  EXPECT_EQ(steps.seconds, 2);
+  EXPECT_EQ(steps.cpu_seconds, 1);
+  EXPECT_EQ(steps.tokens_per_second, 0.5);
+  EXPECT_EQ(steps.work, 3000);             // of 2000, 3000, 4000
+  EXPECT_EQ(steps.rate, 2000);             // of 2000, 750, 2000
+  EXPECT_EQ(steps.machine_rate, 1500);     // of 1000, 1500, 8000
+  EXPECT_EQ(steps.share, 0.5);             // of 2, 0.5, 0.25
+  EXPECT_EQ(steps.cpu_share, 0.5);         // of 0.5, 0.5, 0.25
+}
+
+TEST(GenerateTimes, SayNothingOfAMachineThatWasNotMeasured) {
+  GenerateTimes times = some_times();
+  const std::string measured = to_text(times);
+  expect_parts(measured, {"25 % of the 0.0 GFLOP/s that products reach", "50 % of the 0.0 GB/s at which memory is read"});
+  EXPECT_EQ(to_json(times).find("steps")->find("share")->as_number(), 0.5);
+  for (PassTime& pass : times.passes) pass.machine_rate = pass.machine_cpu_rate = 0;
+  EXPECT_EQ(to_text(times).find('%'), std::string::npos) << to_text(times);
+  EXPECT_EQ(to_json(times).find("steps")->find("share"), nullptr);
+  EXPECT_EQ(to_json(times).find("prompts")->find("flops")->as_number(), 331);
+  times.passes.resize(1);
+  EXPECT_EQ(to_text(times).find("steps"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "core/exact_sum.h"
+#include "core/f16.h"
 
 #include <gtest/gtest.h>
 
@@ -6,12 +6,103 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
 
+#include "core/dtype.h"
+#include "core/exact_sum.h"
+#include "core/philox.h"
+
 namespace trident {
 namespace {
+
+constexpr float kInfinityF = std::numeric_limits<float>::infinity();
+
+static_assert(dtype_of<f16> == DType::kF16 && sizeof(f16) == size_of(DType::kF16));
+
+f16 half(std::uint32_t bits) { return {static_cast<std::uint16_t>(bits)}; }
+bool is_nan(f16 x) { return (x.bits & 0x7fffu) > 0x7c00u; }
+
+// sign * mantissa * 2^exponent by the definition of the format.
+double value_by_definition(f16 x) {
+  const int exponent = x.bits >> 10 & 31, fraction = x.bits & 1023;
+  const double magnitude = exponent == 0    ? std::ldexp(fraction, -24)
+                           : exponent == 31 ? static_cast<double>(kInfinityF)
+                                            : std::ldexp(1024 + fraction, exponent - 25);
+  return (x.bits & 0x8000u) != 0 ? -magnitude : magnitude;
+}
+
+TEST(F16, EveryHalfHasItsValueAndComesBack) {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const f16 x = half(bits);
+    if (is_nan(x)) {
+      const f16 back = to_f16(to_float(x));
+      ASSERT_TRUE(std::isnan(to_float(x))) << bits;
+      ASSERT_EQ(back.bits, bits | 0x0200u) << "the same NaN, quiet";
+      continue;
+    }
+    ASSERT_EQ(static_cast<double>(to_float(x)), value_by_definition(x)) << bits;
+    ASSERT_EQ(to_f16(to_float(x)).bits, bits) << "with its sign, zero's too";
+  }
+}
+
+// Between every two neighbours: the float in their middle goes to the even one, its neighbours to the nearer one.
+TEST(F16, RoundsToTheNearestAndTiesToEven) {
+  for (std::uint32_t bits = 0; bits < 0x7bffu; ++bits) {
+    const float low = to_float(half(bits)), high = to_float(half(bits + 1)), middle = (low + high) / 2;
+    const std::uint32_t even = bits + (bits & 1u);
+    for (const std::uint32_t sign : {0u, 0x8000u}) {
+      const float s = sign == 0 ? 1.0f : -1.0f;
+      ASSERT_EQ(to_f16(s * middle).bits, sign | even) << bits;
+      ASSERT_EQ(to_f16(s * std::nextafter(middle, 0.0f)).bits, sign | bits) << bits;
+      ASSERT_EQ(to_f16(s * std::nextafter(middle, kInfinityF)).bits, sign | (bits + 1)) << bits;
+      ASSERT_EQ(to_f16(s * std::nextafter(high, 0.0f)).bits, sign | (bits + 1)) << bits;
+    }
+  }
+}
+
+TEST(F16, BeyondTheLargestIsInfinity) {
+  EXPECT_EQ(to_f16(std::nextafter(65520.0f, 0.0f)).bits, 0x7bffu);
+  for (const float x : {65520.0f, 65536.0f, 1e20f, std::numeric_limits<float>::max(), kInfinityF}) {
+    EXPECT_EQ(to_f16(x).bits, 0x7c00u) << x;
+    EXPECT_EQ(to_f16(-x).bits, 0xfc00u) << x;
+  }
+}
+
+TEST(F16, BelowTheSmallestIsZeroWithASign) {
+  for (const float x : {0x1p-25f, 1e-20f, std::numeric_limits<float>::denorm_min(), 0.0f}) {
+    EXPECT_EQ(to_f16(x).bits, 0x0000u) << x;
+    EXPECT_EQ(to_f16(-x).bits, 0x8000u) << x;
+  }
+  EXPECT_EQ(to_f16(std::nextafter(0x1p-25f, 1.0f)).bits, 1u);
+}
+
+TEST(F16, NaNStaysNaN) {
+  // The first has its payload where f16 has no bits.
+  for (const std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0xff800001u, 0xffbfffffu}) {
+    const f16 x = to_f16(std::bit_cast<float>(bits));
+    EXPECT_TRUE(is_nan(x)) << bits;
+    EXPECT_EQ(x.bits >> 15, bits >> 31) << bits;
+  }
+}
+
+// The compiler has a conversion of its own.
+TEST(F16, IsWhatTheCompilerConverts) {
+  const PhiloxKey key{1, 2};
+  for (std::uint32_t i = 0; i < 250000; ++i) {
+    for (std::uint32_t bits : philox4x32({i, 0, 0, 0}, key)) {
+      if (i % 2 == 0) bits = (bits & 0x87ffffffu) | 0x30000000u;  // every second near the range of f16
+      const float x = std::bit_cast<float>(bits);
+      if (std::isnan(x)) continue;
+      const auto expected = static_cast<_Float16>(x);
+      std::uint16_t expected_bits = 0;
+      std::memcpy(&expected_bits, &expected, sizeof expected_bits);
+      ASSERT_EQ(to_f16(x).bits, expected_bits) << x;
+    }
+  }
+}
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -184,7 +275,7 @@ TEST(ExactSum, OverflowIsInfinityOnlyInTheResult) {
   EXPECT_EQ(exact_sum({max, max, -max}), max) << "no overflow on the way";
 }
 
-TEST(ExactSum, SpecialValues) {
+TEST(ExactSum, SpecialValuesFollowIeee) {
   EXPECT_EQ(exact_sum({1.0, kInfinity}), kInfinity);
   EXPECT_EQ(exact_sum({-kInfinity, 1e308}), -kInfinity);
   EXPECT_TRUE(std::isnan(exact_sum({kInfinity, -kInfinity})));
@@ -197,6 +288,65 @@ TEST(ExactSum, SpecialValues) {
   clean.merge(infected);
   EXPECT_FALSE(clean.finite()) << "one rank's NaN reaches the sum";
   EXPECT_TRUE(std::isnan(clean.value()));
+}
+
+// Random numbers that are pure functions of key and counter.
+
+// Random123's known answers for philox4x32-10 (examples/kat_vectors).
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}), (PhiloxCounter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+// Box-Muller written out for one number, from the words of its counter.
+float one_normal(PhiloxKey key, std::uint64_t index) {
+  const PhiloxCounter w =
+      philox4x32({static_cast<std::uint32_t>(index / 4), static_cast<std::uint32_t>(index / 4 >> 32), 0, 0}, key);
+  const std::size_t first = index % 4 < 2 ? 0 : 2;
+  const double radius = std::sqrt(-2 * std::log((w[first] + 1.0) / 4294967296.0)),
+               angle = 2 * std::acos(-1.0) * (w[first + 1] / 4294967296.0);
+  return static_cast<float>(radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+}
+
+TEST(Philox, NormalsDoNotDependOnWhatWasDrawnBefore) {
+  const PhiloxKey key = random_key(7, RandomPurpose::kTest, "normals");
+  Normals normals(key);
+  for (const std::uint64_t index :
+       {0ull, 1ull, 2ull, 3ull, 4ull, 7ull, 6ull, 0ull, 5ull, 1ull << 40, (1ull << 40) + 3, 9ull, ~0ull}) {
+    const float expected = one_normal(key, index);
+    EXPECT_EQ(Normals(key).at(index), expected) << index;
+    EXPECT_EQ(normals.at(index), expected) << index;
+  }
+}
+
+TEST(Philox, NormalsAreNormal) {
+  Normals normals(random_key(7, RandomPurpose::kTest, 1));
+  constexpr int kCount = 100000;
+  double sum = 0, squares = 0, neighbours = 0, before = 0;
+  int beyond_two = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const double x = double{normals.at(static_cast<std::uint64_t>(i))};
+    sum += x;
+    squares += x * x;
+    neighbours += x * before;
+    beyond_two += std::abs(x) > 2 ? 1 : 0;
+    before = x;
+  }
+  const double sigma = 1 / std::sqrt(kCount);  // of each mean below, but for a factor of 1.4 at most
+  EXPECT_NEAR(sum / kCount, 0, 5 * sigma);
+  EXPECT_NEAR(squares / kCount, 1, 7 * sigma);
+  EXPECT_NEAR(neighbours / kCount, 0, 5 * sigma);
+  EXPECT_NEAR(beyond_two / double{kCount}, std::erfc(2 / std::sqrt(2.0)), 5 * sigma);
+}
+
+TEST(Philox, KeysTellSeedPurposeAndNameApart) {
+  const std::vector<PhiloxKey> keys = {random_key(1, RandomPurpose::kInit, "a"), random_key(2, RandomPurpose::kInit, "a"),
+                                       random_key(1, RandomPurpose::kTest, "a"), random_key(1, RandomPurpose::kInit, "b"),
+                                       random_key(1, RandomPurpose::kInit, 1), random_key(1, RandomPurpose::kInit, 2)};
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(keys[i], keys[j]) << i << " " << j;
 }
 
 }  // namespace

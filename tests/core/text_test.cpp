@@ -6,7 +6,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <sstream>
 #include <string>
+
+#include "core/logging.h"
+#include "core/nearest_name.h"
+#include "core/printable.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -66,7 +72,7 @@ TEST(NumberText, SecondsHaveFourDigits) {
   EXPECT_EQ(seconds_text(7200), "2.0 hours");
   EXPECT_EQ(seconds_text(3 * 86400), "3.0 days");
   EXPECT_EQ(seconds_text(-0.0123), "-12.30 ms");
-  EXPECT_NE(seconds_text(kLargest).find("e+303 days"), std::string::npos) << seconds_text(kLargest);
+  expect_parts(seconds_text(kLargest), {"e+303 days"});
   EXPECT_EQ(seconds_text(kInfinite), "inf s");
   EXPECT_EQ(seconds_text(kNone), "nan s");
 }
@@ -123,6 +129,68 @@ TEST(NumberText, LargeCountsAreInWordsOrLetters) {
   EXPECT_EQ(parameters_text(1e12), "1T");
   EXPECT_EQ(parameters_text(-7e9), "-7B");
   EXPECT_EQ(parameters_text(kNone), "nan");
+}
+
+TEST(Printable, TextStaysAndControlsGo) {
+  EXPECT_EQ(on_one_line("caf\xC3\xA9 \xE4\xB8\xAD \xF0\x9F\x98\x80"), "caf\xC3\xA9 \xE4\xB8\xAD \xF0\x9F\x98\x80");
+  EXPECT_EQ(on_one_line("a\nb\tc\x1b[31m\x7f"), "a b c [31m ");
+  EXPECT_EQ(on_one_line("\xC2\x9B" "31m"), " 31m") << "C1: the one-character form of escape [";
+  EXPECT_EQ(on_one_line("\x9B" "31m"), "\xEF\xBF\xBD" "31m") << "the same as one byte, for terminals that are not UTF-8";
+  EXPECT_EQ(on_one_line("a\xE2\x80\xAE"
+                        "b\xE2\x81\xA6"
+                        "c\xE2\x80\x8F"
+                        "d\xD8\x9C"),
+            "a b c d ")
+      << "marks that turn the direction";
+  EXPECT_EQ(on_one_line("a\xE2\x80\xA8" "b\xEF\xBB\xBF"), "a b ") << "line separator, byte order mark";
+}
+
+TEST(Printable, TextKeepsItsLinesAndTabs) {
+  EXPECT_EQ(on_lines("a\n\tb\x1b[31m\r\xC2\x9B" "c"), "a\n\tb\xEF\xBF\xBD[31m\xEF\xBF\xBD\xEF\xBF\xBD" "c");
+  EXPECT_EQ(on_lines("a,b\r\nc\r\n\r"), "a,b\r\nc\r\n\xEF\xBF\xBD");
+}
+
+TEST(Printable, LogLinesAreHarmless) {
+  std::ostringstream out;
+  LogSink sink(out);
+  sink.write(LogLevel::kError, "", "file \xC2\x9B" "2J\xE2\x80\xAE.txt");
+  EXPECT_EQ(out.str(), "error: file  2J .txt\n");
+}
+
+TEST(NearestName, CountsEdits) {
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("same", "SAME"), 0u);
+  EXPECT_EQ(edit_distance("etnsor", "tensor"), 1u) << "a swap is one edit";
+}
+
+TEST(NearestName, IsTheFirstOfTheClosestThatAreNear) {
+  using Names = std::vector<std::string_view>;
+  const struct {
+    std::string name;
+    Names candidates;
+    std::string_view near;
+  } cases[] = {
+      {"abd", {"xyz", "abc", "abe"}, "abc"},
+      {"tensr", {"data", "tensor"}, "tensor"},
+      {"TENSOR", {"data", "tensor"}, "tensor"},
+      {"etnsor", {"data", "tensor"}, "tensor"},
+      {"ab", {"c", "abx"}, "abx"},
+      {"sequnec", {"data", "sequence"}, "sequence"},
+      {"num_hidden_layer", {"num_hidden_layers"}, "num_hidden_layers"},
+      {"intermedaite_szie", {"intermediate_size"}, "intermediate_size"},
+      // Half of a short word, or more than three letters of a long one, is another word.
+      {"mlp", {"help"}, ""},
+      {"lora", {"log"}, ""},
+      {"muon", {"lion"}, ""},
+      {"abcd", {"abxx"}, ""},
+      {"use_sliding_window", {"sliding_window"}, ""},
+      {"attention_multiplier", {"attention_dropout"}, ""},
+      {"completely", {"data", "tensor"}, ""},
+      {std::string(1000, 'x'), {"data"}, ""},
+      {"abd", {}, ""},
+  };
+  for (const auto& [name, candidates, near] : cases) EXPECT_EQ(likely_name(name, candidates), near) << name;
 }
 
 }  // namespace
