@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# zero_table_test.sh SOURCE TRIDENT: scripts/zero_table takes the table in docs/zero.md only as plans have it, and says when none is.
+# zero_table_test.sh SOURCE TRIDENT: scripts/zero_table takes the table of docs/zero.md only as plans say it, and says if none is.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
