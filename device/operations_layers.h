@@ -24,7 +24,7 @@ namespace trident::op {
 // ---- products and attention
 
 struct Matmul {
-  static constexpr OperationName kName{"matmul", WorkKind::kProducts};
+  static constexpr OperationName kName{"matmul", WorkKind::kMatmuls};
   const MatmulOperands& operands;
 
   MatmulShape shape() const;  // operands that do not fit together are refused

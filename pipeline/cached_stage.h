@@ -20,7 +20,7 @@
 #include "model/sequence_rotations.h"
 #include "parallel/grid/parallel_context.h"
 #include "parallel/zero/param_store.h"
-#include "pipeline/cached_shapes.h"
+#include "pipeline/kv_cache_shape.h"
 #include "pipeline/schedule/partition.h"
 
 namespace trident {
@@ -33,7 +33,7 @@ std::vector<std::int64_t> piece_rows_for(std::int64_t longest);
 
 // What sequences of up to `longest` + `new_tokens` tokens take, `slots` of them at once. ConfigError naming `key`, which asks for
 // the new tokens, where that is more than the model's positions or its sliding window.
-CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
+KvCacheShape shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
                         std::string_view key);
 
 class CachedStage {
@@ -41,7 +41,7 @@ class CachedStage {
   // `geometry`: of the rank. Its sequence, micro_batch, recomputation and sequence parallelism do not count: nothing of a pass is
   // kept, and its rows are too few to share out.
   CachedStage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
-              const CachedShapes& shapes, ParallelContext& context, ArenaPlan& plan);
+              const KvCacheShape& shapes, ParallelContext& context, ArenaPlan& plan);
 
   std::vector<UnitParams> unit_params() const;
   // `store`, which outlives the object, has this rank's units. In passes it is between steps: where weights are gathered on use,
@@ -108,7 +108,7 @@ class CachedStage {
   void write_batch(const Variant& variant, const CachedStep& step, std::int64_t slot, std::span<const std::int32_t> tokens);
 
   ModelConfig model_;
-  CachedShapes shapes_;
+  KvCacheShape shapes_;
   ParallelContext& context_;
   ModelConstants constants_;
   SequenceRotations prompt_angles_;  // of the prompt in work

@@ -78,7 +78,7 @@ class Stage {
     std::optional<StoreViews> views;  // of its parameters, once there is a store
     std::int64_t input_offset = 0;      // bytes within the block that has the input
     bool input_for_weights = false;     // backward_weight reads it last
-    // Bytes within what a micro-batch holds: of kSaved, kSavedForW, kRemadeForW and kKept.
+    // Bytes within what a micro-batch holds: of kSaved, kSavedForW, kRecomputedForW and kKept.
     std::array<std::int64_t, kNumRegions> offset{};
   };
   struct Slots {  // of `bytes` for each of some micro-batches
@@ -134,7 +134,7 @@ class Stage {
   void recv(Boundary& boundary, const Instruction& instruction, Direction direction);
   const Boundary& handed_over(const Boundary& boundary, int virtual_stage, int micro_batch) const;
   void copy(TensorView out, ConstTensorView in) const;
-  // Gives the pass of a unit to Device::repeat(), but not where hosts drive collectives within it.
+  // Gives the pass of a unit to Device::run_capturable(), but not where hosts drive collectives within it.
   void run(FunctionRef<void()> calls) const;
 
   LayerGeometry geometry_;

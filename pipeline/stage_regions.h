@@ -12,7 +12,7 @@ inline constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedF
 // What micro-batches hold; the other regions are shared by all.
 constexpr bool is_saved(std::size_t region) { return region == kSaved || region == kSavedForW; }
 // What backward_input leaves for backward_weight.
-inline constexpr std::array kFromInputToWeight = {static_cast<std::size_t>(Region::kRemadeForW),
+inline constexpr std::array kFromInputToWeight = {static_cast<std::size_t>(Region::kRecomputedForW),
                                                   static_cast<std::size_t>(Region::kKept)};
 
 }  // namespace trident

@@ -34,7 +34,7 @@ struct LayerGeometry {
   bool sequence_parallel = false;
   DType compute = DType::kF32;
   RecomputePolicy recompute = RecomputePolicy::kNone;
-  std::int64_t head_chunk = 0;  // rows of logits that exist at a time, made again in backward; 0: all of them, kept
+  std::int64_t head_chunk = 0;  // rows of logits that exist at a time, recomputed in backward; 0: all of them, kept
   std::uint64_t seed = 0;       // of dropout
 
   TensorLayout layout() const { return {tensor_degree, sequence_parallel}; }
@@ -70,7 +70,7 @@ class ParamList {
 
 // ---- tensors that outlive a call ------------------------------------------------------------------------------------------------
 
-// What a saved tensor needs to be made again: the attention core only, the whole block, or it is always kept.
+// Which policies recompute a saved tensor: the attention core only, the whole block, or it is always kept.
 enum class RecomputeClass : std::uint8_t { kAttention, kBlock, kNever };
 
 // The last call that reads a tensor: backward_input or backward_weight. Frozen weights will end every use at kB.
@@ -96,7 +96,7 @@ struct Saved {
   RecomputeClass recompute = RecomputeClass::kBlock;
 };
 // The same of a tensor that backward_input makes and backward_weight of the same unit and micro-batch uses last.
-struct Kept {
+struct BetweenIW {
   std::string_view name;
 };
 
@@ -104,8 +104,8 @@ struct Kept {
 enum class Region : std::uint8_t {
   kSaved,       // in a slot of the micro-batch, from forward to backward_input, which uses it last
   kSavedForW,   // likewise, to backward_weight: in the same slot, or in another one where schedules split the two
-  kRecomputed,  // in an area that all units share: made again before backward_input, which uses it last (recompute policies)
-  kRemadeForW,  // the same for tensors that backward_weight uses last: as long as kKept
+  kRecomputed,  // in an area that all units share: recomputed before backward_input, which uses it last (recompute policies)
+  kRecomputedForW,  // the same for tensors that backward_weight uses last: as long as kKept
   kKept,        // from backward_input to backward_weight: in an area that all units share, or in a slot where schedules split them
   kScratch,     // within one call
   kWorkspace,   // of one operation
@@ -136,16 +136,16 @@ struct ScratchOfCall {
 
 // What a unit's passes need, as a dry run of them found it.
 struct UnitMemory {
-  std::vector<std::pair<const void*, RegionTensor>> places;  // of each Saved and Kept
+  std::vector<std::pair<const void*, RegionTensor>> places;  // of each Saved and BetweenIW
   std::array<ScratchOfCall, kNumPassKinds> scratch;          // by PassKind
   std::array<std::int64_t, kNumRegions> bytes{};             // by Region
   std::array<RegionTensor, kNumRegions> largest{};           // for messages; of shape [] where there is none
   bool weight_gradient_reads_weights = false;                // whether backward_weight, alone, reads parameters
-  std::vector<const void*> weight_gradient_reads;            // what Saved and Kept it reads
+  std::vector<const void*> weight_gradient_reads;            // what Saved and BetweenIW it reads
 
   std::int64_t region_bytes(Region region) const { return bytes[static_cast<std::size_t>(region)]; }
   const RegionTensor& largest_of(Region region) const { return largest[static_cast<std::size_t>(region)]; }
-  // Of a region of Saved or Kept: they add up to its bytes.
+  // Of a region of Saved or BetweenIW: they add up to its bytes.
   BytesByKind bytes_by_kind(Region region) const;
 };
 

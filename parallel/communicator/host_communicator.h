@@ -10,7 +10,7 @@
 
 #include "parallel/communicator/collective_call.h"
 #include "parallel/communicator/communicator.h"
-#include "parallel/communicator/communicator_operation.h"
+#include "parallel/communicator/pending_collective.h"
 
 namespace trident {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 
 namespace trident {
 

@@ -10,7 +10,7 @@
 
 #include "core/tensor_view.h"
 #include "parallel/communicator/collective_call.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 
 namespace trident {
 

@@ -17,7 +17,7 @@
 
 namespace trident {
 
-// A rank's card, and how the rank waits.
+// A rank's GPU, and how the rank waits.
 struct DevicePlace {
   int device = 0;
   Progress* progress = nullptr;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/communicator/communicator_operation.h"
+#include "parallel/communicator/pending_collective.h"
 #include "parallel/cuda/device_communicator.h"
 #include "parallel/cuda/lane.h"
 

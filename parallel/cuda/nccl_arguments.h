@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/tensor_view.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 #include "parallel/cuda/nccl_options.h"
 
 namespace trident {
@@ -39,11 +39,11 @@ std::string nccl_version_text(int version);
 std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> global_ranks,
                                                 std::span<const int> versions);
 
-// The same if two ranks have one card.
-using CardId = std::array<std::int64_t, 2>;  // CUDA's UUID
-std::optional<std::string> shared_card(std::string_view group, std::span<const int> global_ranks, std::span<const CardId> cards);
+// The same if two ranks have one GPU.
+using GpuId = std::array<std::int64_t, 2>;  // CUDA's UUID
+std::optional<std::string> shared_gpu(std::string_view group, std::span<const int> global_ranks, std::span<const GpuId> gpus);
 
-// The variable that makes kernels of several communicators of a card start in the order in which the host issued them, since 2.26.
+// The variable that makes kernels of several communicators of a GPU start in the order in which the host issued them, since 2.26.
 inline constexpr const char* kNcclLaunchOrder = "NCCL_LAUNCH_ORDER_IMPLICIT";
 
 // Whether a library of this version does so; value: of the variable, nullptr if it is not set.
@@ -55,7 +55,7 @@ bool keeps_launch_order(int nccl_version, const char* value);
 std::optional<std::string> launch_order_problem(std::string_view group, std::span<const int> global_ranks,
                                                 std::span<const int> drivers);
 
-// Environment variables under which a library of this version keeps several communicators of one card from waiting for each other.
+// Environment variables under which a library of this version keeps several communicators of one GPU from waiting for each other.
 // NCCL reads them once: to be set before its first call, where the user has not set them.
 std::vector<std::pair<std::string, std::string>> nccl_environment(int version);
 

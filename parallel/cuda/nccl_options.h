@@ -23,10 +23,10 @@ struct NcclOptions {
   NcclTraffic traffic = {};
   // Without any operation of a group done while one is under way. Shorter than the world's: this message names the operation.
   double timeout_seconds = 590;
-  // Several ranks on one card: NCCL itself refuses them, unless NCCL_HOSTID differs between processes or (2.30 and later)
+  // Several ranks on one GPU: NCCL itself refuses them, unless NCCL_HOSTID differs between processes or (2.30 and later)
   // NCCL_MULTI_RANK_GPU_ENABLE=1 is set. For tests: it is slow and may hang.
-  bool allow_shared_cards = false;
-  // What a group of one rank does. To have the library called at all where there is one card.
+  bool allow_shared_gpus = false;
+  // What a group of one rank does. To have the library called at all where there is one GPU.
   enum class Alone : std::uint8_t { kCopies, kJoins } alone = Alone::kCopies;
 };
 

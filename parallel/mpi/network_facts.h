@@ -7,7 +7,7 @@
 namespace trident {
 
 struct NetworkFacts {
-  // Active ports: "mlx5_0 port 1 (100 Gb/sec (4X EDR))"; Omni-Path counts, Ethernet cards do not.
+  // Active ports: "mlx5_0 port 1 (100 Gb/sec (4X EDR))"; Omni-Path counts, Ethernet GPUs do not.
   std::vector<std::string> infiniband;
   // That are up, without loopback: "eth0 (25 Gb/s)", or "eth0" where the system knows no rate.
   std::vector<std::string> interfaces;

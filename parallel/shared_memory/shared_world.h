@@ -25,7 +25,7 @@
 #include <string_view>
 
 #include "device/host/doorbell.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 #include "parallel/shared_memory/peer_memory.h"
 
 namespace trident {

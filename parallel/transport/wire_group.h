@@ -17,7 +17,7 @@
 #include "core/check.h"
 #include "device/buffer.h"
 #include "device/host/cpu_stream.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 #include "parallel/communicator/peer_failure.h"
 #include "parallel/shared_memory/shared_world.h"
 #include "parallel/communicator/message_options.h"
