@@ -35,20 +35,23 @@ void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
 
 }  // namespace
 
-ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream& out, const FlagTexts& texts) {
+bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext& context, const FlagTexts& texts) {
   app.allow_extras();
   try {
     app.parse(Arguments(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
   } catch (const CLI::CallForHelp&) {
-    out << folded(app.help(), texts.columns);
-    if (texts.details) out << '\n' << texts.details();
-    return ParseResult::kHelpPrinted;
+    context.out << folded(app.help(), context.columns);
+    if (texts.details) context.out << '\n' << texts.details();
+    return false;
+  } catch (const ConfigError&) {  // of in_range()
+    refuse_extras(app, texts);
+    throw;
   } catch (const CLI::ParseError& error) {
     refuse_extras(app, texts);
     throw ConfigError(fmt::format("{}: {}; see {} --help", app.get_name(), one_line(error.what()), app.get_name()));
   }
   refuse_extras(app, texts);
-  return ParseResult::kRun;
+  return true;
 }
 
 void add_config_flags(CLI::App& app, ConfigFlags& flags) {
