@@ -37,11 +37,13 @@ void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
 
 bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext& context, const FlagTexts& texts) {
   app.allow_extras();
+  if (texts.all) app.set_help_all_flag("--help-all", "print everything: how ranks start, exit codes, all keys");
   try {
     app.parse(Arguments(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::Success& asked) {  // for help
+    const auto& details = dynamic_cast<const CLI::CallForAllHelp*>(&asked) != nullptr ? texts.all : texts.details;
     context.out << folded(app.help(), context.columns);
-    if (texts.details) context.out << '\n' << texts.details();
+    if (details) context.out << '\n' << details();
     return false;
   } catch (const ConfigError&) {  // of in_range()
     refuse_extras(app, texts);

@@ -21,6 +21,7 @@ struct FlagTexts {
   std::function<std::string()> details = {};  // printed after the help
   // What to write instead of an unknown argument, given the one that follows it or ""; "" without an idea.
   std::function<std::string(const std::string& argument, const std::string& next)> instead = {};
+  std::function<std::string()> all = {};  // printed after the help in place of `details` by --help-all
 };
 
 // What names a run's configuration: --config FILE, which is required, and --set PATH=VALUE as often as wanted.
@@ -31,13 +32,13 @@ struct ConfigFlags {
 // `flags` is written by parse_flags and outlives `app`.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
 
-// Refuses (ConfigError) other numbers: "--steps = 0: must be from 1 to 1000". `what`: in place of "must be ".
+// Refuses (ConfigError) other numbers: "--steps = 0: must be from 1 to 1000".
 template <class Number>
-void in_range(CLI::Option* option, Number least, Number most, std::string_view what = "must be ") {
+void in_range(CLI::Option* option, Number least, Number most) {
   const auto check = [=](std::string& text) {
     Number value{};
     if (CLI::detail::lexical_cast(text, value) && !(value >= least && value <= most))
-      throw ConfigError(fmt::format("{} = {}: {}from {} to {}", option->get_name(), value, what, least, most));
+      throw ConfigError(fmt::format("{} = {}: must be from {} to {}", option->get_name(), value, least, most));
     return std::string();
   };
   option->check(CLI::Validator(check, ""));

@@ -85,7 +85,7 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
   add_flags(app, flags);
   const auto details = [&context] {
     return "Example:\n  trident eval --ckpt runs/a/ckpt --data valid --set parallel=\"2DP x 2PP\" --json\n\n" +
-           launch_help(context.columns, "trident eval --ckpt D ...") + '\n' + exit_codes_help(context.columns);
+           launch_help(context.columns, "trident eval --ckpt D ...") + '\n' + exit_codes_help(context.columns, ExitCodes::kOfUse);
   };
   std::exception_ptr wrong;  // which the ranks of a job say once
   try {

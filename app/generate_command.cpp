@@ -135,7 +135,8 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   try {
     const auto details = [&context] {
       return "Example:\n  trident generate --ckpt runs/a/ckpt --prompt \"Once upon a time\" --top-p 0.9\n\n" +
-             launch_help(context.columns, "trident generate --ckpt D ...") + '\n' + exit_codes_help(context.columns);
+             launch_help(context.columns, "trident generate --ckpt D ...") + '\n' +
+             exit_codes_help(context.columns, ExitCodes::kOfUse);
     };
     if (!parse_flags(app, arguments, context, {details, {}})) return;
     options.timings = output.timings;

@@ -24,7 +24,7 @@ void print_overview(std::ostream& out, std::size_t columns) {
                   columns);
   out << "\n  trident train --config configs/laptop.json --set run.steps=50\n"
       << folded(
-             "  trident help train                 flags, ranks, every key\n"
+             "  trident train --help-all           flags, ranks, every key\n"
              "  trident help parallel.zero         one key; parallel: a section\n"
              "  source <(trident completion bash)  completion of flags and keys\n"
              "  trident --version\n\n",
@@ -38,7 +38,7 @@ void print_overview(std::ostream& out, std::size_t columns) {
   std::vector<std::string_view> names;
   for (const Subcommand& command : subcommands()) names.push_back(command.name);
   if (const std::string_view near = likely_name(name, names); !near.empty()) hint = fmt::format("; did you mean {}?", near);
-  if (hint.empty()) hint = "; see trident help for subcommands, trident help train for keys";
+  if (hint.empty()) hint = "; see trident help for subcommands, trident train --help-all for keys";
   throw ConfigError(fmt::format("trident help: {} is not a subcommand, key or section{}", in_quotes(name), hint));
 }
 

@@ -7,6 +7,7 @@
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
 #include "app/path_arguments.h"
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "core/printable.h"
 #include "planner/predict/plan_on_cluster.h"
@@ -111,19 +112,20 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
       "trident plan search");
   ConfigFlags flags;
   std::string cluster, write;
-  int gpus = 0, best = 10;
+  int gpus = 0, best = 10, rank = 1;
   bool json = false;
   add_config_flags(app, flags);
   // Required, but refused below, which says what to write.
   app.add_option("--cluster", cluster, "a cluster by name, or the path of its file")->type_name("NAME|FILE REQUIRED");
-  in_range(app.add_option("--gpus", gpus, "how many GPUs of it")->type_name("INT REQUIRED"), 1, kMostSearchedGpus,
-           "how many GPUs the search is for, ");
+  in_range(app.add_option("--gpus", gpus, "how many GPUs of it")->type_name("INT REQUIRED"), 1, kMostSearchedGpus);
   in_range(app.add_option("--best", best, "how many layouts to show")->capture_default_str(), 1, kMostReported);
   app.add_option("--write", write, "write the configuration with the best layout to this file, as trident train takes it");
+  in_range(app.add_option("--rank", rank, "with --write: of the layout with this number, in place of the best"), 1, kMostReported);
   app.add_flag("--json", json, "print one JSON object");
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   check_named_files(app, {"--config", "--cluster"}, {"--write"});
   if (cluster.empty()) throw ConfigError("--search: for which GPUs? Name a cluster: --cluster h100_sxm_ndr, or its file");
+  if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
   if (gpus == 0) throw ConfigError("--gpus: missing; write --gpus N, how many GPUs the search is for");
   const TrainConfig config = read_config(flags);
   if (find_processors(cluster))
@@ -134,9 +136,13 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
                                              .cluster = find_cluster(shipped_price_book(), cluster),
                                              .gpus = gpus,
                                              .keep = static_cast<std::size_t>(best)});
+  const auto shown = static_cast<int>(found.best.size());
+  if (rank > shown)
+    throw ConfigError(fmt::format("--rank = {}: only {} shown; give another, or a larger --best", rank,
+                                  counted(shown, "layout is", "layouts are")));
   context.out << (json ? to_json_text(to_json(found)) + '\n' : to_text(found));
   if (write.empty()) return;
-  write_file(write, to_json_text(to_json(with_layout(config, found.best.front().layout)), 2) + '\n');
+  write_file(write, to_json_text(to_json(with_layout(config, found.best[static_cast<std::size_t>(rank - 1)].layout)), 2) + '\n');
   if (!json) context.out << "\nwritten: " << on_one_line(write) << '\n';
 }
 

@@ -26,7 +26,10 @@ std::string nearest_subcommand(std::string_view name) {
 }
 
 void dispatch(const Arguments& arguments, const CommandContext& context) {
-  if (arguments.empty()) throw ConfigError("no subcommand; see trident help");
+  if (arguments.empty()) {
+    help_command({}, {context.err, context.err, {}, ConsoleMode::kPlain, context.columns});
+    throw ReportedElsewhere(ExitCode::kConfig, "no subcommand");
+  }
   const std::string& name = arguments.front();
   if (name == "--version") {
     context.out << kVersion;
@@ -116,8 +119,9 @@ void run_subcommand(const Subcommand& command, const Arguments& arguments, const
     context.out << fmt::format("\ntrident {} {} --help and so on say more.\n", command.name, command.actions.front().name);
     return;
   }
-  const std::string what = arguments.empty() ? ": no action; name one: " : fmt::format(" {}: not an action; use ", in_quotes(word));
-  throw ConfigError(fmt::format("trident {0}{1}{2} (see trident {0} --help)", command.name, what, names_of(command.actions)));
+  const std::string names = fmt::format("{} (see trident {} --help)", names_of(command.actions), command.name);
+  if (arguments.empty()) throw ConfigError(fmt::format("trident {}: no action; name one: {}", command.name, names));
+  throw ConfigError(fmt::format("trident {} {}: not an action; use {}", command.name, in_quotes(word), names));
 }
 
 int run_command_line(const Arguments& arguments, const CommandContext& context) {

@@ -70,7 +70,7 @@ TEST_F(CommandLine, HelpAndVersion) {
   const Outcome train = run({"train", "--help"});
   EXPECT_EQ(train.exit_code, 0);
   EXPECT_NE(train.out.find("--print-config"), std::string::npos);
-  EXPECT_NE(train.out.find(options_help()), std::string::npos);
+  EXPECT_NE(run({"train", "--help-all"}).out.find(options_help()), std::string::npos);
   EXPECT_EQ(run({"help", "train"}).out, train.out);
   EXPECT_EQ(run({"data", "--help"}).exit_code, 0);
   EXPECT_NE(run({"data", "prepare", "--help"}).out.find("--append-eod"), std::string::npos);
@@ -78,7 +78,10 @@ TEST_F(CommandLine, HelpAndVersion) {
 }
 
 TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
-  expect_refusal({}, "no subcommand; see trident help");
+  const Outcome nothing = run({});
+  EXPECT_EQ(nothing.exit_code, 64);
+  EXPECT_EQ(nothing.out, "");
+  EXPECT_EQ(nothing.err, run({"help"}).out) << "who types the name alone sees what there is";
   expect_refusal({"trian"}, "unknown subcommand \"trian\"; did you mean train?");
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
   expect_refusal({"tokenizer", "--config", config_}, "subcommand tokenizer is not built yet");
@@ -118,13 +121,15 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"bench", "--calibrate", path("p.json"), "--largest", "63"}, "--largest = 63: must be from 64 to 8192");
   expect_refusal({"bench", "--calibrate", path("none/p.json")}, "none/p.json", 74);
   const Arguments search{"plan", "--search", "--config", config_, "--cluster", "h100_sxm_ndr"};
+  expect_refusal({"plan", "search", "--config", config_, "--cluster", "h100_sxm_ndr", "--gpus", "8", "--rank", "2"},
+                 "--rank: no configuration is written; add --write FILE");
   const auto searched = [&](const Arguments& more) {
     Arguments all = search;
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
   expect_refusal(search, "--gpus: missing; write --gpus N");
-  expect_refusal(searched({"--gpus", "0"}), "--gpus = 0: how many GPUs the search is for");
+  expect_refusal(searched({"--gpus", "0"}), "--gpus = 0: must be from 1 to 1048576");
   expect_refusal(searched({"--gpu", "8"}), "trident plan search: unknown argument \"--gpu\"; did you mean --gpus?");
   expect_refusal({"schema", "--x"}, "unknown argument \"--x\"");
   expect_refusal({"data", "prepare", "--input", config_}, "--tokenizer is required");
