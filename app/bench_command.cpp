@@ -54,7 +54,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   bool json = false;
   add_config_flags(app, flags);
   app.add_option("--device", device, "auto, cpu or cuda, in place of the configuration's");
-  in_range(app.add_option("--seconds", options.seconds, "time for each rate")->capture_default_str(), 0.0, 60.0);
+  in_range(app.add_option("--seconds", options.seconds, "time for each rate")->capture_default_str(), 0, 60);
   in_range(app.add_option("--steps", options.steps, "steps of training; the median counts")->capture_default_str(), 1, 1000);
   in_range(app.add_option("--ranks", options.collective_ranks, "ranks of the collectives, threads of this process")
                ->capture_default_str(), 1, 64);

@@ -64,6 +64,16 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
       ->allow_extra_args(false);
 }
 
+void in_range(CLI::Option* option, double least, double most) {
+  const auto check = [=](std::string& text) {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && !(value >= least && value <= most))
+      throw ConfigError(fmt::format("{} = {}: must be from {} to {}", option->get_name(), value, least, most));
+    return std::string();
+  };
+  option->check(CLI::Validator(check, ""));
+}
+
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead) {
   for (const char* const flag : flags)
     if (app.count(flag) > 0) throw ConfigError(fmt::format("{}: {}; {}, or leave it out", flag, why, instead));

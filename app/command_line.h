@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "app/subcommands.h"
-#include "core/check.h"
 #include "train/config/option_docs.h"
 
 namespace trident {
@@ -33,16 +32,7 @@ struct ConfigFlags {
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
 
 // Refuses (ConfigError) other numbers: "--steps = 0: must be from 1 to 1000".
-template <class Number>
-void in_range(CLI::Option* option, Number least, Number most) {
-  const auto check = [=](std::string& text) {
-    Number value{};
-    if (CLI::detail::lexical_cast(text, value) && !(value >= least && value <= most))
-      throw ConfigError(fmt::format("{} = {}: must be from {} to {}", option->get_name(), value, least, most));
-    return std::string();
-  };
-  option->check(CLI::Validator(check, ""));
-}
+void in_range(CLI::Option* option, double least, double most);
 
 // Refuses (ConfigError) each of `flags` that was given: what has no effect is not taken in silence. `why`: "there are
 // no questions"; `instead`: "give --choices FILE".

@@ -84,7 +84,7 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   in_range(app.add_option("--gpus", question.gpus,
                           "GPUs of the job (of processors: ranks); parallel.data becomes what they make of it"), 1, kMostGpus);
   in_range(app.add_option("--tokens", question.tokens, "say what training on so many tokens takes; else those of run.steps"),
-           1.0, 1e18);
+           1, 1e18);
   app.add_flag("--json", json, "print one JSON object, with every allocation");
   app.add_flag("--csv", csv, "print one table of all numbers, with commas");
   app.add_flag("--program", program, "add what every pipeline stage does in a step, instruction by instruction");

@@ -58,7 +58,7 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
       ->capture_default_str();
   in_range(app.add_option("--wait-for-hosts", options.nodes.wait_seconds,
                           "seconds to wait for hosts while too few for any layout are there")
-               ->capture_default_str(), 0.0, 1e6);
+               ->capture_default_str(), 0, 1e6);
   const auto details = [&context] {
     return "Example:\n"
            "  trident supervise -- mpirun -np 8 trident train --config c.json\n\n" +

@@ -111,6 +111,8 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train", "--config", config_, "--print-config=xml"}, "must be json or origins");
   expect_refusal({"bench"}, "--config is required");
   expect_refusal({"bench", "--config", config_, "--steps", "0"}, "--steps = 0: must be from 1 to 1000");
+  expect_refusal({"study", "--config", config_, "--vary", "micro=1", "--gpus", "99999999999999999999"},
+                 "--gpus = 1e+20: must be from 1 to 16777216");
   expect_refusal({"bench", "--config", config_, "--ranks", "65"}, "--ranks = 65: must be from 1 to 64");
   expect_refusal({"bench", "--config", config_, "--seconds", "-1"}, "--seconds = -1: must be from 0 to 60");
   expect_refusal({"bench", "--config", config_, "--device", "tpu"}, "device");
