@@ -54,6 +54,8 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   in_range(app.add_option("--ranks", ranks, "ranks of the job, where parallel.data is auto"), 1, kMostGpus);
   app.add_flag("--json", json, "print one JSON object, with every allocation");
   app.add_flag("--program", program, "add what every pipeline stage does in a step, instruction by instruction");
+  app.add_flag_callback("--cluster", [] {}, "as trident plan cluster: --cluster NAME is its NAME");
+  app.add_flag_callback("--search", [] {}, "as trident plan search");
   const auto instead = [](const std::string& argument, const std::string& next) {
     for (const char* const flag : {"--gpus", "--tokens", "--csv", "--html", "--trace"})
       if (has_flag({argument}, flag))
