@@ -67,23 +67,23 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "plan",
        .summary = "predict time, memory and traffic; search layouts",
        .run = plan_command,
-       .actions = {{"cluster", "price a step on GPUs or processors that need not be here", plan_cluster_command},
-                   {"search", "find the fastest layouts of a model on a cluster", plan_search_command}}},
+       .actions = {{.name = "cluster", .run = plan_cluster_command}, {.name = "search", .run = plan_search_command}}},
       {.name = "study", .summary = "compare settings and numbers of GPUs: scaling tables", .run = study_command},
       {.name = "data",
        .summary = "prepare, inspect and merge token files",
-       .actions = {{"prepare", "text to token files", data_prepare_command},
-                   {"inspect", "what token files hold", data_inspect_command},
-                   {"merge", "several token files to one", data_merge_command}}},
+       .actions = {{"prepare", "--input F... --tokenizer T --output PREFIX", "text to token files", data_prepare_command},
+                   {"inspect", "PREFIX", "what token files hold", data_inspect_command},
+                   {"merge", "--input PREFIX... --output PREFIX", "several token files to one", data_merge_command}}},
       {.name = "tokenizer", .summary = "train a tokenizer, encode, decode"},
       {.name = "convert", .summary = "Hugging Face folders to checkpoints and back", .run = convert_command},
       {.name = "ckpt",
        .summary = "list, show, verify, compare and remove checkpoints",
-       .actions = {{"ls", "which checkpoints a folder has, and which are whole", ckpt_ls_command},
-                   {"show", "what one holds: state of training, tensors", ckpt_show_command},
-                   {"verify", "read every byte of one and compare it with its hashes", ckpt_verify_command},
-                   {"diff", "compare two, whatever layouts wrote them: 0 equal, 1 different", ckpt_diff_command},
-                   {"prune", "remove those that a run with its rules would", ckpt_prune_command}}},
+       .actions = {{"ls", "DIR", "which checkpoints a folder has, and which are whole", ckpt_ls_command},
+                   {"show", "DIR[/STEP]", "what one holds: state of training, tensors", ckpt_show_command},
+                   {"verify", "DIR[/STEP]", "read every byte of one and compare it with its hashes", ckpt_verify_command},
+                   {"diff", "A B", "compare two, whatever layouts wrote them: 0 equal, 1 different", ckpt_diff_command},
+                   {"prune", "DIR [--keep-last N] [--keep-every N] [--dry-run]",
+                    "remove those that a run with its rules would", ckpt_prune_command}}},
       {.name = "eval", .summary = "loss of a checkpoint on data, and its answers to questions", .run = eval_command},
       {.name = "generate", .summary = "let a model continue texts", .run = generate_command},
       {.name = "bench", .summary = "measure this machine, and where the time of a step goes", .run = bench_command},
@@ -113,9 +113,9 @@ void run_subcommand(const Subcommand& command, const Arguments& arguments, const
     return action->run(Arguments(arguments.begin() + 1, arguments.end()), context);
   if (command.run != nullptr) return command.run(arguments, context);
   if (word == "--help" || word == "-h") {
-    context.out << fmt::format("usage: trident {} ACTION [ARGUMENTS]\n\n", command.name);
     for (const Subcommand::Action& it : command.actions)
-      context.out << folded(fmt::format("  {:<8} {}", it.name, it.summary), context.columns);
+      context.out << fmt::format("{:<6} trident {} {} {}\n           {}\n", &it == &command.actions.front() ? "usage:" : "",
+                                 command.name, it.name, it.arguments, it.summary);
     context.out << fmt::format("\ntrident {} {} --help and so on say more.\n", command.name, command.actions.front().name);
     return;
   }

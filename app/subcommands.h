@@ -54,7 +54,7 @@ void completion_command(const Arguments& arguments, const CommandContext& contex
 struct Subcommand {
   // A word that may follow the name.
   struct Action {
-    std::string_view name, summary = {};
+    std::string_view name, arguments = {}, summary = {};
     Command run = nullptr;  // nullptr: the subcommand takes the word among its arguments
   };
   std::string_view name, summary;

@@ -220,9 +220,8 @@ TEST_F(DataCommand, InspectShowsTheRecord) {
 }
 
 TEST_F(DataCommand, Usage) {
-  expect_lines(run({"--help"}), {"data prepare", "data inspect", "data merge", "--append-eod", "--vocab-size",
-                                "prefixes of .bin and .idx"});
-  expect_lines(run({"merge", "--help"}), {"--input"});
+  expect_lines(run({"--help"}), {"data prepare --input F...", "data inspect PREFIX", "data merge --input PREFIX..."});
+  expect_lines(run({"merge", "--help"}), {"--input", "prefixes of .bin and .idx"});
   refuse({}, 64, {"name one: prepare, inspect or merge"});
   refuse({"mrege"}, 64, {"\"mrege\""});
   refuse({"prepare", "--input", folder_.path(), "--tokenizer", "gpt2", "--output", folder_ / "x"}, 65, {"is a folder", "*.jsonl"});
