@@ -37,10 +37,14 @@ trident::PlanDetail detail_of(const trident::PlanOptions& options) {
 int main(int argc, char** argv) {
   using namespace trident;
   reexec_with_passive_omp(argv);
+  Color color = Color::kAuto;
+  const LogSink::Dress dress = [&color](LogLevel level, const std::string& line) {
+    return dressed_line(STDERR_FILENO, color, level, line);
+  };
   std::signal(SIGXFSZ, SIG_IGN);  // a file that reaches ulimit -f is then an error that names it
-  const auto train = [](const std::function<TrainConfig()>& read_config) {
+  const auto train = [&dress](const std::function<TrainConfig()>& read_config) {
     std::signal(SIGPIPE, SIG_IGN);  // who no longer reads the console does not end the run
-    LogSink log(std::cerr);
+    LogSink log(std::cerr, LogLevel::kInfo, dress);
     const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
     const auto check_lines = [&log] {
       std::cout.flush();
@@ -49,7 +53,7 @@ int main(int argc, char** argv) {
       Logger(log).warning("standard output could not be written: lines of this run are missing there");
     };
     try {
-      run_training(read_config, {std::cout, console_mode_of(STDOUT_FILENO), log}, *cuda,
+      run_training(read_config, {std::cout, console_mode_of(STDOUT_FILENO), log, STDOUT_FILENO}, *cuda,
                    {find_eval_samples, check_hardware_profile, make_run_forecast});
     } catch (...) {
       check_lines();
@@ -65,9 +69,9 @@ int main(int argc, char** argv) {
   const auto bench = [](const TrainConfig& config, const BenchOptions& options) {
     return run_bench_here(config, options, *make_cuda_backend());
   };
-  const auto supervised = [](const SuperviseOptions& options) {
+  const auto supervised = [&dress](const SuperviseOptions& options) {
     std::signal(SIGPIPE, SIG_IGN);
-    LogSink log(std::cerr);
+    LogSink log(std::cerr, LogLevel::kInfo, dress);
     return supervise(options, log);
   };
   const auto plan = [](const TrainConfig& config, const PlanOptions& options) {
@@ -95,12 +99,12 @@ int main(int argc, char** argv) {
     if (request.to_hf) return checkpoint_to_hf(request.from, request.to, {request.dtype, request.shard_bytes}, request.progress);
     return hf_to_checkpoint(request.from, request.to, request.dtype, request.progress);
   };
-  const auto generate = [](const std::function<GenerateOptions()>& read, const ShowText& show) {
-    LogSink log(std::cerr);
+  const auto generate = [&dress](const std::function<GenerateOptions()>& read, const ShowText& show) {
+    LogSink log(std::cerr, LogLevel::kInfo, dress);
     return run_generate(read, show, log, *make_cuda_backend());
   };
-  const auto eval = [](const std::function<EvalOptions()>& read) {
-    LogSink log(std::cerr);
+  const auto eval = [&dress](const std::function<EvalOptions()>& read) {
+    LogSink log(std::cerr, LogLevel::kInfo, dress);
     return run_eval(read, log, *make_cuda_backend());
   };
   const auto calibrate = [](const CalibrateOptions& options, const std::function<void(const std::string&)>& say) {
@@ -115,6 +119,8 @@ int main(int argc, char** argv) {
                            .draw_timeline = timeline,
                            .console = console_mode_of(STDOUT_FILENO),
                            .columns = terminal_columns(STDOUT_FILENO),
+                           .color = &color,
+                           .dress = dress,
                            .run_bench = bench,
                            .supervise = supervised,
                            .plan = plan,

@@ -60,6 +60,8 @@ struct CommandContext {
   std::function<std::string(const TrainConfig&)> draw_timeline = {};
   ConsoleMode console = ConsoleMode::kPlain;  // of `out`
   std::size_t columns = 80;                   // of `out`
+  Color* color = nullptr;                     // what --color says is left here
+  LogSink::Dress dress = {};                  // of lines on standard error
   // Nothing on processes of a job that leave printing to another.
   std::function<std::optional<BenchReport>(const TrainConfig&, const BenchOptions&)> run_bench = {};
   std::function<int(const SuperviseOptions&)> supervise = {};  // returns the exit code, which is explained already
