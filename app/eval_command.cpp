@@ -96,7 +96,7 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
   } catch (const ConfigError&) {
     wrong = std::current_exception();
   }
-  LogSink log(context.err);
+  LogSink log(context.err, LogLevel::kInfo, context.dress);
   const auto read = [&] {
     if (wrong) std::rethrow_exception(wrong);
     return flags.options;

@@ -160,7 +160,7 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
     if (wrong) std::rethrow_exception(wrong);
     return options;
   };
-  LogSink log(context.err);
+  LogSink log(context.err, LogLevel::kInfo, context.dress);
   const std::optional<GenerateResult> result = run_generate(read, live ? show : ShowText(), log, *context.make_cuda());
   if (result) print(context.out, *result, output, shown, to_terminal);
 }

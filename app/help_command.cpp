@@ -27,6 +27,7 @@ void print_overview(std::ostream& out, std::size_t columns) {
              "  trident train --help-all           flags, ranks, every key\n"
              "  trident help parallel.zero         one key; parallel: a section\n"
              "  source <(trident completion bash)  completion of flags and keys\n"
+             "  trident --color never ...          no colours; also always, and auto: on a terminal without NO_COLOR\n"
              "  trident --version\n\n",
              columns)
       << '\n'

@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <new>
 #include <ostream>
+#include <utility>
 
 #include "app/command_line.h"
 #include "app/help_text.h"
@@ -25,7 +27,29 @@ std::string nearest_subcommand(std::string_view name) {
   return near.empty() ? "see trident help" : fmt::format("did you mean {}?", near);
 }
 
-void dispatch(const Arguments& arguments, const CommandContext& context) {
+// --color WORD and --color=WORD, wherever they stand before "--": what follows that is another command's.
+void take_color(Arguments& arguments, Color& color) {
+  constexpr std::array<std::pair<std::string_view, Color>, 3> kWords{
+      {{"auto", Color::kAuto}, {"always", Color::kAlways}, {"never", Color::kNever}}};
+  constexpr std::string_view kFlag = "--color";
+  for (auto at = arguments.begin(); at != arguments.end() && *at != "--";) {
+    if (*at != kFlag && !at->starts_with("--color=")) {
+      ++at;
+      continue;
+    }
+    const bool apart = *at == kFlag;
+    const std::string word = !apart ? at->substr(kFlag.size() + 1) : at + 1 != arguments.end() ? at[1] : "";
+    const auto found = std::ranges::find(kWords, word, &std::pair<std::string_view, Color>::first);
+    if (found == kWords.end())
+      throw ConfigError(fmt::format("--color: {} is none of its words; say auto, always or never", in_quotes(word)));
+    color = found->second;
+    at = arguments.erase(at, at + (apart ? 2 : 1));
+  }
+}
+
+void dispatch(Arguments arguments, const CommandContext& context) {
+  Color color = Color::kAuto;
+  take_color(arguments, context.color != nullptr ? *context.color : color);
   if (arguments.empty()) {
     help_command({}, {context.err, context.err, {}, ConsoleMode::kPlain, context.columns});
     throw ReportedElsewhere(ExitCode::kConfig, "no subcommand");
@@ -53,8 +77,9 @@ std::string names_of(const std::vector<Subcommand::Action>& actions) {
 
 // Foreign text in a message must neither break the line nor reach the terminal as control codes. std::cerr writes what it is
 // given at once: a line in pieces would be mixed with another rank's.
-int report(std::ostream& err, std::string_view message, ExitCode code) {
-  err << fmt::format("trident: {}\n", on_one_line(message)) << std::flush;
+int report(std::ostream& err, const LogSink::Dress& dress, std::string_view message, ExitCode code) {
+  const std::string line = fmt::format("trident: {}", on_one_line(message));
+  err << (dress ? dress(LogLevel::kError, line) : line) + '\n' << std::flush;
   return static_cast<int>(code);
 }
 
@@ -133,16 +158,16 @@ int run_command_line(const Arguments& arguments, const CommandContext& context) 
   } catch (const ReportedElsewhere& error) {
     return exit_status(error.code());
   } catch (const Error& error) {
-    return report(context.err, error.what(), error.code());
+    return report(context.err, context.dress, error.what(), error.code());
   } catch (const std::bad_alloc&) {
     if (arguments.front() == "data")  // not while a document was read or tokenized: that error says which
-      return report(context.err,
+      return report(context.err, context.dress,
                     fmt::format("trident data {}: out of memory; use fewer --workers, or more memory (see ulimit -v)",
                                 arguments.at(1)),
                     ExitCode::kData);
-    return report(context.err, "out of memory; use a smaller model, micro-batch or sequence, or more ranks", ExitCode::kInternal);
+    return report(context.err, context.dress, "out of memory; use a smaller model, micro-batch or sequence, or more ranks", ExitCode::kInternal);
   } catch (const std::exception& error) {
-    return report(context.err,
+    return report(context.err, context.dress,
                   fmt::format("internal error: {}; this is a bug in trident, please report it with the config", error.what()),
                   ExitCode::kInternal);
   }

@@ -22,6 +22,8 @@ struct CommandContext {
   ConsoleMode console = ConsoleMode::kPlain;  // of `out`
   std::size_t columns = 80;                   // of `out`
   std::function<CpuRates(const CalibrateOptions&, const std::function<void(const std::string&)>& say)> calibrate = calibrate_cpu;
+  Color* color = nullptr;                     // where --color is left
+  LogSink::Dress dress = {};                  // of lines on `err`
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name

@@ -82,7 +82,7 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
     throw ConfigError("trident supervise: no command; write it after --, as in trident supervise -- trident train --config FILE");
   check_placeholders(options);
   std::signal(SIGPIPE, SIG_IGN);
-  LogSink log(context.err);
+  LogSink log(context.err, LogLevel::kInfo, context.dress);
   const int code = supervise(options, log);
   if (code != 0) throw ReportedElsewhere(static_cast<ExitCode>(code), "the supervised command ended");
 }

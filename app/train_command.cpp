@@ -1,4 +1,6 @@
 // trident train --config FILE [--set path=value ...] [--print-config[=origins]]
+#include <unistd.h>
+
 #include <array>
 #include <csignal>
 #include <ostream>
@@ -19,7 +21,7 @@ namespace {
 
 void train(const std::function<TrainConfig()>& read_config, const CommandContext& context) {
   std::signal(SIGPIPE, SIG_IGN);  // who no longer reads the console does not end the run
-  LogSink log(context.err);
+  LogSink log(context.err, LogLevel::kInfo, context.dress);
   const std::unique_ptr<CudaBackend> cuda = context.make_cuda();
   const auto check_lines = [&] {
     context.out.flush();
@@ -28,7 +30,7 @@ void train(const std::function<TrainConfig()>& read_config, const CommandContext
     Logger(log).warning("standard output could not be written: lines of this run are missing there");
   };
   try {
-    run_training(read_config, {context.out, context.console, log}, *cuda,
+    run_training(read_config, {context.out, context.console, log, STDOUT_FILENO}, *cuda,
                  {find_eval_samples, check_hardware_profile, make_run_forecast});
   } catch (...) {
     check_lines();

@@ -1,5 +1,6 @@
 #include "core/clock.h"
 
+#include <array>
 #include <ctime>
 
 namespace trident {
@@ -14,6 +15,15 @@ double read_clock(clockid_t id) {
 }  // namespace
 
 double monotonic_seconds() { return read_clock(CLOCK_MONOTONIC); }
+double unix_seconds() { return read_clock(CLOCK_REALTIME); }
 double thread_cpu_seconds() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+
+std::string local_time_text(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  std::array<char, 64> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
+}
 
 }  // namespace trident

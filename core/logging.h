@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <ostream>
 #include <string>
@@ -22,17 +23,26 @@ std::string_view to_string(LogLevel level);
 // Writes lines to a stream that outlives it. Safe to call from several threads; flushed per line.
 class LogSink {
  public:
-  explicit LogSink(std::ostream& stream, LogLevel threshold = LogLevel::kInfo) : stream_(stream), threshold_(threshold) {}
+  // What a line looks like where it is shown, given without its end: a terminal has colours.
+  using Dress = std::function<std::string(LogLevel level, const std::string& line)>;
+
+  explicit LogSink(std::ostream& stream, LogLevel threshold = LogLevel::kInfo, Dress dress = {})
+      : stream_(stream), threshold_(threshold), dress_(std::move(dress)) {}
   LogSink(const LogSink&) = delete;
   LogSink& operator=(const LogSink&) = delete;
 
   LogLevel threshold() const { return threshold_; }
   // One message is one line that a terminal only shows, whatever was quoted in it (on_one_line).
   void write(LogLevel level, std::string_view tag, std::string_view message);
+  // From now on `copy` is given every line, without its end and undressed; {}: no more. It runs under this sink's lock and logs
+  // nothing.
+  void copy_to(std::function<void(const std::string& line)> copy);
 
  private:
   std::ostream& stream_;
   const LogLevel threshold_;
+  const Dress dress_;
+  std::function<void(const std::string& line)> copy_;
   std::mutex mutex_;
 };
 

@@ -1,5 +1,7 @@
 #include "core/printable.h"
 
+#include <algorithm>
+
 #include "core/utf8.h"
 
 namespace trident {
@@ -27,5 +29,24 @@ std::string without_controls(std::string_view text, std::string_view in_place, s
 std::string on_one_line(std::string_view text) { return without_controls(text, " ", ""); }
 
 std::string on_lines(std::string_view text) { return without_controls(text, "\xEF\xBF\xBD", "\n\t"); }
+
+std::string folded_between_words(std::string_view text, std::size_t indent, std::size_t columns) {
+  std::string out, line;
+  bool begins = true;  // what comes next stands at the line's beginning
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    const bool has_words = line.find_first_not_of(' ') != line.npos;
+    if (has_words && line.size() + 1 + word.size() > columns) {
+      out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+      line = std::string(indent, ' ');
+      begins = true;
+    }
+    line += begins ? "" : " ";
+    line += word;
+    begins = begins && has_words && word.empty();
+  }
+  return out + line;
+}
 
 }  // namespace trident

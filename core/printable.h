@@ -1,6 +1,7 @@
 // Foreign text on terminals and in lines: what moves the cursor, changes colours, ends lines or turns the direction of writing.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -18,5 +19,9 @@ std::string on_one_line(std::string_view text);
 
 // `text` with U+FFFD for each control character but line ends (also those of CSV, CR LF) and tabs, and for what is not UTF-8.
 std::string on_lines(std::string_view text);
+
+// `text` broken between words so that no line has more than `columns` bytes, but for longer words; lines behind the first begin
+// with `indent` spaces.
+std::string folded_between_words(std::string_view text, std::size_t indent, std::size_t columns);
 
 }  // namespace trident

@@ -99,12 +99,12 @@ run_once() {
   while IFS= read -r line <&"$output"; do
     printf '%s\n' "$line" >>"$scratch/log"
     case $line in
-      "step 1/"*)
+      *"] step 1/"*)
         first=$EPOCHREALTIME
         find_tree "$running"; count_ticks; count_machine
         local ticks_1=$ticks machine_1=$machine switches_1
         switches_1=$(context_switches) ;;
-      "step $((steps - 1))/"*)
+      *"] step $((steps - 1))/"*)
         count_ticks; count_machine
         local ticks_2=$ticks machine_2=$machine switches_2 kib now=$EPOCHREALTIME
         switches_2=$(context_switches)

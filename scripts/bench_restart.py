@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-STEP = "step "
+STEP = "] step "  # behind the time of day
 
 
 def ranks_below(process):
@@ -48,7 +48,7 @@ class Output:
     def read(self, pipe):
         for line in pipe:
             with self.changed:
-                self.steps += line.startswith(STEP)
+                self.steps += STEP in line
                 if "trident supervise:" in line and "; restart " in line:
                     self.restarts, self.steps = self.restarts + 1, 0
                 self.last_lines = self.last_lines[-20:] + [line]

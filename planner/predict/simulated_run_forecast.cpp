@@ -101,7 +101,8 @@ void SimulatedRunForecast::write_report(const RunSummary& summary, const Compari
   facts.title = "Training run " + std::filesystem::path(folder).filename().string();
   facts.subtitle = model_line(plan);
   facts.lines = {layout_line(plan), fmt::format("compute in {} ({})", to_string(plan.compute), plan.compute_reason)};
-  facts.lines.insert(facts.lines.end(), plan.notes.begin(), plan.notes.end());
+  if (!plan.device_reason.empty()) facts.lines.push_back(plan.device_reason);
+  for (const auto* more : {&plan.notes, &plan.details}) facts.lines.insert(facts.lines.end(), more->begin(), more->end());
   facts.metrics = records_of(folder + "/metrics.jsonl");
   facts.evals = records_of(folder + "/eval.jsonl");
   if (const std::string path = folder + "/memory.json"; file_exists(path)) facts.memory = parse_json(read_file(path), path);

@@ -50,9 +50,9 @@ std::string BackgroundProgram::out() const { return file_exists(streams_ / "out"
 std::string BackgroundProgram::err() const { return file_exists(streams_ / "err") ? read_file(streams_ / "err") : ""; }
 
 int BackgroundProgram::steps_said() const {
-  const std::string text = fmt::format("\n{}", out());
+  const std::string text = out();
   int count = 0;
-  for (std::size_t at = 0; (at = text.find("\nstep ", at)) != std::string::npos; ++at) ++count;
+  for (std::size_t at = 0; (at = text.find("] step ", at)) != std::string::npos; ++at) ++count;
   return count;
 }
 

@@ -126,7 +126,7 @@ TEST(Prediction, WithoutAProfileTheRunSaysSoAndNothingElseChanges) {
   const ProgramOutcome outcome =
       place.train({"run.hardware_profile=" + (place / "lacking.json"), "run.overwrite=true", "precision.compute=bf16"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const std::size_t noted = outcome.out.find("the time of a step is not predicted: "), first_step = outcome.out.find("\nstep ");
+  const std::size_t noted = outcome.out.find("the time of a step is not predicted: "), first_step = outcome.out.find("] step ");
   EXPECT_LT(noted, first_step) << "said at the start: " << outcome.out;
   EXPECT_NE(outcome.out.find("predicted beside measured, without the time of a step: "), std::string::npos) << outcome.out;
   const JsonValue c = comparison(place);

@@ -40,7 +40,7 @@ TEST(RunFolder, TheSameRunAgainKeepsWhatWasThere) {
   };
   const std::vector<std::string> whole = names_in("run/earlier-1");
   EXPECT_EQ(whole, (std::vector<std::string>{"comparison", "config.res", "eval.jsonl", "events.out", "memory.jso", "metrics.js",
-                                             "plan.json", "timing.jso", "trace"}));
+                                             "plan.json", "run.log", "timing.jso", "trace"}));
   std::vector<std::string> now = names_in("run");
   std::erase(now, "earlier-1");
   EXPECT_EQ(now, whole);
@@ -83,13 +83,14 @@ TEST(ComputeThreads, ShareTheCoresThatThereAre) {
     return fmt::format("\n{} thread{} per rank: {} core{} of this node for {} rank{}\n", threads, threads == 1 ? "" : "s", of,
                        of == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s");
   };
-  const ProgramOutcome alone = place.train({"run.threads_per_rank=auto", "run.steps=1", "device=cpu"});
+  const ProgramOutcome alone = place.train({"run.threads_per_rank=auto", "run.steps=1", "device=cpu", "log.verbose=true"});
   EXPECT_NE(alone.out.find(line(cores, cores, 1)), std::string::npos) << alone.out << alone.err;
   EXPECT_NE(alone.out.find(fmt::format(", {} thread", cores)), std::string::npos) << alone.out;
   EXPECT_EQ(alone.out.find("not pinned"), std::string::npos) << alone.out;
   const ProgramOutcome bound =
       run_command({"taskset", "-c", std::to_string(first), TRIDENT_BINARY, "train", "--config", place / "config.json", "--set",
-                   "run.threads_per_rank=auto", "--set", "run.overwrite=true", "--set", "parallel.data=2", "--set", "device=cpu"});
+                   "run.threads_per_rank=auto", "--set", "run.overwrite=true", "--set", "parallel.data=2", "--set", "device=cpu",
+                   "--set", "log.verbose=true"});
   EXPECT_NE(bound.out.find(line(1, 1, 2)), std::string::npos) << bound.out << bound.err;
   EXPECT_NE(bound.out.find("\nnot pinned: 2 threads on 1 core\n"), std::string::npos) << bound.out;
 }

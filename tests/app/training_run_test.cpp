@@ -42,7 +42,8 @@ TEST_F(TrainingRun, MetricsHaveTheirFieldsAndSaneValues) {
   const std::vector<JsonValue> metrics = train({kLayout, "run.steps=5"}, "run");
   ASSERT_EQ(metrics.size(), 5u);
   const std::vector<std::string> fields{"step",    "loss",         "grad_norm", "lr",  "loss_scale", "tokens",
-                                        "step_ms", "tokens_per_s", "mfu",       "peak_bytes", "comm_bytes"};
+                                        "step_ms", "tokens_per_s", "mfu",       "peak_bytes", "comm_bytes",
+                                        "time",    "elapsed_s"};
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     const JsonValue& m = metrics[i];
     EXPECT_EQ(keys_of(m), fields);
@@ -172,10 +173,11 @@ TEST_F(TrainingRun, Fp16FindsItsScaleAndSaysSo) {
   EXPECT_GE(scale, 1024);
   EXPECT_LT(scale, 4294967296.0);
   const int skipped = 1 + static_cast<int>(32 - std::log2(scale));
-  EXPECT_NE(outcome.out.find(fmt::format("  loss scale {:.0f}  skipped {}\n", scale, skipped)), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(fmt::format("  loss scale {:.0f}  skipped {}  ", scale, skipped)), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find(fmt::format(" {} batches skipped for non-finite gradients", skipped)), std::string::npos)
       << outcome.out;
-  EXPECT_NE(outcome.out.find("compute in f16 (precision.compute = fp16"), std::string::npos) << outcome.out;
+  const std::string log = read_file(place_ / "run/run.log");
+  EXPECT_NE(log.find("compute in f16 (precision.compute = fp16"), std::string::npos) << log;
 }
 
 TEST_F(TrainingRun, Fp16WithoutAScaleThatHelpsEnds) {

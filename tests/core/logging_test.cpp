@@ -37,6 +37,21 @@ TEST(Logging, OneMessageIsOneLine) {
   EXPECT_EQ(out.str(), "a b [31mc\n");
 }
 
+// What is shown may be dressed up; who keeps lines gets them as they are, until somebody says no more.
+TEST(Logging, LinesAreDressedWhereTheyAreShownAndCopiedAsTheyAre) {
+  std::ostringstream out;
+  const auto dress = [](LogLevel level, const std::string& line) { return fmt::format("<{}> {}", to_string(level), line); };
+  LogSink sink(out, LogLevel::kInfo, dress);
+  std::vector<std::string> kept;
+  Logger(sink).info("before");
+  sink.copy_to([&kept](const std::string& line) { kept.push_back(line); });
+  Logger(sink, 3).warning("a\nb");
+  sink.copy_to({});
+  Logger(sink).error("after");
+  EXPECT_EQ(out.str(), "<info> before\n<warning> [rank 3] warning: a b\n<error> error: after\n");
+  EXPECT_EQ(kept, std::vector<std::string>{"[rank 3] warning: a b"});
+}
+
 TEST(Logging, LinesOfThreadsDoNotMix) {
   std::ostringstream out;
   LogSink sink(out);

@@ -191,7 +191,7 @@ TEST_F(Dying, AnExceptionEndsAll) {
   ASSERT_EQ(::prlimit(job->rank(0), RLIMIT_FSIZE, &full, nullptr), 0);
   EXPECT_EQ(job->wait_to_end(150), 74) << job->said();
   const std::regex line(
-      R"(rank 0 \(host [^ ,]+, pid [0-9]+\) failed: .*(metrics\.jsonl|timing\.jsonl|events\.out\.[^ ]*): cannot be written: .*; in training, step [0-9]+,.*exit code 74 on all ranks)");
+      R"(rank 0 \(host [^ ,]+, pid [0-9]+\) failed: .*(metrics\.jsonl|timing\.jsonl|run\.log|events\.out\.[^ ]*): cannot be written: .*; in training, step [0-9]+,.*exit code 74 on all ranks)");
   EXPECT_EQ(count_lines(job->said(), line), 1) << job->said();
   EXPECT_EQ(job->survivors(), "");
 }

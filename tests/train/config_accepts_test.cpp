@@ -81,6 +81,10 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(c.log.on_error, OnError::kContinue);
   EXPECT_EQ(small_with({"log.on_error=stop"}).log.on_error, OnError::kStop);
   EXPECT_EQ(c.run.hardware_profile, std::nullopt);
+  EXPECT_EQ(c.log.prometheus, std::nullopt);
+  EXPECT_FALSE(c.log.verbose);
+  EXPECT_TRUE(small_with({"log.verbose=true"}).log.verbose);
+  EXPECT_EQ(small_with({"log.prometheus=here.prom"}).log.prometheus, "here.prom");
   EXPECT_EQ(small_with({"run.hardware_profile=here.json"}).run.hardware_profile, "here.json");
   EXPECT_TRUE(small_with({"log.trace_steps=null"}).log.trace_steps.empty());
   EXPECT_EQ(small_with({"log.trace_steps=[2,2]", "run.steps=2"}).log.trace_steps, (std::vector<std::int64_t>{2, 2}));

@@ -4,12 +4,16 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <regex>
 #include <sstream>
+#include <utility>
 
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "tests/support/log_text.h"
 #include "train/log/console.h"
 #include "train/log/metrics.h"
+#include "train/log/prometheus.h"
 
 namespace trident {
 namespace {
@@ -26,6 +30,7 @@ StepMetrics sample() {
   m.mfu = 0.5;
   m.peak_bytes = 123;
   m.comm_bytes = {1, 2, 3, 4};
+  m.seconds_left = 245;
   return m;
 }
 
@@ -65,19 +70,82 @@ TEST(Metrics, EvaluationLine) {
 
 TEST(Metrics, WriterFlushesEachLine) {
   const std::string path = ::testing::TempDir() + "metrics_" + std::to_string(::getpid()) + ".jsonl";
-  const std::string line = to_json_line(sample()) + "\n", eval = to_json_line(EvalMetrics{1, {2, 3}, {}}) + "\n";
+  const std::string line = lines_without_clocks(to_json_line(sample())).front();
+  const std::string eval = to_json_line(EvalMetrics{1, {2, 3}, {}});
+  const auto lines = [&path] { return lines_without_clocks(read_file(path)); };
+  using Lines = std::vector<std::string>;
   {
     MetricsWriter writer(path);
     writer.write(sample());
-    EXPECT_EQ(read_file(path), line);  // before the writer is closed
+    EXPECT_EQ(lines(), Lines{line});  // before the writer is closed
     writer.write(EvalMetrics{1, {2, 3}, {}});
-    EXPECT_EQ(read_file(path), line + eval);
+    EXPECT_EQ(lines(), (Lines{line, eval}));
   }
   { MetricsWriter(path, MetricsWriter::Start::kAppend).write(sample()); }
-  EXPECT_EQ(read_file(path), line + eval + line);
+  EXPECT_EQ(lines(), (Lines{line, eval, line}));
   { MetricsWriter fresh(path); }
   EXPECT_EQ(read_file(path), "");
   std::filesystem::remove(path);
+}
+
+TEST(Metrics, EveryLineSaysWhenItWasWritten) {
+  const std::string path = ::testing::TempDir() + "clock_" + std::to_string(::getpid()) + ".jsonl";
+  constexpr double kRounding = 1e-3;
+  const double began = unix_seconds();
+  const RunClock clock;
+  {
+    MetricsWriter writer(path, MetricsWriter::Start::kNewFile, clock);
+    writer.write(sample());
+    writer.write(EvalMetrics{1, {2, 3}, {}});
+  }
+  const double elapsed = clock.elapsed(), ended = unix_seconds();
+  const std::string text = read_file(path);
+  std::istringstream in(text);
+  double time = began - kRounding, since_start = 0;
+  int lines = 0;
+  for (std::string line; std::getline(in, line); ++lines) {
+    const JsonValue value = parse_json(line, path);
+    EXPECT_GE(value.find("time")->as_number(), std::exchange(time, value.find("time")->as_number()));
+    EXPECT_GE(value.find("elapsed_s")->as_number(), std::exchange(since_start, value.find("elapsed_s")->as_number()));
+    EXPECT_EQ(line.substr(line.find(",\"time\":") + 8).find('.'), 10u) << "seconds, with milliseconds behind: " << line;
+  }
+  EXPECT_EQ(lines, 2);
+  EXPECT_LE(time, ended + kRounding);
+  EXPECT_LE(since_start, elapsed + kRounding);
+  std::filesystem::remove(path);
+}
+
+// The text format of node_exporter: HELP, TYPE and the value of each, and what is not known is not there.
+TEST(Prometheus, EachValueHasItsHelpAndType) {
+  RunGauges gauges;
+  gauges.run = "a \"b\" \\c";
+  gauges.steps = 200;
+  gauges.time = 1764349541.125;
+  EXPECT_EQ(prometheus_text(gauges),
+            "# HELP trident_steps Updates that the run is to make (run.steps).\n# TYPE trident_steps gauge\n"
+            "trident_steps{run=\"a \\\"b\\\" \\\\c\"} 200\n"
+            "# HELP trident_last_update_timestamp_seconds When this file was written, unix time.\n"
+            "# TYPE trident_last_update_timestamp_seconds gauge\n"
+            "trident_last_update_timestamp_seconds{run=\"a \\\"b\\\" \\\\c\"} 1764349541.125\n");
+  gauges.run = "r";
+  gauges.logged = sample();
+  gauges.logged->loss = std::nan("");
+  gauges.checkpoint = 18;
+  const std::string text = prometheus_text(gauges);
+  for (const std::string line :
+       {"trident_step{run=\"r\"} 20\n", "trident_loss{run=\"r\"} NaN\n", "trident_eta_seconds{run=\"r\"} 245\n",
+        "trident_tokens_per_second{run=\"r\"} 1000000\n", "trident_last_checkpoint_step{run=\"r\"} 18\n",
+        "# TYPE trident_tokens_total counter\n"})
+    EXPECT_NE(text.find('\n' + line), std::string::npos) << line << text;
+  EXPECT_EQ(text.find("valid_loss"), std::string::npos) << "nothing was evaluated";
+  std::istringstream in(text);
+  std::string help, type, value;
+  while (std::getline(in, help) && std::getline(in, type) && std::getline(in, value)) {
+    const std::string name = value.substr(0, value.find('{'));
+    EXPECT_TRUE(name.starts_with("trident_")) << value;
+    EXPECT_TRUE(help.starts_with("# HELP " + name + ' ') && type.starts_with("# TYPE " + name + ' '))
+        << help << '\n' << type << '\n' << value;
+  }
 }
 
 TEST(Metrics, TwoRunsInOneDirectoryAreRefused) {
@@ -106,18 +174,21 @@ TEST(Metrics, WriterNamesTheFileItCannotWrite) {
 
 TEST(Console, PlainLines) {
   std::ostringstream out;
-  Console console(out, ConsoleMode::kPlain, 200, 0, 0.0);
-  console.step(sample(), 10.0);
-  console.progress(21, 11.0);
+  Console console(out, ConsoleMode::kPlain, 200, 0);
+  console.step(sample());
+  console.progress(sample());
   console.eval({20, {3.0, 1.5}, {}});
   console.eval({20, {3.0, std::nullopt}, {{"wiki", {2.0, std::nullopt}}, {"books", {4.0, std::nullopt}}}});
   console.line("done");
   console.finish();
-  EXPECT_EQ(out.str(), "step 20/200  loss 0.3000  grad norm 0.333  lr 3.00e-04  1000000 tokens/s  12.5 ms  mfu 50.0 %\n"
-                       "step 20/200  valid loss 3.0000  perplexity 20.09  1.5000 bits per byte\n"
-                       "step 20/200  valid loss 3.0000  perplexity 20.09\n"
-                       "  wiki  loss 2.0000  perplexity 7.39\n"
-                       "  books  loss 4.0000  perplexity 54.60\ndone\n");
+  const std::regex time_of_day("\\[[0-2][0-9]:[0-5][0-9]:[0-6][0-9]\\] ");
+  EXPECT_EQ(std::regex_replace(out.str(), time_of_day, "[] "),
+            "[] step 20/200  loss 0.3000  grad norm 0.333  lr 3.00e-04  1000000 tokens/s  12.5 ms  mfu 50.0 %  10 % done  "
+            "ETA 4:05\n"
+            "[] step 20/200  valid loss 3.0000  perplexity 20.09  1.5000 bits per byte\n"
+            "[] step 20/200  valid loss 3.0000  perplexity 20.09\n"
+            "  wiki  loss 2.0000  perplexity 7.39\n"
+            "  books  loss 4.0000  perplexity 54.60\ndone\n");
 }
 
 TEST(Console, TheLossScaleAndWhatItCost) {
@@ -131,17 +202,39 @@ TEST(Console, TheLossScaleAndWhatItCost) {
 
 TEST(Console, TerminalHasABarBelowTheLines) {
   std::ostringstream out;
-  Console console(out, ConsoleMode::kTerminal, 40, 10, 100.0);
-  console.line("start");  // no step yet: no bar
-  EXPECT_EQ(out.str(), "start\n");
-  console.step(sample(), 110.0);  // 10 steps of 30 took 10 s: 20 s left
-  EXPECT_NE(out.str().find("\n[===============>              ]  50%  ETA 0:20"), std::string::npos) << out.str();
+  Console console(out, ConsoleMode::kTerminal, 40, 10);
+  console.line("start");  // no step yet: no numbers
+  EXPECT_EQ(out.str(), "start\n[=======>                      ] step 10/40");
+  console.step(sample());
+  EXPECT_TRUE(out.str().ends_with("mfu 50.0 %\n[===============>              ] step 20/40  loss 0.30  1.0M tok/s  ETA 4:05"))
+      << out.str();
   out.str("");
-  console.progress(25, 115.0);
-  EXPECT_EQ(out.str().rfind("\r\x1b[K[", 0), 0u) << out.str();
+  StepMetrics next = sample();
+  next.step = 25, next.loss = 2.314, next.tokens_per_s = 5949;
+  console.progress(next);
+  EXPECT_EQ(out.str(), "\r\x1b[K[==================>           ] step 25/40  loss 2.31  5.9k tok/s  ETA 4:05");
   out.str("");
   console.finish();
   EXPECT_EQ(out.str(), "\r\x1b[K");
+}
+
+TEST(Console, LinesFoldBetweenWords) {
+  EXPECT_EQ(folded_line("model:  llama of 14.37M parameters", 34), "model:  llama of 14.37M parameters");
+  EXPECT_EQ(folded_line("model:  llama of 14.37M parameters", 24), "model:  llama of 14.37M\n        parameters");
+  EXPECT_EQ(folded_line("a line of words  and two spaces", 18), "a line of words\n  and two spaces");
+  EXPECT_EQ(folded_line("no ABCDEFGHIJKLMNOPQRSTUVWXYZ z", 20), "no\n  ABCDEFGHIJKLMNOPQRSTUVWXYZ\n  z");
+}
+
+TEST(Console, AStateStandsWhereTheNumbersAre) {
+  std::ostringstream out;
+  Console console(out, ConsoleMode::kTerminal, 40, 10);
+  console.doing("first step");
+  EXPECT_TRUE(out.str().ends_with("] step 10/40  first step")) << out.str();
+  console.step(sample());
+  console.doing("evaluating 1/3");
+  EXPECT_TRUE(out.str().ends_with("] step 20/40  evaluating 1/3  ETA 4:05")) << out.str();
+  console.eval({20, {3.0, 1.5}, {}});
+  EXPECT_TRUE(out.str().ends_with("] step 20/40  loss 0.30  1.0M tok/s  ETA 4:05")) << out.str();
 }
 
 TEST(Console, BarAndClock) {

@@ -26,7 +26,10 @@ class DataSummaryOfFiles : public ::testing::Test {
               const std::vector<WeightedPath>& valid = {}) {
     RunPlan plan;
     plan.config = small_with(settings);
-    return data_summary(plan, open_token_sources(train, valid, plan.config.data.split));
+    const DataSummary said = data_summary(plan, open_token_sources(train, valid, plan.config.data.split));
+    Lines all{said.line};
+    for (const Lines* more : {&said.details, &said.notes}) all.insert(all.end(), more->begin(), more->end());
+    return all;
   }
   TemporaryFolder folder_;
 };
@@ -45,10 +48,11 @@ TEST_F(DataSummaryOfFiles, TokensSamplesAndEpochs) {
 TEST_F(DataSummaryOfFiles, ABlendByFile) {
   const std::string a = file("a", 100), b = file("b", 10);
   EXPECT_EQ(lines({"batch.sequence=10", "batch.global=10", "run.steps=100"}, {{a, 3}, {b, 1}}),
-            (Lines{"data: " + a + ", 10,000 tokens, 999 samples of 10 tokens, 75 % of every batch; this run takes 0.75 epochs",
+            (Lines{"data: 2 files, 11,000 tokens, 1,099 samples of 10 tokens; this run takes 0.91 epochs",
+                   "data: " + a + ", 10,000 tokens, 999 samples of 10 tokens, 75 % of every batch; this run takes 0.75 epochs",
                    "data: " + b + ", 1,000 tokens, 99 samples of 10 tokens, 25 % of every batch; this run takes 2.53 epochs"}));
   const Lines many = lines({"batch.sequence=10"}, std::vector<WeightedPath>(9, {a, 1}));
-  ASSERT_EQ(many.size(), 9u);
+  ASSERT_EQ(many.size(), 10u);
   EXPECT_EQ(many.back(), "  and 1 more file");
 }
 

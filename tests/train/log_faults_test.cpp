@@ -144,8 +144,8 @@ TEST_F(LogFaults, AFullDiskCostsLinesAndNotTheRun) {
   train("whole", {});
   const std::string said = train("full", {}, no_disk_between("step 3/", "step 6/"));
   EXPECT_EQ(count(said, "No space left on device; free some space"), 1u) << said;
-  EXPECT_TRUE(contains(said, "missing: 5 of TensorBoard's events, 1 of eval.jsonl, 3 of metrics.jsonl, 1 of samples.jsonl, "
-                             "3 of timing.jsonl;"))
+  EXPECT_TRUE(contains(said, "missing: 5 of TensorBoard's events, 1 of eval.jsonl, 3 of metrics.jsonl, ") &&
+              contains(said, " of run.log, 1 of samples.jsonl, 3 of timing.jsonl;"))
       << said;
   const LoggedSteps logged{1, 2, 3, 7, 8, 9, 10}, evaluated{0, 2, 6, 8, 10};
   EXPECT_EQ(steps_of("full/metrics.jsonl"), logged);
@@ -171,6 +171,52 @@ TEST_F(LogFaults, ADiskThatStaysFullDoesNotEndTheRunEither) {
   EXPECT_EQ(steps_of("full/metrics.jsonl"), LoggedSteps{1});
 }
 
+// logrotate's copytruncate empties a file that is being written: what follows begins at its beginning, in whole lines. A renamed
+// file keeps what this start writes, and the next start makes a new one.
+TEST_F(LogFaults, RotatedFilesGoOnWithWholeLines) {
+  const std::string metrics = folder_ / "run/metrics.jsonl", evals = folder_ / "run/eval.jsonl";
+  bool rotated = false;
+  train("run", {"run.steps=6"}, [&](const std::string& shown) {
+    if (rotated || !contains(shown, "step 3/6  loss")) return;
+    rotated = true;
+    std::filesystem::resize_file(metrics, 0);
+    std::filesystem::rename(evals, evals + ".1");
+  });
+  EXPECT_EQ(steps_of("run/metrics.jsonl"), (LoggedSteps{4, 5, 6}));
+  EXPECT_EQ(steps_of("run/eval.jsonl.1"), (LoggedSteps{0, 2, 4, 6}));
+  EXPECT_FALSE(file_exists(evals));
+  const std::string said = train("run", {"run.steps=8"});
+  EXPECT_EQ(steps_of("run/metrics.jsonl"), (LoggedSteps{4, 5, 6, 7, 8}));
+  EXPECT_EQ(steps_of("run/eval.jsonl"), (LoggedSteps{6, 8})) << "what the new file lacks is made again";
+  EXPECT_EQ(steps_of("run/samples.jsonl"), (LoggedSteps{0, 2, 4, 6, 8})) << "and nothing of another file is lost";
+  EXPECT_FALSE(contains(said, "has no lines between")) << said;
+}
+
+// The file is whole whenever it is read, and says where the run is; where it cannot be, a new run is refused.
+TEST_F(LogFaults, PrometheusReadsWhereTheRunIs) {
+  const std::string file = folder_ / "run.prom", label = fmt::format("{{run=\"{}\"}} ", folder_ / "run");
+  const auto value_of = [&](const std::string& name) {
+    const std::string text = file_exists(file) ? read_file(file) : "", line = "\ntrident_" + name + label;
+    const std::size_t at = text.find(line);
+    return at == std::string::npos ? "" : text.substr(at + line.size(), text.find('\n', at + 1) - at - line.size());
+  };
+  std::vector<std::string> steps;
+  const auto note_step = [&](const std::string&) { steps.push_back(value_of("step")); };
+  train("run", {"log.prometheus=" + file, "checkpoint.every=4", "run.steps=9"}, note_step);
+  EXPECT_TRUE(std::ranges::find(steps, "3") != steps.end() && std::ranges::find(steps, "8") != steps.end());
+  EXPECT_EQ(value_of("step"), "9");
+  EXPECT_EQ(value_of("steps"), "9");
+  EXPECT_EQ(value_of("eta_seconds"), "0");
+  EXPECT_EQ(value_of("last_checkpoint_step"), "9");
+  EXPECT_NE(value_of("last_checkpoint_timestamp_seconds"), "");
+  EXPECT_EQ(std::stod(value_of("loss")), losses("run").at(9));
+  for (const char* name : {"tokens_per_second", "valid_loss", "last_update_timestamp_seconds"})
+    EXPECT_GT(std::stod(value_of(name)), 0) << name;
+  const std::string nowhere = folder_ / "none/run.prom";
+  const std::string error = error_of<StorageError>([&] { train("other", {"log.prometheus=" + nowhere}); });
+  EXPECT_TRUE(contains(error, "none/run.prom")) << error;
+}
+
 // Whoever starts a run again may not be able to make room.
 TEST_F(LogFaults, ADiskThatIsFullSinceTheLastStartDoesNotKeepARunFromGoingOn) {
   train("full", {"run.steps=6", "checkpoint.every=4"});
@@ -188,8 +234,8 @@ TEST_F(LogFaults, OnErrorStopEndsTheRun) {
   const Look look = no_disk_between("step 3/", "never");
   const std::string error = error_of<StorageError>([&] { train("full", {"log.on_error=stop"}, look); });
   no_disk_.reset();
-  EXPECT_TRUE(contains(error, "metrics.jsonl: cannot be written: No space left on device; free some space; the run ends because "
-                              "log.on_error is \"stop\""))
+  EXPECT_TRUE(contains(error, ": cannot be written: No space left on device; free some space; the run ends because log.on_error is "
+                              "\"stop\""))
       << error;
   EXPECT_EQ(steps_of("full/metrics.jsonl"), (LoggedSteps{1, 2, 3}));
 }

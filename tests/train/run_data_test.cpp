@@ -77,7 +77,7 @@ TEST_F(RunDataTest, StartReadsLessThanAMegabyteOfABlendWithRecords) {
   for (int local_rank = 0; local_rank < kRanks; ++local_rank) {
     RunInputs inputs = inputs_of(paths);
     open_data(inputs, local_rank == 0, count);
-    EXPECT_EQ(inputs.plan.notes.size(), local_rank == 0 ? std::size_t{kSources} : 0u) << "no tokenizer is recorded";
+    EXPECT_EQ(inputs.plan.details.size(), local_rank == 0 ? std::size_t{kSources} : 0u) << "no tokenizer is recorded";
   }
   EXPECT_GE(bytes_read, std::size_t{kSources} * 2 * 65536);
   EXPECT_LE(bytes_read, 1'000'000u);

@@ -43,7 +43,7 @@ Traced trace_run(const TemporaryFolder& folder, const std::string& config_text, 
   run_thread_ranks(world, [&](int rank) {
     CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
     RankTrainer trainer(plan, device, world.communicator(rank, device.progress()));
-    RunSink sink(output, config.log.on_error);
+    RunSink sink(output, config.log);
     StepTracer tracer(trainer, sink, first, last);
     for (int step = 1; step <= kSteps; ++step) {
       tracer.before_step(step);

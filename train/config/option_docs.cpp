@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/printable.h"
 #include "train/config/option_check.h"
 
 namespace trident {
@@ -222,18 +223,7 @@ std::string block_help(std::string_view block, std::size_t width) {
 std::string for_shell(const std::string& word) { return word.find_first_of("\"[]{}* $") == word.npos ? word : "'" + word + "'"; }
 
 std::string help_paragraph(std::string_view text, std::size_t indent, std::size_t width) {
-  std::string out, line;
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-    if (!line.empty() && indent + line.size() + 1 + word.size() > width) {
-      out += std::string(indent, ' ') + line + '\n';
-      line.clear();
-    }
-    line += line.empty() ? "" : " ";
-    line += word;
-  }
-  return out + std::string(indent, ' ') + line + '\n';
+  return folded_between_words(std::string(indent, ' ') + std::string(text), indent, width) + '\n';
 }
 
 std::string options_help(std::size_t width) {

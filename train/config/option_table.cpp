@@ -240,6 +240,11 @@ std::vector<Option> data_options() {
        .aka = {"profile_step_start", "profile_step_end"}},
       {.path = "log.report", .takes = kBool, .fallback = "false",
        .doc = "Write report.html into the run directory at the end: curves, the last step, memory, and predictions beside measurements."},
+      {.path = "log.prometheus", .takes = kNull | kString, .fallback = "null",
+       .doc = "File that is replaced at each logged step, evaluation and checkpoint by where the run is, in Prometheus's text "
+              "format (node_exporter's textfile collector reads names that end in .prom). null: none."},
+      {.path = "log.verbose", .takes = kBool, .fallback = "false",
+       .doc = "Show all opening lines; else those that a user needs. run.log in the run directory has all in any case."},
       {.path = "log.on_error", .takes = kString, .fallback = "\"continue\"",
        .doc = "What a line of the logs that cannot be written does to the run: a warning and a count at its end, or the end.",
        .choices = {"continue", "stop"}},

@@ -162,7 +162,8 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("checkpoint.staging", k.staging), v("checkpoint.on_error", k.on_error), v("checkpoint.resume", k.resume), v("checkpoint.allow", k.allow);
   v("elastic", c.elastic);
   v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
-  v("log.report", c.log.report), v("log.on_error", c.log.on_error);
+  v("log.report", c.log.report), v("log.prometheus", c.log.prometheus), v("log.verbose", c.log.verbose);
+  v("log.on_error", c.log.on_error);
   v("cuda.tf32", c.cuda.tf32), v("cuda.deterministic", c.cuda.deterministic), v("cuda.autotune", c.cuda.autotune);
   v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_any_order", c.cuda.nccl_any_order);
   v("cuda.spare_multiprocessors", c.cuda.spare_multiprocessors);

@@ -170,6 +170,8 @@ struct LogConfig {
   bool tensorboard = true;
   std::vector<std::int64_t> trace_steps;  // first and last, or empty
   bool report = false;
+  std::optional<std::string> prometheus;  // a file; nothing: none
+  bool verbose = false;
   OnError on_error = OnError::kContinue;
 };
 

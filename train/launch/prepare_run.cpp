@@ -59,7 +59,7 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
   for (const auto* part : {&inputs.sources.train, &inputs.sources.valid})
     for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
   for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
-    inputs.plan.notes.push_back(std::move(note));
+    inputs.plan.details.push_back(std::move(note));
 }
 
 // What the ranks compare of the data, and by `looks` a look at it.
@@ -111,7 +111,7 @@ void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFac
   if (share.at_once() == share.cores) inputs.first_core = core_for_rank(place.first_local, local, threads);
   if (inputs.first_core) return;
   const std::string cores = counted(share.cores, "core");
-  inputs.plan.notes.push_back(share.at_once() < share.cores
+  inputs.plan.details.push_back(share.at_once() < share.cores
                                   ? fmt::format("not pinned: a CPU quota of {:.3g} on {}", *share.quota, cores)
                                   : fmt::format("not pinned: {} on {}", counted(local * threads, "thread"), cores));
 }

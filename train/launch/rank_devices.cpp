@@ -18,7 +18,7 @@ DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, GpuSearch found
             std::move(found)};
   }
   if (asked == AskedDevice::kCuda) throw ConfigError(fmt::format("device = cuda: {}", found.problem));
-  return {DeviceKind::kCpu, fmt::format("device: CPU ({})", found.problem.substr(0, found.problem.find("; "))), {}};
+  return {DeviceKind::kCpu, found.problem.substr(0, found.problem.find("; ")), {}};
 }
 
 MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks) {
@@ -33,8 +33,8 @@ MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks) {
     facts.memory = choice.found.memory;
     facts.description = choice.found.gpu_slots.front().gpu.name;
   }
-  facts.notes = {choice.why};
-  facts.notes.insert(facts.notes.end(), choice.found.notes.begin(), choice.found.notes.end());
+  facts.device_reason = choice.why;
+  facts.notes = choice.found.notes;
   return facts;
 }
 

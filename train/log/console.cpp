@@ -7,19 +7,51 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "core/printable.h"
+#include "train/log/run_clock.h"
 
 namespace trident {
 
-ConsoleMode console_mode_of(int descriptor) { return ::isatty(descriptor) == 1 ? ConsoleMode::kTerminal : ConsoleMode::kPlain; }
+ConsoleMode console_mode_of(int descriptor) {
+  const char* const terminal = std::getenv("TERM");
+  const bool dumb = terminal != nullptr && std::string_view(terminal) == "dumb";
+  return ::isatty(descriptor) == 1 && !dumb ? ConsoleMode::kTerminal : ConsoleMode::kPlain;
+}
 
 std::size_t terminal_columns(int descriptor) {
   constexpr std::size_t kUsual = 80, kFewest = 40;
   winsize size{};
   if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
   return std::max<std::size_t>(kFewest, size.ws_col);
+}
+
+std::string folded_line(const std::string& line, std::size_t columns) {
+  constexpr std::size_t kLabel = std::string_view("model:  ").size(), kNone = 2;
+  if (line.size() <= columns) return line;
+  const bool has_label = line[kLabel - 1] == ' ' && line.find(": ") < kLabel;
+  return folded_between_words(line, has_label ? kLabel : kNone, columns);
+}
+
+std::string shown_line(const std::string& line, ConsoleMode mode, int descriptor) {
+  const std::string clean = on_lines(line);
+  return mode == ConsoleMode::kTerminal ? folded_line(clean, terminal_columns(descriptor)) : clean;
+}
+
+std::string dressed_line(int descriptor, Color color, LogLevel level, const std::string& line) {
+  const bool terminal = console_mode_of(descriptor) == ConsoleMode::kTerminal;
+  const char* const without = std::getenv("NO_COLOR");
+  const bool has_color = color == Color::kAlways || (color == Color::kAuto && terminal && (without == nullptr || *without == '\0'));
+  std::string shown = terminal ? folded_line(line, terminal_columns(descriptor)) : line;
+  if (has_color && level >= LogLevel::kWarning) {
+    const std::size_t word = std::min(shown.find(": "), shown.size());
+    const std::string_view color_of_level = level == LogLevel::kError ? "1;31" : "1;33";  // red, yellow
+    shown = fmt::format("\x1b[{}m{}\x1b[0m{}", color_of_level, shown.substr(0, word), shown.substr(word));
+  }
+  return terminal ? "\r\x1b[K" + shown : shown;
 }
 
 std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
@@ -48,23 +80,41 @@ std::string clock_text(double seconds) {
   return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, rest) : fmt::format("{}:{:02}", minutes, rest);
 }
 
-std::string progress_bar(std::int64_t step, std::int64_t total_steps, double seconds_left, int width) {
-  const double done = total_steps > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(total_steps), 0.0, 1.0) : 0.0;
-  const auto filled = static_cast<std::size_t>(done * width);
+namespace {
+
+// "[=====>     ]"
+std::string bar_of(double done, std::size_t width) {
+  const auto filled = static_cast<std::size_t>(done * static_cast<double>(width));
   std::string bar(filled, '=');
-  if (filled < static_cast<std::size_t>(width)) bar += '>';
-  bar.resize(static_cast<std::size_t>(width), ' ');
-  return fmt::format("[{}] {:3.0f}%  ETA {}", bar, std::floor(100 * done), clock_text(seconds_left));
+  if (filled < width) bar += '>';
+  bar.resize(width, ' ');
+  return '[' + bar + ']';
 }
 
-void Console::step(const StepMetrics& metrics, double now_seconds) {
-  step_ = metrics.step;
-  now_seconds_ = now_seconds;
-  line(step_line(metrics, total_steps_));
+double share_done(std::int64_t step, std::int64_t total_steps) {
+  return total_steps > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(total_steps), 0.0, 1.0) : 0.0;
 }
 
-void Console::eval(const EvalMetrics& metrics) {
-  for (const std::string& text : eval_lines(metrics, total_steps_)) line(text);
+// "963", "5.9k", "59k", "1.2M".
+std::string short_number(double value) {
+  constexpr std::string_view kUnits = " kMGT";
+  std::size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  const std::string digits = fmt::format("{:.{}f}", value, unit > 0 && value < 9.95 ? 1 : 0);
+  return unit == 0 ? digits : digits + kUnits[unit];
+}
+
+}  // namespace
+
+std::string progress_bar(std::int64_t step, std::int64_t total_steps, double seconds_left, int width) {
+  const double done = share_done(step, total_steps);
+  return fmt::format("{} {:3.0f}%  ETA {}", bar_of(done, static_cast<std::size_t>(width)), std::floor(100 * done),
+                     clock_text(seconds_left));
+}
+
+std::string plain_step_line(const StepMetrics& m, std::int64_t total_steps) {
+  const double percent = std::floor(100 * share_done(m.step, total_steps));
+  return fmt::format("{}  {:.0f} % done  ETA {}", step_line(m, total_steps), percent, clock_text(m.seconds_left));
 }
 
 void write_console(std::ostream& stream, const std::string& text) {
@@ -74,31 +124,65 @@ void write_console(std::ostream& stream, const std::string& text) {
   stream.setstate(before);
 }
 
-void Console::line(const std::string& text) {
-  const std::string taken_away = no_bar();
-  write_console(stream_, taken_away + on_lines(text) + '\n' + bar());
+Console::Console(std::ostream& stream, ConsoleMode mode, std::int64_t total_steps, std::int64_t first_step, int descriptor)
+    : stream_(stream), mode_(mode), has_bar_(mode == ConsoleMode::kTerminal), total_steps_(total_steps), descriptor_(descriptor) {
+  last_.step = first_step;
 }
 
-void Console::progress(std::int64_t step, double now_seconds) {
-  if (mode_ == ConsoleMode::kPlain) return;
-  step_ = step;
-  now_seconds_ = now_seconds;
+void Console::step(const StepMetrics& metrics) {
+  last_ = metrics;
+  doing_.clear();
+  const auto text = mode_ == ConsoleMode::kTerminal ? step_line : plain_step_line;
+  line(fmt::format("[{}] {}", RunClock::time_of_day(), text(metrics, total_steps_)));
+}
+
+void Console::eval(const EvalMetrics& metrics) {
+  doing_.clear();
+  std::vector<std::string> lines = eval_lines(metrics, total_steps_);
+  lines.front() = fmt::format("[{}] {}", RunClock::time_of_day(), lines.front());
+  for (const std::string& text : lines) line(text);
+}
+
+void Console::line(const std::string& text) {
+  const std::string taken_away = no_bar();
+  write_console(stream_, taken_away + shown_line(text, mode_, descriptor_) + '\n' + bar());
+}
+
+void Console::progress(const StepMetrics& metrics) {
+  last_ = metrics;
+  doing_.clear();
+  redraw();
+}
+
+void Console::doing(const std::string& what) {
+  if (what != std::exchange(doing_, what)) redraw();
+}
+
+void Console::redraw() {
+  if (!has_bar_) return;
   const std::string taken_away = no_bar();
   write_console(stream_, taken_away + bar());
 }
 
 void Console::finish() {
   write_console(stream_, no_bar());
-  mode_ = ConsoleMode::kPlain;
+  has_bar_ = false;
 }
 
 std::string Console::no_bar() { return std::exchange(bar_shown_, false) ? "\r\x1b[K" : ""; }
 
 std::string Console::bar() {
-  if (mode_ == ConsoleMode::kPlain || step_ <= first_step_) return "";
-  const double per_step = (now_seconds_ - start_seconds_) / static_cast<double>(step_ - first_step_);
+  if (!has_bar_) return "";
+  constexpr std::size_t kWidest = 30, kBrackets = 3;
+  std::string text = fmt::format("step {}/{}", last_.step, total_steps_);
+  if (!doing_.empty()) text += "  " + doing_;
+  else if (last_.tokens_per_s > 0) text += fmt::format("  loss {:.2f}  {} tok/s", last_.loss, short_number(last_.tokens_per_s));
+  if (last_.tokens_per_s > 0) text += "  ETA " + clock_text(last_.seconds_left);
+  const std::size_t columns = terminal_columns(descriptor_) - 1;  // in the last one some terminals begin another line
+  if (text.size() + kBrackets < columns)
+    text = bar_of(share_done(last_.step, total_steps_), std::min(kWidest, columns - text.size() - kBrackets)) + ' ' + text;
   bar_shown_ = true;
-  return progress_bar(step_, total_steps_, per_step * static_cast<double>(total_steps_ - step_));
+  return text.substr(0, columns);
 }
 
 }  // namespace trident

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "train/log/run_clock.h"
 
 namespace trident {
 
@@ -30,6 +31,7 @@ struct StepMetrics {
   std::optional<double> mfu;     // model FLOPs over the peak (train/run/peak_flops.h), in [0, 1]; nothing: peak unknown
   std::int64_t peak_bytes = 0;   // arena high-water, maximum over ranks
   CommBytes comm_bytes;
+  double seconds_left = 0;       // to the last step, as this start's went so far (not in the record)
 };
 
 // Of validation data.
@@ -57,19 +59,21 @@ std::string to_json_line(
 // step, valid_loss, valid_perplexity, valid_bits_per_byte; of several sets also sets: {NAME: {loss, perplexity, bits_per_byte}}
 std::string to_json_line(const EvalMetrics& metrics);
 
-// Appends whole lines to an AppendFile, whose errors and guarantees it has.
+// Appends whole lines, each with its time, to an AppendFile, whose errors and guarantees it has.
 class MetricsWriter {
  public:
   using Start = AppendFile::Start;
 
-  explicit MetricsWriter(const std::string& path, Start start = Start::kNewFile) : file_(path, start) {}
+  explicit MetricsWriter(const std::string& path, Start start = Start::kNewFile, const RunClock& clock = {})
+      : file_(path, start), clock_(clock) {}
 
   void write(const StepMetrics& metrics) { write_line(to_json_line(metrics)); }
   void write(const EvalMetrics& metrics) { write_line(to_json_line(metrics)); }
-  void write_line(std::string line) { file_.append(std::move(line) + '\n'); }  // any other object's, without its end
+  void write_line(std::string line) { file_.append(clock_.stamped(std::move(line))); }  // any other object's, without its end
 
  private:
   AppendFile file_;
+  RunClock clock_;
 };
 
 }  // namespace trident

@@ -61,7 +61,7 @@ std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& 
 namespace {
 
 constexpr const char *kMetricsLog = "metrics.jsonl", *kTimingLog = "timing.jsonl", *kEvalLog = "eval.jsonl",
-                     *kSamplesLog = "samples.jsonl";
+                     *kSamplesLog = "samples.jsonl", *kRunLog = "run.log";
 
 std::string path_in(const RunPlan& plan, std::string_view log) { return fmt::format("{}/{}", plan.config.run.dir, log); }
 
@@ -104,11 +104,11 @@ std::vector<std::int64_t> cut_behind(const std::string& path, std::int64_t step,
   return steps;
 }
 
-MetricsWriter going_on(const RunPlan& plan, std::string_view log, std::int64_t step, const LogErrors& errors,
+MetricsWriter going_on(const RunPlan& plan, std::string_view log, std::int64_t step, const LogErrors& errors, const RunClock& clock,
                        std::vector<std::int64_t>* steps = nullptr) {
   std::vector<std::int64_t> earlier = cut_behind(path_in(plan, log), step, errors);
   if (steps != nullptr) *steps = std::move(earlier);
-  return MetricsWriter(path_in(plan, log), MetricsWriter::Start::kAppend);
+  return MetricsWriter(path_in(plan, log), MetricsWriter::Start::kAppend, clock);
 }
 
 }  // namespace
@@ -127,18 +127,47 @@ std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int6
   return gaps;
 }
 
-RunLog::RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step)
+RunLog::RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step, const RunClock& clock)
     : errors_(errors),
-      metrics_(going_on(plan, kMetricsLog, step, errors, &earlier_steps_)),
-      timing_(going_on(plan, kTimingLog, step, errors)) {
+      metrics_(going_on(plan, kMetricsLog, step, errors, clock, &earlier_steps_)),
+      timing_(going_on(plan, kTimingLog, step, errors, clock)),
+      said_(path_in(plan, kRunLog), AppendFile::Start::kAppend),
+      prometheus_(plan.config.log.prometheus) {
   const std::vector<std::int64_t> evaluated = cut_behind(path_in(plan, kEvalLog), step, errors);
   last_evaluation_ = evaluated.empty() ? -1 : evaluated.back();
-  if (plan.config.eval.every > 0) eval_.emplace(path_in(plan, kEvalLog), MetricsWriter::Start::kAppend);
-  cut_behind(path_in(plan, kSamplesLog), last_evaluation_, errors);
-  if (plan.config.eval.has_samples()) samples_.emplace(path_in(plan, kSamplesLog), MetricsWriter::Start::kAppend);
+  if (plan.config.eval.every > 0) eval_.emplace(path_in(plan, kEvalLog), MetricsWriter::Start::kAppend, clock);
+  // A file of evaluations that was rotated says nothing of earlier samples; those of this step are made again.
+  cut_behind(path_in(plan, kSamplesLog), evaluated.empty() ? step - 1 : last_evaluation_, errors);
+  if (plan.config.eval.has_samples()) samples_.emplace(path_in(plan, kSamplesLog), MetricsWriter::Start::kAppend, clock);
+  gauges_.run = plan.config.run.dir;
+  gauges_.steps = plan.config.run.steps;
+  if (step > 0) gauges_.checkpoint = step;
+  if (prometheus_) remove_temporaries(*prometheus_);
+  if (step > 0) to_prometheus();
+  else if (prometheus_) write_prometheus();  // a new run is refused where this file cannot be
   if (!plan.config.log.tensorboard) return;
   const std::string config = "```json\n" + to_json_text(to_json(plan.config), 2) + "\n```";
   tensorboard_.emplace(plan.config.run.dir, step == 0 ? 0 : step + 1, config);
+}
+
+void RunLog::said(const std::string& lines) {
+  errors_.keep(kRunLog, [&] { said_.append(lines); }, std::ranges::count(lines, '\n'));
+}
+
+void RunLog::write_prometheus() {
+  gauges_.time = unix_seconds();
+  write_file(prometheus_.value(), prometheus_text(gauges_));
+}
+
+void RunLog::to_prometheus() {
+  if (prometheus_) errors_.keep(*prometheus_, [&] { write_prometheus(); }, 0);
+}
+
+void RunLog::checkpoint(std::int64_t step) {
+  if (step < 0 || gauges_.checkpoint == step) return;
+  gauges_.checkpoint = step;
+  gauges_.checkpoint_time = unix_seconds();
+  to_prometheus();
 }
 
 void RunLog::to_tensorboard(FunctionRef<void(TensorBoardWriter&)> write) {
@@ -161,6 +190,8 @@ void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTime
     named.emplace_back(fmt::format("perf/comm_exposed_ms.{}", to_string(static_cast<WaitedFor>(i))), 1e3 * times.waited_for[i]);
   }
   to_tensorboard([&](TensorBoardWriter& board) { board.scalars(metrics.step, scalars_of(metrics, named)); });
+  gauges_.logged = metrics;
+  to_prometheus();
 }
 
 void RunLog::samples(std::int64_t step, std::span<const TextSample> samples) {
@@ -183,6 +214,8 @@ void RunLog::eval(const EvalMetrics& metrics) {
   std::vector<Scalar> scalars;
   for (const auto& [tag, value] : named) scalars.push_back({tag, value});
   to_tensorboard([&](TensorBoardWriter& board) { board.scalars(metrics.step, scalars); });
+  gauges_.valid_loss = metrics.valid.loss;
+  to_prometheus();
 }
 
 }  // namespace trident

@@ -1,4 +1,5 @@
-// What rank 0 writes about a run as it goes on: metrics.jsonl, eval.jsonl, timing.jsonl, samples.jsonl and TensorBoard events.
+// What rank 0 writes about a run as it goes on: metrics.jsonl, eval.jsonl, timing.jsonl, samples.jsonl, run.log, TensorBoard
+// events and the file of log.prometheus.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,8 @@
 #include "train/log/extremes.h"
 #include "train/log/log_errors.h"
 #include "train/log/metrics.h"
+#include "train/log/prometheus.h"
+#include "train/log/run_clock.h"
 #include "train/log/step_times.h"
 #include "train/log/tensorboard_writer.h"
 #include "train/log/text_sample.h"
@@ -38,7 +41,7 @@ class RunLog {
   // Makes the files in run.dir, which exists, or goes on with those of its run that are there: what they say of steps after `step`,
   // which will be made again, is cut off, and lines that cannot be read are taken out by replacing the file. StorageError. What
   // fails later is for `errors`, which outlives it.
-  RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step = 0);
+  RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step = 0, const RunClock& clock = {});
 
   // The steps up to `step` that metrics.jsonl had lines of when it was opened.
   const std::vector<std::int64_t>& earlier_steps() const { return earlier_steps_; }
@@ -52,15 +55,23 @@ class RunLog {
   void eval(const EvalMetrics& metrics);
   // Of the evaluation after `step` updates, before its eval(): one that has no line of its own is made again, with its samples.
   void samples(std::int64_t step, std::span<const TextSample> samples);
+  // The step of the newest checkpoint that can be read, which may be the one said before; -1: none.
+  void checkpoint(std::int64_t step);
+  void said(const std::string& lines);  // whole ones, for run.log
 
  private:
   void to_tensorboard(FunctionRef<void(TensorBoardWriter&)> write);
+  void write_prometheus();
+  void to_prometheus();
 
   LogErrors& errors_;
   std::vector<std::int64_t> earlier_steps_;
   MetricsWriter metrics_, timing_;
+  AppendFile said_;
   std::optional<MetricsWriter> eval_, samples_;
   std::optional<TensorBoardWriter> tensorboard_;  // nothing: the configuration wants none
+  std::optional<std::string> prometheus_;  // log.prometheus
+  RunGauges gauges_;
   std::int64_t last_evaluation_ = -1;
 };
 

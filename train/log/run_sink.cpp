@@ -9,21 +9,60 @@
 
 namespace trident {
 
-void RunSink::open_console(std::int64_t total_steps, std::int64_t first_step, double now_seconds) {
-  console_.emplace(output_.console, output_.mode, total_steps, first_step, now_seconds);
+RunSink::~RunSink() {
+  if (hears_warnings_) output_.log.copy_to({});
+}
+
+void RunSink::open_console(std::int64_t total_steps, std::int64_t first_step) {
+  total_steps_ = total_steps;
+  console_.emplace(output_.console, output_.mode, total_steps, first_step, output_.descriptor);
 }
 
 void RunSink::line(const std::string& text) {
+  record(text);
+  write_record();
+  show(text);
+}
+
+void RunSink::detail(const std::string& text) {
+  if (verbose_) line(text);
+  else record(text);
+}
+
+void RunSink::show(const std::string& text) {
   if (console_)
     console_->line(text);
   else
-    write_console(output_.console, on_lines(text) + '\n');
+    write_console(output_.console, shown_line(text, output_.mode, output_.descriptor) + '\n');
+}
+
+void RunSink::record(const std::string& text) {
+  if (!std::exchange(hears_warnings_, true)) output_.log.copy_to([this](const std::string& line) { add_to_record(line); });
+  add_to_record(text);
+}
+
+void RunSink::add_to_record(const std::string& text) {
+  const std::lock_guard lock(record_mutex_);
+  record_ += fmt::format("{} {}\n", local_time_text("%Y-%m-%d %H:%M:%S"), on_one_line(text));
+}
+
+void RunSink::write_record() {
+  if (!files_) return;
+  std::string lines;
+  {
+    const std::lock_guard lock(record_mutex_);
+    lines.swap(record_);
+  }
+  if (!lines.empty()) files_->said(lines);
 }
 
 void RunSink::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
                    std::optional<double> save_seconds) {
   if (files_) files_->step(metrics, steps, times, busy, save_seconds);
-  if (console_) console_->step(metrics, monotonic_seconds());
+  if (!console_) return;
+  record(plain_step_line(metrics, total_steps_));
+  write_record();
+  console_->step(metrics);
 }
 
 void RunSink::samples(std::int64_t step, std::span<const TextSample> samples) {
@@ -32,7 +71,14 @@ void RunSink::samples(std::int64_t step, std::span<const TextSample> samples) {
 
 void RunSink::eval(const EvalMetrics& metrics) {
   if (files_) files_->eval(metrics);
-  if (console_) console_->eval(metrics);
+  if (!console_) return;
+  for (const std::string& text : eval_lines(metrics, total_steps_)) record(text);
+  write_record();
+  console_->eval(metrics);
+}
+
+void RunSink::checkpoint(std::int64_t step) {
+  if (files_) files_->checkpoint(step);
 }
 
 void RunSink::open_trace(const std::string& path, TraceLayout layout, std::vector<ClockOffset> clocks, double start) {
@@ -52,8 +98,12 @@ bool RunSink::close_trace() {
   return written;
 }
 
-void RunSink::progress(std::int64_t step) {
-  if (console_) console_->progress(step, monotonic_seconds());
+void RunSink::progress(const StepMetrics& metrics) {
+  if (console_) console_->progress(metrics);
+}
+
+void RunSink::doing(const std::string& what) {
+  if (console_) console_->doing(what);
 }
 
 void RunSink::close() {

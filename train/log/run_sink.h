@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,21 +19,27 @@ namespace trident {
 
 class RunSink {
  public:
-  // `on_error`: log.on_error, which concerns files from open_files() on.
-  explicit RunSink(const TrainOutput& output, OnError on_error = OnError::kContinue)
-      : output_(output), errors_(on_error, Logger(output.log)) {}
+  // log.on_error concerns files from open_files() on.
+  explicit RunSink(const TrainOutput& output, const LogConfig& config = {})
+      : output_(output), verbose_(config.verbose), errors_(config.on_error, Logger(output.log)) {}
+  ~RunSink();
+  RunSink(const RunSink&) = delete;
+  RunSink& operator=(const RunSink&) = delete;
 
   // The files of a run whose folder is there, from `step` on (RunLog). StorageError.
-  const RunLog& open_files(const RunPlan& plan, std::int64_t step) { return files_.emplace(plan, errors_, step); }
-  // From now on there is a bar, of steps behind `first_step`; `now_seconds`: monotonic time.
-  void open_console(std::int64_t total_steps, std::int64_t first_step, double now_seconds);
+  const RunLog& open_files(const RunPlan& plan, std::int64_t step) { return files_.emplace(plan, errors_, step, clock_); }
+  // From now on there is a bar, of steps behind `first_step`.
+  void open_console(std::int64_t total_steps, std::int64_t first_step);
 
+  // What is said from the first of these on is in run.log, as are this process's warnings.
   void line(const std::string& text);
+  void detail(const std::string& text);  // a line that is shown with log.verbose
   // As RunLog::step.
   void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
             std::optional<double> save_seconds);
   void samples(std::int64_t step, std::span<const TextSample> samples);
   void eval(const EvalMetrics& metrics);
+  void checkpoint(std::int64_t step);  // as RunLog::checkpoint
   // As TraceWriter, between open_trace(), which makes the file's folder, and close_trace(). A trace that cannot be written is given
   // up as a whole, because a part of it is no trace.
   void open_trace(const std::string& path, TraceLayout layout, std::vector<ClockOffset> clocks, double start);
@@ -42,14 +49,26 @@ class RunSink {
   LogErrors& errors() { return errors_; }
 
   // A step that has no line.
-  void progress(std::int64_t step);
+  void progress(const StepMetrics& metrics);
+  void doing(const std::string& what);  // as Console::doing
   void close();  // the bar
 
  private:
+  void show(const std::string& text);
+  void record(const std::string& text);
+  void add_to_record(const std::string& text);  // by any thread
+  void write_record();
+
   const TrainOutput& output_;
+  RunClock clock_;
+  const bool verbose_;
   LogErrors errors_;
   std::optional<RunLog> files_;
   std::optional<Console> console_;
+  std::int64_t total_steps_ = 0;
+  std::mutex record_mutex_;  // any rank of this process may warn
+  std::string record_;       // lines that run.log has not yet
+  bool hears_warnings_ = false;
   std::optional<TraceWriter> trace_;
 };
 

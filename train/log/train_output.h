@@ -12,6 +12,7 @@ struct TrainOutput {
   std::ostream& console;  // step lines and the closing report
   ConsoleMode mode = ConsoleMode::kPlain;
   LogSink& log;           // warnings and errors of ranks
+  int descriptor = -1;    // of the terminal that the console is, for its width
 };
 
 }  // namespace trident

@@ -250,6 +250,7 @@ RunPlan with_micro_batch(RunPlan plan, std::int64_t micro) {
 RunPlan forward_only(RunPlan plan) {
   plan.step_programs.clear();
   plan.notes.clear();
+  plan.details.clear();
   plan.predicted_bubble = 0;
   plan.eval_spec.gathers_on_use.clear();
   plan.eval_programs = build_step_programs(plan.eval_spec);
@@ -360,10 +361,14 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   if (machine.device == DeviceKind::kCpu) {
     const std::optional<std::int64_t>& asked = config.run.threads_per_rank.threads;
     plan.threads_per_rank = asked ? checked_cast<int>(*asked) : machine.core_share.threads();
-    if (!asked) plan.notes.push_back(threads_line(machine.core_share));
+    const bool has_quota = machine.core_share.at_once() < machine.core_share.cores;
+    if (!asked) (has_quota ? plan.notes : plan.details).push_back(threads_line(machine.core_share));
   }
   plan.recompute = config.recompute.policy;
   plan.memory = machine.memory;
+  const bool no_gpu = config.device == AskedDevice::kAuto && machine.device == DeviceKind::kCpu;
+  if (no_gpu) plan.device_reason = machine.device_reason;
+  else if (!machine.device_reason.empty()) plan.details.push_back(machine.device_reason);
   plan.num_micro_batches = micro_batches_of_a_rank(config.batch, plan.grid.degrees().data);
   check_lengths(plan);
   check_rows(config.batch);

@@ -43,7 +43,8 @@ struct MachineFacts {
   DeviceKind device = DeviceKind::kCpu;
   std::vector<MemoryPool> memory = {};  // where arenas are going to lie: this rank's, and of others those that are known
   std::optional<MemoryElsewhere> elsewhere = {};
-  std::vector<std::string> notes = {};  // one line each: why these devices, and what is odd about them
+  std::string device_reason = {};       // why the ranks compute on these devices
+  std::vector<std::string> notes = {};  // one line each: what is odd about them
   UsableCores cores = {};               // of this process
   CoreShare core_share = {};            // of a node's ranks; decides run.threads_per_rank "auto"
 
@@ -66,6 +67,7 @@ struct RunPlan {
   TensorLayout tensor_layout;
   DType compute = DType::kF32;
   std::string compute_reason;   // why bf16, fp16 or fp32
+  std::string device_reason;    // why not on GPUs, where device = auto would have computed on them; else ""
   int threads_per_rank = 1;     // that compute on CPUs; 1 on GPUs
   RecomputePolicy recompute = RecomputePolicy::kNone;
   ZeroPolicy zero;
@@ -77,7 +79,8 @@ struct RunPlan {
   std::vector<StepProgram> step_programs, eval_programs;  // by pipeline rank; checked. No step_programs: of forwards alone
   std::optional<KvCacheShape> generation;  // the ranks continue texts with these caches, beside the programs or without any
   double predicted_bubble = 0;    // over ideal, from the simulated step with the units' model FLOPs as times
-  std::vector<std::string> notes; // one line each: what was chosen for "auto", what a choice costs
+  std::vector<std::string> notes; // one line each: what a choice costs, what is odd
+  std::vector<std::string> details;  // one line each: the rest of what was chosen, for those who ask
 
   int world_size() const { return grid.world_size(); }
   bool trains() const { return !step_programs.empty(); }

@@ -64,24 +64,35 @@ std::int64_t unused_documents(const std::string& split, std::span<const TokenSou
 
 }  // namespace
 
-std::vector<std::string> data_summary(const RunPlan& plan, const TokenSources& sources) {
+DataSummary data_summary(const RunPlan& plan, const TokenSources& sources) {
   const TrainConfig& config = plan.config;
   const std::int64_t sequence = config.batch.sequence;
-  double weights = 0;
-  for (const TokenSource& source : sources.train) weights += source.weight;
-  std::vector<std::string> lines;
-  add_lines(lines, sources.train, [&](const TokenSource& source) {
-    const double share = source.weight / weights, taken = share * static_cast<double>(config.run.steps * config.batch.global),
+  TokenSource all;
+  all.label = fmt::format("{} files", sources.train.size());
+  all.weight = 0;
+  for (const TokenSource& source : sources.train) all.weight += source.weight, all.num_tokens += source.num_tokens;
+  const auto line_of = [&](const TokenSource& source, std::string_view more) {
+    const double taken = source.weight / all.weight * static_cast<double>(config.run.steps * config.batch.global),
                  epochs = taken / static_cast<double>(std::max<std::int64_t>(1, num_samples_of(source.num_tokens, sequence)));
-    const std::string blended = sources.train.size() > 1 ? fmt::format(", {:.3g} % of every batch", 100 * share) : "";
-    return fmt::format("data: {}{}; this run takes {:.{}f} epochs", size_text(source, sequence), blended, epochs,
+    return fmt::format("data: {}{}; this run takes {:.{}f} epochs", size_text(source, sequence), more, epochs,
                        epochs < 0.1  ? 4
                        : epochs < 10 ? 2
                                      : 0);
-  });
+  };
+  const bool is_blend = sources.train.size() > 1;
+  DataSummary lines;
+  lines.line = line_of(is_blend ? all : sources.train.front(), "");
+  if (is_blend) {
+    add_lines(lines.details, sources.train, [&](const TokenSource& source) {
+      return line_of(source, fmt::format(", {:.3g} % of every batch", 100 * source.weight / all.weight));
+    });
+  }
   if (config.eval.every > 0) {
-    add_lines(lines, sources.valid, [&](const TokenSource& source) {
-      const std::int64_t samples = num_samples_of(source.num_tokens, sequence);
+    const auto samples_of = [&](const TokenSource& source) { return num_samples_of(source.num_tokens, sequence); };
+    const auto repeats = [&](const TokenSource& source) { return !repeats_text(config, samples_of(source)).empty(); };
+    const bool any_repeats = std::ranges::any_of(sources.valid, repeats);
+    add_lines(any_repeats ? lines.notes : lines.details, sources.valid, [&](const TokenSource& source) {
+      const std::int64_t samples = samples_of(source);
       return fmt::format("validation data: {}; an evaluation takes {}{}", size_text(source, sequence),
                          with_commas(eval_batches(config, samples) * config.batch.global), repeats_text(config, samples));
     });
@@ -90,7 +101,7 @@ std::vector<std::string> data_summary(const RunPlan& plan, const TokenSources& s
   if (!config.data.split || same_shares(*config.data.split, kOfMegatron)) return lines;
   std::int64_t documents = 0;
   if (const std::int64_t unused = unused_documents(*config.data.split, sources.train, documents); unused > 0) {
-    lines.push_back(fmt::format("data.split = {}: nothing reads its third share, {} of {} document{}", *config.data.split,
+    lines.notes.push_back(fmt::format("data.split = {}: nothing reads its third share, {} of {} document{}", *config.data.split,
                                 with_commas(unused), with_commas(documents), documents == 1 ? "" : "s"));
   }
   return lines;

@@ -10,10 +10,16 @@
 
 namespace trident {
 
-// "data: corpus/text, 5.2 M tokens, 20,312 samples of 256 tokens; this run takes 1.6 epochs" for each training file, likewise for
-// those that are held out, and how much a third share of data.split leaves to nobody, unless that is Megatron's default. Of many
-// files the first eight.
-std::vector<std::string> data_summary(const RunPlan& plan, const TokenSources& sources);
+struct DataSummary {
+  // "data: corpus/text, 5.2 M tokens, 20,312 samples of 256 tokens; this run takes 1.6 epochs"; of several files their sums.
+  std::string line;
+  // Validation data of which an evaluation takes samples more than once, and how much a third share of data.split leaves to nobody,
+  // unless that is Megatron's default.
+  std::vector<std::string> notes;
+  // A line for each of several training files, and for those that are held out. Of many files the first eight.
+  std::vector<std::string> details;
+};
+DataSummary data_summary(const RunPlan& plan, const TokenSources& sources);
 
 // One for each file of whose documents data.split leaves none to the share that is held out, although it asks for one.
 std::vector<std::string> empty_share_warnings(const TrainConfig& config, const TokenSources& sources);

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <iterator>
 #include <utility>
 
 #include "core/clock.h"
@@ -26,7 +25,7 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
     : inputs_(inputs),
       plan_(inputs.plan),
       logger_(output.log, world->rank()),
-      sink_(output, plan_.config.log.on_error),
+      sink_(output, plan_.config.log),
       device_(device),
       services_(services),
       trainer_(inputs.plan, device, std::move(world), services.board, services.on_device),
@@ -41,14 +40,15 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& d
 
 RunEnd RankLoop::run() {
   open();
-  const double start = monotonic_seconds();
-  if (rank() == 0) sink_.open_console(plan_.config.run.steps, updates(), start);
-  agree_to_stop(start);
+  start_ = monotonic_seconds();
+  if (rank() == 0) sink_.open_console(plan_.config.run.steps, updates());
+  agree_to_stop();
   const bool misses = !validation_sets_.empty() && last_eval_at_ != updates() && updates() % plan_.config.eval.every == 0 && goes_on();
   if (misses) summary_.first_valid = evaluate();  // before the first step, or where a signal came before it
   set_phase(RunPhase::kTraining);
-  while (goes_on()) one_step(start);
-  summary_.seconds = monotonic_seconds() - start;
+  sink_.doing("first step");
+  while (goes_on()) one_step();
+  summary_.seconds = monotonic_seconds() - start_;
   end_.signal = stop_signal_;
   end_.untrained = updates() == 0;
   end_.out_of_time = summary_.out_of_time;
@@ -58,6 +58,7 @@ RunEnd RankLoop::run() {
   if (rank() == 0) summary_.resident_bytes = resident_memory_bytes();  // what follows still needs every rank
   save_what_is_left();
   checkpoints_.finish(say_);
+  sink_.checkpoint(checkpoints_.committed_step());
   const bool is_committed = checkpoints_.saves() && (updates() == 0 || checkpoints_.committed_step() == updates());
   end_.saved = is_committed && can_go_on(plan_.config);
   end_.weights = is_committed && plan_.config.checkpoint.content == CheckpointContent::kWeights;
@@ -141,8 +142,10 @@ void RankLoop::write_start_file(FunctionRef<void()> write) {
 }
 
 void RankLoop::open_run_folder(std::int64_t largest) {
-  for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest)) sink_.line(line);
-  for (const std::string& line : data_summary(plan_, inputs_.sources)) sink_.line(line);
+  const OpeningLines opening =
+      opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest, data_summary(plan_, inputs_.sources));
+  for (const std::string& line : opening.shown) sink_.line(line);
+  for (const std::string& line : opening.details) sink_.detail(line);
   for (const std::string& line : inputs_.warnings) logger_.warning("{}", line);
   for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) logger_.warning("{}", line);
   for (const std::string& line : device_.notes()) sink_.line(line);
@@ -205,12 +208,13 @@ void RankLoop::warn_of_gaps(const std::vector<std::int64_t>& steps) {
 }
 
 // Rank 0's clock counts for all.
-void RankLoop::agree_to_stop(double start) {
+void RankLoop::agree_to_stop() {
   const double minutes = plan_.config.run.max_minutes;
-  const bool time_is_up = rank() == 0 && minutes > 0 && monotonic_seconds() - start >= 60 * minutes;
+  const bool time_is_up = rank() == 0 && minutes > 0 && monotonic_seconds() - start_ >= 60 * minutes;
   const StopVote mine{services_.stop != nullptr ? services_.stop->pending() : 0, time_is_up, checkpoints_.busy()};
   const StopVote vote = trident::agree_to_stop(trainer_.context().world(), trainer_.context().host_stream(), mine);
   if (!vote.busy) checkpoints_.advance(say_);
+  sink_.checkpoint(checkpoints_.committed_step());
   stop_signal_ = vote.signal;
   summary_.out_of_time = vote.time_is_up && updates() < plan_.config.run.steps;
 }
@@ -224,7 +228,7 @@ void RankLoop::prefetch(BatchLoader& loader, std::int64_t batch) {
   loader.prefetch_step(slicing, batch, here.data);
 }
 
-void RankLoop::one_step(double start) {
+void RankLoop::one_step() {
   trainer_.context().reset_bytes_sent();
   if (services_.board != nullptr) services_.board->set_step(updates() + 1);
   prefetch(loader_, updates() + summary_.skipped + 1);  // the next step's, while this one computes
@@ -245,15 +249,15 @@ void RankLoop::one_step(double start) {
   if (!result.applied) {
     ++summary_.skipped;
     if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world, plan_, result, updates());
-    return agree_to_stop(start);
+    return agree_to_stop();
   }
   skipped_in_a_row_ = 0;
-  agree_to_stop(start);
+  agree_to_stop();
   if (updates() == first_update_ + 1) summary_.first_loss = result.loss;
   summary_.last_loss = result.loss;
   const bool ends = summary_.out_of_time || stop_signal_ != 0;
   if (is_logged(updates()) || ends) log(result, seconds);
-  if (!is_logged(updates())) sink_.progress(updates());
+  if (!is_logged(updates())) sink_.progress(metrics_of(result, seconds));
   if (!validation_sets_.empty() && updates() % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
   if (goes_on() && checkpoints_.is_due(updates())) checkpoints_.save(state(), say_);
 }
@@ -274,6 +278,23 @@ void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before
   else last_steps_[static_cast<std::size_t>(attempts_) % kSpreadSteps] = seconds;
 }
 
+// What a rank knows of a step by itself.
+StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const {
+  StepMetrics metrics;
+  metrics.step = updates();
+  metrics.loss = result.loss;
+  metrics.grad_norm = result.grad_norm;
+  metrics.lr = result.lr;
+  if (plan_.compute == DType::kF16) metrics.loss_scale = result.loss_scale;
+  metrics.skipped = summary_.skipped;
+  metrics.tokens = tokens();
+  metrics.step_ms = 1e3 * seconds;
+  metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
+  const double per_update = (monotonic_seconds() - start_) / static_cast<double>(updates() - first_update_);
+  metrics.seconds_left = per_update * static_cast<double>(plan_.config.run.steps - updates());
+  return metrics;
+}
+
 // Collective.
 void RankLoop::log(const StepResult& result, double seconds) {
   const LoggedCounts mine{trainer_.context().bytes_sent(), trainer_.arena().planned_bytes(), trainer_.arena().high_water(),
@@ -288,18 +309,8 @@ void RankLoop::log(const StepResult& result, double seconds) {
   if (rank() != 0) return;
   // Where another start takes up what this one saves on its way, no line tells of the stop.
   if (!is_logged(updates()) && checkpoints_.saves_on_the_way() && can_go_on(plan_.config)) return;
-  const double tokens = static_cast<double>(plan_.tokens_per_step());
   const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
-  StepMetrics metrics;
-  metrics.step = updates();
-  metrics.loss = result.loss;
-  metrics.grad_norm = result.grad_norm;
-  metrics.lr = result.lr;
-  if (plan_.compute == DType::kF16) metrics.loss_scale = result.loss_scale;
-  metrics.skipped = summary_.skipped;
-  metrics.tokens = this->tokens();
-  metrics.step_ms = 1e3 * seconds;
-  metrics.tokens_per_s = tokens / seconds;
+  StepMetrics metrics = metrics_of(result, seconds);
   const double flops_per_token = model_flops_per_token(plan_.model, plan_.config.batch.sequence);
   metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_);
   metrics.peak_bytes = summary_.granted_bytes;
@@ -314,11 +325,18 @@ EvalMetrics RankLoop::evaluate() {
   EvalResult mean;
   EvalMetrics metrics;
   metrics.step = updates();
+  std::int64_t all_batches = 0, batches_before = 0;  // of the sets before
+  for (const ValidationSet& set : validation_sets_) all_batches += set.batches;
   for (ValidationSet& set : validation_sets_) {
     for (std::int64_t batch = 0; batch < set.batches; ++batch) prefetch(set.loader, batch);
     const EvalResult result = trainer_.evaluate(
-        [&set](std::int64_t first, std::int64_t count, auto tokens, auto targets) { set.loader.load(first, count, tokens, targets); },
+        [&](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
+          if (rank() == 0)
+            sink_.doing(fmt::format("evaluating {}/{}", batches_before + first / plan_.config.batch.global + 1, all_batches));
+          set.loader.load(first, count, tokens, targets);
+        },
         set.batches, inputs_.token_bytes);
+    batches_before += set.batches;
     mean.loss += set.weight * result.loss;
     if (result.bytes_per_token) mean.bytes_per_token = mean.bytes_per_token.value_or(0) + set.weight * *result.bytes_per_token;
     if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
@@ -355,6 +373,7 @@ std::int64_t RankLoop::total_bytes_between_nodes() {
 
 void RankLoop::close() {
   set_phase(RunPhase::kFinishing);
+  sink_.close();
   const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
   sink_.errors().warn_of_missing();
   trainer_.drain();
@@ -370,15 +389,13 @@ void RankLoop::close() {
   summary_.step_spread = middle_half(last_steps_);
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
   if (rank() != 0) return;
-  sink_.close();
   if (trace) sink_.line("trace: " + *trace + " (open it with ui.perfetto.dev)");
   if (tracer_ && !trace && tracer_->has_begun()) sink_.line("no trace: its file could not be written");
   if (tracer_ && !tracer_->has_begun()) sink_.line("no trace: the run ended before the first of log.trace_steps");
   std::vector<std::string> lines = closing_lines(plan_, summary_);
-  if (services_.outlook != nullptr) {
-    const std::vector<std::string> compared = services_.outlook->compare(summary_);
-    lines.insert(std::prev(lines.end()), compared.begin(), compared.end());  // the last one says where the files are
-  }
+  const auto add = [&lines](const std::vector<std::string>& more) { lines.insert(lines.end(), more.begin(), more.end()); };
+  if (services_.outlook != nullptr) add(services_.outlook->compare(summary_));
+  add(result_lines(plan_, summary_, end_));
   for (const std::string& line : lines) sink_.line(line);
 }
 

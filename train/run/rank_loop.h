@@ -59,12 +59,13 @@ class RankLoop {
   void write_start_file(FunctionRef<void()> write);
   void warn_of_gaps(const std::vector<std::int64_t>& steps);
   bool goes_on() const { return updates() < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
-  void agree_to_stop(double start);
+  void agree_to_stop();
   void set_phase(RunPhase phase);
-  void one_step(double start);
+  void one_step();
   void prefetch(BatchLoader& loader, std::int64_t batch);
   bool is_logged(std::int64_t update) const;
   void note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds);
+  StepMetrics metrics_of(const StepResult& result, double seconds) const;
   void log(const StepResult& result, double seconds);
   EvalMetrics evaluate();
   std::int64_t largest_arena();
@@ -88,6 +89,7 @@ class RankLoop {
   RunSummary summary_;
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once
   EvalMetrics last_eval_;
+  double start_ = 0;  // monotonic time when training began
   PeakFlops peak_flops_;  // of rank 0
   std::int64_t last_eval_at_ = -1;
   std::int64_t first_update_ = 0, earlier_samples_ = 0, earlier_tokens_ = 0;  // of updates that were made before this start

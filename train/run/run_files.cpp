@@ -61,7 +61,7 @@ void make_run_folder(const std::string& folder) {
 }
 
 void sync_run_files(const std::string& folder) {
-  for (const char* name : {"metrics.jsonl", "timing.jsonl", "eval.jsonl", "samples.jsonl"}) {
+  for (const char* name : {"metrics.jsonl", "timing.jsonl", "eval.jsonl", "samples.jsonl", "run.log"}) {
     const std::string path = folder + "/" + name;
     if (file_exists(path)) sync_file(path);
   }

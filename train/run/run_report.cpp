@@ -7,11 +7,14 @@
 #include <numbers>
 #include <utility>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/counted.h"
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "pipeline/schedule/step_simulator.h"
+#include "train/log/console.h"
 #include "train/run/dry_run.h"
+#include "train/run/resume.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {
@@ -32,10 +35,11 @@ ZeroCost largest_cost(const RunPlan& plan, const ZeroPolicy& policy) {
 }  // namespace
 
 // The preset beside which the choice is shown: one that needs no more and sends less, or zero1 if that sends less.
-std::string zero_line(const RunPlan& plan) {
+ZeroLine zero_line(const RunPlan& plan) {
   const auto held = [](const ZeroCost& cost) { return megabytes_text(cost.memory, 2); };
   const ZeroCost cost = largest_cost(plan, plan.zero);
-  const std::string line =
+  ZeroLine line;
+  line.text =
       fmt::format("{} with {}: {} sent over dp and {} of model state per rank and step", to_string(plan.zero.preset),
                   counted(plan.num_micro_batches, "micro-batch", "micro-batches"), megabytes_text(cost.bytes_sent, 2), held(cost));
   std::string beside;
@@ -43,21 +47,34 @@ std::string zero_line(const RunPlan& plan) {
     const ZeroCost other = largest_cost(plan, policy_of(preset));
     if (other.bytes_sent >= cost.bytes_sent) continue;
     const bool no_more = other.memory <= cost.memory;
-    if (no_more || (preset == ZeroPreset::kZero1 && beside.empty()))
-      beside = fmt::format("; {} would send {} and hold {}{}", to_string(preset), megabytes_text(other.bytes_sent, 2), held(other),
-                           no_more ? fmt::format(": {} is no worse in either", to_string(preset)) : "");
+    if (!no_more && (preset != ZeroPreset::kZero1 || !beside.empty())) continue;
+    line.saves_a_tenth = other.bytes_sent <= 0.9 * cost.bytes_sent;
+    beside = fmt::format("; {} would send {} and hold {}{}", to_string(preset), megabytes_text(other.bytes_sent, 2), held(other),
+                         no_more ? fmt::format(": {} is no worse in either", to_string(preset)) : "");
   }
-  return line + beside;
+  line.text += beside;
+  return line;
 }
 
 namespace {
 
 // The first line of the report: bytes by use.
-std::string memory_line(const ArenaPlan& memory, std::int64_t largest) {
+std::string memory_line(const ArenaPlan& memory) {
   const std::string report = memory_report(memory);
-  const std::string most =
-      largest > memory.total_bytes() ? fmt::format("; the largest rank has {:.1f} MB", 1e-6 * static_cast<double>(largest)) : "";
-  return fmt::format("memory of rank 0: {}{} (memory.json has every rank's)", report.substr(0, report.find('\n')), most);
+  return "memory of rank 0: " + report.substr(0, report.find('\n'));
+}
+
+// "data: ..." as "data:   ...": what stands behind the longest label begins in one column.
+std::string aligned(std::string line) {
+  const std::size_t colon = line.find(':');
+  return line.insert(colon + 1, std::string_view("layout").size() - colon, ' ');
+}
+
+std::string device_line(const RunPlan& plan, const std::string& device) {
+  const bool slow = plan.compute == DType::kF32 && plan.config.precision.compute == ComputeFormat::kAuto;
+  return fmt::format("device: {}; compute in {}{}{}", device, to_string(plan.compute),
+                     slow ? fmt::format(" ({})", plan.compute_reason) : "",
+                     plan.device_reason.empty() ? "" : "; " + plan.device_reason);
 }
 
 std::string valid_text(const ValidLoss& first, const ValidLoss& last) {
@@ -205,14 +222,22 @@ std::string layout_line(const RunPlan& plan) {
                      plan.config.batch.sequence);
 }
 
-std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory,
-                                       std::int64_t largest_arena) {
+OpeningLines opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory, std::int64_t largest_arena,
+                           const DataSummary& data) {
   const ParallelDegrees& d = plan.grid.degrees();
-  std::vector<std::string> lines{model_line(plan), layout_line(plan)};
-  lines.push_back(fmt::format("device: {}; compute in {} ({})", device, to_string(plan.compute), plan.compute_reason));
-  if (d.data * d.context > 1) lines.push_back(zero_line(plan));
-  lines.push_back(memory_line(memory, largest_arena));
-  lines.insert(lines.end(), plan.notes.begin(), plan.notes.end());
+  OpeningLines lines;
+  for (const std::string& line :
+       {model_line(plan), layout_line(plan), device_line(plan, device),
+        fmt::format("memory: {} on the fullest rank (memory.json has every rank's)", megabytes_text(largest_arena)), data.line})
+    lines.shown.push_back(aligned(line));
+  if (d.data * d.context > 1) {
+    const ZeroLine zero = zero_line(plan);
+    (zero.saves_a_tenth ? lines.shown : lines.details).push_back(zero.text);
+  }
+  lines.details.push_back(fmt::format("compute in {} ({})", to_string(plan.compute), plan.compute_reason));
+  lines.details.push_back(memory_line(memory));
+  for (const auto* notes : {&plan.notes, &data.notes}) lines.shown.insert(lines.shown.end(), notes->begin(), notes->end());
+  for (const auto* more : {&plan.details, &data.details}) lines.details.insert(lines.details.end(), more->begin(), more->end());
   return lines;
 }
 
@@ -229,12 +254,11 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
     lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.step,
                                 plan.config.run.steps));
   }
-  lines.push_back("training loss " + loss_text(summary.first_loss, summary.last_loss));
   if (summary.first_valid && summary.last_valid) {
     const EvalMetrics &first = *summary.first_valid, &last = *summary.last_valid;
-    lines.push_back("validation loss " + valid_text(first.valid, last.valid));
     for (std::size_t i = 0; i < last.sets.size(); ++i)
-      lines.push_back(fmt::format("  {} {}", last.sets[i].name, valid_text(first.sets[i].valid, last.sets[i].valid)));
+      lines.push_back(
+          fmt::format("validation loss of {} {}", last.sets[i].name, valid_text(first.sets[i].valid, last.sets[i].valid)));
   }
   lines.push_back(fmt::format("bubble (idle over ideal): replayed {:.3f}, by the CPU time of each instruction; {:.3f} if FLOPs alone took time",
                               summary.replayed_bubble, plan.predicted_bubble));
@@ -242,8 +266,41 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
   add_prediction_lines(lines, summary);
   if (summary.bytes_between_nodes > 0)
     lines.push_back(fmt::format("bytes sent between nodes, whole run: {}", summary.bytes_between_nodes));
-  lines.push_back("run directory: " + plan.config.run.dir);
   return lines;
+}
+
+namespace {
+
+// As one word of a shell.
+std::string shell_word(const std::string& text) {
+  if (text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,") == text.npos) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+std::string next_text(const TrainConfig& config, const RunSummary& summary, const RunEnd& end) {
+  if (end.not_saved) return "the same command goes on from the newest checkpoint, which is older";
+  if (!end.saved && !end.weights && !end.begins_anew)
+    return "--set checkpoint.every=end saves the last step; nothing of this run is saved";
+  if (end.saved && summary.step < config.run.steps) return fmt::format("the same command goes on from step {}", summary.step);
+  return fmt::format("trident generate --ckpt {} {}", shell_word(config.checkpoint.dir.value_or(config.run.dir)),
+                     config.data.tokenizer ? "--prompt 'Once upon a time'" : "--prompt-ids '1 2 3'");
+}
+
+}  // namespace
+
+std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& summary, const RunEnd& end) {
+  const TrainConfig& config = plan.config;
+  std::string reached = fmt::format("result: step {}/{}, {} tokens in {}; training loss {}", summary.step, config.run.steps,
+                                    with_commas(summary.tokens), clock_text(summary.seconds),
+                                    loss_text(summary.first_loss, summary.last_loss));
+  if (summary.first_valid && summary.last_valid)
+    reached += "; validation loss " + valid_text(summary.first_valid->valid, summary.last_valid->valid);
+  std::string where = fmt::format("files: {} (run.log, metrics.jsonl{})", config.run.dir, config.log.report ? ", report.html" : "");
+  if (end.saved || end.weights || end.begins_anew)
+    where += fmt::format("; checkpoint {}/{}", checkpoint_folder_of(config), checkpoint_name(summary.step));
+  return {aligned(std::move(reached)), aligned(std::move(where)), aligned("next: " + next_text(config, summary, end))};
 }
 
 }  // namespace trident

@@ -10,7 +10,9 @@
 #include "train/log/metrics.h"
 #include "train/log/step_times.h"
 #include "train/plan/run_plan.h"
+#include "train/run/data_summary.h"
 #include "train/run/rank_trainer.h"
+#include "train/run/run_end.h"
 
 namespace trident {
 
@@ -55,10 +57,20 @@ double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>
 std::string model_line(const RunPlan& plan);
 std::string layout_line(const RunPlan& plan);
 // "zero3 with 4 micro-batches: 10.1 MB sent ...": what the policy costs, and which preset costs less.
-std::string zero_line(const RunPlan& plan);
-// `memory`: rank 0's arena. `largest_arena`: bytes of the rank that has most.
-std::vector<std::string> opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory,
-                                       std::int64_t largest_arena);
+struct ZeroLine {
+  std::string text;
+  bool saves_a_tenth = false;  // the other one, of the bytes that are sent
+};
+ZeroLine zero_line(const RunPlan& plan);
+// Aligned lines on model, layout, device, memory and data, then what nobody may miss; and the rest. `memory`: rank 0's arena.
+// `largest_arena`: bytes of the rank that has most.
+struct OpeningLines {
+  std::vector<std::string> shown, details;
+};
+OpeningLines opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory, std::int64_t largest_arena,
+                           const DataSummary& data);
 std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary);
+// The last three of a run: what it reached, where that is, and what to type next.
+std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& summary, const RunEnd& end);
 
 }  // namespace trident

@@ -71,10 +71,9 @@ RunPlan settle_grad_sync(RunPlan plan, const MachineFacts& machine) {
   const std::int64_t needed = largest_arena(once, machine.device), there = machine.bytes_per_rank();
   const bool fits = needed <= there;
   RunPlan settled = fits ? std::move(once) : std::move(plan);
-  // Behind the line of threads, before what follows from the policy.
-  const bool says_threads = machine.device == DeviceKind::kCpu && !settled.config.run.threads_per_rank.threads;
+  // Before what follows from the policy.
   settled.notes.insert(
-      settled.notes.begin() + (says_threads ? 1 : 0),
+      settled.notes.begin(),
       fmt::format("parallel.grad_sync = auto: {} (once per step, a rank needs {:.2f} GB, {:.2f} GB are there)",
                   fits ? "once per step" : "the preset's own", 1e-9 * static_cast<double>(needed),
                   1e-9 * static_cast<double>(there)));

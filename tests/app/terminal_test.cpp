@@ -1,0 +1,137 @@
+// A run on a terminal, which this test is the other end of.
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/file_io.h"
+#include "tests/app/checkpoint_runs.h"
+
+namespace trident {
+namespace {
+
+struct Shown {
+  int exit_code = -1;
+  std::string text;  // every byte
+
+  // What stood in a row at any time, without colours.
+  std::vector<std::string> rows() const {
+    std::vector<std::string> rows;
+    std::istringstream lines(std::regex_replace(text, std::regex("\x1b\\[[0-9;]*m"), ""));
+    for (std::string line; std::getline(lines, line);) {
+      while (line.ends_with('\r')) line.pop_back();
+      const std::string taken_away = "\r\x1b[K";
+      for (std::size_t at; (at = line.find(taken_away)) != line.npos; line = line.substr(at + taken_away.size()))
+        if (at > 0) rows.push_back(line.substr(0, at));
+      rows.push_back(line);
+    }
+    return rows;
+  }
+};
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+Shown on_terminal(int columns, std::vector<std::string> words, const Variables& variables = {}) {
+  winsize size{};
+  size.ws_row = 24, size.ws_col = static_cast<unsigned short>(columns);
+  words.insert(words.begin(), TRIDENT_BINARY);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  int terminal = -1;
+  const pid_t process = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (process == 0) {
+    ::setenv("TERM", "xterm", 1);
+    ::unsetenv("NO_COLOR");
+    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+    ::execv(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  Shown shown;
+  std::array<char, 4096> bytes{};
+  for (ssize_t n; (n = ::read(terminal, bytes.data(), bytes.size())) > 0;)
+    shown.text.append(bytes.data(), static_cast<std::size_t>(n));
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  ::close(terminal);
+  if (WIFEXITED(status)) shown.exit_code = WEXITSTATUS(status);
+  return shown;
+}
+
+// The rows that go on under a label are one line again.
+std::string joined(const std::vector<std::string>& rows, const std::string& label) {
+  std::string line;
+  for (const std::string& row : rows) {
+    if (line.empty() && row.starts_with(label)) line = row;
+    else if (!line.empty() && row.starts_with("        ")) line += ' ' + row.substr(8);
+    else if (!line.empty()) break;
+  }
+  return line;
+}
+
+const std::vector<std::string> kSettings{"run.steps=4", "log.every=2", "eval.every=2", "eval.steps=3", "parallel.data=2",
+                                         "parallel.zero=zero2", "lr_schedule.decay_steps=2", "lr_schedule.min_lr=1e-5",
+                                         "checkpoint.every=end"};
+
+TEST(Terminal, ARunFoldsItsLinesAndItsBarSaysWhereItIs) {
+  const Workplace place;
+  std::vector<std::string> models;
+  for (const int columns : {80, 140}) {
+    SCOPED_TRACE(columns);
+    const std::string run = fmt::format("a run of {}", columns);
+    std::vector<std::string> words{"train", "--config", place / "config.json"};
+    for (const std::string& setting : plus({"run.dir=" + (place / run), "data.valid=" + (place / "valid")}, kSettings))
+      words.insert(words.end(), {"--set", setting});
+    const Shown shown = on_terminal(columns, words);
+    ASSERT_EQ(shown.exit_code, 0) << shown.text;
+    const std::vector<std::string> rows = shown.rows();
+    for (const std::string& row : rows)
+      EXPECT_TRUE(static_cast<int>(row.size()) <= columns || row.find(' ', 8) == row.npos) << row.size() << ": " << row;
+    std::string labels;
+    for (const std::string& row : rows)
+      if (row.size() > 8 && row.find(": ") < 7 && row[7] == ' ' && row[8] != ' ') labels += row.substr(0, row.find(':')) + ' ';
+    EXPECT_EQ(labels, "model layout device memory data result files next ");
+    models.push_back(joined(rows, "model: "));
+    for (const char* said : {"step 0/4  evaluating 1/3", "step 0/4  evaluating 3/3", "step 0/4  first step", "] step 3/4  loss ",
+                             " tok/s  ETA 0:0", "[===============>              ] step 2/4  evaluating 2/3  ETA "})
+      EXPECT_NE(shown.text.find(said), std::string::npos) << said << '\n' << shown.text;
+    EXPECT_NE(shown.text.find("\x1b[1;33m[rank 0] warning\x1b[0m: lr_schedule.decay_steps = 2"), std::string::npos) << shown.text;
+    // What nobody may miss, and what is only for those who ask.
+    EXPECT_NE(shown.text.find("zero2 with 4 micro-batches: "), std::string::npos) << shown.text;
+    EXPECT_EQ(shown.text.find("memory of rank 0"), std::string::npos) << shown.text;
+    const std::string log = read_file(place / run + "/run.log");
+    for (const char* said :
+         {" memory of rank 0: ", " warning: lr_schedule.decay_steps = 2", "step 4/4  loss ", "100 % done", " next:   "})
+      EXPECT_NE(log.find(said), std::string::npos) << said << '\n' << log;
+    EXPECT_EQ(joined(rows, "next: "), fmt::format("next:   trident generate --ckpt '{}' --prompt 'Once upon a time'", place / run));
+  }
+  EXPECT_EQ(models.front(), models.back()) << "the same words at any width";
+}
+
+TEST(Terminal, ErrorsAreRedUnlessSomebodyWantsNoColours) {
+  const std::vector<std::string> wrong{"train", "--config", "/none/of/these/folders/is/there/c.json"};
+  const auto with = [&wrong](const std::vector<std::string>& more) { return plus(more, wrong); };
+  const std::string red = "\x1b[1;31mtrident\x1b[0m: ";
+  EXPECT_NE(on_terminal(80, wrong).text.find(red), std::string::npos) << on_terminal(80, wrong).text;
+  EXPECT_NE(on_terminal(80, wrong, {{"NO_COLOR", ""}}).text.find(red), std::string::npos) << "empty is not set";
+  EXPECT_NE(on_terminal(80, with({"--color=always"}), {{"NO_COLOR", "1"}}).text.find(red), std::string::npos);
+  for (const Shown& plain : {on_terminal(80, wrong, {{"NO_COLOR", "1"}}), on_terminal(80, wrong, {{"TERM", "dumb"}}),
+                             on_terminal(80, with({"--color", "never"}))}) {
+    EXPECT_EQ(plain.exit_code, 64);
+    EXPECT_EQ(plain.text.find("\x1b["), plain.text.find("\x1b[K")) << plain.text;
+    EXPECT_NE(plain.text.find("trident: "), std::string::npos) << plain.text;
+  }
+  EXPECT_EQ(run_program(wrong).err.find('\x1b'), std::string::npos);
+  EXPECT_EQ(run_program(with({"--color=always"})).err.find(red), 0u);
+  expect_one_line(run_program(with({"--color=blue"})), 64, {"--color: \"blue\" is none of its words; say auto, always or never"});
+}
+
+}  // namespace
+}  // namespace trident
