@@ -1,5 +1,6 @@
 #include "checkpoint/checkpoint_folder.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "checkpoint/checkpoint_path.h"
 #include "core/file_io.h"
 #include "tests/checkpoint/small_checkpoint.h"
 #include "tests/data/temporary_folder.h"
@@ -112,6 +114,35 @@ TEST(OpenManifest, ReadsAndRefuses) {
   create_folder(manifest);
   refused({manifest + ": is a folder"});
   expect_error<DataError>([&] { open_manifest(folder / "none"); }, {folder / "none", "No such file"});
+}
+
+// Whoever names the run stands elsewhere than whoever started it in "started".
+TEST(CheckpointPath, ARelativeFolderOfARunIsFoundFromAnywhere) {
+  TemporaryFolder folder;
+  const auto write_run = [&](const std::string& run_dir, const std::string& checkpoints) {
+    const std::string run = folder / ("started/" + run_dir);
+    create_folder(run);
+    write_file(run + "/config.resolved.json",
+               fmt::format(R"({{"run": {{"dir": "{}"}}, "checkpoint": {{"dir": "{}"}}}})", run_dir, checkpoints));
+    return run;
+  };
+  for (const char* saved : {"saved/a", "runs/a/elsewhere"}) {
+    const std::string checkpoints = folder / (std::string("started/") + saved);
+    test::write_manifest(checkpoints + "/" + checkpoint_name(7), at_step(7));
+    for (const char* run_dir : {"runs/a", "./runs//a/", "b"}) {
+      const std::string run = write_run(run_dir, saved);
+      EXPECT_EQ(checkpoint_path(run), checkpoints) << run_dir;
+      EXPECT_EQ(checkpoint_path(run + "/7"), checkpoints + "/" + checkpoint_name(7)) << run_dir;
+    }
+  }
+  EXPECT_EQ(checkpoint_path(write_run("c", folder / "started/saved/a")), folder / "started/saved/a") << "an absolute one";
+  EXPECT_EQ(checkpoint_path(write_run("d", "none")), folder / "started/d");
+  std::filesystem::rename(write_run("e", "saved/a"), folder / "moved");
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder / "started");
+  const std::string moved = checkpoint_path("../moved");
+  std::filesystem::current_path(here);
+  EXPECT_EQ(moved, "saved/a");
 }
 
 }  // namespace
