@@ -32,6 +32,8 @@ LrSchedule lr_schedule_of(const TrainConfig& config) {
   schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(0);
   schedule.wsd_decay = config.lr_schedule.wsd_decay_type;
   validate(schedule);
+  // The last step of a decay may have the rate 0: a step that comes alone would change nothing.
+  if (config.lr_schedule.adds_one_step && schedule.at(config.run.steps) == 0) ++schedule.decay_steps;
   return schedule;
 }
 
