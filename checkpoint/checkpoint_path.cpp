@@ -20,25 +20,35 @@ bool has_checkpoints(const std::string& folder) {
   return is_there(folder + "/" + std::string(kManifestName)) || !checkpoint_steps(folder).empty();
 }
 
-// checkpoint.dir of the latest start in a run's folder; "" if it names none.
-std::string checkpoint_dir_of_run(const std::string& run_dir) {
+// Where checkpoint.dir of the latest start in a run's folder may be: a relative one counts from where the run was started, which is
+// as many folders above the run's as run.dir has parts; from here, if the run's folder was moved.
+std::vector<std::string> checkpoint_dirs_of_run(const std::string& run_dir) {
   const std::string path = run_dir + "/config.resolved.json";
-  if (!file_exists(path)) return "";
+  if (!file_exists(path)) return {};
   try {
     const JsonValue config = read_json_file(path);
-    const JsonValue* const block = config.find("checkpoint");
-    const JsonValue* const dir = block == nullptr ? nullptr : block->find("dir");
-    return dir != nullptr && dir->is_string() ? dir->as_string() : "";
+    const auto dir_in = [&](std::string_view block_name) {
+      const JsonValue* const block = config.find(block_name);
+      const JsonValue* const dir = block == nullptr ? nullptr : block->find("dir");
+      return fs::path(dir != nullptr && dir->is_string() ? dir->as_string() : "").lexically_normal();
+    };
+    const fs::path checkpoints = dir_in("checkpoint"), run = dir_in("run");
+    if (checkpoints.empty()) return {};
+    fs::path start = fs::absolute(run_dir + "/.").lexically_normal().parent_path();
+    for (const fs::path& part : run)
+      if (run.is_relative() && !part.empty() && part != ".") start = start.parent_path();
+    return {start / checkpoints, checkpoints};  // the same where they are absolute
   } catch (const Error&) {
-    return "";
+    return {};
   }
 }
 
 std::string folder_meant(const std::string& path) {
   if (has_checkpoints(path)) return path;
-  for (const std::string& folder : {checkpoint_dir_of_run(path), path + "/ckpt"})
-    if (!folder.empty() && has_checkpoints(folder)) return folder;
-  return path;
+  std::vector<std::string> folders = checkpoint_dirs_of_run(path);
+  folders.push_back(path + "/ckpt");
+  const auto found = std::ranges::find_if(folders, has_checkpoints);
+  return found == folders.end() ? path : *found;
 }
 
 }  // namespace

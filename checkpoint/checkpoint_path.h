@@ -7,8 +7,8 @@
 namespace trident {
 
 // A checkpoint's folder, or one that has several: `path` if it is either; of a run's folder the one that its configuration names
-// (checkpoint.dir), or ckpt; DIR/1000 is step-00001000 of DIR, which may be a run's, too. `path` itself where nothing is found.
-// NotPermitted or StorageError if a folder cannot be listed.
+// (checkpoint.dir, which may be relative to where the run was started), or ckpt; DIR/1000 is step-00001000 of DIR, which may be a
+// run's, too. `path` itself where nothing is found. NotPermitted or StorageError if a folder cannot be listed.
 std::string checkpoint_path(const std::string& path);
 
 // `folder` if it is a checkpoint, else the newest checkpoint in it whose manifest is valid; nothing where there is none.

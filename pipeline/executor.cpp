@@ -33,7 +33,7 @@ void Executor::run(const StepProgram& program, std::vector<InstructionTimes>& ti
   times.resize(program.instructions.size());
   Ranges* const ranges = device_.ranges();
   const std::vector<std::string>* const names = ranges != nullptr ? &names_of(program) : nullptr;
-  double start = monotonic_seconds(), cpu = thread_cpu_seconds(), waited = device_.waited_seconds();
+  start_ = monotonic_seconds(), cpu_ = thread_cpu_seconds(), waited_ = device_.waited_seconds();
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     const Handler& handler = handlers_[static_cast<std::size_t>(instruction.kind)];
@@ -47,12 +47,14 @@ void Executor::run(const StepProgram& program, std::vector<InstructionTimes>& ti
       error.add_context(fmt::format(" [pipeline rank {}, instruction {}: {}]", program.rank, i, surroundings(program, i)));
       throw;
     }
-    const double cpu_now = thread_cpu_seconds(), waited_now = device_.waited_seconds(), now = monotonic_seconds();
-    times[i] = {start, now, cpu_now - cpu, waited_now - waited};
-    start = now;
-    cpu = cpu_now;
-    waited = waited_now;
+    times[i] = so_far();
+    start_ = times[i].end, cpu_ += times[i].cpu, waited_ += times[i].waited;
   }
+}
+
+InstructionTimes Executor::so_far() const {
+  const double cpu = thread_cpu_seconds() - cpu_, waited = device_.waited_seconds() - waited_;
+  return {start_, monotonic_seconds(), cpu, waited};
 }
 
 }  // namespace trident

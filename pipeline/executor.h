@@ -35,10 +35,14 @@ class Executor {
   // ranges, each instruction is one, called by its short_name(), which is made on the first run.
   void run(const StepProgram& program, std::vector<InstructionTimes>& times);
 
+  // What the instruction in progress has taken so far, for handlers that tell apart what they do.
+  InstructionTimes so_far() const;
+
  private:
   const std::vector<std::string>& names_of(const StepProgram& program);
 
   Device& device_;
+  double start_ = 0, cpu_ = 0, waited_ = 0;  // where the instruction in progress began
   std::map<const StepProgram*, std::vector<std::string>> names_;
   std::array<Handler, kNumKinds> handlers_;
 };

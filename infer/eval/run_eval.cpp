@@ -269,8 +269,7 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
   EvalOptions options;
   EvalWork work;
   std::optional<EvalReport> report;
-  const auto on_rank = [&](ForwardRank rank) {
-    const ForwardInputs& inputs = rank.inputs;
+  const auto on_rank = [&](const ForwardInputs& inputs, JobRank rank) {
     RankEvaluator evaluator(inputs.plan, rank.device, std::move(rank.world), rank.board, rank.on_device);
     load_weights(inputs.model.checkpoint, evaluator.model(), rank.logger, inputs.model.key, inputs.model.path);
     if (rank.board != nullptr) rank.board->set_phase(RunPhase::kEvaluating);

@@ -179,12 +179,13 @@ void check_memory(const RunPlan& plan, std::span<const ArenaNeed> needs) {
 }
 
 // One rank, from its device to its part of the result.
-GenerateResult run_rank(const GenerateOptions& options, const Job& job, ForwardRank rank, const ShowText& show) {
-  const RunPlan& plan = rank.inputs.plan;
+GenerateResult run_rank(const GenerateOptions& options, const Job& job, const ForwardInputs& inputs, JobRank rank,
+                        const ShowText& show) {
+  const RunPlan& plan = inputs.plan;
   RankModel model(plan, rank.device, std::move(rank.world), rank.board, {});
   ParallelContext& context = model.context();
   model.allocate();
-  if (const ForwardModel& from = rank.inputs.model; !from.checkpoint.folder.empty()) {
+  if (const ForwardModel& from = inputs.model; !from.checkpoint.folder.empty()) {
     load_weights(from.checkpoint, model, rank.logger, from.key, from.path);
   } else {
     draw_weights(model.store(), model.shard_holder(), rank.device, context.compute_stream());
@@ -227,9 +228,9 @@ std::optional<GenerateResult> run_generate(const std::function<GenerateOptions()
   kind.plan = [&](RunPlan plan) { return plan_text(options, job, std::move(plan)); };
   kind.check_memory = check_memory;
   kind.small_products = SmallProducts::kRowByRow;
-  const auto on_rank = [&](ForwardRank rank) {
+  const auto on_rank = [&](const ForwardInputs& inputs, JobRank rank) {
     const bool is_first = rank.world->rank() == 0;
-    GenerateResult of_rank = run_rank(options, job, std::move(rank), show);
+    GenerateResult of_rank = run_rank(options, job, inputs, std::move(rank), show);
     if (is_first) result = std::move(of_rank);
   };
   const auto read_all = [&] {

@@ -154,6 +154,7 @@ TEST_F(TrainingRun, TenBatchesInARowWithoutAnUpdateEndTheRun) {
        at = outcome.err.find("gradient is not finite", at + 1))
     ++warnings;
   EXPECT_GE(warnings, 10u);
+  EXPECT_EQ(outcome.err.find("[rank 0]"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("warning: gradient is not finite, no rank applies the update: rank 0: model."), std::string::npos)
       << outcome.err;
   EXPECT_NE(outcome.err.find("trident: 10 batches in a row had non-finite gradients"), std::string::npos) << outcome.err;

@@ -1,5 +1,6 @@
 #include "checkpoint/checkpoint_folder.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <random>
 #include <set>
 
+#include "checkpoint/checkpoint_path.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/keep_checkpoints.h"
 #include "core/file_io.h"
@@ -245,6 +247,35 @@ TEST(KeepCheckpoints, RemovesNothingThroughLinks) {
   EXPECT_TRUE(folder.names().empty());
   EXPECT_TRUE(file_exists(other / "precious"));
   EXPECT_NO_THROW(remove_checkpoint_folder(folder.path(), checkpoint_name(10)));
+}
+
+// Whoever names the run stands elsewhere than whoever started it in "started".
+TEST(CheckpointPath, ARelativeFolderOfARunIsFoundFromAnywhere) {
+  TemporaryFolder folder;
+  const auto write_run = [&](const std::string& run_dir, const std::string& checkpoints) {
+    const std::string run = folder / ("started/" + run_dir);
+    create_folder(run);
+    write_file(run + "/config.resolved.json",
+               fmt::format(R"({{"run": {{"dir": "{}"}}, "checkpoint": {{"dir": "{}"}}}})", run_dir, checkpoints));
+    return run;
+  };
+  for (const char* saved : {"saved/a", "runs/a/elsewhere"}) {
+    const std::string checkpoints = folder / (std::string("started/") + saved);
+    test::write_manifest(checkpoints + "/" + checkpoint_name(7), at_step(7));
+    for (const char* run_dir : {"runs/a", "./runs//a/", "b"}) {
+      const std::string run = write_run(run_dir, saved);
+      EXPECT_EQ(checkpoint_path(run), checkpoints) << run_dir;
+      EXPECT_EQ(checkpoint_path(run + "/7"), checkpoints + "/" + checkpoint_name(7)) << run_dir;
+    }
+  }
+  EXPECT_EQ(checkpoint_path(write_run("c", folder / "started/saved/a")), folder / "started/saved/a") << "an absolute one";
+  EXPECT_EQ(checkpoint_path(write_run("d", "none")), folder / "started/d");
+  std::filesystem::rename(write_run("e", "saved/a"), folder / "moved");
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder / "started");
+  const std::string moved = checkpoint_path("../moved");
+  std::filesystem::current_path(here);
+  EXPECT_EQ(moved, "saved/a");
 }
 
 }  // namespace

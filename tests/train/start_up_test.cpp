@@ -164,7 +164,6 @@ std::vector<int> calls_of_a_start(const std::vector<int>& nodes) {
     weakest(job, node, mine);
     of_rank_0(job, {1, 2, 3});
     EXPECT_TRUE(job.gathered.empty()) << "of every rank, at rank 0";
-    EXPECT_EQ(agreement.host_of_rank_0, "n0");
     EXPECT_TRUE(agreement.warnings.empty());
     const std::lock_guard lock(mutex);
     calls.insert(job.calls);

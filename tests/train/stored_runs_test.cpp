@@ -24,6 +24,7 @@
 #include "tests/support/no_gpus.h"
 #include "tests/support/train_hooks.h"
 #include "train/config/stored_config.h"
+#include "train/launch/job.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/run_training.h"
 #include "train/plan/machine.h"
@@ -177,7 +178,7 @@ constexpr StartRow kStarts[] = {
     {"new optimizer.type=lion optimizer.lr=1e-4 lr_schedule.type=constant lr_schedule.min_lr=1e-4"},
     {"run.steps=3 optimizer.type=lion optimizer.lr=1e-2"},
     {"new optimizer.type=lion"},
-    {"run.steps=3 optimizer.type=lion", "the learning rate of step 3 was 0 and is 0, that of a last step (lr_schedule.min_lr)"},
+    {"run.steps=3 optimizer.type=lion", "the learning rate of step 3 was 0 and is 0.0001464, as if another step came"},
     // layouts and formats
     {"new parallel.data=2"},
     {"run.steps=3 parallel.tensor=2"},
@@ -305,7 +306,7 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   EXPECT_NO_THROW(on(first)) << "one that was killed before its last step, whose rate is 0 as it should be";
   const std::vector<std::string> low{"run.steps=6", linear, minimum, "lr_schedule.decay_steps=4"};
   const std::string warned =
-      "warning: lr_schedule.decay_steps = 4: the learning rate is 0.0001 from step 5 to the last, 6, its minimum; ";
+      "\nwarning: lr_schedule.decay_steps = 4: the learning rate is 0.0001 from step 5 to the last, 6, its minimum; ";
   EXPECT_TRUE(contains(on(low), warned));
   EXPECT_FALSE(contains(on(low), warned)) << "it is over";
   EXPECT_TRUE(contains(train(settings("warned", low)), warned));
@@ -320,6 +321,42 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   const JsonValue resolved = read_json_file(folder_ / "run/config.resolved.json");
   EXPECT_TRUE(resolved.find("lr_schedule")->find("decay_steps")->is_null());
   EXPECT_EQ(resolved.find("resolved")->find("decay_length")->as_integer(), 8);
+}
+
+TEST_F(StoredRuns, ThreadsSayWhichRankWarnsUnlessItIsTheFirst) {
+  std::ostringstream out;
+  LogSink sink(out);
+  Job job(sink, no_gpus_);
+  job.agree_on_machine(parse_train_config(kStoredConfig, "test", settings("run", {"parallel.data=2"})));
+  job.run({}, [](JobRank rank) { rank.logger.warning("here"); });
+  std::vector<std::string> lines{"warning: here\n", "[rank 1] warning: here\n"};
+  if (out.str().starts_with('[')) std::swap(lines[0], lines[1]);
+  EXPECT_EQ(out.str(), lines[0] + lines[1]);
+}
+
+// Of a decay to 0 the last step changes nothing; where a start makes that step alone, it would change nothing at all.
+TEST_F(StoredRuns, AStepThatIsAddedAloneHasARate) {
+  const auto on = [&](const std::string& steps, const std::string& more = "log.every=1") {
+    return train(settings("run", {"run.steps=" + steps, "lr_schedule.type=linear", more}));
+  };
+  const auto rate = [](const std::string& said) { return said.substr(said.find("  lr "), 13); };
+  on("2");
+  const std::string third = on("3");
+  EXPECT_TRUE(contains(third, "lr_schedule.decay_steps was 2 and is 3 from here on, as run.steps grew and it is not given: the "
+                              "learning rate of step 3 was 0 and is 0.00025, as if another step came: a last step's is 0 "
+                              "(lr_schedule.min_lr)"))
+      << third;
+  EXPECT_EQ(rate(third), "  lr 2.50e-04");
+  std::filesystem::remove_all(folder_ / "run/ckpt/step-00000003");
+  EXPECT_EQ(rate(on("3")), rate(third)) << "it was killed, and started again";
+  EXPECT_EQ(rate(on("4")), "  lr 2.00e-04") << "one more";
+  const JsonValue resolved = read_json_file(folder_ / "run/config.resolved.json");
+  EXPECT_EQ(resolved.find("resolved")->find("decay_length")->as_integer(), 4);
+  std::filesystem::remove_all(folder_ / "run/ckpt/step-00000004");
+  EXPECT_EQ(rate(on("5")), "  lr 2.00e-04") << "the first of two";
+  std::filesystem::remove_all(folder_ / "run/ckpt/step-00000005");
+  EXPECT_EQ(rate(on("5")), "  lr 0.00e+00") << "the second";
+  EXPECT_EQ(rate(on("6", "lr_schedule.min_lr=1e-4")), "  lr 1.00e-04");
 }
 
 // The first start says what a later start of the same command would be refused.

@@ -2,28 +2,20 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <initializer_list>
-#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"
 #include "core/json_reader.h"
-#include "parallel/communicator/launcher.h"
-#include "parallel/shared_memory/thread_world.h"
 #include "train/config/option_values.h"
 #include "train/config/rank_count.h"
-#include "train/launch/prepare_run.h"
-#include "train/launch/rank_devices.h"
-#include "train/launch/rank_lifeline.h"
-#include "train/launch/start_up.h"
+#include "train/launch/job.h"
 #include "train/plan/preflight.h"
 #include "train/run/adopt.h"
 #include "train/run/dry_run.h"
 #include "train/run/run_manifest.h"
-#include "train/run/run_together.h"
 #include "train/run/stored_model.h"
 #include "train/run/weights_source.h"
 
@@ -32,10 +24,6 @@ namespace {
 
 // Enough for stages to be busy together; one where there is one stage.
 std::int64_t micro_batches_for(std::int64_t stages) { return stages == 1 ? 1 : 2 * stages; }
-
-void say_notes(const ForwardModel& model, const Logger& logger) {
-  for (const std::string& note : model.checkpoint.notes) logger.info("{}", note);
-}
 
 ForwardInputs prepare(ForwardModel model, int world_size, const MachineFacts& machine, const ForwardKind& kind) {
   TrainConfig& config = model.config;
@@ -51,123 +39,6 @@ ForwardInputs prepare(ForwardModel model, int world_size, const MachineFacts& ma
   inputs.model = std::move(model);
   return inputs;
 }
-
-void run_as_threads(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda,
-                    const ForwardKind& kind) {
-  ForwardModel model = read();
-  const int ranks = static_cast<int>(ranks_of(model.config.parallel));
-  const AskedDevice asked = model.config.device;
-  const DeviceChoice choice = choose_device(asked, cuda, look_for_gpus(asked, cuda, thread_ranks(ranks)));
-  const ForwardInputs inputs = prepare(std::move(model), 0, machine_facts(choice, ranks), kind);
-  const Logger logger(log);
-  say_notes(inputs.model, logger);
-  ThreadWorld world(inputs.plan.world_size());
-  run_thread_ranks(world, [&](int rank) {
-    RankDeviceOptions options;
-    options.gpu_slot = rank;
-    options.cuda = inputs.plan.config.cuda;
-    options.threads_per_rank = inputs.plan.threads_per_rank;
-    options.small_products = kind.small_products;
-    const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
-    work({inputs, *device, world.communicator(rank, device->progress()), on_device(choice, cuda, *device, DeviceTransport::kThread),
-          logger, nullptr});
-  });
-}
-
-// This process as one rank of a job, from joining to parting.
-class ForwardProcess {
- public:
-  ForwardProcess(const Launcher& launcher, LogSink& log, CudaBackend& cuda, const ForwardKind& kind)
-      : log_(log),
-        logger_(log),
-        cuda_(cuda),
-        kind_(kind),
-        start_watch_(std::in_place, "joins the other ranks", start_watch_options(logger_)),
-        world_(join_job(launcher)) {}
-
-  ~ForwardProcess() {
-    start_watch_.reset();
-    lifeline_.reset();
-  }
-  ForwardProcess(const ForwardProcess&) = delete;
-  ForwardProcess& operator=(const ForwardProcess&) = delete;
-
-  void agree(const std::function<ForwardModel()>& read) {
-    agree_in_job(*world_, [&] { prepare_together(read); }, [this](const std::string& line) { say(line); });
-  }
-
-  // The work, with deaths noticed.
-  void run(const ForwardWork& work) {
-    start_watch_->next("connects its lifeline");
-    const auto end = [](const LifelineVerdict& verdict) { end_with(verdict); };
-    const auto connect_and_work = [&] {
-      connect_lifeline(*lifeline_, *world_);
-      start_watch_.reset();
-      run_rank(work);
-      // Rank 0 has the result, which it prints when it is no longer in the job: a rank that is held here is ended with a failure's
-      // code, because rank 0 may be ended, too. Others may die.
-      part_from_job(*lifeline_, *world_, logger_, exit_status(ExitCode::kCommunication), end);
-    };
-    const auto told = [this](std::string_view error, ExitCode code) { report(error, code); };
-    work_under_lifeline(*lifeline_, connect_and_work, told, end);
-  }
-
- private:
-  void prepare_together(const std::function<ForwardModel()>& read) {
-    ForwardModel model;
-    start_watch_->next("reads what is to be done and compares it with the others'");
-    run_together(*world_, [&] { model = read(); });
-    const AskedDevice asked = model.config.device;
-    const bool any_sees_gpus = first_rank(*world_, sees_gpus(asked, cuda_)) >= 0;
-    const RunRanks ranks = any_sees_gpus
-                               ? RunRanks{{world_->rank()}, [&](const std::string& mine) { return world_->all_gather(mine); }}
-                               : thread_ranks(1);
-    GpuSearch found = look_for_gpus(asked, cuda_, ranks);
-    run_together(*world_, [&] { choice_ = choose_device(asked, cuda_, std::move(found)); });
-    const StartUpFacts mine = facts_of_this_process(model.config, world_->local_size(), choice_);
-    compare_start_up(*world_, mine);
-    const MachineFacts machine = weakest(*world_, world_->node(), mine);
-    run_together(*world_, [&] { inputs_ = prepare(std::move(model), world_->size(), machine, kind_); });
-    run_together(*world_, [&] { lifeline_.emplace(lifeline_options(*world_, logger_)); });
-  }
-
-  void run_rank(const ForwardWork& work) {
-    RankDeviceOptions options;
-    options.threads_per_rank = inputs_.plan.threads_per_rank;
-    options.cuda = inputs_.plan.config.cuda;
-    options.small_products = kind_.small_products;
-    options.host_memory = [&](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
-    if (world_->rank() == 0) say_notes(inputs_.model, logger_);
-    const std::unique_ptr<Device> device = make_rank_device(choice_, cuda_, world_->doorbell(), options);
-    device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
-      lifeline_->board().set_waiting(describe(), seconds);
-    });
-    const TransportChoice transport = choose_transport(static_cast<std::size_t>(world_->size()), choice_.found.gpus.size());
-    work({inputs_, *device, world_->communicator(device->progress()), on_device(choice_, cuda_, *device, transport.transport),
-          logger_, &lifeline_->board()});
-  }
-
-  void say(const std::string& message) { log_.write(LogLevel::kInfo, "trident: ", message); }
-
-  // Tells the others that this rank failed, unless they cannot be reached.
-  void report(std::string_view error, ExitCode code) {
-    if (lifeline_->report_failure(error, static_cast<int>(code))) throw ReportedElsewhere(code, std::string(error));
-  }
-
-  [[noreturn]] static void end_with(const LifelineVerdict& verdict) {
-    throw ReportedElsewhere(static_cast<ExitCode>(verdict.exit_code), verdict.line);
-  }
-
-  LogSink& log_;
-  const Logger logger_;
-  CudaBackend& cuda_;
-  const ForwardKind& kind_;
-  std::optional<StartWatch> start_watch_;  // until the lifeline watches
-  std::unique_ptr<ProcessWorld> world_;
-  DeviceChoice choice_;
-  ForwardInputs inputs_;
-  std::optional<Lifeline> lifeline_;  // after the world: its thread wakes ranks through it
-};
 
 // How many sequences are given at once is decided later (prepare); until then one micro-batch is all, whatever its size.
 std::vector<std::string> with_global_batch(std::vector<std::string> settings) {
@@ -275,16 +146,21 @@ void refuse_unused_settings(const std::vector<std::string>& settings, std::initi
 
 void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda,
                  const ForwardKind& kind) {
-  const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
-  switch (launcher.kind) {
-    case Launcher::Kind::kNone: return run_as_threads(read, work, log, cuda, kind);
-    case Launcher::Kind::kMpi: {
-      ForwardProcess self(launcher, log, cuda, kind);
-      self.agree(read);
-      return self.run(work);
-    }
-    case Launcher::Kind::kPlainSrun: refuse_unconnected_processes(launcher);
-  }
+  ForwardInputs inputs;
+  Job job(log, cuda);
+  job.agree([&] {
+    ForwardModel model;
+    job.begin("reads what is to be done and compares it with the others'");
+    job.together([&] { model = read(); });
+    const MachineFacts machine = job.agree_on_machine(model.config);
+    job.together([&] { inputs = prepare(std::move(model), job.site().world_size, machine, kind); });
+  });
+  if (job.is_first())
+    for (const std::string& note : inputs.model.checkpoint.notes) Logger(log).info("{}", note);
+  const RankDeviceOptions devices{.threads_per_rank = inputs.plan.threads_per_rank,
+                                  .small_products = kind.small_products,
+                                  .cuda = inputs.plan.config.cuda};
+  job.run(devices, [&](JobRank rank) { work(inputs, std::move(rank)); });
 }
 
 }  // namespace trident

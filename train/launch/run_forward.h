@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,13 +11,11 @@
 
 #include "core/logging.h"
 #include "device/cpu/cpu_device.h"
-#include "parallel/communicator/communicator.h"
-#include "parallel/communicator/status_board.h"
 #include "parallel/cuda/cuda_backend.h"
-#include "parallel/grid/parallel_context.h"
 #include "train/config/train_config.h"
 #include "train/plan/run_plan.h"
 #include "train/run/arena_check.h"
+#include "train/run/job_rank.h"
 #include "train/run/resume.h"
 
 namespace trident {
@@ -57,16 +54,8 @@ struct ForwardInputs {
   RunPlan plan;  // as ForwardKind::plan made it; tokens_per_step() are of one global batch
 };
 
-// One rank of them. The same inputs on every rank.
-struct ForwardRank {
-  const ForwardInputs& inputs;
-  Device& device;
-  std::unique_ptr<Communicator> world;
-  OnDevice on_device;
-  const Logger& logger;
-  StatusBoard* board;  // of a process, whose peers hear of it; nullptr: nobody does
-};
-using ForwardWork = std::function<void(ForwardRank rank)>;
+// What one rank does. The same inputs on every rank.
+using ForwardWork = std::function<void(const ForwardInputs& inputs, JobRank rank)>;
 
 // What sets one kind of work apart from another. Not set: that of an evaluation.
 struct ForwardKind {

@@ -1,19 +1,14 @@
 #include "train/launch/run_training.h"
 
-#include <algorithm>
-#include <atomic>
-#include <cstdlib>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/host_name.h"
-#include "parallel/communicator/launcher.h"
-#include "parallel/shared_memory/thread_world.h"
-#include "train/config/rank_count.h"
-#include "train/launch/failure_file.h"
-#include "train/launch/prepare_run.h"
-#include "train/launch/process_rank.h"
-#include "train/launch/rank_devices.h"
+#include "train/launch/job.h"
 #include "train/plan/preflight.h"
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
@@ -23,94 +18,119 @@
 namespace trident {
 namespace {
 
-// Threads are one process, that of rank 0; which of them failed first stands in the message.
-// Where another run writes, it is not this one that failed.
-void leave_failure(const std::string& run_dir, const Error& error) {
-  try {
-    refuse_if_written(run_dir);
-    write_failure(
-        run_dir,
-        {.rank = 0, .host = host_name(), .cause = "failed", .exit_code = exit_status(error.code()), .message = error.what(),
-         .start = start_given()});
-  } catch (const Error&) {
-    return;  // of the two errors the first is the one to be told
-  }
-}
+class Training {
+ public:
+  Training(const TrainOutput& output, CudaBackend& cuda, const TrainHooks& hooks)
+      : hooks_(hooks),
+        job_(output.log, cuda, [this](const RunFailure& failure) { leave(failure); }),
+        // mpirun gives every rank a terminal of its own, wherever its output goes: plain lines.
+        output_{output.console, job_.is_threads() ? output.mode : ConsoleMode::kPlain, output.log} {}
 
-void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& cuda, const TrainHooks& hooks) {
-  const StopRequest stop;
-  const int ranks = static_cast<int>(ranks_of(config.parallel));
-  const DeviceChoice choice = choose_device(config.device, cuda, look_for_gpus(config.device, cuda, thread_ranks(ranks)));
-  check_nccl_register(config.cuda, choice, ranks,
-                      {DeviceTransport::kThread, ranks == 1 ? "the rank is a thread of this process"
-                                                            : fmt::format("the {} ranks are threads of this process", ranks)});
-  if (hooks.check_profile) hooks.check_profile(config, choice.kind);
-  check_run_folder(config.run.dir);
-  std::optional<MadeFolder> made_folder;
-  std::string checkpoint_fault;
-  if (saves_checkpoints(config)) {
-    made_folder.emplace(checkpoint_folder_of(config));
-    checkpoint_fault = fault_unless(config.checkpoint.every_was_given, [&] { check_checkpoint_dir(checkpoint_folder_of(config)); });
+  void run(const std::function<TrainConfig()>& read_config) {
+    job_.agree([&] { prepare(read_config); });
+    const RankDeviceOptions devices{.threads_per_rank = inputs_.plan.threads_per_rank,
+                                    .first_core = inputs_.first_core,
+                                    .cuda = inputs_.plan.config.cuda};
+    job_.run(devices, [this](JobRank rank) {
+      const bool is_first = rank.world->rank() == 0;
+      RankServices services;
+      services.stop = &stop_;
+      if (is_first) services.outlook = outlook_.get();
+      // Of threads rank 0 counts, who writes the last step's metrics after the others are done with it.
+      services.trained = [this, is_first](const RunEnd& end) {
+        if (is_first || !job_.is_threads()) job_.set_end(end);
+      };
+      RankLoop(inputs_, output_, std::move(rank), services).run();
+    });
   }
-  RunOrigin origin{.resume = find_resume(config)};
-  LaunchSite place;
-  place.gpus = choice.found.gpus;
-  if (origin.resume)
-    adopt_if_sound(config, *origin.resume, place, machine_facts(choice, ranks), hooks.find_samples);
-  else
-    origin.initial = find_initial(config);
-  config.run.id = run_id_for(config, origin.resume);
-  RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin), hooks.find_samples);
-  inputs.checkpoint_fault = checkpoint_fault;
-  check_run_dir(config, inputs.resume);
-  const RunHardware hardware{choice.kind, choice.found.gpus, inputs.local_ranks, inputs.plan.world_size(),
-                             machine_facts(choice, ranks).core_share.at_once()};
-  const std::unique_ptr<RunForecast> outlook = hooks.outlook ? hooks.outlook(inputs, hardware) : nullptr;
-  const int threads = inputs.plan.threads_per_rank;
-  RunEnd end;  // of rank 0, the same on every rank
-  std::atomic<bool> trained{false};
-  ThreadWorld world(inputs.plan.world_size());
-  const auto run_rank = [&](int rank) {
-    RankDeviceOptions options;
-    options.gpu_slot = rank;
-    options.cuda = config.cuda;
-    options.threads_per_rank = threads;
-    if (inputs.first_core) options.first_core = *inputs.first_core + rank * threads;
-    const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
-    RankServices services;
-    services.stop = &stop;
-    if (rank == 0) services.outlook = outlook.get();
-    services.on_device = on_device(choice, cuda, *device, DeviceTransport::kThread);
-    services.trained = [&, rank](const RunEnd& of_rank) {
-      if (rank != 0) return;  // rank 0 writes the last step's metrics after the others are done with it
-      end = of_rank;
-      trained = true;
+
+ private:
+  void prepare(const std::function<TrainConfig()>& read_config) {
+    TrainConfig config;
+    job_.begin("compares its configuration and checkpoint.dir with the others'");
+    job_.together([&] {
+      config = read_config();
+      check_run_folder(config.run.dir);
+    });
+    const std::string saves_to = saves_checkpoints(config) ? checkpoint_folder_of(config) : "";
+    if (job_.is_first() && !saves_to.empty()) made_folder_.emplace(saves_to);
+    Rendezvous& processes = job_.processes();
+    const bool was_given = !processes.broadcast(config.checkpoint.every_was_given ? "given" : "", 0).empty();
+    const std::string checkpoint_fault =
+        fault_unless(was_given, [&] { check_checkpoint_dir(processes, job_.leads_node(), saves_to); });
+    const MachineFacts machine = job_.agree_on_machine(config);
+    job_.together([&] {
+      check_nccl_register(config.cuda, job_.devices(), job_.ranks(), job_.transport());
+      if (job_.is_first() && hooks_.check_profile) hooks_.check_profile(config, job_.devices().kind);
+    });
+    job_.begin("opens the data and compares it with the others'");
+    RunOrigin origin = agree_on_origin(config, machine);
+    job_.together([&] { inputs_ = prepare_run(config, job_.site(), machine, std::move(origin), hooks_.find_samples); });
+    inputs_.checkpoint_fault = checkpoint_fault;
+    compare_data(processes, processes.broadcast(host_name(), 0), inputs_.data_facts);
+    // To read a tokenizer takes longer than everything else here: one process of a node does, and all take the result from rank 0.
+    inputs_.token_bytes = of_rank_0(processes, inputs_.token_bytes);
+    const std::vector<std::string> notes = job_.notes_of(inputs_.plan.grid);
+    inputs_.plan.notes.insert(inputs_.plan.notes.end(), notes.begin(), notes.end());
+    job_.together([&] {
+      if (!job_.is_first()) return;
+      check_run_dir(config, inputs_.resume);
+      if (hooks_.outlook)
+        outlook_ = hooks_.outlook(inputs_, {job_.devices().kind, job_.devices().found.gpus, inputs_.local_ranks,
+                                            job_.is_threads() ? job_.ranks() : 1, machine.core_share.at_once()});
+    });
+  }
+
+  // Rank 0 says which checkpoint the run goes on from, or takes its weights from, and which run it is; all read the manifest.
+  RunOrigin agree_on_origin(TrainConfig& config, const MachineFacts& machine) {
+    RunOrigin origin;
+    const auto agree = [&](std::optional<Resume>& found, const std::function<std::optional<Resume>()>& find,
+                           const std::function<Resume(const std::string& folder)>& open, const std::function<void()>& use) {
+      job_.together([&] {
+        if (job_.is_first()) found = find();
+      });
+      const std::string folder = job_.processes().broadcast(found ? found->folder : "", 0);
+      if (folder.empty()) return;
+      job_.together([&] {
+        if (!job_.is_first()) found = open(folder);
+        use();
+      });
     };
-    RankLoop(inputs, output, *device, world.communicator(rank, device->progress()), services).run();
-  };
-  try {
-    run_thread_ranks(world, run_rank);
-  } catch (const Error& error) {
-    if (!trained) {
-      made_folder.reset();  // a start that is refused leaves no folder, and no failure.json in one
-      leave_failure(inputs.plan.config.run.dir, error);
-      throw;
-    }
-    Logger(output.log).warning("{}", not_reported(error.what()));
+    agree(origin.resume, [&] { return find_resume(config); },
+          [&](const std::string& folder) {
+            Manifest manifest = open_found(folder, "checkpoint.resume", to_string(config.checkpoint.resume));
+            return Resume{{folder, std::move(manifest)}};
+          },
+          [&] { adopt_if_sound(config, *origin.resume, job_.site(), machine, hooks_.find_samples); });
+    config.run.id = job_.processes().broadcast(job_.is_first() ? run_id_for(config, origin.resume) : "", 0);
+    if (origin.resume) return origin;
+    agree(origin.initial, [&] { return find_initial(config); },
+          [&](const std::string& folder) { return open_initial(folder, config.model.init_from.value_or("")); }, [] {});
+    return origin;
   }
-  if (end.exit_code() != 0) throw Error(static_cast<ExitCode>(end.exit_code()), end.message());
-}
+
+  void leave(const RunFailure& failure) {
+    // A start that is refused leaves no folder, and no failure.json in one.
+    if (failure.rank == 0) made_folder_.reset();
+    // Where another run writes, it is not this one that failed. Among processes the writer may be this run's.
+    if (job_.is_threads()) refuse_if_written(inputs_.plan.config.run.dir);
+    write_failure(inputs_.plan.config.run.dir, failure);
+  }
+
+  const TrainHooks& hooks_;
+  const StopRequest stop_;  // from the first moment: a job may be told to stop while it starts
+  std::optional<MadeFolder> made_folder_;  // checkpoint.dir, on rank 0
+  RunInputs inputs_;
+  std::unique_ptr<RunForecast> outlook_;  // of rank 0
+  Job job_;                               // behind all that its threads use
+  const TrainOutput output_;
+};
 
 }  // namespace
 
 void run_training(const std::function<TrainConfig()>& read_config, const TrainOutput& output, CudaBackend& cuda,
                   const TrainHooks& hooks) {
-  const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
-  switch (launcher.kind) {
-    case Launcher::Kind::kNone: return run_as_threads(read_config(), output, cuda, hooks);
-    case Launcher::Kind::kMpi: return run_as_process(launcher, read_config, output, cuda, hooks);
-    case Launcher::Kind::kPlainSrun: refuse_unconnected_processes(launcher);
-  }
+  Training(output, cuda, hooks).run(read_config);
 }
 
 }  // namespace trident

@@ -181,7 +181,7 @@ std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& rank
 
 StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine) {
   const StartUpFacts rank_0 = start_up_facts_from(job.broadcast(job.rank() == 0 ? to_text(mine) : "", 0));
-  StartUpAgreement agreement{rank_0.host, rank_0.machine.description, {}};
+  StartUpAgreement agreement{rank_0.machine.description, {}};
   const bool other_config = mine.config != rank_0.config;
   const bool differs = other_config || mine.build != rank_0.build || mine.instruction_set != rank_0.instruction_set ||
                        mine.machine.device != rank_0.machine.device || mine.machine.fast_bf16 != rank_0.machine.fast_bf16;

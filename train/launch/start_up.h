@@ -45,7 +45,6 @@ StartUpFacts start_up_facts_from(const std::string& text);
 
 // What came of comparing.
 struct StartUpAgreement {
-  std::string host_of_rank_0;
   std::string description;            // of rank 0's machine
   std::vector<std::string> warnings;  // start_up_warnings(), on rank 0
 };

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "device/device.h"
-#include "train/run/run_inputs.h"
 #include "train/run/run_forecast.h"
+#include "train/run/run_inputs.h"
 #include "train/run/sample_maker.h"
 
 namespace trident {

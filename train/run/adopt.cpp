@@ -101,10 +101,12 @@ void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_
   if (config.lr_schedule.decay_steps) return notes.push_back(change);
   LrSchedule schedule = lr_schedule_of(config);
   const double rate = schedule.at(next);
+  const char* const why = schedule.decay_steps > now ? ", as if another step came: a last step's is 0 (lr_schedule.min_lr)"
+                          : rate == schedule.min_lr  ? ", that of a last step (lr_schedule.min_lr)"
+                                                     : "";
   schedule.decay_steps = then;
   notes.push_back(fmt::format("{}, as run.steps grew and it is not given: the learning rate of step {} was {:.4g} and is {:.4g}{}",
-                              change, next, schedule.at(next), rate,
-                              rate == schedule.min_lr ? ", that of a last step (lr_schedule.min_lr)" : ""));
+                              change, next, schedule.at(next), rate, why));
 }
 
 void note_rates(const TrainConfig& config, const TrainConfig& then, std::int64_t next, std::vector<std::string>& notes) {
@@ -164,6 +166,8 @@ void adopt(TrainConfig& config, Resume& resume) {
   const auto [then, faults] = config_of(resume);
   for (const std::string& fault : faults) resume.warnings.push_back(fmt::format("read as it stands: {}", fault));
   config.lr_schedule.earlier_decay_length = decay_length(then);
+  config.lr_schedule.adds_one_step = !config.lr_schedule.decay_steps && decay_length(then) < config.run.steps &&
+                                     resume.manifest.state.updates + 1 == config.run.steps;
   note_folder_that_is_gone(config, resume.notes);
   if (config.data.tokenizer_was_auto && config.data.tokenizer != then.data.tokenizer) {
     resume.notes.push_back(

@@ -136,13 +136,6 @@ MadeFolder::~MadeFolder() {
   for (const std::string& path : made_) fs::remove(path, ignored);  // not if something lies there
 }
 
-void check_checkpoint_dir(const std::string& directory) {
-  refusing(directory, [&] {
-    create_lasting_folder(directory);
-    const Probe probe(directory);
-  });
-}
-
 void check_checkpoint_dir(Rendezvous& job, bool is_first_of_node, const std::string& directory, double patience_seconds) {
   const std::string shared = job.broadcast(directory, 0);
   if (shared.empty()) return;

@@ -37,12 +37,10 @@ class UnfitFolderError : public ConfigError {
   using ConfigError::ConfigError;
 };
 
-// Makes a file of a random name and content in the folder, flushes, renames and removes it. UnfitFolderError where the file system
-// refuses any of that.
-void check_checkpoint_dir(const std::string& directory);
-// Collective, for the processes of a job: rank 0 does that, and before it removes the file the first rank of every node looks for
-// it, up to `patience_seconds`. Only rank 0's `directory` counts; "": nothing is saved. Where a node does not see the file, or
-// another one, all ranks throw as run_together() does, and the message names the rank and its host.
+// Collective, for the processes of a job: rank 0 makes a file of a random name and content in the folder, flushes, renames and
+// removes it, before which the first rank of every node looks for it, up to `patience_seconds`. Only rank 0's `directory` counts;
+// "": nothing is saved. Where the file system refuses any of that, or a node does not see the file, or sees another one, all ranks
+// throw as run_together() does; the only process of a job throws an UnfitFolderError.
 void check_checkpoint_dir(Rendezvous& job, bool is_first_of_node, const std::string& directory, double patience_seconds = 10);
 
 // The error with which `check` says that the folder does not do, "" where it does; thrown on where checkpoint.every `was_given`, and

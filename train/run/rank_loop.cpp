@@ -20,18 +20,15 @@
 
 namespace trident {
 
-RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& device, std::unique_ptr<Communicator> world,
-                   const RankServices& services)
+RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, JobRank here, const RankServices& services)
     : inputs_(inputs),
       plan_(inputs.plan),
-      logger_(output.log, world->rank()),
+      here_(std::move(here)),
       sink_(output, plan_.config.log),
-      device_(device),
       services_(services),
-      trainer_(inputs.plan, device, std::move(world), services.board, services.on_device),
-      checkpoints_(inputs, trainer_, logger_, sink_.errors()),
+      trainer_(inputs.plan, here_.device, std::move(here_.world), here_.board, here_.on_device),
+      checkpoints_(inputs, trainer_, here_.logger, sink_.errors()),
       loader_(train_loader(inputs)) {
-  rank_ = trainer_.context().rank();
   say_ = [this](const std::string& line) { sink_.line(line); };
   last_steps_.reserve(kSpreadSteps);
   if (plan_.config.eval.every > 0) validation_sets_ = validation_sets(inputs);
@@ -87,7 +84,7 @@ TrainingState RankLoop::state() {
   state.skipped = summary_.skipped;
   state.skipped_in_a_row = skipped_in_a_row_;
   state.position = position.position;
-  state.samples = earlier_samples_ + (updates() - first_update_) * plan_.config.batch.global;
+  state.samples = begun_.samples + new_updates() * plan_.config.batch.global;
   state.tokens = tokens();
   state.loss_scale = position.loss_scale.scale;
   state.loss_scale_clean_steps = position.loss_scale.clean_steps;
@@ -108,22 +105,16 @@ TrainingState RankLoop::state() {
   return state;
 }
 
-void RankLoop::go_on_from(const TrainingState& state) {
-  first_update_ = updates();
-  skipped_in_a_row_ = static_cast<int>(state.skipped_in_a_row);
-  summary_.skipped = state.skipped;
-  earlier_samples_ = state.samples;
-  earlier_tokens_ = state.tokens;
-}
-
 void RankLoop::set_phase(RunPhase phase) {
-  if (services_.board != nullptr) services_.board->set_phase(phase);
+  if (here_.board != nullptr) here_.board->set_phase(phase);
 }
 
 // Rank 0 creates the run directory once every rank has its memory, so that a run that cannot start leaves nothing behind.
 void RankLoop::open() {
   const std::int64_t largest = largest_arena();  // also a barrier: everybody is here
-  if (const std::optional<TrainingState> state = checkpoints_.begin(say_)) go_on_from(*state);
+  begun_ = checkpoints_.begin(say_).value_or(TrainingState());
+  skipped_in_a_row_ = static_cast<int>(begun_.skipped_in_a_row);
+  summary_.skipped = begun_.skipped;
   // An older one may have begun another rule of blending.
   if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
@@ -143,12 +134,12 @@ void RankLoop::write_start_file(FunctionRef<void()> write) {
 
 void RankLoop::open_run_folder(std::int64_t largest) {
   const OpeningLines opening =
-      opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest, data_summary(plan_, inputs_.sources));
+      opening_lines(plan_, here_.device.describe(), trainer_.arena_plan(), largest, data_summary(plan_, inputs_.sources));
   for (const std::string& line : opening.shown) sink_.line(line);
   for (const std::string& line : opening.details) sink_.detail(line);
-  for (const std::string& line : inputs_.warnings) logger_.warning("{}", line);
-  for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) logger_.warning("{}", line);
-  for (const std::string& line : device_.notes()) sink_.line(line);
+  for (const std::string& line : inputs_.warnings) here_.logger.warning("{}", line);
+  for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) here_.logger.warning("{}", line);
+  for (const std::string& line : here_.device.notes()) sink_.line(line);
   for (const std::string& line : trainer_.notes()) sink_.line(line);
   make_run_folder(plan_.config.run.dir);
   const bool goes_on = goes_on_in_run_dir(plan_.config, checkpoints_.resume());
@@ -185,7 +176,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   }
   const auto measure = [this]() -> std::optional<double> {
     if (inputs_.peak_flops > 0) return inputs_.peak_flops;
-    const std::optional<double> of_a_rank = measure_matmul_peak(device_, plan_.compute);
+    const std::optional<double> of_a_rank = measure_matmul_peak(here_.device, plan_.compute);
     return of_a_rank ? std::optional(*of_a_rank * inputs_.ranks_at_once) : std::nullopt;
   };
   peak_flops_ = PeakFlops(measure, say_);
@@ -202,7 +193,7 @@ void RankLoop::warn_of_gaps(const std::vector<std::int64_t>& steps) {
   for (std::size_t i = 0; i < std::min(kShown, gaps.size()); ++i)
     text += fmt::format("{}{} and {}", i == 0 ? "" : ", ", gaps[i].after, gaps[i].before);
   if (gaps.size() > kShown) text += fmt::format(", and in {} more places", gaps.size() - kShown);
-  logger_.warning("{}/metrics.jsonl has no lines between steps {} (log.every = {}), and none are made again; put a copy "
+  here_.logger.warning("{}/metrics.jsonl has no lines between steps {} (log.every = {}), and none are made again; put a copy "
                   "of the file back if it should have them",
                   plan_.config.run.dir, text, std::max(then, now));
 }
@@ -230,7 +221,7 @@ void RankLoop::prefetch(BatchLoader& loader, std::int64_t batch) {
 
 void RankLoop::one_step() {
   trainer_.context().reset_bytes_sent();
-  if (services_.board != nullptr) services_.board->set_step(updates() + 1);
+  if (here_.board != nullptr) here_.board->set_step(updates() + 1);
   prefetch(loader_, updates() + summary_.skipped + 1);  // the next step's, while this one computes
   const std::int64_t update = updates() + 1;
   if (tracer_) tracer_->before_step(update);
@@ -245,15 +236,15 @@ void RankLoop::one_step() {
   if (rank() == 0 && result.next_loss_scale != result.loss_scale)
     sink_.line(loss_scale_line(result, plan_.compute, updates(), trainer_.loss_scaler().options().growth_interval));
   Communicator& world = trainer_.context().world();
-  if (!result.applied && !result.scale_can_shrink) warn_of_non_finite(world, trainer_.context().host_stream(), result, logger_);
   if (!result.applied) {
+    if (!result.scale_can_shrink) warn_of_non_finite(world, trainer_.context().host_stream(), result, here_.logger);
     ++summary_.skipped;
     if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world, plan_, result, updates());
     return agree_to_stop();
   }
   skipped_in_a_row_ = 0;
   agree_to_stop();
-  if (updates() == first_update_ + 1) summary_.first_loss = result.loss;
+  if (new_updates() == 1) summary_.first_loss = result.loss;
   summary_.last_loss = result.loss;
   const bool ends = summary_.out_of_time || stop_signal_ != 0;
   if (is_logged(updates()) || ends) log(result, seconds);
@@ -364,7 +355,7 @@ std::int64_t RankLoop::largest_arena() {
 
 // Collective.
 std::int64_t RankLoop::total_bytes_between_nodes() {
-  std::int64_t bytes = services_.inter_node_bytes ? services_.inter_node_bytes() : 0;
+  std::int64_t bytes = here_.inter_node_bytes ? here_.inter_node_bytes() : 0;
   Stream& stream = trainer_.context().host_stream();
   trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
   stream.synchronize();
@@ -377,10 +368,10 @@ void RankLoop::close() {
   const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
   sink_.errors().warn_of_missing();
   trainer_.drain();
-  if (updates() == first_update_) return;
+  if (new_updates() == 0) return;
   summary_.step = updates();
-  summary_.updates = updates() - first_update_;
-  summary_.tokens = (updates() - first_update_) * plan_.tokens_per_step();
+  summary_.updates = new_updates();
+  summary_.tokens = new_updates() * plan_.tokens_per_step();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
   if (plan_.config.log.report) summary_.last_step = collect_last_step(trainer_, plan_);
   summary_.bytes_between_nodes = total_bytes_between_nodes();

@@ -4,18 +4,16 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "data/batch_loader.h"
-#include "parallel/communicator/communicator.h"
-#include "parallel/communicator/status_board.h"
 #include "train/log/run_sink.h"
 #include "train/log/step_times.h"
 #include "train/log/train_output.h"
+#include "train/run/job_rank.h"
 #include "train/run/peak_flops.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_checkpoints.h"
@@ -30,30 +28,27 @@ namespace trident {
 
 // What the process offers to the loops of its ranks; each may be absent.
 struct RankServices {
-  const StopRequest* stop = nullptr;                        // looked at between steps
-  StatusBoard* board = nullptr;                             // where the rank says what it is doing
-  std::function<std::int64_t()> inter_node_bytes = {};      // payload this rank sent to other nodes so far
-  RunForecast* outlook = nullptr;                            // of rank 0
-  OnDevice on_device = {};                                  // how groups of ranks exchange what lies on devices
+  const StopRequest* stop = nullptr;  // looked at between steps
+  RunForecast* outlook = nullptr;     // of rank 0
   // Called when training is over, before it is reported, with what run() returns: what fails from then on does not fail the run.
   std::function<void(const RunEnd& end)> trained = {};
 };
 
 class RankLoop {
  public:
-  // Collective over `world`. `inputs`, `output`, `device` and what `services` points to outlive the loop.
-  RankLoop(const RunInputs& inputs, const TrainOutput& output, Device& device, std::unique_ptr<Communicator> world, const RankServices& services);
+  // Collective over the job's ranks. `inputs`, `output` and what `here` and `services` point to outlive the loop.
+  RankLoop(const RunInputs& inputs, const TrainOutput& output, JobRank here, const RankServices& services);
 
   // From the run directory to the closing lines. Collective.
   RunEnd run();
 
  private:
-  int rank() const { return rank_; }
+  int rank() { return trainer_.context().rank(); }
   std::int64_t updates() const { return trainer_.position().updates; }  // made so far
   void open();
-  void go_on_from(const TrainingState& state);
   TrainingState state();
-  std::int64_t tokens() const { return earlier_tokens_ + (updates() - first_update_) * plan_.tokens_per_step(); }
+  std::int64_t new_updates() const { return updates() - begun_.updates; }  // of this start
+  std::int64_t tokens() const { return begun_.tokens + new_updates() * plan_.tokens_per_step(); }
   void save_what_is_left();
   void open_run_folder(std::int64_t largest_arena);
   void write_start_file(FunctionRef<void()> write);
@@ -74,10 +69,9 @@ class RankLoop {
 
   const RunInputs& inputs_;
   const RunPlan& plan_;
-  Logger logger_;
+  JobRank here_;
   RunSink sink_;
   Say say_;  // a line to who watches the run
-  Device& device_;
   RankServices services_;
   RankTrainer trainer_;
   RunCheckpoints checkpoints_;
@@ -92,11 +86,11 @@ class RankLoop {
   double start_ = 0;  // monotonic time when training began
   PeakFlops peak_flops_;  // of rank 0
   std::int64_t last_eval_at_ = -1;
-  std::int64_t first_update_ = 0, earlier_samples_ = 0, earlier_tokens_ = 0;  // of updates that were made before this start
+  TrainingState begun_;  // that the run goes on from
   // Seconds of the last kSpreadSteps, in any order; without the first one of several.
   static constexpr std::size_t kSpreadSteps = 1000;
   std::vector<double> last_steps_;
-  int rank_ = 0, skipped_in_a_row_ = 0, stop_signal_ = 0, attempts_ = 0;
+  int skipped_in_a_row_ = 0, stop_signal_ = 0, attempts_ = 0;
   RunEnd end_;
 };
 

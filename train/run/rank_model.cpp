@@ -90,14 +90,34 @@ void RankModel::make_arena() {
 
 void RankModel::bind_handlers() {
   using Kind = InstructionKind;
-  executor_.bind(Kind::kForward, [this](const Instruction& i) {
+  const auto bind = [this](Kind kind, Executor::Handler handler) { executor_.bind(kind, std::move(handler)); };
+  bind(Kind::kForward, [this](const Instruction& i) {
     store_->wait_gathered(i.unit, i.gather_place);
     stage_->forward(i);
   });
-  executor_.bind(Kind::kSendActivation, [this](const Instruction& i) { stage_->send_activation(i); });
-  executor_.bind(Kind::kRecvActivation, [this](const Instruction& i) { stage_->recv_activation(i); });
-  executor_.bind(Kind::kGather, [this](const Instruction& i) { store_->gather(i.unit, i.gather_place); });
-  executor_.bind(Kind::kFree, [this](const Instruction& i) { store_->free(i.unit, i.gather_place); });
+  bind(Kind::kSendActivation, [this](const Instruction& i) { stage_->send_activation(i); });
+  bind(Kind::kRecvActivation, [this](const Instruction& i) { stage_->recv_activation(i); });
+  bind(Kind::kGather, [this](const Instruction& i) { store_->gather(i.unit, i.gather_place); });
+  bind(Kind::kFree, [this](const Instruction& i) { store_->free(i.unit, i.gather_place); });
+  if (!plan_.trains()) return;
+  const auto begin_backward = [this](const Instruction& i) {
+    if (plan_.step_spec.reads_parameters(i)) store_->wait_gathered(i.unit, i.gather_place);
+    store_->begin_backward(i.unit, i.grad_place, i.overwrites() ? Accumulate::kNo : Accumulate::kYes);
+  };
+  const auto backward = [this, begin_backward](const Instruction& i) {
+    begin_backward(i);
+    stage_->backward(i);
+  };
+  bind(Kind::kBackward, backward);
+  bind(Kind::kBackwardInput, backward);
+  bind(Kind::kBackwardWeight, [this, begin_backward](const Instruction& i) {
+    begin_backward(i);
+    stage_->backward_weight(i);
+  });
+  bind(Kind::kSendGradient, [this](const Instruction& i) { stage_->send_gradient(i); });
+  bind(Kind::kRecvGradient, [this](const Instruction& i) { stage_->recv_gradient(i); });
+  bind(Kind::kReduceGradients, [this](const Instruction& i) { store_->reduce(i.unit, i.last()); });
+  bind(Kind::kTieExchange, [this](const Instruction& i) { store_->exchange_tied(i.peer); });
 }
 
 ShardHolder RankModel::shard_holder() {

@@ -1,6 +1,5 @@
-// One rank's part of a model and what it takes to run forwards over it: memory, communicators, units, weights. What trains
-// (RankTrainer) adds gradients, an optimizer and the instructions of backward passes; what evaluates (RankEvaluator) or continues
-// texts adds nothing.
+// One rank's part of a model and what it takes to run all instructions but those of the update: memory, communicators, units and
+// weights. RankTrainer adds an optimizer; RankEvaluator and generation add nothing.
 //
 // Whoever owns more memory books it in arena_plan() between construction and allocate().
 #pragma once
@@ -48,7 +47,7 @@ class RankModel {
   CachedStage& cached_stage() { return *cached_; }
   ParamStore& store() { return *store_; }
   const ParamStore& store() const { return *store_; }
-  // Its handlers of forwards, their messages and gathers are bound.
+  // All handlers are bound but those of the update, which are the trainer's.
   Executor& executor() { return executor_; }
   Arena& arena() { return *arena_; }
   const Arena& arena() const { return *arena_; }

@@ -32,6 +32,8 @@ LrSchedule lr_schedule_of(const TrainConfig& config) {
   schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(0);
   schedule.wsd_decay = config.lr_schedule.wsd_decay_type;
   validate(schedule);
+  // The last step of a decay may have the rate 0: a step that comes alone would change nothing.
+  if (config.lr_schedule.adds_one_step && schedule.at(config.run.steps) == 0) ++schedule.decay_steps;
   return schedule;
 }
 
@@ -75,28 +77,16 @@ std::span<const double> RankTrainer::read_losses() {
 // ---- the step -------------------------------------------------------------------------------------------------------------------------
 
 void RankTrainer::bind_handlers() {
-  using Kind = InstructionKind;
-  const auto bind = [&](Kind kind, Executor::Handler handler) { model_.executor().bind(kind, std::move(handler)); };
-  const auto begin_backward = [this](const Instruction& i) {
-    if (plan_.step_spec.reads_parameters(i)) store().wait_gathered(i.unit, i.gather_place);
-    store().begin_backward(i.unit, i.grad_place, i.overwrites() ? Accumulate::kNo : Accumulate::kYes);
-  };
-  const auto backward = [this, begin_backward](const Instruction& i) {
-    begin_backward(i);
-    model_.stage().backward(i);
-  };
-  bind(Kind::kBackward, backward);
-  bind(Kind::kBackwardInput, backward);
-  bind(Kind::kBackwardWeight, [this, begin_backward](const Instruction& i) {
-    begin_backward(i);
-    model_.stage().backward_weight(i);
+  Executor& executor = model_.executor();
+  executor.bind(InstructionKind::kGradNorm, [this, &executor](const Instruction&) {
+    causes_.tensor = held_seconds() - held_before_;
+    store().wait_reduced();
+    const InstructionTimes reduced = executor.so_far();
+    decide_update();
+    causes_.reduced = reduced.end - reduced.start, causes_.reduced_cpu = reduced.cpu, causes_.reduced_waited = reduced.waited;
+    causes_.statistics_waited = executor.so_far().waited - reduced.waited;
   });
-  bind(Kind::kSendGradient, [this](const Instruction& i) { model_.stage().send_gradient(i); });
-  bind(Kind::kRecvGradient, [this](const Instruction& i) { model_.stage().recv_gradient(i); });
-  bind(Kind::kReduceGradients, [this](const Instruction& i) { store().reduce(i.unit, i.last()); });
-  bind(Kind::kTieExchange, [this](const Instruction& i) { store().exchange_tied(i.peer); });
-  bind(Kind::kGradNorm, [this](const Instruction&) { decide_update(); });
-  bind(Kind::kOptimizerStep, [this](const Instruction& i) {
+  executor.bind(InstructionKind::kOptimizerStep, [this](const Instruction& i) {
     if (!result_.applied) return;
     if (update_hook_) update_hook_(i.unit);
     device().run_capturable([&] { optimizer_->step(i.unit, result_.updates, result_.lr, update_scale_); });
@@ -107,16 +97,8 @@ void RankTrainer::bind_handlers() {
 double RankTrainer::held_seconds() { return context().compute_stream().held_seconds().value_or(0); }
 
 void RankTrainer::decide_update() {
-  const double start = monotonic_seconds(), cpu = thread_cpu_seconds(), waited = device().waited_seconds();
-  causes_.tensor = held_seconds() - held_before_;
-  store().wait_reduced();
-  const double waited_reduced = device().waited_seconds();
-  causes_.reduced = monotonic_seconds() - start;
-  causes_.reduced_cpu = thread_cpu_seconds() - cpu;
-  causes_.reduced_waited = waited_reduced - waited;
   if (gradient_hook_) gradient_hook_(store());
   StepStatistics statistics = statistics_.reduce(store().shards(), read_losses());
-  causes_.statistics_waited = device().waited_seconds() - waited_reduced;
   result_.loss = statistics.loss_sum / static_cast<double>(plan_.tokens_per_step());
   result_.loss_scale = loss_scaler_.scale();
   result_.grad_norm = statistics.gradient_norm / result_.loss_scale;

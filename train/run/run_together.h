@@ -16,7 +16,8 @@ class AgreedError : public Error {
 };
 
 // Collective: runs `step` on every rank. Where it threw an Error on any of them, all throw: rank 0 an AgreedError with the lowest
-// such rank's code and message (with its rank and host in front, unless all ranks said the same), the others ReportedElsewhere.
+// such rank's code and message (with its rank and host in front, unless all ranks said the same), the others ReportedElsewhere. The
+// only rank of a job throws its own error.
 void run_together(Rendezvous& job, const std::function<void()>& step);
 
 // Collective: what rank 0 has, for all. Only rank 0's `mine` counts.
