@@ -120,6 +120,7 @@ void set_hardware(JsonValue& out, const ClusterReport& report) {
   out.set("name", report.hardware.processors->name);
   out.set("processor", report.hardware.processors->processor);
   out.set("cores", report.hardware.processors->cores);
+  if (const std::string& date = report.hardware.processors->date; !date.empty()) out.set("date", date);
   out.set("ranks", plan.world_size());
   out.set("threads_per_rank", plan.threads_per_rank);
   out.set("arena_bytes", whole_bytes(report.plan.process->arena_bytes));
