@@ -1,6 +1,7 @@
 // trident bench --config FILE [--set path=value ...] [--device auto|cpu|cuda] [--json]
-// trident bench --calibrate FILE
+// trident bench --calibrate [FILE]
 #include <algorithm>
+#include <cstdint>
 #include <ostream>
 
 #include "app/command_line.h"
@@ -10,6 +11,8 @@
 #include "core/file_io.h"
 #include "core/printable.h"
 #include "planner/bench/bench.h"
+#include "planner/price/kept_profile.h"
+#include "train/plan/machine.h"
 
 namespace trident {
 namespace {
@@ -38,6 +41,17 @@ void calibrate(const std::string& file, CalibrateOptions options, const CommandC
   output.commit();
 }
 
+// Without FILE: what this user's later runs on this machine are predicted by.
+void calibrate_this_machine(CalibrateOptions options, const CommandContext& context) {
+  const std::string file = kept_profile_path(cpu_machine_facts(1).core_share.at_once());
+  if (file.empty())
+    throw ConfigError("--calibrate: neither XDG_CACHE_HOME nor HOME says where to keep the profile; set one, or name a file");
+  create_folder_of(file);
+  options.name = "this-machine";
+  calibrate(file, std::move(options), context);
+  context.out << fmt::format("kept as {}: runs on this machine are predicted by it\n", on_one_line(file));
+}
+
 }  // namespace
 
 void bench_command(const Arguments& arguments, const CommandContext& context) {
@@ -62,24 +76,37 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   std::string profile;
   CalibrateOptions calibration;
   app.add_option(
-      "--calibrate", profile,
-      "instead of a configuration: measure what the processors reach by size, all cores at work, and write it to this file, a "
-      "hardware profile; takes a little more than two minutes");
+          "--calibrate", profile,
+          "instead of a configuration: measure what the processors reach by size, all cores at work, and write it to this file, a "
+          "hardware profile, in a little more than two minutes; without FILE less is measured, in a minute, and kept for later runs "
+          "on this machine")
+      ->expected(0, 1)
+      ->type_name("[FILE]");
   in_range(app.add_option("--largest", calibration.largest, "with --calibrate: longest side of a product and longest sequence")
                ->capture_default_str(), 64, 8192);
   const bool calibrates = std::any_of(arguments.begin(), arguments.end(),
                                       [](const std::string& a) { return a == "--calibrate" || a.starts_with("--calibrate="); });
   if (calibrates) app.get_option("--config")->required(false);
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
-  if (calibrates && profile.empty()) throw ConfigError("--calibrate: names no file; give the one to write");
-  check_named_files(app, {"--config"}, {"--calibrate"});
+  const auto is_empty = [](const std::string& a) { return a.empty() || a == "--calibrate="; };
+  if (calibrates && profile.empty() && std::ranges::any_of(arguments, is_empty))
+    throw ConfigError("--calibrate: names no file; give the one to write, or leave it out");
+  if (profile.empty())
+    check_named_files(app, {"--config"}, {});
+  else
+    check_named_files(app, {"--config"}, {"--calibrate"});
   if (calibrates) {
     if (!flags.file.empty() || !flags.settings.empty() || !device.empty() || json)
       throw ConfigError(
           "--calibrate: measures the processors with models of its own; leave out --config, --set, --device and --json");
     refuse_given(app, {"--steps", "--ranks"}, "--calibrate measures what it needs, with 1 to 8 ranks", "measure a configuration");
+    if (profile.empty()) {
+      const std::int64_t largest = calibration.largest;
+      calibration = short_calibration();
+      if (app.get_option("--largest")->count() > 0) calibration.largest = largest;
+    }
     if (app.get_option("--seconds")->count() > 0) calibration.seconds = options.seconds;
-    return calibrate(profile, calibration, context);
+    return profile.empty() ? calibrate_this_machine(calibration, context) : calibrate(profile, calibration, context);
   }
   if (!device.empty()) flags.settings.push_back("device=" + device);
   OptionValues values;

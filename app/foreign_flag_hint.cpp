@@ -83,7 +83,12 @@ const Option* option_called(const Written& written) {
   const std::string wanted = plain(written.name);
   for (const Option& option : option_table())
     if (plain(option.path) == wanted) return &option;
-  const JsonValue value = written.value.empty() ? JsonValue{} : setting_value(written.value, "--" + written.name);
+  JsonValue value;
+  try {
+    if (!written.value.empty()) value = setting_value(written.value, "--" + written.name);
+  } catch (const ConfigError&) {  // "[2" is no JSON; that no command has the flag goes before it
+    value = written.value;
+  }
   if (const Option* const option = option_with_key(wanted, value)) return option;
   for (const Option& option : option_table())
     if (std::ranges::find(option.aka, wanted) != option.aka.end()) return &option;

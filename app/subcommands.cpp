@@ -11,14 +11,13 @@
 
 #include "app/command_line.h"
 #include "app/help_text.h"
+#include "app/version_text.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
 
 namespace trident {
 namespace {
-
-constexpr std::string_view kVersion = "trident 0.1.0\n";
 
 std::string nearest_subcommand(std::string_view name) {
   std::vector<std::string_view> names;
@@ -56,7 +55,7 @@ void dispatch(Arguments arguments, const CommandContext& context) {
   }
   const std::string& name = arguments.front();
   if (name == "--version") {
-    context.out << kVersion;
+    context.out << version_text();
     return;
   }
   if (name == "--help" || name == "-h") return help_command({}, context);

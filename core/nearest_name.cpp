@@ -30,6 +30,8 @@ std::string_view likely_name(std::string_view name, const std::vector<std::strin
   if (name.size() > kMaxCompared) return best;
   std::size_t best_distance = std::clamp<std::size_t>(name.size() / 3, 1, kMostEdits) + 1;
   for (const std::string_view candidate : candidates) {
+    const auto [shorter, longer] = std::minmax({name.size(), candidate.size()});
+    if (longer - shorter >= best_distance) continue;  // it takes as many edits
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance && distance < candidate.size()) best_distance = distance, best = candidate;
   }

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # package.sh [--cpu] [--build DIR] [--output DIR] [--folder]: makes DIR/trident-<version>-linux-x86_64.tar.gz, which runs from wherever it is
 # unpacked, with nothing installed, on x86-64 Linux with glibc 2.36 or later: on CPUs, and on NVIDIA cards where their libraries are. Beside it,
-# DIR/SHA256SUMS has the sums of all packages in DIR.
+#   DIR/trident-....deb            is the same as a Debian package: /usr/lib/trident and /usr/bin/trident
+#   DIR/trident-....Containerfile  makes an image of the archive, without the network
+#   DIR/SHA256SUMS                 has the sums of all packages in DIR
+# scripts/try_system.sh --packages DIR SUITE tries them where nothing else is installed.
 #
 #   --cpu          without CUDA; the name ends with -cpu
 #   --build DIR    packs what is built there, instead of building build/package for every kind of card
 #   --output DIR   where to (build)
-#   --folder       stops at the folder DIR/trident-..., without an archive
+#   --folder       stops at the folder DIR/trident-..., without archives
 #
 # Runs on Debian 12 with what scripts/install_packages.sh patchelf installs. Last, scripts/package/check tries the folder.
 set -euo pipefail
@@ -34,7 +37,7 @@ while (($#)); do
       (($# >= 2)) || die "$1 needs a folder"
       declare "${1#--}=$2"
       shift ;;
-    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
+    *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
   esac
   shift
 done
@@ -49,7 +52,7 @@ name() {
 
 need_tools() {
   local tool missing=()
-  for tool in cmake patchelf dpkg-query objdump ompi_info; do command -v "$tool" >/dev/null || missing+=("$tool"); done
+  for tool in cmake patchelf dpkg-deb dpkg-query objdump ompi_info; do command -v "$tool" >/dev/null || missing+=("$tool"); done
   ((${#missing[@]} == 0)) || die "not installed: ${missing[*]}; run scripts/install_packages.sh patchelf"
   [[ $(ompi_info --version) == *"Open MPI v4."* ]] || die "packs Open MPI 4, and here is $(ompi_info --version | head -n 1); run it on Debian 12"
 }
@@ -191,6 +194,59 @@ add_licences() {
   cp scripts/package/licenses.md "$folder/licenses/README.md"
 }
 
+# ---- Debian package and image ----------------------------------------------------------------------------------------------------
+
+# A later commit has a later version.
+debian_version() {
+  local number tag
+  number=$(sed -n 's/^project(trident VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+  if tag=$(git describe --tags --exact-match 2>/dev/null); then echo "${tag#v}"; else
+    echo "$number$(git log -1 --format=+git%cd.%h --date=format:%Y%m%d%H%M%S 2>/dev/null || true)"
+  fi
+}
+
+# Nothing is run when it is installed or removed.
+make_debian_package() {
+  local stage
+  stage=$(mktemp -d)
+  mkdir -p "$stage"/{DEBIAN,usr/bin,usr/lib,usr/share/doc/trident}
+  cp -a "$folder" "$stage/usr/lib/trident"
+  ln -s ../lib/trident/bin/trident "$stage/usr/bin/trident"
+  { cat "$folder/LICENSE"; echo "Licences of the libraries: /usr/lib/trident/licenses"; } >"$stage/usr/share/doc/trident/copyright"
+  cat >"$stage/DEBIAN/control" <<CONTROL
+Package: trident
+Version: $(debian_version)
+Architecture: amd64
+Maintainer: The Trident project
+Installed-Size: $(du -sk "$stage/usr" | cut -f1)
+Depends: libc6 (>= $newest_glibc)
+Section: science
+Priority: optional
+Description: trains language models in parallel
+ Tensor, pipeline and data parallelism with ZeRO, on CPUs$([[ $cuda == no ]] || echo ' and NVIDIA GPUs').
+ Its own mpirun is /usr/lib/trident/bin/mpirun.
+CONTROL
+  chmod -R u=rwX,go=rX "$stage"
+  SOURCE_DATE_EPOCH=$made dpkg-deb --root-owner-group -Zgzip --build "$stage" "$folder.deb" >/dev/null
+  rm -rf "$stage"
+}
+
+write_containerfile() {
+  local name=${folder##*/}
+  cat >"$folder.Containerfile" <<FILE
+# podman build --network none -f $name.Containerfile .
+# in the folder of $name.tar.gz. Any base with a shell and glibc $newest_glibc does.
+ARG BASE=docker.io/library/debian:12-slim
+FROM \$BASE
+ADD $name.tar.gz /opt/
+ENV PATH=/opt/$name/bin:\$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+RUN trident --version
+WORKDIR /work
+ENTRYPOINT ["trident"]
+CMD ["help"]
+FILE
+}
+
 # ---- from nothing to the archive -------------------------------------------------------------------------------------------------
 
 need_tools
@@ -213,9 +269,12 @@ scripts/package/check "$folder"
 [[ $archive == yes ]] || exit 0
 
 say "packing"
-tar -C "${folder%/*}" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct 2>/dev/null || echo 0)" \
-  -c "${folder##*/}" | gzip -9n >"$folder.tar.gz"
+made=$(git log -1 --format=%ct 2>/dev/null || echo 0)
+tar -C "${folder%/*}" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$made" -c "${folder##*/}" |
+  gzip -9n >"$folder.tar.gz"
 size=$(stat -c %s "$folder.tar.gz")
 ((size <= limit_mb * 1000000)) || die "$folder.tar.gz has $size bytes, more than $limit_mb MB; look at du -a $folder | sort -n"
+make_debian_package
+write_containerfile
 scripts/package/sums "${folder%/*}"
-echo "$folder.tar.gz: $size bytes; its SHA-256 is in ${folder%/*}/SHA256SUMS"
+echo "$folder.tar.gz: $size bytes; beside it .deb, .Containerfile and SHA256SUMS"

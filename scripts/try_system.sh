@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # try_system.sh [--full] [--fresh] [--steps "NAME..."] SUITE: tries this tree on another release of Debian (trixie) in a folder.
+# try_system.sh --packages DIR [--fresh] [--steps "NAME..."] SUITE: tries what scripts/package.sh put into DIR, one of a kind.
 #
 # Makes build/systems/SUITE with debootstrap from the mirror that this machine's apt is configured with, copies the tree in and there runs
 #   packages   scripts/install_packages.sh
@@ -9,6 +10,11 @@
 #   nodes      one job on two nodes (scripts/nodes.sh), over IPv4 and over IPv6
 #   demo       scripts/demo.sh with its whole corpus
 #   tests      builds and runs the tests of the folders in which systems differ; with --full all tests
+# With --packages, in build/systems/SUITE.bare, where nothing but Debian's minimum is installed:
+#   tarball    sums; unpacked, the program prepares tokens and trains, as threads and under its own mpirun
+#   debian     installed, the same as an ordinary user; removed, every file is as it was
+#   container  the steps of the Containerfile, and the same in what they made
+# and where there is podman or buildah, that builds the image without the network.
 # A step that fails does not stop the others. --steps runs those named; --fresh makes the folder anew. Compiled objects are kept in
 # build/systems/ccache, the last log of a step in build/systems/SUITE.logs.
 #
@@ -20,21 +26,29 @@ all_steps='packages headers build checks nodes demo tests'
 # Those with the compiler's, oneDNN's, Open MPI's and the C library's parts; scripts are the same text everywhere.
 some_tests='core device data mpi nodes app'
 
-usage() { echo "usage: try_system.sh [--full] [--fresh] [--steps \"NAME...\"] SUITE; steps: $all_steps" >&2; exit 64; }
+package_steps='tarball debian container'
+
+usage() {
+  echo "usage: try_system.sh [--full] [--fresh] [--packages DIR] [--steps \"NAME...\"] SUITE; steps: $all_steps; with --packages:" \
+    "$package_steps" >&2
+  exit 64
+}
 cannot() { echo "try_system.sh: SKIPPED: $1" >&2; exit 77; }
 
-full=no fresh=no steps=$all_steps inside=no
+full=no fresh=no steps='' inside=no packages=''
 while (($#)); do
   case $1 in
     --full) full=yes; shift ;;
     --fresh) fresh=yes; shift ;;
-    --steps) steps=${2-}; shift 2 || usage ;;
+    --packages) packages=${2-}; [[ $packages ]] || usage; all_steps=$package_steps; shift 2 ;;
+    --steps) steps=${2-}; [[ $steps ]] || usage; shift 2 ;;
     --inside) inside=yes; shift ;;  # this script calls itself so, in the new root
     -*) usage ;;
     *) break ;;
   esac
 done
-[[ $# == 1 && $1 =~ ^[a-z]+$ && -n $steps ]] || usage
+[[ $# == 1 && $1 =~ ^[a-z]+$ ]] || usage
+steps=${steps:-$all_steps}
 for step in $steps; do [[ " $all_steps " == *" $step "* ]] || usage; done
 suite=$1
 
@@ -71,19 +85,44 @@ copy_tree() {
   git ls-files --cached --others --exclude-standard -z | xargs -0 ls -d 2>/dev/null | tar -c -T - | tar -x -m -C "$root/trident"
 }
 
+# The new folder is the image that it begins with.
+build_image() {
+  local engine
+  engine=$(command -v podman || command -v buildah) || {
+    echo "== $suite, image: SKIPPED: neither podman nor buildah is installed"
+    return
+  }
+  if tar -C "$root" --one-file-system -cf "$root.tar" . && (cd "${root%/*}" && printf 'FROM scratch\nADD %s /\n' "${root##*/}.tar" |
+      "$engine" build -t trident-base -f - .) && (cd "$packages" &&
+      "$engine" build --network none --build-arg BASE=localhost/trident-base -t trident -f trident-*.Containerfile .); then
+    echo "== $suite, image: passed"
+  else
+    echo "== $suite, image: FAILED"
+    return 1
+  fi >"$logs/image" 2>&1
+}
+
 if [[ $inside == no ]]; then
   cd "$(dirname "$0")/.."
   ((EUID == 0)) || cannot "changing the root folder needs root"
   place=$PWD/build/systems
-  root=$place/$suite logs=$place/$suite.logs
+  root=$place/$suite${packages:+.bare}
+  logs=$root.logs
+  if [[ $packages ]]; then packages=$(realpath "$packages"); fi
   mkdir -p "$place/ccache" "$logs"
-  exec 9>"$place/$suite.lock"
+  exec 9>"$root.lock"
   flock --nonblock 9 || cannot "another call uses $root; wait for it"
   make_root
   copy_tree
+  if [[ $packages ]]; then
+    rm -rf "$root/packages"
+    mkdir "$root/packages"
+    cp "$packages"/trident-*.{tar.gz,deb,Containerfile} "$packages/SHA256SUMS" "$root/packages/"
+  fi
   mkdir -p "$root/ccache" "$root/logs"
   options=()
   [[ $full == no ]] || options=(--full)
+  [[ -z $packages ]] || options+=(--packages /packages)
   # A root folder must be a mount point for nodes.sh to make mounts of its own in it. The first process of the process namespace ends with
   # this script, and all others with it; the mounts are the namespace's.
   # shellcheck disable=SC2016  # the inner shell's
@@ -108,6 +147,7 @@ if [[ $inside == no ]]; then
   trap 'kill -KILL $!; exit 130' INT
   status=0
   wait $! || status=$?
+  if [[ $packages ]]; then build_image || status=1; fi
   exit $status
 fi
 
@@ -160,6 +200,53 @@ nodes() {
   done
   if ((${#networks[@]} == 2)); then echo "over IPv4 and over IPv6"; else echo "over IPv4; without it mpirun itself fails, before any rank"; fi
 }
+
+# ---- packages --------------------------------------------------------------------------------------------------------------------
+
+# runs HOME [COMMAND...]: what a user does first with the program on the path, by way of COMMAND; texts and settings lie in HOME.
+runs() {
+  local home=$1 as=("${@:2}") train
+  cd "$(mktemp -d)" && chmod 777 . || return 1
+  if command -v gcc g++ cmake; then echo "is here, and should not be"; return 1; fi
+  train=(trident train --config "$home/configs/laptop.json" --set model.preset=llama-1m --set data.train=text
+    --set batch.sequence=128 --set run.steps=3 --set parallel=2TP)
+  "${as[@]}" trident --version && "${as[@]}" trident data prepare --input "$home/data/excerpt/valid.txt" --append-eod \
+    --separator-line '<|endoftext|>' --tokenizer gpt2 --output text &&
+    "${as[@]}" "${train[@]}" --set run.dir=threads &&
+    "${as[@]}" env PATH="$PATH:$home/bin" mpirun_local 2 "${train[@]}" --set run.dir=processes
+}
+
+tarball() {
+  (cd /packages && sha256sum --check SHA256SUMS) && tar -C /tmp -xzf /packages/trident-*.tar.gz || return 1
+  runs "$(echo /tmp/trident-*)" env PATH="$(echo /tmp/trident-*/bin):$PATH"
+}
+
+files() { find / -xdev \( -path /var/lib/dpkg -o -path /var/log \) -prune -o -printf '%y %p %l\n' | sort; }
+
+debian() {
+  local before
+  before=$(files)
+  dpkg -i /packages/trident-*.deb && [[ $(command -v trident) == /usr/bin/trident ]] &&
+    runs /usr/lib/trident setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/nowhere && dpkg --purge trident || return 1
+  diff <(echo "$before") <(files) && echo "removed, and nothing is left of it"
+}
+
+container() (
+  local instruction words
+  rm -rf /opt/trident-*
+  cd /packages || return 1
+  while read -r instruction words; do
+    case $instruction in
+      ADD) tar -C "${words##* }" -xzf "${words% *}" ;;
+      ENV) eval "export $words" ;;
+      RUN) sh -c "$words" ;;
+      WORKDIR) mkdir -p "$words" && cd "$words" ;;
+      ARG | FROM | ENTRYPOINT | CMD | '#' | '') ;;
+      *) echo "not known here: $instruction"; false ;;
+    esac || return 1
+  done < <(cat /packages/*.Containerfile)
+  runs "$(echo /opt/trident-*)" env
+)
 
 status=0 logs=/logs
 for step in $steps; do

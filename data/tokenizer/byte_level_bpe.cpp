@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -55,8 +56,32 @@ std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
   return bytes;
 }
 
+// Texts by id, one behind the other: there may be a million, and a string for each takes several times the memory.
+class TextsById {
+ public:
+  void reserve(std::size_t bytes) { all_.reserve(bytes); }
+  bool add(std::size_t id, std::string_view text) {  // false: the id has one
+    if (id >= places_.size()) places_.resize(id + 1);
+    if (has(id)) return false;
+    places_[id] = {all_.size(), text.size()};
+    all_ += text;
+    return true;
+  }
+  bool has(std::size_t id) const { return places_[id].begin != Place().begin; }
+  std::string_view operator[](std::size_t id) const { return {all_.data() + places_[id].begin, places_[id].size}; }
+  std::size_t num_ids() const { return places_.size(); }
+  std::size_t num_bytes() const { return all_.size(); }
+
+ private:
+  struct Place {
+    std::size_t begin = std::string::npos, size = 0;
+  };
+  std::string all_;
+  std::vector<Place> places_;
+};
+
 struct Vocabulary {
-  std::vector<std::string> bytes_of_id;
+  TextsById bytes_of_id;
   std::array<std::int32_t, 256> id_of_byte;
   std::int32_t eod;
   AddedTokens added;
@@ -64,51 +89,80 @@ struct Vocabulary {
   std::string fingerprint;
 };
 
-using IdOfSpelling = std::unordered_map<std::string, std::int32_t>;
+// The ids of spellings, by hash; at most half of the slots are taken.
+class Spellings {
+ public:
+  explicit Spellings(std::size_t bytes) { of_id_.reserve(bytes); }
+
+  bool add(std::string_view spelling, std::size_t id) {  // false: another token has the id
+    if (!of_id_.add(id, spelling)) return false;
+    if (++size_ > slots_.size() / 2) {
+      slots_.assign(2 * slots_.size(), -1);
+      for (std::size_t i = 0; i < of_id_.num_ids(); ++i)
+        if (of_id_.has(i)) slots_[slot_of(of_id_[i])] = static_cast<std::int32_t>(i);
+    }
+    slots_[slot_of(spelling)] = static_cast<std::int32_t>(id);
+    return true;
+  }
+  std::int32_t find(std::string_view spelling) const { return slots_[slot_of(spelling)]; }  // -1: no token
+  const TextsById& of_id() const { return of_id_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::size_t slot_of(std::string_view text) const {
+    std::size_t slot = std::hash<std::string_view>()(text) & (slots_.size() - 1);
+    while (slots_[slot] >= 0 && of_id_[static_cast<std::size_t>(slots_[slot])] != text) slot = (slot + 1) & (slots_.size() - 1);
+    return slot;
+  }
+
+  TextsById of_id_;
+  std::vector<std::int32_t> slots_ = std::vector<std::int32_t>(1024, -1);
+  std::size_t size_ = 0;
+};
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
   throw DataError(fmt::format("{}: {}; {}", file, what, kBpeRemedy));
 }
 
-IdOfSpelling parse_vocab(const ByteLevelBpeFiles& files) {
-  IdOfSpelling ids;
-  std::vector<bool> seen;
+Spellings parse_vocab(const ByteLevelBpeFiles& files) {
+  Spellings spellings(files.vocab_json.size());
   const auto add = [&](const std::string& spelling, const JsonValue& id) {
     if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() >= kMaxTokens)
       refuse(files.vocab_source, fmt::format("token {} has id {}, expected 0 .. {}", in_quotes(spelling), to_json_text(id), kMaxTokens - 1));
     const auto at = static_cast<std::size_t>(id.as_integer());
-    if (at >= seen.size()) seen.resize(at + 1);
-    if (seen[at]) refuse(files.vocab_source, fmt::format("id {} occurs twice", at));
-    seen[at] = true;
-    ids.emplace(spelling, static_cast<std::int32_t>(at));
+    if (!spellings.add(spelling, at)) refuse(files.vocab_source, fmt::format("id {} occurs twice", at));
   };
-  const JsonRules rules{.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData};
+  bool reads = true;  // what it throws then is about JSON
   try {
-    JsonScanner whole(files.vocab_json, files.vocab_source, rules);
-    whole.skip();
-    whole.end();
+    JsonScanner scanner(files.vocab_json, files.vocab_source,
+                        {.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData});
+    if (scanner.kind() != JsonValue::Kind::kObject) reads = false, refuse(files.vocab_source, "not a JSON object of token: id");
+    scanner.members([&](const std::string& spelling) {
+      std::size_t values_left = kMaxIdValues;
+      const JsonValue id = scanner.value(values_left);
+      reads = false;
+      add(spelling, id);
+      reads = true;
+    });
+    scanner.end();
   } catch (DataError& error) {
-    error.add_context(fmt::format("; not a JSON object of token: id; {}", kBpeRemedy));
+    if (reads) error.add_context(fmt::format("; not a JSON object of token: id; {}", kBpeRemedy));
     throw;
   }
-  JsonScanner scanner(files.vocab_json, files.vocab_source, rules);
-  if (scanner.kind() != JsonValue::Kind::kObject) refuse(files.vocab_source, "not a JSON object of token: id");
-  scanner.members([&](const std::string& spelling) {
-    std::size_t values_left = kMaxIdValues;
-    add(spelling, scanner.value(values_left));
-  });
-  for (const auto& [spelling, id] : ids)
-    if (static_cast<std::size_t>(id) >= ids.size())
-      refuse(files.vocab_source, fmt::format("token {} has id {}, expected 0 .. {}", in_quotes(spelling), id, ids.size() - 1));
-  return ids;
+  const std::size_t ids = spellings.of_id().num_ids();
+  if (ids > spellings.size())
+    refuse(files.vocab_source, fmt::format("token {} has id {}, expected 0 .. {}", in_quotes(spellings.of_id()[ids - 1]), ids - 1,
+                                           spellings.size() - 1));
+  return spellings;
 }
 
 // Adds to `hash` what the merges are and in which order.
-MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids, Fnv1a& hash) {
+MergeTable parse_merges(const ByteLevelBpeFiles& files, const Spellings& ids, Fnv1a& hash) {
   const auto lines = static_cast<std::size_t>(std::count(files.merges_txt.begin(), files.merges_txt.end(), '\n')) + 1;
   if (lines / 4 > ids.size())  // a merge makes a token, and the table takes more memory than its text
     refuse(files.merges_source, fmt::format("{} merges, and {} has {} tokens", lines, files.vocab_source, ids.size()));
   MergeTable table(lines);
+  std::string merged;
   std::int32_t rank = 0;
   std::int64_t line_number = 0;
   for (std::string_view rest = files.merges_txt; !rest.empty();) {
@@ -122,28 +176,29 @@ MergeTable parse_merges(const ByteLevelBpeFiles& files, const IdOfSpelling& ids,
     if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
       refuse(files.merges_source, fmt::format("line {} is not \"left right\"", line_number));
     }
-    const std::string left(line.substr(0, space)), right(line.substr(space + 1));
-    const auto left_id = ids.find(left), right_id = ids.find(right), result = ids.find(left + right);
-    if (left_id == ids.end() || right_id == ids.end() || result == ids.end()) {
+    const std::string_view left = line.substr(0, space), right = line.substr(space + 1);
+    merged.assign(left).append(right);
+    const std::int32_t left_id = ids.find(left), right_id = ids.find(right), result = ids.find(merged);
+    if (left_id < 0 || right_id < 0 || result < 0) {
       refuse(files.merges_source, fmt::format("line {} merges {}: a part or the result is not in {}", line_number, in_quotes(line),
                                               files.vocab_source));
     }
-    hash.add(static_cast<std::uint64_t>(left_id->second) << 32 | static_cast<std::uint64_t>(right_id->second));
-    table.insert(left_id->second, right_id->second, {rank++, result->second});
+    hash.add(static_cast<std::uint64_t>(left_id) << 32 | static_cast<std::uint64_t>(right_id));
+    table.insert(left_id, right_id, {rank++, result});
   }
   return table;
 }
 
 // In the order of the file, as the library numbers them: those that the vocabulary lacks follow it. Adds to `hash` what they are,
 // unless they are GPT-2's: fingerprints are stored.
-std::vector<AddedToken> check_added(const ByteLevelBpeFiles& files, const IdOfSpelling& ids, Fnv1a& hash) {
+std::vector<AddedToken> check_added(const ByteLevelBpeFiles& files, const Spellings& ids, Fnv1a& hash) {
   std::vector<AddedToken> added = files.added;
   std::unordered_set<std::string_view> seen;
   auto next = static_cast<std::int32_t>(ids.size());
   for (AddedToken& token : added) {
-    const auto found = ids.find(token.content);
-    if (found == ids.end() && token.id < 0) refuse(files.vocab_source, fmt::format("no token {}", in_quotes(token.content)));
-    const std::int32_t expected = found == ids.end() ? next++ : found->second;
+    const std::int32_t found = ids.find(token.content);
+    if (found < 0 && token.id < 0) refuse(files.vocab_source, fmt::format("no token {}", in_quotes(token.content)));
+    const std::int32_t expected = found < 0 ? next++ : found;
     if (!seen.insert(token.content).second)
       refuse(files.vocab_source, fmt::format("added token {} occurs twice", in_quotes(token.content)));
     if (token.id >= 0 && token.id != expected)
@@ -165,35 +220,37 @@ std::vector<AddedToken> check_added(const ByteLevelBpeFiles& files, const IdOfSp
 }
 
 Vocabulary read_vocabulary(const ByteLevelBpeFiles& files) {
-  const IdOfSpelling ids = parse_vocab(files);
+  const Spellings ids = parse_vocab(files);
   Fnv1a hash;
   hash.add("byte-level BPE, GPT-2's pieces");
   const std::vector<AddedToken> added = check_added(files, ids, hash);
-  std::int64_t size = std::ssize(ids);
-  for (const AddedToken& token : added) size = std::max<std::int64_t>(size, token.id + std::int64_t{1});
-  Vocabulary vocabulary{.bytes_of_id = std::vector<std::string>(static_cast<std::size_t>(size)),
+  Vocabulary vocabulary{.bytes_of_id = {},
                         .id_of_byte = {},
                         .eod = std::ranges::find(added, kBpeEndOfText, &AddedToken::content)->id,
                         .added = AddedTokens(added),
                         .merges = parse_merges(files, ids, hash),
                         .fingerprint = {}};
   vocabulary.id_of_byte.fill(-1);
-  // The library spells added tokens plainly, and reads them as bytes all the same where it can.
-  for (const AddedToken& token : added)
-    vocabulary.bytes_of_id[static_cast<std::size_t>(token.id)] = bytes_of_spelling(token.content).value_or(token.content);
-  for (const auto& [spelling, id] : ids) {
+  vocabulary.bytes_of_id.reserve(ids.of_id().num_bytes());
+  std::map<std::size_t, std::string_view> plain;
+  for (const AddedToken& token : added) plain[static_cast<std::size_t>(token.id)] = token.content;
+  const std::size_t size = plain.empty() ? ids.size() : std::max(ids.size(), plain.rbegin()->first + 1);
+  for (std::size_t id = 0; id < size; ++id) {
+    const std::string_view spelling = id < ids.size() ? ids.of_id()[id] : plain.at(id);
     std::optional<std::string> bytes = bytes_of_spelling(spelling);
-    if (!bytes && !vocabulary.bytes_of_id[static_cast<std::size_t>(id)].empty()) continue;
-    if (!bytes) refuse(files.vocab_source, fmt::format("token {} has a character that stands for no byte", in_quotes(spelling)));
-    if (bytes->size() == 1) vocabulary.id_of_byte[static_cast<unsigned char>((*bytes)[0])] = id;
-    vocabulary.bytes_of_id[static_cast<std::size_t>(id)] = std::move(*bytes);
+    // The library spells added tokens plainly, and reads them as bytes all the same where it can.
+    if (!bytes && !plain.contains(id))
+      refuse(files.vocab_source, fmt::format("token {} has a character that stands for no byte", in_quotes(spelling)));
+    if (bytes && bytes->size() == 1 && id < ids.size())
+      vocabulary.id_of_byte[static_cast<unsigned char>((*bytes)[0])] = static_cast<std::int32_t>(id);
+    vocabulary.bytes_of_id.add(id, bytes ? *bytes : spelling);
   }
   for (std::size_t b = 0; b < 256; ++b) {
     if (vocabulary.id_of_byte[b] < 0) refuse(files.vocab_source, fmt::format("no token for the byte 0x{:02x}", b));
   }
-  for (const std::string& bytes : vocabulary.bytes_of_id) {
-    hash.add(bytes.size());
-    hash.add(bytes);
+  for (std::size_t id = 0; id < size; ++id) {
+    hash.add(vocabulary.bytes_of_id[id].size());
+    hash.add(vocabulary.bytes_of_id[id]);
   }
   vocabulary.fingerprint = hash.text();
   return vocabulary;
@@ -313,7 +370,7 @@ class ByteLevelBpe final : public Tokenizer {
     return bytes;
   }
 
-  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(vocabulary_.bytes_of_id.size()); }
+  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(vocabulary_.bytes_of_id.num_ids()); }
   std::int32_t eod() const override { return vocabulary_.eod; }
   const std::string& name() const override { return name_; }
   const std::string& fingerprint() const override { return vocabulary_.fingerprint; }

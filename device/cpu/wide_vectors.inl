@@ -41,8 +41,14 @@ inline Floats exponential(Floats x) {
 
 template <I... i>
 struct Indices {};
+template <I N, I... i>
+struct CountedDown : CountedDown<N - 1, N - 1, i...> {};
+template <I... i>
+struct CountedDown<0, i...> {
+  using Counted = Indices<i...>;
+};
 template <I N>
-using UpTo = Indices<__integer_pack(N)...>;
+using UpTo = typename CountedDown<N>::Counted;
 
 template <class Vector, I... i>
 __attribute__((always_inline)) inline float sum_of_halves(Vector v, Indices<i...>) {

@@ -1,8 +1,9 @@
 #include "planner/bench/calibrate.h"
 
-#include <fmt/format.h>
+#include <fmt/chrono.h>
 
 #include <array>
+#include <ctime>
 #include <utility>
 
 #include "core/check.h"
@@ -21,6 +22,7 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void
   rates.processor = processor_name();
   const int cores = share_cores(std::array{usable_cores_of_this_process()}, 1).at_once();
   rates.cores = cores;
+  rates.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   const auto source = [&](int ranks, int threads) {
     return fmt::format("measured by trident bench --calibrate, {}, {} of {}", rates.processor, counted(ranks, "rank"),
                        counted(threads, "thread"));

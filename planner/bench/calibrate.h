@@ -13,10 +13,18 @@ struct CalibrateOptions {
   double seconds = 0.004;       // of each point
   int steps = 5;                // of every small model, and as many for whole steps; 3 or 4 of those that take long
   std::int64_t largest = 2048;  // side of a product, length of a sequence; also bounds the models that are trained
+  int every = 1;                // of the models that are trained, in their order
   std::string name = "cpu";     // of the profile
   std::function<void()> check = [] {};     // called between measurements; what it throws ends them
   std::string program = "/proc/self/exe";  // trident, whose runs' memory is measured
 };
+
+// A minute's, for a profile that is kept.
+inline CalibrateOptions short_calibration() {
+  CalibrateOptions options;
+  options.seconds = 0.001, options.steps = 2, options.largest = 1024, options.every = 2;
+  return options;
+}
 
 // All cores are at work: by one rank on each, and by one rank on all. Seconds of ranks with one thread are CPU seconds, the least
 // of several calls: other programs disturb those less; of more threads they are the clock's. `say` is told of every part, one line

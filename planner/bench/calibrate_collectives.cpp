@@ -15,7 +15,7 @@ namespace trident {
 namespace {
 
 constexpr int kCalls = 4;
-constexpr double kSeconds = 0.03;       // of a point, where nothing else computes
+constexpr double kBudgets = 7.5;        // of options.seconds, for a point, where nothing else computes
 constexpr int kFewest = 8, kMost = 60;  // batches
 // Of all ranks together: more than the caches of cores hold, less than what these share. What is exchanged in training was written
 // a while ago.
@@ -70,11 +70,11 @@ std::vector<Exchange> exchanges() {
 
 // CPU seconds of one rank in a call: least over batches of the mean over ranks.
 double time_exchange(const MeasuringRank& rank, Communicator& group, const Exchange& exchange, Operands& operands,
-                     std::int64_t bytes, std::vector<double>& of_ranks) {
+                     std::int64_t bytes, double seconds, std::vector<double>& of_ranks) {
   Stream& stream = rank.device.compute_stream();
   double least = 0;
   double spent = 0;  // the same on all ranks: they end together
-  for (int batch = 0; batch < kFewest || (batch < kMost && spent < kSeconds); ++batch) {
+  for (int batch = 0; batch < kFewest || (batch < kMost && spent < seconds); ++batch) {
     rank.all.barrier();
     const double before = thread_cpu_seconds();
     for (int i = 0; i < kCalls; ++i) {
@@ -117,7 +117,8 @@ void measure_collectives(const CalibrateOptions& options, int most_ranks, const 
         std::size_t at = 0;
         for (const Exchange& exchange : exchanges()) {
           for (const double of : sizes) {
-            const double one = time_exchange(rank, *group, exchange, operands, static_cast<std::int64_t>(of), of_ranks);
+            const double one = time_exchange(rank, *group, exchange, operands, static_cast<std::int64_t>(of),
+                                             kBudgets * options.seconds, of_ranks);
             if (rank.rank == 0) seconds[at].push_back(one);
           }
           ++at;

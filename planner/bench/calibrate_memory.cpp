@@ -89,7 +89,7 @@ double bytes_beside_arenas(const CalibrateOptions& options, TrainedModel model) 
 void measure_memory(const CalibrateOptions& options, const std::string& source, CpuRates& rates) {
   for (const auto& [dtype, precision] : {std::pair{DType::kBF16, "bf16"}, std::pair{DType::kF32, "fp32"}}) {
     double n = 0, x = 0, xx = 0, y = 0, xy = 0;
-    for (const TrainedModel& model : models_for_memory(options.largest, precision)) {
+    for (const TrainedModel& model : models_for_memory(options.largest, precision, options.every)) {
       options.check();
       const double ranks = plan_of(model, 1).world_size(), bytes = bytes_beside_arenas(options, model);
       n += 1, x += ranks, xx += ranks * ranks, y += bytes, xy += ranks * bytes;

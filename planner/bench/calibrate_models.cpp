@@ -46,9 +46,14 @@ TrainedModel model_of(const std::string& family, const Sizes& s, const std::stri
   return model;
 }
 
+// Appends every such one, from the first on.
+void take(const std::vector<TrainedModel>& all, int every, std::vector<TrainedModel>& taken) {
+  for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(every)) taken.push_back(all[i]);
+}
+
 }  // namespace
 
-std::vector<TrainedModel> models_on_one_rank(std::int64_t largest) {
+std::vector<TrainedModel> models_on_one_rank(std::int64_t largest, int every) {
   const std::vector<Sizes> all{
       {.hidden = 64, .layers = 4, .heads = 4, .ffn = 160, .vocabulary = 512, .sequence = 32, .micro = 1, .micro_batches = 4},
       {.hidden = 96, .layers = 3, .heads = 2, .ffn = 288, .vocabulary = 1536, .sequence = 96, .micro = 2, .micro_batches = 2},
@@ -56,27 +61,30 @@ std::vector<TrainedModel> models_on_one_rank(std::int64_t largest) {
       {.hidden = 320, .layers = 2, .heads = 10, .ffn = 896, .vocabulary = 3072, .sequence = 320, .micro = 2, .micro_batches = 1},
       {.hidden = 512, .layers = 2, .heads = 8, .ffn = 1408, .vocabulary = 12288, .sequence = 256, .micro = 1, .micro_batches = 2},
   };
-  std::vector<TrainedModel> models;
+  std::vector<TrainedModel> taken;
   for (const char* precision : {"fp32", "bf16"}) {
+    std::vector<TrainedModel> models;
     for (const char* family : {"gpt2", "llama"})
       for (const Sizes& sizes : all) models.push_back(model_of(family, bounded(sizes, largest), precision, {}));
     for (const std::size_t i : {0, 2})
       models.push_back(
           model_of("olmo", bounded(all[i], largest), precision,
                    {"model.clip_qkv=1.0", "optimizer.type=\"lion\"", "optimizer.weight_decay=0.1"}));
+    take(models, every, taken);
   }
-  return models;
+  return taken;
 }
 
-std::vector<TrainedModel> models_on_ranks(std::int64_t largest) {
+std::vector<TrainedModel> models_on_ranks(std::int64_t largest, int every) {
   const Sizes small{
       .hidden = 64, .layers = 4, .heads = 4, .ffn = 160, .vocabulary = 512, .sequence = 32, .micro = 1, .micro_batches = 8};
   const Sizes middle{
       .hidden = 160, .layers = 4, .heads = 4, .ffn = 448, .vocabulary = 2048, .sequence = 96, .micro = 1, .micro_batches = 8};
   const Sizes wide{
       .hidden = 352, .layers = 3, .heads = 8, .ffn = 960, .vocabulary = 4096, .sequence = 224, .micro = 1, .micro_batches = 4};
-  std::vector<TrainedModel> models;
+  std::vector<TrainedModel> taken;
   for (const char* precision : {"fp32", "bf16"}) {
+    std::vector<TrainedModel> models;
     for (const Sizes& sizes : {bounded(small, largest), bounded(middle, largest)}) {
       models.push_back(model_of("olmo2", sizes, precision, {"parallel.tensor=2"}));
       models.push_back(model_of("llama", sizes, precision, {"parallel.tensor=2", "parallel.sequence_parallel=true"}));
@@ -94,26 +102,32 @@ std::vector<TrainedModel> models_on_ranks(std::int64_t largest) {
     models.push_back(model_of("llama", bounded(middle, largest), precision, {"parallel.pipeline=2", "parallel.data=2"}));
     models.push_back(model_of("gpt2", bounded(wide, largest), precision, {"parallel.tensor=8"}));
     models.push_back(model_of("gpt2", bounded(small, largest), precision, {"parallel.data=8", "parallel.zero=\"zero2\""}));
+    take(models, every, taken);
   }
-  return models;
+  return taken;
 }
 
-std::vector<TrainedModel> models_for_memory(std::int64_t largest, const std::string& precision) {
+std::vector<TrainedModel> models_for_memory(std::int64_t largest, const std::string& precision, int every) {
   const Sizes small{
       .hidden = 96, .layers = 8, .heads = 8, .ffn = 288, .vocabulary = 1536, .sequence = 96, .micro = 1, .micro_batches = 8};
   const Sizes middle{
       .hidden = 192, .layers = 8, .heads = 8, .ffn = 512, .vocabulary = 3072, .sequence = 160, .micro = 1, .micro_batches = 8};
-  std::vector<TrainedModel> models;
-  for (const char* family : {"gpt2", "llama"}) {
-    const Sizes sizes = bounded(family == std::string("gpt2") ? small : middle, largest);
-    models.push_back(model_of(family, sizes, precision, {}));
-    for (const int ranks : {2, 4, 8})
-      models.push_back(model_of(family, sizes, precision, {fmt::format("parallel.data={}", ranks)}));
-    for (const int ranks : {2, 4}) models.push_back(model_of(family, sizes, precision, {fmt::format("parallel.tensor={}", ranks)}));
-    models.push_back(model_of(family, sizes, precision, {"parallel.pipeline=4"}));
-    models.push_back(model_of(family, sizes, precision, {"parallel.pipeline=2", "parallel.tensor=2", "parallel.data=2"}));
+  std::vector<TrainedModel> models, taken;
+  for (const std::string family : {"gpt2", "llama"}) {
+    const Sizes sizes = bounded(family == "gpt2" ? small : middle, largest);
+    for (const std::vector<std::string>& ranks : std::vector<std::vector<std::string>>{
+             {},
+             {"parallel.data=2"},
+             {"parallel.data=4"},
+             {"parallel.tensor=2"},
+             {"parallel.pipeline=2", "parallel.tensor=2", "parallel.data=2"},
+             {"parallel.tensor=4"},
+             {"parallel.pipeline=4"},
+             {"parallel.data=8"}})
+      models.push_back(model_of(family, sizes, precision, ranks));
   }
-  return models;
+  take(models, every * every, taken);  // fewer, because each is a process of its own
+  return taken;
 }
 
 RunPlan plan_of(const TrainedModel& model, int threads) {

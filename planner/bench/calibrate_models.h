@@ -15,12 +15,12 @@ struct TrainedModel {
   TrainConfig config;
 };
 
-// On one rank each. `largest` bounds widths and sequences.
-std::vector<TrainedModel> models_on_one_rank(std::int64_t largest);
+// On one rank each. `largest` bounds widths and sequences; of each precision every such one is taken.
+std::vector<TrainedModel> models_on_one_rank(std::int64_t largest, int every);
 // On two to eight ranks, in the ways to divide a model.
-std::vector<TrainedModel> models_on_ranks(std::int64_t largest);
+std::vector<TrainedModel> models_on_ranks(std::int64_t largest, int every);
 // Of few parameters, on 1 to 8 ranks.
-std::vector<TrainedModel> models_for_memory(std::int64_t largest, const std::string& precision);
+std::vector<TrainedModel> models_for_memory(std::int64_t largest, const std::string& precision, int every);
 
 // `threads` of each rank.
 RunPlan plan_of(const TrainedModel& model, int threads);

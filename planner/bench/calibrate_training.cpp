@@ -150,7 +150,7 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
   const double reading = clock_seconds(clock);
   std::map<DType, CallMeter> calls, of_divided;
   std::vector<TrainedSteps> all;
-  for (const TrainedModel& model : models_on_one_rank(options.largest)) {
+  for (const TrainedModel& model : models_on_one_rank(options.largest, options.every)) {
     options.check();
     const RunPlan plan = plan_of(model, threads);
     StepCount count(options.steps);
@@ -164,7 +164,7 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
     });
     all.push_back(steps_of(plan, steps, reading, threads, calls[plan.compute]));
   }
-  for (const TrainedModel& model : models_on_ranks(options.largest)) {  // what only divided models do
+  for (const TrainedModel& model : models_on_ranks(options.largest, options.every)) {  // what only divided models do
     options.check();
     const RunPlan plan = plan_of(model, threads);
     const int world_size = plan.world_size();

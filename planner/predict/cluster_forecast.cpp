@@ -232,7 +232,7 @@ PlanHardware hardware_of(const Cluster& cluster) {
 
 PlanHardware hardware_of(const CpuRates& rates) {
   PlanHardware hardware;
-  hardware.name = fmt::format("{} of {}", counted(rates.cores, "core"), rates.processor);
+  hardware.name = fmt::format("{}, {}", counted(rates.cores, "core"), name_of_profile(rates));
   hardware.device = rates.processor;
   hardware.processors = std::make_shared<CpuRates>(rates);
   hardware.machine = cpu_machine_facts(1);

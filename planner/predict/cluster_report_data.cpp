@@ -73,13 +73,14 @@ JsonValue::Object hardware_json(const ClusterReport& report) {
   const RunPlan& plan = report.plan.plan;
   if (report.hardware.on_gpus())
     return {{"name", report.hardware.name}, {"device", report.hardware.device}, {"gpus", plan.world_size()}};
-  return {{"name", report.hardware.processors->name},
-          {"processor", report.hardware.processors->processor},
-          {"cores", report.hardware.processors->cores},
-          {"ranks", plan.world_size()},
-          {"threads_per_rank", plan.threads_per_rank},
-          {"arena_bytes", whole(report.plan.process->arena_bytes)},
-          {"resident_bytes", whole(report.plan.process->resident_bytes)}};
+  const CpuRates& processors = *report.hardware.processors;
+  JsonValue::Object out{{"name", processors.name}, {"processor", processors.processor}, {"cores", processors.cores}};
+  if (!processors.date.empty()) out.push_back({"date", processors.date});
+  out.push_back({"ranks", plan.world_size()});
+  out.push_back({"threads_per_rank", plan.threads_per_rank});
+  out.push_back({"arena_bytes", whole(report.plan.process->arena_bytes)});
+  out.push_back({"resident_bytes", whole(report.plan.process->resident_bytes)});
+  return out;
 }
 
 }  // namespace

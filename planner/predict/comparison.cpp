@@ -143,10 +143,11 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   out.memory_measured = {run.arena, run.resident};
   out.first_step_alone = run.first_step_alone;
   out.clock = run.on_host && run.ranks_at_once < run.ranks ? Comparison::Clock::kProcessor : Comparison::Clock::kWall;
+  if (run.ranks > 1)
+    out.bubble_predicted = step ? step->bubble_over_ideal : run.bubble_of_flops, out.bubble_measured = run.bubble_over_ideal;
   if (!step) return out;
   if (out.clock == Comparison::Clock::kWall && run.steps > 1)
     out.spread = run.spread;
-  if (run.ranks > 1) out.bubble_predicted = step->bubble_over_ideal, out.bubble_measured = run.bubble_over_ideal;
   if (out.clock == Comparison::Clock::kProcessor) {
     out.parts = parts_of_processors(*step, run.times, static_cast<double>(run.ranks) / run.ranks_at_once);
   } else if (run.on_host) {
@@ -274,11 +275,11 @@ JsonValue to_json(const Comparison& c) {
     if (c.worked) out.set("worked_seconds", *c.worked);
     out.set("first_step_alone", c.first_step_alone);
     if (c.spread) out.set("half_of_steps_seconds", JsonValue::Object{{"low", c.spread->low}, {"high", c.spread->high}});
-    if (c.bubble_predicted && c.bubble_measured) out.set("bubble_over_ideal", pair_of(*c.bubble_predicted, *c.bubble_measured));
     out.set("predicted_step", to_json(*c.predicted));
   } else {
     out.set("not_predicted", c.why_not);
   }
+  if (c.bubble_predicted && c.bubble_measured) out.set("bubble_over_ideal", pair_of(*c.bubble_predicted, *c.bubble_measured));
   out.set("arena_bytes", pair_of(c.memory_predicted.arena, c.memory_measured.arena));
   if (c.memory_predicted.resident && c.memory_measured.resident)
     out.set("resident_bytes", pair_of(*c.memory_predicted.resident, *c.memory_measured.resident));

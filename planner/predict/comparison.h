@@ -55,6 +55,7 @@ struct MeasuredRun {
   double ranks_at_once = 1;  // that have cores, or a GPU, to themselves
   bool on_host = true;           // what instructions take is in their times; on GPUs these are of their issue
   double bubble_over_ideal = 0;  // replayed
+  double bubble_of_flops = 0;    // if FLOPs alone took time: predicted where no step is
   std::int64_t arena = 0;
   std::optional<std::int64_t> resident;
 };

@@ -12,16 +12,23 @@
 #include "core/file_io.h"
 #include "planner/price/cpu_prices.h"
 #include "planner/price/gpu_prices.h"
+#include "planner/price/kept_profile.h"
 #include "planner/price/price_book.h"
 #include "train/plan/machine.h"
 
 namespace trident {
 namespace {
 
+// The file that run.hardware_profile names; nullptr where it names none.
+const std::string* named_profile(const TrainConfig& config) {
+  const std::optional<std::string>& name = config.run.hardware_profile;
+  return name && *name != kNoKeptProfile ? &*name : nullptr;
+}
+
 RunPrices none(std::string why) { return {nullptr, "", std::move(why), {}}; }
 
 GpuRates rates_of_gpus(const RunPlan& plan, const std::vector<std::string>& gpus) {
-  if (const auto& file = plan.config.run.hardware_profile) return gpu_rates_from_json(read_json_file(*file), *file);
+  if (const std::string* const file = named_profile(plan.config)) return gpu_rates_from_json(read_json_file(*file), *file);
   if (gpus.empty() || std::ranges::any_of(gpus, [&](const std::string& gpu) { return gpu != gpus.front(); }))
     throw ConfigError("the run's GPUs are not of one kind");
   const std::vector<GpuRates> shipped = shipped_price_book().hardware;
@@ -38,13 +45,13 @@ RunPrices on_gpus(const RunPlan& plan, const RunHardware& hardware) {
 }
 
 CpuRates rates_of_processors(const RunPlan& plan, const RunHardware& hardware) {
-  if (const auto& file = plan.config.run.hardware_profile) return read_cpu_rates(*file);
-  return shipped_rates_of(hardware.cores_of_node, "run.hardware_profile");
+  if (const std::string* const file = named_profile(plan.config)) return read_cpu_rates(*file);
+  return rates_of_this_machine(hardware.cores_of_node, plan.config.run.hardware_profile ? Kept::kIgnored : Kept::kTaken);
 }
 
 RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
   CpuRates rates = rates_of_processors(plan, hardware);
-  const std::string name = fmt::format("the profile {} of {}", rates.name, rates.processor);
+  const std::string name = name_of_profile(rates);
   const auto prices =
       std::make_shared<CpuPrices>(std::move(rates), CpuPlace{hardware.ranks_of_node, plan.threads_per_rank, plan.compute});
   return {
@@ -53,14 +60,13 @@ RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
 
 }  // namespace
 
-CpuRates shipped_rates_of(int cores, std::string_view option) {
+CpuRates rates_of_this_machine(int cores, Kept kept) {
+  if (kept == Kept::kTaken)
+    if (const std::optional<CpuRates> rates = kept_cpu_rates(cores)) return *rates;
   CpuRates rates = shipped_cpu_rates();
-  if (const std::string here = processor_name(); rates.processor != here || (cores > 0 && rates.cores != cores))
-    throw ConfigError(
-        fmt::format("the profile that comes with the program is of {} with {}, this machine has {}{}; trident bench "
-                    "--calibrate FILE measures it, and {} names the file",
-                    rates.processor, counted(rates.cores, "core"), here,
-                    cores > 0 ? " with " + counted(cores, "core") : "", option));
+  if (rates.processor != processor_name() || (cores > 0 && rates.cores != cores))
+    throw ConfigError(fmt::format("no profile of this machine{}; trident bench --calibrate makes one",
+                                  cores > 0 ? " with " + counted(cores, "core") : ""));
   return rates;
 }
 
@@ -88,13 +94,13 @@ std::string profile_of_gpu(const std::string& gpu) {
 }
 
 void note_missing_prices(const RunPrices& prices, RunPlan& plan) {
-  if (prices.prices == nullptr && plan.config.run.hardware_profile)
+  if (prices.prices == nullptr && named_profile(plan.config) != nullptr)
     plan.notes.push_back("the time of a step is not predicted: " + prices.why_not);
 }
 
 void check_hardware_profile(const TrainConfig& config, DeviceKind device) {
-  if (!config.run.hardware_profile) return;
-  const std::string& file = *config.run.hardware_profile;
+  if (named_profile(config) == nullptr) return;
+  const std::string& file = *named_profile(config);
   try {
     if (device == DeviceKind::kCuda)
       gpu_rates_from_json(read_json_file(file), file);

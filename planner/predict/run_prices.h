@@ -1,6 +1,7 @@
 // The prices that a run's step is predicted with: those of the processors or GPUs that it computes on.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,16 +25,21 @@ struct RunPrices {
 // ConfigError where run.hardware_profile names a file that is no profile of such devices, before a run starts with it.
 void check_hardware_profile(const TrainConfig& config, DeviceKind device);
 
-// By run.hardware_profile, or without it by the profile of this kind of hardware that comes with the program. Throws nothing
+// By run.hardware_profile, or without it by the profile kept of this machine, or the one of this kind of hardware that comes with
+// the program. Throws nothing
 // because there is none, or one that cannot be used: that is what why_not says.
 RunPrices prices_of(const RunPlan& plan, const RunHardware& hardware);
 
 // A profile that was named and lacks what the run needs is said when it starts, among the plan's notes.
 void note_missing_prices(const RunPrices& prices, RunPlan& plan);
 
-// The rates that come with the program, which are of one machine and say nothing of others. ConfigError where this one, whose
-// ranks keep `cores` busy (0: not known), has another processor or number of cores; `option` then names a file of its own.
-CpuRates shipped_rates_of(int cores, std::string_view option);
+// run.hardware_profile: what was kept of this machine does not count.
+inline constexpr std::string_view kNoKeptProfile = "none";
+
+// The rates kept of this machine, whose ranks keep `cores` busy (0: not known), or those that come with the program, which are of
+// one machine and say nothing of others: ConfigError where this one has another processor or number of cores.
+enum class Kept : std::uint8_t { kTaken, kIgnored };
+CpuRates rates_of_this_machine(int cores, Kept kept);
 
 // "NVIDIA H100 80GB HBM3" -> "H100-SXM5-80GB": the shipped profile of a GPU by the driver's name of it; "" for GPUs without one.
 std::string profile_of_gpu(const std::string& gpu);

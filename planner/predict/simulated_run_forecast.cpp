@@ -60,6 +60,7 @@ std::vector<std::string> SimulatedRunForecast::compare(const RunSummary& summary
   run.ranks_at_once = inputs_.ranks_at_once;
   run.on_host = hardware_.device == DeviceKind::kCpu;
   run.bubble_over_ideal = summary.replayed_bubble;
+  run.bubble_of_flops = inputs_.plan.predicted_bubble;
   run.arena = summary.granted_bytes;
   run.resident = summary.resident_bytes;
   const Comparison comparison = trident::compare(step_, prices_.why_not, memory(), run);

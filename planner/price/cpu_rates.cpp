@@ -26,6 +26,7 @@ class ProfileObject {
     if (!json.is_object()) throw ConfigError(fmt::format("{}: must be an object, is {}; write one", where_, describe(json.kind())));
   }
 
+  bool has(std::string_view key) const { return json_.find(key) != nullptr; }
   std::string text(std::string_view key) {
     const JsonValue& value = member(key);
     if (!value.is_string() || value.as_string().empty()) refuse(key, "must be text; write some");
@@ -172,6 +173,7 @@ CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
   rates.name = file.text("name");
   rates.processor = file.text("processor");
   rates.cores = file.count("cores", kMostCores);
+  if (file.has("date")) rates.date = file.text("date");  // earlier versions did not write it
   rates.constants = read_constants(file.object("constants"), rates.constants_source);
   rates.memory = read_tables<CpuMemory>(file, "memory", [](ProfileObject& o) {
     return CpuMemory{o.dtype("dtype"), o.number("process_bytes", 1e13), o.number("rank_bytes", 1e13), {}};
@@ -206,6 +208,7 @@ JsonValue to_json(const CpuRates& rates) {
   json.set("name", rates.name);
   json.set("processor", rates.processor);
   json.set("cores", rates.cores);
+  if (!rates.date.empty()) json.set("date", rates.date);
   const auto microseconds = [](double seconds) { return seconds > 0 ? rounded(1e6 * seconds) : 0.0; };
   constants.set("step_us", microseconds(rates.constants.step_seconds));
   constants.set("call_us", microseconds(rates.constants.call_seconds));
@@ -265,6 +268,11 @@ JsonValue to_json(const CpuRates& rates) {
   json.set("operations", std::move(operations));
   json.set("collectives", std::move(collectives));
   return json;
+}
+
+std::string name_of_profile(const CpuRates& rates) {
+  const std::string name = fmt::format("the profile {} of {}", rates.name, rates.processor);
+  return rates.date.empty() ? name : fmt::format("{}, measured {}", name, rates.date);
 }
 
 double priced_head_dim(std::int64_t head_dim) { return static_cast<double>((head_dim + 15) / 16 * 16); }

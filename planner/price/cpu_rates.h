@@ -75,6 +75,7 @@ struct CpuRates {
   std::string name;       // "cpu"
   std::string processor;  // processor_name()'s: train/plan/machine.h
   int cores = 1;
+  std::string date;       // of the measurement, "2026-11-25"; empty: not known
   CpuConstants constants;
   std::string constants_source;
   std::vector<CpuMemory> memory;
@@ -83,6 +84,9 @@ struct CpuRates {
   std::vector<OperationTimes> operations;
   std::vector<CollectiveTimes> collectives;
 };
+
+// "the profile cpu of AMD EPYC (...), measured 2026-11-25".
+std::string name_of_profile(const CpuRates& rates);
 
 // Throws ConfigError that begins with "<where>: " or names the key below it: a key that is missing, unknown, or holds what it must
 // not. Which tables there are is not checked: CpuPrices asks for those that it needs.

@@ -76,7 +76,7 @@ StudyHardware cluster_hardware(const Cluster& cluster) {
 }
 
 StudyHardware processor_hardware(const CpuRates& rates) {
-  return {fmt::format("processors, by the rates of {} ({} cores)", rates.processor, rates.cores), "rank",
+  return {fmt::format("processors, by {} ({} cores)", name_of_profile(rates), rates.cores), "rank",
           [hardware = hardware_of(rates)](const PointConfig& point, StudyRow& row) { price_on_processors(hardware, point, row); }};
 }
 

@@ -93,15 +93,15 @@ StudyResult run_study_here(const StudySpec& spec, bool executes, CudaBackend& cu
     throw ConfigError("gpus: this machine's processors are none; name their cluster with --cluster, such as h100_sxm_ndr");
   check_device(spec);
   const int cores = cpu_machine_facts(1).core_share.at_once();
-  const CpuRates rates = named ? *named : shipped_rates_of(cores, "--cluster");
+  const CpuRates rates = named ? *named : rates_of_this_machine(cores, Kept::kTaken);
   if (!executes) return run_study(spec, processor_hardware(rates));
   StudyResult result = run_study(
       spec, processor_hardware(rates), [&](const PointConfig& point, StudyRow& row) { execute(point, rates, row, cuda); });
   const std::string here = processor_name();
   if (rates.processor != here || rates.cores != cores)
     result.held.push_back(fmt::format(
-        "Measured is not what was predicted: rates are of {} with {}, this machine has {} with {}; trident bench --calibrate FILE "
-        "measures it, and --cluster names the file.",
+        "Measured is not what was predicted: rates are of {} with {}, this machine has {} with {}; trident bench --calibrate "
+        "measures it.",
         rates.processor, counted(rates.cores, "core"), here, counted(cores, "core")));
   return result;
 }

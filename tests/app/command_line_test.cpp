@@ -12,8 +12,10 @@
 
 #include "app/subcommands.h"
 #include "core/file_io.h"
+#include "planner/price/kept_profile.h"
 #include "tests/support/no_gpus.h"
 #include "train/config/option_docs.h"
+#include "train/plan/machine.h"
 
 namespace trident {
 namespace {
@@ -66,7 +68,10 @@ TEST_F(CommandLine, HelpAndVersion) {
   for (const Subcommand& command : subcommands())
     EXPECT_NE(help.out.find("  " + std::string(command.name)), std::string::npos) << command.name;
   EXPECT_EQ(run({"--help"}).out, help.out);
-  EXPECT_EQ(run({"--version"}).out.rfind("trident ", 0), 0u);
+  const std::string version = run({"--version"}).out;
+  EXPECT_EQ(version.rfind("trident ", 0), 0u);
+  for (const char* part : {"\ncommit:    ", "\ncompiler:  ", "\nlibraries: fmt ", ", oneDNN ", ", zlib ", ", zstd "})
+    EXPECT_NE(version.find(part), std::string::npos) << part << " is not in " << version;
   const Outcome train = run({"train", "--help"});
   EXPECT_EQ(train.exit_code, 0);
   EXPECT_NE(train.out.find("--print-config"), std::string::npos);
@@ -231,6 +236,40 @@ TEST_F(CommandLine, BenchCalibratesIntoAFileThatAppearsWhole) {
   EXPECT_EQ(read_cpu_rates(file).processor, "a stand-in");
   EXPECT_EQ(run_command_line({"bench", "--calibrate", file}, context), 0);
   EXPECT_LT(seen.seconds, 0.1) << "--seconds of other measurements is not meant";
+}
+
+TEST_F(CommandLine, BenchCalibratesThisMachineIntoTheCache) {
+  std::ostringstream out, err;
+  CalibrateOptions seen;
+  CommandContext context{out, {}};
+  context.calibrate = [&](const CalibrateOptions& options, const std::function<void(const std::string&)>&) {
+    seen = options;
+    CpuRates rates;
+    rates.name = options.name, rates.processor = "a stand-in", rates.constants_source = "a test";
+    return rates;
+  };
+  const auto calibrated = [&] { return run_command_line({"bench", "--calibrate"}, context, err); };
+  const int cores = cpu_machine_facts(1).core_share.at_once();
+  const std::string home = path("home"), cache = path("cache");
+  const char* const given = std::getenv("HOME");
+  const std::string before = given == nullptr ? "" : given;
+  ::setenv("HOME", home.c_str(), 1);
+  for (const char* folder : {"", "relative", cache.c_str()}) {
+    ::setenv("XDG_CACHE_HOME", folder, 1);
+    EXPECT_EQ(calibrated(), 0) << err.str();
+    const std::string kept = kept_profile_path(cores);
+    EXPECT_EQ(kept.rfind((folder == cache ? cache : home + "/.cache") + "/trident/", 0), 0u) << kept;
+    EXPECT_NE(out.str().find("kept as " + kept + ": runs on this machine are predicted by it\n"), std::string::npos) << out.str();
+    EXPECT_EQ(kept_cpu_rates(cores)->name, "this-machine");
+    EXPECT_FALSE(kept_cpu_rates(cores + 1).has_value()) << "another machine's";
+  }
+  EXPECT_EQ(seen.largest, short_calibration().largest) << "as a minute allows";
+  ::unsetenv("XDG_CACHE_HOME");
+  ::unsetenv("HOME");
+  EXPECT_FALSE(kept_cpu_rates(cores).has_value());
+  EXPECT_EQ(calibrated(), 64) << "nowhere to keep it";
+  EXPECT_NE(err.str().find("neither XDG_CACHE_HOME nor HOME"), std::string::npos) << err.str();
+  ::setenv("HOME", before.c_str(), 1);
 }
 
 // As a terminal or timeout(1) ends it: what is measured with is removed.

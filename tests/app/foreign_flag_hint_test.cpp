@@ -37,6 +37,7 @@ TEST(ForeignFlagHint, WordsOfOtherSystemsAreToldFromFalseFriends) {
   EXPECT_EQ(foreign_flag_hint("--tensor_parallel_size", "2"), "say --set parallel.tensor=2");
   EXPECT_EQ(foreign_flag_hint("--tp_degree", "2"), "say --set parallel.tensor=2");
   EXPECT_EQ(foreign_flag_hint("--max_iters", "10"), "say --set run.steps=10");
+  EXPECT_EQ(foreign_flag_hint("--nothing", "[2"), "") << "the word behind it is no JSON";
   EXPECT_EQ(foreign_flag_hint("--schedule", "cosine"), "") << "parallel.schedule has no such value";
   EXPECT_EQ(foreign_flag_hint("--schedule", "1f1b"), "say --set parallel.schedule=1f1b");
   EXPECT_EQ(foreign_flag_hint("--device", "gpu"), "say --set device=cuda");

@@ -8,10 +8,12 @@
 
 #include "core/file_io.h"
 #include "planner/price/cpu_rates.h"
+#include "planner/price/kept_profile.h"
 #include "tests/app/background_program.h"
 #include "tests/app/json_answer.h"
 #include "tests/app/program.h"
 #include "tests/support/sanitized.h"
+#include "train/plan/machine.h"
 
 namespace trident {
 namespace {
@@ -135,6 +137,28 @@ TEST(Prediction, WithoutAProfileTheRunSaysSoAndNothingElseChanges) {
   EXPECT_EQ(parse_json(read_file(place / "run/plan.json"), "plan.json").find("predicted_step"), nullptr);
 }
 
+// A profile that is named goes before it, it before the program's own, and "none" leaves it out.
+TEST(Prediction, TheProfileKeptOfThisMachineIsTaken) {
+  const Workplace place;
+  ::setenv("XDG_CACHE_HOME", (place / "cache").c_str(), 1);
+  const std::string kept = kept_profile_path(cpu_machine_facts(1).core_share.at_once());
+  EXPECT_TRUE(kept.starts_with(place / "cache/trident/")) << kept;
+  write_profile(place, "kept", {}, 1);
+  write_profile(place, "named.json", {}, 1);
+  create_folder_of(kept);
+  std::string text = read_file(place / "kept");
+  write_file(kept, text.replace(text.find("\"cores\": 2"), 10, "\"date\": \"2026-01-31\", \"cores\": 2"));
+  const auto said = [&](const std::string& profile) {
+    const ProgramOutcome outcome = place.train({"run.overwrite=true", "run.hardware_profile=" + profile});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_NE(said("null").find("predicted by the profile kept of a processor, measured 2026-01-31 beside"), std::string::npos);
+  EXPECT_NE(said(place / "named.json").find("predicted by the profile named.json of a processor beside"), std::string::npos);
+  EXPECT_EQ(said("none").find(" of a processor"), std::string::npos);
+  ::unsetenv("XDG_CACHE_HOME");
+}
+
 // Before anything is made or trained, as threads and as processes.
 TEST(Prediction, AFileThatIsNoProfileIsRefusedAtTheStart) {
   const Workplace place;
@@ -206,7 +230,7 @@ TEST(Prediction, ProcessesCompareTheirNodesCoresWithTheProfile) {
   const JsonValue compared = comparison(place);
   ASSERT_NE(compared.find("not_predicted"), nullptr) << "the profile of other cores was taken";
   const std::string why = compared.find("not_predicted")->as_string();
-  EXPECT_NE(why.find(" with 1 core; trident bench --calibrate FILE"), std::string::npos) << why;
+  EXPECT_EQ(why, "no profile of this machine with 1 core; trident bench --calibrate makes one");
   const ProgramOutcome refused = run_command(
       {TRIDENT_SOURCE_DIR "/scripts/mpirun_local", "2", TRIDENT_BINARY, "train", "--config", place / "config.json", "--set",
        "parallel.data=2", "--set", "run.dir=" + (place / "other"), "--set", "run.hardware_profile=" + (place / "none.json")});

@@ -19,6 +19,8 @@ exits 64 '^usage: ' "$try" --steps
 exits 64 '^usage: ' "$try" --steps 'build nothing' trixie
 exits 64 '^usage: ' "$try" --fast trixie
 exits 64 '^usage: ' "$try" ../trixie
+exits 64 '^usage: ' "$try" --packages
+exits 64 '^usage: ' "$try" --packages "$place" --steps build trixie
 
 as_user=()
 if ((EUID == 0)); then as_user=(setpriv --reuid 65534 --regid 65534 --clear-groups); fi

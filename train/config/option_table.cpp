@@ -52,8 +52,9 @@ std::vector<Option> run_options() {
        .range = {1, 1024}, .choices = {"auto"}, .aka = {"omp_num_threads"}},
       {.path = "run.pin", .takes = kBool, .fallback = "true", .doc = "Bind ranks to cores where there are enough of them."},
       {.path = "run.hardware_profile", .takes = kNull | kString, .fallback = "null",
-       .doc = "File with the rates that the time of a step is predicted by, as trident bench --calibrate or configs/hardware have it; "
-              "null: that of this kind of hardware which comes with the program. No number of the training depends on it."},
+       .doc = "File with the rates that the time of a step is predicted by, as trident bench --calibrate or configs/hardware have "
+              "it; null: the one that trident bench --calibrate kept of this machine, else that of this kind of hardware which "
+              "comes with the program; none: the latter. No number of the training depends on it."},
       {.path = "device", .takes = kString, .fallback = "\"auto\"",
        .doc = "Where ranks compute; auto takes CUDA GPUs if this program has CUDA and the machine has GPUs it can use.",
        .choices = {"auto", "cpu", "cuda"}, .aliases = {{"gpu", "cuda"}}},

@@ -221,6 +221,7 @@ TEST(Comparison, TheMiddleHalfLeavesOutliersOut) {
 TEST(Comparison, MemoryThatIsOffIsNamed) {
   MeasuredRun run = measured(some_times());
   run.arena = 1200, run.resident = 5000;
+  run.ranks = 4, run.bubble_over_ideal = 0.2, run.bubble_of_flops = 0.25;
   const Comparison c = compare({}, "none came with it", {1000, 5200}, run);
   ASSERT_EQ(c.off().size(), 1u);
   EXPECT_EQ(c.off()[0].what, "the arena");
@@ -230,6 +231,7 @@ TEST(Comparison, MemoryThatIsOffIsNamed) {
   const JsonValue json = to_json(c);
   EXPECT_EQ(json.find("not_predicted")->as_string(), "none came with it");
   EXPECT_EQ(json.find("step_seconds"), nullptr);
+  EXPECT_EQ(json.find("bubble_over_ideal")->find("predicted")->as_number(), 0.25) << "if FLOPs alone took time";
   EXPECT_EQ(json.find("arena_bytes")->find("predicted")->as_integer(), 1000);
   EXPECT_EQ(json.find("resident_bytes")->find("measured")->as_integer(), 5000);
   EXPECT_EQ(json.find("off")->items().size(), 1u);
