@@ -2,9 +2,9 @@
 // (device/operations_layers.h, which says how they are written), and OperationRef, any of those in the two lists.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <variant>
 
@@ -233,21 +233,19 @@ struct AccumulateInto {
 struct Dropout {
   static constexpr OperationName kName{"dropout", WorkKind::kRows};
   TensorView out;
-  ConstTensorView x;
+  ConstTensorView x, samples;  // samples i64 [B]: global indices
   const DropoutSpec& spec;
 
   void check() const { TRIDENT_CHECK(x.shape().rank() == 3, "dropout: x is {}, expected [S, B, H]", to_string(x.shape())); }
   void fields(FieldVisitor f) const {
     f(writes("out", out, like(x)));
     f(reads("x", x));
-    f(reads("samples", spec.samples, {DType::kI64, x.shape()[1]}));
+    f(reads("samples", samples, {DType::kI64, x.shape()[1]}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const Shape& s = x.shape();
-    const DropoutRows rows{
-        spec.probability, {spec.key[0], spec.key[1]}, spec.sequence, spec.position_offset, spec.samples.as<std::int64_t>()};
-    k.dropout(row_type(x.dtype()), out.data(), x.data(), s[0], s[1], s[2], rows);
+    k.dropout(row_type(x.dtype()), out.data(), x.data(), samples.as<std::int64_t>(), s[0], s[1], s[2], spec);
   }
 };
 
@@ -314,25 +312,16 @@ struct AddExact {
 
 // ---- optimizer
 
-// One of the formulas of an update, by the name that it has in lists of operations.
-constexpr std::string_view name_of(UpdateFormula formula) {
-  switch (formula) {
-    case UpdateFormula::kAdamW: return "adamw";
-    case UpdateFormula::kLion: return "lion";
-  }
-  return "";
-}
-void check_update(std::string_view operation, ConstTensorView param, const UpdateParams& params);
-
-template <UpdateFormula formula>
 struct Update {
-  static constexpr OperationName kName{name_of(formula), WorkKind::kOptimizer};
+  UpdateRule rule;
   TensorView param, master;
-  std::array<TensorView, kStatesOf<formula>> states;
+  std::span<const TensorView> states;  // num_states(rule)
   ConstTensorView grad;
-  const UpdateParams& params;
+  const UpdateNumbers& numbers;
+  const RoundedElements* at_random;  // of param, which is bf16; nullptr: to nearest
 
-  void check() const { check_update(kName.name, param, params); }
+  OperationName name() const;
+  void check() const;
   void fields(FieldVisitor f) const {
     constexpr std::string_view kStateNames[] = {"m", "v"};
     const Elements values{DType::kF32, master.num_elements()};
@@ -343,27 +332,25 @@ struct Update {
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
-    const UpdateParams& p = params;
-    UpdateNumbers numbers{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1, p.bias_correction2};
-    RoundedElements elements;
-    if (p.rounding) {
-      const StochasticRounding& r = *p.rounding;
-      numbers.set_update(r.update);
-      elements = {{r.key[0], r.key[1]}, r.first_index, r.first_column, r.columns, r.stride};
-    }
     UpdateStates pointers;
-    for (std::size_t i = 0; i < states.size(); ++i) pointers.of[i] = states[i].template as<float>();
-    k.update(formula, row_type(param.dtype()), param.data(), master.as<float>(), pointers, grad.as<float>(), master.num_elements(),
-             numbers, p.rounding ? &elements : nullptr);
+    for (std::size_t i = 0; i < states.size(); ++i) pointers.of[i] = states[i].as<float>();
+    k.update(rule, row_type(param.dtype()), param.data(), master.as<float>(), pointers, grad.as<float>(), master.num_elements(),
+             numbers, at_random);
   }
 };
-using AdamW = Update<UpdateFormula::kAdamW>;
-using Lion = Update<UpdateFormula::kLion>;
 
 using OtherOperations =
     OperationList<EmbeddingForward, EmbeddingBackward, CrossEntropyMax, CrossEntropyStats, CrossEntropyRescale,
                   CrossEntropyLoss, CrossEntropyBackward, AddBias, SumRows, Add, AccumulateInto, Dropout, Convert, FillZero,
-                  SumSquares, AddExact, AdamW, Lion>;
+                  SumSquares, AddExact, Update>;
+
+template <class Operation>
+OperationName name_of(const Operation& operation) {
+  if constexpr (requires { operation.name(); })
+    return operation.name();
+  else
+    return Operation::kName;
+}
 
 }  // namespace trident::op
 
@@ -381,7 +368,7 @@ void check_and_execute(Backend& backend, Stream& stream, OperationRef operation)
       [&](const auto* o) {
         if constexpr (requires { o->check(); }) o->check();
         check_fields(
-            o->kName.name, [o](FieldVisitor f) { o->fields(f); }, &Backend::reaches);
+            op::name_of(*o).name, [o](FieldVisitor f) { o->fields(f); }, &Backend::reaches);
         backend.execute(stream, *o);
       },
       operation);

@@ -213,8 +213,8 @@ class Ops {
   // out f32 += x f32 (gradient accumulation).
   void accumulate(Stream& stream, TensorView out, ConstTensorView x) { call(stream, op::AccumulateInto{out, x}); }
   // out[s,b,:] = x[s,b,:] * mask/(1-p), [S,B,H]; the same call on the gradient is its backward. out may alias x.
-  void dropout(Stream& stream, TensorView out, ConstTensorView x, const DropoutSpec& spec) {
-    call(stream, op::Dropout{out, x, spec});
+  void dropout(Stream& stream, TensorView out, ConstTensorView x, ConstTensorView samples, const DropoutSpec& spec) {
+    call(stream, op::Dropout{out, x, samples, spec});
   }
   // out = x converted (f32 <-> bf16, f32 <-> f16), or copied when the dtypes agree.
   void convert(Stream& stream, TensorView out, ConstTensorView x) { call(stream, op::Convert{out, x}); }
@@ -227,15 +227,9 @@ class Ops {
   void add_exact(Stream& stream, TensorView limbs, ConstTensorView x) { call(stream, op::AddExact{limbs, x}); }
 
   // ---- optimizer ----------------------------------------------------------------------------------------------------------------
-  // master, m, v f32[n] updated in place; param T[n] = round(master), as params.rounding says; grad f32[n]. param may alias master
+  // master, states f32[n] updated in place; param T[n] = round(master), as at_random says; grad f32[n]. param may alias master
   // when T is f32.
-  void adamw(Stream& stream, TensorView param, TensorView master, TensorView m, TensorView v, ConstTensorView grad,
-             const UpdateParams& params) {
-    call(stream, op::AdamW{param, master, {m, v}, grad, params});
-  }
-  void lion(Stream& stream, TensorView param, TensorView master, TensorView m, ConstTensorView grad, const UpdateParams& params) {
-    call(stream, op::Lion{param, master, {m}, grad, params});
-  }
+  void update(Stream& stream, const op::Update& update) { call(stream, update); }
 
  private:
   template <class Operation>

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "core/philox.h"
+
 namespace trident {
 
 void Dropout::apply(LayerPass& p, TensorView out, ConstTensorView x) const {
@@ -12,12 +14,12 @@ void Dropout::apply(LayerPass& p, TensorView out, ConstTensorView x) const {
   // Distinct for every (step, unit, place): 2^20 units, 16 places.
   const std::uint64_t number =
       static_cast<std::uint64_t>(p.batch.step) << 24 | static_cast<std::uint64_t>(p.unit) << 4 | static_cast<std::uint64_t>(place_);
-  p.ops.dropout(p.stream, out, x,
+  const PhiloxKey key = random_key(p.geometry.seed, RandomPurpose::kDropout, number);
+  p.ops.dropout(p.stream, out, x, p.batch.samples,
                 {.probability = probability_,
-                 .key = random_key(p.geometry.seed, RandomPurpose::kDropout, number),
+                 .key = {key[0], key[1]},
                  .sequence = p.geometry.sequence,
-                 .position_offset = p.geometry.position_offset(),
-                 .samples = p.batch.samples});
+                 .position_offset = p.geometry.position_offset()});
 }
 
 }  // namespace trident

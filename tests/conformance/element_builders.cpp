@@ -144,7 +144,7 @@ OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alia
   if (alias == Alias::kNone) c.operands.push_back(input("x", t, {S, B, H}));
   const std::size_t x = alias == Alias::kNone ? 2 : 0;
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.dropout(stream, v[0], v[x], {probability, key, sequence, offset, v[1]});
+    ops.dropout(stream, v[0], v[x], v[1], {probability, {key[0], key[1]}, sequence, offset});
   };
   c.reference = [=](std::vector<Values>& v) {
     const std::vector<std::int64_t> samples(v[1].begin(), v[1].end());
@@ -208,30 +208,36 @@ OpCase add_exact(Index n, Draw draw) {
 
 // ---- optimizer
 
-UpdateParams update_params(float weight_decay) {
-  return {.lr = 1e-2f,
-          .beta1 = 0.9f,
-          .beta2 = 0.95f,
-          .eps = 1e-8f,
-          .weight_decay = weight_decay,
-          .grad_scale = 0.5f,
-          .bias_correction1 = 1.0f / (1.0f - 0.81f),
-          .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
+UpdateNumbers update_numbers(float weight_decay) {
+  UpdateNumbers numbers{.lr = 1e-2f,
+                        .beta1 = 0.9f,
+                        .beta2 = 0.95f,
+                        .eps = 1e-8f,
+                        .weight_decay = weight_decay,
+                        .grad_scale = 0.5f,
+                        .bias_correction1 = 1.0f / (1.0f - 0.81f),
+                        .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
+  numbers.set_update((std::uint64_t{1} << 33) + 9);
+  return numbers;
 }
 
 // v: master, grad, states.
-void call_update(UpdateFormula formula, Ops& ops, Stream& stream, TensorView param, Views v, const UpdateParams& p) {
-  if (formula == UpdateFormula::kAdamW)
-    ops.adamw(stream, param, v[0], v[2], v[3], v[1], p);
-  else
-    ops.lion(stream, param, v[0], v[2], v[1], p);
+void call_update(UpdateRule rule, Ops& ops, Stream& stream, TensorView param, Views v, const UpdateNumbers& numbers,
+                 const RoundedElements* at_random) {
+  ops.update(stream, {.rule = rule,
+                      .param = param,
+                      .master = v[0],
+                      .states = v.subspan(2, static_cast<std::size_t>(num_states(rule))),
+                      .grad = v[1],
+                      .numbers = numbers,
+                      .at_random = at_random});
 }
 
-OpCase update(UpdateFormula formula, DType t, Index n, float weight_decay, Alias param) {
-  const UpdateParams p = update_params(weight_decay);
-  const bool of_adamw = formula == UpdateFormula::kAdamW;
+OpCase update(UpdateRule rule, DType t, Index n, float weight_decay, Alias param) {
+  const UpdateNumbers p = update_numbers(weight_decay);
+  const bool of_adamw = rule == UpdateRule::kAdamW;
   const DType f32 = DType::kF32;
-  OpCase c = element_case(of_adamw ? "adamw" : "lion", t,
+  OpCase c = element_case(to_string(rule), t,
                           std::to_string(n) + (weight_decay == 0 ? "_no_decay" : "") + std::string(alias_name(param)));
   const Tolerance tolerance = rounded(f32, kElementNoise);
   c.operands = {in_place("master", f32, {n}, tolerance), input("grad", f32, {n}),
@@ -243,7 +249,7 @@ OpCase update(UpdateFormula formula, DType t, Index n, float weight_decay, Alias
     c.derive = [](std::vector<Values>& v) {
       for (double& x : v[3]) x = std::abs(x);
     };
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { call_update(formula, ops, stream, v[parameter], v, p); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { call_update(rule, ops, stream, v[parameter], v, p, nullptr); };
   c.reference = [=](std::vector<Values>& v) {
     if (of_adamw)
       reference::adamw(v[0].data(), v[2].data(), v[3].data(), v[1].data(), n,
@@ -259,15 +265,14 @@ OpCase update(UpdateFormula formula, DType t, Index n, float weight_decay, Alias
 
 // Which neighbour is right hangs on the last bit of the master, so parameters are judged by the master
 // beside them: results are 1 where they are wrong.
-OpCase update_at_random(UpdateFormula formula, Index n, const StochasticRounding& rounding) {
-  UpdateParams p = update_params(0.1f);
-  p.rounding = rounding;
-  OpCase c = update(formula, DType::kBF16, n, p.weight_decay, Alias::kNone);
+OpCase update_at_random(UpdateRule rule, Index n, const RoundedElements& elements) {
+  const UpdateNumbers p = update_numbers(0.1f);
+  OpCase c = update(rule, DType::kBF16, n, p.weight_decay, Alias::kNone);
   const std::size_t parameter = c.operands.size() - 1;
   c.variant +=
-      fmt::format("_at_random_{}_{}_{}_of_{}", rounding.first_index, rounding.first_column, rounding.columns, rounding.stride);
+      fmt::format("_at_random_{}_{}_{}_of_{}", elements.first_index, elements.first_column, elements.columns, elements.stride);
   c.operands[parameter].tolerance = kExact;
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { call_update(formula, ops, stream, v[parameter], v, p); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { call_update(rule, ops, stream, v[parameter], v, p, &elements); };
   c.reference = [=, to_nearest = c.reference](std::vector<Values>& v) {
     to_nearest(v);
     v[parameter].assign(static_cast<std::size_t>(n), 0.0);
@@ -275,7 +280,7 @@ OpCase update_at_random(UpdateFormula formula, Index n, const StochasticRounding
   c.canonical = [=](std::vector<Values>& v) {
     for (Index i = 0; i < n; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const std::uint32_t bits = testing::rounding_bits(rounding.key, rounding.update, testing::tensor_element(rounding, i));
+      const std::uint32_t bits = testing::rounding_bits(elements, p.update_number(), testing::tensor_element(elements, i));
       v[parameter][at] = v[parameter][at] == to_float(testing::rounded_at_random(static_cast<float>(v[0][at]), bits)) ? 0 : 1;
     }
   };

@@ -41,6 +41,11 @@ class CudaGraphsTest : public ::testing::Test {
     for (std::int64_t i = 0; i < shape.num_elements(); ++i) t.set(i, first + static_cast<float>(i % 17));
     return t;
   }
+  void adamw(TensorView param, TensorView master, TensorView m, TensorView v, ConstTensorView grad, const UpdateNumbers& numbers,
+             const RoundedElements* at_random = nullptr) {
+    const TensorView moments[] = {m, v};
+    ops_.update(stream_, {UpdateRule::kAdamW, param, master, moments, grad, numbers, at_random});
+  }
   void repeat(FunctionRef<void()> work) { ops_.graphs().repeat(stream_, work); }
   static std::size_t launched() { return simulated::graph_uses().launched; }
   static std::size_t instantiated() { return simulated::graph_uses().instantiated; }
@@ -165,11 +170,11 @@ TEST_F(CudaGraphsTest, UpdatesHaveOtherNumbersEachTime) {
   DeviceTensor weights(start), m(numbers({70}, 0)), v(numbers({70}, 1)), expected_weights(start), expected_m(numbers({70}, 0)), expected_v(numbers({70}, 1)),
       grad(gradient);
   const auto step = [&](DeviceTensor& w, DeviceTensor& mean, DeviceTensor& square, int number) {
-    UpdateParams params{.lr = 1e-2f / static_cast<float>(number), .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+    UpdateNumbers numbers{.lr = 1e-2f / static_cast<float>(number), .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
     for (int half = 0; half < 2; ++half) {
-      params.weight_decay = half == 0 ? 0.1f : 0.0f;
+      numbers.weight_decay = half == 0 ? 0.1f : 0.0f;
       const auto part = [&](DeviceTensor& t) { return t.view().range(35 * half, 35); };
-      ops_.adamw(stream_, part(w), part(w), part(mean), part(square), part(grad), params);
+      adamw(part(w), part(w), part(mean), part(square), part(grad), numbers);
     }
   };
   for (int number = 1; number <= 4; ++number) {
@@ -185,8 +190,8 @@ TEST_F(CudaGraphsTest, UpdatesHaveOtherNumbersEachTime) {
 
 // The update's number is read when the graph runs; key and place tell works apart.
 TEST_F(CudaGraphsTest, UpdatesRoundWithTheirOwnNumber) {
-  const StochasticRounding original{{1, 2}, 0, 3, 4, 10, 20};
-  std::vector<StochasticRounding> places(7, original);
+  const RoundedElements original{{1, 2}, 3, 4, 10, 20};
+  std::vector<RoundedElements> places(7, original);
   places[1].key[0] = 9;
   places[2].key[1] = 9;
   places[3].first_index = 5;
@@ -198,12 +203,11 @@ TEST_F(CudaGraphsTest, UpdatesRoundWithTheirOwnNumber) {
     DeviceTensor weights(start), m(numbers({70}, 0)), v(numbers({70}, 1)), grad(gradient), param(TestTensor(DType::kBF16, Shape{70}));
     std::vector<std::vector<double>> results;
     for (int number = 1; number <= 3; ++number)
-      for (const StochasticRounding& place : places) {
+      for (const RoundedElements& place : places) {
         const auto work = [&] {
-          UpdateParams params{.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
-          params.rounding = place;
-          params.rounding->update = static_cast<std::uint64_t>(number) << 31;  // both words of it
-          ops_.adamw(stream_, param.view(), weights.view(), m.view(), v.view(), grad.view(), params);
+          UpdateNumbers step{.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+          step.set_update(static_cast<std::uint64_t>(number) << 31);  // both words of it
+          adamw(param.view(), weights.view(), m.view(), v.view(), grad.view(), step, &place);
         };
         if (repeated)
           repeat(work);
@@ -232,7 +236,7 @@ TEST_F(CudaGraphsTest, ScalesAndDrawsAreOthersEachTime) {
   const auto form = [&](TensorView x, float scale, std::uint32_t step, std::int64_t sample) {
     ops_.cross_entropy_backward(stream_, x, row_max.view(), sum_exp.view(), there.view(), 0, 9, scale);
     const TensorView rows(x.data(), DType::kF32, {4, 1, 9}, x.where());
-    ops_.dropout(stream_, rows, rows, {.probability = 0.5f, .key = {step, 7}, .sequence = 4, .samples = drawn.view().rows(sample, 1).flat()});
+    ops_.dropout(stream_, rows, rows, drawn.view().rows(sample, 1).flat(), {.probability = 0.5f, .key = {step, 7}, .sequence = 4});
     ops_.cross_entropy_backward(stream_, x, row_max.view(), sum_exp.view(), there.view(), 0, 9, 2 * scale);
   };
   std::uint32_t step = 0;
@@ -257,7 +261,7 @@ TEST_F(CudaGraphsTest, WhatIsNewEachTimeMustBeTheSameWhenCalledAgain) {
   std::uint32_t calls = 0;
   EXPECT_PRED2(contains, error_of<InternalError>([&] {
                  repeat([&] {
-                   ops_.dropout(stream_, x.view(), x.view(), {.probability = 0.5f, .key = {++calls, 0}, .sequence = 4, .samples = samples.view()});
+                   ops_.dropout(stream_, x.view(), x.view(), samples.view(), {.probability = 0.5f, .key = {++calls, 0}, .sequence = 4});
                  });
                }),
                "was noted as 1 operations and called 1 then, or the same with other arguments");
@@ -278,7 +282,7 @@ TEST_F(CudaGraphsTest, MoreNumbersThanThereIsRoomForAreEager) {
   const auto work = [&](int i) {
     repeat([&] {
       const TensorView one = w.view().range(i, 1);
-      for (int call = 0; call < kCalls; ++call) ops_.adamw(stream_, one, one, m.view(), v.view(), grad.view(), {.lr = 1e-3f, .eps = 1e-8f});
+      for (int call = 0; call < kCalls; ++call) adamw(one, one, m.view(), v.view(), grad.view(), {.lr = 1e-3f, .eps = 1e-8f});
     });
   };
   for (int round = 0; round < 2; ++round)

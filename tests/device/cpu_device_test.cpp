@@ -149,6 +149,7 @@ TEST(CpuOps, MistakesAreNamed) {
       half(DType::kBF16, {2, 3, 4});
   const TestTensor heads(DType::kF32, {3, 2, 2, 2}), ints(DType::kI32, {6}), f64(DType::kF64, {1});
   const auto v = [](const TestTensor& t) { return t.view(); };
+  const TensorView moments[] = {x.view(), x.view()};
   const Accumulate no = Accumulate::kNo;
   const std::vector<std::pair<std::string, std::function<void()>>> cases = {
       {"rms_norm_forward: y", [&] { ops.rms_norm_forward(s, v(wide), v(six), v(x), v(row), 1e-5f); }},
@@ -180,10 +181,12 @@ TEST(CpuOps, MistakesAreNamed) {
       {"sum_rows: out", [&] { ops.sum_rows(s, v(six), v(x), no); }},
       {"add: b", [&] { ops.add(s, v(x), v(x), v(half)); }},
       {"accumulate: x", [&] { ops.accumulate(s, v(x), v(half)); }},
-      {"dropout: samples", [&] { ops.dropout(s, v(x), v(x), DropoutSpec{}); }},
+      {"dropout: samples", [&] { ops.dropout(s, v(x), v(x), v(x), {}); }},
       {"convert: x", [&] { ops.convert(s, v(wide), v(x)); }},
       {"sum_squares: out", [&] { ops.sum_squares(s, v(x), v(x)); }},
-      {"adamw: grad", [&] { ops.adamw(s, v(x), v(x), v(x), v(x), v(half), {}); }},
+      {"adamw: grad", [&] { ops.update(s, {UpdateRule::kAdamW, v(x), v(x), moments, v(half), {}, nullptr}); }},
+      {"adamw: 1 states instead of 2",
+       [&] { ops.update(s, {UpdateRule::kAdamW, v(x), v(x), std::span(moments).first(1), v(x), {}, nullptr}); }},
       {"split_heads: heads", [&] { ops.split_heads(s, v(heads), v(x), 1); }},
       {"merge_heads: heads", [&] { ops.merge_heads(s, v(x), v(heads), -1); }},
       {"rope: 6 pairs", [&] { ops.rope(s, v(heads), v(six), v(six), v(row), Transpose::kNo); }},

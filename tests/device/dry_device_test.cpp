@@ -122,7 +122,7 @@ TEST(DryDevice, WhatFollowsAProductIsFusedWhereTheOracleFuses) {
   class Names final : public OperationWatcher {
    public:
     void performed(OperationRef operation) override {
-      std::visit([&](const auto* o) { seen.emplace_back(o->kName.name); }, operation);
+      std::visit([&](const auto* o) { seen.emplace_back(op::name_of(*o).name); }, operation);
     }
     void performed(const op::Fused& fused) override { seen.emplace_back(fused.name().name); }
     std::vector<std::string> seen;
