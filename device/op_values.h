@@ -25,7 +25,7 @@ struct PreparedProduct {
   bool fused = false;          // one kernel does both, where operands lie at multiples of 16 bytes; else several do
 };
 
-// The arguments of Ops::matmul.
+// The operands of op::Matmul.
 struct MatmulOperands {
   TensorView out;
   ConstTensorView a;

@@ -1,4 +1,4 @@
-// Every operation of Ops as a value: those around layers (embedding, loss, copies, sums, updates), those within
+// Every operation as a value, with its contract: those around layers (embedding, loss, copies, sums, updates), those within
 // (device/operations_layers.h, which says how they are written), and OperationRef, any of those in the two lists.
 #pragma once
 
@@ -20,6 +20,8 @@ namespace trident::op {
 
 // ---- embedding
 
+// out T[R,H] = table[token - first_row], rows whose token lies outside [first_row, first_row + table rows) are zero.
+// tokens i32[R]; table T[rows,H].
 struct EmbeddingForward {
   static constexpr OperationName kName{"embedding_forward", WorkKind::kEmbedding};
   TensorView out;
@@ -39,6 +41,7 @@ struct EmbeddingForward {
   }
 };
 
+// Adds d_out rows to d_table f32[rows,H], in token order; tokens outside the range are skipped.
 struct EmbeddingBackward {
   static constexpr OperationName kName{"embedding_backward", WorkKind::kEmbedding};
   TensorView d_table;
@@ -60,6 +63,8 @@ struct EmbeddingBackward {
 
 // ---- vocabulary-parallel cross-entropy
 
+// Columns c of logits T[R,V] with first_column + c >= vocabulary are padding: ignored, as if -infinity.
+// row_max f32[R] = largest valid logit (-infinity when there is none).
 struct CrossEntropyMax {
   static constexpr OperationName kName{"cross_entropy_max", WorkKind::kLoss};
   TensorView row_max;
@@ -78,6 +83,8 @@ struct CrossEntropyMax {
   }
 };
 
+// With row_max the maximum over all shards: sum_exp f32[R] = sum exp(logit - row_max), target_logit f32[R] = logit of the target
+// minus row_max if this shard holds it, else 0. targets i32[R]; a negative target is not counted (contributes 0).
 struct CrossEntropyStats {
   static constexpr OperationName kName{"cross_entropy_stats", WorkKind::kLoss};
   TensorView sum_exp, target_logit;
@@ -101,6 +108,8 @@ struct CrossEntropyStats {
   }
 };
 
+// In place: statistics formed with shard_max f32[R], the maximum of this shard's `columns` columns alone, become those of
+// row_max: sum_exp *= exp(shard_max - row_max), target_logit += shard_max - row_max where this shard holds the target.
 struct CrossEntropyRescale {
   static constexpr OperationName kName{"cross_entropy_rescale", WorkKind::kLoss};
   TensorView sum_exp, target_logit;
@@ -122,6 +131,8 @@ struct CrossEntropyRescale {
   }
 };
 
+// loss f64[1] = sum over rows with target >= 0 of log(sum_exp) - target_logit (both summed over shards), added in row order in
+// f64. row_losses f32[R] = these terms, rounded, and 0 for other rows; or a view of nothing.
 struct CrossEntropyLoss {
   static constexpr OperationName kName{"cross_entropy_loss", WorkKind::kLoss};
   TensorView loss, row_losses;
@@ -142,6 +153,8 @@ struct CrossEntropyLoss {
   }
 };
 
+// In place: logits become d_logits = (exp(logit - row_max)/sum_exp - onehot(target)) * scale; rows with a negative target and
+// padding columns become 0. sum_exp summed over shards.
 struct CrossEntropyBackward {
   static constexpr OperationName kName{"cross_entropy_backward", WorkKind::kLoss};
   TensorView logits;
@@ -166,6 +179,7 @@ struct CrossEntropyBackward {
 
 // ---- elementwise, copies, reductions
 
+// In place: x T[R,C] += bias T[C] in every row.
 struct AddBias {
   static constexpr OperationName kName{"add_bias", WorkKind::kRows};
   TensorView x;
@@ -182,6 +196,7 @@ struct AddBias {
   }
 };
 
+// out f32[C] (+)= column sums of x T[R,C].
 struct SumRows {
   static constexpr OperationName kName{"sum_rows", WorkKind::kRows};
   TensorView out;
@@ -199,6 +214,7 @@ struct SumRows {
   }
 };
 
+// out = a + b, any shape, T; out may alias a or b.
 struct Add {
   static constexpr OperationName kName{"add", WorkKind::kRows};
   TensorView out;
@@ -215,6 +231,7 @@ struct Add {
   }
 };
 
+// out f32 += x f32 (gradient accumulation).
 struct AccumulateInto {
   static constexpr OperationName kName{"accumulate", WorkKind::kCopies};
   TensorView out;
@@ -230,6 +247,7 @@ struct AccumulateInto {
   }
 };
 
+// out[s,b,:] = x[s,b,:] * mask/(1-p), [S,B,H]; the same call on the gradient is its backward. out may alias x.
 struct Dropout {
   static constexpr OperationName kName{"dropout", WorkKind::kRows};
   TensorView out;
@@ -249,6 +267,7 @@ struct Dropout {
   }
 };
 
+// out = x converted (f32 <-> bf16, f32 <-> f16), or copied when the dtypes agree.
 struct Convert {
   static constexpr OperationName kName{"convert", WorkKind::kCopies};
   TensorView out;
@@ -279,6 +298,8 @@ struct FillZero {
   }
 };
 
+// out f64[ceil(n/64)] = sums of squares of consecutive blocks of 64 elements of x f32[n] (the last may be short): the blocks of
+// the layout-independent gradient norm. Non-finite elements give a non-finite block.
 struct SumSquares {
   static constexpr OperationName kName{"sum_squares", WorkKind::kOptimizer};
   static constexpr std::int64_t kBlock = 64;
@@ -295,6 +316,8 @@ struct SumSquares {
   }
 };
 
+// limbs i64[ExactSum::kLimbs] (core/exact_sum.h) += x f64[n], without rounding. Digits may be left un-normalised, as
+// ExactSum::add leaves them; limbs that began normalised bear 2^30 elements before they must be normalised.
 struct AddExact {
   static constexpr OperationName kName{"add_exact", WorkKind::kOptimizer};
   TensorView limbs;
@@ -312,6 +335,8 @@ struct AddExact {
 
 // ---- optimizer
 
+// master, states f32[n] updated in place; param T[n] = round(master), as at_random says; grad f32[n]. param may alias master when
+// T is f32.
 struct Update {
   UpdateRule rule;
   TensorView param, master;
@@ -357,7 +382,12 @@ OperationName name_of(const Operation& operation) {
 namespace trident {
 
 // One of them, which lives while the call does.
-using OperationRef = decltype(joined(op::LayerOperations{}, op::OtherOperations{}))::Ref;
+using AnyOperation = decltype(joined(op::LayerOperations{}, op::OtherOperations{}))::Ref;
+class OperationRef : public AnyOperation {
+ public:
+  template <class Operation>
+  OperationRef(const Operation& operation) : AnyOperation(&operation) {}
+};
 
 // Checks what was called, then has `backend` do it:
 // - Backend::reaches(MemoryKind): whether its operations can work on such memory;

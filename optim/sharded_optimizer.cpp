@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "core/philox.h"
+#include "device/operations.h"
+#include "device/ops.h"
 
 namespace trident {
 
@@ -81,7 +83,7 @@ void ShardedOptimizer::step(int unit, std::int64_t update, double lr, double gra
       const auto range = [&](TensorView view) { return view.range(stretch.begin, stretch.count); };
       std::array<TensorView, kMostUpdateStates> states;
       std::transform(views.begin(), views.end(), states.begin(), range);
-      context_.device().ops().update(context_.compute_stream(), {.rule = config_.type,
+      context_.device().ops().run(context_.compute_stream(), op::Update{.rule = config_.type,
                                                                  .param = range(shard.param),
                                                                  .master = range(shard.master),
                                                                  .states = std::span(states).first(views.size()),

@@ -1,6 +1,6 @@
 // Row-wise and elementwise kernels on host memory: one table of functions per instruction set, all compiled from the same bodies.
 //
-// These are the formulas of device/ops.h (which has the contracts: shapes, accumulate-or-overwrite, aliasing) on raw pointers.
+// These are the formulas of device/operations.h (which has the contracts: shapes, accumulate or overwrite) on raw pointers.
 // Shapes are checked by the caller. Sizes are elements; any size works, 0 included (but norms need width >= 1); no alignment is
 // required.
 // - "T" pointers are void* and point to elements of the RowType argument; everything else is typed.
@@ -26,7 +26,7 @@ enum class RowType : std::uint8_t { kF32, kBF16, kF16 };
 // The RowType of a compute dtype; anything but f32, bf16 and f16 is an InternalError.
 RowType row_type(DType dtype);
 
-// Which columns of a vocabulary shard count: see cross_entropy_* in device/ops.h.
+// Which columns of a vocabulary shard count: see op::CrossEntropyMax in device/operations.h.
 struct VocabularyShard {
   std::int64_t columns = 0;       // V, held here
   std::int64_t first_column = 0;  // global number of column 0

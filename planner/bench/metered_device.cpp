@@ -6,6 +6,9 @@
 #include <utility>
 #include <variant>
 
+#include "device/operations.h"
+#include "device/ops.h"
+
 namespace trident {
 namespace {
 

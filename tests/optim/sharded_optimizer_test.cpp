@@ -1,4 +1,6 @@
 // Which elements one call of the update takes, and that it does not matter to them.
+#include "device/operations.h"
+#include "device/ops.h"
 #include "optim/sharded_optimizer.h"
 
 #include <cstdint>
@@ -62,8 +64,8 @@ TEST(UpdateStretches, HaveTheBitsOfTheirPieces) {
       const UpdateNumbers numbers{.lr = 3e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = s.decays ? 0.1f : 0.0f};
       const auto range = [&](TensorView view) { return view.range(s.begin, s.count); };
       const TensorView moments[] = {range(f32[1]), range(f32[2])};
-      device.ops().update(device.compute_stream(),
-                          {UpdateRule::kAdamW, range(param), range(f32[0]), moments, range(f32[3]), numbers, nullptr});
+      device.ops().run(device.compute_stream(), op::Update{UpdateRule::kAdamW, range(param), range(f32[0]), moments, range(f32[3]),
+                                                           numbers, nullptr});
     }
     return std::vector<std::byte>(memory.data(), memory.data() + kElements * 20);
   };

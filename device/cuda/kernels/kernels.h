@@ -1,4 +1,4 @@
-// The kernels of the CUDA device: the row operations of device/ops.h on raw device pointers, enqueued on `stream`.
+// The kernels of the CUDA device: the row operations of device/operations.h on raw device pointers, enqueued on `stream`.
 //
 // Names, operands and rules are those of device/row_kernels/row_kernels.h: "T" pointers are void* to elements of the RowType, sizes
 // are elements, any size works (norms need width >= 1), arithmetic is f32 rounded to T once per result. No alignment is required;
@@ -77,7 +77,7 @@ void dropout_from_memory(Stream stream, RowType t, void* out, const void* x, I s
                          const DropoutDraw* draw);
 // Between f32 and bf16 or f16.
 void convert(Stream stream, RowType out_type, void* out, RowType in_type, const void* x, I count);
-// limbs [ExactSum::kLimbs] += x, as Ops::add_exact.
+// limbs [ExactSum::kLimbs] += x, as op::AddExact.
 void add_exact(Stream stream, std::int64_t* limbs, const double* x, I count);
 
 // ---- optimizer

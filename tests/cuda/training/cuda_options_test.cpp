@@ -4,6 +4,7 @@
 #include "core/check.h"
 #include "core/file_io.h"
 #include "device/host/doorbell.h"
+#include "device/ops.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "planner/bench/metered_device.h"
 #include "tests/cuda/simulated_scope.h"
