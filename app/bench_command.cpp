@@ -4,9 +4,9 @@
 #include <ostream>
 
 #include "app/command_line.h"
-#include "app/flag_answer.h"
+#include "app/foreign_flag_hint.h"
 #include "app/interruption.h"
-#include "app/named_files.h"
+#include "app/path_arguments.h"
 #include "core/file_io.h"
 #include "core/printable.h"
 
@@ -68,7 +68,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   const bool calibrates = std::any_of(arguments.begin(), arguments.end(),
                                       [](const std::string& a) { return a == "--calibrate" || a.starts_with("--calibrate="); });
   if (calibrates) app.get_option("--config")->required(false);
-  if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (parse_flags(app, arguments, context.out, {{}, foreign_flag_hint, context.columns}) == ParseResult::kHelpPrinted) return;
   if (calibrates && profile.empty()) throw ConfigError("--calibrate: names no file; give the one to write");
   check_named_files(app, {"--config"}, {"--calibrate"});
   if (!(options.seconds >= 0 && options.seconds <= 60))

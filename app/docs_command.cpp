@@ -3,8 +3,8 @@
 #include <ostream>
 
 #include "app/command_line.h"
-#include "app/flag_answer.h"
-#include "app/named_files.h"
+#include "app/foreign_flag_hint.h"
+#include "app/path_arguments.h"
 #include "train/config/foreign_words.h"
 #include "train/config/option_docs.h"
 
@@ -26,7 +26,7 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
     CLI::App app("Draw one training step of a configuration as SVG.", "trident docs timeline");
     ConfigFlags flags;
     add_config_flags(app, flags);
-    if (parse_flags(app, {arguments.begin() + 1, arguments.end()}, context.out, {{}, flag_answer, context.columns}) ==
+    if (parse_flags(app, {arguments.begin() + 1, arguments.end()}, context.out, {{}, foreign_flag_hint, context.columns}) ==
         ParseResult::kHelpPrinted)
       return;
     check_named_files(app, {"--config"}, {});

@@ -16,7 +16,7 @@
 #include "planner/bench/calibrate.h"
 #include "planner/predict/dry_plan.h"
 #include "planner/predict/plan_on_cluster.h"
-#include "planner/predict/run_prediction.h"
+#include "planner/predict/simulated_run_forecast.h"
 #include "planner/predict/timeline_svg.h"
 #include "planner/price/price_book.h"
 #include "planner/search/layout_costs.h"
@@ -36,7 +36,7 @@ trident::PlanDetail detail_of(const trident::PlanOptions& options) {
 
 int main(int argc, char** argv) {
   using namespace trident;
-  let_waiting_threads_sleep(argv);
+  reexec_with_passive_omp(argv);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that reaches ulimit -f is then an error that names it
   const auto train = [](const std::function<TrainConfig()>& read_config) {
     std::signal(SIGPIPE, SIG_IGN);  // who no longer reads the console does not end the run
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
     };
     try {
       run_training(read_config, {std::cout, console_mode_of(STDOUT_FILENO), log}, *cuda,
-                   {find_eval_samples, check_hardware_profile, make_run_prediction});
+                   {find_eval_samples, check_hardware_profile, make_run_forecast});
     } catch (...) {
       check_lines();
       throw;

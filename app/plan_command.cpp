@@ -4,8 +4,8 @@
 #include <ostream>
 
 #include "app/command_line.h"
-#include "app/flag_answer.h"
-#include "app/named_files.h"
+#include "app/foreign_flag_hint.h"
+#include "app/path_arguments.h"
 #include "app/plan_search.h"
 #include "core/printable.h"
 #include "planner/price/cluster.h"
@@ -63,7 +63,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   app.add_flag("--json", options.json, "print one JSON object, with every allocation");
   app.add_flag_callback("--search", [] {}, "find the fastest layouts on a cluster instead: trident plan --search --help");
   app.add_flag("--program", options.program, "add what every pipeline stage does in a step, instruction by instruction");
-  if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (parse_flags(app, arguments, context.out, {{}, foreign_flag_hint, context.columns}) == ParseResult::kHelpPrinted) return;
   if (options.ranks < 0 || options.ranks > kMostGpus)
     throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMostGpus));
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});

@@ -4,8 +4,8 @@
 #include <ostream>
 
 #include "app/command_line.h"
-#include "app/flag_answer.h"
-#include "app/named_files.h"
+#include "app/foreign_flag_hint.h"
+#include "app/path_arguments.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
@@ -49,7 +49,7 @@ void plan_search(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--best", options.best, "how many layouts to show")->capture_default_str();
   app.add_option("--write", write, "write the configuration with the best layout to this file, as trident train takes it");
   app.add_flag("--json", options.json, "print one JSON object");
-  if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (parse_flags(app, arguments, context.out, {{}, foreign_flag_hint, context.columns}) == ParseResult::kHelpPrinted) return;
   check_named_files(app, {"--config", "--cluster"}, {"--write"});
   check(app, options);
   OptionValues values;

@@ -6,8 +6,8 @@
 #include <ostream>
 
 #include "app/command_line.h"
-#include "app/flag_answer.h"
-#include "app/named_files.h"
+#include "app/foreign_flag_hint.h"
+#include "app/path_arguments.h"
 #include "core/file_io.h"
 #include "core/printable.h"
 #include "planner/price/cluster.h"
@@ -98,7 +98,7 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   app.add_flag("--run", flags.run,
                "train the points that fit this machine for a few steps, and put measured beside what is predicted for it; no "
                "cluster counts");
-  if (parse_flags(app, arguments, context.out, {{}, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (parse_flags(app, arguments, context.out, {{}, foreign_flag_hint, context.columns}) == ParseResult::kHelpPrinted) return;
   if (flags.json && flags.csv) throw ConfigError("--json and --csv: choose one");
   check_study_files(app, {});
   const StudySpec spec = spec_of(flags);

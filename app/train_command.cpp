@@ -2,7 +2,7 @@
 #include <ostream>
 
 #include "app/command_line.h"
-#include "app/flag_answer.h"
+#include "app/foreign_flag_hint.h"
 #include "app/help_text.h"
 #include "core/printable.h"
 #include "train/config/option_docs.h"
@@ -23,7 +23,7 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
            launch_help(context.columns) + '\n' +
            exit_codes_help(context.columns, ExitCodes::kOfTraining) + '\n' + options_help(context.columns);
   };
-  if (parse_flags(app, arguments, context.out, {details, flag_answer, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (parse_flags(app, arguments, context.out, {details, foreign_flag_hint, context.columns}) == ParseResult::kHelpPrinted) return;
   if (!print_config.empty() && print_config != "json" && print_config != "origins")
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
 

@@ -21,7 +21,7 @@ bool computes(char** argv) {
 
 }  // namespace
 
-void let_waiting_threads_sleep(char** argv) {
+void reexec_with_passive_omp(char** argv) {
   // The dynamic linker was started with the program as its argument: it has the program's place.
   if (::getauxval(AT_BASE) == 0) return;
   if (!computes(argv) || std::getenv(kPolicy) != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;

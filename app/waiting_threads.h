@@ -8,6 +8,6 @@ namespace trident {
 // threads wait (OMP_WAIT_POLICY, GOMP_SPINCOUNT), where `argv` names a subcommand that does not train or measure, and where the
 // program cannot be started anew: then threads spin for a while as they would have, and everything else is the same. To be called
 // before anything else; docs/decisions/0011.
-void let_waiting_threads_sleep(char** argv);
+void reexec_with_passive_omp(char** argv);
 
 }  // namespace trident

@@ -100,7 +100,7 @@ void for_each_run(const TensorBox& part, const TensorBox& a, const TensorBox& b,
   }
 }
 
-// What the shard has from row `first` on, `rows` of them.
+// Returns the shard's part of `rows` rows from row `first` on.
 ShardBox rows_of(ShardBox box, std::int64_t first, std::int64_t rows) {
   const std::size_t dimension = box.transposed ? 1 : 0;
   box.begin += first * box.columns;

@@ -30,7 +30,7 @@ bool converts(DType from, DType to, Narrowing narrowing);
 // copied.
 void convert_values(const std::byte* from, DType from_dtype, std::byte* to, DType to_dtype, std::int64_t n);
 
-// Of `n` f32, bf16 or f16 values the first that is no number, and the first that is infinite; -1: there is none.
+// The first NaN and the first infinity among `n` f32, bf16 or f16 values; -1: there is none.
 struct OddValues {
   std::int64_t nan = -1, infinity = -1;
 };

@@ -14,7 +14,7 @@ namespace trident {
 
 namespace {
 
-// What is wrong with the data is noted; false then.
+// Notes a DataError of the action as a problem, and returns false then.
 template <class Action>
 bool succeeds(std::vector<std::string>* problems, Action&& action) {
   try {

@@ -148,7 +148,7 @@ struct KindPair {
   std::size_t a, b;
 };
 
-// What can be compared of two checkpoints; what cannot is said in *result.
+// Pairs the kinds that both checkpoints hold; *result names the kinds that only one holds.
 std::vector<KindPair> kinds_to_compare(const StoredTensors& a, const StoredTensors& b, CheckpointDifference* result) {
   std::vector<KindPair> pairs;
   const DType weights_a = a.manifest().weights, weights_b = b.manifest().weights;

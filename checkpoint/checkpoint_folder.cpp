@@ -20,7 +20,7 @@ bool is_token(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_part);
 }
 
-// What the error says behind the path, without its remedy: one sentence for a list.
+// Cuts an error down to its reason, without path and remedy: one sentence for a list.
 std::string reason_of(const Error& error, const std::string& path) {
   std::string_view what = error.what();
   if (what.starts_with(path)) what.remove_prefix(path.size());

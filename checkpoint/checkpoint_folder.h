@@ -19,7 +19,7 @@ inline constexpr std::string_view kTemporaryMark = ".tmp-", kAsideMark = ".aside
 // "step-00001000": eight digits or more.
 std::string checkpoint_name(std::int64_t step);
 
-// What a folder's name says. `mark` and `token` are empty for a checkpoint's own name.
+// A checkpoint folder's name, parsed. `mark` and `token` are empty for a checkpoint's own name.
 struct CheckpointName {
   std::int64_t step = 0;
   std::string mark, token;

@@ -21,7 +21,7 @@ struct StoredKind {
   DType dtype = DType::kF32;
   bool operator==(const StoredKind&) const = default;
 };
-// What a checkpoint has of each of its tensors: weights, masters unless the weights are f32 themselves, states of the optimizer.
+// A checkpoint stores these kinds of each tensor: weights, masters unless the weights are f32 themselves, states of the optimizer.
 std::vector<StoredKind> stored_kinds(const Manifest& manifest);
 
 struct StoredBox {
@@ -41,7 +41,7 @@ class TableCheck {
   struct Place {
     std::size_t kind = 0, tensor = 0;
   };
-  // Of a box of file number `file`. DataError naming `source` and tensor: a key that the manifest does not know, another dtype, a
+  // Adds a box of file number `file`. DataError naming `source` and tensor: a key that the manifest does not know, another dtype, a
   // box of another rank or outside of its tensor, one that no run of the file announces, so that readers would not look for it
   // there.
   Place check(std::size_t file, const FileBox& box, std::string_view source) const;

@@ -75,7 +75,7 @@ void make_temporary_folder(const std::string& folder) {
 void commit_checkpoint(const std::string& directory, const std::string& temporary, std::int64_t step, const Manifest& manifest, Lease* lease) {
   write_file(fmt::format("{}/{}/{}", directory, temporary, kManifestName), to_text(manifest));
   const std::string path = fmt::format("{}/{}", directory, checkpoint_name(step));
-  // What happens between these two calls is harmless: who takes the directory over moves temporary folders away before it reads which
+  // A takeover between these two calls is harmless: the new holder moves temporary folders away before it reads which
   // checkpoints there are.
   if (lease != nullptr) lease->check();
   rename_file(fmt::format("{}/{}", directory, temporary), path);

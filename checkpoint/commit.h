@@ -19,7 +19,7 @@ class Lease;
 
 std::string temporary_name(std::int64_t step, std::string_view token);    // "step-00001000.tmp-<token>"
 
-// Of folders in `directory` that have a checkpoint's own name (checkpoint_folder.h), the newest first; whether they are valid is another question. None
+// The steps of folders in `directory` that have a checkpoint's own name (checkpoint_folder.h), newest first; they need not be valid. None
 // where there is no such directory. NotPermitted; StorageError.
 std::vector<std::int64_t> checkpoint_steps(const std::string& directory);
 

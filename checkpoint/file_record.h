@@ -8,7 +8,7 @@
 
 namespace trident {
 
-// What the manifest, whose tensors these are, says of a file that was written.
+// The manifest's entry of a file that was written. `tensors`: the manifest's.
 ManifestFile manifest_file(const SaveFile& file, std::span<const ManifestTensor> tensors);
 
 }  // namespace trident

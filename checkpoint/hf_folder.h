@@ -31,10 +31,10 @@ struct HfFileTensor {
 // Whether a folder has config.json and weights of this form, and is no checkpoint of trident.
 bool is_hf_folder(const std::string& folder);
 
-// What a tensor of a file is to the model: HfNames, of that model.
+// Says which tensor of the model a name in a file stands for: the HfNames of that model.
 using HfMeanings = std::function<HfName(std::string_view name_in_file)>;
 
-// What a folder's headers say, and which of its tensors are the model's. It does not change: threads share one.
+// A folder's headers, and which of its tensors are the model's. It does not change, so threads share one.
 class HfFolder {
  public:
   // Reads the index and all headers, no values. DataError naming file and tensor: no weights; an index or a header that is none

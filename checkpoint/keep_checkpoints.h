@@ -17,7 +17,7 @@ struct KeepRules {
   std::string loaded = {};  // also the folder that the run went on from
 };
 
-// Of `steps` (any order), those that go.
+// Returns the steps whose checkpoints are removed. `steps`: in any order.
 std::vector<std::int64_t> steps_to_remove(std::vector<std::int64_t> steps, const KeepRules& rules);
 
 // Steps, the newest first.

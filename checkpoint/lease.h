@@ -34,7 +34,7 @@ std::optional<std::string> lease_token_given();
 // "lease-00000007.json".
 std::string lease_name(std::int64_t generation);
 
-// What such a file says.
+// The content of a lease file.
 struct LeaseRecord {
   LeaseHolder holder;
   std::int64_t generation = 0;

@@ -1,4 +1,4 @@
-// What one rank writes into a checkpoint: its files, and where each of its values goes in them. The same for every save of a run.
+// A SavePlan lists the files that one rank writes into a checkpoint, and where each of its values goes, in every save.
 #pragma once
 
 #include <cstddef>

@@ -72,7 +72,7 @@ class ReplicaBalance {
   bool is_mine(const ShardPiece& piece) {
     const TensorSharding& sharding = piece.spec->sharding;
     const int replicas = holder_.tensor_degree / (sharding.dim == ShardDim::kNone ? 1 : sharding.shards);
-    // What every tensor rank writes, not this one alone: all come to the same answer.
+    // Every tensor rank goes through the shares of all, so all come to the same answer.
     std::ptrdiff_t mine = -1;
     for (std::ptrdiff_t first = 0; first < std::ssize(written_); first += replicas) {
       const auto group = written_.begin() + first;

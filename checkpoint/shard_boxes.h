@@ -32,7 +32,7 @@ struct ShardBox {
 // The shape that the part's tensor has in files.
 std::vector<std::int64_t> stored_shape(const PartSpec& part);
 
-// Of the ranks that hold the same parameters, where this one stands.
+// A rank's place among the ranks that hold the same parameters.
 struct ShardHolder {
   int tensor_degree = 1, tensor_rank = 0;
   int data_shards = 1, data_rank = 0;  // N ranks that sum gradients, and this one's number among them
@@ -42,7 +42,7 @@ struct ShardHolder {
 // All that the shards hold, replicas included: what a rank reads. A head that shares the lookup's memory has none.
 std::vector<ShardBox> boxes_held(std::span<const ParamShard> shards, const ShardHolder& holder);
 
-// What this rank writes, so that all ranks together write every element of every tensor once: of parameters that data ranks hold
+// This rank's boxes, so that all ranks together write every element of every tensor once: of parameters that data ranks hold
 // alike, an equal slice each; of what tensor ranks hold alike, each piece by the one that has least to write so far.
 std::vector<ShardBox> boxes_written(std::span<const ParamShard> shards, const ShardHolder& holder);
 

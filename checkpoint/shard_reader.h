@@ -44,7 +44,7 @@ class ShardReader {
   struct Table;
   // Elements of `box` into dense host memory.
   void read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing);
-  // What a file holds, compared with the manifest.
+  // Returns a file's table, compared with the manifest.
   const Table& table_of(std::size_t file);
   // The box under a key of a file, or nothing.
   const FileBox* find_box(std::size_t file, const std::string& key);

@@ -118,7 +118,7 @@ double ShardWriter::before_update(int unit) {
   return seconds;
 }
 
-// What was given up nobody waits for a second time.
+// A save that was given up is not waited for again.
 bool ShardWriter::may_change(std::size_t index) const { return units_copied_ > index || given_up_; }
 
 double ShardWriter::wait_until_copied(std::unique_lock<std::mutex>& lock, std::size_t index) {

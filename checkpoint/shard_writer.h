@@ -54,7 +54,7 @@ class ShardWriter {
   void start(const std::string& folder);
   // Runs `task` on the writer's thread, when nothing is in progress: busy until it is done, error() if it throws.
   void run(std::function<void()> task);
-  // What the writer's thread does, in words with the file, and for how long: whoever waits says it. Nothing while it is idle.
+  // A waiting rank says what the writer's thread does, in words with the file, and for how long. Nothing while it is idle.
   struct Activity {
     std::string what;
     double seconds = 0;
@@ -69,7 +69,7 @@ class ShardWriter {
   // Why what was started last failed: nothing while it is in progress, or if it did not.
   std::optional<std::string> error() const;
 
-  // Of the last save that succeeded.
+  // The files of the last save that succeeded.
   const std::vector<SaveFile>& files() const { return plan_.files; }
 
  private:
@@ -104,7 +104,7 @@ class ShardWriter {
   std::vector<std::int64_t> table_bytes_;  // by file
   Buffer transposed_;                      // one copy's values, where they are on a device and must be transposed
 
-  // Of the writer's thread.
+  // Only the writer's thread uses these.
   std::string folder_;
   std::vector<std::byte*> free_slots_;
   std::deque<Block> full_;

@@ -27,7 +27,7 @@ std::optional<std::int64_t> number_behind(const std::string& path, const std::st
   return std::nullopt;
 }
 
-// What a control group says of its memory, in bytes.
+// A control group's memory, in bytes.
 struct GroupMemory {
   std::optional<std::int64_t> most, used, cache;  // cache: what the kernel gives up before it kills
 };

@@ -11,7 +11,7 @@ struct AvailableMemory {
   std::string limit;       // "this node" or "this job's control group", whichever has less
 };
 
-// Of the machine, and of the control groups (version 1 and 2) that the process lies in, as Slurm and containers use them. Page
+// Reads the limits of the machine and of the process's control groups (version 1 and 2), which Slurm and containers use. Page
 // cache that the kernel would give up counts as available. Reads below `root`, which tests replace.
 AvailableMemory available_memory(const std::string& root = "");
 

@@ -70,7 +70,7 @@ void BlockFile::write(std::int64_t offset, std::span<const std::byte> data) {
   while (!data.empty()) {
     const ssize_t written = uninterrupted([&] { return ::pwrite(descriptor_, data.data(), data.size(), offset); });
     if (written < 0) fail(path_, fmt::format("{} bytes at byte {} cannot be written", data.size(), offset));
-    // What does not end at a boundary is written again from the last one; nothing new: the disk is full, or nearly so.
+    // A write that ends between boundaries is repeated from the last boundary; if none was reached, the disk is full, or nearly so.
     const ssize_t whole = written / kDirectAlignment * kDirectAlignment;
     if (whole == 0) {
       errno = ENOSPC;

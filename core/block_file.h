@@ -9,7 +9,7 @@
 
 namespace trident {
 
-// What memory, places and lengths of direct writes are multiples of.
+// Direct writes need addresses, offsets and lengths that are multiples of this.
 inline constexpr std::int64_t kDirectAlignment = 4096;
 
 constexpr std::int64_t direct_size(std::int64_t bytes) { return (bytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment; }

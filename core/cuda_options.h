@@ -1,4 +1,4 @@
-// What a run may choose about cards: the keys of the section `cuda`. The defaults give the same bits every time.
+// The keys of the section `cuda`. The defaults give the same bits every time.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace trident {
 
-// Thread blocks of a card that an operation of NCCL along each axis may take from computation; 0: NCCL's own choice.
+// Thread blocks of a GPU that an operation of NCCL along each axis may take from computation; 0: NCCL's own choice.
 struct NcclMaxCtas {
   std::int64_t tensor = 0, data = 0, pipeline = 0;
   bool operator==(const NcclMaxCtas&) const = default;
@@ -23,7 +23,7 @@ struct CudaOptions {
   std::int64_t spare_multiprocessors = 0;  // that products leave to communication beside them
   bool nccl_register = false;      // memory of devices comes from NCCL, and is registered with its communicators
   double nccl_timeout = 590;       // seconds in which some operation of a group must end while one is under way
-  bool graphs = false;             // Device::repeat() captures work and launches it as a whole
+  bool graphs = false;             // Device::run_capturable() captures work and launches it as a whole
   bool operator==(const CudaOptions&) const = default;
 };
 

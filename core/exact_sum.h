@@ -21,7 +21,7 @@ class ExactSum {
   static constexpr std::size_t kDigits = 67;
   static constexpr std::size_t kLimbs = kDigits + 3;
 
-  // What adding a double changes: limbs[first + i] += by[i] for i < count.
+  // Adding a double means limbs[first + i] += by[i] for i < count.
   struct Addend {
     std::size_t first = 0;
     int count = 0;

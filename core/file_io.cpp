@@ -19,7 +19,7 @@ namespace trident {
 
 namespace {
 
-// Of the machine or the disk, and perhaps gone in a moment; anything else is about the path.
+// True: the machine or the disk failed, perhaps for a moment. Any other error is about the path.
 bool is_storage_error(int error) {
   return error == EIO || error == ESTALE || error == ETIMEDOUT || error == EMFILE || error == ENFILE || error == ENOMEM;
 }

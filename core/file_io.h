@@ -1,7 +1,7 @@
 // The one seam through which Trident touches files: reading, writing so that a reader sees all of a file or none, and
 // appending.
 //
-// What cannot be read (missing, a folder, NotPermitted) throws DataError; what the file system refuses while reading or writing
+// A path that cannot be read (missing, a folder, NotPermitted) throws DataError; a file system that refuses to read or write
 // (disk full, input/output error) throws StorageError. Every message is "<path>: <what>; <remedy>".
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace trident {
 
-// What this user may not read: perhaps whole, and nothing to be taken for damaged.
+// This user may not read the file, which may be whole: no reader takes it for damaged.
 class NotPermitted : public DataError {
  public:
   using DataError::DataError;
@@ -36,7 +36,7 @@ bool folder_exists(const std::string& path);
 // path looks as if nothing were there.
 void check_may_read(const std::string& path);
 
-// What lies in the folder, by name; nothing where there is no such folder. NotPermitted; StorageError.
+// The names of a folder's entries, sorted; none where there is no such folder. NotPermitted; StorageError.
 std::vector<std::string> names_in(const std::string& folder);
 
 // The whole content.
@@ -128,7 +128,7 @@ std::vector<std::string> create_lasting_folder(const std::string& path);
 void create_folder_of(const std::string& path);  // the one that a file of this path lies in
 void sync_folder_of(const std::string& path);    // what was renamed and removed there outlives a machine that loses power
 
-// What was written to a file is on the disk.
+// Returns when the disk has all that was written to the file.
 void sync_file(const std::string& path);
 
 // A file that grows by whole records. Each is handed to the operating system before append() returns: readers see it, and it

@@ -27,7 +27,7 @@ constexpr std::size_t kWriteBuffer = 1 << 20;
 
 constexpr std::string_view kTemporary = ".tmp.";  // then a random_token()
 
-// What errno says about writing `path`.
+// Throws the StorageError that errno stands for.
 [[noreturn]] void fail_to_write(const std::string& path, std::string_view what) {
   const int error = errno;
   const char* remedy = error == ENOENT                      ? "create its folder first"

@@ -97,7 +97,7 @@ inline JsonValue::JsonValue(const char* value) : value_(std::string(value)) {}
 enum class JsonComments : std::uint8_t { kRefused, kAllowed };
 enum class LoneSurrogates : std::uint8_t { kRefused, kReplaced };  // by U+FFFD
 
-// What parse_json accepts, and who is to blame for a violation: ConfigError (a configuration) or DataError (a data or model file).
+// parse_json accepts this much, and throws ConfigError for a configuration, DataError for a data or model file.
 struct JsonRules {
   JsonComments comments = JsonComments::kAllowed;
   std::size_t max_bytes = std::size_t{1} << 20;

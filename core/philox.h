@@ -25,7 +25,7 @@ constexpr PhiloxCounter philox4x32(PhiloxCounter c, PhiloxKey k) {
   return c;
 }
 
-// What a random number is for. Part of the key, so that no two uses ever share numbers.
+// The purpose of a random number is part of the key, so that no two uses ever share numbers.
 enum class RandomPurpose : std::uint32_t {
   kInit = 1,
   kDropout = 2,

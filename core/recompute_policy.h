@@ -1,4 +1,4 @@
-// Which activations are made again in backward instead of being kept from forward.
+// Which activations are recomputed in backward instead of being kept from forward.
 #pragma once
 
 #include <cstdint>

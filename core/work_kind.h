@@ -1,4 +1,4 @@
-// What kind of work an operation is, for sums over operations.
+// The kinds of work by which times and FLOPs of operations are added up.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 namespace trident {
 
 // kRows: norms, activations, biases, residuals, dropout. kHeads: between rows and heads, rotation.
-enum class WorkKind : std::uint8_t { kProducts, kAttention, kHeads, kRows, kEmbedding, kLoss, kCopies, kOptimizer };
+enum class WorkKind : std::uint8_t { kMatmuls, kAttention, kHeads, kRows, kEmbedding, kLoss, kCopies, kOptimizer };
 inline constexpr std::size_t kNumWorkKinds = 8;
 
 }  // namespace trident

@@ -61,7 +61,7 @@ std::string shell_command(const std::vector<Step>& steps) {
   return command;
 }
 
-// What an earlier command, interrupted while it tidied up, left beside a whole data set.
+// Removes what an earlier command, interrupted while it tidied up, left beside a whole data set.
 void remove_leftovers(const std::string& prefix) {
   for (const std::string& path : {bin_path(prefix), record_path(prefix), idx_path(prefix)}) remove_file(set_aside(path));
 }

@@ -26,7 +26,7 @@ struct RecordedSource {
   std::int64_t bytes = 0;  // as stored
 };
 
-// What token files were made from.
+// The origin of token files: their tokenizer and their texts.
 struct DatasetOrigin {
   std::optional<RecordedTokenizer> tokenizer;  // nothing: not known of all parts of a merge
   std::vector<RecordedSource> sources;         // the first kRecordedSources of them

@@ -1,4 +1,4 @@
-// What start-up looks at of a dataset, whatever its size: few places that follow from the sizes alone, so that every node looks at
+// Start-up reads few places of a dataset, whatever its size. They follow from the sizes alone, so that every node reads
 // the same ones. `trident data inspect --check` looks at everything (dataset_summary.h).
 #pragma once
 

@@ -12,7 +12,7 @@
 
 namespace trident {
 
-// What a document was read as. Text: its text. JSON lines: the line, whose text text_of_json_line finds on whichever thread has
+// A document as it was read. Text: its text. JSON lines: the line, whose text text_of_json_line finds on whichever thread has
 // time.
 struct RawDocument {
   std::string bytes;
@@ -42,7 +42,7 @@ class DocumentReader {
   std::optional<std::string> separator_;
 };
 
-// What bad_alloc becomes where the document is known.
+// Turns bad_alloc into an error that names the document.
 [[noreturn]] void refuse_without_memory(std::string_view path, std::int64_t line);
 
 struct JsonLineText {

@@ -1,4 +1,4 @@
-// What a file of gzip holds, as a stream. The one place that knows the library.
+// Reads a gzip file as a stream. Only this module knows the library.
 #pragma once
 
 #include <memory>

@@ -184,7 +184,7 @@ void IndexedDataset::read_header() {
   num_tokens_ = bin_.size() / size_of(type_);
 }
 
-// What tells a file that was cut or not finished.
+// Refuses a file that was cut or not finished.
 void IndexedDataset::check_ends() const {
   IndexReader index(*this, IndexReader::Blocks::kNone);
   if (const std::int64_t first = index.first_sequence(0); first != 0)

@@ -11,7 +11,7 @@
 
 namespace trident {
 
-// What is stored for a vocabulary: u16 below 65500 tokens, else i32 (Megatron's rule).
+// The token type of a vocabulary: u16 below 65500 tokens, else i32 (Megatron's rule).
 constexpr TokenType token_type_for(std::int64_t vocab_size) { return vocab_size < 65500 ? TokenType::kU16 : TokenType::kI32; }
 
 // Streams documents into PREFIX.bin and PREFIX.idx, which appear complete with their record, in finish(), or not at all. Keeps 4

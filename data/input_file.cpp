@@ -22,7 +22,7 @@ struct Format {
   std::string_view name;
 };
 
-// What is not read, and nothing that text begins with.
+// Formats that are refused by name; no text begins with these bytes.
 constexpr std::array kForeign{
     Format{".xz", "\xFD" "7zXZ"sv, "xz-compressed data"},   Format{".bz2", "BZh9"sv, "bzip2-compressed data"},
     Format{".lz4", "\x04\x22\x4D\x18"sv, "lz4-compressed data"}, Format{".zip", "PK\x03\x04"sv, "a zip archive"},

@@ -1,4 +1,4 @@
-// What an input of `trident data prepare` is: text or JSON lines, compressed or not. Told by its name, checked against its first
+// Inputs of `trident data prepare` are text or JSON lines, compressed or not, as the name says, checked against the first
 // bytes.
 #pragma once
 

@@ -25,7 +25,7 @@ class BackgroundReads {
   // Zero-filled host memory, aligned to 4096 bytes, that the device can write while nobody waits: page-locked.
   virtual Buffer allocate(std::int64_t bytes, const std::string& name) = 0;
 
-  // ---- by the rank's thread, outside Device::repeat()
+  // ---- by the rank's thread, outside Device::run_capturable()
   // What is read from now on is read after everything enqueued on the compute stream before.
   virtual void begin() = 0;
   // What is enqueued on the compute stream from now on runs after the reads before mark(`mark`), which has returned.

@@ -26,7 +26,7 @@ class Device {
   virtual ~Device() = default;
 
   virtual DeviceKind kind() const = 0;
-  // One line: kind, instruction set or card, and why it was chosen.
+  // One line: kind, instruction set or GPU, and why it was chosen.
   virtual std::string describe() const = 0;
   // Whether memory keeps what is written to it: not that of device/dry, where any arena fits and weights need not be drawn.
   virtual bool has_bytes() const { return true; }
@@ -55,7 +55,7 @@ class Device {
   // Advances communication in progress without waiting; called between actions and layers (a CPU makes no progress by itself).
   virtual void poll() = 0;
   // Runs once, on operands of its own, every product and attention that was announced to ops() since the last such call, and
-  // waits for them: libraries bring a kernel to a card with its first use, and may wait until the card is idle to do so. Nothing
+  // waits for them: libraries bring a kernel to a GPU with its first use, and may wait until the GPU is idle to do so. Nothing
   // else of it lasts. Where the memory of the operands is not to be had, nothing is run.
   virtual void run_announced() {}
   // One line each for what the user ought to know of operations that were prepared: which of them take a slower way, and why.
@@ -67,7 +67,7 @@ class Device {
   // Runs `work`, which calls operations of ops() on compute_stream() with arguments that it finds the same way each time, and does
   // nothing else that could be noticed: a device may call it twice, and where the same operations with the same arguments come again
   // it may start them all at once, if its options say so. Not from within `work`.
-  virtual void repeat(FunctionRef<void()> work) = 0;
+  virtual void run_capturable(FunctionRef<void()> work) = 0;
   // Where a profiler is told what this rank's thread is doing; nullptr: there is none to tell.
   virtual Ranges* ranges() = 0;
 };

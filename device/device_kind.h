@@ -11,6 +11,6 @@ enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 // As the key `device` has it.
 constexpr std::string_view to_string(DeviceKind kind) { return kind == DeviceKind::kCuda ? "cuda" : "cpu"; }
 // What multiplies there, for messages.
-constexpr std::string_view multiplier_name(DeviceKind kind) { return kind == DeviceKind::kCuda ? "card" : "processor"; }
+constexpr std::string_view multiplier_name(DeviceKind kind) { return kind == DeviceKind::kCuda ? "GPU" : "processor"; }
 
 }  // namespace trident

@@ -104,10 +104,10 @@ double Matmul::flops() const {
 OperationName Fused::name() const {
   switch (call.epilogue) {
     case Epilogue::kNone: break;
-    case Epilogue::kBias: return {"matmul_bias", WorkKind::kProducts};
-    case Epilogue::kBiasGelu: return {"matmul_bias_gelu", WorkKind::kProducts};
-    case Epilogue::kGeluBackward: return {"matmul_gelu_backward", WorkKind::kProducts};
-    case Epilogue::kBiasGradient: return {"matmul_bias_gradient", WorkKind::kProducts};
+    case Epilogue::kBias: return {"matmul_bias", WorkKind::kMatmuls};
+    case Epilogue::kBiasGelu: return {"matmul_bias_gelu", WorkKind::kMatmuls};
+    case Epilogue::kGeluBackward: return {"matmul_gelu_backward", WorkKind::kMatmuls};
+    case Epilogue::kBiasGradient: return {"matmul_bias_gradient", WorkKind::kMatmuls};
   }
   return Matmul::kName;
 }

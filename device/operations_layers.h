@@ -25,7 +25,7 @@ namespace trident::op {
 
 // out[M,N] (+)= op(a) op(b); workspace u8, at least what prepare_matmul() returned for this shape.
 struct Matmul {
-  static constexpr OperationName kName{"matmul", WorkKind::kProducts};
+  static constexpr OperationName kName{"matmul", WorkKind::kMatmuls};
   const MatmulOperands& operands;
 
   MatmulShape shape() const;  // operands that do not fit together are refused

@@ -11,7 +11,7 @@ namespace trident {
 
 // What a backward does that a forward did before is in a range of this name.
 inline constexpr const char* kRecomputeRange = "recompute";
-// Of a dry device, around what is given to Device::repeat().
+// Of a dry device, around what is given to Device::run_capturable().
 inline constexpr const char* kRepeatRange = "repeat";
 
 class Ranges {

@@ -76,7 +76,8 @@ class Attention {
   Saved lse_{"attention's log-sum-exp", ActivationKind::kAttention, LastUse::kB, RecomputeClass::kAttention};
   std::array<Saved, kMaxProjections> unclipped_{Saved{"q, k and v unclipped", ActivationKind::kAttention, LastUse::kB},
                                                 Saved{"k and v unclipped", ActivationKind::kAttention, LastUse::kB}};
-  std::array<Kept, kMaxProjections> d_rows_{Kept{"the gradient of q, k and v"}, Kept{"the gradient of k and v"}};  // T[S*B, C_i]
+  // T[S*B, C_i]
+  std::array<BetweenIW, kMaxProjections> d_rows_{BetweenIW{"the gradient of q, k and v"}, BetweenIW{"the gradient of k and v"}};
 };
 
 }  // namespace trident

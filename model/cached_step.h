@@ -13,7 +13,7 @@
 
 namespace trident {
 
-// Of one block: T[B,K,capacity,D], this rank's key/value heads.
+// The cache of one block: T[B,K,capacity,D], this rank's key/value heads.
 struct LayerCache {
   TensorView keys, values;
 };

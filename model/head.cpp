@@ -23,7 +23,7 @@ void Head::declare(ParamList& list) {
   chunked_ = ChunkedVocabHead(table, config_.hidden, columns, config_.vocab_size);
 }
 
-// Of the samples' last tokens alone, and in f32, as a choice between them needs.
+// Computes logits for the samples' last tokens alone, in f32, because sampling compares them.
 void Head::last_logits(LayerPass& p, ConstTensorView x, const CachedStep& step) const {
   const std::int64_t B = p.geometry.micro_batch, H = config_.hidden;
   const ScratchScope scope(p.scratch_cursor());

@@ -1,4 +1,4 @@
-// What a layer is: it declares parameters, and computes forward, backward-input and backward-weight of one micro-batch. It keeps no
+// A layer declares parameters, and computes forward, backward-input and backward-weight of one micro-batch. It keeps no
 // state between calls; what backward needs lies in the micro-batch's activation slot. What its calls need is found by running them
 // dry (plan_unit).
 //
@@ -103,7 +103,7 @@ class Layer {
 
 enum class PlannedPasses : std::uint8_t { kAll, kForward };
 
-// What `layer` needs, which is declared: its passes, run dry. `oracle`, `unit` as for UnitPlan. `hidden`: H.
+// Runs the passes of a declared layer dry to find what they need. `oracle`, `unit` as for UnitPlan. `hidden`: H.
 UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hidden, const ModelConstants& constants, Ops& oracle,
                    int unit = 0, PlannedPasses passes = PlannedPasses::kAll);
 

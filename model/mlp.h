@@ -1,7 +1,7 @@
 // The feed-forward phase of a block: y = x + dropout(W_down activation(W_up norm(x))), or with the norm after it
 // y = x + dropout(norm(W_down activation(W_up x))), the inner width F split over the tensor-parallel ranks. SwiGLU (Shazeer 2020,
 // arXiv 2002.05202): W_up is [gate | up] on every rank.
-// Saved: the norm's output (after: its input) and statistics, and the activation's input; the activation itself is made again where
+// Saved: the norm's output (after: its input) and statistics, and the activation's input; the activation itself is recomputed where
 // it is needed.
 #pragma once
 
@@ -47,7 +47,7 @@ class Mlp {
   RowParallelLinear down_;
   std::int64_t inner_ = 0;                       // F/t
   Saved pre_{"the activation's input", ActivationKind::kMlp, LastUse::kW};  // T[S*B, F/t or 2F/t]
-  Kept d_pre_{"the gradient of the activation's input"};
+  BetweenIW d_pre_{"the gradient of the activation's input"};
 };
 
 }  // namespace trident

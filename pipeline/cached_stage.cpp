@@ -48,7 +48,7 @@ std::vector<std::int64_t> pieces_of_prompt(std::int64_t tokens, std::span<const 
   return pieces;
 }
 
-CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
+KvCacheShape shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
                         std::string_view key) {
   const auto check = [&](std::int64_t most, const std::string& what) {
     const std::int64_t positions_left = most - longest;
@@ -69,7 +69,7 @@ CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int
 }
 
 CachedStage::CachedStage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
-                         const CachedShapes& shapes, ParallelContext& context, ArenaPlan& plan)
+                         const KvCacheShape& shapes, ParallelContext& context, ArenaPlan& plan)
     : model_(model),
       shapes_(shapes),
       context_(context),
@@ -290,7 +290,7 @@ void CachedStage::run_unit(const Unit& unit, std::size_t index, const Variant& v
   if (!store_->resident()) store_->gather(unit.number, kPlace);
   store_->wait_gathered(unit.number, kPlace);
   const StoreViews params(*store_, unit.number);
-  PassPlace place{.ops = context_.device().ops(),
+  PassEnvironment place{.ops = context_.device().ops(),
                   .stream = context_.compute_stream(),
                   .tensor = context_.tensor(),
                   .params = params,

@@ -20,7 +20,7 @@
 #include "model/sequence_rotations.h"
 #include "parallel/grid/parallel_context.h"
 #include "parallel/zero/param_store.h"
-#include "pipeline/cached_shapes.h"
+#include "pipeline/kv_cache_shape.h"
 #include "pipeline/schedule/partition.h"
 
 namespace trident {
@@ -31,9 +31,9 @@ std::vector<std::int64_t> pieces_of_prompt(std::int64_t tokens, std::span<const 
 // The sizes that prompts of up to `longest` tokens make use of.
 std::vector<std::int64_t> piece_rows_for(std::int64_t longest);
 
-// What sequences of up to `longest` + `new_tokens` tokens take, `slots` of them at once. ConfigError naming `key`, which asks for
+// The caches for `slots` sequences at once of up to `longest` + `new_tokens` tokens. ConfigError naming `key`, which asks for
 // the new tokens, where that is more than the model's positions or its sliding window.
-CachedShapes shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
+KvCacheShape shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
                         std::string_view key);
 
 class CachedStage {
@@ -41,7 +41,7 @@ class CachedStage {
   // `geometry`: of the rank. Its sequence, micro_batch, recomputation and sequence parallelism do not count: nothing of a pass is
   // kept, and its rows are too few to share out.
   CachedStage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
-              const CachedShapes& shapes, ParallelContext& context, ArenaPlan& plan);
+              const KvCacheShape& shapes, ParallelContext& context, ArenaPlan& plan);
 
   std::vector<UnitParams> unit_params() const;
   // `store`, which outlives the object, has this rank's units. In passes it is between steps: where weights are gathered on use,
@@ -54,24 +54,24 @@ class CachedStage {
   // The tokens at positions first .. of the sequence in `slot`: at most `rows`, which is one of the piece sizes. With `choose`
   // logits() are those of the last one.
   void extend(std::int64_t slot, std::int64_t first, std::span<const std::int32_t> tokens, std::int64_t rows, bool choose);
-  // Of every slot the token that comes next, and its position. One for each slot; what is in a slot of no sequence does not matter.
+  // Every slot's next token and its position. Slots without a sequence may hold anything.
   struct Next {
     std::int32_t token = 0;
     std::int64_t position = 0;
   };
   void step(std::span<const Next> next);
 
-  // What was sent has arrived. After the last pass.
+  // Waits until all that was sent has arrived. Call it after the last pass.
   void drain() { sent_.wait_host(); }
 
   // f32 [1 or slots, padded V/t] after such a pass, on the last stage; on the compute stream.
   ConstTensorView logits() const { return logits_; }
   bool is_first_stage() const { return context_.coordinates().pipeline == 0; }
   bool is_last_stage() const { return context_.coordinates().pipeline == context_.grid().degrees().pipeline - 1; }
-  // Of keys and values, for one position.
+  // Bytes of keys and values for one position.
   std::int64_t cache_bytes_per_position() const { return cache_bytes_per_position_; }
   std::int64_t cache_bytes() const { return cache_bytes_per_position_ * shapes_.capacity * shapes_.slots; }
-  // Of the weights, what a token that comes alone reads: all but the embedding's rows, unless they are the head's, too.
+  // Bytes of weights that one token alone reads: all but the embedding's rows, unless they are the head's, too.
   std::int64_t weight_bytes_per_token() const;
 
  private:
@@ -108,7 +108,7 @@ class CachedStage {
   void write_batch(const Variant& variant, const CachedStep& step, std::int64_t slot, std::span<const std::int32_t> tokens);
 
   ModelConfig model_;
-  CachedShapes shapes_;
+  KvCacheShape shapes_;
   ParallelContext& context_;
   ModelConstants constants_;
   SequenceRotations prompt_angles_;  // of the prompt in work

@@ -59,7 +59,7 @@ TensorView Stage::output_of(Chunk& chunk, std::size_t index, int micro_batch) {
 
 LayerPass Stage::pass_over(const Chunk& chunk, const UnitPart& part, int micro_batch, Halves halves) const {
   const TensorView memory = block(chunk, micro_batch);
-  PassPlace place{.ops = context_.device().ops(),
+  PassEnvironment place{.ops = context_.device().ops(),
                   .stream = context_.compute_stream(),
                   .tensor = context_.tensor(),
                   .params = *part.views,
@@ -103,7 +103,7 @@ void Stage::copy(TensorView out, ConstTensorView in) const {
 }
 
 void Stage::run(FunctionRef<void()> calls) const {
-  geometry_.tensor_degree == 1 ? context_.device().repeat(calls) : calls();
+  geometry_.tensor_degree == 1 ? context_.device().run_capturable(calls) : calls();
 }
 
 // ---- computing ------------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@
 
 namespace trident {
 
-// What a micro-batch in flight holds of a virtual stage; how many there are at once, StepProgram says.
+// The blocks that a micro-batch in flight holds of a virtual stage; StepProgram says how many there are at once.
 struct ActivationBlocks {
   int virtual_stage = 0;
   std::int64_t saved = 0;        // until its input gradients
@@ -50,7 +50,7 @@ class Stage {
   // Bytes of this rank's activations that are logits, which recompute.head_chunk would keep to a chunk.
   std::int64_t logits_bytes() const { return logits_bytes_; }
   std::vector<ActivationBlocks> activation_blocks() const;  // by chunk
-  // Of all blocks and slots that micro-batches hold; zeros where no backward runs.
+  // The bytes of all blocks and slots that micro-batches hold; zeros where no backward runs.
   const BytesByKind& held_by_kind() const { return held_by_kind_; }
   // Which rows of rotation tables a sequence's positions are; where nothing trains it may be shorter than the geometry's.
   const ModelConstants& constants() const { return constants_; }
@@ -78,7 +78,7 @@ class Stage {
     std::optional<StoreViews> views;  // of its parameters, once there is a store
     std::int64_t input_offset = 0;      // bytes within the block that has the input
     bool input_for_weights = false;     // backward_weight reads it last
-    // Bytes within what a micro-batch holds: of kSaved, kSavedForW, kRemadeForW and kKept.
+    // Bytes within what a micro-batch holds: of kSaved, kSavedForW, kRecomputedForW and kKept.
     std::array<std::int64_t, kNumRegions> offset{};
   };
   struct Slots {  // of `bytes` for each of some micro-batches
@@ -134,7 +134,7 @@ class Stage {
   void recv(Boundary& boundary, const Instruction& instruction, Direction direction);
   const Boundary& handed_over(const Boundary& boundary, int virtual_stage, int micro_batch) const;
   void copy(TensorView out, ConstTensorView in) const;
-  // Gives the pass of a unit to Device::repeat(), but not where hosts drive collectives within it.
+  // Gives the pass of a unit to Device::run_capturable(), but not where hosts drive collectives within it.
   void run(FunctionRef<void()> calls) const;
 
   LayerGeometry geometry_;

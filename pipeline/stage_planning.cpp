@@ -130,13 +130,13 @@ void Stage::book_regions(const ModelConfig& model, ArenaPlan& arena_plan) {
     for (const Chunk& chunk : chunks_) {
       for (const UnitPart& part : chunk.units) largest.offer(part.memory.largest_of(region), part.unit);
     }
-    const bool remade = region == Region::kRecomputed || region == Region::kRemadeForW;
-    const MemoryUse use = remade ? MemoryUse::kActivations : MemoryUse::kWorkspace;
+    const bool recomputed = region == Region::kRecomputed || region == Region::kRecomputedForW;
+    const MemoryUse use = recomputed ? MemoryUse::kActivations : MemoryUse::kWorkspace;
     region_slots_[r] = arena_plan.book(std::string(to_string(region)) + largest.text(model), use, region_bytes_[r]);
   }
 }
 
-// What crosses the borders of stages.
+// Books the buffers of tensors that cross stage boundaries.
 void Stage::book_boundaries(std::span<const StepProgram* const> programs, ArenaPlan& arena_plan) {
   int activation_receives = 0, gradient_receives = 0;
   for (const StepProgram* program : programs) {

@@ -9,10 +9,10 @@
 namespace trident {
 
 inline constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = static_cast<std::size_t>(Region::kSavedForW);
-// What micro-batches hold; the other regions are shared by all.
+// True for a region of each micro-batch; the other regions are shared by all.
 constexpr bool is_saved(std::size_t region) { return region == kSaved || region == kSavedForW; }
-// What backward_input leaves for backward_weight.
-inline constexpr std::array kFromInputToWeight = {static_cast<std::size_t>(Region::kRemadeForW),
+// The regions in which backward_input leaves tensors for backward_weight.
+inline constexpr std::array kFromInputToWeight = {static_cast<std::size_t>(Region::kRecomputedForW),
                                                   static_cast<std::size_t>(Region::kKept)};
 
 }  // namespace trident

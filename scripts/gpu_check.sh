@@ -221,7 +221,7 @@ prepare() {
 }
 
 build_all() {
-  build_for_card "$tree" "$build" trident trident_op_check test_card_communicators test_card_processes || return
+  build_for_card "$tree" "$build" trident trident_op_check test_gpu_communicators test_gpu_processes || return
   echo "$(library_versions "$build.log"), for $architecture${why_built:+; $why_built}"
 }
 
@@ -245,7 +245,7 @@ google_test() {
   grep -E '^\[  FAILED  \]|FAILED|rror' "$scratch/tests" | head -n 10 || true
   if ((status != 0)); then tail -n 2 "$scratch/tests"; return $status; fi
   if ! grep -qE '^\[  PASSED  \] [1-9]|^ok ' "$scratch/tests"; then
-    echo "SKIPPED: $(grep -m1 -oE 'no CUDA card.*' "$scratch/tests" || echo 'no test ran')"
+    echo "SKIPPED: $(grep -m1 -oE 'no CUDA GPU.*' "$scratch/tests" || echo 'no test ran')"
     return 77
   fi
   grep -E '^\[  PASSED  \]' "$scratch/tests" | sed 's/^\[  PASSED  \] //' | tail -n 1 | grep . || echo "$(grep -c '^ok ' "$scratch/tests") tests"
@@ -271,7 +271,7 @@ host_staged_processes() {
 
 host_staged_conformance() {
   need_mpi || return
-  google_test scripts/mpirun_local 4 "$build/tests/cuda/card/test_card_processes" '--gtest_filter=HostStaged*'
+  google_test scripts/mpirun_local 4 "$build/tests/cuda/gpu/test_gpu_processes" '--gtest_filter=HostStaged*'
 }
 
 # NCCL takes several ranks for ranks of several machines if they say so, and then goes through sockets. For this test only: slow, not supported.
@@ -279,7 +279,7 @@ nccl_two_processes() {
   need_mpi || return
   local status=0
   NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=2 NCCL_MULTI_RANK_GPU_ENABLE=1 \
-    google_test scripts/mpirun_local 2 bash -c 'NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$@"' nccl "$build/tests/cuda/card/test_card_processes" \
+    google_test scripts/mpirun_local 2 bash -c 'NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$@"' nccl "$build/tests/cuda/gpu/test_gpu_processes" \
     '--gtest_filter=Nccl*' || status=$?
   if ((status != 0)) && grep -qi 'duplicate gpu' "$scratch/tests"; then
     echo "SKIPPED: this NCCL refuses two ranks on one card"
@@ -329,8 +329,8 @@ check_all() {
 
   check 'operations, fresh random inputs' operations
   check 'operations, epilogues of products' operations --epilogues --filter 'matmul_*'
-  check 'communicators between thread ranks' google_test "$build/tests/cuda/card/test_card_communicators" '--gtest_filter=-Nccl*'
-  check 'NCCL, 1 rank' google_test "$build/tests/cuda/card/test_card_communicators" '--gtest_filter=Nccl*'
+  check 'communicators between thread ranks' google_test "$build/tests/cuda/gpu/test_gpu_communicators" '--gtest_filter=-Nccl*'
+  check 'NCCL, 1 rank' google_test "$build/tests/cuda/gpu/test_gpu_communicators" '--gtest_filter=Nccl*'
 
   check 'training: 1 rank, fp32' train one_rank device=cuda
   check 'training: the card as the CPU, 1 rank, fp32' train_and_compare cpu one_rank 1e-5 1e-3 \

@@ -23,7 +23,7 @@ shift 2
 cd "$(dirname "$0")/.."
 . scripts/gpu_libraries.sh
 programs=(bin/trident bin/trident_cuda.so tests/conformance/trident_op_check tests/conformance/op_perf
-  tests/cuda/card/test_card_communicators tests/cuda/card/test_card_processes)
+  tests/cuda/gpu/test_gpu_communicators tests/cuda/gpu/test_gpu_processes)
 
 # Stripped, and looking for Debian's libraries in packages/ beside bin/.
 pack() {

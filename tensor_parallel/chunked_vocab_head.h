@@ -23,7 +23,7 @@ class ChunkedVocabHead {
   // loss f64[1] and token_losses as VocabParallelCrossEntropy::forward; x T[S',B,H], targets i32[R].
   void forward(Pass& p, TensorView loss, ConstTensorView x, ConstTensorView targets, TensorView token_losses) const;
 
-  // Which gradients a call computes: schedules may want one, and later the other. Logits are made again in every call.
+  // Which gradients a call computes: schedules may want one, and later the other. Logits are recomputed in every call.
   enum class Gradients : std::uint8_t { kInput, kWeight, kBoth };
   // d_x T[S',B,H] is overwritten with scale * d loss / d x, summed over ranks; the table's gradient is written (grad_mode), chunks
   // added in row order. kWeight leaves d_x alone.

@@ -1,4 +1,4 @@
-// What the layers of a rank share before they run: its geometry, the numbers of their parameters, and where their tensors lie.
+// The layers of a rank share its geometry, the numbers of their parameters, and where their tensors lie.
 //
 // A unit's passes are written once (tensor_parallel/pass.h). Run dry, they tell what they save, keep, multiply and need as scratch:
 // the unit's UnitMemory. Run for real, they find their tensors there: nothing allocates. Letters: S sequence, B micro-batch, H
@@ -19,7 +19,7 @@
 
 namespace trident {
 
-// What parameter layouts depend on: the same on every rank.
+// Parameter layouts depend on these values, which are the same on every rank.
 struct TensorLayout {
   int degree = 1;
   bool sequence_parallel = false;  // over one rank it changes nothing
@@ -34,7 +34,7 @@ struct LayerGeometry {
   bool sequence_parallel = false;
   DType compute = DType::kF32;
   RecomputePolicy recompute = RecomputePolicy::kNone;
-  std::int64_t head_chunk = 0;  // rows of logits that exist at a time, made again in backward; 0: all of them, kept
+  std::int64_t head_chunk = 0;  // rows of logits that exist at a time, recomputed in backward; 0: all of them, kept
   std::uint64_t seed = 0;       // of dropout
 
   TensorLayout layout() const { return {tensor_degree, sequence_parallel}; }
@@ -70,13 +70,13 @@ class ParamList {
 
 // ---- tensors that outlive a call ------------------------------------------------------------------------------------------------
 
-// What a saved tensor needs to be made again: the attention core only, the whole block, or it is always kept.
+// Which policies recompute a saved tensor: the attention core only, the whole block, or it is always kept.
 enum class RecomputeClass : std::uint8_t { kAttention, kBlock, kNever };
 
 // The last call that reads a tensor: backward_input or backward_weight. Frozen weights will end every use at kB.
 enum class LastUse : std::uint8_t { kB, kW };
 
-// What part of a model an activation belongs to, for reports of where memory goes; nothing that is computed depends on it.
+// The part of a model that an activation belongs to, for memory reports; no computation depends on it.
 enum class ActivationKind : std::uint8_t {
   kInputs,     // of units: the residual stream, which full recomputation restarts from
   kAttention,  // queries, keys, values, the core's output and statistics
@@ -96,7 +96,7 @@ struct Saved {
   RecomputeClass recompute = RecomputeClass::kBlock;
 };
 // The same of a tensor that backward_input makes and backward_weight of the same unit and micro-batch uses last.
-struct Kept {
+struct BetweenIW {
   std::string_view name;
 };
 
@@ -104,8 +104,8 @@ struct Kept {
 enum class Region : std::uint8_t {
   kSaved,       // in a slot of the micro-batch, from forward to backward_input, which uses it last
   kSavedForW,   // likewise, to backward_weight: in the same slot, or in another one where schedules split the two
-  kRecomputed,  // in an area that all units share: made again before backward_input, which uses it last (recompute policies)
-  kRemadeForW,  // the same for tensors that backward_weight uses last: as long as kKept
+  kRecomputed,  // in an area that all units share: recomputed before backward_input, which uses it last (recompute policies)
+  kRecomputedForW,  // the same for tensors that backward_weight uses last: as long as kKept
   kKept,        // from backward_input to backward_weight: in an area that all units share, or in a slot where schedules split them
   kScratch,     // within one call
   kWorkspace,   // of one operation
@@ -134,18 +134,18 @@ struct ScratchOfCall {
   std::vector<RegionTensor> tensors;
 };
 
-// What a unit's passes need, as a dry run of them found it.
+// A unit's memory, as a dry run of its passes found it.
 struct UnitMemory {
-  std::vector<std::pair<const void*, RegionTensor>> places;  // of each Saved and Kept
+  std::vector<std::pair<const void*, RegionTensor>> places;  // of each Saved and BetweenIW
   std::array<ScratchOfCall, kNumPassKinds> scratch;          // by PassKind
   std::array<std::int64_t, kNumRegions> bytes{};             // by Region
   std::array<RegionTensor, kNumRegions> largest{};           // for messages; of shape [] where there is none
   bool weight_gradient_reads_weights = false;                // whether backward_weight, alone, reads parameters
-  std::vector<const void*> weight_gradient_reads;            // what Saved and Kept it reads
+  std::vector<const void*> weight_gradient_reads;            // what Saved and BetweenIW it reads
 
   std::int64_t region_bytes(Region region) const { return bytes[static_cast<std::size_t>(region)]; }
   const RegionTensor& largest_of(Region region) const { return largest[static_cast<std::size_t>(region)]; }
-  // Of a region of Saved or Kept: they add up to its bytes.
+  // Bytes by kind in a region of Saved or BetweenIW; they add up to the region's bytes.
   BytesByKind bytes_by_kind(Region region) const;
 };
 

@@ -9,7 +9,7 @@
 namespace trident {
 namespace {
 
-bool remade(RecomputePolicy policy, RecomputeClass recompute) {
+bool recomputed(RecomputePolicy policy, RecomputeClass recompute) {
   switch (policy) {
     case RecomputePolicy::kNone: return false;
     case RecomputePolicy::kSelective: return recompute == RecomputeClass::kAttention;
@@ -36,7 +36,7 @@ std::string_view to_string(Region region) {
     case Region::kSaved: return "saved activations";
     case Region::kSavedForW: return "saved activations for weight gradients";
     case Region::kRecomputed: return "recomputed activations";
-    case Region::kRemadeForW: return "recomputed activations for weight gradients";
+    case Region::kRecomputedForW: return "recomputed activations for weight gradients";
     case Region::kKept: return "kept gradients";
     case Region::kScratch: return "scratch";
     case Region::kWorkspace: return "workspace";
@@ -45,13 +45,13 @@ std::string_view to_string(Region region) {
 }
 
 TensorView Pass::save(const Saved& tensor, DType dtype, const Shape& shape) {
-  const bool again = remade(geometry.recompute, tensor.recompute);
+  const bool again = recomputed(geometry.recompute, tensor.recompute);
   const Region until_input = again ? Region::kRecomputed : Region::kSaved;
-  const Region until_weight = again ? Region::kRemadeForW : Region::kSavedForW;
+  const Region until_weight = again ? Region::kRecomputedForW : Region::kSavedForW;
   return placed(&tensor, tensor.name, tensor.last_use == LastUse::kW ? until_weight : until_input, dtype, shape);
 }
 
-TensorView Pass::keep(const Kept& tensor, DType dtype, const Shape& shape) {
+TensorView Pass::keep(const BetweenIW& tensor, DType dtype, const Shape& shape) {
   return placed(&tensor, tensor.name, Region::kKept, dtype, shape);
 }
 

@@ -29,7 +29,7 @@ class ParamViews {
 };
 
 // Where a pass runs. `memory`: of the unit; a dry pass adds to it.
-struct PassPlace {
+struct PassEnvironment {
   Ops& ops;
   Stream& stream;
   Communicator& tensor;
@@ -43,7 +43,7 @@ struct PassPlace {
 
 class Pass {
  public:
-  Pass(const PassPlace& place, const UnitMemory& memory)
+  Pass(const PassEnvironment& place, const UnitMemory& memory)
       : ops(place.ops),
         stream(place.stream),
         tensor(place.tensor),
@@ -55,7 +55,7 @@ class Pass {
         where_(place.where),
         memory_(memory) {}
   // Dry: what is asked for is added to `memory`.
-  Pass(const PassPlace& place, UnitMemory* memory) : Pass(place, *memory) { planned_ = memory; }
+  Pass(const PassEnvironment& place, UnitMemory* memory) : Pass(place, *memory) { planned_ = memory; }
 
   Ops& ops;
   Stream& stream;
@@ -66,7 +66,7 @@ class Pass {
   // A dry pass that plans: of calls with the same shapes one is enough.
   bool plans() const { return planned_ != nullptr; }
 
-  // What is asked for until end() is that of such a call; calls do not overlap. Other passes may lie between backward_input and
+  // Tensors asked for until end() belong to such a call; calls do not overlap. Other passes may lie between backward_input and
   // backward_weight: what was used last before is gone.
   void begin(PassKind kind);
   void end();
@@ -74,13 +74,13 @@ class Pass {
   // ---- tensors
   // A tensor that is written now and read by later calls for this micro-batch.
   TensorView save(const Saved& tensor, DType dtype, const Shape& shape);
-  TensorView keep(const Kept& tensor, DType dtype, const Shape& shape);
+  TensorView keep(const BetweenIW& tensor, DType dtype, const Shape& shape);
   // As it was saved or kept.
   TensorView operator[](const Saved& tensor) const {
     check_in_use(tensor);
     return read(&tensor, tensor.name);
   }
-  TensorView operator[](const Kept& tensor) const { return read(&tensor, tensor.name); }
+  TensorView operator[](const BetweenIW& tensor) const { return read(&tensor, tensor.name); }
   // A tensor until the ScratchScope around this call closes; last in, first out.
   TensorView scratch(DType dtype, const Shape& shape);
   ScratchPlan& scratch_cursor() { return scratch_; }

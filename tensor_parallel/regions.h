@@ -41,7 +41,7 @@ class KeptGradient {
     return full.rows(p.geometry.position_offset(), p.geometry.local_sequence());
   }
 
-  Kept full_{"the gradient of a layer's output"};
+  BetweenIW full_{"the gradient of a layer's output"};
 };
 
 }  // namespace trident

@@ -43,7 +43,7 @@ void UnitPlan::run(FunctionRef<void(Pass&)> calls) {
   const std::unique_ptr<Communicator> tensor = make_dry_world(geometry_.tensor_rank, geometry_.tensor_degree);
   for (const Accumulate mode : {Accumulate::kNo, Accumulate::kYes}) {
     const DryParams params(params_.specs(), geometry_, mode);
-    PassPlace place{.ops = ops,
+    PassEnvironment place{.ops = ops,
                     .stream = stream,
                     .tensor = *tensor,
                     .params = params,
@@ -62,8 +62,8 @@ void UnitPlan::run(FunctionRef<void(Pass&)> calls) {
 void UnitPlan::check_last_uses() const {
   for (const auto& [handle, tensor] : memory_.places) {
     const bool kept = tensor.region == Region::kKept;
-    if (!kept && tensor.region != Region::kSavedForW && tensor.region != Region::kRemadeForW) continue;
-    const auto name = [&] { return kept ? static_cast<const Kept*>(handle)->name : static_cast<const Saved*>(handle)->name; };
+    if (!kept && tensor.region != Region::kSavedForW && tensor.region != Region::kRecomputedForW) continue;
+    const auto name = [&] { return kept ? static_cast<const BetweenIW*>(handle)->name : static_cast<const Saved*>(handle)->name; };
     TRIDENT_CHECK(std::ranges::find(memory_.weight_gradient_reads, handle) != memory_.weight_gradient_reads.end(),
                   "unit {}: {} is held for backward_weight, which does not read it; {}", unit_, name(),
                   kept ? "take scratch instead" : "declare it LastUse::kB");

@@ -1,4 +1,4 @@
-// What the passes of a unit need, found by running them dry: on addresses without bytes, without peers, every product asked of the
+// A UnitPlan runs the passes of a unit dry to find their needs: on addresses without bytes, without peers, each matmul asked of the
 // operations that will run it.
 #pragma once
 
@@ -23,7 +23,7 @@ class UnitPlan {
   // Runs `calls` twice, with gradients that overwrite and with such that accumulate; what they need is added to memory(). Ends the
   // last of them.
   void run(FunctionRef<void(Pass&)> calls);
-  // Of calls with a backward_weight among them: refuses tensors that are held for it and that it does not read. InternalError that
+  // After calls with a backward_weight: refuses tensors that are held for it and that it does not read. InternalError that
   // names the tensor.
   void check_last_uses() const;
   const UnitMemory& memory() const { return memory_; }

@@ -33,7 +33,7 @@ struct FileBox {
   bool operator==(const FileBox&) const = default;
 };
 
-// What a file says of itself.
+// A file's own table of contents.
 struct FileTable {
   std::vector<FileBox> boxes;   // in the file's order, back to back
   std::vector<Hash128> blocks;  // of each block of the data

@@ -48,7 +48,7 @@ struct ManifestTensor {
   bool operator==(const ManifestTensor&) const = default;
 };
 
-// What training needs beside tensors.
+// Training resumes from these numbers and the tensors.
 struct TrainingState {
   std::int64_t updates = 0;           // completed
   std::int64_t batches = 0;           // tried: the data position and the key of dropout
@@ -90,7 +90,7 @@ struct Manifest {
 // Longer texts are not read.
 inline constexpr std::int64_t kMaxManifestBytes = std::int64_t{256} << 20;
 
-// Of the files that it names: what the checkpoint takes beside the manifest.
+// The bytes of all files that the manifest names, without its own.
 std::int64_t total_bytes(const Manifest& manifest);
 
 std::string to_text(const Manifest& manifest);

@@ -13,7 +13,7 @@ namespace trident {
 enum class CharClass : unsigned char { kOther = 0, kLetter = 1, kNumber = 2, kSpace = 3 };
 
 CharClass char_class(char32_t code_point);
-// What \w is to the library that Hugging Face's tokenizers cut out added tokens with.
+// \w as Hugging Face's tokenizers use it to cut out added tokens.
 bool is_word_character(char32_t code_point);
 
 // End of the piece that starts at `begin` (< text.size(), at a code point boundary). `text` is well-formed UTF-8; its end counts as

@@ -10,7 +10,7 @@ namespace trident {
 
 class Tokenizer;
 
-// Of a text such as "5 17 2" or "5,17,2". `key`: what the text was given for. ConfigError that names key, text and the word that is
+// Parses a text such as "5 17 2" or "5,17,2". `key` asked for them. ConfigError that names key, text and the word that is
 // no id.
 std::vector<std::int32_t> parse_token_ids(std::string_view text, std::string_view key);
 

@@ -84,7 +84,7 @@ class Comparison {
   const std::string& path_;
 };
 
-// What ByteLevel's own pattern is, written as a Split before a ByteLevel that has none.
+// True for a Split that writes out ByteLevel's own pattern before a ByteLevel that has none.
 bool splits_as_gpt2(const JsonValue& component) {
   constexpr std::string_view kPatterns[] = {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
                                             R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"};

@@ -49,7 +49,7 @@ class CpuDevice final : public Device {
   std::vector<std::string> notes() const override { return {}; }
   double waited_seconds() const override { return progress_.waited_seconds(); }
   void log_operations(OperationLog* log) override { progress_.set_log(log); }
-  void repeat(FunctionRef<void()> work) override { work(); }
+  void run_capturable(FunctionRef<void()> work) override { work(); }
   Ranges* ranges() override { return nullptr; }
 
  private:

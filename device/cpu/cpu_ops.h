@@ -41,7 +41,7 @@ class CpuOps final : public Ops {
     stream.synchronize();
     operation.launch(kernels_);
   }
-  // The processor reaches all memory but a card's.
+  // The processor reaches all memory but a GPU's.
   static bool reaches(MemoryKind where) { return where != MemoryKind::kDevice; }
 
  private:

@@ -1,4 +1,4 @@
-// How fast memory is read: the floor of what reads much and computes little, measured as it does it.
+// Measures the memory read bandwidth, the floor for operations that read much and compute little.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ namespace trident {
 
 namespace {
 
-// The input sets together are larger than any card's cache, as far as this many sets can be.
+// The input sets together are larger than any GPU's cache, as far as this many sets can be.
 constexpr std::int64_t kRotatedBytes = std::int64_t{256} << 20;
 constexpr std::int64_t kMaxSets = 8;
 constexpr std::int64_t kPatternElements = std::int64_t{1} << 18;

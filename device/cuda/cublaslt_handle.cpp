@@ -21,7 +21,7 @@ CublasRemedy remedy(cublasStatus_t status) {
       return {"device memory is used up: a smaller micro-batch, or end the processes that nvidia-smi lists"};
     case CUBLAS_STATUS_ARCH_MISMATCH:
     case CUBLAS_STATUS_NOT_SUPPORTED:
-      return {"this card and this version of cuBLASLt do not have it; another compute dtype may work"};
+      return {"this GPU and this version of cuBLASLt do not have it; another compute dtype may work"};
     case CUBLAS_STATUS_EXECUTION_FAILED:
       return {"a kernel failed, perhaps an earlier one: CUDA_LAUNCH_BLOCKING=1 shows which", true};
     default: return {"the library was called wrongly", true};

@@ -9,7 +9,7 @@
 namespace trident {
 
 // Nothing on success. Otherwise one line: what failed, the library's name and words for it, the device, the remedy. ConfigError for
-// what the machine or its set-up causes (no memory, a card that is too old, no driver), InternalError for the rest.
+// what the machine or its set-up causes (no memory, a GPU that is too old, no driver), InternalError for the rest.
 void check_cublas(cublasStatus_t status, std::string_view what, int device);
 
 // Owner of a library handle; it and everything made with it belong to `device`. Calls on one handle may come from any thread.

@@ -49,7 +49,7 @@ struct MatmulLayout {
   float beta = 0;  // alpha is 1; both are f32 in host memory
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   std::int64_t bias_length = 0;  // elements behind the bias pointer, of the type of d; 0: no such pointer
-  std::int32_t multiprocessors = 0;  // for how many the library chooses and launches; 0: all of the card
+  std::int32_t multiprocessors = 0;  // for how many the library chooses and launches; 0: all of the GPU
   std::int64_t aux_leading = 0;  // leading dimension of the auxiliary matrix; 0: no such matrix
   bool operator==(const MatmulLayout&) const = default;
 };

@@ -164,7 +164,7 @@ class CublasLtMatmul::Implementation {
       }
       if (product.epilogue == Epilogue::kNone && p.plan(PointerAlignment::kVector) == nullptr)
         throw ConfigError(
-            fmt::format("cuBLASLt on device {}: it has no algorithm for {} with at most {} bytes of workspace; this card or "
+            fmt::format("cuBLASLt on device {}: it has no algorithm for {} with at most {} bytes of workspace; this GPU or "
                         "version of the library cannot compute this product; try another precision.compute",
                         handle_.device(), describe(shape), options_.workspace_limit));
     }

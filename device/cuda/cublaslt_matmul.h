@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "device/card_workspaces.h"
+#include "device/gpu_workspaces.h"
 #include "device/cuda/cublaslt_autotune.h"
 #include "device/cuda/cublaslt_layout.h"
 #include "device/ops.h"
@@ -21,8 +21,8 @@ class CublasLtHandle;
 struct CublasLtOptions {
   F32Products f32_products = F32Products::kF32;
   Determinism determinism = Determinism::kRequired;
-  std::int64_t workspace_limit = kCardProductWorkspace;   // bytes per stream
-  std::int32_t multiprocessors = 0;                       // that products take; 0: all of the card
+  std::int64_t workspace_limit = kGpuProductWorkspace;   // bytes per stream
+  std::int32_t multiprocessors = 0;                       // that products take; 0: all of the GPU
   std::optional<AutotuneOptions> autotune = {};           // none: the library's first proposal
 };
 

@@ -1,4 +1,4 @@
-// Reads of a card's memory on a stream of their own, which no Progress knows: another thread than the rank's drives it.
+// Reads of a GPU's memory on a stream of their own, which no Progress knows: another thread than the rank's drives it.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -6,7 +6,7 @@
 
 #include "core/check.h"
 #include "device/cuda/cuda_background_reads.h"
-#include "device/cuda/cuda_cards.h"
+#include "device/cuda/cuda_gpus.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_ops.h"
@@ -20,7 +20,7 @@ constexpr int kComputePriority = 0, kCommunicationPriority = -1;
 
 cudaDeviceProp properties_of(int number) {
   cudaDeviceProp properties;
-  check_cuda(cudaGetDeviceProperties(&properties, number), "asking what a card is");
+  check_cuda(cudaGetDeviceProperties(&properties, number), "asking what a GPU is");
   return properties;
 }
 
@@ -34,7 +34,7 @@ CudaOpsOptions ops_options(int number, const CudaOptions& options) {
   if (const std::int64_t spare = options.spare_multiprocessors; spare > 0) {
     const int all = properties_of(number).multiProcessorCount;
     if (spare >= all)
-      throw ConfigError(fmt::format("cuda.spare_multiprocessors = {}: card {} has {}, and products need some; set it to what "
+      throw ConfigError(fmt::format("cuda.spare_multiprocessors = {}: GPU {} has {}, and products need some; set it to what "
                                     "cuda.nccl_max_ctas allows, or to 0", spare, number, all));
     chosen.matmul.multiprocessors = static_cast<std::int32_t>(all - spare);
   }
@@ -69,7 +69,9 @@ CudaDevice::~CudaDevice() = default;
 
 Ops& CudaDevice::ops() { return *ops_; }
 
-void CudaDevice::repeat(FunctionRef<void()> work) { options_.graphs ? ops_->graphs().repeat(compute_stream_, work) : work(); }
+void CudaDevice::run_capturable(FunctionRef<void()> work) {
+  options_.graphs ? ops_->graphs().run_capturable(compute_stream_, work) : work();
+}
 
 void CudaDevice::run_announced() { ops_->run_announced(compute_stream_); }
 
@@ -88,7 +90,7 @@ Buffer CudaDevice::allocate(std::int64_t bytes, const std::string& name) {
   return memory_ ? memory_(bytes, name, memory_notes_) : allocate_cuda(number_, bytes, name);
 }
 
-std::optional<std::int64_t> CudaDevice::free_bytes() const { return free_bytes_of_cuda_card(number_); }
+std::optional<std::int64_t> CudaDevice::free_bytes() const { return free_bytes_of_cuda_gpu(number_); }
 
 Buffer CudaDevice::allocate_host_shared(std::int64_t bytes, const std::string& name) {
   return host_memory_ ? host_memory_(bytes, name) : allocate_host(bytes, name);

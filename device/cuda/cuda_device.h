@@ -1,4 +1,4 @@
-// A card as the device of one rank.
+// A GPU as the device of one rank.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace trident {
 
 class CudaOps;
 
-// Zero-filled memory of a card, as allocate_cuda() gives it; adds a line to `notes` where it is not what was asked for.
+// Zero-filled memory of a GPU, as allocate_cuda() gives it; adds a line to `notes` where it is not what was asked for.
 using CudaAllocator = std::function<Buffer(std::int64_t bytes, const std::string& name, std::vector<std::string>& notes)>;
 
 class CudaDevice final : public Device {
  public:
-  // Made and used by the rank's thread; peers ring `doorbell`, which outlives the device. Several ranks may have devices on one card.
+  // Made and used by the rank's thread; peers ring `doorbell`, which outlives the device. Several ranks may have devices on one GPU.
   // `host_memory`: of allocate_host_shared(); not set: memory of this process. `memory`: of allocate(); not set: allocate_cuda().
-  // ConfigError if the card cannot be used.
+  // ConfigError if the GPU cannot be used.
   CudaDevice(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options = {}, CudaAllocator memory = {});
   ~CudaDevice() override;
 
@@ -46,7 +46,7 @@ class CudaDevice final : public Device {
   std::vector<std::string> notes() const override;
   double waited_seconds() const override { return progress_.waited_seconds(); }
   void log_operations(OperationLog* log) override { progress_.set_log(log); }
-  void repeat(FunctionRef<void()> work) override;
+  void run_capturable(FunctionRef<void()> work) override;
   Ranges* ranges() override { return ranges_.get(); }
 
   int number() const { return number_; }

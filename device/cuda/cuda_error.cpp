@@ -26,7 +26,7 @@ std::string driver_remedy() {
 
 Diagnosis diagnose(cudaError_t status) {
   constexpr const char* kRestart =
-      "the card, its link or its driver failed: restart from the last checkpoint, and look for Xid in the system log if it happens "
+      "the GPU, its link or its driver failed: restart from the last checkpoint, and look for Xid in the system log if it happens "
       "again";
   switch (status) {
     case cudaErrorMemoryAllocation:

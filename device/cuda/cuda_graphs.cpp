@@ -70,7 +70,7 @@ std::size_t CudaGraphs::Hash::operator()(const std::vector<std::uint64_t>& words
   return hash;
 }
 
-void CudaGraphs::repeat(CudaStream& stream, FunctionRef<void()> work) {
+void CudaGraphs::run_capturable(CudaStream& stream, FunctionRef<void()> work) {
   TRIDENT_CHECK(phase_ == Phase::kNone, "work that is to be repeated lies within other such work");
   noted_.clear();
   {

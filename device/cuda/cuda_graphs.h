@@ -13,7 +13,7 @@
 
 #include "core/function_ref.h"
 #include "device/buffer.h"
-#include "device/cuda/call_notes.h"
+#include "device/cuda/call_trace.h"
 #include "device/cuda/cuda_stream.h"
 
 namespace trident {
@@ -31,8 +31,8 @@ class CudaGraphs {
   CudaGraphs(const CudaGraphs&) = delete;
   CudaGraphs& operator=(const CudaGraphs&) = delete;
 
-  // As Device::repeat(), on `stream`. Throws what `work` throws; InternalError if it is not the same when called again.
-  void repeat(CudaStream& stream, FunctionRef<void()> work);
+  // As Device::run_capturable(), on `stream`. Throws what `work` throws; InternalError if it is not the same when called again.
+  void run_capturable(CudaStream& stream, FunctionRef<void()> work);
 
   // ---- for operations, before they enqueue anything
   // The stream that operations may use now; nullptr: any.
@@ -44,7 +44,7 @@ class CudaGraphs {
     notes().add(operation, args...);
     return phase_ == Phase::kNoting;
   }
-  // Where the kernel of an operation that has just noted an EachTime<T> finds it; nullptr: it takes it as an argument.
+  // Where the kernel of an operation that has just noted an PerLaunchArg<T> finds it; nullptr: it takes it as an argument.
   template <class T>
   const T* in_memory() const {
     return phase_ == Phase::kRunning ? reinterpret_cast<const T*>(number_memory(first_number_ + called_.last_number())) : nullptr;
@@ -61,7 +61,7 @@ class CudaGraphs {
   };
   class InPhase;
 
-  CallNotes& notes() { return phase_ == Phase::kNoting ? noted_ : called_; }
+  CallTrace& notes() { return phase_ == Phase::kNoting ? noted_ : called_; }
   // The graph of what is noted, perhaps without `exec`; nullptr: the work is enqueued operation by operation.
   Graph* find_or_remember();
   void capture(CudaStream& stream, FunctionRef<void()> work, Graph& graph);
@@ -72,7 +72,7 @@ class CudaGraphs {
   int device_;
   Phase phase_ = Phase::kNone;
   const CudaStream* stream_ = nullptr;
-  CallNotes noted_, called_;
+  CallTrace noted_, called_;
   std::size_t first_number_ = 0;  // of the work that runs
   std::unordered_map<std::vector<std::uint64_t>, Graph, Hash> graphs_;
   Buffer numbers_;              // kMostNumbers words, once there is a use for them

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/check.h"
-#include "device/cuda/cuda_cards.h"
+#include "device/cuda/cuda_gpus.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/kernels/cached_attention.h"
@@ -139,7 +139,7 @@ void CudaOps::run_announced(CudaStream& stream) {
   const std::int64_t bytes = std::max(matmul_.first_run_bytes(), attention_.first_run_bytes());
   if (bytes == 0) return;
   // Allocating beyond what is free would be an error of CUDA's: better asked before, and caught where others take it meanwhile.
-  if (bytes > free_bytes_of_cuda_card(device_)) return;
+  if (bytes > free_bytes_of_cuda_gpu(device_)) return;
   Buffer operands;
   try {
     operands = allocate_cuda(device_, bytes, "operands of first runs");

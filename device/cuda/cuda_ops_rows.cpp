@@ -36,7 +36,7 @@ class CudaOps::Kernels {
   // What is new each time is read from device memory by kernels that may have been captured.
   void cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets, std::int64_t rows,
                               const VocabularyShard& shard, float scale) const {
-    if (ops_.graphs_.note("cross_entropy_backward", t, logits, row_max, sum_exp, targets, rows, shard, EachTime{scale})) return;
+    if (ops_.graphs_.note("cross_entropy_backward", t, logits, row_max, sum_exp, targets, rows, shard, PerLaunchArg{scale})) return;
     if (const float* const held = ops_.graphs_.in_memory<float>())
       return cuda_kernels::cross_entropy_backward_from_memory(stream_, t, logits, row_max, sum_exp, targets, rows, shard, held);
     cuda_kernels::cross_entropy_backward(stream_, t, logits, row_max, sum_exp, targets, rows, shard, scale);
@@ -45,7 +45,7 @@ class CudaOps::Kernels {
                std::int64_t width, const DropoutSpec& spec) const {
     const auto& [probability, key, whole_sequence, position_offset] = spec;  // does not compile when a field is added
     const cuda_kernels::DropoutDraw draw{{key[0], key[1]}, samples};
-    if (ops_.graphs_.note("dropout", t, out, x, sequence, batch, width, probability, whole_sequence, position_offset, EachTime{draw})) return;
+    if (ops_.graphs_.note("dropout", t, out, x, sequence, batch, width, probability, whole_sequence, position_offset, PerLaunchArg{draw})) return;
     if (const auto* const held = ops_.graphs_.in_memory<cuda_kernels::DropoutDraw>())
       return cuda_kernels::dropout_from_memory(stream_, t, out, x, sequence, batch, width, spec, held);
     cuda_kernels::dropout(stream_, t, out, x, samples, sequence, batch, width, spec);
@@ -53,7 +53,7 @@ class CudaOps::Kernels {
   void update(UpdateRule rule, RowType t, void* param, float* master, const UpdateStates& states, const float* grad,
               std::int64_t count, const UpdateNumbers& numbers, const RoundedElements* at_random) const {
     const RoundedElements elements = at_random != nullptr ? *at_random : RoundedElements{};
-    if (ops_.graphs_.note("update", rule, t, param, master, states, grad, count, EachTime{numbers}, at_random != nullptr,
+    if (ops_.graphs_.note("update", rule, t, param, master, states, grad, count, PerLaunchArg{numbers}, at_random != nullptr,
                           elements))
       return;
     if (const auto* const held = ops_.graphs_.in_memory<UpdateNumbers>())

@@ -24,7 +24,7 @@ std::string refusal(const AttentionShape& s, AttentionDirection direction, int c
   if (s.head_dim % 8 != 0) return fmt::format("a head width of {} is not a multiple of 8", s.head_dim);
   const std::int64_t widest = compute_major == 9 ? 256 : 128;
   if (backward && s.head_dim > widest)
-    return fmt::format("its backward pass ends at a head width of {} on cards of compute capability {}.x", widest, compute_major);
+    return fmt::format("its backward pass ends at a head width of {} on GPUs of compute capability {}.x", widest, compute_major);
   if (backward && s.query_length == 1 && s.key_length == 1) return "its backward pass wants more than one query and key";
   return "";
 }

@@ -1,4 +1,4 @@
-// Which attention goes to cuDNN and in which pieces: pure functions of the shape and the card's generation.
+// Which attention goes to cuDNN and in which pieces: pure functions of the shape and the GPU's generation.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "device/card_workspaces.h"
+#include "device/gpu_workspaces.h"
 #include "device/cuda/cudnn_attention_graphs.h"
 
 namespace trident {
@@ -19,7 +19,7 @@ std::optional<std::string> cudnn_version_problem(std::size_t version);
 struct CudnnAttentionOptions {
   AttentionDeterminism determinism = AttentionDeterminism::kYes;
   // A deterministic backward runs in pieces so that d_score takes no more than this, if one key/value head's does not.
-  std::int64_t d_score_bytes = kCardScoreGradients;
+  std::int64_t d_score_bytes = kGpuScoreGradients;
 };
 
 enum class AttentionDirection : std::uint8_t { kForward, kBackward };
@@ -33,7 +33,7 @@ struct AttentionPass {
   std::int64_t pieces = 1;
 };
 
-// `compute_major`: of the card's compute capability. cuDNN's limits are those of its frontend 1.23 for cuDNN 9.10.2 to 9.19.
+// `compute_major`: of the GPU's compute capability. cuDNN's limits are those of its frontend 1.23 for cuDNN 9.10.2 to 9.19.
 AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection direction, int compute_major,
                              const CudnnAttentionOptions& options);
 

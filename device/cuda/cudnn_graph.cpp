@@ -290,7 +290,7 @@ std::vector<CudnnDescriptor> engine_configs(const CudnnDescriptor& graph, const 
 
 std::optional<CudnnPlan> CudnnPlan::find(CudnnGraph graph, const CudnnTarget& target, const CudnnPlanLimits& limits,
                                          std::string* why) {
-  TRIDENT_CHECK((target.handle != nullptr) != (target.device != nullptr), "{}: a plan is for a handle or a described card",
+  TRIDENT_CHECK((target.handle != nullptr) != (target.device != nullptr), "{}: a plan is for a handle or a described GPU",
                 graph.name());
   CudnnDescriptor operations = graph.describe(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "operation graph");
   operations.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(graph.operations_.size()),

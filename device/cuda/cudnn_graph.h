@@ -1,7 +1,7 @@
 // cuDNN's backend API (version 9) as values with owners: descriptors, tensors, operations, and the search for an execution plan.
 //
-// A graph is described operation by operation and then planned for a target: the card of a handle, or a card described by its
-// properties, for which plans can be made (never run) where there is no card.
+// A graph is described operation by operation and then planned for a target: the GPU of a handle, or a GPU described by its
+// properties, for which plans can be made (never run) where there is no GPU.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -56,7 +56,7 @@ class CudnnDescriptor {
   std::string what_;
 };
 
-// A card described by cuDNN's JSON of device properties.
+// A GPU described by cuDNN's JSON of device properties.
 CudnnDescriptor cudnn_device_properties(std::string_view json, std::string_view name);
 
 // What a plan is for: exactly one of the two. Both outlive what is planned with them.

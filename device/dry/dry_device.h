@@ -63,7 +63,7 @@ class DryDevice final : public Device {
   std::vector<std::string> notes() const override { return {}; }
   double waited_seconds() const override { return 0; }
   void log_operations(OperationLog*) override {}
-  void repeat(FunctionRef<void()> work) override {
+  void run_capturable(FunctionRef<void()> work) override {
     const RangeScope captured(ranges_, kRepeatRange);
     work();
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr int kSpinRounds = 64;
 constexpr int kSpinRoundsPerClock = 8;  // the clock costs as much as a round
 constexpr double kIdleSeconds = 0.1;
-constexpr Progress::Naps kNoNaps = {kIdleSeconds, kIdleSeconds, kIdleSeconds};  // peers ring
+constexpr Progress::Backoff kNoNaps = {kIdleSeconds, kIdleSeconds, kIdleSeconds};  // peers ring
 
 }  // namespace
 

@@ -71,11 +71,11 @@ class Progress {
 
   // How long this rank sleeps at most before it looks again, for nobody rings when messages of other nodes arrive. Sleeps grow from
   // `first` to `awaiting` seconds while operations await messages, else to `idle`. Set by the communicator that owns the world.
-  struct Naps {
+  struct Backoff {
     double first, awaiting, idle;
   };
   // `before` is called before every sleep.
-  void set_naps(const Naps& naps, std::function<void()> before) {
+  void set_naps(const Backoff& naps, std::function<void()> before) {
     naps_ = naps;
     before_nap_ = std::move(before);
   }
@@ -105,7 +105,7 @@ class Progress {
   std::vector<CpuStream*> streams_;
   std::vector<GiveUpListener*> listeners_;
   IdleHook on_idle_, on_wait_;
-  Naps naps_;
+  Backoff naps_;
   double nap_limit_;
   std::function<void()> before_nap_;
   int awaiting_ = 0;

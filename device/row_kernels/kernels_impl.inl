@@ -1,6 +1,6 @@
 // The functions of the table. Included inside the namespace of one instruction set.
 //
-// A file of row_kernels has the body of a row and behind it the loop over rows that is the table's function. Cards take the bodies
+// A file of row_kernels has the body of a row and behind it the loop over rows that is the table's function. GPUs take the bodies
 // alone (device/cuda/kernels/row_bodies.cuh): where they are, there is no TRIDENT_ROW_KERNEL.
 
 // x as it would be after a store to T and a load.

@@ -112,7 +112,7 @@ struct RowKernels {
                  I count, const UpdateNumbers& numbers, const RoundedElements* at_random);
 };
 
-// X(name) of every function above. The plain ones: those that on a card take nothing but a stream besides (device/cuda/kernels);
+// X(name) of every function above. The plain ones: those that on a GPU take nothing but a stream besides (device/cuda/kernels);
 // those with scratch: which there also take memory for sums over rows.
 #define TRIDENT_PLAIN_ROW_KERNELS(X)                                                                                         \
   X(split_heads) X(merge_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \

@@ -24,7 +24,7 @@ struct ConvertReport {
 using ConvertProgress = std::function<void(std::int64_t done_bytes, std::int64_t all_bytes)>;
 
 // Makes the folder `to` a checkpoint of weights alone with those of the Hugging Face folder `from`, in `dtype`: f32, bf16 or f16;
-// not given: the folder's own, f32 where it has several. What else the folder holds is carried along (carried_files.h).
+// not given: the folder's own, f32 where it has several. What else the folder holds is carried along (side_files.h).
 // model.init_from takes the result. ConfigError: `to` is there, config.json says something that is not supported; DataError naming
 // file and tensor; StorageError. Then nothing is left of `to`.
 ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, std::optional<DType> dtype,

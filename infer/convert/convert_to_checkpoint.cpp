@@ -11,7 +11,7 @@
 #include "checkpoint/file_record.h"
 #include "core/check.h"
 #include "core/host_name.h"
-#include "infer/convert/carried_files.h"
+#include "infer/convert/side_files.h"
 #include "infer/convert/convert.h"
 #include "infer/convert/output_folder.h"
 #include "infer/convert/value_check.h"
@@ -138,7 +138,7 @@ ConvertReport hf_to_checkpoint(const std::string& given, const std::string& to, 
   Importer importer(folder, std::move(file.table), progress);
   file.table = importer.write(out.path() + "/" + file.path);
   manifest.files = {manifest_file(file, manifest.tensors)};
-  ConvertReport report{std::ssize(manifest.tensors), file.table.data_bytes(), manifest.weights, {file.path}, carried_files(from)};
+  ConvertReport report{std::ssize(manifest.tensors), file.table.data_bytes(), manifest.weights, {file.path}, side_files(from)};
   const std::string carried = out.path() + "/" + std::string(kCarriedFolder);
   create_folder(carried);
   copy_carried(from, report.other_files, carried);

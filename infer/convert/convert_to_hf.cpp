@@ -14,7 +14,7 @@
 #include "checkpoint/shard_reader.h"
 #include "core/check.h"
 #include "core/foreign_folder.h"
-#include "infer/convert/carried_files.h"
+#include "infer/convert/side_files.h"
 #include "infer/convert/convert.h"
 #include "infer/convert/output_folder.h"
 #include "infer/convert/value_check.h"
@@ -97,7 +97,7 @@ class Exporter {
     if (has_index_) write_file(out.path() + "/" + std::string(kHfIndexName), index_text());
     write_file(out.path() + "/" + std::string(kConfigName), config_text());
     carry(out.path(), report.warnings);
-    for (const std::string& name : carried_files(out.path())) report.other_files.push_back(name);
+    for (const std::string& name : side_files(out.path())) report.other_files.push_back(name);
     out.commit();
     if (!reader_.lock_note().empty()) report.warnings.push_back(reader_.lock_note());
     const std::vector<std::string> of_values = check_.warnings();
@@ -239,7 +239,7 @@ class Exporter {
     std::vector<std::string> from{carried_};
     if (const std::optional<std::string> began = began_with(warnings)) from.push_back(*began);
     for (const std::string& folder : from) {
-      std::vector<std::string> names = carried_files(folder);
+      std::vector<std::string> names = side_files(folder);
       std::erase(names, kHfIndexName);
       copy_carried(folder, names, to);
     }

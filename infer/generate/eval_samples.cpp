@@ -22,9 +22,9 @@ class EvalSamples final : public SampleMaker {
   std::unique_ptr<const Tokenizer> tokenizer;       // nullptr: prompts are ids alone
   std::vector<std::optional<std::string>> prompts;  // the texts, as the configuration has them; nothing for one of ids
   GenerateRequest request;                          // of the same prompts; every data rank makes all of them
-  CachedShapes cache;
+  KvCacheShape cache;
 
-  const CachedShapes& shapes() const override { return cache; }
+  const KvCacheShape& shapes() const override { return cache; }
   std::vector<TextSample> make(RankModel& model) const override;
 };
 

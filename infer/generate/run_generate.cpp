@@ -62,7 +62,7 @@ void check_options(const GenerateOptions& options) {
   at_least_1("-n", options.samples, 1 << 20);
   at_least_1("--batch", options.slots, kMostSlots);
   if (options.prompts.empty())
-    throw ConfigError("there is no prompt; give --prompt TEXT, --prompts FILE or --prompt-ids \"5 17 2\"");
+    throw ConfigError("no prompt given; pass --prompt TEXT, --prompts FILE or --prompt-ids \"5 17 2\"");
   for (const std::string& stop : options.stops) {
     if (stop.empty()) throw ConfigError("--stop = \"\": an empty text is everywhere; give the text to stop before");
   }
@@ -157,9 +157,9 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
 
 RunPlan plan_text(const GenerateOptions& options, const Job& job, RunPlan plan) {
   const std::int64_t data = plan.grid.degrees().data, each = (job.request.sequences() + data - 1) / data;
-  const CachedShapes shapes = shapes_for(plan.model, longest_prompt(job.request), options.max_new_tokens,
+  const KvCacheShape shapes = shapes_for(plan.model, longest_prompt(job.request), options.max_new_tokens,
                                          std::min(options.slots, each), "--max-new-tokens");
-  return text_only(std::move(plan), shapes);
+  return generation_only(std::move(plan), shapes);
 }
 
 // What the ranks of this machine take together, against what it has left.
@@ -193,7 +193,7 @@ GenerateResult run_rank(const GenerateOptions& options, const Job& job, ForwardR
   if (rank.board != nullptr) rank.board->set_phase(RunPhase::kGenerating);
   CachedStage& stage = model.cached_stage();
   const bool shows = context.rank() == 0 && job.request.sequences() == 1;
-  TokenLoop loop(job.request, stage, *plan.text, plan.model.vocab_size, context, shows ? show : ShowText());
+  TokenLoop loop(job.request, stage, *plan.generation, plan.model.vocab_size, context, shows ? show : ShowText());
   GenerateResult result;
   GenerateTimes& times = result.times;
   std::optional<MachineRates> machine;

@@ -108,7 +108,7 @@ std::vector<Candidate> best_candidates(const SamplingOptions& options, const Log
   return all;
 }
 
-double uniform_draw(std::uint64_t seed, const DrawPlace& place) {
+double uniform_draw(std::uint64_t seed, const DrawKey& place) {
   const PhiloxKey key = random_key(seed, RandomPurpose::kSampling, std::uint64_t{0});
   const PhiloxCounter words = philox4x32(
       {place.prompt, place.sample, static_cast<std::uint32_t>(place.position), static_cast<std::uint32_t>(place.position >> 32)},
@@ -117,7 +117,7 @@ double uniform_draw(std::uint64_t seed, const DrawPlace& place) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-Choice choose(const SamplingOptions& options, std::span<Candidate> candidates, const LogSumExp& total, const DrawPlace& place) {
+Choice choose(const SamplingOptions& options, std::span<Candidate> candidates, const LogSumExp& total, const DrawKey& place) {
   TRIDENT_CHECK(!candidates.empty(), "no token to choose from");
   const auto chosen = [&](const Candidate& c) -> Choice { return {c.id, c.logit - total.largest - std::log(total.sum)}; };
   // min_element: whoever is better than all others comes first.

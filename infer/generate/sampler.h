@@ -56,13 +56,13 @@ std::vector<Candidate> best_candidates(const SamplingOptions& options, const Log
                                        std::int64_t count);
 
 // Who draws: the prompt's number in the run, the number of its continuation, and how many tokens stand before the new one.
-struct DrawPlace {
+struct DrawKey {
   std::uint32_t prompt = 0, sample = 0;
   std::uint64_t position = 0;
 };
 
 // Uniform in [0, 1), 53 bits.
-double uniform_draw(std::uint64_t seed, const DrawPlace& place);
+double uniform_draw(std::uint64_t seed, const DrawKey& place);
 
 struct Choice {
   std::int32_t id = 0;
@@ -70,6 +70,6 @@ struct Choice {
 };
 
 // `candidates`: of all shards, at least one; reordered. `total`: of all logits.
-Choice choose(const SamplingOptions& options, std::span<Candidate> candidates, const LogSumExp& total, const DrawPlace& place);
+Choice choose(const SamplingOptions& options, std::span<Candidate> candidates, const LogSumExp& total, const DrawKey& place);
 
 }  // namespace trident

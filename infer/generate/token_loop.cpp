@@ -44,7 +44,7 @@ LogSumExp unpack(const double* row, std::int64_t places, std::vector<Candidate>&
 
 }  // namespace
 
-TokenLoop::TokenLoop(const GenerateRequest& request, CachedStage& stage, const CachedShapes& shapes, std::int64_t vocabulary,
+TokenLoop::TokenLoop(const GenerateRequest& request, CachedStage& stage, const KvCacheShape& shapes, std::int64_t vocabulary,
                      ParallelContext& context, ShowText show)
     : request_(request),
       stage_(stage),
@@ -84,7 +84,7 @@ std::string TokenLoop::bytes_of(std::int32_t id) const {
   return id < request_.tokenizer->vocab_size() ? request_.tokenizer->decode(std::span(&id, 1)) : std::string();
 }
 
-DrawPlace TokenLoop::place_of(const Slot& slot) const {
+DrawKey TokenLoop::place_of(const Slot& slot) const {
   const Continuation& c = continuations_[static_cast<std::size_t>(slot.sequence)];
   return {static_cast<std::uint32_t>(c.prompt), static_cast<std::uint32_t>(c.sample), slot.seen.size()};
 }

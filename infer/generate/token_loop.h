@@ -66,7 +66,7 @@ using WatchPass = std::function<void(const PassTime& pass)>;
 class TokenLoop {
  public:
   // All outlive the object. `shapes`: the stage's own. `vocabulary`: tokens of the model. `show` may be empty.
-  TokenLoop(const GenerateRequest& request, CachedStage& stage, const CachedShapes& shapes, std::int64_t vocabulary,
+  TokenLoop(const GenerateRequest& request, CachedStage& stage, const KvCacheShape& shapes, std::int64_t vocabulary,
             ParallelContext& context, ShowText show);
 
   // Collective over the world. Every sequence, on every rank of data rank 0; on others this data rank's own. DataError where logits
@@ -90,12 +90,12 @@ class TokenLoop {
   std::vector<Choice> choose(std::span<const std::size_t> slots, bool one_row);
   std::vector<Choice> choose_on_last_stage(std::span<const std::size_t> slots, bool one_row);
   std::string bytes_of(std::int32_t id) const;
-  DrawPlace place_of(const Slot& slot) const;
+  DrawKey place_of(const Slot& slot) const;
   void collect();
 
   const GenerateRequest& request_;
   CachedStage& stage_;
-  CachedShapes shapes_;
+  KvCacheShape shapes_;
   std::int64_t vocabulary_;
   ParallelContext& context_;
   ShowText show_;

@@ -16,7 +16,7 @@ namespace trident {
 
 namespace {
 
-// What differs between the families whose keys are Llama's. 0 and empty: the key must say it, or derives from others.
+// The differences between families whose keys are Llama's. 0 and empty: the key must say it, or derives from others.
 struct FamilyTraits {
   ModelFamily family;
   std::string_view class_prefix;   // of architectures[0]: LlamaForCausalLM

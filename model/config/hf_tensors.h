@@ -26,7 +26,7 @@ struct HfTensor {
 // All of them in the order of transformers' state_dict(), by which its writer fills shards. A tied head is not among them.
 std::vector<HfTensor> hf_tensors(const ModelConfig& config);
 
-// What a name found in a file stands for.
+// The meaning of a name found in a file.
 enum class HfNameKind : std::uint8_t {
   kTensor,    // `tensor` is a name of hf_tensors()
   kTiedHead,  // lm_head.weight of a tied model: the embedding's copy, not needed; `tensor` is the embedding's name

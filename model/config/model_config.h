@@ -1,4 +1,4 @@
-// What a decoder-only language model is made of: the architecture as plain numbers, read from Hugging Face's config.json keys.
+// The architecture of a decoder-only language model as plain numbers, read from Hugging Face's config.json keys.
 //
 // Families differ in these fields only, so layers are built from the fields and never ask for the family's name. Sizes are those of
 // the whole model: nothing here knows about ranks.

@@ -20,7 +20,7 @@ std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, std::int64_t
 // Whether two lengths up to `positions` can have angles of their own: dynamic beyond the trained context.
 bool turns_by_length(const RopeConfig& rope, std::int64_t positions);
 
-// What cos and sin are multiplied by: 1; for yarn and longrope attention_factor if given; else for yarn
+// The factor of cos and sin: 1; for yarn and longrope attention_factor if given; else for yarn
 // m(mscale)/m(mscale_all_dim) if both are given, or m(1), with m(k) = 0.1 k ln(factor) + 1, and for longrope
 // sqrt(1 + ln(factor) / ln(trained context)); both 1 when factor <= 1.
 double rope_attention_factor(const RopeConfig& rope);

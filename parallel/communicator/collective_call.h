@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/tensor_view.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 
 namespace trident {
 

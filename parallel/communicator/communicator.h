@@ -14,7 +14,7 @@
 // - A failed, late or disagreeing peer is a CommunicationError that names axis, operation and ranks; arguments that break this
 //   contract are an InternalError.
 //
-// What is common to all transports stands here: a call is checked, counted, noted, told to the status board, and becomes a value
+// This class does what all transports share: a call is checked, counted, noted, told to the status board, and becomes a value
 // (collective_call.h). A transport carries out such values.
 #pragma once
 
@@ -58,7 +58,7 @@ class Communicator {
   int rank() const { return rank_; }  // within the group
   int size() const { return size_; }
   std::string_view name() const { return name_; }  // the axis: "tp", "dp", ..., for messages, counters and traces
-  // What messages to users call rank `rank` of this group.
+  // The global number of rank `rank` of this group, which messages to users name.
   virtual int global_rank_of(int rank) const = 0;
 
   // In place; every rank ends with the reduction of all.

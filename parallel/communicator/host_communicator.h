@@ -1,4 +1,4 @@
-// What all communicators of host memory share: group scopes and host-synchronous calls. How data move is left to the operations
+// The base of all communicators of host memory: group scopes and host-synchronous calls. Data are moved by the operations
 // that a derived class prepares.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 #include "parallel/communicator/collective_call.h"
 #include "parallel/communicator/communicator.h"
-#include "parallel/communicator/communicator_operation.h"
+#include "parallel/communicator/pending_collective.h"
 
 namespace trident {
 

@@ -26,7 +26,7 @@ int count_of(const char* text) {
 
 std::string text_of(const char* value) { return value == nullptr ? "" : value; }
 
-// What a file of Open MPI's parameters sets one to: "ob1" in a line "pml = ob1". The last line counts.
+// Finds a parameter in the text of Open MPI's parameter file: "ob1" in a line "pml = ob1". The last line counts.
 std::optional<std::string> parameter_in(std::string_view file, std::string_view name) {
   std::optional<std::string> value;
   std::istringstream lines{std::string(file)};
@@ -95,7 +95,7 @@ std::vector<std::pair<std::string, std::string>> settings_without_ports(const En
 }
 
 std::optional<std::pair<std::string, std::string>> folder_instead_of_shm(const Environment& environment, std::int64_t shm_bytes, int major) {
-  // What it asks for, and what 32 ranks were seen to use of theirs (3.6 MB), twice over.
+  // Open MPI asks for the first; the second is twice what 32 ranks were seen to use of theirs (3.6 MB).
   constexpr std::int64_t kAtOnce = std::int64_t{8} << 20, kOfRank = std::int64_t{256} << 10;
   const Placement place = placement_of(environment);
   if (place.nodes != 1 || shm_bytes >= kAtOnce + kOfRank * place.ranks) return std::nullopt;

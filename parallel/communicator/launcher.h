@@ -40,14 +40,14 @@ struct Placement {
 };
 Placement placement_of(const Environment& environment);
 
-// What to tell Open MPI of version `major` by its environment before MPI_Init, so that it opens no port: ranks of one node need no
+// Environment variables to set before MPI_Init so that Open MPI of version `major` opens no port: ranks of one node need no
 // network. Pairs of name and value; none where ranks are on several nodes or the launcher does not say, and none where the user has
 // chosen a transport by pml, btl or mtl, in the environment (where mpirun --mca puts it) or in `user_file`, the text of
 // ~/.openmpi/mca-params.conf. The system's file does not count: distributions write theirs without a user's wish.
 std::vector<std::pair<std::string, std::string>> settings_without_ports(const Environment& environment, std::string_view user_file,
                                                                         int major);
 
-// What to tell Open MPI of version `major` where ranks of one node share memory and /dev/shm has `shm_bytes` free, too few for its files
+// Environment variables for Open MPI of version `major` where ranks of one node share memory and /dev/shm has `shm_bytes` free, too few for its files
 // there (it asks for 4 MiB for each rank, one at a time, and ends in MPI_Init without): another folder. Nothing where there is room, ranks are on several
 // nodes (Open MPI then goes over TCP), or the user chose a folder.
 std::optional<std::pair<std::string, std::string>> folder_instead_of_shm(const Environment& environment, std::int64_t shm_bytes, int major);

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 
 namespace trident {
 

@@ -1,4 +1,4 @@
-// What the ranks of a job say to each other before they have communicators: numbers that are added up, one rank's line for all, and
+// The ranks of a job exchange these before they have communicators: numbers that are added up, one rank's line for all, and
 // the lines of all for rank 0. A rank sends and receives O(log N) messages in each call and holds O(1) memory; only gather() is as
 // large as all it brings, on rank 0 and on the way there.
 #pragma once
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 
 namespace trident {
 

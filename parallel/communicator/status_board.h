@@ -1,4 +1,4 @@
-// What a rank is doing, written by its training thread and read by its lifeline thread: no lock, no allocation, no system call.
+// A training thread writes here what it is doing, and its lifeline thread reads it: no lock, no allocation, no system call.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct RankStatus {
   RunPhase phase = RunPhase::kStarting;
   std::array<char, 16> communicator{};  // of the collective last entered
   std::array<char, 20> operation{};     // "all_reduce"
-  // Of its lifeline, which sees it from outside, when it reports: the call of a library in which the rank stands.
+  // Its lifeline fills these when it reports: the library call in which the rank stands.
   double call_seconds = 0;
   std::array<char, 16> call{};
   std::array<char, 256> waiting{};      // what it waits for: a PendingOperation's describe(); "" when it moved on since

@@ -1,4 +1,4 @@
-// What a rank called, as ranks tell each other before data move on a transport that compares nothing by itself.
+// Ranks exchange records of their calls before data move on a transport that compares nothing by itself.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 #include "core/tensor_view.h"
 #include "parallel/communicator/collective_call.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 
 namespace trident {
 
@@ -28,7 +28,7 @@ CallRecord record_of_words(std::span<const std::int64_t> words);
 // `global_ranks`: of the group, by rank.
 CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> global_ranks);
 
-// What is said, in the same words by every rank, if the ranks of group `axis` did not all call the same as operation `number`.
+// Every rank says this, in the same words, if the ranks of group `axis` did not all call the same as operation `number`.
 // `records`: kRecordWords words of every rank.
 std::optional<std::string> disagreement(std::string_view axis, std::uint64_t number, std::span<const int> global_ranks,
                                         std::span<const std::int64_t> records);

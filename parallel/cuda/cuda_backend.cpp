@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "device/cuda/cuda_cards.h"
+#include "device/cuda/cuda_gpus.h"
 #include "device/cuda/cuda_device.h"
 #include "parallel/cuda/device_communicators.h"
 #include "parallel/cuda/nccl_arguments.h"
@@ -31,15 +31,15 @@ class Cuda final : public CudaBackend {
 
   const CudaFacts& facts() override {
     if (!facts_) {
-      facts_ = find_cuda_cards();
+      facts_ = find_cuda_gpus();
       if (nccl_ > 0) facts_->libraries += fmt::format(", NCCL {}", nccl_version_text(nccl_));
     }
     return *facts_;
   }
 
-  std::string open_card(int number) override { return open_cuda_card(card(number)); }
-  void close_card(int number) override { close_cuda_card(number); }
-  std::int64_t free_bytes(int number) override { return free_bytes_of_cuda_card(number); }
+  std::string open_gpu(int number) override { return open_cuda_gpu(gpu(number)); }
+  void close_gpu(int number) override { close_cuda_gpu(number); }
+  std::int64_t free_bytes(int number) override { return free_bytes_of_cuda_gpu(number); }
 
   std::unique_ptr<Device> make_device(int number, Doorbell& doorbell, HostAllocator host_memory, const CudaOptions& options) override {
     // Before the library reads it, at the first communicator.
@@ -64,10 +64,10 @@ class Cuda final : public CudaBackend {
   }
 
  private:
-  const CardFacts& card(int number) {
-    const std::vector<CardFacts>& cards = facts().cards;
-    TRIDENT_CHECK(number >= 0 && number < static_cast<int>(cards.size()), "card {} of {}", number, cards.size());
-    return cards[static_cast<std::size_t>(number)];
+  const GpuFacts& gpu(int number) {
+    const std::vector<GpuFacts>& gpus = facts().gpus;
+    TRIDENT_CHECK(number >= 0 && number < static_cast<int>(gpus.size()), "GPU {} of {}", number, gpus.size());
+    return gpus[static_cast<std::size_t>(number)];
   }
 
   int nccl_ = 0;  // version

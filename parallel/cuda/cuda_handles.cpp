@@ -9,7 +9,7 @@ CudaQueue::CudaQueue(int device) : device_(device) {
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream for a communicator");
 }
 
-// What fails here failed before, and was said then.
+// A failure here happened before, and was said then.
 CudaQueue::~CudaQueue() {
   if (stream_ == nullptr) return;
   cudaSetDevice(device_);

@@ -1,4 +1,4 @@
-// What all communicators of device memory share. Each is made from a communicator of host memory over the same ranks: through that
+// The base of all communicators of device memory. Each is made from a communicator of host memory over the same ranks: through that
 // the ranks of a group find each other, agree and give up; how data move is left to the derived class.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace trident {
 
-// A rank's card, and how the rank waits.
+// A rank's GPU, and how the rank waits.
 struct DevicePlace {
   int device = 0;
   Progress* progress = nullptr;

@@ -15,8 +15,8 @@ struct DeviceCommunicatorOptions {
   NcclOptions nccl;
 };
 
-// The group of `host`, a communicator of host memory that nobody else uses from now on, for operands on the card of `place`.
-// Collective over the group. Streams passed to its operations are CudaStreams of that card. place.progress outlives it.
+// The group of `host`, a communicator of host memory that nobody else uses from now on, for operands on the GPU of `place`.
+// Collective over the group. Streams passed to its operations are CudaStreams of that GPU. place.progress outlives it.
 std::unique_ptr<Communicator> make_device_communicator(DeviceTransport transport, std::unique_ptr<Communicator> host,
                                                        const DevicePlace& place, const DeviceCommunicatorOptions& options = {});
 

@@ -19,29 +19,29 @@ DeviceThreadCommunicator::DeviceThreadCommunicator(std::unique_ptr<Communicator>
 
 void DeviceThreadCommunicator::reach_peers() {
   use_cuda_device(place().device);
-  const std::vector<std::int64_t> cards = gather_now({place().device});
+  const std::vector<std::int64_t> gpus = gather_now({place().device});
   std::int64_t unreachable = -1;
-  for (const std::int64_t card : std::set<std::int64_t>(cards.begin(), cards.end())) {
-    if (card == place().device) continue;
+  for (const std::int64_t gpu : std::set<std::int64_t>(gpus.begin(), gpus.end())) {
+    if (gpu == place().device) continue;
     int reachable = 0;
-    check_cuda(cudaDeviceCanAccessPeer(&reachable, place().device, static_cast<int>(card)),
-               "asking whether cards reach each other");
+    check_cuda(cudaDeviceCanAccessPeer(&reachable, place().device, static_cast<int>(gpu)),
+               "asking whether GPUs reach each other");
     if (reachable == 0) {
-      unreachable = card;
+      unreachable = gpu;
       continue;
     }
-    const cudaError_t status = cudaDeviceEnablePeerAccess(static_cast<int>(card), 0);
+    const cudaError_t status = cudaDeviceEnablePeerAccess(static_cast<int>(gpu), 0);
     if (status == cudaErrorPeerAccessAlreadyEnabled)
       cudaGetLastError();  // by another communicator of this process; the error is not kept
-    else check_cuda(status, fmt::format("letting device {} reach device {}", place().device, card));
+    else check_cuda(status, fmt::format("letting device {} reach device {}", place().device, gpu));
   }
   const std::vector<std::int64_t> verdicts = gather_now({unreachable});
   for (std::size_t r = 0; r < verdicts.size(); ++r)
     if (verdicts[r] >= 0)
       throw ConfigError(
           fmt::format("{}: device {} of rank {} cannot reach the memory of device {}; start the ranks as processes, or put them on "
-                      "one card",
-                      name(), cards[r], global_ranks()[r], verdicts[r]));
+                      "one GPU",
+                      name(), gpus[r], global_ranks()[r], verdicts[r]));
 }
 
 std::unique_ptr<Lane> DeviceThreadCommunicator::make_lane(const CollectiveCall&, const std::string& name) {

@@ -1,4 +1,4 @@
-// The communicator of device memory between ranks that are threads of one process, on one card or on cards that reach each other's
+// The communicator of device memory between ranks that are threads of one process, on one GPU or on GPUs that reach each other's
 // memory. Sums are taken in rank order: the bits of the host's communicators. Nothing is copied to the host and no memory is
 // needed.
 //
@@ -15,7 +15,7 @@ namespace trident {
 
 class DeviceThreadCommunicator final : public LaneCommunicator<DeviceThreadOperation> {
  public:
-  // Collective over the group. ConfigError on all ranks if a card cannot reach another one's memory, or there are more ranks than a
+  // Collective over the group. ConfigError on all ranks if a GPU cannot reach another one's memory, or there are more ranks than a
   // kernel adds up.
   DeviceThreadCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place);
   ~DeviceThreadCommunicator() override { leave(); }

@@ -101,7 +101,7 @@ void DeviceThreadOperation::tell_done() {
 }
 
 std::string DeviceThreadOperation::describe_move() const {
-  return step_ == Step::kMoving ? "the card has not moved the data yet" : lane().stream().describe_head();
+  return step_ == Step::kMoving ? "the GPU has not moved the data yet" : lane().stream().describe_head();
 }
 
 }  // namespace trident

@@ -14,7 +14,7 @@
 
 namespace trident {
 
-// What the operations of a communicator use besides lanes.
+// The operations of a communicator share this, besides lanes.
 struct DeviceThreadWork {
   DeviceThreadWork(int number, int ranks, std::unique_ptr<Communicator> back)
       : device(number), queue(number), acknowledgements(std::move(back)), sources(static_cast<std::size_t>(ranks)) {}

@@ -1,5 +1,5 @@
 // The communicator of device memory that goes through pinned memory and the host's communicator: ranks are processes or threads, on
-// one card or several, with or without NCCL. Sums have the bits of the host's.
+// one GPU or several, with or without NCCL. Sums have the bits of the host's.
 //
 // Collectives of a communicator run one after another, cut into pieces of half the staging buffer (less for many ranks); messages
 // have a buffer for every peer and direction, allocated when first used. Operations advance when the rank polls.

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "parallel/communicator/communicator_operation.h"
+#include "parallel/communicator/pending_collective.h"
 #include "parallel/cuda/device_communicator.h"
 #include "parallel/cuda/lane.h"
 
 namespace trident {
 
-// What all operations of a rank on one communicator have in common.
+// All operations of a rank on one communicator share this.
 struct LaneGroup {
   Communicator* host = nullptr;
   Progress* progress = nullptr;
@@ -41,7 +41,7 @@ class LaneOperation : public CommunicatorOperation {
   virtual void start() = 0;
   // Advances without blocking; true once data are in place here and peers have no more use for this rank's operand.
   virtual bool advance() = 0;
-  // What advance() waits for.
+  // Says what advance() waits for.
   virtual std::string describe_move() const = 0;
 
   LaneGroup& group() const { return *group_; }

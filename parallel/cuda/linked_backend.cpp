@@ -1,4 +1,4 @@
-// For programs that are linked with CUDA: tests, and checks of a card.
+// For programs that are linked with CUDA: tests, and checks of a GPU.
 #include "parallel/cuda/loaded_backend.h"
 
 namespace trident {

@@ -64,12 +64,12 @@ std::optional<std::string> version_disagreement(std::string_view group, std::spa
                      global_ranks[static_cast<std::size_t>(other - versions.begin())], nccl_version_text(*other));
 }
 
-std::optional<std::string> shared_card(std::string_view group, std::span<const int> global_ranks, std::span<const CardId> cards) {
-  for (std::size_t b = 1; b < cards.size(); ++b)
+std::optional<std::string> shared_gpu(std::string_view group, std::span<const int> global_ranks, std::span<const GpuId> gpus) {
+  for (std::size_t b = 1; b < gpus.size(); ++b)
     for (std::size_t a = 0; a < b; ++a)
-      if (cards[a] == cards[b])
+      if (gpus[a] == gpus[b])
         return fmt::format(
-            "{}: ranks {} and {} are on one card, which NCCL refuses; start a rank per card, or let ranks be threads of one "
+            "{}: ranks {} and {} are on one GPU, which NCCL refuses; start a rank per GPU, or let ranks be threads of one "
             "process or exchange through the host",
             group, global_ranks[a], global_ranks[b]);
   return std::nullopt;

@@ -1,4 +1,4 @@
-// What NCCL is given, as functions of what it is asked for.
+// NCCL's arguments as functions of the call.
 #pragma once
 
 #include <nccl.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/tensor_view.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 #include "parallel/cuda/nccl_options.h"
 
 namespace trident {
@@ -22,11 +22,11 @@ struct NcclElements {
   ncclDataType_t type = ncclUint8;
   std::size_t count = 0;
 };
-// Of an operand; u16, which NCCL does not know, as twice as many bytes (it is never reduced).
+// An operand in NCCL's terms; u16, which NCCL does not know, becomes twice as many bytes (it is never reduced).
 NcclElements nccl_elements(ConstTensorView view);
 ncclRedOp_t nccl_reduction(ReduceOp op);
 
-// Of a communicator whose calls return before they are complete. `name` outlives the configuration.
+// Configures a communicator whose calls return before they are complete. `name` outlives the configuration.
 ncclConfig_t nccl_config(const char* name, int max_ctas);
 
 // The (sender, receiver) that have a communicator of NCCL to themselves, the same list on every rank of the group.
@@ -35,27 +35,27 @@ std::vector<std::pair<int, int>> message_paths(int ranks, NcclTraffic::Messages 
 // 22809 -> "2.28.9"
 std::string nccl_version_text(int version);
 
-// What is said on all ranks if their libraries differ. `global_ranks`: of the group, by rank.
+// All ranks say this if their libraries differ. `global_ranks`: of the group, by rank.
 std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> global_ranks,
                                                 std::span<const int> versions);
 
-// The same if two ranks have one card.
-using CardId = std::array<std::int64_t, 2>;  // CUDA's UUID
-std::optional<std::string> shared_card(std::string_view group, std::span<const int> global_ranks, std::span<const CardId> cards);
+// The same if two ranks have one GPU.
+using GpuId = std::array<std::int64_t, 2>;  // CUDA's UUID
+std::optional<std::string> shared_gpu(std::string_view group, std::span<const int> global_ranks, std::span<const GpuId> gpus);
 
-// The variable that makes kernels of several communicators of a card start in the order in which the host issued them, since 2.26.
+// The variable that makes kernels of several communicators of a GPU start in the order in which the host issued them, since 2.26.
 inline constexpr const char* kNcclLaunchOrder = "NCCL_LAUNCH_ORDER_IMPLICIT";
 
 // Whether a library of this version does so; value: of the variable, nullptr if it is not set.
 bool keeps_launch_order(int nccl_version, const char* value);
 
-// What is said on all ranks if a driver cannot keep that order but by letting each operation wait for the end of those before:
+// All ranks say this if a driver can keep that order only by letting each operation wait for the end of all earlier ones:
 // groups then wait for each other for ever. drivers: by rank, as cudaDriverGetVersion() has it (12030: CUDA 12.3); 0 where no
 // order is kept.
 std::optional<std::string> launch_order_problem(std::string_view group, std::span<const int> global_ranks,
                                                 std::span<const int> drivers);
 
-// Environment variables under which a library of this version keeps several communicators of one card from waiting for each other.
+// Environment variables under which a library of this version keeps several communicators of one GPU from waiting for each other.
 // NCCL reads them once: to be set before its first call, where the user has not set them.
 std::vector<std::pair<std::string, std::string>> nccl_environment(int version);
 

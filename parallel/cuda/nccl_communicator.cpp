@@ -20,12 +20,12 @@ namespace {
 
 constexpr std::size_t kWatches = CpuStream::kCapacity;
 
-CardId card_of(int device) {
+GpuId gpu_of(int device) {
   cudaDeviceProp properties;
-  check_cuda(cudaGetDeviceProperties(&properties, device), "asking for a card's identity");
-  CardId card{};
-  std::memcpy(card.data(), properties.uuid.bytes, sizeof(card));
-  return card;
+  check_cuda(cudaGetDeviceProperties(&properties, device), "asking for a GPU's identity");
+  GpuId gpu{};
+  std::memcpy(gpu.data(), properties.uuid.bytes, sizeof(gpu));
+  return gpu;
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ bool NcclCommunicator::leave() noexcept {
       all_.finish(progress());
       return true;
     }
-    // What the card has done was called by all ranks, so that their records are there: first they are received, then compared.
+    // All ranks called what the GPU has done, so their records are there: first they are received, then compared.
     progress().poll();
     progress().poll();
     if (const std::string pending = pool_.describe_pending(); !pending.empty())
@@ -96,22 +96,22 @@ bool NcclCommunicator::leave() noexcept {
 void NcclCommunicator::compare_surroundings() {
   int version = 0;
   require(ncclGetVersion(&version), all_, "asking for the version");
-  const CardId mine = card_of(place().device);
+  const GpuId mine = gpu_of(place().device);
   int driver = 0;
   if (keeps_launch_order(version, std::getenv(kNcclLaunchOrder)))
     check_cuda(cudaDriverGetVersion(&driver), "asking for the version of the driver");
   const std::vector<std::int64_t> told = gather_now({version, mine[0], mine[1], driver});
   std::vector<int> versions, drivers;
-  std::vector<CardId> cards;
+  std::vector<GpuId> gpus;
   for (std::size_t r = 0; r < global_ranks().size(); ++r) {
     versions.push_back(static_cast<int>(told[4 * r]));
-    cards.push_back({told[4 * r + 1], told[4 * r + 2]});
+    gpus.push_back({told[4 * r + 1], told[4 * r + 2]});
     drivers.push_back(static_cast<int>(told[4 * r + 3]));
   }
   if (const auto differs = version_disagreement(name(), global_ranks(), versions)) throw ConfigError(*differs);
   if (const auto blocks = launch_order_problem(name(), global_ranks(), drivers)) throw ConfigError(*blocks);
-  if (options_.allow_shared_cards) return;
-  if (const auto shared = shared_card(name(), global_ranks(), cards)) throw ConfigError(*shared);
+  if (options_.allow_shared_gpus) return;
+  if (const auto shared = shared_gpu(name(), global_ranks(), gpus)) throw ConfigError(*shared);
 }
 
 // The members' first makes the id; all ranks of the group hear it.

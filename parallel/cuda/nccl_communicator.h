@@ -1,6 +1,6 @@
-// The communicator of device memory over NCCL: a card per rank.
+// The communicator of device memory over NCCL: a GPU per rank.
 //
-// Operations run on the card in the order of their stream; the host enqueues them and goes on. Sums are taken in the library's
+// Operations run on the GPU in the order of their stream; the host enqueues them and goes on. Sums are taken in the library's
 // order and rounded at every step (numerics differ from the other transports in the last bits). NCCL runs the operations of one
 // communicator one after another, in the order in which they were issued, whatever streams they are on; all ranks must issue them
 // in one order. Messages have communicators of their own where NcclTraffic says so: one for every sender and receiver, in which
@@ -29,7 +29,7 @@ namespace trident {
 
 class NcclCommunicator final : public DeviceCommunicator, private GiveUpListener {
  public:
-  // Collective over the group; a group of one calls nothing of NCCL unless NcclOptions::alone says so. ConfigError on all ranks if their libraries differ or two of them are on one card.
+  // Collective over the group; a group of one calls nothing of NCCL unless NcclOptions::alone says so. ConfigError on all ranks if their libraries differ or two of them are on one GPU.
   NcclCommunicator(std::unique_ptr<Communicator> host, const DevicePlace& place, const NcclOptions& options);
   ~NcclCommunicator() override;
 
@@ -81,7 +81,7 @@ class NcclCommunicator final : public DeviceCommunicator, private GiveUpListener
   NcclHandle all_;
   std::vector<std::unique_ptr<Path>> paths_;  // that begin or end here
   CudaEvent fork_;
-  // What ranks tell each other.
+  // Ranks exchange these records of their calls.
   Buffer records_;
   CpuStream watches_, collective_control_;
   std::vector<std::unique_ptr<CpuStream>> control_to_, control_from_;       // by peer

@@ -24,7 +24,7 @@ class NcclHandle {
   // Waits while the communicator is busy with the call that returned `result`; what came of it. Throws what waiting throws.
   ncclResult_t settle(ncclResult_t result, Progress& progress);
   ncclResult_t asynchronous_error() const;
-  // What the library knows about the last failure, besides its number.
+  // The library's own words about the last failure, besides its number.
   std::string explain(ncclResult_t result) const;
 
   // Operations of one communicator follow each other whatever stream they are on: between these two calls `stream` may be given

@@ -1,6 +1,6 @@
 // Watching over an operation of NCCL: whether all ranks called the same, whether the library reports an error, whether it ends.
 //
-// The operation itself runs on the card without the host. Beside it the hosts tell each other what they called, and nobody waits
+// The operation itself runs on the GPU without the host. Beside it the hosts tell each other what they called, and nobody waits
 // for that: a disagreement is noticed when the records meet, and then everybody gives up.
 #pragma once
 
@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "parallel/communicator/communicator.h"
-#include "parallel/communicator/communicator_operation.h"
+#include "parallel/communicator/pending_collective.h"
 #include "parallel/cuda/call_record.h"
 #include "parallel/cuda/cuda_handles.h"
 #include "parallel/cuda/nccl_handle.h"
 
 namespace trident {
 
-// What all watches of a communicator have in common.
+// All watches of a communicator share this.
 struct NcclWatchGroup {
   std::string_view name;
   int rank = 0;

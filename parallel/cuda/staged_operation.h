@@ -12,7 +12,7 @@
 
 namespace trident {
 
-// A rank's two directions between host and card, for all operations of a communicator.
+// A rank's two directions between host and GPU, for all operations of a communicator.
 struct StagedCopies {
   explicit StagedCopies(int number) : device(number), in(number), out(number) {}
   int device;

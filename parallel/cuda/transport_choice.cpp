@@ -16,15 +16,15 @@ std::string_view to_string(DeviceTransport transport) {
   return "?";
 }
 
-TransportChoice choose_transport(const std::vector<std::string>& cards) {
-  return choose_transport(cards.size(), std::set<std::string>(cards.begin(), cards.end()).size());
+TransportChoice choose_transport(const std::vector<std::string>& gpus) {
+  return choose_transport(gpus.size(), std::set<std::string>(gpus.begin(), gpus.end()).size());
 }
 
-TransportChoice choose_transport(std::size_t processes, std::size_t cards) {
-  if (cards < processes)
-    return {DeviceTransport::kHostStaged, fmt::format("{} processes share {} {}", processes, cards, cards == 1 ? "card" : "cards")};
-  if (processes == 1) return {DeviceTransport::kNccl, "the process has a card of its own"};
-  return {DeviceTransport::kNccl, fmt::format("each of the {} processes has a card of its own", processes)};
+TransportChoice choose_transport(std::size_t processes, std::size_t gpus) {
+  if (gpus < processes)
+    return {DeviceTransport::kHostStaged, fmt::format("{} processes share {} {}", processes, gpus, gpus == 1 ? "GPU" : "GPUs")};
+  if (processes == 1) return {DeviceTransport::kNccl, "the process has a GPU of its own"};
+  return {DeviceTransport::kNccl, fmt::format("each of the {} processes has a GPU of its own", processes)};
 }
 
 }  // namespace trident

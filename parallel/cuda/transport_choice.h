@@ -12,20 +12,20 @@ namespace trident {
 // How ranks exchange what lies on their devices.
 enum class DeviceTransport : std::uint8_t {
   kThread,      // ranks are threads of one process: kernels read peers' memory and add in rank order
-  kHostStaged,  // through pinned host memory and the host's communicator: several processes on one card, nodes without NCCL
-  kNccl,        // a card per rank; a rank alone in its group copies
+  kHostStaged,  // through pinned host memory and the host's communicator: several processes on one GPU, nodes without NCCL
+  kNccl,        // a GPU per rank; a rank alone in its group copies
   kNcclEvenAlone  // the same, and a rank alone calls NCCL too: to measure it, or try it out
 };
 std::string_view to_string(DeviceTransport transport);
 
 struct TransportChoice {
   DeviceTransport transport = DeviceTransport::kThread;
-  std::string why;  // "8 processes share 2 cards"; for one line of the log
+  std::string why;  // "8 processes share 2 GPUs"; for one line of the log
 };
 
-// Of processes, by the card of each (CardFacts::id): NCCL if each has one of its own, else through the host.
-TransportChoice choose_transport(const std::vector<std::string>& cards);
-// The same for so many processes on so many cards.
-TransportChoice choose_transport(std::size_t processes, std::size_t cards);
+// Chooses by the GPU of each process (GpuFacts::id): NCCL if each has one of its own, else through the host.
+TransportChoice choose_transport(const std::vector<std::string>& gpus);
+// The same for so many processes on so many GPUs.
+TransportChoice choose_transport(std::size_t processes, std::size_t gpus);
 
 }  // namespace trident

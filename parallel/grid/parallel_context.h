@@ -37,7 +37,7 @@ class ParallelContext {
   GridCoordinates coordinates() const { return grid_.coordinates(rank()); }
   Device& device() const { return device_; }
 
-  // Of host memory, on host_stream(): start-up, shutdown, error reports, not for steps.
+  // All ranks, in host memory, on host_stream(): for start-up, shutdown and error reports, not for steps.
   Communicator& world() { return *world_; }
   Communicator& tensor() { return *tensor_; }           // layer collectives, on the compute stream
   Communicator& data_reduce() { return *data_reduce_; } // gradients over dp x cp, on reduce_stream()
@@ -65,7 +65,7 @@ class ParallelContext {
   // Bytes sent by this rank since reset, by axis (counters of all communicators of that axis).
   std::array<double, kNumAxes> bytes_sent() const;
   void reset_bytes_sent();
-  // Of the collective operations called so far on the groups along an axis, but for its statistics': equal on all ranks of those
+  // Hashes the collectives called so far on the groups along an axis, without its statistics': equal on all ranks of those
   // groups.
   std::uint32_t history(Axis axis) const;
 

@@ -1,4 +1,4 @@
-// What a loop over connections tells epoll. Events carry the descriptor.
+// Adds, changes and removes a loop's connections in epoll. Events carry the descriptor.
 #pragma once
 
 #include <sys/epoll.h>

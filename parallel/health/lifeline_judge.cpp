@@ -52,7 +52,7 @@ std::string where(const LifelineRank& rank) {
   return text;
 }
 
-// What the ranks without trouble were doing, those in the same wait together, the largest crowd first.
+// Says what the ranks without trouble were doing, grouped by wait, the largest group first.
 std::string others(const std::vector<LifelineRank>& ranks) {
   std::vector<std::pair<std::string, std::vector<int>>> waits;
   std::vector<int> busy;
@@ -80,7 +80,7 @@ std::string others(const std::vector<LifelineRank>& ranks) {
   return text;
 }
 
-// What is to be done about the cause, where it is not said already.
+// The remedy of the cause, where the line does not name it already.
 std::string remedy(const LifelineRank& cause) {
   if (cause.trouble != LifelineTrouble::kStuck) return "";
   return fmt::format(

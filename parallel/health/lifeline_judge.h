@@ -1,4 +1,4 @@
-// What a lifeline concludes from what it hears: who is in trouble, who speaks for the job, and the line. No sockets, no clock:
+// The judge concludes from messages who is in trouble, who speaks for the job, and the line to print. No sockets, no clock:
 // times are given, in seconds during which this process ran.
 #pragma once
 
@@ -62,7 +62,7 @@ class LifelineJudge {
  public:
   explicit LifelineJudge(const LifelineJudgeOptions& options);
 
-  // What was heard of peers. Ranks that are not known are ignored, except by join().
+  // Messages of peers arrive here. Ranks that are not known are ignored, except by join().
   void join(int rank, std::int64_t pid, std::string host, double now);
   void heard(int rank, const RankStatus& status, double idle_seconds, bool is_answer, double now);
   void trouble(int rank, LifelineTrouble kind, std::string reason, int exit_code);

@@ -25,7 +25,7 @@ struct LifelineEndpoint {
 };
 std::string describe(const LifelineEndpoint& endpoint);  // "10.0.0.1 port 4711", "a Unix socket"
 
-// What a listener tells the job: "trident-lifeline 2 <key> <host> <address>@<port>,...". Host names have no spaces.
+// A listener tells the job its contact: "trident-lifeline 2 <key> <host> <address>@<port>,...". Host names have no spaces.
 struct LifelineContact {
   SipHashKey key{};  // the secret by which both ends of a call know each other; it reaches the ranks through MPI
   std::string host;

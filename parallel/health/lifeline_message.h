@@ -1,4 +1,4 @@
-// What lifelines say to each other, and the connection they say it over: frames of a fixed size per kind, never blocking.
+// The messages of lifelines and the connection that carries them: frames of a fixed size per kind, never blocking.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ struct LifelineProof {
   std::uint64_t proof = 0;
 };
 enum class LifelineEnd : std::uint8_t { kCaller, kListener };
-// What the one at `end` says to prove itself.
+// The side at `end` proves itself with this number.
 std::uint64_t lifeline_proof(const SipHashKey& key, LifelineEnd end, const LifelineHello& caller, const LifelineHello& listener);
 
 // Every heartbeat, and in answer to LifelineAsk.

@@ -165,7 +165,7 @@ void LifelineThread::dispatch(int fd) {
   if (fd == wake_.get()) {
     [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
   } else if (door_ && door_->knows(fd)) {
-    if (std::optional<LifelineDoor::Arrival> arrival = door_->serve(fd, clock_)) welcome(std::move(*arrival));
+    if (std::optional<LifelineAcceptor::Arrival> arrival = door_->serve(fd, clock_)) welcome(std::move(*arrival));
   } else if (const auto known = rank_of_.find(fd); known != rank_of_.end()) {
     serve(known->second);
   }
@@ -174,7 +174,7 @@ void LifelineThread::dispatch(int fd) {
 // Calls
 
 // Once everybody is here, nobody else can get in.
-void LifelineThread::welcome(LifelineDoor::Arrival arrival) {
+void LifelineThread::welcome(LifelineAcceptor::Arrival arrival) {
   const int rank = arrival.first.rank;
   if (judge_.peers().contains(rank)) return;
   adopt(arrival.first, std::move(arrival.second));

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "parallel/health/lifeline.h"
-#include "parallel/health/lifeline_door.h"
+#include "parallel/health/lifeline_acceptor.h"
 #include "parallel/health/lifeline_judge.h"
 #include "parallel/health/lifeline_message.h"
 
@@ -68,7 +68,7 @@ class LifelineThread {
   int milliseconds_to_next_duty() const;
   void advance_clock();
 
-  void welcome(LifelineDoor::Arrival arrival);
+  void welcome(LifelineAcceptor::Arrival arrival);
   void adopt(const LifelineHello& peer, LifelineChannel channel);
   void open_door();
 
@@ -99,9 +99,9 @@ class LifelineThread {
   std::optional<LifelineVerdict> verdict_;
   bool goodbye_said_ = false;
 
-  // Of the thread alone.
+  // Only the thread uses these.
   FileDescriptor epoll_, wake_, claim_;
-  std::optional<LifelineDoor> door_;  // while somebody is awaited
+  std::optional<LifelineAcceptor> door_;  // while somebody is awaited
   LifelineJudge judge_;
   std::map<int, Link> links_;          // by rank
   std::map<int, int> rank_of_;         // by descriptor

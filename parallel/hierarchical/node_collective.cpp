@@ -207,7 +207,7 @@ void NodeCollective::add_slices(const PeerOperands& operands) {
         add(operands, slice * slice_ + first_, chunk_count(), sums(round, node));
 }
 
-// What a carrier has summed for this rank, which is none.
+// Takes what a carrier has summed for this rank, which is no carrier.
 void NodeCollective::take_sum(const PeerOperands& operands) {
   if (group_->my_index < group_->rails) return;
   const std::int64_t from = sums(group_->my_index / group_->rails, group_->my_node) - group_->scratch;

@@ -57,7 +57,7 @@ class NodeCollective final : public CommunicatorOperation, private PeerWork {
   std::int64_t chunk_count() const;  // elements of the current chunk of every slice
   std::byte* sums(int round, int node) const;
 
-  // What it does on its node.
+  // The part of the collective within the node.
   void work(const PeerOperands& operands) override;
   void add(const PeerOperands& operands, std::int64_t first, std::int64_t count, std::byte* out);
   static void take(const PeerOperands& operands, int index, std::int64_t from, std::int64_t bytes, std::byte* out);

@@ -18,7 +18,7 @@ namespace {
 
 // A few microseconds are less than a wake-up costs; a millisecond is less than anybody notices, and with 32 ranks on two cores
 // costs them a few per cent.
-constexpr Progress::Naps kNaps = {20e-6, 1e-3, 10e-3};
+constexpr Progress::Backoff kNaps = {20e-6, 1e-3, 10e-3};
 
 // The communicator of a group that has several ranks on some of its several nodes.
 class NodeCommunicator final : public HostCommunicator {
@@ -140,7 +140,7 @@ std::unique_ptr<Communicator> NodeCommunicator::make_part(std::span<const int> m
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_node_world(const NodePlace& place, Progress& progress, const MessageOptions& options) {
+std::unique_ptr<Communicator> make_node_world(const NodeSite& place, Progress& progress, const MessageOptions& options) {
   SharedWorld& node = *place.node;
   const int my_node = place.nodes[static_cast<std::size_t>(place.rank)], local_rank = local_rank_of(place.nodes, place.rank);
   const auto local_size = std::count(place.nodes.begin(), place.nodes.end(), my_node);

@@ -21,7 +21,7 @@
 namespace trident {
 
 // Where a rank is and what it shares with others. Everything referred to outlives the world communicator and all its splits.
-struct NodePlace {
+struct NodeSite {
   int rank = 0;            // in the world; what messages to users name
   std::vector<int> nodes;  // of every global rank
   SharedWorld* node = nullptr;  // of this rank's node; its rank i is the i-th global rank of the node
@@ -34,6 +34,6 @@ struct NodePlace {
 // The world communicator of the rank; once per rank, by its thread. Collective and host-synchronous if there are several nodes.
 // Sets `progress`'s idle hook (failures of the node's world, its time-out) and, where there are several nodes, how long the rank
 // sleeps between looks at the wire.
-std::unique_ptr<Communicator> make_node_world(const NodePlace& place, Progress& progress, const MessageOptions& options = {});
+std::unique_ptr<Communicator> make_node_world(const NodeSite& place, Progress& progress, const MessageOptions& options = {});
 
 }  // namespace trident

@@ -27,7 +27,7 @@ struct NodeGroup {
   int carrier(int index) const { return index % rails; }
   int node_of(int rank) const;
   bool is_even() const { return num_local() == rails; }  // all members of this node are carriers
-  // Of the slices on rail `index`, number `round` of every node: its group rank, or -1.
+  // The group rank of every node's slice number `round` on rail `index`, or -1.
   const int* slices_on_rail(int round) const { return &slices[static_cast<std::size_t>(round * num_nodes())]; }
   // The same, as positions in a round's part of the scratch buffer: the number of the node, or -1.
   const int* nodes_on_rail(int round) const { return &places[static_cast<std::size_t>(round * num_nodes())]; }

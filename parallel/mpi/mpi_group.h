@@ -1,4 +1,4 @@
-// What every call into MPI goes through. Nothing outside parallel/mpi includes mpi.h.
+// Every call into MPI goes through this group. Nothing outside parallel/mpi includes mpi.h.
 #pragma once
 
 #include <mpi.h>

@@ -22,7 +22,7 @@ std::string line_of(const std::filesystem::path& path) {
   return line;
 }
 
-// What lies in a folder, in order; nothing if it cannot be read.
+// The entries of a folder, sorted; none if it cannot be read.
 std::vector<std::filesystem::path> entries(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> found;
   std::error_code error;

@@ -7,7 +7,7 @@
 namespace trident {
 
 struct NetworkFacts {
-  // Active ports: "mlx5_0 port 1 (100 Gb/sec (4X EDR))"; Omni-Path counts, Ethernet cards do not.
+  // Active ports: "mlx5_0 port 1 (100 Gb/sec (4X EDR))"; Omni-Path counts, Ethernet GPUs do not.
   std::vector<std::string> infiniband;
   // That are up, without loopback: "eth0 (25 Gb/s)", or "eth0" where the system knows no rate.
   std::vector<std::string> interfaces;
@@ -15,7 +15,7 @@ struct NetworkFacts {
   std::string open_device;
 };
 
-// Of this process and node. MPI opens the files of the devices that it uses when it starts: call it after messages between nodes.
+// Reads the facts of this process and node. MPI opens its devices late: call this after messages between nodes.
 // Reads below `root`, which tests replace. What cannot be read is left out.
 NetworkFacts network_facts(const std::string& root = "");
 

@@ -47,7 +47,7 @@ int open_mpi_major() {
   return name.starts_with(kName) ? std::atoi(name.c_str() + kName.size()) : 0;
 }
 
-// What must be so before MPI_Init: MPI opens its ports there, and connections later, without end where descriptors lack.
+// Prepares the process before MPI_Init, which opens ports, and later connections, without end where descriptors lack.
 void prepare_process() {
   const Environment environment = [](const char* name) -> const char* { return std::getenv(name); };
   const std::string user_file = user_file_of_open_mpi(environment);

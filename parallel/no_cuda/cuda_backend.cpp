@@ -11,16 +11,16 @@ constexpr const char* kProblem = "this binary was built without CUDA; use device
 class NoCuda final : public CudaBackend {
  public:
   const CudaFacts& facts() override { return facts_; }
-  std::string open_card(int) override { return kProblem; }
-  void close_card(int) override {}
-  std::int64_t free_bytes(int) override { throw InternalError("memory of a card in a binary without CUDA"); }
+  std::string open_gpu(int) override { return kProblem; }
+  void close_gpu(int) override {}
+  std::int64_t free_bytes(int) override { throw InternalError("memory of a GPU in a binary without CUDA"); }
   std::unique_ptr<Device> make_device(int, Doorbell&, HostAllocator, const CudaOptions&) override { throw ConfigError(fmt::format("device = cuda: {}", kProblem)); }
   std::unique_ptr<Communicator> on_device(DeviceTransport, Device&, Axis, std::unique_ptr<Communicator>) override {
     throw InternalError("a communicator of CUDA devices in a binary without CUDA");
   }
 
  private:
-  const CudaFacts facts_{.cards = {}, .problem = kProblem, .libraries = ""};
+  const CudaFacts facts_{.gpus = {}, .problem = kProblem, .libraries = ""};
 };
 
 }  // namespace

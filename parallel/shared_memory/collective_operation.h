@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/tensor_view.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 #include "parallel/communicator/host_communicator.h"
 #include "parallel/shared_memory/shared_group.h"
 
@@ -23,7 +23,7 @@ struct PeerOperands {
   std::size_t size() const { return pieces.size(); }
   // Byte `offset` of a rank's operand, within the part.
   const std::byte* at(std::size_t rank, std::int64_t offset) const { return pieces[rank] + (offset - begin); }
-  // What of [first, last) is in the part; empty ranges have begin == end.
+  // Cuts [first, last) to the part; empty ranges have begin == end.
   struct Range {
     std::int64_t begin, end;
     std::int64_t bytes() const { return end - begin; }
@@ -40,7 +40,7 @@ struct PeerStretches {
   std::int64_t first = 0, bytes = 0, stride = 0, count = 1;
 };
 
-// What a rank does with its peers' operands where that is only a part of a larger operation.
+// The work of a rank on its peers' operands as a part of a larger operation.
 class PeerWork {
  public:
   // Called for all of the operands, or for one piece of what is read of them after another. Of them only this rank's own may be

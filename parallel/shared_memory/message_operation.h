@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/tensor_view.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 #include "parallel/communicator/host_communicator.h"
 #include "parallel/shared_memory/shared_group.h"
 

@@ -15,7 +15,7 @@ class PeerMemory {
   virtual ~PeerMemory() = default;
   // Whether peers can use `bytes` bytes from `address`.
   virtual bool reaches(const void* address, std::int64_t bytes) const = 0;
-  // What this rank posts for an address that peers reach; never kUnreachable.
+  // Turns an address that peers reach into the word that this rank posts; never kUnreachable.
   virtual std::uint64_t post(const void* address) = 0;
   // A posted word of a peer as an address that this rank can use.
   virtual std::byte* reach(std::uint64_t posted) = 0;

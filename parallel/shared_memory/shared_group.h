@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/host/cpu_stream.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 #include "parallel/shared_memory/shared_world.h"
 
 namespace trident {

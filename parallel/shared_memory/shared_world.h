@@ -1,4 +1,4 @@
-// What the ranks of one node share: doorbells, control blocks of groups, and the failure flag, all in one region of memory.
+// The ranks of one node share doorbells, control blocks of groups, and the failure flag, all in one region of memory.
 //
 // Everything in the region is plain data and atomics found by offsets, so the region may be private memory (ranks are threads) or
 // a segment mapped at another address by each process.
@@ -25,7 +25,7 @@
 #include <string_view>
 
 #include "device/host/doorbell.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 #include "parallel/shared_memory/peer_memory.h"
 
 namespace trident {

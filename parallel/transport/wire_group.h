@@ -1,7 +1,7 @@
 // A group of ranks that exchange messages: one rank's place in it, and what its operations share.
 //
 // Collectives of a group run one after another, in the order in which they were issued; so do messages of an ordered pair of ranks.
-// What a peer sends ahead waits in the wire. Every message begins with a header that says what its sender called, and so does, with
+// Early messages wait in the wire. Every message begins with a header that says what its sender called, and so does, with
 // checks, every collective between each pair of ranks in groups of up to kMostGreeted. In larger ones ranks that disagree are found
 // out by what the step's statistics carry (Communicator::history()).
 #pragma once
@@ -17,7 +17,7 @@
 #include "core/check.h"
 #include "device/buffer.h"
 #include "device/host/cpu_stream.h"
-#include "parallel/communicator/comm_operation.h"
+#include "parallel/communicator/collective_kind.h"
 #include "parallel/communicator/peer_failure.h"
 #include "parallel/shared_memory/shared_world.h"
 #include "parallel/communicator/message_options.h"
@@ -137,7 +137,7 @@ class WireGroup {
   Turns collectives;
   std::vector<Turns> sends, recvs;  // messages, by peer
 
-  // Of the collective whose turn it is, by peer.
+  // The state of the collective whose turn it is, by peer.
   struct Peer {
     MessageHeader theirs;
     Wire::Request header_out = 0, header_in = 0;

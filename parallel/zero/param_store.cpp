@@ -26,10 +26,10 @@ bool overlap(const TensorView& a, const TensorView& b) {
   return a.num_bytes() > 0 && b.num_bytes() > 0 && a.data() < b.data() + b.num_bytes() && b.data() < a.data() + a.num_bytes();
 }
 
-// Calls `of_bucket` for each bucket of a unit; what that asks of `group` is one group of operations: one launch on cards.
+// Calls `of_bucket` for each bucket of a unit; what that asks of `group` is one group of operations: one launch on GPUs.
 // Transports hold a few hundred; a unit of more buckets than that is several groups.
 template <class F>
-void together(Communicator& group, std::span<const int> buckets, F&& of_bucket) {
+void for_each_bucket_grouped(Communicator& group, std::span<const int> buckets, F&& of_bucket) {
   constexpr std::size_t kMost = 128;
   for (; !buckets.empty(); buckets = buckets.subspan(std::min(kMost, buckets.size()))) {
     const std::span<const int> part = buckets.first(std::min(kMost, buckets.size()));
@@ -54,7 +54,7 @@ void ParamStore::gather(int id, int place) {
     stream.wait(released_);  // whatever was there before: the compute stream is in order, so the last release stands for all
     unit.weights = weights;
   }
-  together(context_.data_gather(), unit.buckets, [&](int b) {
+  for_each_bucket_grouped(context_.data_gather(), unit.buckets, [&](int b) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
     if (resident() && bucket.shares_weight_with >= 0) return;  // gathered as part of the other end
     const Bucket& source = bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
@@ -152,7 +152,7 @@ void ParamStore::reduce(int id, bool last) {
   Unit& unit = unit_of(id);
   Stream& stream = context_.reduce_stream();
   stream.wait(context_.compute_stream().record());  // backward wrote the gradients there
-  together(context_.data_reduce(), unit.buckets, [&](int b) {
+  for_each_bucket_grouped(context_.data_reduce(), unit.buckets, [&](int b) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
     if (!bucket.layout.trainable) return;
     const TensorView local = bucket_grad(bucket);

@@ -19,7 +19,7 @@
 
 namespace trident {
 
-// What a rank holds: its units in model order with their parameters.
+// A rank's units in model order with their parameters.
 struct UnitParams {
   int unit = 0;
   std::vector<ParamSpec> specs;
@@ -33,7 +33,7 @@ struct ParamStoreConfig {
   DType compute = DType::kF32;
   std::int64_t bucket_bytes = 25 << 20;
   std::uint64_t seed = 0;
-  // Of the regions in which the step program places gathered units (0: weights are resident) and transient full gradients (0: gradients
+  // The sizes of the regions in which the step program places gathered units (0: weights are resident) and transient full gradients (0: gradients
   // are kept full). A place is a multiple of kArenaAlignment.
   std::int64_t gather_bytes = 0, grad_bytes = 0;
   StoredParams stored = StoredParams::kTraining;
@@ -74,7 +74,7 @@ class ParamStore {
   void gather(int unit, int place);
   // The compute stream waits for the gather of `unit` to `place`, unless it has; weight() may then be read.
   void wait_gathered(int unit, int place);
-  // What was computed so far may have read the unit; later gathers, which may overwrite it, wait for that much.
+  // Work given so far may read the unit; later gathers, which may overwrite it, wait for that work.
   void free(int unit, int place);
   // The masters were written on the compute stream: later gathers wait for that.
   void masters_updated();

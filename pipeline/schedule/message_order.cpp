@@ -10,7 +10,7 @@ namespace {
 
 using ItemKind = WovenItem::Kind;
 
-// What `action` sends on to another virtual stage, if anything.
+// The message that `action` sends on to another virtual stage, if any.
 std::optional<Message> output_of(const Schedule& schedule, const Action& action) {
   const int stage = action.virtual_stage;
   if (action.kind == ActionKind::kForward && stage + 1 < schedule.num_virtual_stages())
@@ -19,7 +19,7 @@ std::optional<Message> output_of(const Schedule& schedule, const Action& action)
   return std::nullopt;
 }
 
-// What `action` reads of another virtual stage, if anything.
+// The message that `action` reads from another virtual stage, if any.
 std::optional<Message> input_of(const Schedule& schedule, const Action& action) {
   const int stage = action.virtual_stage;
   if (action.kind == ActionKind::kForward && stage > 0) return Message{MessageKind::kActivation, stage, action.micro_batch};

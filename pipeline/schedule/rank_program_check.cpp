@@ -32,7 +32,7 @@ struct UnitState {
   bool stepped = false, gathered_after_step = false;
 };
 
-// What lies where in a region.
+// The ranges of a region that are taken, and by what.
 class TakenPlaces {
  public:
   static bool fits(int slot, std::int64_t bytes, std::int64_t region) { return slot >= 0 && slot * kPlaceBytes + bytes <= region; }

@@ -18,7 +18,7 @@ std::string name(std::size_t rank, std::size_t position, const Action& action) {
   return fmt::format("rank {}, action {} ({})", rank, position, to_string(action));
 }
 
-// What has been done of one (virtual stage, micro-batch).
+// The passes of one (virtual stage, micro-batch) that are done.
 struct Progress {
   bool forward = false, input_gradient = false, weight_gradient = false;
 };

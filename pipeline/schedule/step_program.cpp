@@ -363,7 +363,7 @@ std::vector<StepProgram> build_step_programs(const StepProgramSpec& spec) {
   return build(spec, spec.overlap == Overlap::kOn ? ReceivePosting::kEarly : ReceivePosting::kLate);
 }
 
-std::vector<StepProgram> build_looked_at_programs(const StepProgramSpec& spec) { return build(spec, ReceivePosting::kAtUse); }
+std::vector<StepProgram> build_programs_for_pricing(const StepProgramSpec& spec) { return build(spec, ReceivePosting::kAtUse); }
 
 bool StepProgram::has(InstructionKind kind) const {
   return std::any_of(instructions.begin(), instructions.end(), [&](const Instruction& i) { return i.kind == kind; });

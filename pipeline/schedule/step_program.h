@@ -4,7 +4,7 @@
 // All data- and tensor-parallel ranks of a pipeline rank run the same list. Their collectives therefore have one order, and the
 // pipeline may be reasoned about as if each of its ranks were a single one.
 //
-// What a step looks like on a rank, in this order:
+// A step runs on a rank in this order:
 //   per micro-batch   RecvActivation, Forward per unit, SendActivation; RecvGradient, Backward per unit in reverse, SendGradient;
 //                     Gather before and Free after the computes that need sharded parameters;
 //                     ReduceGradients right after the backward that completes a unit's gradient, so that it overlaps the next
@@ -85,11 +85,11 @@ enum class Overlap : std::uint8_t { kOff, kOn };
 
 inline constexpr std::int64_t kPlaceBytes = 256;  // as ranges of an arena are aligned
 
-// What a unit takes on a rank, each rounded up to whole kPlaceBytes but the shard.
+// A unit's bytes on a rank, each rounded up to whole kPlaceBytes but the shard.
 struct UnitBytes {
   std::int64_t gathered = kPlaceBytes;   // its parameters in the compute dtype
   std::int64_t gradients = kPlaceBytes;  // in f32
-  // Of the parameters, what the rank holds when they are resident (a tied weight with both ends here lies with the embedding), and
+  // The parameters that the rank holds when they are resident (a tied weight with both ends here lies with the embedding), and
   // what it holds for gathers to send when they are not.
   std::int64_t resident = 0, shard = 0;
 };

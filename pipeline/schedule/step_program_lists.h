@@ -1,4 +1,4 @@
-// What the passes of step_program.cpp build lists of instructions with. Pure.
+// The passes of step_program.cpp build lists of instructions with these pure functions.
 #pragma once
 
 #include <algorithm>

@@ -9,6 +9,6 @@ namespace trident {
 
 // As build_step_programs(), with each receive right before what reads it, behind a gather that stands there: when receives are
 // posted depends on the whole schedule, and no time and no other call depends on it. Run, such programs may wait for each other.
-std::vector<StepProgram> build_looked_at_programs(const StepProgramSpec& spec);
+std::vector<StepProgram> build_programs_for_pricing(const StepProgramSpec& spec);
 
 }  // namespace trident

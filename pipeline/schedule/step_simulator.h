@@ -22,7 +22,7 @@ struct StepTimeline {
   std::vector<double> compute;                // seconds of forwards and backwards, per rank
   double pipeline_span = 0;                   // largest time over the ranks from the first compute's start to the last one's end
 
-  // Of the forward and backward part alone, as in the literature; the update is not counted. See ScheduleTimeline.
+  // The bubble of the forward and backward part alone, as in the literature, without the update. See ScheduleTimeline.
   double bubble_over_ideal() const;
   double bubble_rate() const;
 };

@@ -27,7 +27,7 @@ GradientPlace place_of(const StepProgram& program, const Instruction& i) {
 
 using MessageKey = std::tuple<bool, int, int>;  // activation, reading virtual stage, micro-batch
 
-// Of one rank, in the order of its program.
+// The waits of one rank, in the order of its program.
 class RankWaits {
  public:
   RankWaits(const StepProgram& program, int first, const std::map<MessageKey, int>& sends)

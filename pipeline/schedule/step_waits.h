@@ -1,4 +1,4 @@
-// What every instruction of a step waits for beside those before it on its rank: what simulators of step programs share.
+// Every instruction of a step waits for these, besides earlier ones of its rank. Simulators of step programs share them.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ struct StepWaits {
   static constexpr int kTie = 0, kNorm = 1;  // barriers: of the two ends of a tied weight, and of all ranks
 
   struct Of {
-    // Of computes, numbers as number() has them: the send whose message this one is the first to read, the gather of its
+    // For computes, numbers as number() has them: the send whose message this one is the first to read, the gather of its
     // parameters, the last reduction that reads the memory of its gradients.
     int send = kNone, gather = kNone, reduction = kNone;
     int barrier = kNone;   // all that enter it start it together, each with everything before it finished

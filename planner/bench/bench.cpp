@@ -103,7 +103,7 @@ CollectiveOptions collective_options(const TrainConfig& config, const BenchOptio
 
 BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, CudaBackend& cuda) {
   const TrainConfig config = on_one_rank(asked);
-  const auto devices_of = [&](int ranks) { return choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks))); };
+  const auto devices_of = [&](int ranks) { return choose_device(config.device, cuda, look_for_gpus(config.device, cuda, thread_ranks(ranks))); };
   const DeviceChoice choice = devices_of(1);
   const MachineFacts machine = machine_facts(choice, 1);
   const RunPlan plan = settle_grad_sync(make_run_plan(config, resolve_model(config), 0, machine), machine);
@@ -126,7 +126,7 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   const CollectiveOptions collectives = collective_options(config, options);
   report.collectives.push_back(
       rates_between_threads(devices_of(options.collective_ranks), cuda, DeviceTransport::kThread, options.collective_ranks, collectives));
-  if (choice.kind == DeviceKind::kCuda) report.collectives.push_back(nccl_rates_between_cards(cuda, collectives));
+  if (choice.kind == DeviceKind::kCuda) report.collectives.push_back(nccl_rates_between_gpus(cuda, collectives));
   return report;
 }
 

@@ -114,7 +114,7 @@ CollectiveRates rates_between_threads(const DeviceChoice& choice, CudaBackend& c
   ThreadWorld world(ranks);
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions options;
-    options.seat = rank;
+    options.gpu_slot = rank;
     options.cuda = asked.cuda;
     options.threads_per_rank = asked.threads_per_rank;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
@@ -128,16 +128,16 @@ CollectiveRates rates_between_threads(const DeviceChoice& choice, CudaBackend& c
   return of_rank_0;
 }
 
-CollectiveRates nccl_rates_between_cards(CudaBackend& cuda, const CollectiveOptions& options) {
+CollectiveRates nccl_rates_between_gpus(CudaBackend& cuda, const CollectiveOptions& options) {
   const std::string way = "threads by NCCL";
-  const auto usable = std::ranges::count_if(cuda.facts().cards, [](const CardFacts& card) { return card.problem.empty(); });
+  const auto usable = std::ranges::count_if(cuda.facts().gpus, [](const GpuFacts& gpu) { return gpu.problem.empty(); });
   if (usable == 0) return skipped(way, cuda.facts().problem);
   try {
     const int ranks = static_cast<int>(usable);
     const DeviceChoice choice =
-        choose_device(AskedDevice::kCuda, cuda, look_for_cards(AskedDevice::kCuda, cuda, thread_ranks(ranks)));
-    const int opened = static_cast<int>(choice.found.cards.size());
-    if (opened < ranks) return skipped(way, fmt::format("of {} cards only {} can be opened", ranks, opened));
+        choose_device(AskedDevice::kCuda, cuda, look_for_gpus(AskedDevice::kCuda, cuda, thread_ranks(ranks)));
+    const int opened = static_cast<int>(choice.found.gpus.size());
+    if (opened < ranks) return skipped(way, fmt::format("of {} GPUs only {} can be opened", ranks, opened));
     return rates_between_threads(choice, cuda, DeviceTransport::kNcclEvenAlone, ranks, options);
   } catch (const Error& error) {
     return skipped(way, error.what());
@@ -147,13 +147,13 @@ CollectiveRates nccl_rates_between_cards(CudaBackend& cuda, const CollectiveOpti
 std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, AskedDevice asked, CudaBackend& cuda,
                                                      const CollectiveOptions& collectives) {
   const ExchangeTexts exchange = [&](const std::string& mine) { return world.all_gather(mine); };
-  CardSearch found = look_for_cards(asked, cuda, {{world.rank()}, exchange});
+  GpuSearch found = look_for_gpus(asked, cuda, {{world.rank()}, exchange});
   DeviceChoice choice;
   run_together(world, [&] { choice = choose_device(asked, cuda, std::move(found)); });
-  const std::vector<std::string> cards = exchange(choice.kind == DeviceKind::kCuda ? choice.found.seats.front().card.id : "");
-  const auto on_cards = std::ranges::count_if(cards, [](const std::string& card) { return !card.empty(); });
-  if (on_cards != 0 && on_cards != world.size())
-    return {skipped("processes", fmt::format("{} of {} processes have a card", on_cards, world.size()))};
+  const std::vector<std::string> gpus = exchange(choice.kind == DeviceKind::kCuda ? choice.found.gpu_slots.front().gpu.id : "");
+  const auto on_gpus = std::ranges::count_if(gpus, [](const std::string& gpu) { return !gpu.empty(); });
+  if (on_gpus != 0 && on_gpus != world.size())
+    return {skipped("processes", fmt::format("{} of {} processes have a GPU", on_gpus, world.size()))};
 
   RankDeviceOptions options;
   options.cuda = collectives.cuda;
@@ -167,7 +167,7 @@ std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, AskedD
     return CollectiveMeter(*device, *group, floor, collectives.megabytes).measure(way_of(choice, "processes", transport));
   };
   if (choice.kind == DeviceKind::kCpu) return {measure(DeviceTransport::kThread, Floor::kMessages)};
-  const TransportChoice usual = choose_transport(cards);
+  const TransportChoice usual = choose_transport(gpus);
   std::vector<CollectiveRates> rates;
   if (usual.transport == DeviceTransport::kNccl) rates.push_back(measure(DeviceTransport::kNcclEvenAlone, Floor::kMessages));
   else rates.push_back(skipped("processes by NCCL", usual.why));

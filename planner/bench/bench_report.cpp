@@ -76,7 +76,7 @@ JsonValue rates_json(const CollectiveRates& way) {
 
 std::string_view to_string(WorkKind kind) {
   switch (kind) {
-    case WorkKind::kProducts: return "products";
+    case WorkKind::kMatmuls: return "products";
     case WorkKind::kAttention: return "attention";
     case WorkKind::kHeads: return "heads";
     case WorkKind::kRows: return "rows";

@@ -68,7 +68,7 @@ struct BenchOptions {
   double seconds = 0.3;      // of each rate
   int steps = 3;             // of training; the median counts
   int collective_ranks = 2;  // as threads of this process
-  double collective_megabytes = 0;  // of an operand; 0: 16 on CPUs, 256 on cards
+  double collective_megabytes = 0;  // of an operand; 0: 16 on CPUs, 256 on GPUs
 };
 
 }  // namespace trident

@@ -1,4 +1,4 @@
-// Random tokens to train on where nothing is to be learned.
+// Random tokens, for benchmarks.
 #pragma once
 
 #include <cstdint>

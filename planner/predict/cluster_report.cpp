@@ -32,7 +32,7 @@ std::string_view text_of(Certainty certainty) {
 }
 
 // Columns for stages, rows for the parts that any of them has.
-std::string memory_lines(const TargetForecast& plan) {
+std::string memory_lines(const ClusterForecast& plan) {
   const std::vector<std::size_t> stages = some_stages(plan, kMostStages, plan.fullest);
   const bool small = plan.most().total() < 1'000'000'000;
   const auto cell = [&](std::int64_t bytes) { return fmt::format(" {:>8.3f}", small ? megabytes(bytes) : gigabytes(bytes)); };
@@ -55,7 +55,7 @@ std::string memory_lines(const TargetForecast& plan) {
 
 // What the words of the table mean, as far as they are in it.
 std::string memory_notes(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   const RankMemory& most = plan.most();
   std::string text = "  exact: a rank of this program books as much, to the byte";
   if (most.all_of(Certainty::kMost) > 0) text += "; from 0: the most that libraries' workspaces take, which may be nothing";
@@ -72,7 +72,7 @@ std::string memory_notes(const ClusterReport& report) {
 }
 
 std::string time_table(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   const bool shared = plan.process && plan.process->shares_cores;
   std::string text =
       shared ? fmt::format("time of a step by part, {} of CPU time over {}:\n", seconds_text(plan.process->cpu_seconds),
@@ -87,14 +87,14 @@ std::string time_table(const ClusterReport& report) {
   const Band band = seconds_band(report, plan.seconds());
   text += fmt::format("  {:<10} {:>12} {:>6.1f} %  {}\n", "step", seconds_text(plan.seconds()), 100.0,
                       band ? fmt::format("{} to {}", seconds_text(band->low), seconds_text(band->high)) : "no band");
-  if (report.hardware.on_cards()) return text + "  no band: published runs say how long a step took, not its parts\n";
+  if (report.hardware.on_gpus()) return text + "  no band: published runs say how long a step took, not its parts\n";
   return text + "  no band: what is known to be off is that of whole steps; trident train compares parts at its end\n";
 }
 
 }  // namespace
 
 std::string advice_text(const ClusterReport& report) {
-  const TargetForecast& now = report.plan;
+  const ClusterForecast& now = report.plan;
   if (report.advice.empty())
     return now.fits ? "nothing that was tried makes it faster\n" : "nothing that was tried needs less memory\n";
   const bool helps = now.fits || report.advice.front().fits;
@@ -104,7 +104,7 @@ std::string advice_text(const ClusterReport& report) {
   for (const PricedChange& change : report.advice)
     text += fmt::format("  {}: a step of {} ({:+.1f} %), {}\n", settings_text(change), seconds_text(change.seconds),
                         100 * (change.seconds / now.seconds() - 1), bytes_text(change.bytes));
-  if (report.hardware.on_cards() && now.plan.world_size() > 1)
+  if (report.hardware.on_gpus() && now.plan.world_size() > 1)
     text += "of the same degrees all; trident plan --search looks at others\n";
   return text;
 }
@@ -113,7 +113,7 @@ ClusterReport report_on(const PlanHardware& hardware, const TrainConfig& config,
   ClusterReport report{hardware, plan_on(hardware, config, gpus), {}, {}};
   const RunPlan& plan = report.plan.plan;
   // Published runs multiply in 16 bits.
-  if (hardware.on_cards() && plan.compute == DType::kF32) report.hardware.band.reset();
+  if (hardware.on_gpus() && plan.compute == DType::kF32) report.hardware.band.reset();
   report.cost = training_cost(
       hardware, report.plan,
       tokens > 0 ? tokens : static_cast<double>(config.run.steps) * static_cast<double>(plan.tokens_per_step()));
@@ -156,7 +156,7 @@ std::string settings_text(const PricedChange& change) {
 
 std::string hardware_line(const ClusterReport& report) {
   const RunPlan& plan = report.plan.plan;
-  if (report.hardware.on_cards())
+  if (report.hardware.on_gpus())
     return fmt::format("{}: {} x {}", report.hardware.name, plan.world_size(), report.hardware.device);
   return fmt::format("{}: {} of {} ({})", report.hardware.name, counted(plan.world_size(), "rank"),
                      counted(plan.threads_per_rank, "thread"),
@@ -165,9 +165,9 @@ std::string hardware_line(const ClusterReport& report) {
 
 std::string band_line(const ClusterReport& report) {
   const PlanHardware& hardware = report.hardware;
-  if (hardware.on_cards() && !hardware.band)
+  if (hardware.on_gpus() && !hardware.band)
     return "no band of times: the published runs that predictions were compared with multiply in 16 bits, this one in fp32";
-  if (hardware.on_cards())
+  if (hardware.on_gpus())
     return fmt::format(
         "bands of times: of {} published {} runs on {}, by other programs{}, eight of ten took {:.2f} to {:.2f} times what "
         "is predicted for them (docs/design/planner-accuracy.md); no run of this program is among them",
@@ -185,7 +185,7 @@ std::string band_line(const ClusterReport& report) {
 
 std::string device_line(const ClusterReport& report) {
   const PlanHardware& hardware = report.hardware;
-  if (!hardware.on_cards()) return "";
+  if (!hardware.on_gpus()) return "";
   const std::int64_t channels = report.plan.most().of(MemoryPartKind::kCommunicators);
   const double left = hardware.device_bytes - hardware.context_bytes - static_cast<double>(channels);
   std::string text =
@@ -202,10 +202,10 @@ std::string mfu_formula(const ClusterReport& report) {
   return fmt::format(
       "model FLOPs of a step (6 x parameters of matrices + 12 x layers x sequence x query width per token, attention in full) / "
       "(step seconds x {})",
-      report.hardware.on_cards() ? "GPUs x dense 16-bit peak" : "FLOP/s of all cores in the fastest product of the profile");
+      report.hardware.on_gpus() ? "GPUs x dense 16-bit peak" : "FLOP/s of all cores in the fastest product of the profile");
 }
 
-std::vector<std::size_t> some_stages(const TargetForecast& plan, std::size_t most, std::size_t wanted) {
+std::vector<std::size_t> some_stages(const ClusterForecast& plan, std::size_t most, std::size_t wanted) {
   const std::size_t n = plan.memory.size();
   std::set<std::size_t> some;
   if (n <= most) most = n;
@@ -218,7 +218,7 @@ std::vector<std::size_t> some_stages(const TargetForecast& plan, std::size_t mos
 }
 
 std::string verdict_text(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   const int ranks = plan.plan.world_size();
   const auto needed = static_cast<double>(plan.needed_bytes());
   const bool known = report.hardware.device_bytes > 0;
@@ -233,7 +233,7 @@ std::string verdict_text(const ClusterReport& report) {
   text += fmt::format("a step takes {}{}: {} tokens/s{}", seconds_text(plan.seconds()),
                       in_brackets(seconds_band(report, plan.seconds()), seconds_text), rounded_text(rate),
                       in_brackets(rate_band(report, rate), rounded_text));
-  if (report.hardware.on_cards())
+  if (report.hardware.on_gpus())
     text += fmt::format(", {} a GPU{}", rounded_text(rate / ranks), in_brackets(rate_band(report, rate / ranks), rounded_text));
   text += '\n';
   if (plan.peak_flops > 0)
@@ -252,7 +252,7 @@ std::string steps_text(double steps) { return steps < 9e15 ? counted(std::llroun
 }  // namespace
 
 std::string details_text(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   std::string text = memory_lines(plan) + memory_notes(report) + '\n' + time_table(report) + '\n';
   if (plan.peak_flops > 0) {
     text += fmt::format("MFU is {}: {:.4g} / ({:.4g} s x {:.4g} FLOP/s)\n", mfu_formula(report), plan.model_flops, plan.seconds(),
@@ -261,7 +261,7 @@ std::string details_text(const ClusterReport& report) {
   }
   text += fmt::format("{} tokens take {}, {}, {} {}{}\n", count_text(report.cost.tokens), steps_text(std::ceil(report.cost.steps)),
                       seconds_text(86400 * report.cost.days), rounded_text(report.cost.gpu_hours),
-                      report.hardware.on_cards() ? "GPU-hours" : "core-hours",
+                      report.hardware.on_gpus() ? "GPU-hours" : "core-hours",
                       in_brackets(seconds_band(report, report.cost.gpu_hours), rounded_text));
   return text + band_line(report) + '\n';
 }

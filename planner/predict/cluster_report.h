@@ -7,13 +7,13 @@
 
 #include "core/json_reader.h"
 #include "planner/predict/plan_advice.h"
-#include "planner/predict/target_forecast.h"
+#include "planner/predict/cluster_forecast.h"
 
 namespace trident {
 
 struct ClusterReport {
   PlanHardware hardware;
-  TargetForecast plan;
+  ClusterForecast plan;
   TrainingCost cost;
   std::vector<PricedChange> advice;
 };
@@ -29,7 +29,7 @@ using Band = std::optional<NumberRange>;
 Band seconds_band(const ClusterReport& report, double seconds);  // of anything that takes as long as steps do
 Band rate_band(const ClusterReport& report, double rate);        // of anything inverse to seconds
 Band part_band(const MemoryPart& part);                          // bytes
-// What has to fit, needed_bytes(). Of a card without and with its workspaces, and no more sure than what lies outside the arena.
+// What has to fit, needed_bytes(). Of a GPU without and with its workspaces, and no more sure than what lies outside the arena.
 Band needed_band(const ClusterReport& report);
 
 // Five lines: whether it fits, how long a step takes and what that is of the peak, the first limit, on what.
@@ -58,10 +58,10 @@ std::string to_csv(const ClusterReport& report);
 // "H100 nodes with NDR: 1024 x H100-SXM5-80GB", "2 cores of AMD EPYC: 4 ranks of 1 thread".
 std::string hardware_line(const ClusterReport& report);
 std::string band_line(const ClusterReport& report);    // what the band of times is
-std::string device_line(const ClusterReport& report);  // what a card's memory is, and what of it tensors can have; "" of processors
+std::string device_line(const ClusterReport& report);  // what a GPU's memory is, and what of it tensors can have; "" of processors
 std::string mfu_formula(const ClusterReport& report);
 // Of stages, at most `most`: the first, the last, and those between at even distances; with `wanted` among them.
-std::vector<std::size_t> some_stages(const TargetForecast& plan, std::size_t most, std::size_t wanted);
+std::vector<std::size_t> some_stages(const ClusterForecast& plan, std::size_t most, std::size_t wanted);
 // "--set recompute.policy=full --set batch.micro=2".
 std::string settings_text(const PricedChange& change);
 

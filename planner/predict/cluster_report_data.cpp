@@ -33,7 +33,7 @@ JsonValue bytes_with_band(std::int64_t value, const Band& band) {
   return out;
 }
 
-JsonValue memory_json(const TargetForecast& plan) {
+JsonValue memory_json(const ClusterForecast& plan) {
   JsonValue::Array ranks;
   for (const RankMemory& memory : plan.memory) {
     JsonValue rank, parts, bands;
@@ -59,7 +59,7 @@ JsonValue memory_json(const TargetForecast& plan) {
 }
 
 JsonValue step_json(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   JsonValue step, parts;
   step.set("seconds", plan.seconds());
   set_band(step, seconds_band(report, plan.seconds()));
@@ -80,7 +80,7 @@ JsonValue training_json(const ClusterReport& report) {
   training.set("tokens", report.cost.tokens);
   training.set("steps", report.cost.steps);
   training.set("days", report.cost.days);
-  training.set(report.hardware.on_cards() ? "gpu_hours" : "core_hours", report.cost.gpu_hours);
+  training.set(report.hardware.on_gpus() ? "gpu_hours" : "core_hours", report.cost.gpu_hours);
   set_band(training, seconds_band(report, report.cost.gpu_hours));
   return training;
 }
@@ -111,7 +111,7 @@ JsonValue band_json(const ErrorBand& from) {
 
 void set_hardware(JsonValue& out, const ClusterReport& report) {
   const RunPlan& plan = report.plan.plan;
-  if (report.hardware.on_cards()) {
+  if (report.hardware.on_gpus()) {
     out.set("name", report.hardware.name);
     out.set("device", report.hardware.device);
     out.set("gpus", plan.world_size());
@@ -129,7 +129,7 @@ void set_hardware(JsonValue& out, const ClusterReport& report) {
 }  // namespace
 
 JsonValue to_json(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   const double rate = plan.tokens_per_second(), ranks = plan.plan.world_size();
   JsonValue out, axes, limit;
   set_hardware(out, report);
@@ -139,12 +139,12 @@ JsonValue to_json(const ClusterReport& report) {
   out.set("memory", memory_json(plan));
   out.set("step", step_json(report));
   out.set("tokens_per_second", with_band(rate, rate_band(report, rate)));
-  if (report.hardware.on_cards()) out.set("tokens_per_second_per_gpu", with_band(rate / ranks, rate_band(report, rate / ranks)));
+  if (report.hardware.on_gpus()) out.set("tokens_per_second_per_gpu", with_band(rate / ranks, rate_band(report, rate / ranks)));
   out.set("mfu", with_band(plan.mfu, rate_band(report, plan.mfu)));
   out.set("hfu", with_band(plan.hfu, rate_band(report, plan.hfu)));
   out.set("model_flops", plan.model_flops);
   out.set("recomputed_flops", plan.recomputed_flops);
-  out.set("peak_flops", report.hardware.on_cards() ? report.hardware.peak_flops : plan.peak_flops);
+  out.set("peak_flops", report.hardware.on_gpus() ? report.hardware.peak_flops : plan.peak_flops);
   out.set("mfu_formula", mfu_formula(report));
   for (std::size_t axis = 0; axis < kNumAxes; ++axis)
     axes.set(to_string(static_cast<Axis>(axis)), whole_bytes(plan.bytes_sent[axis]));
@@ -161,7 +161,7 @@ JsonValue to_json(const ClusterReport& report) {
 }
 
 std::string to_csv(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   std::string text = "quantity,part,stage,unit,value,low,high\n";
   const auto line = [&text](std::string_view quantity, std::string_view part, std::string_view stage, std::string_view unit,
                             double value, const Band& band) {
@@ -192,7 +192,7 @@ std::string to_csv(const ClusterReport& report) {
   for (std::size_t axis = 0; axis < kNumAxes; ++axis)
     line("sent by a rank", to_string(static_cast<Axis>(axis)), "", "bytes", plan.bytes_sent[axis], {});
   line("training", "", "", "tokens", report.cost.tokens, {});
-  line("training", "", "", report.hardware.on_cards() ? "GPU-hours" : "core-hours", report.cost.gpu_hours,
+  line("training", "", "", report.hardware.on_gpus() ? "GPU-hours" : "core-hours", report.cost.gpu_hours,
        seconds_band(report, report.cost.gpu_hours));
   return text;
 }

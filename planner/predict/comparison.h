@@ -51,8 +51,8 @@ struct MeasuredRun {
   MiddleHalf spread;  // of those, seconds of the clock on the wall
   bool first_step_alone = false;  // there was no other: memory is met for the first time, and threads are woken
   int ranks = 1;
-  double ranks_at_once = 1;  // that have cores, or a card, to themselves
-  bool on_host = true;           // what instructions take is in their times; on cards these are of their issue
+  double ranks_at_once = 1;  // that have cores, or a GPU, to themselves
+  bool on_host = true;           // what instructions take is in their times; on GPUs these are of their issue
   double bubble_over_ideal = 0;  // replayed
   std::int64_t arena = 0;
   std::optional<std::int64_t> resident;

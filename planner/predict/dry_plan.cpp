@@ -109,9 +109,9 @@ JsonValue to_json(const PassRecord& pass) {
 }  // namespace
 
 PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
-  const bool on_cards = config.device == AskedDevice::kCuda || (config.device == AskedDevice::kAuto && !cuda.facts().cards.empty());
+  const bool on_gpus = config.device == AskedDevice::kCuda || (config.device == AskedDevice::kAuto && !cuda.facts().gpus.empty());
   MachineFacts machine = kAnyMachine;
-  if (on_cards) {
+  if (on_gpus) {
     machine.device = DeviceKind::kCuda;
   } else {  // threads per rank as if all ranks were threads here, as trident train would have them
     const std::int64_t here = std::min<std::int64_t>(ranks > 0 ? ranks : ranks_of(config.parallel), kMaxThreadRanks);
@@ -120,11 +120,11 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   }
   const ModelConfig model = resolve_model(config);
   RunPlan plan = make_run_plan(config, model, ranks, machine);
-  if (const auto samples = find_eval_samples(config, model)) plan.text = samples->shapes();
+  if (const auto samples = find_eval_samples(config, model)) plan.generation = samples->shapes();
   PlannedRun planned{settle_grad_sync(std::move(plan), machine), {}};
   std::erase(planned.plan.notes, threads_line(machine.core_share));  // of this machine's cores, which are not the job's
-  if (on_cards)
-    planned.report = {dry_stages_on_cards(planned.plan, DryWork::kStep), Workspaces::kBound};
+  if (on_gpus)
+    planned.report = {dry_stages_on_gpus(planned.plan, DryWork::kStep), Workspaces::kBound};
   else
     planned.report = {dry_stages_here(planned.plan, machine.device, DryWork::kStep), Workspaces::kExact};
   return planned;
@@ -164,7 +164,7 @@ std::string to_text(const DryPlan& report, const RunPlan& plan, PlanDetail detai
   std::string text = heading_text(plan);
   const bool exact = report.workspaces == Workspaces::kExact;
   text += fmt::format("\nMB of one rank{}:\n{}\n",
-                      exact ? "" : "; workspaces of products and attention: the most that a card's take", memory_table(report));
+                      exact ? "" : "; workspaces of products and attention: the most that a GPU's take", memory_table(report));
   for (std::size_t i = 0; i < report.stages.size(); ++i)
     text += fmt::format("stage {}: {}; {}\n", i, units_text(plan, i), largest_entries(report.stages[i].arena));
   text += traffic_text(report, plan);

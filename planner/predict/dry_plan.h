@@ -13,7 +13,7 @@
 
 namespace trident {
 
-// What arenas hold for the workspaces of products and attention: those of this machine's processor, or the most that a card's take.
+// What arenas hold for the workspaces of products and attention: those of this machine's processor, or the most that a GPU's take.
 enum class Workspaces : std::uint8_t { kExact, kBound };
 
 struct DryPlan {
@@ -22,7 +22,7 @@ struct DryPlan {
 };
 
 // The plan of `config` for `ranks` ranks (0: as many as its degrees say), on machines like this one that have as much memory as it
-// takes; and what comes of it. On cards where the configuration asks for them, or leaves the choice and this machine has one.
+// takes; and what comes of it. On GPUs where the configuration asks for them, or leaves the choice and this machine has one.
 struct PlannedRun {
   RunPlan plan;
   DryPlan report;

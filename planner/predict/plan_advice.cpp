@@ -99,7 +99,7 @@ std::vector<Change> changes_of(const TrainConfig& config, std::int64_t of_replic
 
 }  // namespace
 
-std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const TargetForecast& now) {
+std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const ClusterForecast& now) {
   constexpr int kThreads = 2;  // of a laptop
   const std::int64_t of_replica = now.plan.num_micro_batches * now.plan.config.batch.micro;
   const std::vector<Change> changes = changes_of(now.plan.config, of_replica, now.fits);
@@ -109,7 +109,7 @@ std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const Tar
     changes[i].apply(config);
     try {
       validate(config);
-      const TargetForecast changed = plan_on(hardware, config, now.plan.world_size());
+      const ClusterForecast changed = plan_on(hardware, config, now.plan.world_size());
       answers[i] = {changes[i].settings, changed.seconds(), changed.needed_bytes(), changed.fits};
     } catch (const ConfigError&) {  // this model, batch or layout does not allow it
     }
@@ -120,7 +120,7 @@ std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const Tar
   return priced;
 }
 
-std::vector<PricedChange> advice_of(const TargetForecast& now, std::vector<PricedChange> changes, std::size_t most) {
+std::vector<PricedChange> advice_of(const ClusterForecast& now, std::vector<PricedChange> changes, std::size_t most) {
   const auto smaller = [](const PricedChange& a, const PricedChange& b) { return a.bytes < b.bytes; };
   const auto least = std::min_element(changes.begin(), changes.end(), smaller);
   if (!now.fits && least != changes.end() && !least->fits) {

@@ -5,24 +5,24 @@
 #include <string>
 #include <vector>
 
-#include "planner/predict/target_forecast.h"
+#include "planner/predict/cluster_forecast.h"
 
 namespace trident {
 
 struct PricedChange {
   std::vector<std::string> settings;  // "recompute.policy=full": what to --set
   double seconds = 0;                 // of a step
-  std::int64_t bytes = 0;             // that have to fit: TargetForecast::needed_bytes()
+  std::int64_t bytes = 0;             // that have to fit: ClusterForecast::needed_bytes()
   bool fits = false;
 };
 
 // Other recomputation, the next larger and smaller micro-batch, both at once, other ZeRO presets, interleaved stages, sequence
 // parallelism, and, where it does not fit, attention that adds in any order: those of them that this model, batch and layout allow,
 // as make_run_plan() says, with the same ranks and the same global batch.
-std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const TargetForecast& now);
+std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const ClusterForecast& now);
 
 // Of those, what is worth saying, best first: where `now` fits, those that fit and save at least half a percent of the step; where
 // it does not, those that fit, or the one that needs least if none does. At most `most` of them.
-std::vector<PricedChange> advice_of(const TargetForecast& now, std::vector<PricedChange> changes, std::size_t most = 5);
+std::vector<PricedChange> advice_of(const ClusterForecast& now, std::vector<PricedChange> changes, std::size_t most = 5);
 
 }  // namespace trident

@@ -26,7 +26,7 @@ struct MemoryUnit {
   double of(double count) const { return count / bytes; }
   double of(std::int64_t count) const { return of(static_cast<double>(count)); }
 };
-MemoryUnit unit_of(const TargetForecast& plan) {
+MemoryUnit unit_of(const ClusterForecast& plan) {
   return plan.most().total() < 1'000'000'000 ? MemoryUnit{1e6, "MB"} : MemoryUnit{};
 }
 
@@ -58,7 +58,7 @@ std::vector<PlotPoint> peaks_of(const std::vector<HeldBytes>& held, double secon
 StackedBars time_bars(const ClusterReport& report) {
   static constexpr std::array<Hue, kNumTimeParts> kHues = {Hue::kBlue, Hue::kLightBlue, Hue::kPurple, Hue::kTeal, Hue::kOrange,
                                                            Hue::kGrey, Hue::kGold,      Hue::kPink,   Hue::kBrown};
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   const auto [unit, name] = plan.seconds() < 1 ? std::pair(1e-3, "ms") : std::pair(1.0, "s");
   StackedBars bars{"Where the time of a step goes, by pipeline stage", name, {}, {}, {}, {}};
   for (std::size_t part = 0; part < kNumTimeParts; ++part)
@@ -87,7 +87,7 @@ const std::vector<BarPart>& bar_parts() {
                                         {"", Hue::kTeal, {kMlp}},
                                         {"", Hue::kPink, {kNorms}},
                                         {"", Hue::kRed, {kLoss}},
-                                        {"activations: other", Hue::kBrown, {kMadeAgain, kSplitBackward, kSampledText}},
+                                        {"activations: other", Hue::kBrown, {kRecomputed, kSplitBackward, kSampledText}},
                                         {"scratch, workspaces, data", Hue::kGrey, {kScratch, kWorkspaces, kData}},
                                         {"communication: buffers, channels", Hue::kOrange, {kCommunication, kCommunicators}},
                                         {"driver's context", Hue::kPurple, {kContext}}};
@@ -95,7 +95,7 @@ const std::vector<BarPart>& bar_parts() {
 }
 
 StackedBars memory_bars(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   const MemoryUnit unit = unit_of(plan);
   StackedBars bars{"Memory of a rank, by pipeline stage", unit.name, {}, {}, {}, {}};
   const auto bytes_of = [](const RankMemory& memory, const BarPart& bar) {
@@ -114,14 +114,14 @@ StackedBars memory_bars(const ClusterReport& report) {
     for (const BarPart* const part : used) bar.values.push_back(unit.of(bytes_of(plan.memory[stage], *part)));
     bars.bars.push_back(std::move(bar));
   }
-  if (report.hardware.on_cards() && report.hardware.device_bytes > 0) {
+  if (report.hardware.on_gpus() && report.hardware.device_bytes > 0) {
     bars.limit = unit.of(report.hardware.device_bytes);
     bars.limit_name = "memory of " + report.hardware.device;
   }
   return bars;
 }
 
-ReportTable memory_table(const TargetForecast& plan) {
+ReportTable memory_table(const ClusterForecast& plan) {
   const MemoryUnit unit = unit_of(plan);
   ReportTable table{fmt::format("The most loaded rank, of stage {}", plan.most().stage), {"part", unit.name, "band"}, {}, 1};
   for (const MemoryPart& part : plan.most().parts) {
@@ -140,34 +140,34 @@ std::string range_text(const Band& band, std::string (*text_of)(double)) {
 }
 
 KeyNumbers key_numbers(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
-  const bool cards = report.hardware.on_cards();
+  const ClusterForecast& plan = report.plan;
+  const bool on_gpus = report.hardware.on_gpus();
   const double rate = plan.tokens_per_second(), gpus = plan.plan.world_size();
   const double there = report.hardware.device_bytes;
   const std::string needed = bytes_text(plan.needed_bytes());
   const std::string verdict = there == 0 ? "how much there is is not known" : plan.fits ? "it fits" : "it does not fit";
   KeyNumbers block;
   block.numbers = {
-      {cards ? "most memory of a rank" : "memory of the process", needed,
+      {on_gpus ? "most memory of a rank" : "memory of the process", needed,
        fmt::format("{}{}{}; {}", verdict, there == 0 ? "" : " in " + bytes_text(there),
-                   cards ? fmt::format(", stage {}", plan.most().stage) : "", range_text(needed_band(report), bytes_text))},
+                   on_gpus ? fmt::format(", stage {}", plan.most().stage) : "", range_text(needed_band(report), bytes_text))},
       {"a step", seconds_text(plan.seconds()), range_text(seconds_band(report, plan.seconds()), seconds_text)},
       {"tokens/s", rounded_text(rate),
-       range_text(rate_band(report, rate), rounded_text) + (cards ? fmt::format("; {} a GPU", rounded_text(rate / gpus)) : "")}};
+       range_text(rate_band(report, rate), rounded_text) + (on_gpus ? fmt::format("; {} a GPU", rounded_text(rate / gpus)) : "")}};
   if (plan.peak_flops > 0) {
     block.numbers.push_back({"MFU", percent_digits(plan.mfu) + " %", range_text(rate_band(report, plan.mfu), percent_digits)});
     block.numbers.push_back({"HFU", percent_digits(plan.hfu) + " %", range_text(rate_band(report, plan.hfu), percent_digits)});
   }
   block.numbers.push_back({"first limit", std::string(to_string(plan.limit.limit)), plan.limit.why});
   block.numbers.push_back({count_text(report.cost.tokens) + " tokens",
-                           rounded_text(report.cost.gpu_hours) + (cards ? " GPU-hours" : " core-hours"),
+                           rounded_text(report.cost.gpu_hours) + (on_gpus ? " GPU-hours" : " core-hours"),
                            fmt::format("{}; {} on {}", range_text(seconds_band(report, report.cost.gpu_hours), rounded_text),
-                                       seconds_text(86400 * report.cost.days), cards ? "these GPUs" : "this machine")});
+                                       seconds_text(86400 * report.cost.days), on_gpus ? "these GPUs" : "this machine")});
   return block;
 }
 
 ReportSection advice_section(const ClusterReport& report) {
-  const TargetForecast& now = report.plan;
+  const ClusterForecast& now = report.plan;
   ReportSection section{now.fits ? "What would be faster" : "What would make it fit", {}};
   if (report.advice.empty()) {
     section.blocks.emplace_back(
@@ -185,7 +185,7 @@ ReportSection advice_section(const ClusterReport& report) {
   return section;
 }
 
-ReportTable time_table(const TargetForecast& plan) {
+ReportTable time_table(const ClusterForecast& plan) {
   const bool shared = plan.process && plan.process->shares_cores;
   ReportTable table{shared ? "The cores that ranks share" : "The stage that waits least", {"part", "time", "share"}, {}, 1};
   for (std::size_t part = 0; part < kNumTimeParts; ++part) {
@@ -198,7 +198,7 @@ ReportTable time_table(const TargetForecast& plan) {
   return table;
 }
 
-ReportTable traffic_table(const TargetForecast& plan) {
+ReportTable traffic_table(const ClusterForecast& plan) {
   ReportTable table{"Sent by a rank in a step, on average", {"axis", "bytes"}, {}, 1};
   for (std::size_t axis = 0; axis < kNumAxes; ++axis)
     table.rows.push_back({std::string(to_string(static_cast<Axis>(axis))), bytes_text(plan.bytes_sent[axis])});
@@ -208,7 +208,7 @@ ReportTable traffic_table(const TargetForecast& plan) {
 }  // namespace
 
 LinePlot memory_over_time(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   const MemoryUnit unit = unit_of(plan);
   LinePlot plot{"", "seconds", unit.name + " of a rank", AxisScale::kLinear, AxisScale::kLinear, {}, {}, {}};
   std::size_t number = 0;
@@ -221,7 +221,7 @@ LinePlot memory_over_time(const ClusterReport& report) {
     plot.lines.push_back({fmt::format("stage {}", stage), peaks_of(held, plan.forecast.price.seconds, base, unit),
                           hue_of(number++), false, true});
   }
-  if (report.hardware.on_cards() && report.hardware.device_bytes > 0) {
+  if (report.hardware.on_gpus() && report.hardware.device_bytes > 0) {
     plot.limit = unit.of(report.hardware.device_bytes);
     plot.limit_name = report.hardware.device;
   }
@@ -229,7 +229,7 @@ LinePlot memory_over_time(const ClusterReport& report) {
 }
 
 ReportPage page_of(const ClusterReport& report) {
-  const TargetForecast& plan = report.plan;
+  const ClusterForecast& plan = report.plan;
   ReportPage page{"Plan of " + plan.plan.config.run.dir, fmt::format("{}; {}", hardware_line(report), model_line(plan.plan)), {}};
   ReportSection summary{"In short", {key_numbers(report), Paragraph{layout_line(plan.plan)}}};
   for (const std::string& note : plan.plan.notes) summary.blocks.emplace_back(Paragraph{note});

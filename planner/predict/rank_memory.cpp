@@ -46,7 +46,7 @@ std::string_view to_string(MemoryPartKind kind) {
     case MemoryPartKind::kNorms: return "activations: norms + residual";
     case MemoryPartKind::kLoss: return "activations: logits + loss";
     case MemoryPartKind::kSplitBackward: return "activations: split backward";
-    case MemoryPartKind::kMadeAgain: return "activations: made again";
+    case MemoryPartKind::kRecomputed: return "activations: made again";
     case MemoryPartKind::kSampledText: return "activations: sampled text";
     case MemoryPartKind::kScratch: return "scratch";
     case MemoryPartKind::kWorkspaces: return "workspaces";
@@ -81,7 +81,7 @@ RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, C
   const auto kind = [&](ActivationKind it) { return run.held_by_kind[static_cast<std::size_t>(it)]; };
   const std::int64_t held = std::reduce(run.held_by_kind.begin(), run.held_by_kind.end());
   const std::int64_t library = bytes_of_region(run.arena, Region::kWorkspace);
-  const std::int64_t remade = bytes_of_region(run.arena, Region::kRecomputed);  // and kRemadeForW, whose name begins alike
+  const std::int64_t recomputed = bytes_of_region(run.arena, Region::kRecomputed);  // and kRecomputedForW, whose name begins alike
   // Entries end at a multiple of the alignment, uses are counted without.
   std::int64_t rest = run.arena.total_bytes();
   for (const MemoryUse use : kMemoryUses) rest -= booked(use);
@@ -97,8 +97,8 @@ RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, C
            {MemoryPartKind::kNorms, kind(ActivationKind::kNorms)},
            {MemoryPartKind::kLoss, kind(ActivationKind::kLoss)},
            {MemoryPartKind::kSplitBackward, kind(ActivationKind::kGradients)},
-           {MemoryPartKind::kMadeAgain, remade},
-           {MemoryPartKind::kSampledText, booked(MemoryUse::kActivations) - held - remade},
+           {MemoryPartKind::kRecomputed, recomputed},
+           {MemoryPartKind::kSampledText, booked(MemoryUse::kActivations) - held - recomputed},
            {MemoryPartKind::kScratch, booked(MemoryUse::kWorkspace) - library},
            {MemoryPartKind::kWorkspaces, library, workspaces},
            {MemoryPartKind::kCommunication, booked(MemoryUse::kCommunication)},

@@ -26,7 +26,7 @@ enum class MemoryPartKind : std::uint8_t {
   kNorms,          // and the residual between the phases of a block
   kLoss,           // and logits
   kSplitBackward,  // gradients that wait for weight gradients
-  kMadeAgain,      // the area that units share for what they make again
+  kRecomputed,      // the area that units share for what they make again
   kSampledText,    // keys and values of eval.samples
   kScratch,        // of layers
   kWorkspaces,     // of libraries

@@ -20,19 +20,19 @@ namespace {
 
 RunPrices none(std::string why) { return {nullptr, "", std::move(why), {}}; }
 
-GpuRates rates_of_cards(const RunPlan& plan, const std::vector<std::string>& cards) {
+GpuRates rates_of_gpus(const RunPlan& plan, const std::vector<std::string>& gpus) {
   if (const auto& file = plan.config.run.hardware_profile) return gpu_rates_from_json(read_json_file(*file), *file);
-  if (cards.empty() || std::ranges::any_of(cards, [&](const std::string& card) { return card != cards.front(); }))
-    throw ConfigError("the run's cards are not of one kind");
+  if (gpus.empty() || std::ranges::any_of(gpus, [&](const std::string& gpu) { return gpu != gpus.front(); }))
+    throw ConfigError("the run's GPUs are not of one kind");
   const std::vector<GpuRates> shipped = shipped_price_book().hardware;
-  const GpuRates* const rates = find_profile(shipped, profile_of_card(cards.front()));
+  const GpuRates* const rates = find_profile(shipped, profile_of_gpu(gpus.front()));
   if (rates == nullptr)
-    throw ConfigError(fmt::format("no profile of {} comes with the program; name a file in run.hardware_profile", cards.front()));
+    throw ConfigError(fmt::format("no profile of {} comes with the program; name a file in run.hardware_profile", gpus.front()));
   return *rates;
 }
 
-RunPrices on_cards(const RunPlan& plan, const RunHardware& hardware) {
-  const GpuRates rates = rates_of_cards(plan, hardware.cards);
+RunPrices on_gpus(const RunPlan& plan, const RunHardware& hardware) {
+  const GpuRates rates = rates_of_gpus(plan, hardware.gpus);
   const ClusterLinks links{hardware.ranks_of_node, rates.nvlink, rates.network};
   return {std::make_shared<GpuPrices>(rates, links), fmt::format("the profile {}", rates.name), {}, {}};
 }
@@ -64,8 +64,8 @@ CpuRates shipped_rates_of(int cores, std::string_view option) {
   return rates;
 }
 
-std::string profile_of_card(const std::string& card) {
-  // The first name that the card's contains counts; "" are cards of other memory, links or clocks.
+std::string profile_of_gpu(const std::string& gpu) {
+  // The first name that the GPU's contains counts; "" are GPUs of other memory, links or clocks.
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kProfiles = {
       {{" MIG ", ""},
        {"PCIe", ""},
@@ -83,7 +83,7 @@ std::string profile_of_card(const std::string& card) {
        {"V100-SXM2-32GB", "V100-SXM2/3-32GB"},
        {"V100-SXM2-16GB", "V100-16GB"}}};
   const auto* const found =
-      std::ranges::find_if(kProfiles, [&](const auto& row) { return card.find(row.first) != std::string::npos; });
+      std::ranges::find_if(kProfiles, [&](const auto& row) { return gpu.find(row.first) != std::string::npos; });
   return found == kProfiles.end() ? "" : std::string(found->second);
 }
 
@@ -103,14 +103,14 @@ void check_hardware_profile(const TrainConfig& config, DeviceKind device) {
   } catch (const Error& error) {
     throw ConfigError(
         fmt::format("run.hardware_profile cannot be used: {}; name a file of trident bench --calibrate (processors) or of "
-                    "configs/hardware (cards), or null",
+                    "configs/hardware (GPUs), or null",
                     error.what()));
   }
 }
 
 RunPrices prices_of(const RunPlan& plan, const RunHardware& hardware) {
   try {
-    if (hardware.device == DeviceKind::kCuda) return on_cards(plan, hardware);
+    if (hardware.device == DeviceKind::kCuda) return on_gpus(plan, hardware);
     return on_processors(plan, hardware);
   } catch (const Error& error) {
     return none(error.what());

@@ -1,4 +1,4 @@
-// The prices that a run's step is predicted with: those of the processors or cards that it computes on.
+// The prices that a run's step is predicted with: those of the processors or GPUs that it computes on.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 #include "planner/price/cpu_rates.h"
 #include "planner/price/work_prices.h"
 #include "train/plan/run_plan.h"
-#include "train/run/run_outlook.h"
+#include "train/run/run_forecast.h"
 
 namespace trident {
 
@@ -35,7 +35,7 @@ void note_missing_prices(const RunPrices& prices, RunPlan& plan);
 // ranks keep `cores` busy (0: not known), has another processor or number of cores; `option` then names a file of its own.
 CpuRates shipped_rates_of(int cores, std::string_view option);
 
-// "NVIDIA H100 80GB HBM3" -> "H100-SXM5-80GB": the shipped profile of a card by the driver's name of it; "" for cards without one.
-std::string profile_of_card(const std::string& card);
+// "NVIDIA H100 80GB HBM3" -> "H100-SXM5-80GB": the shipped profile of a GPU by the driver's name of it; "" for GPUs without one.
+std::string profile_of_gpu(const std::string& gpu);
 
 }  // namespace trident

@@ -52,7 +52,7 @@ Cluster cluster_from_json(const PriceBook& book, const JsonValue& value, const s
   cluster.name = object.text("name");
   cluster.gpu = find_hardware(book, object.text("hardware"), path);
   cluster.gpus_per_node = object.whole_number("gpus_per_node", 1, 1024);
-  if (object.has("device_gb")) {  // no such card is sold: its name says what is known of it
+  if (object.has("device_gb")) {  // no such GPU is sold: its name says what is known of it
     const double gigabytes = object.number("device_gb", 1, 1e4);
     cluster.gpu.name = fmt::format("{:g} GB at rates of {}", gigabytes, cluster.gpu.name);
     cluster.gpu.device_bytes = 1e9 * gigabytes;

@@ -21,7 +21,7 @@ inline constexpr int kMostGpus = kMaxWorldSize;  // of a job that is planned, an
 struct Cluster {
   std::string file;  // "h100_sxm_ndr": how a user names it
   std::string name;
-  GpuRates gpu;      // with what the cluster's file changes; of other memory than the card has "48 GB at rates of A10-24GB"
+  GpuRates gpu;      // with what the cluster's file changes; of other memory than the GPU has "48 GB at rates of A10-24GB"
   int gpus_per_node = 8;
   ClusterLinks links;  // those of `gpu`; its gpus_per_node are those that one NVLink fabric joins
 };

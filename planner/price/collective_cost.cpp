@@ -11,15 +11,15 @@ int GroupPlace::ranks_per_node(const ClusterLinks& links) const {
 namespace {
 
 // A ring through all ranks: its slowest link sets the rate, its hops add up. With r ranks of the group in a node, r rings start at
-// different cards, so that r cards carry the traffic between nodes.
+// different GPUs, so that r GPUs carry the traffic between nodes.
 double ring_seconds(const ClusterLinks& links, const GroupPlace& group, double sent, double passes) {
   const int local = group.ranks_per_node(links);
   double rate = links.nvlink.bytes_per_s * links.nvlink.fraction;
   double hops = (group.size - 1) * links.nvlink.hop_s;
   double start = links.nvlink.start_s;
   if (group.crosses_nodes(links)) {
-    const double cards = links.network.bytes_per_s * links.network.fraction * local;
-    rate = local > 1 ? std::min(rate, cards) : cards;
+    const double gpus = links.network.bytes_per_s * links.network.fraction * local;
+    rate = local > 1 ? std::min(rate, gpus) : gpus;
     const int nodes = (group.size + local - 1) / local;
     hops = (group.size - nodes) * links.nvlink.hop_s + (nodes - 1) * links.network.hop_s;
     start = links.network.start_s;

@@ -14,7 +14,7 @@ namespace {
 // overhead per kernel), twice that with the lookup of a prepared product or graph and the stream's bookkeeping.
 constexpr double kIssueSeconds = 5e-6;
 
-// A card without tf32 units multiplies in fp32.
+// A GPU without tf32 units multiplies in fp32.
 MathFormat format_of(const GpuRates& gpu, DType operands, bool tf32) {
   if (operands != DType::kF32) return MathFormat::k16Bit;
   return tf32 && peak_flops(gpu, MathFormat::kTf32) > 0 ? MathFormat::kTf32 : MathFormat::kFp32;

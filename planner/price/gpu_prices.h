@@ -1,4 +1,4 @@
-// Prices of Trident's own work on GPUs: what a dry rank calls, by the rates of a card and of the links between cards.
+// Prices of Trident's own work on GPUs: what a dry rank calls, by the rates of a GPU and of the links between GPUs.
 #pragma once
 
 #include <string>

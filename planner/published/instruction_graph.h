@@ -3,7 +3,7 @@
 // A stream is a resource: its instructions run one at a time, in the order in which they were added. An instruction starts when the
 // stream is free and everything that it depends on has ended, `lag` seconds ago (a message under way occupies no stream). While a
 // rank computes and communicates at once, both sides are slower by the factors of `OverlapSlowdown`: they share memory bandwidth
-// and, on cards, processors.
+// and, on GPUs, processors.
 //
 // pipeline/schedule/task_engine.h answers "does it block, and when does it end" for checkers: lists of a rank, one background
 // queue, fixed times. Here are any number of streams per rank and times that depend on what else runs.

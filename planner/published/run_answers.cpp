@@ -104,7 +104,7 @@ void fill_recompute(const PricingInput& in, RowReading& reading) {
   }
   if (!fitting && usual != Recompute::kFull) {
     const int blocks = (run.layers + run.pp - 1) / run.pp;  // of a rank; those of its virtual stages recompute alike
-    const bool offloads = in.stack.when_not_said.offloads && in.gpu.nvlink_domain > 0;  // such cards reach their host over NVLink
+    const bool offloads = in.stack.when_not_said.offloads && in.gpu.nvlink_domain > 0;  // such GPUs reach their host over NVLink
     double& share = offloads ? run.offloaded_share : run.full_share;
     const auto fits_with = [&](int full) {
       share = static_cast<double>(full) / blocks;

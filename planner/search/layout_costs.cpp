@@ -107,14 +107,14 @@ LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
   const int m = micro_batches(layout);
   const TrainConfig& config = units_.config();
   return {.passes = units_.passes(pass_key(layout)),
-          .buckets = units_.buckets(layout.tensor, layout.sequence_parallel, layout.sharing()),
+          .buckets = units_.buckets(layout.tensor, layout.sequence_parallel, layout.data_shard_ranks()),
           .schedule = schedules_.facts({layout.schedule, layout.pipeline, layout.virtual_stages, m}),
           .policy = layout.policy(),
           .compute = units_.compute(),
           .optimizer_states = units_.optimizer_states(),
           .overlap = config.parallel.overlap,
           .tied = units_.model().tie_embeddings,
-          .data = layout.sharing(),
+          .data = layout.data_shard_ranks(),
           .pipeline = layout.pipeline,
           .chunks = layout.virtual_stages,
           .micro_batches = m,
@@ -154,7 +154,7 @@ LayoutCosts::Worst LayoutCosts::worst_memory(const SearchLayout& layout) {
 
 StoreKey LayoutCosts::store_key(const SearchLayout& layout, bool on_use) const {
   const ZeroPolicy policy = layout.policy();
-  return {layout.tensor, layout.sequence_parallel, layout.sharing(), layout.pipeline == 1, policy.shard_optimizer,
+  return {layout.tensor, layout.sequence_parallel, layout.data_shard_ranks(), layout.pipeline == 1, policy.shard_optimizer,
           policy.grad_sync_every > 0, on_use};
 }
 
@@ -210,14 +210,14 @@ void LayoutCosts::share_attention(const SearchLayout& layout, const ProcessGrid&
 // An estimate of hybrid sharding: what a group has reduced is summed over the groups.
 double LayoutCosts::between_groups(const SearchLayout& layout, const ProcessGrid& grid,
                                    const std::vector<BucketSize>& buckets) const {
-  const int groups = layout.data * layout.context / layout.sharing();
+  const int groups = layout.data * layout.context / layout.data_shard_ranks();
   if (groups == 1) return 0;
   std::int64_t elements = 0;
   for (const BucketSize& bucket : buckets) elements += layout.policy().shard_optimizer ? bucket.shard : bucket.elements;
   RecordedCollective sum{.axis = Axis::kData, .group = "dp", .size = groups, .operation = CommOperation::kAllReduce};
   sum.operand_bytes = elements * size_of(DType::kF32);
   GroupPlace place = place_of(sum, grid);
-  place.stride *= layout.sharing();
+  place.stride *= layout.data_shard_ranks();
   return prices_.seconds(sum, place);
 }
 
@@ -327,7 +327,7 @@ RecordedStep LayoutCosts::step(const SearchLayout& layout, int micro_batches) {
 }
 
 RecordedStep LayoutCosts::looked_at_step(const SearchLayout& layout, int micro_batches) {
-  return step(layout, micro_batches, build_looked_at_programs);
+  return step(layout, micro_batches, build_programs_for_pricing);
 }
 
 RecordedStep LayoutCosts::step(const SearchLayout& layout, int micro_batches, BuildPrograms build) {

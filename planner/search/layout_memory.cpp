@@ -61,8 +61,8 @@ class Booking {
       std::int64_t most = 0;
       for (const UnitKind kind : kUnitKinds)
         if (count(kind) > 0) most = std::max(most, in_.passes.regions[kind][r]);
-      const bool remade = region == Region::kRecomputed || region == Region::kRemadeForW;
-      book(remade ? MemoryUse::kActivations : MemoryUse::kWorkspace, most);
+      const bool recomputed = region == Region::kRecomputed || region == Region::kRecomputedForW;
+      book(recomputed ? MemoryUse::kActivations : MemoryUse::kWorkspace, most);
     }
     const int borders = facts().activation_receives + facts().gradient_receives + (in_.pipeline * in_.chunks > 1 ? 4 : 2);
     book(MemoryUse::kCommunication, in_.passes.activation, borders);

@@ -15,7 +15,7 @@
 #include "core/for_each_index.h"
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
-#include "planner/predict/target_forecast.h"
+#include "planner/predict/cluster_forecast.h"
 #include "planner/search/layout_costs.h"
 #include "planner/search/looped_step.h"
 #include "planner/search/search_text.h"
@@ -30,9 +30,9 @@ constexpr double kTolerance = 0.02;
 constexpr int kMostGrowth = 64;
 constexpr double kSameAsAnother = -1;
 
-// The card's workspaces at most: of a plan, whose configuration is all that counts.
-std::unique_ptr<Ops> card_of(const TrainConfig& config) {
-  return any_card(config.cuda.deterministic);
+// The GPU's workspaces at most: of a plan, whose configuration is all that counts.
+std::unique_ptr<Ops> gpu_of(const TrainConfig& config) {
+  return any_gpu(config.cuda.deterministic);
 }
 
 MemoryUse largest_part(const ArenaMemory& memory) {
@@ -73,7 +73,7 @@ class Search {
   explicit Search(const SearchRequest& request)
       : request_(request),
         model_(resolve_model(request.config)),
-        oracle_(card_of(request.config)),
+        oracle_(gpu_of(request.config)),
         hardware_(hardware_of(request.cluster)),
         costs_(request.config, model_, hardware_.machine, oracle_.get(), *hardware_.prices),
         choices_(request.cluster.links.gpus_per_node) {}

@@ -30,7 +30,7 @@ struct SearchLayout {
   int shard_ranks = 0;  // hybrid sharding: ZeRO within groups of so many data ranks, copies between them; 0: over all
 
   bool trainable() const { return context == 1 && shard_ranks == 0; }  // by this program, today
-  int sharing() const { return shard_ranks > 0 ? shard_ranks : data * context; }
+  int data_shard_ranks() const { return shard_ranks > 0 ? shard_ranks : data * context; }
   int gpus() const { return data * context * pipeline * tensor; }
   ZeroPolicy policy() const;
   bool operator==(const SearchLayout&) const = default;
@@ -71,7 +71,7 @@ struct SearchSpace {
 };
 
 // Sizes of a micro-batch that a search looks at, ascending: each divisor of the batch up to 16 sequences or kMicroBatchTokens,
-// whichever is more, and `asked`, which may be no divisor. Beyond that a card's products are as fast as they get.
+// whichever is more, and `asked`, which may be no divisor. Beyond that a GPU's products are as fast as they get.
 inline constexpr std::int64_t kMicroBatchTokens = 131072;
 std::vector<std::int64_t> micro_batches_of(std::int64_t global_batch, std::int64_t sequence, std::int64_t asked);
 

@@ -77,7 +77,7 @@ class DryStore {
     }
     const std::vector<ParamShard> shards = shards_of(unit);
     passes.norm = without_last(record([&] { statistics_.reduce(shards, {}); }), norm().calls.size());
-    passes.update = record([&] { device_.repeat([&] { optimizer_.step(unit, kUpdate, 1e-3, 1); }); });
+    passes.update = record([&] { device_.run_capturable([&] { optimizer_.step(unit, kUpdate, 1e-3, 1); }); });
     if (key.data > 1 && key.sharded) passes.gather = record([&] { store_.gather(unit, kPlace); });
     if (key.on_use) store_.free(unit, kPlace);
     return passes;

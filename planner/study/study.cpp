@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/int_math.h"
-#include "planner/predict/target_forecast.h"
+#include "planner/predict/cluster_forecast.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {
@@ -41,7 +41,7 @@ void fill(const PointConfig& point, const RunPlan& plan, const Forecast& forecas
 void price_on_cluster(const Cluster& cluster, const PlanHardware& hardware, const PointConfig& point, StudyRow& row) {
   // config_of() refuses more than kMostGpus.
   check_cluster_size(cluster, checked_cast<int>(point.gpus), checked_cast<int>(point.gpus / point.replicas));
-  const TargetForecast plan = plan_on(hardware, point.config, 0);
+  const ClusterForecast plan = plan_on(hardware, point.config, 0);
   fill(point, plan.plan, plan.forecast, row);
   if (hardware.peak_flops > 0) row.mfu = plan.mfu;
   row.memory_bytes = plan.most().total();
@@ -52,7 +52,7 @@ void price_on_cluster(const Cluster& cluster, const PlanHardware& hardware, cons
 
 void price_on_processors(const PlanHardware& hardware, const PointConfig& point, StudyRow& row) {
   check_on_processors(point.config);
-  const TargetForecast plan = plan_on(hardware, point.config, 0);
+  const ClusterForecast plan = plan_on(hardware, point.config, 0);
   fill(point, plan.plan, plan.forecast, row);
   row.seconds = plan.seconds();
   row.parts = plan.parts;
@@ -66,7 +66,7 @@ void price_on_processors(const PlanHardware& hardware, const PointConfig& point,
 void check_on_processors(const TrainConfig& config) {
   if (config.device == AskedDevice::kCuda)
     throw ConfigError(
-        "device = cuda: this is priced on processors; set device to \"cpu\", or name a cluster of cards with --cluster");
+        "device = cuda: this is priced on processors; set device to \"cpu\", or name a cluster of GPUs with --cluster");
 }
 
 StudyHardware cluster_hardware(const Cluster& cluster) {

@@ -18,14 +18,14 @@ struct StudyHardware {
   std::function<void(const PointConfig& point, StudyRow& row)> price;
 };
 
-// GPUs of `cluster`: rows are what plan_on() (planner/predict/target_forecast.h) says. ConfigError: as hardware_of().
+// GPUs of `cluster`: rows are what plan_on() (planner/predict/cluster_forecast.h) says. ConfigError: as hardware_of().
 StudyHardware cluster_hardware(const Cluster& cluster);
 
 // Processors with these rates, of this machine or another; ranks are threads of one process. More threads than cores take the work
 // of all ranks over the cores, and nobody waits for others.
 StudyHardware processor_hardware(const CpuRates& rates);
 
-// ConfigError where a configuration asks for cards: device = cuda.
+// ConfigError where a configuration asks for GPUs: device = cuda.
 void check_on_processors(const TrainConfig& config);
 
 // Executes a point that was priced: fills row.measured, or row.not_run.

@@ -12,7 +12,7 @@
 #include "core/scratch_folder.h"
 #include "data/indexed_dataset_writer.h"
 #include "planner/predict/plan_on_cluster.h"
-#include "planner/predict/run_prediction.h"
+#include "planner/predict/simulated_run_forecast.h"
 #include "planner/predict/run_prices.h"
 #include "planner/price/price_book.h"
 #include "planner/study/study.h"
@@ -72,7 +72,7 @@ void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, Cud
   std::ostringstream console, lines;
   LogSink log(lines);
   run_training([&] { return config; }, {console, ConsoleMode::kPlain, log}, cuda,
-               {.check_profile = check_hardware_profile, .outlook = make_run_prediction});
+               {.check_profile = check_hardware_profile, .outlook = make_run_forecast});
   // Where ranks share cores a step's wall time is not what was predicted: the run compares what processors worked.
   read_comparison(config.run.dir + "/comparison.json", row);
 }

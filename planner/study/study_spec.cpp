@@ -242,8 +242,8 @@ PointConfig config_of(const StudySpec& spec, const StudyPoint& point) {
   const std::int64_t gpus = point.gpus > 0 ? point.gpus : ranks_of(config.parallel);
   if (gpus > kMostGpus) throw ConfigError(fmt::format("parallel: {} ranks; at most {} are planned", gpus, kMostGpus));
   if (gpus % ranks != 0)
-    throw ConfigError(fmt::format("{} are no whole replicas of {} (tp {} x pp {}{})", counted(gpus, "rank"), ranks,
-                                  config.parallel.tensor, config.parallel.pipeline,
+    throw ConfigError(fmt::format("{} are not a multiple of the {} ranks of a replica (tp {} x pp {}{})",
+                                  counted(gpus, "rank"), ranks, config.parallel.tensor, config.parallel.pipeline,
                                   config.parallel.context > 1 ? fmt::format(" x cp {}", config.parallel.context) : ""));
   const std::int64_t replicas = gpus / ranks;
   settings.push_back(fmt::format("parallel.data={}", replicas));

@@ -145,7 +145,7 @@ TEST_F(Generate, ReadsPromptsFromFiles) {
 TEST_F(Generate, RefusesWhatCannotBe) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> ids{"--prompt-ids", "1 2"};
-  expect_one_line(generate({}), 64, {"there is no prompt", "--prompt-ids"});
+  expect_one_line(generate({}), 64, {"no prompt given", "--prompt-ids"});
   expect_one_line(generate({"--prompt-ids", "1 x"}), 64, {"--prompt-ids", "\"x\"", "no token id"});
   expect_one_line(generate({"--prompt-ids", ""}), 64, {"prompt 0 has no token"});
   expect_one_line(generate({"--prompt-ids", "1 2 99999"}), 64, {"prompt 0", "99999", "vocabulary 0 .. 50256"});

@@ -154,8 +154,8 @@ TEST(PlanOnACluster, TheTableHasTheVerdict) {
         "0", "memory");
 }
 
-// The thread that the file is of names no card: 48 GB are no A10's.
-TEST(PlanOnACluster, ADeviceOfOtherMemoryIsNotCalledTheCard) {
+// The thread that the file is of names no GPU: 48 GB are no A10's.
+TEST(PlanOnACluster, ADeviceOfOtherMemoryIsNotCalledTheGpu) {
   const ProgramOutcome outcome =
       plan({"--cluster", "four_gpus_2_6_gb_s", "--gpus", "4", "--set", "batch.global=512"}, "olmo_1b.json");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

@@ -68,7 +68,7 @@ TEST_F(PlanOnProcessors, MoreCoresThanRanksAreNotShared) {
   EXPECT_GT(shared.find("step")->find("seconds")->as_number(), 1.2 * apart.find("step")->find("seconds")->as_number());
 }
 
-// The same report as of cards.
+// The same report as of GPUs.
 TEST_F(PlanOnProcessors, VerdictTableAndPage) {
   const ProgramOutcome text = plan({"--cluster", "cpu", "--html", place_ / "page.html"});
   ASSERT_EQ(text.exit_code, 0) << text.err;

@@ -160,13 +160,13 @@ TEST(PlanOfALargeJob, AWindowIsLeftOutOnRequest) {
   EXPECT_EQ(planned.exit_code, 0) << planned.err;
 }
 
-// A card that is not here: the most that its workspaces take is booked, and said to be that.
-TEST(PlanOfALargeJob, SaysWhatItDoesNotKnowOfCards) {
+// A GPU that is not here: the most that its workspaces take is booked, and said to be that.
+TEST(PlanOfALargeJob, SaysWhatItDoesNotKnowOfGpus) {
   const std::vector<std::string> words{"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set",
                                        "device=cuda"};
   const ProgramOutcome planned = run_program(words);
   ASSERT_EQ(planned.exit_code, 0) << planned.err;
-  EXPECT_NE(planned.out.find("workspaces of products and attention: the most that a card's take"), std::string::npos)
+  EXPECT_NE(planned.out.find("workspaces of products and attention: the most that a GPU's take"), std::string::npos)
       << planned.out;
   const ProgramOutcome json = run_program({words[0], words[1], words[2], words[3], words[4], "--json"});
   ASSERT_EQ(json.exit_code, 0) << json.err;

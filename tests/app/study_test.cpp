@@ -248,10 +248,10 @@ TEST(Study, WithoutAPointThatCanBeIsRefusedWithItsReasons) {
   for (const std::string form : {"", "--json", "--csv"}) {
     std::vector<std::string> words{"--vary", "gpus=3|5"};
     if (!form.empty()) words.push_back(form);
-    refused(words, {"no point of the study can be: 3 ranks are no whole replicas of 64 (tp 8 x pp 8); 5 ranks are no whole"});
+    refused(words, {"no point of the study can be: 3 ranks are not a multiple of the 64 ranks of a replica (tp 8 x pp 8); 5 "});
   }
   refused({"--vary", "gpus=3|5|7|9|11"},
-          {"; 7 ranks are no whole replicas of 64 (tp 8 x pp 8) (2 more reasons); vary other values"});
+          {"; 7 ranks are not a multiple of the 64 ranks of a replica (tp 8 x pp 8) (2 more reasons); vary other values"});
   // Each degree alone is allowed; their product is no number of ranks, and none of 32 bits.
   refused({"--vary", "tp=65536", "--set", "parallel.pipeline=65536", "--set", "parallel.layers=null", "--set",
            "parallel.sequence_parallel=false"},
@@ -286,7 +286,7 @@ TEST(Study, ClustersMayBeOfProcessors) {
   const JsonValue step = *parsed(plan.out).find("cluster")->find("step");
   EXPECT_EQ(number(rows.items().at(0), "step_s"), number(step, "seconds"));
   EXPECT_GT(number(rows.items().at(1), "step_s"), 0);
-  // No word of cards, in no form.
+  // No word of GPUs, in no form.
   const TemporaryFolder folder;
   varied.insert(varied.begin(), "study");
   varied.insert(varied.end(), {"--svg", folder / "a.svg", "--html", folder / "a.html"});

@@ -1,9 +1,9 @@
-// step_bits cpu|card llama|gpt2 [KEY=VALUE ...]: trains a tiny model for a few steps and prints every bit that matters, a line
+// step_bits cpu|GPU llama|gpt2 [KEY=VALUE ...]: trains a tiny model for a few steps and prints every bit that matters, a line
 // each.
 //
 // loss and norm of each step as hexadecimal floats; then XXH3-128 of all initial weights, of the first step's reduced gradients and
-// of the final weights, by tensor name, so that no layout shows in them. "card": on the simulated card. Exit status: 0, 64 wrong
-// usage, 77 no simulated card in this build.
+// of the final weights, by tensor name, so that no layout shows in them. "GPU": on the simulated GPU. Exit status: 0, 64 wrong
+// usage, 77 no simulated GPU in this build.
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -30,14 +30,14 @@ std::string hash_of(const NamedTensors& tensors) {
 
 int run(const std::vector<std::string>& words) {
   if (words.size() < 2 || (words[0] != "cpu" && words[0] != "card") || (words[1] != "llama" && words[1] != "gpt2")) {
-    std::cerr << "usage: step_bits cpu|card llama|gpt2 [KEY=VALUE ...]\n";
+    std::cerr << "usage: step_bits cpu|GPU llama|gpt2 [KEY=VALUE ...]\n";
     return 64;
   }
   const std::unique_ptr<CudaBackend> backend = make_cuda_backend();
   LayoutRunOptions options;
   if (words[0] == "card") options.cuda = backend.get();
-  if (options.cuda != nullptr && options.cuda->facts().cards.empty()) {
-    std::cerr << "step_bits: this build has no simulated card\n";
+  if (options.cuda != nullptr && options.cuda->facts().gpus.empty()) {
+    std::cerr << "step_bits: this build has no simulated GPU\n";
     return 77;
   }
   const LayoutRun run =

@@ -11,7 +11,7 @@ namespace trident::conformance {
 namespace {
 
 constexpr std::uint64_t kSeed = 20261121;
-constexpr const char* kProducts = "matmul:matmul_*";
+constexpr const char* kMatmuls = "matmul:matmul_*";
 constexpr const char* kAttention = "attention_*:*_heads:rope";
 constexpr const char* kNorms = "*_norm_*";
 constexpr const char* kLoss = "embedding_*:cross_entropy_*";
@@ -42,9 +42,9 @@ TEST_P(CpuOps, AgreesOnLowerInstructionSets) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, CpuOps, ::testing::Values(kProducts, kAttention, kNorms, kLoss, kTheRest), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(, CpuOps, ::testing::Values(kMatmuls, kAttention, kNorms, kLoss, kTheRest), [](const auto& info) {
   const std::string filter = info.param;
-  return filter == kProducts    ? "Products"
+  return filter == kMatmuls    ? "Products"
          : filter == kAttention ? "Attention"
          : filter == kNorms     ? "Norms"
          : filter == kLoss      ? "EmbeddingAndLoss"

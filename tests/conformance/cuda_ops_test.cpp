@@ -1,5 +1,5 @@
 // The CUDA backend passes the conformance suite, and agrees with the CPU backend on the same inputs. Which CUDA that is, is decided
-// when the test is linked: card 0 of this machine (skipped where there is none), or the simulated one.
+// when the test is linked: GPU 0 of this machine (skipped where there is none), or the simulated one.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace {
 constexpr std::uint64_t kSeed = 20261122;
 // cuDNN reads vectors of 16 bytes.
 constexpr const char* kMayRefuse = "attention_*/*16/*_shifted";
-// A simulated card computes an element at a time: its large cases would take minutes. trident_op_check runs them on a real one.
+// A simulated GPU computes an element at a time: its large cases would take minutes. trident_op_check runs them on a real one.
 constexpr const char* kCases = "-*/large_*";
 
 class CudaOps : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!backend_->facts().problem.empty()) GTEST_SKIP() << "no CUDA card: " << backend_->facts().problem;
+    if (!backend_->facts().problem.empty()) GTEST_SKIP() << "no CUDA GPU: " << backend_->facts().problem;
     device_ = backend_->make_device(0, bell_, {}, {});
   }
   static void expect_passed(const std::vector<CaseResult>& results, std::size_t fewest = 100) {

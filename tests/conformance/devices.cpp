@@ -9,15 +9,15 @@ namespace trident::conformance {
 namespace {
 
 // N of "cuda:N", 0 of "cuda".
-int card_of(const std::string& name) {
+int gpu_of(const std::string& name) {
   constexpr std::string_view kCuda = "cuda", kNumbered = "cuda:";
-  int card = 0;
-  if (name == kCuda) return card;
+  int gpu = 0;
+  if (name == kCuda) return gpu;
   const char* end = name.data() + name.size();
-  const bool numbered = name.starts_with(kNumbered) && std::from_chars(name.data() + kNumbered.size(), end, card).ptr == end;
-  if (!numbered || card < 0 || name.size() == kNumbered.size())
+  const bool numbered = name.starts_with(kNumbered) && std::from_chars(name.data() + kNumbered.size(), end, gpu).ptr == end;
+  if (!numbered || gpu < 0 || name.size() == kNumbered.size())
     throw ConfigError(fmt::format("--device {}: say cpu, cuda or cuda:N", name));
-  return card;
+  return gpu;
 }
 
 }  // namespace
@@ -26,9 +26,9 @@ NamedDevice::NamedDevice(const std::string& name, int threads, const CudaOptions
   if (name == "cpu") {
     device_ = std::make_unique<CpuDevice>(bell_, CpuDeviceOptions{threads, std::nullopt, std::nullopt});
   } else {
-    const int card = card_of(name);
+    const int gpu = gpu_of(name);
     cuda_ = make_cuda_backend();
-    device_ = cuda_->make_device(card, bell_, {}, cuda);
+    device_ = cuda_->make_device(gpu, bell_, {}, cuda);
   }
 }
 

@@ -187,8 +187,8 @@ TEST(StepPrice, GroupsLieWhereTheGridPutsThem) {
   EXPECT_EQ(place(Axis::kPipeline, "pp (forward)", 5).stride, 12);
 }
 
-// A card's prices: Llama-3 70B's step on 80 GB cards is priced within what such cards can do.
-TEST(StepPrice, CardsAreNoFasterThanTheirPeak) {
+// A GPU's prices: Llama-3 70B's step on 80 GB GPUs is priced within what such GPUs can do.
+TEST(StepPrice, GpusAreNoFasterThanTheirPeak) {
   const PriceBook book = shipped_price_book();
   const GpuRates* const h100 = find_profile(book.hardware, "H100-SXM5-80GB");
   ASSERT_NE(h100, nullptr);

@@ -27,10 +27,10 @@ TEST(AttentionRules, ReasonsAreGiven) {
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 256, kH), kBackward, 9), "");
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 264, kH), kForward, 9), "");
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 264, kH), kBackward, 9),
-            "its backward pass ends at a head width of 256 on cards of compute capability 9.x");
+            "its backward pass ends at a head width of 256 on GPUs of compute capability 9.x");
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 192, kH), kForward, 8), "");
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 192, kH), kBackward, 8),
-            "its backward pass ends at a head width of 128 on cards of compute capability 8.x");
+            "its backward pass ends at a head width of 128 on GPUs of compute capability 8.x");
   EXPECT_EQ(why(shape(1, 1, 1, 1, 1, 64, kH), kForward, 9), "");
   EXPECT_EQ(why(shape(1, 1, 1, 1, 1, 64, kH), kBackward, 9), "its backward pass wants more than one query and key");
 }

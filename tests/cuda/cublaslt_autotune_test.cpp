@@ -54,7 +54,7 @@ TEST(Autotune, ChoicesComeBackFromTheFile) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/choices.json";
   {
-    AlgorithmChoices choices(path, "Card A", 130100);
+    AlgorithmChoices choices(path, "GPU A", 130100);
     EXPECT_FALSE(choices.find("one"));
     EXPECT_FALSE(file_exists(path)) << "nothing to say yet";
     choices.add("one", algorithm_with(0xFEDCBA9876543210u), 2e-6);
@@ -62,7 +62,7 @@ TEST(Autotune, ChoicesComeBackFromTheFile) {
     EXPECT_EQ(choices.find("one")->data.data[0], 0xFEDCBA9876543210u);
     choices.add("two", algorithm_with(8), 1.5e-6);
   }
-  const AlgorithmChoices choices(path, "Card A", 130100);
+  const AlgorithmChoices choices(path, "GPU A", 130100);
   ASSERT_TRUE(choices.find("one") && choices.find("two"));
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(choices.find("one")->data.data[i], 0xFEDCBA9876543210u + i);
   EXPECT_EQ(choices.find("two")->data.data[0], 8u) << "the newer choice";
@@ -76,29 +76,29 @@ TEST(Autotune, ChoicesComeBackFromTheFile) {
 TEST(Autotune, ChoicesOfOtherDevicesAndVersionsAreKeptAndNotUsed) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/choices.json";
-  AlgorithmChoices(path, "Card A", 130100).add("one", algorithm_with(1), 1e-6);
-  AlgorithmChoices newer(path, "Card A", 130200), other(path, "Card B", 130100);
+  AlgorithmChoices(path, "GPU A", 130100).add("one", algorithm_with(1), 1e-6);
+  AlgorithmChoices newer(path, "GPU A", 130200), other(path, "GPU B", 130100);
   EXPECT_FALSE(newer.find("one"));
   EXPECT_FALSE(other.find("one"));
   newer.add("one", algorithm_with(2), 1e-6);
   other.add("one", algorithm_with(3), 1e-6);
-  EXPECT_EQ(AlgorithmChoices(path, "Card A", 130100).find("one")->data.data[0], 1u);
-  EXPECT_EQ(AlgorithmChoices(path, "Card A", 130200).find("one")->data.data[0], 2u);
-  EXPECT_EQ(AlgorithmChoices(path, "Card B", 130100).find("one")->data.data[0], 3u);
+  EXPECT_EQ(AlgorithmChoices(path, "GPU A", 130100).find("one")->data.data[0], 1u);
+  EXPECT_EQ(AlgorithmChoices(path, "GPU A", 130200).find("one")->data.data[0], 2u);
+  EXPECT_EQ(AlgorithmChoices(path, "GPU B", 130100).find("one")->data.data[0], 3u);
 }
 
 TEST(Autotune, RanksAddToOneFile) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/choices.json";
-  constexpr int kRanks = 4, kProducts = 8;
+  constexpr int kRanks = 4, kMatmuls = 8;
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank)
     ranks.emplace_back([&, rank] {
-      AlgorithmChoices choices(path, "Card A", 130100);
-      for (int i = 0; i < kProducts; ++i) choices.add(fmt::format("{} of {}", i, rank), algorithm_with(1), 1e-6);
+      AlgorithmChoices choices(path, "GPU A", 130100);
+      for (int i = 0; i < kMatmuls; ++i) choices.add(fmt::format("{} of {}", i, rank), algorithm_with(1), 1e-6);
     });
   for (std::thread& r : ranks) r.join();
-  EXPECT_EQ(read_json_file(path).find("choices")->items().size(), std::size_t{kRanks * kProducts});
+  EXPECT_EQ(read_json_file(path).find("choices")->items().size(), std::size_t{kRanks * kMatmuls});
 }
 
 TEST(Autotune, FilesThatAreNotOursAreRefusedByName) {
@@ -106,7 +106,7 @@ TEST(Autotune, FilesThatAreNotOursAreRefusedByName) {
   const std::string path = folder.path() + "/choices.json";
   const auto message = [&](std::string_view content) {
     write_file(path, content);
-    return error_of<ConfigError>([&] { AlgorithmChoices(path, "Card A", 130100); });
+    return error_of<ConfigError>([&] { AlgorithmChoices(path, "GPU A", 130100); });
   };
   EXPECT_TRUE(contains(message("{"), path));
   EXPECT_TRUE(contains(message("[]"), "not a file of matrix product algorithms"));
@@ -125,7 +125,7 @@ TEST(Autotune, FilesThatAreNotOursAreRefusedByName) {
 
 TEST(Autotune, AFileThatCannotBeWritten) {
   const TemporaryFolder folder;
-  AlgorithmChoices choices(folder.path() + "/missing/choices.json", "Card A", 130100);
+  AlgorithmChoices choices(folder.path() + "/missing/choices.json", "GPU A", 130100);
   EXPECT_THROW(choices.add("one", algorithm_with(1), 1e-6), StorageError);
 }
 
@@ -136,7 +136,7 @@ constexpr MatmulShape kProduct{32, 32, 64, Transpose::kNo, Transpose::kYes, DTyp
 struct Tuned {
   explicit Tuned(const std::string& file, const CublasLtOptions& base = {}) : matmul(handle, with(base, file)) {}
   static CublasLtOptions with(CublasLtOptions options, const std::string& file) {
-    options.autotune = AutotuneOptions{file, "Card A", 16, 2};
+    options.autotune = AutotuneOptions{file, "GPU A", 16, 2};
     return options;
   }
   // The id of the algorithm that the product runs with.
@@ -186,7 +186,7 @@ TEST(Autotune, TheRememberedAlgorithmRuns) {
   ASSERT_EQ(proposals.size(), 8u);
   std::vector<std::int32_t> ids;
   for (const Algorithm& proposal : proposals) {
-    AlgorithmChoices(path, "Card A", handle.library_version()).add(key, proposal, 1e-6);
+    AlgorithmChoices(path, "GPU A", handle.library_version()).add(key, proposal, 1e-6);
     ids.push_back(Tuned(path).algorithm(kProduct));
   }
   EXPECT_EQ(ids, (std::vector<std::int32_t>{69, 70, 71, 20, 21, 22, 23, 13}));
@@ -204,7 +204,7 @@ TEST(Autotune, RememberedAlgorithmsObeyTheLimits) {
   ASSERT_EQ(all.size(), 11u);
   // Sums in place, partial sums of bf16, 48 MiB of workspace, and bytes of no algorithm.
   for (const Algorithm& bad : {all[0], all[1], all[2], algorithm_with(1)}) {
-    AlgorithmChoices(path, "Card A", handle.library_version()).add(key, bad, 1e-6);
+    AlgorithmChoices(path, "GPU A", handle.library_version()).add(key, bad, 1e-6);
     const std::int32_t id = Tuned(path).algorithm(kProduct);
     EXPECT_TRUE(id < 66 || id > 68) << id;
     std::filesystem::remove(path);

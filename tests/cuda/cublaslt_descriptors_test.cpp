@@ -1,5 +1,5 @@
 // cuBLASLt's descriptors take what our plans write into them. Built twice: against the simulated library and, where it is
-// installed, the real one, whose descriptors need neither a driver nor a card. So the simulation's idea of an attribute's size is
+// installed, the real one, whose descriptors need neither a driver nor a GPU. So the simulation's idea of an attribute's size is
 // the library's own.
 #include <cublasLt.h>
 #include <gtest/gtest.h>

@@ -110,7 +110,7 @@ TEST(CublasLtFailures, FailuresAreTheMachinesOrOurs) {
   const ConfigError machine("");
   const InternalError ours("");
   EXPECT_TRUE(contains(message(CUBLAS_STATUS_ALLOC_FAILED, machine), "device memory is used up"));
-  EXPECT_TRUE(contains(message(CUBLAS_STATUS_ARCH_MISMATCH, machine), "this card and this version of cuBLASLt do not have it"));
+  EXPECT_TRUE(contains(message(CUBLAS_STATUS_ARCH_MISMATCH, machine), "this GPU and this version of cuBLASLt do not have it"));
   EXPECT_TRUE(contains(message(CUBLAS_STATUS_NOT_SUPPORTED, machine), "CUBLAS_STATUS_NOT_SUPPORTED"));
   EXPECT_TRUE(contains(message(CUBLAS_STATUS_EXECUTION_FAILED, ours), "CUDA_LAUNCH_BLOCKING=1"));
   const std::string wrong = message(CUBLAS_STATUS_INVALID_VALUE, ours);

@@ -278,7 +278,7 @@ TEST(SimulatedCublasLt, HandlesAndStreamsBelongToTheirDevice) {
   simulated::reset();
 }
 
-// What a kernel would run into on the card comes back from the stream.
+// What a kernel would run into on the GPU comes back from the stream.
 TEST(SimulatedCublasLt, MemoryMustBeTheDevices) {
   const auto with = [](auto change) {
     cudaError_t error = cudaSuccess;

@@ -48,7 +48,7 @@ class CudaGraphsTest : public ::testing::Test {
     const TensorView moments[] = {m, v};
     ops_.run(stream_, op::Update{UpdateRule::kAdamW, param, master, moments, grad, numbers, at_random});
   }
-  void repeat(FunctionRef<void()> work) { ops_.graphs().repeat(stream_, work); }
+  void repeat(FunctionRef<void()> work) { ops_.graphs().run_capturable(stream_, work); }
   static std::size_t launched() { return simulated::graph_uses().launched; }
   static std::size_t instantiated() { return simulated::graph_uses().instantiated; }
 
@@ -376,7 +376,7 @@ TEST_F(CudaGraphsTest, WorkKeepsToItsStreamAndToOperations) {
   CudaDevice device(0, bell_, {}, {.graphs = true});
   float number = 0;
   EXPECT_PRED2(contains, error_of<InternalError>([&] {
-                 device.repeat([&] { device.read(device.compute_stream(), &number, x.view().range(0, 1)); });
+                 device.run_capturable([&] { device.read(device.compute_stream(), &number, x.view().range(0, 1)); });
                }),
                "the host reads or writes memory of CUDA device 0 within work that is to be repeated");
 }

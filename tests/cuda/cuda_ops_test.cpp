@@ -245,7 +245,7 @@ TEST_F(CudaOpsTest, AttentionOverACacheIsOtherWorkAtOtherPositions) {
   const DeviceTensor q(query), k(rows), v(rows), out(query), lse(TestTensor(DType::kF32, {1, 1, 1}));
   CudaOps ops(0);
   const auto attend = [&](std::int64_t first) {
-    ops.graphs().repeat(first_, [&] {
+    ops.graphs().run_capturable(first_, [&] {
       ops.run(first_, op::CachedAttention{shape, {&first, 1}, out.view(), lse.view(), q.view(), k.view(), v.view(), {}});
     });
     first_.synchronize();

@@ -1,5 +1,5 @@
 // Attention on a CUDA device: the numbers of cuDNN's graphs and of our own kernels. What is computed here
-// is what the graphs say, not how a card rounds it.
+// is what the graphs say, not how a GPU rounds it.
 #include "device/cuda/cudnn_attention.h"
 
 #include <gtest/gtest.h>

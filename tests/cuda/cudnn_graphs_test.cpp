@@ -223,7 +223,7 @@ TEST(CudnnPlan, KeepsItsLimits) {
                              any->workspace_bytes() - 1));
 }
 
-TEST(CudnnPlan, ATargetIsAHandleOrADescribedCard) {
+TEST(CudnnPlan, ATargetIsAHandleOrADescribedGpu) {
   std::string why;
   const AttentionShape s = samples(SequenceLengths::kFull, 2, true).shape;
   EXPECT_THROW(CudnnPlan::find(attention_forward_graph(s, SequenceLengths::kFull), {}, {kUnlimited, true}, &why), InternalError);

@@ -15,14 +15,14 @@
 namespace trident::conformance {
 namespace {
 
-TEST(ChooseTransport, ByTheCardsThatProcessesHave) {
-  const auto choose = [](const std::vector<std::string>& cards) {
-    const TransportChoice choice = choose_transport(cards);
+TEST(ChooseTransport, ByTheGpusThatProcessesHave) {
+  const auto choose = [](const std::vector<std::string>& gpus) {
+    const TransportChoice choice = choose_transport(gpus);
     return std::pair(choice.transport, choice.why);
   };
-  EXPECT_EQ(choose({"a", "b"}), std::pair(DeviceTransport::kNccl, std::string("each of the 2 processes has a card of its own")));
-  EXPECT_EQ(choose({"a", "a", "b"}), std::pair(DeviceTransport::kHostStaged, std::string("3 processes share 2 cards")));
-  EXPECT_EQ(choose({"a", "a"}), std::pair(DeviceTransport::kHostStaged, std::string("2 processes share 1 card")));
+  EXPECT_EQ(choose({"a", "b"}), std::pair(DeviceTransport::kNccl, std::string("each of the 2 processes has a GPU of its own")));
+  EXPECT_EQ(choose({"a", "a", "b"}), std::pair(DeviceTransport::kHostStaged, std::string("3 processes share 2 GPUs")));
+  EXPECT_EQ(choose({"a", "a"}), std::pair(DeviceTransport::kHostStaged, std::string("2 processes share 1 GPU")));
 }
 
 TEST(CallRecord, TravelsAsWords) {
@@ -133,13 +133,13 @@ TEST(HostStaged, MemoryThatCannotBeLockedIsNamed) {
   EXPECT_THAT(error, ::testing::HasSubstr("of shared memory for collectives over world"));
 }
 
-TEST(DeviceThreads, CardsThatDoNotReachEachOtherAreNamed) {
+TEST(DeviceThreads, GpusThatDoNotReachEachOtherAreNamed) {
   const SimulatedScope scope({.devices = 2});
   simulated::fail_next("cudaDeviceCanAccessPeer", 1);
-  const DeviceFailures failures = run_failing({.transport = DeviceTransport::kThread, .ranks = 2, .cards = 2}, [](RankContext&) {});
+  const DeviceFailures failures = run_failing({.transport = DeviceTransport::kThread, .ranks = 2, .gpus = 2}, [](RankContext&) {});
   EXPECT_THAT(failures.error,
               ::testing::MatchesRegex("world: device [01] of rank [01] cannot reach the memory of device [01]; start the ranks as "
-                                    "processes, or put them on one card"));
+                                    "processes, or put them on one GPU"));
   for (const std::string& error : failures.per_rank) EXPECT_THAT(error, ::testing::HasSubstr(failures.error));
 }
 

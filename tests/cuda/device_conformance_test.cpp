@@ -11,7 +11,7 @@ namespace {
 
 Case on_devices(DeviceRanks setup) {
   const RankLauncher launch = [setup](int ranks, const std::function<void(RankContext&)>& body) {
-    const SimulatedScope scope({.devices = setup.cards});
+    const SimulatedScope scope({.devices = setup.gpus});
     DeviceRanks all = setup;
     all.ranks = ranks;
     run_on_devices(all, body);
@@ -25,29 +25,29 @@ Case on_devices(DeviceRanks setup) {
   return made;
 }
 
-// Every rank has a card; all messages may go their own ways.
+// Every rank has a GPU; all messages may go their own ways.
 Case on_nccl(int ranks) {
-  DeviceRanks setup{.transport = DeviceTransport::kNccl, .ranks = ranks, .cards = ranks};
+  DeviceRanks setup{.transport = DeviceTransport::kNccl, .ranks = ranks, .gpus = ranks};
   setup.options.nccl.traffic = {.max_ctas = 2, .messages = NcclTraffic::Messages::kAll};
   return on_devices(setup);
 }
 
-// As the check of a card does it: a group of one that calls the library.
+// As the check of a GPU does it: a group of one that calls the library.
 Case alone_in_nccl() {
-  DeviceRanks setup{.transport = DeviceTransport::kNccl, .ranks = 1, .cards = 1};
+  DeviceRanks setup{.transport = DeviceTransport::kNccl, .ranks = 1, .gpus = 1};
   setup.options.nccl.alone = NcclOptions::Alone::kJoins;
   return on_devices(setup);
 }
 
 // So small a staging buffer that operands are cut.
 Case staged(int ranks, std::int64_t bytes) {
-  DeviceRanks setup{.transport = DeviceTransport::kHostStaged, .ranks = ranks, .cards = 1};
+  DeviceRanks setup{.transport = DeviceTransport::kHostStaged, .ranks = ranks, .gpus = 1};
   setup.options.staged = {.collective_bytes = bytes, .message_bytes = bytes / 2};
   return on_devices(setup);
 }
 
-Case between_threads(int ranks, int cards) {
-  return on_devices({.transport = DeviceTransport::kThread, .ranks = ranks, .cards = cards});
+Case between_threads(int ranks, int gpus) {
+  return on_devices({.transport = DeviceTransport::kThread, .ranks = ranks, .gpus = gpus});
 }
 
 std::string name_of(const ::testing::TestParamInfo<Case>& info) {

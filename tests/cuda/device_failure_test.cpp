@@ -22,7 +22,7 @@ using ::testing::MatchesRegex;
 class DeviceFailure : public ::testing::TestWithParam<DeviceTransport> {
  protected:
   DeviceFailures run(int ranks, double timeout, const std::function<void(RankContext&)>& body) {
-    DeviceRanks setup{.transport = GetParam(), .ranks = ranks, .cards = is_nccl() ? ranks : 1, .timeout_seconds = timeout};
+    DeviceRanks setup{.transport = GetParam(), .ranks = ranks, .gpus = is_nccl() ? ranks : 1, .timeout_seconds = timeout};
     setup.options.nccl.traffic = {.max_ctas = 0, .messages = NcclTraffic::Messages::kAll};
     setup.options.nccl.timeout_seconds = 0.75 * timeout;
     setup.options.staged = {.collective_bytes = 65536, .message_bytes = 65536};
@@ -202,8 +202,8 @@ TEST_P(DeviceFailure, MisuseIsRefused) {
 // NCCL does its own copies (nccl_communicator_test.cpp), and its communicators wait for their operations when they end.
 class LaneFailure : public DeviceFailure {};
 
-// The card itself fails under one rank: that rank says how, the others that it did.
-TEST_P(LaneFailure, AFailingCardEndsAllRanks) {
+// The GPU itself fails under one rank: that rank says how, the others that it did.
+TEST_P(LaneFailure, AFailingGpuEndsAllRanks) {
   const DeviceFailures failures = run(2, 30, [](RankContext& c) {
     Values x(DType::kF32, 5000), y(DType::kF32, 10000);
     const TensorView in = x.view(), out = y.view();

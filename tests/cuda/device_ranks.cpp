@@ -46,7 +46,7 @@ void DeviceValues::read(void* to, const void* from, std::size_t bytes) {
 }
 
 DeviceRank::DeviceRank(ThreadWorld& world, int rank, const DeviceRanks& setup)
-    : device(rank % setup.cards),
+    : device(rank % setup.gpus),
       values(device),
       progress(world.doorbell(rank)),
       compute(device, "compute", CudaStream::Mode::kImmediate, progress, 0),

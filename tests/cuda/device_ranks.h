@@ -24,7 +24,7 @@ inline void PrintTo(DeviceTransport transport, std::ostream* out) { *out << to_s
 
 namespace trident::conformance {
 
-// Values in the memory of a card, cut from a few allocations: tests make thousands. What was given back is kept for values of its
+// Values in the memory of a GPU, cut from a few allocations: tests make thousands. What was given back is kept for values of its
 // size.
 class DeviceValues final : public ValuesMemory {
  public:
@@ -50,7 +50,7 @@ std::string transport_name(const ::testing::TestParamInfo<DeviceTransport>& info
 struct DeviceRanks {
   DeviceTransport transport = DeviceTransport::kThread;
   int ranks = 2;
-  int cards = 1;  // rank r is on card r % cards
+  int gpus = 1;  // rank r is on GPU r % GPUs
   double timeout_seconds = 60;
   DeviceCommunicatorOptions options{};
 };

@@ -13,7 +13,7 @@ namespace trident::conformance {
 namespace {
 
 DeviceRanks setup_of(DeviceTransport transport, int ranks) {
-  DeviceRanks setup{.transport = transport, .ranks = ranks, .cards = transport == DeviceTransport::kNccl ? ranks : 1};
+  DeviceRanks setup{.transport = transport, .ranks = ranks, .gpus = transport == DeviceTransport::kNccl ? ranks : 1};
   setup.options.staged = {.collective_bytes = 16384, .message_bytes = 8192};
   setup.options.nccl.traffic = {.max_ctas = 0, .messages = NcclTraffic::Messages::kAll};
   return setup;

@@ -12,7 +12,7 @@ std::vector<std::string> compiled_kernels(const std::string& prefix);
 // Those that have not been launched in this process.
 std::vector<std::string> untested_kernels(const std::string& prefix);
 
-// Those that card `device` does not have before their first launch.
+// Those that GPU `device` does not have before their first launch.
 std::vector<std::string> unloaded_kernels(int device);
 
 // The names of the __global__ functions of a source file, in its order.

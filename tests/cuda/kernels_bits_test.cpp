@@ -12,7 +12,7 @@ namespace {
 
 constexpr RowType kF32 = RowType::kF32;
 
-// The host's kernels that have a fused multiply-add, as a card has.
+// The host's kernels that have a fused multiply-add, as a GPU has.
 const RowKernels& host_table() { return row_kernels(supported_levels().back()); }
 
 class CudaKernelBits : public ::testing::TestWithParam<std::tuple<RowType, Placement>> {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <set>
 
-#include "device/cuda/cuda_cards.h"
+#include "device/cuda/cuda_gpus.h"
 #include "tests/cuda/kernel_listing.h"
 #include "tests/cuda/kernel_runs.h"
 #include "tests/cuda/simulated_scope.h"
@@ -38,11 +38,11 @@ TEST(CudaKernelListing, EveryKernelOfTheSourcesIsInTheProgram) {
   EXPECT_GE(files, 13);
 }
 
-// CUDA would bring them there with their first launches, and may wait for the card to be idle.
-TEST(CudaKernelListing, ACardThatIsOpenHasEveryKernel) {
+// CUDA would bring them there with their first launches, and may wait for the GPU to be idle.
+TEST(CudaKernelListing, AGpuThatIsOpenHasEveryKernel) {
   const SimulatedScope scope({.devices = 2});
-  const CudaFacts facts = find_cuda_cards();
-  EXPECT_EQ(open_cuda_card(facts.cards.at(1)), "");
+  const CudaFacts facts = find_cuda_gpus();
+  EXPECT_EQ(open_cuda_gpu(facts.gpus.at(1)), "");
   for (const std::string& kernel : unloaded_kernels(1)) ADD_FAILURE() << kernel << " is not listed";
   EXPECT_EQ(unloaded_kernels(0).size(), compiled_kernels("").size());
 }

@@ -80,11 +80,11 @@ TEST(NcclArguments, Versions) {
             "tp: rank 0 has NCCL 2.28.9 and rank 8 has NCCL 2.27.3; let all nodes load the same libnccl.so.2");
 }
 
-TEST(NcclArguments, SharedCards) {
+TEST(NcclArguments, SharedGpus) {
   const std::vector<int> names = {1, 3, 5};
-  EXPECT_EQ(shared_card("dp", names, std::vector<CardId>{{1, 2}, {2, 1}, {1, 3}}), std::nullopt);
-  EXPECT_EQ(shared_card("dp", names, std::vector<CardId>{{1, 2}, {7, 7}, {7, 7}}),
-            "dp: ranks 3 and 5 are on one card, which NCCL refuses; start a rank per card, or let ranks be threads of one process "
+  EXPECT_EQ(shared_gpu("dp", names, std::vector<GpuId>{{1, 2}, {2, 1}, {1, 3}}), std::nullopt);
+  EXPECT_EQ(shared_gpu("dp", names, std::vector<GpuId>{{1, 2}, {7, 7}, {7, 7}}),
+            "dp: ranks 3 and 5 are on one GPU, which NCCL refuses; start a rank per GPU, or let ranks be threads of one process "
             "or exchange "
             "through the host");
 }

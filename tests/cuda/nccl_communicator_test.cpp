@@ -32,7 +32,7 @@ class NcclFailure : public ::testing::Test {
     setup.transport = DeviceTransport::kNccl;
     return run_failing(setup, body);
   }
-  DeviceRanks two() const { return {.ranks = 2, .cards = 2, .timeout_seconds = 30}; }
+  DeviceRanks two() const { return {.ranks = 2, .gpus = 2, .timeout_seconds = 30}; }
 
   SimulatedScope scope_{{.devices = 2}};
 };
@@ -40,7 +40,7 @@ class NcclFailure : public ::testing::Test {
 void all_reduce_once(RankContext& c) {
   Values x(DType::kF32, 3000, [&](auto i) { return value(c.world.rank(), i); });
   const TensorView view = x.view();
-  c.world.barrier();  // on a card that two ranks share, memory is not allocated while one of them waits for the other
+  c.world.barrier();  // on a GPU that two ranks share, memory is not allocated while one of them waits for the other
   c.world.all_reduce(*c.queues[0], view, ReduceOp::kSum);
   c.queues[0]->synchronize();
   c.world.barrier();
@@ -76,26 +76,26 @@ TEST_F(NcclFailure, DriversThatCannotKeepTheOrderOfLaunchesAreRefusedOnAllRanks)
     EXPECT_THAT(error, HasSubstr("world: the driver of rank 0 is of CUDA 12.2: before 12.3 NCCL keeps the order of launches"));
 }
 
-TEST_F(NcclFailure, TwoRanksOnOneCardAreRefusedOnAllRanks) {
+TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefusedOnAllRanks) {
   DeviceRanks setup = two();
-  setup.cards = 1;
+  setup.gpus = 1;
   const DeviceFailures failures = run(setup, all_reduce_once);
   for (const std::string& error : failures.per_rank)
-    EXPECT_THAT(error, HasSubstr("world: ranks 0 and 1 are on one card, which NCCL refuses; "));
+    EXPECT_THAT(error, HasSubstr("world: ranks 0 and 1 are on one GPU, which NCCL refuses; "));
 }
 
-TEST_F(NcclFailure, TwoRanksOnOneCardWhereTheLibraryAllowsThem) {
+TEST_F(NcclFailure, TwoRanksOnOneGpuWhereTheLibraryAllowsThem) {
   DeviceRanks setup = two();
-  setup.cards = 1;
-  setup.options.nccl.allow_shared_cards = true;
+  setup.gpus = 1;
+  setup.options.nccl.allow_shared_gpus = true;
   simulated::configure_nccl({.allow_shared_devices = true});
   EXPECT_EQ(run(setup, all_reduce_once).error, "");
 }
 
-TEST_F(NcclFailure, TwoRanksOnOneCardWhereOnlyTheUserAllowsThem) {
+TEST_F(NcclFailure, TwoRanksOnOneGpuWhereOnlyTheUserAllowsThem) {
   DeviceRanks setup = two();
-  setup.cards = 1;
-  setup.options.nccl.allow_shared_cards = true;
+  setup.gpus = 1;
+  setup.options.nccl.allow_shared_gpus = true;
   const DeviceFailures failures = run(setup, all_reduce_once);
   EXPECT_THAT(
       failures.error,
@@ -168,7 +168,7 @@ TEST_F(NcclFailure, AFirstOperationThatNeverEnds) {
               MatchesRegex("rank [01] waited 0\\.2 s for the first operation of NCCL over world among ranks 0, 1"));
 }
 
-// A failure on one communicator ends what hangs on the others of the rank before anything is freed: freeing waits for the card.
+// A failure on one communicator ends what hangs on the others of the rank before anything is freed: freeing waits for the GPU.
 TEST_F(NcclFailure, AllCommunicatorsOfTheRankEnd) {
   const DeviceFailures failures = run(two(), [](RankContext& c) {
     const auto other = c.world.split(all_ranks(c.world), "other");
@@ -345,7 +345,7 @@ TEST_F(NcclFailure, MemoryThatIsNotGivenBackAtTheEnd) {
 }
 
 TEST_F(NcclFailure, AGroupOfOneCallsTheLibraryIfItIsTo) {
-  DeviceRanks setup{.ranks = 1, .cards = 1};
+  DeviceRanks setup{.ranks = 1, .gpus = 1};
   EXPECT_EQ(run(setup, all_reduce_once).error, "");
   EXPECT_THAT(simulated::nccl_joined(), ::testing::IsEmpty());
   setup.options.nccl.alone = NcclOptions::Alone::kJoins;

@@ -8,7 +8,7 @@ namespace {
 
 TEST(NoCuda, SaysSo) {
   const std::unique_ptr<CudaBackend> backend = make_cuda_backend();
-  EXPECT_TRUE(backend->facts().cards.empty());
+  EXPECT_TRUE(backend->facts().gpus.empty());
   EXPECT_NE(backend->facts().problem.find("built without CUDA"), std::string::npos) << backend->facts().problem;
   Doorbell bell;
   try {

@@ -91,7 +91,7 @@ TEST(Simt, HostMemoryGivenToAKernelIsAnIllegalAddress) {
   }
 }
 
-TEST(Simt, LaunchesThatNoCardWouldTake) {
+TEST(Simt, LaunchesThatNoGpuWouldTake) {
   const SimulatedScope scope;
   const Array<int> array({1});
   const auto message = [&](const LaunchShape& shape, cudaStream_t stream) -> std::string {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "app/flag_answer.h"
+#include "app/foreign_flag_hint.h"
 #include "core/json_reader.h"
 #include "model/config/model_config.h"
 #include "model/config/model_stats.h"
@@ -56,7 +56,7 @@ bool stored_config(std::string_view input) {
 // A flag, a zero byte, the argument behind it; the same as a key of a file.
 bool foreign_word(std::string_view input) {
   const std::vector<std::string_view> parts = parts_of_input(input, 2);
-  const bool is_answered = !flag_answer(std::string(parts[0]), std::string(parts[1])).empty();
+  const bool is_answered = !foreign_flag_hint(std::string(parts[0]), std::string(parts[1])).empty();
   JsonValue file;
   file.set(parts[0], parts[1]);
   const bool accepted = accepts([&] { parse_train_config(to_json_text(file), "x.json"); });

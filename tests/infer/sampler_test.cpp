@@ -25,7 +25,7 @@ std::vector<float> random_logits(std::mt19937& random, int count, bool with_ties
 
 // As `parts` ranks do it: the row is cut into equal parts, padded where it does not divide.
 Choice choose_in_parts(const SamplingOptions& options, const std::vector<float>& logits, std::span<const std::int32_t> seen,
-                       const DrawPlace& place, int parts) {
+                       const DrawKey& place, int parts) {
   const auto vocabulary = std::ssize(logits);
   const std::int64_t columns = (vocabulary + parts - 1) / parts;
   std::vector<float> padded = logits;
@@ -100,7 +100,7 @@ TEST(Sampler, AgreesWithADoubleReferenceInAnyNumberOfParts) {
     const std::vector<float> logits = random_logits(random, 3 + static_cast<int>(random() % 90), false);
     std::vector<std::int32_t> seen;
     for (unsigned n = random() % 6; n > 0; --n) seen.push_back(static_cast<std::int32_t>(random() % logits.size()));
-    const DrawPlace place{static_cast<std::uint32_t>(random() % 5), static_cast<std::uint32_t>(random() % 3), random() % 100};
+    const DrawKey place{static_cast<std::uint32_t>(random() % 5), static_cast<std::uint32_t>(random() % 3), random() % 100};
     const std::vector<double> p = reference(options, logits, seen);
     const std::int32_t expected = reference_choice(p, options.is_greedy() ? 0.5 : uniform_draw(options.seed, place));
     double largest = *std::ranges::max_element(logits), sum = 0;
@@ -127,7 +127,7 @@ TEST(Sampler, KeepsTheRightNucleusOfManyTokens) {
     options.top_p = std::array{0.999, 0.95, 0.5, 0.1}[random() % 4];
     options.seed = random();
     const std::vector<float> logits = random_logits(random, 3000, false);
-    const DrawPlace place{1, 2, random() % 100};
+    const DrawKey place{1, 2, random() % 100};
     const std::vector<double> p = reference(options, logits, {});
     const std::int32_t expected = reference_choice(p, uniform_draw(options.seed, place));
     for (const int parts : {1, 3}) {

@@ -34,7 +34,7 @@ std::vector<Continuation> run_ranks(const ModelConfig& config, const testing::Lo
                                     const GenerateRequest& request, const Ranks& ranks) {
   std::int64_t longest = ranks.longest;
   for (const auto& prompt : request.prompts) longest = std::max<std::int64_t>(longest, std::ssize(prompt));
-  const CachedShapes shapes{longest + request.max_new_tokens - 1, ranks.slots, piece_rows_for(longest)};
+  const KvCacheShape shapes{longest + request.max_new_tokens - 1, ranks.slots, piece_rows_for(longest)};
   const std::vector<double> costs(static_cast<std::size_t>(num_units(config)), 1.0);
   const UnitsOfStage units = partition_balanced(costs, ranks.degrees.pipeline, 1);
   const ProcessGrid grid(ranks.degrees);

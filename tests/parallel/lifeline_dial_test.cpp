@@ -23,7 +23,7 @@
 namespace trident {
 namespace {
 
-// Cards
+// GPUs
 
 TEST(LifelineContact, SurvivesItsText) {
   for (const LifelineReach reach : {LifelineReach::kNode, LifelineReach::kNetwork}) {

@@ -125,7 +125,7 @@ int local_rank_of(const std::vector<int>& nodes, int rank) {
 
 Doorbell& NodeCluster::doorbell(int rank) { return node_of(rank).doorbell(local_rank_of(layout_.nodes, rank)); }
 
-NodePlace NodeCluster::place(int rank, Wire* wire) {
+NodeSite NodeCluster::place(int rank, Wire* wire) {
   return {rank, layout_.nodes, &node_of(rank), wire,
           [this, rank](std::int64_t bytes, const std::string&) { return allocate(rank, bytes); }};
 }

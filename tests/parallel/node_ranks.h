@@ -39,7 +39,7 @@ class NodeCluster {
   // The doorbell of a rank.
   Doorbell& doorbell(int rank);
   // Where a rank is, for make_node_world().
-  NodePlace place(int rank, Wire* wire);
+  NodeSite place(int rank, Wire* wire);
   // Memory that the ranks of that rank's node reach; nobody reaches any other.
   Buffer allocate(int rank, std::int64_t bytes);
   // Fails the world of every node.

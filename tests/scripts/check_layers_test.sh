@@ -41,7 +41,7 @@ refused device/ops.h '"parallel/communicator/communicator.h"' 'device may not in
 refused data/blend.cpp '"device/ops.h"' 'data may not include from device'
 refused optim/adamw.cpp '"pipeline/executor.h"' 'optim may not include from pipeline'
 refused train/config/option_table.cpp '"parallel/zero/param_store.h"' 'config may not include from zero'
-refused train/launch/run_training.cpp '"planner/predict/run_prediction.h"' 'launch may not include from predict'
+refused train/launch/run_training.cpp '"planner/predict/simulated_run_forecast.h"' 'launch may not include from predict'
 refused model/config/model_stats.cpp '"tensor_parallel/regions.h"' 'model_config may not include from tensor_parallel'
 refused pipeline/schedule/schedule.cpp '"device/ops.h"' 'schedule may not include from device'
 refused pipeline/schedule/step_program.cpp '"pipeline/executor.h"' 'schedule may not include from pipeline'

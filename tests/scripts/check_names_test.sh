@@ -10,7 +10,7 @@ write() { mkdir -p "$tree/$(dirname "$1")"; printf '%s\n' "${@:2}" >"$tree/$1"; 
 
 write core/check.h '' && write core/check.cpp '' && write core/check_text.cpp ''
 write parallel/mpi/wire.h '' && write parallel/mpi/wire.cpp ''
-write parallel/no_mpi/wire.cpp '' && write parallel/late_mpi/wire.cpp ''
+write parallel/no_mpi/wire.cpp '' && write parallel/mpi_loader/wire.cpp ''
 write app/subcommands.h '' && write app/train_command.cpp '' && write app/main.cpp ''
 write tests/core/check_test.cpp ''
 write docs/design/architecture.md '# The Map' 'core/check and core/, check.cpp, [here](#the-map)' 'parallel/mpi/*.h, core/check_'

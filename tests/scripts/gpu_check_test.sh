@@ -9,10 +9,10 @@ stand_in bin/cmake <<'SH'
 if [[ $1 == --build ]]; then
   if [[ ${FAKE_BUILD:-} == broken ]]; then echo "cuda_ops.cpp:7:3: error: no such thing"; exit 2; fi
   if [[ ${FAKE_BUILD:-} == slow && ! -e $2/half ]]; then echo "[132/210] Building cuda_ops.cpp.o"; touch "$2/half"; echo "ninja: interrupted"; exec sleep 60; fi
-  mkdir -p "$2/bin" "$2/tests/conformance" "$2/tests/cuda/card"
+  mkdir -p "$2/bin" "$2/tests/conformance" "$2/tests/cuda/gpu"
   cp "$FAKE_PLACE/programs/trident" "$2/bin/"
   cp "$FAKE_PLACE/programs/trident_op_check" "$2/tests/conformance/"
-  cp "$FAKE_PLACE/programs/test_card_communicators" "$2/tests/cuda/card/"
+  cp "$FAKE_PLACE/programs/test_gpu_communicators" "$2/tests/cuda/gpu/"
   exit
 fi
 if [[ $1 == --version ]]; then echo "cmake version ${FAKE_CMAKE:-3.25.1}"; exit; fi
@@ -38,7 +38,7 @@ echo "$*" >>"$FAKE_PLACE/op_check"
 echo "10 cases: 9 passed, 0 failed, 1 refused"
 echo "10 cases: 10 passed, 0 failed, 0 refused"
 SH
-printf '#!/bin/sh\necho "[  PASSED  ] 63 tests."\n' | stand_in programs/test_card_communicators
+printf '#!/bin/sh\necho "[  PASSED  ] 63 tests."\n' | stand_in programs/test_gpu_communicators
 # Twenty steps that are the same in every layout, but for what FAKE_WRONG says: preset or key of cards, then what its losses are multiplied with, or null.
 stand_in programs/trident <<'SH'
 #!/bin/bash
@@ -209,10 +209,10 @@ bring() {
   cp "$place/programs/trident" "$place/brought/bin/"
   rm -f "$place/cmake"
 }
-mkdir -p "$place/brought/tests/conformance" "$place/brought/tests/cuda/card"
+mkdir -p "$place/brought/tests/conformance" "$place/brought/tests/cuda/gpu"
 cp "$place/programs/trident_op_check" "$place/brought/tests/conformance/"
 for program in communicators processes; do
-  cp "$place/programs/test_card_communicators" "$place/brought/tests/cuda/card/test_card_$program"
+  cp "$place/programs/test_gpu_communicators" "$place/brought/tests/cuda/gpu/test_gpu_$program"
 done
 options=(--build "$place/brought" --only '!memcheck|racecheck|NCCL')
 bring '80-real;90a-real CUDA 13'

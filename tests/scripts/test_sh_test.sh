@@ -158,7 +158,7 @@ says '^all 2 tests of nodes/ were skipped, yet this machine can make network nam
 
 # One that ran is enough; and what is skipped elsewhere is counted by itself.
 project "$(nodes 'add_test(NAME nodes/Layouts.Train/1 COMMAND true)
-  add_test(NAME cuda/Card.Works COMMAND sh -c "echo SKIPPED: no CUDA card; exit 77")')"
+  add_test(NAME cuda/Gpu.Works COMMAND sh -c "echo SKIPPED: no CUDA card; exit 77")')"
 run || fail "fails though a test ran on nodes"
 says '^  release: 1 of 1 of cuda/: no CUDA card$'
 says '^  release: 2 of 3 of nodes/: '

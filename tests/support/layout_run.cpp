@@ -7,7 +7,7 @@
 
 #include "core/philox.h"
 #include "parallel/shared_memory/thread_world.h"
-#include "tests/support/no_cards.h"
+#include "tests/support/no_gpus.h"
 #include "train/config/rank_count.h"
 #include "train/launch/rank_devices.h"
 #include "train/launch/prepare_run.h"
@@ -81,11 +81,11 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
   std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1000", "data.train=\"unused\"", "run.threads_per_rank=1"};
   all.insert(all.end(), settings.begin(), settings.end());
   const TrainConfig config = parse_train_config(config_text, "test", all);
-  NoCards no_cards;
-  CudaBackend& backend = options.cuda != nullptr ? *options.cuda : no_cards;
+  NoGpus no_gpus;
+  CudaBackend& backend = options.cuda != nullptr ? *options.cuda : no_gpus;
   const AskedDevice device = options.cuda != nullptr ? AskedDevice::kCuda : AskedDevice::kCpu;
   const int world_size = static_cast<int>(ranks_of(config.parallel));
-  const DeviceChoice choice = choose_device(device, backend, look_for_cards(device, backend, thread_ranks(world_size)));
+  const DeviceChoice choice = choose_device(device, backend, look_for_gpus(device, backend, thread_ranks(world_size)));
   LayoutRun run;
   run.plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, world_size));
   if (options.change_plan) run.plan = options.change_plan(std::move(run.plan));
@@ -98,7 +98,7 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;
     device_options.threads_per_rank = run.plan.threads_per_rank;
-    device_options.seat = rank;
+    device_options.gpu_slot = rank;
     device_options.cuda = config.cuda;
     const std::unique_ptr<Device> device = make_rank_device(choice, backend, world.doorbell(rank), device_options);
     RankTrainer trainer(run.plan, *device, world.communicator(rank, device->progress()), nullptr,

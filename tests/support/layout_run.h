@@ -35,7 +35,7 @@ struct LayoutRunOptions {
   LoadSamples load = {};  // empty: random_tokens(vocabulary of the model)
   // Called with the rank's store when the gradients of step `step` (from 0) are reduced; may change them.
   std::function<void(const ParamStore& store, ParallelContext& context, int step)> on_gradients = {};
-  // On devices of this backend's cards, which exchange by `transport`; not set: on CPUs.
+  // On devices of this backend's GPUs, which exchange by `transport`; not set: on CPUs.
   CudaBackend* cuda = nullptr;
   DeviceTransport transport = DeviceTransport::kThread;
   // The plan to run in place of the configuration's.

@@ -89,8 +89,8 @@ void on_meeting_ranks(const std::vector<int>& nodes, Body body) {
   std::vector<std::jthread> threads;
   for (std::size_t r = 0; r < nodes.size(); ++r)
     threads.emplace_back([&, r] {
-      const auto seat = std::count(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(r), nodes[r]);
-      MeetingRank mine(job, static_cast<int>(r)), local(*meetings[static_cast<std::size_t>(nodes[r])], static_cast<int>(seat));
+      const auto gpu_slot = std::count(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(r), nodes[r]);
+      MeetingRank mine(job, static_cast<int>(r)), local(*meetings[static_cast<std::size_t>(nodes[r])], static_cast<int>(gpu_slot));
       body(mine, local);
     });
 }

@@ -137,7 +137,7 @@ class ModelRank {
     base[index(static_cast<int>(Region::kSaved))] = saved_[index(unit)].data();
     base[index(static_cast<int>(Region::kSavedForW))] = saved_for_w_[index(unit)].data();
     views_.emplace(store_, unit);
-    const PassPlace place{.ops = rank_.device.ops(),
+    const PassEnvironment place{.ops = rank_.device.ops(),
                           .stream = rank_.device.compute_stream(),
                           .tensor = rank_.context.tensor(),
                           .params = *views_,

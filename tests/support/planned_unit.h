@@ -38,7 +38,7 @@ class PlannedUnit {
 
   // For one call.
   Pass& pass(PassKind kind) {
-    pass_.emplace(PassPlace{.ops = rank_.device.ops(),
+    pass_.emplace(PassEnvironment{.ops = rank_.device.ops(),
                                    .stream = rank_.device.compute_stream(),
                                    .tensor = rank_.context.tensor(),
                                    .params = views_,

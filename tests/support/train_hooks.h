@@ -2,13 +2,13 @@
 #pragma once
 
 #include "infer/generate/eval_samples.h"
-#include "planner/predict/run_prediction.h"
+#include "planner/predict/simulated_run_forecast.h"
 #include "train/launch/train_hooks.h"
 
 namespace trident {
 
 inline const TrainHooks& train_hooks() {
-  static const TrainHooks hooks{find_eval_samples, check_hardware_profile, make_run_prediction};
+  static const TrainHooks hooks{find_eval_samples, check_hardware_profile, make_run_forecast};
   return hooks;
 }
 

@@ -36,7 +36,7 @@ TEST_F(UnitPlanTest, RegionsGrowAlignedAndScratchIsReused) {
   UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_);
   const Saved first{"first", ActivationKind::kNorms, LastUse::kB}, second{"second", ActivationKind::kNorms, LastUse::kB};
   const Saved for_weights{"read by W", ActivationKind::kMlp, LastUse::kW};
-  const Kept kept{"kept"};
+  const BetweenIW kept{"kept"};
   plan.run([&](Pass& p) {
     const TensorView a = p.save(first, DType::kF32, {3}), b = p.save(second, DType::kF32, {65});
     EXPECT_EQ(b.data() - a.data(), kArenaAlignment);
@@ -80,7 +80,7 @@ TEST_F(UnitPlanTest, RecomputePolicyDecidesWhereSavedTensorsLie) {
   UnitPlan plan({.recompute = RecomputePolicy::kFull}, oracle_);
   const Saved for_weights{"a tensor", ActivationKind::kNorms, LastUse::kW};
   plan.run([&](Pass& p) { p.save(for_weights, DType::kF32, {1}); });
-  EXPECT_EQ(plan.region_bytes(Region::kRemadeForW), kArenaAlignment);
+  EXPECT_EQ(plan.region_bytes(Region::kRecomputedForW), kArenaAlignment);
   EXPECT_EQ(plan.region_bytes(Region::kRecomputed), 0);
 }
 
@@ -254,7 +254,7 @@ TEST_F(UnitPlanTest, BackwardWeightReadsNoTensorWhoseLastUseWasBefore) {
 TEST_F(UnitPlanTest, WhatIsHeldForWeightGradientsIsReadByThem) {
   const Saved input{"the activation's input", ActivationKind::kMlp, LastUse::kW};
   const Saved early{"a norm's means", ActivationKind::kNorms, LastUse::kB};
-  const Kept kept{"the gradient of an output"};
+  const BetweenIW kept{"the gradient of an output"};
   const auto refusal = [&](RecomputePolicy policy, bool reads_saved, bool reads_kept) -> std::string {
     UnitPlan plan({.sequence = 4, .micro_batch = 1, .recompute = policy}, oracle_, 7);
     plan.run([&](Pass& p) {

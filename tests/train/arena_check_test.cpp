@@ -1,4 +1,4 @@
-// What is said when the ranks' memory is not there: of machines together, of cards one by one.
+// What is said when the ranks' memory is not there: of machines together, of GPUs one by one.
 #include "train/run/arena_check.h"
 
 #include <gtest/gtest.h>
@@ -76,32 +76,32 @@ TEST(ArenaCheck, AMicroBatchIsNamedOnlyWhenItFits) {
   EXPECT_NE(text_of("gpipe", 0.2).find("lower batch.sequence, set recompute.policy"), std::string::npos) << text_of("gpipe", 0.2);
 }
 
-TEST(ArenaCheck, ACardIsJudgedByItself) {
+TEST(ArenaCheck, AGpuIsJudgedByItself) {
   RunPlan plan = plan_of({"parallel.pipeline=2"});
-  plan.memory = {{"card 0", {0}, 80'000'000'000}, {"card 1", {1}, 80'000'000'000}};
+  plan.memory = {{"GPU 0", {0}, 80'000'000'000}, {"GPU 1", {1}, 80'000'000'000}};
   EXPECT_EQ(refusal(plan, {{79 * kGigabyte, 0}, {79 * kGigabyte, 0}}), "");
   EXPECT_EQ(refusal(plan, {{20 * kGigabyte, 10 * kGigabyte}, {90 * kGigabyte, 60 * kGigabyte, 0, "most of it for block 9"}}),
             "batch.micro = 8: the arena of rank 1 (pipeline stage 1 of 2) needs 90.0 GB, 60.0 GB of it for activations (most of it "
-            "for block 9), card 1 has 80.0 GB for arenas; "
+            "for block 9), GPU 1 has 80.0 GB for arenas; "
             "batch.micro = 4 would fit, or set recompute.policy to full, give other stages more layers with parallel.layers, or "
             "take a smaller model");
 }
 
-TEST(ArenaCheck, RanksOnOneCardAreCountedTogether) {
+TEST(ArenaCheck, RanksOnOneGpuAreCountedTogether) {
   RunPlan plan = plan_of({"parallel.data=4"});
-  plan.memory = {{"card 0", {0, 1}, 80'000'000'000}, {"card 1", {2, 3}, 80'000'000'000}};
+  plan.memory = {{"GPU 0", {0, 1}, 80'000'000'000}, {"GPU 1", {2, 3}, 80'000'000'000}};
   const ArenaNeed fits{40 * kGigabyte, 10 * kGigabyte}, more{41 * kGigabyte, 20 * kGigabyte, 0, "most of it for it"};
   EXPECT_EQ(refusal(plan, {fits, fits, fits, fits}), "");
   EXPECT_EQ(refusal(plan, {fits, fits, fits, more}),
             "batch.micro = 8: the arena of rank 3 needs 41.0 GB, 20.0 GB of it for activations (most of it for it), 2 ranks there "
-            "81.0 GB, card 1 has 80.0 GB for arenas; "
+            "81.0 GB, GPU 1 has 80.0 GB for arenas; "
             "batch.micro = 4 would fit, or set recompute.policy to full, or take a smaller model");
 }
 
 // NCCL's communicators may have taken more, or less, than the plan expected.
-TEST(ArenaCheck, WhatIsLeftOfACardIsWhatCounts) {
+TEST(ArenaCheck, WhatIsLeftOfAGpuIsWhatCounts) {
   RunPlan plan = plan_of({"parallel.data=2"});
-  plan.memory = {{"card 0", {0, 1}, 80'000'000'000}};
+  plan.memory = {{"GPU 0", {0, 1}, 80'000'000'000}};
   const double later = 512 << 20;
   const auto with = [](double total, double free) {
     return ArenaNeed{.total = total, .activations = total / 2, .largest = "a tensor", .free = free};
@@ -111,7 +111,7 @@ TEST(ArenaCheck, WhatIsLeftOfACardIsWhatCounts) {
       << "the least that a rank saw";
   EXPECT_EQ(refusal(plan, {with(35 * kGigabyte, 68 * kGigabyte), with(35 * kGigabyte, 68 * kGigabyte)}),
             "batch.micro = 8: the arena of rank 0 needs 35.0 GB, 17.5 GB of it for activations (a tensor), 2 ranks there 70.0 GB, "
-            "card 0 has 66.9 GB for arenas, 13.1 GB "
+            "GPU 0 has 66.9 GB for arenas, 13.1 GB "
             "less than at the start, because NCCL's communicators and other libraries took them; batch.micro = 4 would fit, or set "
             "recompute.policy to full, or "
             "take a smaller model");
@@ -127,7 +127,7 @@ TEST(ArenaCheck, TheMicroBatchThatFitsIsOneThatTheScheduleTakes) {
     return plan_of(all);
   };
   RunPlan plan = with_micro("6");
-  plan.memory = {{"card 0", {0}, 80'000'000'000}, {"card 1", {1}, 80'000'000'000}};
+  plan.memory = {{"GPU 0", {0}, 80'000'000'000}, {"GPU 1", {1}, 80'000'000'000}};
   const std::string text = refusal(plan, {{90 * kGigabyte, 60 * kGigabyte}, {90 * kGigabyte, 60 * kGigabyte}});
   EXPECT_NE(text.find("; batch.micro = 3 would fit"), std::string::npos) << text;
   EXPECT_NO_THROW(with_micro("3"));
@@ -135,28 +135,28 @@ TEST(ArenaCheck, TheMicroBatchThatFitsIsOneThatTheScheduleTakes) {
 }
 
 // Before anything is connected, by what their ranks need at least.
-TEST(ArenaCheck, CardsAreJudgedBeforeTheyAreUsed) {
+TEST(ArenaCheck, GpusAreJudgedBeforeTheyAreUsed) {
   const TrainConfig config = plan_of({"parallel.data=2"}).config;
   MachineFacts machine;
   machine.device = DeviceKind::kCuda;
-  machine.memory = {{"a card", {0}, 79'000'000'000}, {"card 1", {1}, 1'000'000}};
-  RunPlace place;
-  place.cards = {"a card", "a card"};
+  machine.memory = {{"a GPU", {0}, 79'000'000'000}, {"GPU 1", {1}, 1'000'000}};
+  LaunchSite place;
+  place.gpus = {"a GPU", "a GPU"};
   try {
     prepare_run(config, place, machine);
     FAIL() << "a megabyte is enough";
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("the arena of rank 1 needs 2."), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("card 1 has 0.0 GB"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("GPU 1 has 0.0 GB"), std::string::npos) << error.what();
   }
-  machine.memory = {{"a card", {0}, 79'000'000'000}, {"a card", {1}, 19'000'000'000}};
+  machine.memory = {{"a GPU", {0}, 79'000'000'000}, {"a GPU", {1}, 19'000'000'000}};
   EXPECT_THROW(prepare_run(config, place, machine), DataError) << "it goes on to the data, which are not there";
 }
 
-// Of eight ranks on two cards, each card is told what a preset would leave there.
+// Of eight ranks on two GPUs, each GPU is told what a preset would leave there.
 TEST(ArenaCheck, APresetThatFitsIsNamed) {
   RunPlan plan = plan_of({"parallel.data=8", "parallel.zero=ddp"});
-  plan.memory = {{"card 0", {0, 1, 2, 3}, 20'000'000'000}, {"card 1", {4, 5, 6, 7}, 20'000'000'000}};
+  plan.memory = {{"GPU 0", {0, 1, 2, 3}, 20'000'000'000}, {"GPU 1", {4, 5, 6, 7}, 20'000'000'000}};
   const std::string text = refusal(plan, std::vector<ArenaNeed>(8, {6 * kGigabyte, 0.5 * kGigabyte}));
   EXPECT_NE(text.find("4 ranks there 24.0 GB"), std::string::npos) << text;
   EXPECT_NE(text.find("alone are 22.0 GB with parallel.zero = ddp: parallel.zero = zero1 needs "), std::string::npos) << text;
@@ -171,7 +171,7 @@ TEST(ArenaCheck, EveryMachineIsJudgedByItself) {
 
 TEST(ArenaCheck, WhatNoMicroBatchMakesFit) {
   RunPlan plan = plan_of({"parallel.data=1"});
-  plan.memory = {{"card 0", {0}, 80'000'000'000}};
+  plan.memory = {{"GPU 0", {0}, 80'000'000'000}};
   EXPECT_NE(
       refusal(plan, {{90 * kGigabyte, 5 * kGigabyte}})
           .find("; parameters, gradients and optimizer alone are 85.0 GB with parallel.zero = zero1: about 117M parameters of this "
@@ -185,7 +185,7 @@ TEST(ArenaCheck, WhatNoMicroBatchMakesFit) {
 TEST(ArenaCheck, LogitsInChunksAreAdvisedWhereTheyAreLarge) {
   const auto text = [](const std::vector<std::string>& settings, double logits, double activations = 60) {
     RunPlan plan = plan_of(settings);
-    plan.memory = {{"card 0", {0}, 80'000'000'000}};
+    plan.memory = {{"GPU 0", {0}, 80'000'000'000}};
     return refusal(plan,
                    {{(30 + activations) * kGigabyte, activations * kGigabyte, logits * kGigabyte, "most of it for the head"}});
   };
@@ -278,12 +278,12 @@ TEST(ArenaCheck, RanksThatKnowOnlyTheirOwnSayTheSame) {
 // What is free there counts, by the rank that sees least of it.
 TEST(ArenaCheck, WhatIsFreeIsAskedOfAllWhoShareIt) {
   RunPlan plan = plan_of({"parallel.pipeline=3"});
-  plan.memory = {{"card 0", {0, 2}, 80'000'000'000}, {"card 1", {1}, 80'000'000'000}};
+  plan.memory = {{"GPU 0", {0, 2}, 80'000'000'000}, {"GPU 1", {1}, 80'000'000'000}};
   std::vector<ArenaNeed> needs(3, {20 * kGigabyte, 10 * kGigabyte, 0, "most of it for it", 70 * kGigabyte});
   EXPECT_EQ(refusals(plan, needs), std::vector<std::string>(3, ""));
   needs[2].free = 30 * kGigabyte;
   const std::string text = refusal(plan, needs);
-  EXPECT_NE(text.find("card 0 has 28.9 GB"), std::string::npos) << text;
+  EXPECT_NE(text.find("GPU 0 has 28.9 GB"), std::string::npos) << text;
   EXPECT_EQ(refusals(plan, needs), std::vector<std::string>(3, text));
 }
 

@@ -20,7 +20,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
-#include "tests/support/no_cards.h"
+#include "tests/support/no_gpus.h"
 #include "tests/support/train_hooks.h"
 #include "train/launch/run_training.h"
 #include "train/run/checkpoint_dir.h"
@@ -47,11 +47,11 @@ class SavingAtTheEnd : public ::testing::Test {
       "data": {{"train": "{0}/text", "tokenizer": null}}, {1} "log": {{"tensorboard": false}} }})", folder_.path(), checkpoint);
     std::ostringstream out;
     LogSink sink(out);
-    NoCards no_cards;
+    NoGpus no_gpus;
     Start made;
     try {
       run_training([&] { return parse_train_config(config, "test", more); },
-                   {.console = out, .log = sink}, no_cards, train_hooks());
+                   {.console = out, .log = sink}, no_gpus, train_hooks());
     } catch (const Error& error) {
       made.code = static_cast<int>(error.code());
       out << "\nerror: " << error.what() << '\n';

@@ -20,7 +20,7 @@
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
 #include "tests/support/file_faults.h"
-#include "tests/support/no_cards.h"
+#include "tests/support/no_gpus.h"
 #include "tests/support/train_hooks.h"
 #include "tests/train/event_file.h"
 #include "train/launch/run_training.h"
@@ -79,10 +79,10 @@ class LogFaults : public ::testing::Test {
     LogSink sink(warnings);
     WatchedText text(std::move(look));
     std::ostream console(&text);
-    NoCards no_cards;
+    NoGpus no_gpus;
     more.insert(more.end(), {"run.dir=" + (folder_ / run), "data.train=" + (folder_ / "text"), "data.valid=" + (folder_ / "text")});
     run_training([&] { return parse_train_config(kConfig, "test", more); },
-                 {.console = console, .log = sink}, no_cards, train_hooks());
+                 {.console = console, .log = sink}, no_gpus, train_hooks());
     return text.str() + warnings.str();
   }
 

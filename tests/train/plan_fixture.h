@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/predict/target_forecast.h"
+#include "planner/predict/cluster_forecast.h"
 #include "planner/price/price_book.h"
 #include "train/config/option_values.h"
 #include "train/config/train_config.h"
@@ -30,7 +30,7 @@ inline const std::vector<Settings>& layouts() {
 
 inline PlanHardware h100() { return hardware_of(find_cluster(shipped_price_book(), "h100_sxm_ndr")); }
 
-inline TargetForecast planned(const Settings& settings = {}, const std::string& file = "demo_2dp_4pp_4tp.json") {
+inline ClusterForecast planned(const Settings& settings = {}, const std::string& file = "demo_2dp_4pp_4tp.json") {
   return plan_on(h100(), demo(settings, file), 0);
 }
 

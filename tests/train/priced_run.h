@@ -9,7 +9,7 @@
 
 #include "core/check.h"
 #include "planner/predict/forecast.h"
-#include "planner/predict/run_prediction.h"
+#include "planner/predict/simulated_run_forecast.h"
 #include "tests/support/layout_run.h"
 #include "train/plan/machine.h"
 

@@ -20,7 +20,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
-#include "tests/support/no_cards.h"
+#include "tests/support/no_gpus.h"
 #include "tests/support/train_hooks.h"
 #include "tests/train/event_file.h"
 #include "train/launch/run_training.h"
@@ -119,11 +119,11 @@ class Resumption : public ::testing::TestWithParam<Kind> {
     LogSink sink(out);
     std::vector<std::string> settings = settings_for(run, steps);
     settings.insert(settings.end(), more.begin(), more.end());
-    NoCards no_cards;
+    NoGpus no_gpus;
     bool is_over = true;
     try {
       run_training([&] { return parse_train_config(kConfig, "test", settings); },
-                   {.console = out, .log = sink}, no_cards, train_hooks());
+                   {.console = out, .log = sink}, no_gpus, train_hooks());
     } catch (const Error& error) {
       if (error.code() != ExitCode::kRequeue) throw;
       is_over = false;

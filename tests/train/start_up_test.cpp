@@ -187,14 +187,14 @@ TEST(StartUp, AnotherBuildIsNamed) {
   EXPECT_TRUE(contains(lines[0], "0123456789ab on ranks 0-1 (n1); fedcba987654 on ranks 2-3 (n2)")) << lines[0];
 }
 
-TEST(StartUp, NodesWithAndWithoutCardsAreNamed) {
+TEST(StartUp, NodesWithAndWithoutGpusAreNamed) {
   std::vector<StartUpFacts> ranks = {facts("n1"), facts("n1"), facts("n2")};
   ranks[2].machine.device = DeviceKind::kCuda;
-  ranks[2].device_why = "device = auto: 1 card, CUDA 13.0";
+  ranks[2].device_why = "device = auto: 1 GPU, CUDA 13.0";
   const auto lines = start_up_conflicts(ranks);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_TRUE(contains(
-      lines[0], "different devices: device = auto: no driver on ranks 0-1 (n1); device = auto: 1 card, CUDA 13.0 on rank 2 (n2)"))
+      lines[0], "different devices: device = auto: no driver on ranks 0-1 (n1); device = auto: 1 GPU, CUDA 13.0 on rank 2 (n2)"))
       << lines[0];
 }
 
@@ -272,8 +272,8 @@ TEST(StartUp, RanksOfAMachineShareItsMemory) {
   EXPECT_EQ(machines[1].memory[0].bytes, 1000);
   EXPECT_EQ(weakest_of({0, 0}, ranks)[1].memory[0].name, "this machine");
 
-  for (StartUpFacts& f : ranks) f.machine.device = DeviceKind::kCuda, f.machine.memory = {{"card 0", {0, 1, 2}, 5}};
-  for (const MachineFacts& machine : weakest_of({0, 1, 0}, ranks)) EXPECT_EQ(machine.bytes(), 5) << "of cards all know";
+  for (StartUpFacts& f : ranks) f.machine.device = DeviceKind::kCuda, f.machine.memory = {{"GPU 0", {0, 1, 2}, 5}};
+  for (const MachineFacts& machine : weakest_of({0, 1, 0}, ranks)) EXPECT_EQ(machine.bytes(), 5) << "of GPUs all know";
 }
 
 TEST(StartUp, TensorGroupsThatSpanNodesAreWarnedAbout) {

@@ -21,7 +21,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
-#include "tests/support/no_cards.h"
+#include "tests/support/no_gpus.h"
 #include "tests/support/train_hooks.h"
 #include "train/config/stored_config.h"
 #include "train/launch/prepare_run.h"
@@ -76,7 +76,7 @@ class StoredRuns : public ::testing::Test {
     std::ostringstream out;
     LogSink sink(out);
     run_training([&] { return parse_train_config(config, "test", settings); },
-                 {.console = out, .log = sink}, no_cards_, train_hooks());
+                 {.console = out, .log = sink}, no_gpus_, train_hooks());
     return out.str();
   }
   std::string newest(const std::string& checkpoints) const {
@@ -101,7 +101,7 @@ class StoredRuns : public ::testing::Test {
           options.sets = {{"text", folder_ / "text"}};
           return options;
         },
-        sink, no_cards_);
+        sink, no_gpus_);
     EXPECT_TRUE(report.has_value());
     generate([&](GenerateOptions& options) { options.checkpoint = checkpoint; });
     checkpoint_to_hf(checkpoint, folder_ / "hf", {});
@@ -119,13 +119,13 @@ class StoredRuns : public ::testing::Test {
           options.max_new_tokens = 1;
           return options;
         },
-        {}, sink, no_cards_);
+        {}, sink, no_gpus_);
     ASSERT_TRUE(made.has_value()) << out.str();
     EXPECT_EQ(made->continuations.size(), 1u);
   }
 
   TemporaryFolder folder_;
-  NoCards no_cards_;
+  NoGpus no_gpus_;
   int steps_ = 0;
 };
 
@@ -426,7 +426,7 @@ TEST_F(StoredRuns, TheModelOfAFolderThatIsGoneIsTheCheckpoints) {
     const TrainConfig config = load_train_config(file, with_stored_model(file, asked), values);
     std::ostringstream out;
     LogSink sink(out);
-    run_training([&] { return config; }, {.console = out, .log = sink}, no_cards_, train_hooks());
+    run_training([&] { return config; }, {.console = out, .log = sink}, no_gpus_, train_hooks());
     return out.str();
   };
   const std::string begun = "model.init_from=" + (folder_ / "hf"), named = "model.hf_config=" + (folder_ / "model.json");

@@ -87,8 +87,8 @@ TEST(GradSyncAuto, GoesByTheWholeArena) {
 TEST(GradSyncAuto, TrainsWhateverThePresetsOwnTrains) {
   for (const DeviceKind device : {DeviceKind::kCpu, DeviceKind::kCuda}) {
     const auto prepare = [&](const std::vector<std::string>& settings, std::int64_t bytes_per_rank) {
-      RunPlace place;
-      place.cards = {"a card", "a card"};
+      LaunchSite place;
+      place.gpus = {"a GPU", "a GPU"};
       return prepare_run(config_of(settings), place, machine_with(bytes_per_rank, device));
     };
     const RunPlan own = planned({}, machine_with(kPlenty, device));
@@ -116,7 +116,7 @@ TEST(GradSyncAuto, WhatItFindsToFitFitsAnyProcessor) {
     const std::int64_t converting = largest_arena(dry_stages(once, &old.ops(), DryWork::kConstruct));
     EXPECT_GE(most, converting) << compute;
     if (compute != std::string_view("fp32")) {
-      EXPECT_GT(converting, largest_arena(dry_stages_on_cards(once, DryWork::kConstruct))) << "nothing would be tested";
+      EXPECT_GT(converting, largest_arena(dry_stages_on_gpus(once, DryWork::kConstruct))) << "nothing would be tested";
     }
   }
 }
@@ -139,7 +139,7 @@ TEST(GradSyncAuto, OtherPlansStayAsTheyAre) {
 
 // Threads, what "auto" came to, what follows from it, the machine's.
 TEST(GradSyncAuto, SaysSoWhereTheReaderLooks) {
-  const MachineFacts here = machine_with(kPlenty), cards = machine_with(kPlenty, DeviceKind::kCuda);
+  const MachineFacts here = machine_with(kPlenty), gpus = machine_with(kPlenty, DeviceKind::kCuda);
   const std::vector<std::string> zero3{kAuto, "parallel.zero=\"zero3\"", "parallel.param_gather=\"per_use\"", "cuda.graphs=true"};
   const std::string said = "parallel.grad_sync = auto: once per step (once per step, a rank needs ";
   const std::vector<std::string> notes = settled(zero3, here).notes, own = planned(zero3, here).notes;
@@ -151,7 +151,7 @@ TEST(GradSyncAuto, SaysSoWhereTheReaderLooks) {
   std::vector<std::string> asked = zero3;
   asked.push_back("run.threads_per_rank=2");
   EXPECT_EQ(settled(asked, here).notes.front().substr(0, said.size()), said) << "no line of threads";
-  EXPECT_EQ(settled(zero3, cards).notes.front().substr(0, said.size()), said) << "cards have none";
+  EXPECT_EQ(settled(zero3, gpus).notes.front().substr(0, said.size()), said) << "GPUs have none";
   const std::string little = settled(zero3, machine_with(1'500'000'000, DeviceKind::kCuda)).notes.front();
   EXPECT_EQ(little.find("parallel.grad_sync = auto: the preset's own (once per step, a rank needs "), 0U) << little;
   EXPECT_NE(little.find(" GB, 1.50 GB are there)"), std::string::npos) << little;

@@ -8,7 +8,7 @@
 
 namespace trident {
 
-// device. kAuto: cards, if there is one for each rank.
+// device. kAuto: GPUs, if there is one for each rank.
 enum class AskedDevice : std::uint8_t { kAuto, kCpu, kCuda };
 // precision.compute. kAuto: as the machine multiplies fast.
 enum class ComputeFormat : std::uint8_t { kAuto, kBf16, kFp16, kFp32 };

@@ -32,7 +32,7 @@ std::vector<OptionBlock> make_blocks() {
       {"eval", "Loss on the validation data."},
       {"checkpoint", "Saving and resuming. With `every` 0 the keys of saving have no effect."},
       {"log", "What is written while the run goes on."},
-      {"cuda", "Cards. On CPUs these keys are accepted and have no effect."},
+      {"cuda", "GPUs. On CPUs these keys are accepted and have no effect."},
       {"debug", "Checks that cost time."},
   };
 }
@@ -59,7 +59,7 @@ std::vector<Option> run_options() {
        .doc = "File with the rates that the time of a step is predicted by, as trident bench --calibrate or configs/hardware have it; "
               "null: that of this kind of hardware which comes with the program. No number of the training depends on it."},
       {.path = "device", .takes = kString, .fallback = "\"auto\"",
-       .doc = "Where ranks compute; auto takes CUDA cards if this program has CUDA and the machine has cards it can use.",
+       .doc = "Where ranks compute; auto takes CUDA GPUs if this program has CUDA and the machine has GPUs it can use.",
        .choices = {"auto", "cpu", "cuda"}, .aliases = {{"gpu", "cuda"}}},
   };
 }
@@ -158,7 +158,7 @@ std::vector<Option> number_options() {
       {.path = "recompute.policy", .takes = kString, .fallback = "\"none\"", .doc = "none, attention only (selective), or whole blocks (full).",
        .choices = {"none", "selective", "full"}, .aka = {"recompute_granularity", "activation_checkpointing"}},
       {.path = "recompute.head_chunk", .takes = kInteger, .fallback = "0",
-       .doc = "Tokens whose logits exist at a time; they are made again in the backward pass. 0: those of the whole micro-batch, kept.",
+       .doc = "Tokens whose logits exist at a time; they are recomputed in the backward pass. 0: those of the whole micro-batch, kept.",
        .range = {0, 2147483647}, .unit = "tokens"},
       {.path = "optimizer.type", .takes = kString, .fallback = "\"adamw\"",
        .doc = "Update rule; lion keeps one moment, not two, and wants a smaller rate and more decay.", .choices = update_rules(),
@@ -269,10 +269,10 @@ std::vector<Option> data_options() {
       {.path = "cuda.nccl_any_order", .takes = kBool, .fallback = "false",
        .doc = "Operations of different NCCL communicators start as each is ready (NCCL_LAUNCH_ORDER_IMPLICIT=0) and not in the "
               "order in which the host issued them. Only with cuda.nccl_max_ctas along every axis, so that all of them fit onto "
-              "the card at once: one that finds no room while it is waited for never ends. Off until it has been measured.",
+              "the GPU at once: one that finds no room while it is waited for never ends. Off until it has been measured.",
        .aka = {"NCCL_LAUNCH_ORDER_IMPLICIT"}},
       {.path = "cuda.spare_multiprocessors", .takes = kInteger, .fallback = "0",
-       .doc = "Multiprocessors of the card that products leave to communication beside them (cuBLASLt's SM_COUNT_TARGET), best "
+       .doc = "Multiprocessors of the GPU that products leave to communication beside them (cuBLASLt's SM_COUNT_TARGET), best "
               "what cuda.nccl_max_ctas allows; 0, and off until it has been measured: none.",
        .range = {0, 128}, .aka = {"sm_margin", "SM_COUNT_TARGET"}},
       {.path = "cuda.nccl_register", .takes = kBool, .fallback = "false",

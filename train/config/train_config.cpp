@@ -179,7 +179,7 @@ void check_nccl_order(const CudaOptions& cuda) {
   const NcclMaxCtas& most = cuda.nccl_max_ctas;
   if (!cuda.nccl_any_order || (most.tensor > 0 && most.data > 0 && most.pipeline > 0)) return;
   contradict(fmt::format("cuda.nccl_any_order = true: cuda.nccl_max_ctas = {}: operations of NCCL that start in any order must all fit onto the "
-                         "card; limit every axis (cuda.nccl_max_ctas = 4, say)",
+                         "GPU; limit every axis (cuda.nccl_max_ctas = 4, say)",
                          value_text(write(most))));
 }
 

@@ -101,7 +101,7 @@ std::vector<std::string> warnings_of(const TrainConfig& config) {
   return warnings;
 }
 
-void place_on_cores(RunInputs& inputs, const RunPlace& place, const MachineFacts& machine) {
+void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFacts& machine) {
   const CoreShare& share = machine.core_share;
   const int local = inputs.local_ranks, threads = inputs.plan.threads_per_rank;
   inputs.ranks_at_once = static_cast<double>(place.nodes * std::min(share.at_once(), local * threads)) / threads;
@@ -134,7 +134,7 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   describe_data(inputs, looks);
 }
 
-RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin,
+RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const MachineFacts& machine, RunOrigin origin,
                       const FindSamples& find_samples) {
   RunInputs inputs;
   inputs.resume = std::move(origin.resume);
@@ -143,11 +143,11 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   const bool is_over = inputs.resume && inputs.resume->manifest.state.updates >= config.run.steps;
   if (!is_over) inputs.warnings = warnings_of(config);
   const ModelConfig model = resolve_model(config);
-  // All memory together; machines and cards are judged one by one when arenas are known.
+  // All memory together; machines and GPUs are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
   if (find_samples) inputs.samples = find_samples(config, model);
   RunPlan plan = make_run_plan(config, model, place.world_size, machine);
-  if (inputs.samples) plan.text = inputs.samples->shapes();
+  if (inputs.samples) plan.generation = inputs.samples->shapes();
   inputs.plan = settle_grad_sync(std::move(plan), machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
   const auto stages_of_plan = [&](const RunPlan& plan) { return dry_stages_here(plan, machine.device, DryWork::kConstruct); };
@@ -162,15 +162,15 @@ RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const Ma
   if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);
   if (saves_checkpoints(config)) check_manifest(inputs);
   if (machine.device == DeviceKind::kCuda) {
-    inputs.ranks_at_once = static_cast<double>(place.cards.size());
-    inputs.peak_flops = named_peak_flops(place.cards, inputs.plan.compute).value_or(0);
+    inputs.ranks_at_once = static_cast<double>(place.gpus.size());
+    inputs.peak_flops = named_peak_flops(place.gpus, inputs.plan.compute).value_or(0);
     return inputs;  // cores are for those who compute on them
   }
   place_on_cores(inputs, place, machine);
   return inputs;
 }
 
-void adopt_if_sound(TrainConfig& config, Resume& resume, const RunPlace& place, const MachineFacts& machine,
+void adopt_if_sound(TrainConfig& config, Resume& resume, const LaunchSite& place, const MachineFacts& machine,
                     const FindSamples& find_samples) {
   const TrainConfig asked = config;
   try {

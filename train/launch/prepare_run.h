@@ -20,22 +20,22 @@ struct RunOrigin {
 };
 
 // The ranks that this process prepares for: all of them as threads, or itself as one of a job.
-struct RunPlace {
+struct LaunchSite {
   int world_size = 0;    // 0: no launcher, the degrees say how many ranks there are
   int first_local = 0;   // this process's first rank among the ranks of its node
   int nodes = 1;
   int local_ranks = 0;   // of the node, which share its memory and cores; 0: all ranks
-  std::vector<std::string> cards = {};  // names of all that the run computes on, each card once
+  std::vector<std::string> gpus = {};  // names of all that the run computes on, each GPU once
   bool reads_all = true; // false: another process of the node reads the tokenizer and looks at the data ahead of the run
 };
 
 // Everything that can be known without a rank; refuses what cannot be trained on. ConfigError, DataError, StorageError.
 // `origin`: what adopt() has agreed to; initial weights of another model are refused here.
-RunInputs prepare_run(const TrainConfig& config, const RunPlace& place, const MachineFacts& machine, RunOrigin origin = {},
+RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const MachineFacts& machine, RunOrigin origin = {},
                       const FindSamples& find_samples = {});
 
 // adopt(), but what is wrong with the configuration by itself is said before what keeps it from going on from this checkpoint.
-void adopt_if_sound(TrainConfig& config, Resume& resume, const RunPlace& place, const MachineFacts& machine,
+void adopt_if_sound(TrainConfig& config, Resume& resume, const LaunchSite& place, const MachineFacts& machine,
                     const FindSamples& find_samples);
 
 // The last refusal, by whoever writes there, because it says nothing about the configuration itself: of a run.dir that another run

@@ -117,7 +117,7 @@ class ProcessRank {
     const bool was_given = !world_->broadcast(config.checkpoint.every_was_given ? "given" : "", 0).empty();
     const std::string checkpoint_fault =
         fault_unless(was_given, [&] { check_checkpoint_dir(*world_, world_->local_rank() == 0, saves_to); });
-    CardSearch found = look_for_cards(config.device, cuda_, ranks_with_cards(config.device));
+    GpuSearch found = look_for_gpus(config.device, cuda_, ranks_with_gpus(config.device));
     run_together(*world_, [&] { choice_ = choose_device(config.device, cuda_, std::move(found)); });
     const StartUpFacts mine = facts_of_this_process(config, world_->local_size(), choice_);
     const StartUpAgreement agreement = compare_start_up(*world_, mine);
@@ -127,13 +127,13 @@ class ProcessRank {
       if (hooks_.check_profile) hooks_.check_profile(config, choice_.kind);
     });
     start_watch_->next("opens the data and compares it with the others'");
-    RunPlace place;
+    LaunchSite place;
     place.world_size = world_->size();
     place.first_local = world_->local_rank();
     place.nodes = count_nodes(world_->nodes());
     place.local_ranks = world_->local_size();
     place.reads_all = world_->local_rank() == 0;
-    place.cards = choice_.found.cards;
+    place.gpus = choice_.found.gpus;
     MachineFacts machine = weakest(*world_, world_->node(), mine);
     machine.description = agreement.description;
     const RunOrigin origin = agree_on_origin(config, place, machine);
@@ -157,7 +157,7 @@ class ProcessRank {
   }
 
   // Rank 0 says which checkpoint the run goes on from, or takes its weights from, and which run it is; all read the manifest.
-  RunOrigin agree_on_origin(TrainConfig& config, const RunPlace& place, const MachineFacts& machine) {
+  RunOrigin agree_on_origin(TrainConfig& config, const LaunchSite& place, const MachineFacts& machine) {
     RunOrigin origin;
     const auto agree = [&](std::optional<Resume>& found, const std::function<std::optional<Resume>()>& find,
                            const std::function<Resume(const std::string& folder)>& open, const std::function<void()>& use) {
@@ -184,15 +184,15 @@ class ProcessRank {
     return origin;
   }
 
-  // Where nobody sees a card no rank has to hear of another's.
-  RunRanks ranks_with_cards(AskedDevice asked) {
-    if (first_rank(*world_, sees_cards(asked, cuda_)) < 0) return thread_ranks(1);
+  // Where nobody sees a GPU no rank has to hear of another's.
+  RunRanks ranks_with_gpus(AskedDevice asked) {
+    if (first_rank(*world_, sees_gpus(asked, cuda_)) < 0) return thread_ranks(1);
     return {{world_->rank()}, [this](const std::string& mine) { return world_->all_gather(mine); }};
   }
 
   // Of devices. Every rank has one where any has.
   TransportChoice transport() const {
-    return choose_transport(static_cast<std::size_t>(world_->size()), choice_.found.cards.size());
+    return choose_transport(static_cast<std::size_t>(world_->size()), choice_.found.gpus.size());
   }
 
   void warn(const std::vector<std::string>& lines) {
@@ -250,8 +250,8 @@ class ProcessRank {
     device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
       lifeline_->board().set_waiting(describe(), seconds);
     });
-    const RunHardware hardware{choice_.kind, choice_.found.cards, world_->local_size(), 1, cores_of_node_};
-    std::unique_ptr<RunOutlook> outlook;
+    const RunHardware hardware{choice_.kind, choice_.found.gpus, world_->local_size(), 1, cores_of_node_};
+    std::unique_ptr<RunForecast> outlook;
     if (world_->rank() == 0 && hooks_.outlook) outlook = hooks_.outlook(inputs_, hardware);
     RankServices services;
     services.stop = &stop_;

@@ -9,12 +9,12 @@
 
 namespace trident {
 
-DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, CardSearch found) {
+DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, GpuSearch found) {
   if (asked == AskedDevice::kCpu) return {DeviceKind::kCpu, "device = cpu", {}};
-  if (!found.seats.empty()) {
-    const std::size_t cards = found.cards.size();
+  if (!found.gpu_slots.empty()) {
+    const std::size_t gpus = found.gpus.size();
     return {DeviceKind::kCuda,
-            fmt::format("device = {}: {} card{}, {}", to_string(asked), cards, cards == 1 ? "" : "s", cuda.facts().libraries),
+            fmt::format("device = {}: {} GPU{}, {}", to_string(asked), gpus, gpus == 1 ? "" : "s", cuda.facts().libraries),
             std::move(found)};
   }
   if (asked == AskedDevice::kCuda) throw ConfigError(fmt::format("device = cuda: {}", found.problem));
@@ -29,18 +29,18 @@ MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks) {
     facts.device = DeviceKind::kCuda;
     facts.multiplies_fp16 = true;
     facts.fast_bf16 =
-        std::ranges::all_of(choice.found.seats, [](const CardSeat& seat) { return seat.card.compute_capability >= kFirstFastBf16; });
+        std::ranges::all_of(choice.found.gpu_slots, [](const GpuSeat& gpu_slot) { return gpu_slot.gpu.compute_capability >= kFirstFastBf16; });
     facts.memory = choice.found.memory;
-    facts.description = choice.found.seats.front().card.name;
+    facts.description = choice.found.gpu_slots.front().gpu.name;
   }
   facts.notes = {choice.why};
   facts.notes.insert(facts.notes.end(), choice.found.notes.begin(), choice.found.notes.end());
   return facts;
 }
 
-std::optional<double> named_peak_flops(const std::string& card, DType compute) {
-  if ((compute != DType::kBF16 && compute != DType::kF16) || card.find(" MIG ") != std::string::npos) return std::nullopt;
-  // NVIDIA's data sheets, dense. The first name that the card's contains counts, so the longer ones come first.
+std::optional<double> named_peak_flops(const std::string& gpu, DType compute) {
+  if ((compute != DType::kBF16 && compute != DType::kF16) || gpu.find(" MIG ") != std::string::npos) return std::nullopt;
+  // NVIDIA's data sheets, dense. The first name that the GPU's contains counts, so the longer ones come first.
   static constexpr std::array<std::pair<std::string_view, double>, 7> kPeaks = {{{"H100 PCIe", 756e12},
                                                                                   {"H100 NVL", 835e12},
                                                                                   {"H100", 989e12},
@@ -49,15 +49,15 @@ std::optional<double> named_peak_flops(const std::string& card, DType compute) {
                                                                                   {"H200", 989e12},
                                                                                   {"A100", 312e12}}};
   for (const auto& [name, flops] : kPeaks) {
-    if (card.find(name) != std::string::npos) return flops;
+    if (gpu.find(name) != std::string::npos) return flops;
   }
   return std::nullopt;
 }
 
-std::optional<double> named_peak_flops(const std::vector<std::string>& cards, DType compute) {
+std::optional<double> named_peak_flops(const std::vector<std::string>& gpus, DType compute) {
   double sum = 0;
-  for (const std::string& card : cards) {
-    const std::optional<double> peak = named_peak_flops(card, compute);
+  for (const std::string& gpu : gpus) {
+    const std::optional<double> peak = named_peak_flops(gpu, compute);
     if (!peak) return std::nullopt;
     sum += *peak;
   }
@@ -66,7 +66,7 @@ std::optional<double> named_peak_flops(const std::vector<std::string>& cards, DT
 
 std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options) {
   if (choice.kind == DeviceKind::kCuda) {
-    return cuda.make_device(choice.found.seats.at(static_cast<std::size_t>(options.seat)).card.number, doorbell, options.host_memory, options.cuda);
+    return cuda.make_device(choice.found.gpu_slots.at(static_cast<std::size_t>(options.gpu_slot)).gpu.number, doorbell, options.host_memory, options.cuda);
   }
   CpuDeviceOptions cpu;
   cpu.threads_per_rank = options.threads_per_rank;
@@ -79,7 +79,7 @@ std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend
 void check_nccl_register(const CudaOptions& config, const DeviceChoice& choice, int ranks, const TransportChoice& transport) {
   if (!config.nccl_register || choice.kind == DeviceKind::kCpu || (ranks > 1 && transport.transport == DeviceTransport::kNccl)) return;
   if (ranks == 1) throw ConfigError("cuda.nccl_register = true: one rank exchanges nothing; set it to false");
-  throw ConfigError(fmt::format("cuda.nccl_register = true: ranks exchange {} ({}), not by NCCL; start a process with a card of its own for each "
+  throw ConfigError(fmt::format("cuda.nccl_register = true: ranks exchange {} ({}), not by NCCL; start a process with a GPU of its own for each "
                                 "rank (mpirun), or set it to false",
                                 to_string(transport.transport), transport.why));
 }

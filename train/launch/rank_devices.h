@@ -10,7 +10,7 @@
 #include "device/device.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "parallel/grid/parallel_context.h"
-#include "train/launch/card_search.h"
+#include "train/launch/gpu_search.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {
@@ -18,28 +18,28 @@ namespace trident {
 struct DeviceChoice {
   DeviceKind kind = DeviceKind::kCpu;
   std::string why;   // "device = auto: no NVIDIA driver on this machine"
-  CardSearch found;  // on cards
+  GpuSearch found;  // on GPUs
 };
 
-// cuda takes the cards, auto takes them if there is one for each of this process's ranks. ConfigError if cuda was asked for and there is none.
-DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, CardSearch found);
+// cuda takes the GPUs, auto takes them if there is one for each of this process's ranks. ConfigError if cuda was asked for and there is none.
+DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, GpuSearch found);
 
-// What this process found: its machine's memory, shared by `local_ranks`, or that of all the run's cards; products that the oldest of its cards has.
+// What this process found: its machine's memory, shared by `local_ranks`, or that of all the run's GPUs; products that the oldest of its GPUs has.
 MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks);
 
-// Dense FLOP/s that the maker names for a card; none for cards not in the table, parts of divided cards, and dtypes other than bf16 and f16.
-std::optional<double> named_peak_flops(const std::string& card, DType compute);
+// Dense FLOP/s that the maker names for a GPU; none for GPUs not in the table, parts of divided GPUs, and dtypes other than bf16 and f16.
+std::optional<double> named_peak_flops(const std::string& gpu, DType compute);
 // Of all together; none unless every one is known.
-std::optional<double> named_peak_flops(const std::vector<std::string>& cards, DType compute);
+std::optional<double> named_peak_flops(const std::vector<std::string>& gpus, DType compute);
 
 // Of a rank, on the thread that will use it.
 struct RankDeviceOptions {
-  int seat = 0;                         // which of this process's ranks it is; cards only
+  int gpu_slot = 0;                         // which of this process's ranks it is; GPUs only
   int threads_per_rank = 1;             // CPU only
   std::optional<int> first_core = {};   // CPU only
   SmallProducts small_products = SmallProducts::kBlocked;  // CPU only
   HostAllocator host_memory = {};       // that peers reach; not set: private memory
-  CudaOptions cuda = {};                // cards only
+  CudaOptions cuda = {};                // GPUs only
 };
 std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options);
 

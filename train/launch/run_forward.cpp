@@ -57,14 +57,14 @@ void run_as_threads(const std::function<ForwardModel()>& read, const ForwardWork
   ForwardModel model = read();
   const int ranks = static_cast<int>(ranks_of(model.config.parallel));
   const AskedDevice asked = model.config.device;
-  const DeviceChoice choice = choose_device(asked, cuda, look_for_cards(asked, cuda, thread_ranks(ranks)));
+  const DeviceChoice choice = choose_device(asked, cuda, look_for_gpus(asked, cuda, thread_ranks(ranks)));
   const ForwardInputs inputs = prepare(std::move(model), 0, machine_facts(choice, ranks), kind);
   const Logger logger(log);
   say_notes(inputs.model, logger);
   ThreadWorld world(inputs.plan.world_size());
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions options;
-    options.seat = rank;
+    options.gpu_slot = rank;
     options.cuda = inputs.plan.config.cuda;
     options.threads_per_rank = inputs.plan.threads_per_rank;
     options.small_products = kind.small_products;
@@ -118,11 +118,11 @@ class ForwardProcess {
     start_watch_->next("reads what is to be done and compares it with the others'");
     run_together(*world_, [&] { model = read(); });
     const AskedDevice asked = model.config.device;
-    const bool any_sees_cards = first_rank(*world_, sees_cards(asked, cuda_)) >= 0;
-    const RunRanks ranks = any_sees_cards
+    const bool any_sees_gpus = first_rank(*world_, sees_gpus(asked, cuda_)) >= 0;
+    const RunRanks ranks = any_sees_gpus
                                ? RunRanks{{world_->rank()}, [&](const std::string& mine) { return world_->all_gather(mine); }}
                                : thread_ranks(1);
-    CardSearch found = look_for_cards(asked, cuda_, ranks);
+    GpuSearch found = look_for_gpus(asked, cuda_, ranks);
     run_together(*world_, [&] { choice_ = choose_device(asked, cuda_, std::move(found)); });
     const StartUpFacts mine = facts_of_this_process(model.config, world_->local_size(), choice_);
     compare_start_up(*world_, mine);
@@ -142,7 +142,7 @@ class ForwardProcess {
     device->progress().set_wait_observer([this](double seconds, FunctionRef<std::string()> describe) {
       lifeline_->board().set_waiting(describe(), seconds);
     });
-    const TransportChoice transport = choose_transport(static_cast<std::size_t>(world_->size()), choice_.found.cards.size());
+    const TransportChoice transport = choose_transport(static_cast<std::size_t>(world_->size()), choice_.found.gpus.size());
     work({inputs_, *device, world_->communicator(device->progress()), on_device(choice_, cuda_, *device, transport.transport),
           logger_, &lifeline_->board()});
   }

@@ -40,7 +40,7 @@ void leave_failure(const std::string& run_dir, const Error& error) {
 void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& cuda, const TrainHooks& hooks) {
   const StopRequest stop;
   const int ranks = static_cast<int>(ranks_of(config.parallel));
-  const DeviceChoice choice = choose_device(config.device, cuda, look_for_cards(config.device, cuda, thread_ranks(ranks)));
+  const DeviceChoice choice = choose_device(config.device, cuda, look_for_gpus(config.device, cuda, thread_ranks(ranks)));
   check_nccl_register(config.cuda, choice, ranks,
                       {DeviceTransport::kThread, ranks == 1 ? "the rank is a thread of this process"
                                                             : fmt::format("the {} ranks are threads of this process", ranks)});
@@ -53,8 +53,8 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
     checkpoint_fault = fault_unless(config.checkpoint.every_was_given, [&] { check_checkpoint_dir(checkpoint_folder_of(config)); });
   }
   RunOrigin origin{.resume = find_resume(config)};
-  RunPlace place;
-  place.cards = choice.found.cards;
+  LaunchSite place;
+  place.gpus = choice.found.gpus;
   if (origin.resume)
     adopt_if_sound(config, *origin.resume, place, machine_facts(choice, ranks), hooks.find_samples);
   else
@@ -63,16 +63,16 @@ void run_as_threads(TrainConfig config, const TrainOutput& output, CudaBackend& 
   RunInputs inputs = prepare_run(config, place, machine_facts(choice, ranks), std::move(origin), hooks.find_samples);
   inputs.checkpoint_fault = checkpoint_fault;
   check_run_dir(config, inputs.resume);
-  const RunHardware hardware{choice.kind, choice.found.cards, inputs.local_ranks, inputs.plan.world_size(),
+  const RunHardware hardware{choice.kind, choice.found.gpus, inputs.local_ranks, inputs.plan.world_size(),
                              machine_facts(choice, ranks).core_share.at_once()};
-  const std::unique_ptr<RunOutlook> outlook = hooks.outlook ? hooks.outlook(inputs, hardware) : nullptr;
+  const std::unique_ptr<RunForecast> outlook = hooks.outlook ? hooks.outlook(inputs, hardware) : nullptr;
   const int threads = inputs.plan.threads_per_rank;
   RunEnd end;  // of rank 0, the same on every rank
   std::atomic<bool> trained{false};
   ThreadWorld world(inputs.plan.world_size());
   const auto run_rank = [&](int rank) {
     RankDeviceOptions options;
-    options.seat = rank;
+    options.gpu_slot = rank;
     options.cuda = config.cuda;
     options.threads_per_rank = threads;
     if (inputs.first_core) options.first_core = *inputs.first_core + rank * threads;

@@ -160,7 +160,7 @@ std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ran
                                 who_has_what(ranks, [](const StartUpFacts& f) { return f.build.substr(0, 12); })));
   }
   if (grouped(ranks, [](const StartUpFacts& f) { return std::string(to_string(f.machine.device)); }).size() > 1) {
-    lines.push_back(fmt::format("different devices: {}; say device = cpu, or give every node cards that can be used",
+    lines.push_back(fmt::format("different devices: {}; say device = cpu, or give every node GPUs that can be used",
                                 who_has_what(ranks, [](const StartUpFacts& f) { return f.device_why; })));
   }
   const JsonValue config = parse_json(ranks[0].config, "rank 0", kExchanged);

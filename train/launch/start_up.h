@@ -54,7 +54,7 @@ struct StartUpAgreement {
 StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine);
 
 // Collective. The machine that a plan for all of them may count on: bf16 if all have it. Memory is that of `mine` if they compute
-// on cards, which all ranks know, else of each node what the rank that sees least of it sees; cores are then shared as on the node
+// on GPUs, which all ranks know, else of each node what the rank that sees least of it sees; cores are then shared as on the node
 // that has fewest for a rank, so that all ranks have as many threads. `node`: the ranks of this rank's node. A node's ranks alone
 // hear of each other.
 MachineFacts weakest(Rendezvous& job, Rendezvous& node, const StartUpFacts& mine);

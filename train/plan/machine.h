@@ -24,12 +24,12 @@ MachineFacts cpu_machine_facts(int local_ranks);
 // what its kernels run on. A virtual machine's name hides which of several generations it has.
 std::string processor_name(const std::string& cpuinfo = "/proc/cpuinfo", const CpuFeatures& features = detect_cpu_features());
 
-// FLOP/s of one rank's matrix product [512,512] x [512,512], on a card [8192,8192] x [8192,8192], in `compute`, the best of repeated runs
+// FLOP/s of one rank's matrix product [512,512] x [512,512], on a GPU [8192,8192] x [8192,8192], in `compute`, the best of repeated runs
 // within `seconds`. `clock`: of the seconds in FLOP/s, for one that counts what a busy machine gave this thread.
 double measure_matmul_rate(Device& device, DType compute, double seconds, double (*clock)() = monotonic_seconds);
 
 // The same by the clock on the wall, of at least ten products in at least 0.2 s: the peak that mfu is a share of on CPUs, and on
-// cards whose maker's figure is not known. Other work may hold a core of this process in every product: as long as this thread
+// GPUs whose maker's figure is not known. Other work may hold a core of this process in every product: as long as this thread
 // waited in the fastest one it goes on, up to 2 s, and then there is nothing that could be called a peak.
 std::optional<double> measure_matmul_peak(Device& device, DType compute);
 

@@ -257,10 +257,10 @@ RunPlan forward_only(RunPlan plan) {
   return plan;
 }
 
-RunPlan text_only(RunPlan plan, CachedShapes shapes) {
+RunPlan generation_only(RunPlan plan, KvCacheShape shapes) {
   plan = forward_only(std::move(plan));
   plan.eval_programs.clear();
-  plan.text = std::move(shapes);
+  plan.generation = std::move(shapes);
   return plan;
 }
 
@@ -333,7 +333,7 @@ void add_gather_note(RunPlan& plan) {
                                    to_string(plan.zero.preset), stages, counted(std::ssize(plan.step_programs), "stage")));
 }
 
-void add_card_notes(RunPlan& plan, DeviceKind device) {
+void add_gpu_notes(RunPlan& plan, DeviceKind device) {
   if (device == DeviceKind::kCuda) {
     if (plan.config.cuda.graphs) plan.notes.push_back(graphs_note(plan));
     return;
@@ -386,7 +386,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   if (sync.kind == GradSync::Kind::kEvery) plan.zero.grad_sync_every = sync.every;
   make_programs(plan, costs);
   add_gather_note(plan);
-  add_card_notes(plan, machine.device);
+  add_gpu_notes(plan, machine.device);
   plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());
   plan.predicted_bubble = predict_bubble(plan, costs);
   return plan;

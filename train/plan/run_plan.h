@@ -14,7 +14,7 @@
 #include "model/gpt.h"
 #include "parallel/grid/process_grid.h"
 #include "parallel/zero/param_layout.h"
-#include "pipeline/cached_shapes.h"
+#include "pipeline/kv_cache_shape.h"
 #include "pipeline/schedule/step_program.h"
 #include "train/config/resolve_model.h"
 #include "train/config/train_config.h"
@@ -22,7 +22,7 @@
 
 namespace trident {
 
-// Memory that some of the ranks share: of a machine, or of a card.
+// Memory that some of the ranks share: of a machine, or of a GPU.
 struct MemoryPool {
   std::string name;        // for messages
   std::vector<int> ranks;  // of the run
@@ -66,7 +66,7 @@ struct RunPlan {
   TensorLayout tensor_layout;
   DType compute = DType::kF32;
   std::string compute_reason;   // why bf16, fp16 or fp32
-  int threads_per_rank = 1;     // that compute on CPUs; 1 on cards
+  int threads_per_rank = 1;     // that compute on CPUs; 1 on GPUs
   RecomputePolicy recompute = RecomputePolicy::kNone;
   ZeroPolicy zero;
   int num_micro_batches = 1;
@@ -75,13 +75,13 @@ struct RunPlan {
   std::vector<UnitLayout> units;  // by unit id
   StepProgramSpec step_spec, eval_spec;
   std::vector<StepProgram> step_programs, eval_programs;  // by pipeline rank; checked. No step_programs: of forwards alone
-  std::optional<CachedShapes> text;  // of what the ranks continue texts with, beside the programs or without any
+  std::optional<KvCacheShape> generation;  // the ranks continue texts with these caches, beside the programs or without any
   double predicted_bubble = 0;    // over ideal, from the simulated step with the units' model FLOPs as times
   std::vector<std::string> notes; // one line each: what was chosen for "auto", what a choice costs
 
   int world_size() const { return grid.world_size(); }
   bool trains() const { return !step_programs.empty(); }
-  bool has_programs() const { return !eval_programs.empty(); }  // false: of text_only()
+  bool has_programs() const { return !eval_programs.empty(); }  // false: of generation_only()
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
   LayerGeometry geometry(int tensor_rank) const;
   const StepProgram& step_program(int rank) const;
@@ -107,6 +107,6 @@ RunPlan with_schedule(RunPlan plan, const Schedule& schedule);
 // gather on use. `notes` are those of forwards.
 RunPlan forward_only(RunPlan plan);
 // The same layout for continuing texts and nothing else: its ranks run no program and keep their weights whole.
-RunPlan text_only(RunPlan plan, CachedShapes shapes);
+RunPlan generation_only(RunPlan plan, KvCacheShape shapes);
 
 }  // namespace trident

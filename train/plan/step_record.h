@@ -28,7 +28,7 @@ struct RecordedOperation {
   double bytes = 0;                                                 // that must move: every operand once, twice in place
   std::variant<std::monostate, MatmulShape, AttentionShape> shape;  // of what its price depends on beside these
   bool recomputed = false;  // in a backward: forward work done again
-  bool in_graph = false;    // on cards that capture: launched with the call before it, as one graph
+  bool in_graph = false;    // on GPUs that capture: launched with the call before it, as one graph
   bool tf32 = false;        // of products of fp32: on tensor cores, operands rounded
   bool operator==(const RecordedOperation&) const = default;
 };

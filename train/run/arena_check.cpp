@@ -13,7 +13,7 @@
 namespace trident {
 namespace {
 
-// Of a card, for each rank, what CUDA and its libraries take once training begins: their kernels with the first use, graphs.
+// Of a GPU, for each rank, what CUDA and its libraries take once training begins: their kernels with the first use, graphs.
 constexpr double kTakenLater = 512 << 20;
 constexpr double kMuchLess = 0.9;  // of the largest rank's memory: layers could move there
 constexpr double kMuch = 0.1;      // of what is needed: worth a key of its own
@@ -115,7 +115,7 @@ const MemoryPool* pool_of(const RunPlan& plan, int rank) {
   return found == plan.memory.end() ? nullptr : &*found;
 }
 
-// Of the ranks that share a machine or a card.
+// Of the ranks that share a machine or a GPU.
 struct PoolNeed {
   double total = 0;
   std::optional<double> free = {};  // the least that any of them sees

@@ -1,4 +1,4 @@
-// Whether what the ranks are about to allocate is there: of each machine, or of each card.
+// Whether what the ranks are about to allocate is there: of each machine, or of each GPU.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ struct ArenaNeed {
   double activations = 0;    // all that grows with the micro-batch: with their gradients, scratch and what crosses stages
   double logits = 0;         // of the activations: what recompute.head_chunk would keep to a chunk
   std::string largest = {};  // its largest tensors, as largest_entries() says
-  std::optional<double> free = {};  // on its card, while all ranks' communicators exist and no arena does
+  std::optional<double> free = {};  // on its GPU, while all ranks' communicators exist and no arena does
 };
 
 // By rank, with micro-batches of `micro` sequences.
 using NeedsOfMicro = std::function<std::vector<ArenaNeed>(std::int64_t micro)>;
 
-// `needs`: by rank. What a card has for arenas is counted from what is free there, where that was asked, and else as the plan expected it.
+// `needs`: by rank. What a GPU has for arenas is counted from what is free there, where that was asked, and else as the plan expected it.
 // ConfigError for what does not fit: which rank of which stage where, what it needs and for which tensors, what is there, and the
 // micro-batch or the key that would make it fit. A micro-batch is named when `needs_of` has said that it does; without `needs_of`,
 // as if activations grew with the micro-batch alone, which pipelines belie: of smaller ones more may be in flight.

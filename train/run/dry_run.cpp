@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "device/card_workspaces.h"
+#include "device/gpu_workspaces.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/onednn_matmul.h"
 #include "device/dry/dry_device.h"
@@ -18,23 +18,23 @@
 namespace trident {
 namespace {
 
-class CardWorkspaces : public DryOps {
+class GpuWorkspaces : public DryOps {
  public:
-  explicit CardWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
-  std::int64_t prepare_matmul(const MatmulShape&) override { return kCardProductWorkspace; }
-  // Whether the library has one kernel for a product and what follows it only a card can say.
-  PreparedProduct prepare_fused(const MatmulShape&, Epilogue) override { return {kCardProductWorkspace, false}; }
-  std::int64_t attention_workspace(const AttentionShape& shape) override { return card_attention_workspace(shape, deterministic_); }
+  explicit GpuWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
+  std::int64_t prepare_matmul(const MatmulShape&) override { return kGpuProductWorkspace; }
+  // Whether the library has one kernel for a product and what follows it only a GPU can say.
+  PreparedProduct prepare_fused(const MatmulShape&, Epilogue) override { return {kGpuProductWorkspace, false}; }
+  std::int64_t attention_workspace(const AttentionShape& shape) override { return gpu_attention_workspace(shape, deterministic_); }
 
  private:
   bool deterministic_;
 };
 
-class ProcessorWorkspaces final : public CardWorkspaces {
+class ProcessorWorkspaces final : public GpuWorkspaces {
  public:
-  using CardWorkspaces::CardWorkspaces;
+  using GpuWorkspaces::GpuWorkspaces;
   std::int64_t prepare_matmul(const MatmulShape& shape) override {
-    return std::max(CardWorkspaces::prepare_matmul(shape), converted_workspace_bytes(shape));
+    return std::max(GpuWorkspaces::prepare_matmul(shape), converted_workspace_bytes(shape));
   }
   PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue) override { return {prepare_matmul(shape), false}; }
 };
@@ -94,14 +94,14 @@ std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work) {
   return stages;
 }
 
-std::unique_ptr<Ops> any_card(bool deterministic) { return std::make_unique<CardWorkspaces>(deterministic); }
+std::unique_ptr<Ops> any_gpu(bool deterministic) { return std::make_unique<GpuWorkspaces>(deterministic); }
 
-std::vector<DryRun> dry_stages_on_cards(const RunPlan& plan, DryWork work) {
-  return dry_stages(plan, any_card(plan.config.cuda.deterministic).get(), work);
+std::vector<DryRun> dry_stages_on_gpus(const RunPlan& plan, DryWork work) {
+  return dry_stages(plan, any_gpu(plan.config.cuda.deterministic).get(), work);
 }
 
 std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, DryWork work) {
-  if (device == DeviceKind::kCuda) return dry_stages_on_cards(plan, work);
+  if (device == DeviceKind::kCuda) return dry_stages_on_gpus(plan, work);
   ProcessorWorkspaces any(plan.config.cuda.deterministic);
   return dry_stages(plan, &any, work);
 }

@@ -44,19 +44,19 @@ StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work,
 // The same of one rank of each pipeline stage, that of tp 0 and dp 0. The others of the stage need and send as much.
 std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work);
 
-// Operations of cards that are not here, as an oracle: the most that their workspaces take.
+// Operations of GPUs that are not here, as an oracle: the most that their workspaces take.
 // `deterministic`: cuda.deterministic.
-std::unique_ptr<Ops> any_card(bool deterministic);
+std::unique_ptr<Ops> any_gpu(bool deterministic);
 
-// The same as dry_stages() of such cards.
-std::vector<DryRun> dry_stages_on_cards(const RunPlan& plan, DryWork work);
+// The same as dry_stages() of such GPUs.
+std::vector<DryRun> dry_stages_on_gpus(const RunPlan& plan, DryWork work);
 
-// The same with workspaces that are enough for any device of this kind: of cards those, of processors the most that those with and
+// The same with workspaces that are enough for any device of this kind: of GPUs those, of processors the most that those with and
 // without instructions for bf16 take.
 std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, DryWork work);
 
-// The same with the workspaces of this machine's processor as the oracle; for cards, which are not asked, without any: what does
-// not fit then fits no card.
+// The same with the workspaces of this machine's processor as the oracle; for GPUs, which are not asked, without any: what does
+// not fit then fits no GPU.
 std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work);
 
 // Logical bytes sent in one training step, summed over all ranks, by axis (docs/design/communication.md).

@@ -12,7 +12,7 @@
 #include "model/config/model_stats.h"
 #include "train/plan/machine.h"
 #include "train/run/between_steps.h"
-#include "train/run/data_lines.h"
+#include "train/run/data_summary.h"
 #include "train/run/dry_run.h"
 #include "train/run/earlier_run.h"
 #include "train/run/gather_times.h"
@@ -142,7 +142,7 @@ void RankLoop::write_start_file(FunctionRef<void()> write) {
 
 void RankLoop::open_run_folder(std::int64_t largest) {
   for (const std::string& line : opening_lines(plan_, device_.describe(), trainer_.arena_plan(), largest)) sink_.line(line);
-  for (const std::string& line : data_lines(plan_, inputs_.sources)) sink_.line(line);
+  for (const std::string& line : data_summary(plan_, inputs_.sources)) sink_.line(line);
   for (const std::string& line : inputs_.warnings) logger_.warning("{}", line);
   for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) logger_.warning("{}", line);
   for (const std::string& line : device_.notes()) sink_.line(line);
@@ -171,7 +171,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
                             : ""));
   last_eval_at_ = files.last_evaluation();
   if (!leaves_files_) {
-    RunOutlook::Predicted predicted;
+    RunForecast::Predicted predicted;
     if (services_.outlook != nullptr)
       predicted = services_.outlook->predicted();
     else
@@ -188,7 +188,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   peak_flops_ = PeakFlops(measure, say_);
 }
 
-// Lines that somebody took out are not made again: whoever reads the file is to know.
+// Warns about gaps in metrics.jsonl, which are not refilled.
 void RankLoop::warn_of_gaps(const std::vector<std::int64_t>& steps) {
   constexpr std::size_t kShown = 3;
   const Resume resume = checkpoints_.resume().value();

@@ -21,7 +21,7 @@
 #include "train/run/run_checkpoints.h"
 #include "train/run/run_end.h"
 #include "train/run/run_inputs.h"
-#include "train/run/run_outlook.h"
+#include "train/run/run_forecast.h"
 #include "train/run/run_report.h"
 #include "train/run/step_tracer.h"
 #include "train/run/stop_request.h"
@@ -33,7 +33,7 @@ struct RankServices {
   const StopRequest* stop = nullptr;                        // looked at between steps
   StatusBoard* board = nullptr;                             // where the rank says what it is doing
   std::function<std::int64_t()> inter_node_bytes = {};      // payload this rank sent to other nodes so far
-  RunOutlook* outlook = nullptr;                            // of rank 0
+  RunForecast* outlook = nullptr;                            // of rank 0
   OnDevice on_device = {};                                  // how groups of ranks exchange what lies on devices
   // Called when training is over, before it is reported, with what run() returns: what fails from then on does not fail the run.
   std::function<void(const RunEnd& end)> trained = {};

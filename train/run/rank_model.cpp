@@ -32,9 +32,9 @@ ParamStoreConfig store_config(const RunPlan& plan, std::span<const StepProgram* 
   return config;
 }
 
-// Kernels of products and attention come to the card here: a communicator of NCCL that is connected may keep the card busy until a
-// peer's host calls, which waits for what its own card is not idle for.
-void run_first(const RunPlan& plan, Device& device, int rank) {
+// Kernels of products and attention come to the GPU here: a communicator of NCCL that is connected may keep the GPU busy until a
+// peer's host calls, which waits for what its own GPU is not idle for.
+void warm_up_kernels(const RunPlan& plan, Device& device, int rank) {
   if (device.kind() != DeviceKind::kCuda) return;
   dry_run(plan, rank, &device.ops(), DryWork::kConstruct);  // announces them
   device.run_announced();
@@ -45,15 +45,16 @@ void run_first(const RunPlan& plan, Device& device, int rank) {
 RankModel::RankModel(const RunPlan& plan, Device& device, std::unique_ptr<Communicator> world, StatusBoard* board,
                      const OnDevice& on_device)
     : plan_(plan), device_(device), executor_(device) {
-  run_first(plan, device, world->rank());
+  warm_up_kernels(plan, device, world->rank());
   context_.emplace(plan.grid, device, std::move(world), plan.partial_axes,
                    plan.config.debug.check_collectives ? CollectiveChecks::kOn : CollectiveChecks::kOff, board, on_device);
   const std::vector<const StepProgram*> programs = programs_of(plan, context_->rank());
   const LayerGeometry geometry = plan.geometry(context_->coordinates().tensor);
   const UnitsOfStage& units = plan.step_spec.units_of_stage;
-  TRIDENT_CHECK(plan.has_programs() || plan.text, "a model that is to do nothing");
+  TRIDENT_CHECK(plan.has_programs() || plan.generation, "a plan without programs and without generation has nothing to run");
   if (plan.has_programs()) stage_ = std::make_unique<Stage>(plan.model, geometry, units, programs, *context_, arena_plan_);
-  if (plan.text) cached_ = std::make_unique<CachedStage>(plan.model, geometry, units, *plan.text, *context_, arena_plan_);
+  if (plan.generation) cached_ = std::make_unique<CachedStage>(plan.model, geometry, units, *plan.generation, *context_,
+                                                              arena_plan_);
   store_ = std::make_unique<ParamStore>(store_config(plan, programs), stage_ ? stage_->unit_params() : cached_->unit_params(),
                                         *context_, arena_plan_);
   if (stage_) bind_handlers();
@@ -67,7 +68,7 @@ void RankModel::allocate() {
   store_->bind(*arena_);
 }
 
-// What a card has left is known when all ranks have made what is not in the plan. What hosts have was compared before, in
+// What a GPU has left is known when all ranks have made what is not in the plan. What hosts have was compared before, in
 // prepare_run().
 void RankModel::check_memory() {
   const std::optional<std::int64_t> free = device_.free_bytes();

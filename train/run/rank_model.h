@@ -74,7 +74,7 @@ class RankModel {
   Device& device_;
   ArenaPlan arena_plan_;
   std::unique_ptr<Arena> arena_;  // before the communicators: they and peers may use its memory as long as those live
-  std::optional<ParallelContext> context_;  // made once the card's kernels are there
+  std::optional<ParallelContext> context_;  // made once the GPU's kernels are there
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<CachedStage> cached_;
   std::unique_ptr<ParamStore> store_;

@@ -41,7 +41,7 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
       batch_buffers_(plan, device, model_.context().coordinates().pipeline, LossDetail::kOfBatches, model_.arena_plan()),
       lr_schedule_(lr_schedule_of(plan.config)),
       loss_scaler_(loss_scaler_of(plan)) {
-  TRIDENT_CHECK(plan.trains(), "a plan of forwards alone is to train");
+  TRIDENT_CHECK(plan.trains(), "a forward-only plan cannot train");
   const bool at_random = plan.config.precision.stochastic_rounding;
   const WeightRounding rounding = at_random ? WeightRounding::kStochastic : WeightRounding::kNearest;
   optimizer_ = std::make_unique<ShardedOptimizer>(plan.config.optimizer, rounding, store(), context(), model_.arena_plan());
@@ -98,7 +98,7 @@ void RankTrainer::bind_handlers() {
   bind(Kind::kOptimizerStep, [this](const Instruction& i) {
     if (!result_.applied) return;
     if (update_hook_) update_hook_(i.unit);
-    device().repeat([&] { optimizer_->step(i.unit, result_.updates, result_.lr, update_scale_); });
+    device().run_capturable([&] { optimizer_->step(i.unit, result_.updates, result_.lr, update_scale_); });
     store().masters_updated();
   });
 }

@@ -160,25 +160,25 @@ KeepRules RunCheckpoints::keep_rules(const BestValid& best) const {
   return rules;
 }
 
-// Collective, on cards.
+// Collective, on GPUs.
 void RunCheckpoints::make_writer(SavePlan plan, const Say& say) {
   ShardWriterOptions options;
   options.warn = [this](std::string_view line) { logger_.warning("{}", line); };
   const std::int64_t bytes = staging_bytes_ = staging_for(plan);
-  if (on_card()) {
+  if (on_gpu()) {
     say_page_locked(bytes + ShardWriter::transposing_bytes(plan), say);  // all have seen what there is before one takes of it
     reads_ = trainer_.device().make_background_reads(plan.units.size());
     options.reads = reads_.get();
   }
   const std::string name = "checkpoint staging (checkpoint.staging)";
-  Buffer staging = on_card() ? reads_->allocate(bytes, name) : allocate_host(bytes, name);
+  Buffer staging = on_gpu() ? reads_->allocate(bytes, name) : allocate_host(bytes, name);
   writer_ = std::make_unique<ShardWriter>(std::move(plan), std::move(staging), std::move(options));
   if (saves_on_the_way()) trainer_.set_update_hook([this](int unit) { blocked_seconds_ += writer_->before_update(unit); });
 }
 
 // Of the memory of this rank's machine, what nothing is planned for: a share for each of its ranks.
 double RunCheckpoints::spare_bytes() const {
-  if (on_card()) return static_cast<double>(available_memory().bytes) / std::max(1, inputs_.local_ranks);
+  if (on_gpu()) return static_cast<double>(available_memory().bytes) / std::max(1, inputs_.local_ranks);
   for (const MemoryPool& pool : plan_.memory) {
     if (std::ranges::find(pool.ranks, rank_) == pool.ranks.end()) continue;
     const double share = static_cast<double>(pool.bytes) / static_cast<double>(pool.ranks.size());

@@ -80,7 +80,7 @@ class RunCheckpoints {
   void make_room(std::int64_t bytes_of_a_save);
   KeepRules keep_rules(const BestValid& best) const;
   void make_writer(SavePlan plan, const Say& say);
-  bool on_card() const { return trainer_.device().kind() != DeviceKind::kCpu; }
+  bool on_gpu() const { return trainer_.device().kind() != DeviceKind::kCpu; }
   double spare_bytes() const;
   std::int64_t staging_for(const SavePlan& plan) const;
   void say_page_locked(std::int64_t bytes, const Say& say) const;
@@ -112,7 +112,7 @@ class RunCheckpoints {
   int rank_ = 0;
   double hang_said_ = 0;  // seconds after which warn_of_hang() said so last; 0: it has not
   std::unique_ptr<Lease> lease_;            // of directory_, on rank 0
-  std::unique_ptr<BackgroundReads> reads_;  // on cards
+  std::unique_ptr<BackgroundReads> reads_;  // on GPUs
   std::int64_t staging_bytes_ = 0;
   std::unique_ptr<ShardWriter> writer_;     // last: its thread uses what stands above
 };

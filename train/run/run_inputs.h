@@ -27,9 +27,9 @@ struct RunInputs {
   TokenSources sources;
   std::vector<DataFacts> data_facts;      // of the training sources, then of the validation sources
   std::vector<std::int32_t> token_bytes;  // of every token's text; empty without a tokenizer, or where another process has them
-  double ranks_at_once = 1;               // of all nodes together: those that have cores, or a card, to themselves
-  double peak_flops = 0;                  // that the makers name for all cards together; 0: to be measured
-  // Bytes of a rank's arena, by pipeline stage, as a dry run has them; of cards without workspaces.
+  double ranks_at_once = 1;               // of all nodes together: those that have cores, or a GPU, to themselves
+  double peak_flops = 0;                  // that the makers name for all GPUs together; 0: to be measured
+  // Bytes of a rank's arena, by pipeline stage, as a dry run has them; of GPUs without workspaces.
   std::vector<std::int64_t> dry_arenas;
   int local_ranks = 1;                    // of this node, which share its memory
   std::optional<int> first_core;          // of this process's first rank, when ranks are pinned

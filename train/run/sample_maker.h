@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/config/model_config.h"
-#include "pipeline/cached_shapes.h"
+#include "pipeline/kv_cache_shape.h"
 #include "train/config/train_config.h"
 #include "train/log/text_sample.h"
 #include "train/run/rank_model.h"
@@ -20,7 +20,7 @@ class SampleMaker {
   virtual ~SampleMaker() = default;
 
   // The keys and values that it needs memory for: the plan's text.
-  virtual const CachedShapes& shapes() const = 0;
+  virtual const KvCacheShape& shapes() const = 0;
   // Collective, between steps; changes nothing that steps see. On every rank, in the order of the prompts.
   virtual std::vector<TextSample> make(RankModel& model) const = 0;
 };

@@ -67,7 +67,7 @@ RunPlan settle_grad_sync(RunPlan plan, const MachineFacts& machine) {
   config.parallel.grad_sync = {GradSync::Kind::kStep, 0};
   RunPlan once = make_run_plan(config, plan.model, plan.world_size(), machine);
   once.config = plan.config;
-  once.text = plan.text;
+  once.generation = plan.generation;
   const std::int64_t needed = largest_arena(once, machine.device), there = machine.bytes_per_rank();
   const bool fits = needed <= there;
   RunPlan settled = fits ? std::move(once) : std::move(plan);

@@ -1,6 +1,6 @@
-// Every kernel of this program, so that a card can have all of them before it needs the first.
+// Every kernel of this program, so that a GPU can have all of them before it needs the first.
 //
-// CUDA brings a kernel to the card when it is first asked for, and may wait until the card is idle to do so. Where a kernel of NCCL waits for
+// CUDA brings a kernel to the GPU when it is first asked for, and may wait until the GPU is idle to do so. Where a kernel of NCCL waits for
 // a peer, and the peer's host waits in the same way, that never is.
 #pragma once
 

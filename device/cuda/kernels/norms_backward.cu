@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   sums.write(team, width);
 }
 
-// Blocks to spread rows over: enough threads for a large card, several rows for each, and no more partial rows than there is room
+// Blocks to spread rows over: enough threads for a large GPU, several rows for each, and no more partial rows than there is room
 // for.
 I backward_blocks(I rows, unsigned threads, int rows_of_block, I columns, const Scratch& scratch) {
   constexpr I kThreadsInAll = 128 << 10, kRowsEach = 8;

@@ -1,4 +1,4 @@
-// trident_cuda.so as a program loads it: what it finds on a machine without cards, that its errors are the program's, and
+// trident_cuda.so as a program loads it: what it finds on a machine without GPUs, that its errors are the program's, and
 // that the two share no function that each has its own of.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -42,11 +42,11 @@ class CudaModule : public ::testing::Test {
   static void SetUpTestSuite() { ASSERT_NE(dlopen(TRIDENT_DRIVER, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror(); }
 };
 
-TEST_F(CudaModule, IsLoadedAndSaysThatThereIsNoCard) {
+TEST_F(CudaModule, IsLoadedAndSaysThatThereIsNoGpu) {
   const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
   const CudaFacts& facts = cuda->facts();
   EXPECT_NE(facts.problem.find("no GPU is visible to this process"), std::string::npos) << facts.problem;
-  EXPECT_TRUE(facts.cards.empty());
+  EXPECT_TRUE(facts.gpus.empty());
   for (const char* library : {"CUDA ", "cuBLASLt ", "cuDNN ", "NCCL "})
     EXPECT_NE(facts.libraries.find(library), std::string::npos) << facts.libraries;
 }
@@ -55,7 +55,7 @@ TEST_F(CudaModule, ItsErrorsAreTheProgramsErrors) {
   const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
   Doorbell doorbell;
   EXPECT_THROW(cuda->make_device(0, doorbell, {}, {}), ConfigError);
-  EXPECT_THROW(cuda->open_card(0), InternalError);
+  EXPECT_THROW(cuda->open_gpu(0), InternalError);
 }
 
 TEST_F(CudaModule, SharesNoFunctionWithTheProgram) {

@@ -1,4 +1,4 @@
-// Every attention graph that the trainer can ask for gets a plan from the real cuDNN, for described cards: no card, no driver (a
+// Every attention graph that the trainer can ask for gets a plan from the real cuDNN, for described GPUs: no GPU, no driver (a
 // stand-in, driver_stand_in.sh), nothing runs. A plan takes cuDNN about a second, so a representative part runs by default, and
 // everything with
 // --gtest_also_run_disabled_tests.
@@ -12,28 +12,28 @@
 #include <limits>
 #include <set>
 
-#include "device/card_workspaces.h"
+#include "device/gpu_workspaces.h"
 #include "device/cuda/cudnn_attention_rules.h"
 #include "model/config/model_presets.h"
 
 namespace trident {
 namespace {
 
-struct Card {
+struct Gpu {
   std::string name;
   int compute_major;
   CudnnDescriptor properties;
 };
 
-Card card(const std::string& name, int compute_major) {
+Gpu gpu(const std::string& name, int compute_major) {
   std::ifstream file(TRIDENT_DEVICES_FOLDER "/" + name + ".json");
   const std::string json((std::istreambuf_iterator<char>(file)), {});
   EXPECT_FALSE(json.empty()) << name;
   return {name, compute_major, cudnn_device_properties(json, name)};
 }
-Card h100() { return card("h100", 9); }
-Card h200() { return card("h200", 9); }
-Card a100() { return card("a100", 8); }
+Gpu h100() { return gpu("h100", 9); }
+Gpu h200() { return gpu("h200", 9); }
+Gpu a100() { return gpu("a100", 8); }
 
 AttentionShape shape(std::int64_t batch, std::int64_t query_heads, std::int64_t kv_heads, std::int64_t length,
                      std::int64_t head_dim) {
@@ -46,41 +46,41 @@ AttentionShape shape(std::int64_t batch, std::int64_t query_heads, std::int64_t 
 
 enum class Graph : std::uint8_t { kForward, kBackward, kDeterministicBackward };
 
-AttentionPass pass_of(const Card& card, Graph graph, const AttentionShape& s) {
+AttentionPass pass_of(const Gpu& gpu, Graph graph, const AttentionShape& s) {
   const AttentionDeterminism determinism = graph == Graph::kBackward ? AttentionDeterminism::kNo : AttentionDeterminism::kYes;
   return attention_pass(s, graph == Graph::kForward ? AttentionDirection::kForward : AttentionDirection::kBackward,
-                        card.compute_major, {.determinism = determinism});
+                        gpu.compute_major, {.determinism = determinism});
 }
 
-std::optional<CudnnPlan> plan(const Card& card, Graph graph, const AttentionShape& s, SequenceLengths lengths, std::string* why) {
+std::optional<CudnnPlan> plan(const Gpu& gpu, Graph graph, const AttentionShape& s, SequenceLengths lengths, std::string* why) {
   const AttentionDeterminism determinism = graph == Graph::kBackward ? AttentionDeterminism::kNo : AttentionDeterminism::kYes;
   return CudnnPlan::find(
       graph == Graph::kForward ? attention_forward_graph(s, lengths) : attention_backward_graph(s, lengths, determinism),
-      {.device = &card.properties},
+      {.device = &gpu.properties},
       {.workspace_bytes = std::numeric_limits<std::int64_t>::max(), .deterministic = graph != Graph::kBackward}, why);
 }
 
-void expect_plan(const Card& card, Graph graph, const AttentionShape& s, SequenceLengths lengths = SequenceLengths::kFull) {
-  const AttentionPass pass = pass_of(card, graph, s);
-  ASSERT_TRUE(pass.by_cudnn) << card.name << " " << describe(s) << ": " << pass.why_not;
+void expect_plan(const Gpu& gpu, Graph graph, const AttentionShape& s, SequenceLengths lengths = SequenceLengths::kFull) {
+  const AttentionPass pass = pass_of(gpu, graph, s);
+  ASSERT_TRUE(pass.by_cudnn) << gpu.name << " " << describe(s) << ": " << pass.why_not;
   // Pieces are for samples of one length; others are planned whole.
   const AttentionShape& planned = lengths == SequenceLengths::kFull ? pass.piece : s;
   std::string why;
-  const auto found = plan(card, graph, planned, lengths, &why);
-  ASSERT_TRUE(found) << card.name << " " << describe(planned) << " graph " << static_cast<int>(graph) << ": " << why;
+  const auto found = plan(gpu, graph, planned, lengths, &why);
+  ASSERT_TRUE(found) << gpu.name << " " << describe(planned) << " graph " << static_cast<int>(graph) << ": " << why;
   // What CudnnAttention takes besides: row sums, and without determinism the query gradients in f32.
   const std::int64_t rows = graph == Graph::kForward ? 0 : planned.batch * planned.query_heads * planned.query_length * 4;
   const std::int64_t taken = found->workspace_bytes() + rows * (graph == Graph::kBackward ? 1 + planned.head_dim : 1);
-  EXPECT_LE(taken, card_attention_workspace(s, graph != Graph::kBackward)) << card.name << " " << found->name();
+  EXPECT_LE(taken, gpu_attention_workspace(s, graph != Graph::kBackward)) << gpu.name << " " << found->name();
   constexpr const char* kLengths[] = {"", " padded", " packed"};
-  std::printf("%s: %s%s, %ld pieces: engine %ld, workspace %.1f MB\n", card.name.c_str(), found->name().c_str(),
+  std::printf("%s: %s%s, %ld pieces: engine %ld, workspace %.1f MB\n", gpu.name.c_str(), found->name().c_str(),
               kLengths[static_cast<int>(lengths)], static_cast<long>(pass.pieces), static_cast<long>(found->engine()),
               static_cast<double>(found->workspace_bytes()) / 1e6);
 }
 
-void expect_no_plan(const Card& card, Graph graph, const AttentionShape& s, SequenceLengths lengths = SequenceLengths::kFull) {
+void expect_no_plan(const Gpu& gpu, Graph graph, const AttentionShape& s, SequenceLengths lengths = SequenceLengths::kFull) {
   std::string why;
-  EXPECT_FALSE(plan(card, graph, s, lengths, &why)) << card.name << " " << describe(s) << ": the rules may be relaxed";
+  EXPECT_FALSE(plan(gpu, graph, s, lengths, &why)) << gpu.name << " " << describe(s) << ": the rules may be relaxed";
 }
 
 class CudnnPlans : public ::testing::Test {
@@ -107,17 +107,17 @@ const AttentionShape kRepresentative[] = {
 };
 
 TEST_F(CudnnPlans, ForwardOnAnH100) {
-  const Card c = h100();
+  const Gpu c = h100();
   for (const AttentionShape& s : kRepresentative) expect_plan(c, Graph::kForward, s);
 }
 
 TEST_F(CudnnPlans, DeterministicBackwardOnAnH100) {
-  const Card c = h100();
+  const Gpu c = h100();
   for (const AttentionShape& s : kRepresentative) expect_plan(c, Graph::kDeterministicBackward, s);
 }
 
 TEST_F(CudnnPlans, OtherKindsOfGraphsOnAnH100) {
-  const Card c = h100();
+  const Gpu c = h100();
   AttentionShape s = shape(2, 8, 2, 1000, 64);
   expect_plan(c, Graph::kBackward, s);
   expect_plan(c, Graph::kBackward, shape(1, 32, 8, 4096, 128));
@@ -132,7 +132,7 @@ TEST_F(CudnnPlans, OtherKindsOfGraphsOnAnH100) {
 
 // What fp16 training asks for: the same graphs, of the other type.
 TEST_F(CudnnPlans, InF16) {
-  const Card hopper = h100(), larger = h200(), ampere = a100();
+  const Gpu hopper = h100(), larger = h200(), ampere = a100();
   AttentionShape gpt2 = shape(32, 12, 12, 1024, 64), llama = shape(4, 32, 8, 4096, 128);
   gpt2.dtype = llama.dtype = DType::kF16;
   for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward}) expect_plan(hopper, graph, gpt2);
@@ -140,8 +140,8 @@ TEST_F(CudnnPlans, InF16) {
   expect_plan(larger, Graph::kDeterministicBackward, llama);
 }
 
-TEST_F(CudnnPlans, OtherCards) {
-  const Card hopper = h200(), ampere = a100();
+TEST_F(CudnnPlans, OtherGpus) {
+  const Gpu hopper = h200(), ampere = a100();
   for (const AttentionShape& s : {shape(32, 12, 12, 1024, 64), shape(4, 32, 8, 4096, 128)})
     for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward}) {
       expect_plan(hopper, graph, s);
@@ -151,7 +151,7 @@ TEST_F(CudnnPlans, OtherCards) {
 
 // The rules refuse what cuDNN refuses.
 TEST_F(CudnnPlans, WhatCudnnDoesNotTake) {
-  const Card hopper = h100(), ampere = a100();
+  const Gpu hopper = h100(), ampere = a100();
   expect_no_plan(hopper, Graph::kForward, shape(1, 4, 2, 64, 20));
   expect_no_plan(hopper, Graph::kBackward, shape(1, 4, 2, 64, 20));
   expect_no_plan(hopper, Graph::kBackward, shape(1, 4, 2, 64, 264));
@@ -162,7 +162,7 @@ TEST_F(CudnnPlans, WhatCudnnDoesNotTake) {
 // ---- everything
 // -------------------------------------------------------------------------------------------------------------------------
 
-TEST_F(CudnnPlans, DISABLED_EveryPresetOnEveryCard) {
+TEST_F(CudnnPlans, DISABLED_EveryPresetOnEveryGpu) {
   std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>> shapes;
   for (const std::string_view name : model_preset_names()) {
     const ModelConfig model = model_preset(name, "test");
@@ -173,7 +173,7 @@ TEST_F(CudnnPlans, DISABLED_EveryPresetOnEveryCard) {
       shapes.insert({model.heads / tensor, kv_heads, std::min<std::int64_t>(model.max_positions, 4096), model.head_dim});
     }
   }
-  for (const Card& c : {h100(), h200(), a100()})
+  for (const Gpu& c : {h100(), h200(), a100()})
     for (const auto& [heads, kv_heads, length, head_dim] : shapes)
       for (const std::int64_t batch : {1, 8})
         for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward})
@@ -181,7 +181,7 @@ TEST_F(CudnnPlans, DISABLED_EveryPresetOnEveryCard) {
 }
 
 TEST_F(CudnnPlans, DISABLED_EveryHeadWidthWithEveryKindOfLengths) {
-  const Card c = h100();
+  const Gpu c = h100();
   for (const std::int64_t head_dim : {8, 16, 32, 64, 72, 80, 96, 112, 128, 160, 192, 224, 256})
     for (const std::int64_t kv_heads : {1, 4, 8})
       for (const SequenceLengths lengths : {SequenceLengths::kFull, SequenceLengths::kPadded, SequenceLengths::kPacked})

@@ -10,7 +10,7 @@
 
 namespace trident::simulated {
 
-// Runs all blocks, one after another, under the simulation's lock. Aborts at misuse that a card would not survive either.
+// Runs all blocks, one after another, under the simulation's lock. Aborts at misuse that a GPU would not survive either.
 void run_kernel(const KernelLaunch& launch, const std::function<void()>& body, FiberOrder fiber_order, std::uint64_t seed);
 
 // "kernel f, block (0, 0, 0), thread (1, 0, 0)" while one runs on the calling thread, else empty.

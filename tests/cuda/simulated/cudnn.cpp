@@ -109,7 +109,7 @@ void make(Object& made) {
       if (const auto injected = injected_failure("execution plan"))
         fail(static_cast<cudnnStatus_t>(*injected), "asked for by a test");
       if (!config.engine->can_plan)
-        fail(CUDNN_STATUS_NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT, "more shared memory than the card has");
+        fail(CUDNN_STATUS_NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT, "more shared memory than the GPU has");
       made.graph = config.graph;
       made.engine = config.engine;
       ++cudnn_library().counts.plans;

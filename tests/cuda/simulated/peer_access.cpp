@@ -1,4 +1,4 @@
-// Cards that reach each other's memory: all do, unless a test injects a failure of cudaDeviceCanAccessPeer, which then says no.
+// GPUs that reach each other's memory: all do, unless a test injects a failure of cudaDeviceCanAccessPeer, which then says no.
 #include <cuda_runtime_api.h>
 
 #include <set>

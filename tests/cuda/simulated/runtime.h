@@ -33,7 +33,7 @@ enum class FiberOrder : std::uint8_t {
   kForward,
   kReverse,
   kRandom,
-  kWarpByWarp,  // a warp as far as it gets alone, then the next, as on a card: finds barriers that are missing between warps
+  kWarpByWarp,  // a warp as far as it gets alone, then the next, as on a GPU: finds barriers that are missing between warps
 };
 // Whether the host ends with a message when it touches memory of a device: two system calls per
 // allocation for most calls, which many threads wait for.
@@ -102,13 +102,13 @@ bool wait_at_most(double seconds, const std::function<bool()>& done);
 // What a `ready` looks at has changed otherwise than by work done or enqueued.
 void notify();
 
-// Streams made from now on run nothing until release_held_streams(): a card that is late with what is enqueued there.
+// Streams made from now on run nothing until release_held_streams(): a GPU that is late with what is enqueued there.
 void hold_new_streams();
 void release_held_streams();
 // Runs all that can run now: nobody needs to wait for it.
 void run_what_can_run();
 
-// Work that failed on the card: from now on every call for that device fails with the cudaError_t `error`.
+// Work that failed on the GPU: from now on every call for that device fails with the cudaError_t `error`.
 struct DeviceFailure {
   int error;
 };

@@ -1,4 +1,4 @@
-// What trident bench finds out about collectives between simulated cards, and what it says where there is nothing to find out.
+// What trident bench finds out about collectives between simulated GPUs, and what it says where there is nothing to find out.
 #include "planner/bench/bench_collectives.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ class BenchCollectives : public ::testing::Test {
     EXPECT_EQ(simulated::nccl_communicators(), 0);
     simulated::reset_nccl();
   }
-  void cards(int devices) {
+  void gpus(int devices) {
     simulated::Settings settings;
     settings.host_guard = simulated::HostGuard::kOff;
     settings.devices = devices;
@@ -40,10 +40,10 @@ class BenchCollectives : public ::testing::Test {
   CollectiveOptions small_ = {.cuda = {}, .threads_per_rank = 1, .megabytes = kMegabytes};
 };
 
-TEST_F(BenchCollectives, NcclTakesEveryCard) {
-  cards(3);
+TEST_F(BenchCollectives, NcclTakesEveryGpu) {
+  gpus(3);
   small_.cuda.nccl_max_ctas = {.tensor = 3, .data = 5, .pipeline = 4};
-  const CollectiveRates nccl = nccl_rates_between_cards(*cuda_, small_);
+  const CollectiveRates nccl = nccl_rates_between_gpus(*cuda_, small_);
   EXPECT_EQ(nccl.way, "threads by NCCL");
   expect_rates(nccl, 3);
   EXPECT_EQ(nccl.floor_of, "messages of all ranks to the next at once");
@@ -58,18 +58,18 @@ TEST_F(BenchCollectives, NcclTakesEveryCard) {
   EXPECT_EQ(used, (std::set{0, 1, 2}));
 }
 
-TEST_F(BenchCollectives, OneCardExchangesWithItself) {
-  cards(1);
-  const CollectiveRates nccl = nccl_rates_between_cards(*cuda_, small_);
+TEST_F(BenchCollectives, OneGpuExchangesWithItself) {
+  gpus(1);
+  const CollectiveRates nccl = nccl_rates_between_gpus(*cuda_, small_);
   expect_rates(nccl, 1);
   EXPECT_EQ(nccl.floor_of, "copies of all ranks at once, read and written");
   EXPECT_EQ(simulated::nccl_joined().size(), 1u) << "the library was called";
 }
 
-TEST_F(BenchCollectives, ThreadsOnOneCard) {
-  cards(1);
+TEST_F(BenchCollectives, ThreadsOnOneGpu) {
+  gpus(1);
   const DeviceChoice choice =
-      choose_device(AskedDevice::kCuda, *cuda_, look_for_cards(AskedDevice::kCuda, *cuda_, thread_ranks(2)));
+      choose_device(AskedDevice::kCuda, *cuda_, look_for_gpus(AskedDevice::kCuda, *cuda_, thread_ranks(2)));
   const CollectiveRates threads = rates_between_threads(choice, *cuda_, DeviceTransport::kThread, 2, small_);
   EXPECT_EQ(threads.way, "threads in each other's device memory");
   expect_rates(threads, 2);
@@ -77,12 +77,12 @@ TEST_F(BenchCollectives, ThreadsOnOneCard) {
 }
 
 TEST_F(BenchCollectives, WhereNcclCannotItSaysWhy) {
-  cards(2);
+  gpus(2);
   simulated::fail_next("ncclCommInitRankConfig", ncclSystemError);
-  EXPECT_THAT(nccl_rates_between_cards(*cuda_, small_).skipped,
+  EXPECT_THAT(nccl_rates_between_gpus(*cuda_, small_).skipped,
               ::testing::HasSubstr("joining among ranks 0, 1 failed in NCCL: unhandled system error"));
-  cards(0);
-  EXPECT_THAT(nccl_rates_between_cards(*make_cuda_backend(), small_).skipped,
+  gpus(0);
+  EXPECT_THAT(nccl_rates_between_gpus(*make_cuda_backend(), small_).skipped,
               ::testing::HasSubstr("no GPU is visible to this process"));
 }
 

@@ -1,5 +1,5 @@
 // What trident bench finds out between the processes of a job. Run under mpirun, as bench_processes cpu|cuda; every process has a
-// simulated CUDA of its own, whose card they take for one that they share.
+// simulated CUDA of its own, whose GPU they take for one that they share.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -35,8 +35,8 @@ int run(AskedDevice device) {
     expect(ways.size() == 1, "one way on CPUs");
     expect_rates(ways.at(0), "processes in host memory", world->size());
   } else {
-    expect(ways.size() == 2, "two ways on cards");
-    expect(ways.at(0).way == "processes by NCCL" && ways.at(0).skipped == fmt::format("{} processes share 1 card", world->size()),
+    expect(ways.size() == 2, "two ways on GPUs");
+    expect(ways.at(0).way == "processes by NCCL" && ways.at(0).skipped == fmt::format("{} processes share 1 GPU", world->size()),
            "NCCL skipped: " + ways.at(0).skipped);
     expect_rates(ways.at(1), "processes through pinned host memory", world->size());
   }

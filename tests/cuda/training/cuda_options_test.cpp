@@ -1,4 +1,4 @@
-// Keys of the section `cuda` reach what they name: a run on a simulated card shows it.
+// Keys of the section `cuda` reach what they name: a run on a simulated GPU shows it.
 #include <gtest/gtest.h>
 
 #include "core/check.h"
@@ -52,9 +52,9 @@ TEST(CudaOptions, ProductsNeedAMultiprocessor) {
   options.spare_multiprocessors = 132;
   try {
     cuda->make_device(0, doorbell, {}, options);
-    FAIL() << "a card without multiprocessors for products";
+    FAIL() << "a GPU without multiprocessors for products";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "cuda.spare_multiprocessors = 132: card 0 has 132, and products need some; set it to what "
+    EXPECT_STREQ(error.what(), "cuda.spare_multiprocessors = 132: GPU 0 has 132, and products need some; set it to what "
                                "cuda.nccl_max_ctas allows, or to 0");
   }
 }

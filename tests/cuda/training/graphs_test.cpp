@@ -1,4 +1,4 @@
-// Training with CUDA graphs on simulated cards: the bits of training without. A graph keeps the arguments that it was captured
+// Training with CUDA graphs on simulated GPUs: the bits of training without. A graph keeps the arguments that it was captured
 // with, so one that is launched for other work shows as wrong numbers.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// A step measured operation by operation on a simulated card: the same numbers, and the
-// card's own streams and communicators underneath.
+// A step measured operation by operation on a simulated GPU: the same numbers, and the
+// GPU's own streams and communicators underneath.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct Trained {
 
 Trained train(bool measured, const std::vector<std::string>& settings = {}, const char* model = kConfig) {
   const std::unique_ptr<CudaBackend> cuda = make_cuda_backend();
-  const DeviceChoice choice = choose_device(AskedDevice::kCuda, *cuda, look_for_cards(AskedDevice::kCuda, *cuda, thread_ranks(1)));
+  const DeviceChoice choice = choose_device(AskedDevice::kCuda, *cuda, look_for_gpus(AskedDevice::kCuda, *cuda, thread_ranks(1)));
   const TrainConfig config = parse_train_config(model, "test", settings);
   const RunPlan plan = make_run_plan(config, resolve_model(config), 0, machine_facts(choice, 1));
   Trained run;
@@ -91,7 +91,7 @@ TEST(MeteredDevice, FusedOperationsHaveNamesOfTheirOwn) {
   for (const auto& [name, calls] :
        {std::pair("matmul_bias", 3), {"matmul_bias_gelu", 1}, {"matmul_gelu_backward", 1}, {"matmul_bias_gradient", 4}}) {
     ASSERT_EQ(fused.count(name), 1u) << name;
-    EXPECT_EQ(fused.at(name).kind, WorkKind::kProducts) << name;
+    EXPECT_EQ(fused.at(name).kind, WorkKind::kMatmuls) << name;
     EXPECT_EQ(fused.at(name).calls, calls * kBlocks * kPasses) << name;
     EXPECT_GT(fused.at(name).bytes, 0) << name;
     EXPECT_EQ(plain.count(name), 0u) << "one by one, it is measured so: " << name;
@@ -104,7 +104,7 @@ TEST(MeteredDevice, FusedOperationsHaveNamesOfTheirOwn) {
   }
 }
 
-TEST(MeteredDevice, MeasuresACardAndChangesNothing) {
+TEST(MeteredDevice, MeasuresAGpuAndChangesNothing) {
   const Trained plain = train(false), measured = train(true);
   EXPECT_EQ(plain.numbers, measured.numbers);
   EXPECT_TRUE(plain.work.empty());

@@ -1,4 +1,4 @@
-// What a configuration chooses about NCCL reaches the library, in a training run between simulated cards.
+// What a configuration chooses about NCCL reaches the library, in a training run between simulated GPUs.
 #include <gmock/gmock.h>
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
@@ -96,8 +96,8 @@ TEST_F(NcclOptionsOfARun, TheOrderOfLaunchesIsTheUsersBeforeItIsOurs) {
   EXPECT_EQ(order_of("0", ours), "0");
 }
 
-// What a library brings to a card with its first use may wait for a kernel that waits for a peer.
-TEST_F(NcclOptionsOfARun, NoKernelOfALibraryComesToACardAfterItsCommunicators) {
+// What a library brings to a GPU with its first use may wait for a kernel that waits for a peer.
+TEST_F(NcclOptionsOfARun, NoKernelOfALibraryComesToAGpuAfterItsCommunicators) {
   const std::vector<std::string> layouts[] = {
       {"parallel=\"2DP x 2PP x 2TP\"", "parallel.zero=zero3", "precision.compute=bf16"},
       {"parallel=\"2DP\"", "recompute.policy=full", "recompute.head_chunk=8", "precision.compute=fp16"},
@@ -209,10 +209,10 @@ TEST(NcclRegister, IsRefusedWhereNcclIsNotUsed) {
   EXPECT_EQ(refusal(DeviceKind::kCuda, 2, threads),
             "cuda.nccl_register = true: ranks exchange between threads on the device (the 2 ranks are threads of this process), "
             "not by NCCL; start a "
-            "process with a card of its own for each rank (mpirun), or set it to false");
+            "process with a GPU of its own for each rank (mpirun), or set it to false");
   EXPECT_EQ(refusal(DeviceKind::kCuda, 2, shared),
-            "cuda.nccl_register = true: ranks exchange through pinned host memory (2 processes share 1 card), not by NCCL; start a "
-            "process with a card "
+            "cuda.nccl_register = true: ranks exchange through pinned host memory (2 processes share 1 GPU), not by NCCL; start a "
+            "process with a GPU "
             "of its own for each rank (mpirun), or set it to false");
   EXPECT_EQ(refusal(DeviceKind::kCuda, 1, alone), "cuda.nccl_register = true: one rank exchanges nothing; set it to false");
 }

@@ -1,4 +1,4 @@
-// What a profiler is told of a run on simulated cards: the names of the run's own trace, and every range ends.
+// What a profiler is told of a run on simulated GPUs: the names of the run's own trace, and every range ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -164,7 +164,7 @@ TEST_F(Nvtx, RangesEndWhereAnInstructionThrows) {
 }
 
 // Operations are under way on several streams, or waited for within an instruction, when one fails.
-TEST_F(Nvtx, RangesEndWhereTheCardFails) {
+TEST_F(Nvtx, RangesEndWhereTheGpuFails) {
   for (const char* layout : {"2DP x 2PP", "2TP"}) {
     SCOPED_TRACE(layout);
     const TemporaryFolder folder;

@@ -1,4 +1,4 @@
-// Whole training runs on simulated cards: what a CPU rank computes, and the same in every layout, preset and transport. Streams run
+// Whole training runs on simulated GPUs: what a CPU rank computes, and the same in every layout, preset and transport. Streams run
 // in orders that a seed chooses, so a wait that is missing anywhere in the trainer shows as wrong numbers.
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ std::string small_gpt2() {
   })";
 }
 
-class OnCards : public ::testing::Test {
+class OnGpus : public ::testing::Test {
  protected:
   void SetUp() override { simulated::reset(); }
   // Of runs with many ranks, which would wait for the guard of each other's memory most of the time.
@@ -72,12 +72,12 @@ class OnCards : public ::testing::Test {
   std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
 };
 
-TEST_F(OnCards, OneRankComputesWhatACpuDoes) {
+TEST_F(OnGpus, OneRankComputesWhatACpuDoes) {
   expect_equal(run(small_llama()), on_cpu(small_llama()));
   expect_equal(run(small_gpt2()), on_cpu(small_gpt2()));
 }
 
-TEST_F(OnCards, EveryPresetOnEightRanksEqualsOneRank) {
+TEST_F(OnGpus, EveryPresetOnEightRanksEqualsOneRank) {
   simulated::configure(many_ranks());
   const LayoutRun one = run(small_llama());
   std::vector<LayoutRun> runs;
@@ -92,12 +92,12 @@ TEST_F(OnCards, EveryPresetOnEightRanksEqualsOneRank) {
   EXPECT_EQ("", compare_bits(runs[4], runs[2])) << "zero3 and zero2";
 }
 
-TEST_F(OnCards, TiedWeightsBiasesAndDropout) {
+TEST_F(OnGpus, TiedWeightsBiasesAndDropout) {
   simulated::configure(many_ranks());
   expect_equal(run(small_gpt2(), ParityCase{2, 2, 2, false, "zero1", "1f1b"}.settings()), run(small_gpt2()));
 }
 
-TEST_F(OnCards, SchedulesAndRecomputationKeepTheBits) {
+TEST_F(OnGpus, SchedulesAndRecomputationKeepTheBits) {
   simulated::configure(many_ranks());
   const LayoutRun one = run(small_llama());
   EXPECT_EQ("", compare_bits(run(small_llama(), ParityCase{1, 2, 1, false, "zero1", "interleaved"}.settings()), one));
@@ -106,7 +106,7 @@ TEST_F(OnCards, SchedulesAndRecomputationKeepTheBits) {
   EXPECT_EQ("", compare_bits(run(small_llama(), {"recompute.policy=selective"}), one));
 }
 
-TEST_F(OnCards, LogitsInChunks) {
+TEST_F(OnGpus, LogitsInChunks) {
   simulated::configure(many_ranks());
   const LayoutRun one = on_cpu(small_llama());
   expect_equal(run(small_llama(), {"recompute.head_chunk=3"}), one);
@@ -115,7 +115,7 @@ TEST_F(OnCards, LogitsInChunks) {
   expect_equal(run(small_llama(), settings), one);
 }
 
-TEST_F(OnCards, TheOrderOfStreamsDoesNotMatter) {
+TEST_F(OnGpus, TheOrderOfStreamsDoesNotMatter) {
   simulated::configure(many_ranks());
   const ParityCase layout{2, 2, 2, true, "zero3", "1f1b"};
   const LayoutRun usual = run(small_llama(), layout.settings());
@@ -128,14 +128,14 @@ TEST_F(OnCards, TheOrderOfStreamsDoesNotMatter) {
   }
 }
 
-TEST_F(OnCards, ThroughTheHostTheBitsAreTheSame) {
+TEST_F(OnGpus, ThroughTheHostTheBitsAreTheSame) {
   simulated::configure(many_ranks());
   const ParityCase layout{2, 2, 2, true, "zero2", "1f1b"};
   EXPECT_EQ(
       "", compare_bits(run(small_llama(), layout.settings(), DeviceTransport::kHostStaged), run(small_llama(), layout.settings())));
 }
 
-TEST_F(OnCards, OverNccl) {
+TEST_F(OnGpus, OverNccl) {
   simulated::Settings settings = many_ranks();
   settings.devices = 8;
   simulated::configure(settings);
@@ -147,13 +147,13 @@ TEST_F(OnCards, OverNccl) {
 }
 
 // Rounded to bf16 in other places than a CPU would, so only as close as bf16 is.
-TEST_F(OnCards, HalfPrecision) {
+TEST_F(OnGpus, HalfPrecision) {
   simulated::configure(many_ranks());
   const std::vector<std::string> bf16 = {"precision.compute=bf16"};
-  const LayoutRun card = run(small_llama(), bf16), cpu = on_cpu(small_llama(), bf16);
+  const LayoutRun gpu = run(small_llama(), bf16), cpu = on_cpu(small_llama(), bf16);
   for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
-    EXPECT_NEAR(card.losses[i], cpu.losses[i], 2e-3 * cpu.losses[i]);
-    EXPECT_NEAR(card.grad_norms[i], cpu.grad_norms[i], 2e-2 * cpu.grad_norms[i]);
+    EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 2e-3 * cpu.losses[i]);
+    EXPECT_NEAR(gpu.grad_norms[i], cpu.grad_norms[i], 2e-2 * cpu.grad_norms[i]);
   }
   std::vector<std::string> zero1 = ParityCase{1, 1, 2, false, "zero1", "1f1b"}.settings(),
                            zero3 = ParityCase{1, 2, 2, false, "zero1", "1f1b"}.settings();
@@ -162,8 +162,8 @@ TEST_F(OnCards, HalfPrecision) {
   EXPECT_EQ("", compare_bits(run(small_llama(), zero3), run(small_llama(), zero1))) << "a pipeline changes nothing";
 }
 
-// The scale is found by overflowing, on cards as on CPUs: the same batches are skipped, and what is trained is as close as fp16 is.
-TEST_F(OnCards, Fp16FindsItsScale) {
+// The scale is found by overflowing, on GPUs as on CPUs: the same batches are skipped, and what is trained is as close as fp16 is.
+TEST_F(OnGpus, Fp16FindsItsScale) {
   simulated::configure(many_ranks());
   LayoutRunOptions options;
   options.steps = 20;
@@ -171,14 +171,14 @@ TEST_F(OnCards, Fp16FindsItsScale) {
   settings.insert(settings.end(), {"precision.compute=fp16", "model.num_hidden_layers=2"});
   const LayoutRun cpu = run_layout(small_llama(), settings, options);
   options.cuda = backend_.get();
-  const LayoutRun card = run_layout(small_llama(), settings, options);
-  EXPECT_EQ(card.applied, cpu.applied);
-  EXPECT_FALSE(card.applied.front());
-  EXPECT_TRUE(card.applied.back());
+  const LayoutRun gpu = run_layout(small_llama(), settings, options);
+  EXPECT_EQ(gpu.applied, cpu.applied);
+  EXPECT_FALSE(gpu.applied.front());
+  EXPECT_TRUE(gpu.applied.back());
   for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
-    EXPECT_NEAR(card.losses[i], cpu.losses[i], 2e-3 / 8 * cpu.losses[i]);
+    EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 2e-3 / 8 * cpu.losses[i]);
     if (!cpu.applied[i]) continue;
-    EXPECT_NEAR(card.grad_norms[i], cpu.grad_norms[i], 2e-2 / 8 * cpu.grad_norms[i]);
+    EXPECT_NEAR(gpu.grad_norms[i], cpu.grad_norms[i], 2e-2 / 8 * cpu.grad_norms[i]);
   }
 }
 

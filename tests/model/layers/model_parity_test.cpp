@@ -45,9 +45,9 @@ TEST_P(ModelParityTest, RecomputeIsBitEqual) {
   const ModelConfig config = GetParam().config;
   const Outcome kept = run_product(config, {.degree = 2, .sequence_parallel = true});
   for (const RecomputePolicy policy : {RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
-    const Outcome remade = run_product(config, {.degree = 2, .sequence_parallel = true, .recompute = policy});
-    EXPECT_EQ(remade.loss, kept.loss);
-    EXPECT_TRUE(remade.gradients == kept.gradients) << "policy " << static_cast<int>(policy);
+    const Outcome recomputed = run_product(config, {.degree = 2, .sequence_parallel = true, .recompute = policy});
+    EXPECT_EQ(recomputed.loss, kept.loss);
+    EXPECT_TRUE(recomputed.gradients == kept.gradients) << "policy " << static_cast<int>(policy);
   }
 }
 

@@ -8,19 +8,19 @@ namespace {
 
 BenchReport example() {
   BenchReport report;
-  report.device = "card 0";
-  report.why = "device = auto: 1 card";
+  report.device = "GPU 0";
+  report.why = "device = auto: 1 GPU";
   report.compute = DType::kBF16;
   report.matmul_flops = 100e12;
   report.copy_bytes = 2e12;
   CollectiveRates nccl;
-  nccl.way = "threads by NCCL", nccl.skipped = "there is no card";
+  nccl.way = "threads by NCCL", nccl.skipped = "there is no GPU";
   report.collectives = {{"threads on their devices", 2, "", "copies at once", 4e12, {{"all_reduce", 1e9, 0.002, 5e9}}}, nccl};
   report.tokens = 1000;
   report.step_seconds = 0.050;
   report.metered_seconds = 0.064;
   report.work = {{WorkKind::kRows, "add", 3, 0.004, 0, 4e9},              // floor: 2 ms of bytes
-                 {WorkKind::kProducts, "matmul", 7, 0.040, 3e12, 20e9},   // 30 ms of products, 10 ms of bytes
+                 {WorkKind::kMatmuls, "matmul", 7, 0.040, 3e12, 20e9},   // 30 ms of products, 10 ms of bytes
                  {WorkKind::kRows, "add_bias", 1, 0.016, 0, 8e9}};        // 4 ms
   return report;
 }
@@ -37,10 +37,10 @@ TEST(BenchReport, FloorsAreProductsOrBytesWhicheverTakeLonger) {
 
 TEST(BenchReport, TheTableShowsSharesAndFloors) {
   const std::string text = to_text(example());
-  expect_line(text, "card 0 (device = auto: 1 card)");
+  expect_line(text, "GPU 0 (device = auto: 1 GPU)");
   expect_line(text, "a large product in bf16 reaches 100.00 TFLOP/s, a copy 2000.0 GB/s (read and written)");
   expect_line(text, "collectives of 2 threads on their devices; copies at once reach 4000.0 GB/s");
-  expect_line(text, "collectives of threads by NCCL: SKIPPED: there is no card");
+  expect_line(text, "collectives of threads by NCCL: SKIPPED: there is no GPU");
   expect_line(
       text,
       "  all_reduce           of 1000.0 MB:     2.000 ms, 500.00 GB/s of the operand, floor     1.250 ms,  62.5 % of the time");
@@ -62,7 +62,7 @@ TEST(BenchReport, JsonHoldsTheSame) {
   EXPECT_EQ(json.find("compute")->as_string(), "bf16");
   EXPECT_EQ(json.find("step_ms")->as_number(), 50.0);
   const JsonValue& all_reduce = json.find("collectives")->items().at(0).find("rates")->items().at(0);
-  EXPECT_EQ(json.find("collectives")->items().at(1).find("skipped")->as_string(), "there is no card");
+  EXPECT_EQ(json.find("collectives")->items().at(1).find("skipped")->as_string(), "there is no GPU");
   EXPECT_DOUBLE_EQ(all_reduce.find("bytes_per_s")->as_number(), 5e11);
   EXPECT_DOUBLE_EQ(all_reduce.find("floor_ms")->as_number(), 1.25);
   const auto& kinds = json.find("kinds")->items();

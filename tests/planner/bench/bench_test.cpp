@@ -9,13 +9,13 @@
 #include "model/config/model_stats.h"
 #include "model/declare.h"
 #include "tests/support/layout_run.h"
-#include "tests/support/no_cards.h"
+#include "tests/support/no_gpus.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {
 namespace {
 
-using testing::NoCards;
+using testing::NoGpus;
 
 TrainConfig config_of(const std::vector<std::string>& settings, const std::string& text = testing::tiny_llama_config()) {
   std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1", "data.train=\"unused\"", "device=\"cpu\""};
@@ -24,8 +24,8 @@ TrainConfig config_of(const std::vector<std::string>& settings, const std::strin
 }
 
 BenchReport bench(const TrainConfig& config) {
-  NoCards cards;
-  return run_bench(config, {.seconds = 0, .steps = 1, .collective_ranks = 2}, cards);
+  NoGpus gpus;
+  return run_bench(config, {.seconds = 0, .steps = 1, .collective_ranks = 2}, gpus);
 }
 
 // Of the matrix products: forward, and two backward; the columns that pad the vocabulary are multiplied, too.
@@ -105,11 +105,11 @@ TEST(Bench, KnowsGpt2) {
     EXPECT_EQ(work.count(name), 1u) << name;
 }
 
-TEST(Bench, ACardThatIsNotThereIsRefused) {
-  NoCards cards;
+TEST(Bench, AGpuThatIsNotThereIsRefused) {
+  NoGpus gpus;
   TrainConfig config = config_of({});
   config.device = AskedDevice::kCuda;
-  EXPECT_THROW(run_bench(config, {}, cards), ConfigError);
+  EXPECT_THROW(run_bench(config, {}, gpus), ConfigError);
 }
 
 }  // namespace

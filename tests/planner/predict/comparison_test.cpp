@@ -16,7 +16,7 @@
 #include "core/resident_memory.h"
 #include "planner/predict/forecast.h"
 #include "planner/predict/run_page.h"
-#include "planner/predict/run_prediction.h"
+#include "planner/predict/simulated_run_forecast.h"
 #include "tests/support/layout_run.h"
 #include "tests/train/priced_run.h"
 #include "train/plan/machine.h"
@@ -235,7 +235,7 @@ TEST(Comparison, MemoryThatIsOffIsNamed) {
   EXPECT_EQ(json.find("off")->items().size(), 1u);
 }
 
-TEST(Comparison, OnCardsTheStepIsComparedAsAWhole) {
+TEST(Comparison, OnGpusTheStepIsComparedAsAWhole) {
   MeasuredRun run = measured(some_times());
   run.on_host = false;
   const RunInputs inputs = grid();

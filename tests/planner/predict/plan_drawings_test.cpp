@@ -28,7 +28,7 @@ using testing::Settings;
 TEST(PlanDrawings, TheTraceOfASimulatedStepIsATrace) {
   const TemporaryFolder folder;
   for (const Settings& settings : layouts()) {
-    const TargetForecast plan = planned(settings);
+    const ClusterForecast plan = planned(settings);
     write_plan_trace(folder / "t.json", plan.plan, plan.forecast);
     const nlohmann::json trace = nlohmann::json::parse(read_file(folder / "t.json"));
     const nlohmann::json schema = nlohmann::json::parse(read_file(TRIDENT_SOURCE_DIR "/docs/trace.schema.json"));
@@ -42,7 +42,7 @@ TEST(PlanDrawings, TheTraceOfASimulatedStepIsATrace) {
   }
 }
 
-std::size_t computes_of(const TargetForecast& plan) {
+std::size_t computes_of(const ClusterForecast& plan) {
   std::size_t n = 0;
   for (const StepProgram& program : plan.plan.step_programs)
     for (const Instruction& i : program.instructions) n += i.is_compute() ? 1 : 0;
@@ -51,7 +51,7 @@ std::size_t computes_of(const TargetForecast& plan) {
 
 TEST(PlanDrawings, TheTimelineHasEverySpanWhereItIs) {
   for (const Settings& settings : layouts()) {
-    const TargetForecast plan = planned(settings);
+    const ClusterForecast plan = planned(settings);
     const Timeline whole = timeline_of(plan.plan, plan.forecast), merged = timeline_of(plan.plan, plan.forecast, 1);
     std::size_t computes = 0, actions = 0;
     double busy = 0, merged_end = 0;

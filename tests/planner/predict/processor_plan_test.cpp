@@ -29,7 +29,7 @@ TEST(ProcessorPlan, PartsAddUpWhetherCoresAreSharedOrNot) {
     for (const Settings& settings : layouts()) {
       Settings one_thread = settings;
       one_thread.emplace_back("run.threads_per_rank=1");
-      const TargetForecast plan = plan_on(hardware, demo(one_thread), 0);
+      const ClusterForecast plan = plan_on(hardware, demo(one_thread), 0);
       ASSERT_TRUE(plan.process.has_value());
       EXPECT_EQ(plan.process->shares_cores, plan.plan.world_size() > cores);
       EXPECT_NEAR(plan.parts.total(), plan.seconds(), 1e-9 * plan.seconds());
@@ -55,7 +55,7 @@ TEST(ProcessorPlan, AForeignMachineHasItsOwnCoresAndUnknownMemory) {
   EXPECT_EQ(hardware.device_bytes, 0);
   EXPECT_FALSE(hardware.band);
   const Settings four{"parallel=4DP", "parallel.sequence_parallel=false", "batch.global=16", "run.threads_per_rank=auto"};
-  const TargetForecast plan = plan_on(hardware, demo(four), 0);
+  const ClusterForecast plan = plan_on(hardware, demo(four), 0);
   EXPECT_EQ(plan.plan.threads_per_rank, 12);
   EXPECT_TRUE(plan.fits);
   const std::string text = verdict_text(report_on(hardware, demo({"run.threads_per_rank=1"}), 0, 0));
@@ -82,7 +82,7 @@ TEST(ProcessorPlan, AdviceIsWhatItsSettingsGive) {
   for (const PricedChange& change : report.advice) {
     Settings settings{"recompute.policy=full"};
     settings.insert(settings.end(), change.settings.begin(), change.settings.end());
-    const TargetForecast changed = plan_on(hardware, demo(settings), 0);
+    const ClusterForecast changed = plan_on(hardware, demo(settings), 0);
     EXPECT_EQ(changed.seconds(), change.seconds) << settings_text(change);
     EXPECT_EQ(changed.needed_bytes(), change.bytes) << settings_text(change);
   }

@@ -36,8 +36,8 @@ TEST(Clusters, ShippedOnesAreFoundByName) {
   EXPECT_EQ(find_cluster(book(), "gb200_nvl72").links.gpus_per_node, 72) << "one fabric joins 18 nodes";
 }
 
-// Cards of 24, 40 and 80 GB: a device has somewhat less than its name says in GiB.
-TEST(Clusters, HaveCardsOfEverySize) {
+// GPUs of 24, 40 and 80 GB: a device has somewhat less than its name says in GiB.
+TEST(Clusters, HaveGpusOfEverySize) {
   const auto gib = [](const char* name) { return find_cluster(book(), name).gpu.device_bytes / 0x1p30; };
   EXPECT_NEAR(gib("a10_pcie"), 23, 1);
   EXPECT_NEAR(gib("a100_sxm_40gb_hdr"), 39.5, 0.5);

@@ -100,11 +100,11 @@ TEST(CollectiveCost, RingsWithinANode) {
   EXPECT_EQ(gather_seconds(links, {8, 1}, 0), 0);
 }
 
-TEST(CollectiveCost, RingsBetweenNodesShareTheCardsOfTheirRanks) {
+TEST(CollectiveCost, RingsBetweenNodesShareTheGpusOfTheirRanks) {
   const ClusterLinks links = round_links();
-  // 16 ranks on 2 nodes: 8 cards of 10 GB/s carry it; 14 hops within, one between.
+  // 16 ranks on 2 nodes: 8 GPUs of 10 GB/s carry it; 14 hops within, one between.
   EXPECT_DOUBLE_EQ(gather_seconds(links, {16, 1}, 16e9), 50e-6 + 14 * 1e-6 + 10e-6 + 15e9 / 80e9);
-  // 4 ranks, one in a node each: one card.
+  // 4 ranks, one in a node each: one GPU.
   EXPECT_DOUBLE_EQ(gather_seconds(links, {4, 8}, 4e9), 50e-6 + 3 * 10e-6 + 3e9 / 10e9);
   // tp 8 across two nodes of 4 is far slower than within one.
   ClusterLinks small = links;

@@ -179,7 +179,7 @@ TEST(LookedAtPrograms, AreTheProgramsWithLateReceives) {
         for (const Overlap overlap : {Overlap::kOn, Overlap::kOff}) {
           const Schedule schedule = make_schedule(kind, p, kind == ScheduleKind::kInterleaved ? 3 : 1, 2 * p);
           const StepProgramSpec spec = spec_of(schedule, zero, overlap);
-          const std::vector<StepProgram> run = build_step_programs(spec), looked_at = build_looked_at_programs(spec);
+          const std::vector<StepProgram> run = build_step_programs(spec), looked_at = build_programs_for_pricing(spec);
           ASSERT_EQ(run.size(), looked_at.size());
           for (std::size_t rank = 0; rank < run.size(); ++rank)
             EXPECT_TRUE(is_unrolled(with_late_receives(run[rank]).program, looked_at[rank], {}))

@@ -68,7 +68,7 @@ TEST(PublishedRows, VerdictsAgreeWithTheirNumbers) {
     (!fits ? large : device == capacity ? full : small) += 1;
     expect_whole_bytes(answer);
   }
-  EXPECT_GT(full, 10) << "cards that their allocator's usual reserve would not fit";
+  EXPECT_GT(full, 10) << "GPUs that their allocator's usual reserve would not fit";
   EXPECT_GT(small, 100);
   EXPECT_GT(large, 50);
   EXPECT_LE(refused, 2);

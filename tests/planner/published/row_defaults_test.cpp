@@ -105,7 +105,7 @@ TEST(RunAnswers, RecomputationThatIsNotSaid) {
   EXPECT_TRUE(scores.find("fits")->as_bool());
 }
 
-// Cards that reach their host over NVLink: blocks' tensors move there, and nothing is computed again.
+// GPUs that reach their host over NVLink: blocks' tensors move there, and nothing is computed again.
 TEST(RunAnswers, BlocksThatAreOffloaded) {
   const auto with = [](const char* gpu, const char* framework, const char* recompute) {
     const char* form = R"({{"cluster": {{"gpu": "{}", "gpus": 64, "gpus_per_node": 4}}, "parallel": {{"zero": 3}},

@@ -177,7 +177,7 @@ TEST(RunAnswers, TheNetworkIsReadFromTheRow) {
                   "data_parallel");
   };
   EXPECT_NEAR(dp("8x HDR 200 Gb/s IB per node (Selene), NVLink3") / dp("1600 Gb/s RoCE per node"), 1, 1e-9);
-  EXPECT_NEAR(dp("8x HDR 200 Gb/s IB") / dp("RoCE RDMA"), 1, 1e-9) << "the usual node has the same cards";
+  EXPECT_NEAR(dp("8x HDR 200 Gb/s IB") / dp("RoCE RDMA"), 1, 1e-9) << "the usual node has the same GPUs";
   EXPECT_NEAR(dp("4x 100 Gb/s") / dp("8x 200 Gb/s"), 4, 0.1);
 }
 

@@ -13,7 +13,7 @@
 #include "planner/search/layout_costs.h"
 #include "planner/search/search_run.h"
 #include "planner/search/search_text.h"
-#include "planner/predict/target_forecast.h"
+#include "planner/predict/cluster_forecast.h"
 #include "tests/train/large_machine.h"
 
 namespace trident {
@@ -143,7 +143,7 @@ TEST(LayoutSearch, PlanOfOneConfigurationSaysTheSame) {
   ASSERT_EQ(result.best.size(), 30u);
   for (std::size_t i = 0; i < result.best.size(); i += 5) {
     const FoundLayout& found = result.best[i];
-    const TargetForecast plan = plan_on(hardware_of(request.cluster), with_layout(config, found.layout), 32);
+    const ClusterForecast plan = plan_on(hardware_of(request.cluster), with_layout(config, found.layout), 32);
     EXPECT_NEAR(found.seconds, plan.seconds(), 1e-9 * plan.seconds()) << to_string(found.layout);
     EXPECT_EQ(found.fullest, static_cast<int>(plan.fullest)) << to_string(found.layout);
     EXPECT_EQ(found.memory.total() + static_cast<std::int64_t>(request.cluster.gpu.device_bytes) -

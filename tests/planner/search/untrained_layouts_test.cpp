@@ -111,7 +111,7 @@ TEST(UntrainedLayouts, ShardingWithinGroupsTakesTheMemoryOfOneGroup) {
 }
 
 // 32 data ranks in groups of a node's eight: what a group has reduced, an eighth of a block's parameters in f32, is summed over
-// four nodes in a ring, 2 x 3/4 of it by each, one card for each of the eight rings.
+// four nodes in a ring, 2 x 3/4 of it by each, one GPU for each of the eight rings.
 TEST(UntrainedLayouts, ShardingWithinGroupsSumsShardsBetweenThem) {
   Costs of(small_config(128, 512)), group(small_config(32, 512));
   const SearchLayout layout{.data = 32, .micro = 2, .zero = ZeroPreset::kZero3, .shard_ranks = 8};

@@ -215,7 +215,7 @@ TEST(StudyPoints, VaryModelsByTheirOwnKeys) {
 
 TEST(StudyPoints, ThatCannotBeSayWhy) {
   const StudySpec weak = gpt3({"gpus=96|128", "tp=1..4096"}, Scaling::kWeak);
-  EXPECT_NE(refusal([&] { config_of(weak, {0, {"96", "8"}, 96}); }).find("96 ranks are no whole replicas of 64 (tp 8 x pp 8)"),
+  EXPECT_NE(refusal([&] { config_of(weak, {0, {"96", "8"}, 96}); }).find("96 ranks are not a multiple of the 64"),
             std::string::npos);
   EXPECT_EQ(refusal([&] { config_of(weak, {0, {"128", "8"}, 128}); }), "nothing was refused");
   StudySpec odd = gpt3({"gpus=64..128"}, Scaling::kWeak);

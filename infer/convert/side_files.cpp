@@ -1,0 +1,41 @@
+#include "infer/convert/side_files.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "core/check.h"
+#include "core/file_io.h"
+
+namespace trident {
+namespace {
+
+constexpr std::uintmax_t kLargest = std::uintmax_t{64} << 20;
+constexpr std::string_view kWeights[] = {".safetensors", ".bin",     ".pth",  ".pt", ".gguf",
+                                         ".h5",          ".msgpack", ".onnx", ".ot", ".index.json"};
+constexpr std::string_view kIndex = "model.safetensors.index.json";  // says how weights were cut into files
+
+bool holds_weights(std::string_view name) {
+  return name != kIndex && std::ranges::any_of(kWeights, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+}  // namespace
+
+std::vector<std::string> side_files(const std::string& folder) {
+  std::vector<std::string> names;
+  for (std::string& name : names_in(folder)) {
+    const std::string path = folder + "/" + name;
+    std::error_code gone;
+    if (name.starts_with('.') || holds_weights(name) || !file_exists(path)) continue;
+    if (std::filesystem::file_size(path, gone) <= kLargest) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+void copy_carried(const std::string& from, const std::vector<std::string>& names, const std::string& to) {
+  for (const std::string& name : names)
+    if (const std::string path = to + "/" + name; !is_there(path)) write_file(path, read_file(from + "/" + name));
+}
+
+}  // namespace trident

@@ -1,0 +1,32 @@
+// A rank's request to a communicator, as a value: compared between ranks, counted, and printed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/dtype.h"
+
+namespace trident {
+
+enum class ReduceOp : std::uint8_t { kSum, kMax };
+std::string_view to_string(ReduceOp op);  // "sum", "max"
+
+enum class CommOperation : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kAllToAll, kSend, kRecv, kBarrier };
+inline constexpr int kNumCommOperations = 8;
+std::string_view to_string(CommOperation operation);
+
+enum class CollectiveChecks : std::uint8_t { kOff, kOn };  // debug.check_collectives
+
+// All ranks of a group pass equal fingerprints to their n-th operation. Trivially copyable: lies in shared memory.
+struct CommFingerprint {
+  CommOperation operation = CommOperation::kBarrier;
+  ReduceOp reduce = ReduceOp::kSum;  // of all_reduce and reduce_scatter, else kSum
+  DType dtype = DType::kU8;
+  std::int32_t root = -1;  // of a broadcast, as a global rank; else -1
+  std::int64_t count = 0;  // elements passed in by this rank: of `in`, `inout` or `data`
+  bool operator==(const CommFingerprint&) const = default;
+};
+std::string to_string(const CommFingerprint& fingerprint);  // "all_reduce(max) f32[1024]", "broadcast f32[8] from rank 1"
+
+}  // namespace trident

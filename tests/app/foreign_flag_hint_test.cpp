@@ -1,0 +1,97 @@
+// What users of other systems write on the command line, and what they are told.
+#include "app/foreign_flag_hint.h"
+
+#include <gtest/gtest.h>
+
+#include "train/config/foreign_words.h"
+
+namespace trident {
+namespace {
+
+TEST(ForeignFlagHint, MegatronsFlagsNameTheKeyAndTakeTheValue) {
+  EXPECT_EQ(foreign_flag_hint("--tensor-model-parallel-size", "4"), "say --set parallel.tensor=4");
+  EXPECT_EQ(foreign_flag_hint("--tensor-model-parallel-size=4", "--bf16"), "say --set parallel.tensor=4");
+  EXPECT_EQ(foreign_flag_hint("--pipeline-model-parallel-size", ""), "say --set parallel.pipeline=...");
+  EXPECT_EQ(foreign_flag_hint("--seq-length", "4096"), "say --set batch.sequence=4096");
+  EXPECT_EQ(foreign_flag_hint("--lr", "3e-4"), "say --set optimizer.lr=3e-4");
+  EXPECT_EQ(foreign_flag_hint("--bf16", "--lr"),
+            "say --set precision.compute=bf16 (auto takes it where the processor multiplies it)");
+  EXPECT_EQ(foreign_flag_hint("--sequence-parallel", ""), "say --set parallel.sequence_parallel=true");
+  EXPECT_EQ(foreign_flag_hint("--eval-interval", "100"), "say --set eval.every=100");
+}
+
+TEST(ForeignFlagHint, AValueThatMeansSomethingElseIsNotCopied) {
+  EXPECT_EQ(foreign_flag_hint("--train-samples", "1000"), "say --set run.steps=... (samples / batch.global)");
+  EXPECT_EQ(foreign_flag_hint("--lr-decay-samples", "1000"), "say --set lr_schedule.decay_steps=... (samples / batch.global)");
+  EXPECT_EQ(foreign_flag_hint("--lr-warmup-samples", "1000"), "say --set lr_schedule.warmup_steps=... (samples / batch.global)");
+  EXPECT_EQ(foreign_flag_hint("--adam-beta2", "0.99"), "say --set 'optimizer.betas=[0.9, 0.95]' (Megatron-LM: 0.9, 0.999)");
+  EXPECT_EQ(foreign_flag_hint("--recompute-granularity", "full"), "say --set recompute.policy=full (every block)");
+  EXPECT_EQ(foreign_flag_hint("--recompute-granularity", "selective"), "say --set recompute.policy=selective");
+  EXPECT_EQ(foreign_flag_hint("--data-parallel-sharding-strategy", "optim_grads"),
+            "say --set parallel.zero=zero2 (allowed with pipelines here)");
+}
+
+TEST(ForeignFlagHint, WordsOfOtherSystemsAndTheirFalseFriends) {
+  EXPECT_EQ(foreign_flag_hint("--data", "x"), "say --set data.train=... (the prefix that trident data prepare wrote)");
+  EXPECT_EQ(foreign_flag_hint("--layers", "4"), "say --set model.num_hidden_layers=... (n_layer for model_type gpt2)");
+  EXPECT_EQ(foreign_flag_hint("--tensor_parallel_size", "2"), "say --set parallel.tensor=2");
+  EXPECT_EQ(foreign_flag_hint("--tp_degree", "2"), "say --set parallel.tensor=2");
+  EXPECT_EQ(foreign_flag_hint("--max_iters", "10"), "say --set run.steps=10");
+  EXPECT_EQ(foreign_flag_hint("--schedule", "cosine"), "") << "parallel.schedule has no such value";
+  EXPECT_EQ(foreign_flag_hint("--schedule", "1f1b"), "say --set parallel.schedule=1f1b");
+  EXPECT_EQ(foreign_flag_hint("--device", "gpu"), "say --set device=cuda");
+}
+
+TEST(ForeignFlagHint, AnExampleIsNotTheUsersValue) {
+  EXPECT_EQ(foreign_flag_hint("--split", "90,5,5"),
+            "say --set data.split=90,5,5 (no default: all documents train unless it is given)");
+  EXPECT_EQ(foreign_flag_hint("--split=8,1,1", ""),
+            "say --set data.split=8,1,1 (no default: all documents train unless it is given)");
+  EXPECT_EQ(foreign_flag_hint("--split", ""), "say --set data.split=969,30,1 (no default: all documents train unless it is given)");
+}
+
+TEST(ForeignFlagHint, OtherKindsOfRows) {
+  EXPECT_EQ(foreign_flag_hint("--num_layers", "12"), foreign_flag_hint("--num-layers", "12"));
+  EXPECT_EQ(foreign_flag_hint("--num-layers", "12"), "say --set model.num_hidden_layers=... (n_layer for model_type gpt2)");
+  EXPECT_EQ(foreign_flag_hint("--moe-grouped-gemm", ""), "leave it out, there is no such thing here: dense models only");
+  EXPECT_EQ(foreign_flag_hint("--use-cpu-initialization", ""), "leave it out: initial weights do not depend on the layout");
+  EXPECT_EQ(foreign_flag_hint("--load", "ckpt"), "say --set checkpoint.resume=... (auto: the newest in checkpoint.dir)");
+  EXPECT_EQ(foreign_flag_hint("--pretrained-checkpoint", "dir"),
+            "say --set model.init_from=... (a checkpoint of trident, a folder of them, or a Hugging Face folder)");
+  EXPECT_EQ(foreign_flag_hint("--append-eod", ""), "see trident data prepare --append-eod --workers N");
+}
+
+TEST(ForeignFlagHint, OurKeysWithHyphens) {
+  EXPECT_EQ(foreign_flag_hint("--parallel.tensor", "4"), "say --set parallel.tensor=4");
+  EXPECT_EQ(foreign_flag_hint("--batch-micro=2", ""), "say --set batch.micro=2");
+  EXPECT_EQ(foreign_flag_hint("--threads-per-rank", "2"), "say --set run.threads_per_rank=2");
+  EXPECT_EQ(foreign_flag_hint("--steps", "50"), "say --set run.steps=50") << "rather than eval.steps";
+  EXPECT_EQ(foreign_flag_hint("--tensor-parallel-degree", "2"), "say --set parallel.tensor=2") << "torchtitan's word";
+  EXPECT_EQ(foreign_flag_hint("parallel.tensor=4", ""), "say --set parallel.tensor=4");
+  EXPECT_EQ(foreign_flag_hint("parallel=2DP x 2TP", ""), "say --set 'parallel=2DP x 2TP'");
+}
+
+TEST(ForeignFlagHint, AConfigurationAlone) {
+  EXPECT_EQ(foreign_flag_hint("configs/laptop.json", ""), "say --config configs/laptop.json");
+  EXPECT_EQ(foreign_flag_hint("my run.json", ""), "say --config 'my run.json'");
+}
+
+TEST(ForeignFlagHint, NothingForWhatIsUnknown) {
+  for (const char* argument : {"", "-", "--", "more", "a=b", "--xyzzy", "--every"})
+    EXPECT_EQ(foreign_flag_hint(argument, "4"), "") << argument;
+}
+
+TEST(ForeignFlagHint, EveryFlagOfTheTableIsAnswered) {
+  int flags = 0;
+  for (const ForeignWord& row : foreign_words()) {
+    for (std::size_t at = row.flag.find("--"); at != row.flag.npos; at = row.flag.find("--", at + 1)) {
+      const std::string flag(row.flag.substr(at, row.flag.find_first_of(", *", at) - at));
+      ++flags;
+      EXPECT_FALSE(foreign_flag_hint(flag, "").empty()) << flag;
+    }
+  }
+  EXPECT_GT(flags, 100);
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,115 @@
+#include "train/run/data_summary.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "core/counted.h"
+#include "core/number_text.h"
+#include "data/sample_order.h"
+#include "train/plan/core_share.h"
+#include "train/run/run_inputs.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kShown = 8;
+
+std::string tokens_text(std::int64_t tokens) {
+  const auto n = static_cast<double>(tokens);
+  if (n >= 1e12) return fmt::format("{:.1f} T tokens", 1e-12 * n);
+  if (n >= 1e9) return fmt::format("{:.1f} G tokens", 1e-9 * n);
+  return n >= 1e6 ? fmt::format("{:.1f} M tokens", 1e-6 * n) : with_commas(tokens) + " tokens";
+}
+
+std::string size_text(const TokenSource& source, std::int64_t sequence) {
+  const std::int64_t samples = num_samples_of(source.num_tokens, sequence);
+  return fmt::format("{}, {}, {} sample{} of {} tokens", source.label, tokens_text(source.num_tokens), with_commas(samples),
+                     samples == 1 ? "" : "s", with_commas(sequence));
+}
+
+// `line` for each of the first sources, and how many more there are.
+template <class Line>
+void add_lines(std::vector<std::string>& lines, std::span<const TokenSource> sources, Line line) {
+  for (const TokenSource& source : sources.first(std::min(kShown, sources.size()))) lines.push_back(line(source));
+  if (sources.size() > kShown)
+    lines.push_back(fmt::format("  and {}", counted(std::ssize(sources) - static_cast<std::int64_t>(kShown), "more file")));
+}
+
+// Where eval.steps asks for more samples than there are.
+std::string repeats_text(const TrainConfig& config, std::int64_t samples) {
+  if (samples < config.batch.global)
+    return fmt::format(", some of them more than once: batch.global = {} is more than there are", with_commas(config.batch.global));
+  if (config.eval.steps <= samples / config.batch.global) return "";
+  return fmt::format(": eval.steps = {} would take {}, some of them more than once", with_commas(config.eval.steps),
+                     with_commas(config.eval.steps * config.batch.global));
+}
+
+bool same_shares(const std::string& a, const std::string& b) {
+  constexpr std::int64_t kMany = 1'000'000;
+  return std::ranges::equal(split_documents(a, kMany), split_documents(b, kMany),
+                            [](const DocumentRange& x, const DocumentRange& y) { return x.begin == y.begin && x.end == y.end; });
+}
+
+// The third share of data.split is neither trained on nor held out.
+std::int64_t unused_documents(const std::string& split, std::span<const TokenSource> sources, std::int64_t& documents) {
+  std::int64_t unused = 0;
+  for (const TokenSource& source : sources) {
+    const DocumentRange last = split_documents(split, source.dataset->num_documents())[2];
+    unused += last.end - last.begin;
+    documents += source.dataset->num_documents();
+  }
+  return unused;
+}
+
+}  // namespace
+
+std::vector<std::string> data_summary(const RunPlan& plan, const TokenSources& sources) {
+  const TrainConfig& config = plan.config;
+  const std::int64_t sequence = config.batch.sequence;
+  double weights = 0;
+  for (const TokenSource& source : sources.train) weights += source.weight;
+  std::vector<std::string> lines;
+  add_lines(lines, sources.train, [&](const TokenSource& source) {
+    const double share = source.weight / weights, taken = share * static_cast<double>(config.run.steps * config.batch.global),
+                 epochs = taken / static_cast<double>(std::max<std::int64_t>(1, num_samples_of(source.num_tokens, sequence)));
+    const std::string blended = sources.train.size() > 1 ? fmt::format(", {:.3g} % of every batch", 100 * share) : "";
+    return fmt::format("data: {}{}; this run takes {:.{}f} epochs", size_text(source, sequence), blended, epochs,
+                       epochs < 0.1  ? 4
+                       : epochs < 10 ? 2
+                                     : 0);
+  });
+  if (config.eval.every > 0) {
+    add_lines(lines, sources.valid, [&](const TokenSource& source) {
+      const std::int64_t samples = num_samples_of(source.num_tokens, sequence);
+      return fmt::format("validation data: {}; an evaluation takes {}{}", size_text(source, sequence),
+                         with_commas(eval_batches(config, samples) * config.batch.global), repeats_text(config, samples));
+    });
+  }
+  constexpr const char* kOfMegatron = "969,30,1";
+  if (!config.data.split || same_shares(*config.data.split, kOfMegatron)) return lines;
+  std::int64_t documents = 0;
+  if (const std::int64_t unused = unused_documents(*config.data.split, sources.train, documents); unused > 0) {
+    lines.push_back(fmt::format("data.split = {}: nothing reads its third share, {} of {} document{}", *config.data.split,
+                                with_commas(unused), with_commas(documents), documents == 1 ? "" : "s"));
+  }
+  return lines;
+}
+
+std::vector<std::string> empty_share_warnings(const TrainConfig& config, const TokenSources& sources) {
+  std::vector<std::string> lines;
+  if (!config.data.split) return lines;
+  constexpr std::int64_t kMany = 1'000'000'000;
+  const DocumentRange wanted = split_documents(*config.data.split, kMany)[1];
+  if (wanted.begin == wanted.end) return lines;
+  for (const TokenSource& source : sources.valid) {
+    if (source.num_tokens > 0) continue;
+    lines.push_back(fmt::format(
+        "data.split = {}: nothing is held out, {}; a split goes by whole documents: prepare the text as several (trident data "
+        "prepare --separator-line), or name held-out text in data.valid",
+        *config.data.split, source.label));
+  }
+  return lines;
+}
+
+}  // namespace trident

@@ -1,0 +1,21 @@
+// The lines at the start of a run that say what it reads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/token_source.h"
+#include "train/plan/run_plan.h"
+
+namespace trident {
+
+// "data: corpus/text, 5.2 M tokens, 20,312 samples of 256 tokens; this run takes 1.6 epochs" for each training file, likewise for
+// those that are held out, and how much a third share of data.split leaves to nobody, unless that is Megatron's default. Of many
+// files the first eight.
+std::vector<std::string> data_summary(const RunPlan& plan, const TokenSources& sources);
+
+// One for each file of whose documents data.split leaves none to the share that is held out, although it asks for one.
+std::vector<std::string> empty_share_warnings(const TrainConfig& config, const TokenSources& sources);
+
+}  // namespace trident

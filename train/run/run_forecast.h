@@ -1,0 +1,42 @@
+// What a run is predicted to take, by who can price a step (planner/predict, which stands above): the run asks before its first
+// step and after its last one.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/json_reader.h"
+#include "device/device.h"
+#include "train/run/run_report.h"
+
+namespace trident {
+
+// Where a run computes.
+struct RunHardware {
+  DeviceKind device = DeviceKind::kCpu;
+  std::vector<std::string> gpus = {};  // names of all that it computes on, each GPU once
+  int ranks_of_node = 1;
+  int ranks_of_process = 1;  // of rank 0's
+  int cores_of_node = 0;     // that its ranks keep busy at once
+};
+
+class RunForecast {
+ public:
+  virtual ~RunForecast() = default;
+
+  // Asked by rank 0 alone, on its thread. Neither throws because something cannot be priced: lines and values say so.
+
+  // Before the first step.
+  struct Predicted {
+    std::array<double, kNumAxes> bytes_sent{};  // in a step by all ranks, by axis
+    JsonValue step;                             // of plan.json
+  };
+  virtual Predicted predicted() = 0;
+
+  // After the last step: the closing lines that put what was predicted beside what was measured. Leaves what it says in
+  // `summary`'s run directory as well.
+  virtual std::vector<std::string> compare(const RunSummary& summary) = 0;
+};
+
+}  // namespace trident
