@@ -13,12 +13,12 @@
 #include "device/buffer.h"
 #include "device/device_kind.h"
 #include "device/operation_log.h"
-#include "device/ops.h"
 #include "device/ranges.h"
 #include "device/stream.h"
 
 namespace trident {
 
+class Ops;
 class Progress;
 
 class Device {

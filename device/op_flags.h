@@ -17,15 +17,4 @@ enum class Epilogue : std::uint8_t {
   kBiasGradient,  // product.out as without; result[M] = sums of op(a)[M,K] over K: dY^T's, beside dW = dY^T X
 };
 
-// How an update makes weights from gradients: UpdateParams (op_values.h) has the equations, row_kernels/optimizer.inl computes
-// them.
-enum class UpdateFormula : std::uint8_t { kAdamW, kLion };
-// X(formula) of every one, and how many numbers each keeps of an element.
-#define TRIDENT_UPDATE_FORMULAS(X) X(kAdamW) X(kLion)
-template <UpdateFormula formula>
-inline constexpr int kStatesOf = 1;
-template <>
-inline constexpr int kStatesOf<UpdateFormula::kAdamW> = 2;
-inline constexpr int kMostStatesOfFormulas = 2;
-
 }  // namespace trident

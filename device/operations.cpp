@@ -221,9 +221,15 @@ void Rope::check() const {
 
 // ---- optimizer
 
-void check_update(std::string_view operation, ConstTensorView param, const UpdateParams& params) {
-  if (!params.rounding) return;
-  const StochasticRounding& r = *params.rounding;
+OperationName Update::name() const {
+  return {to_string(rule), WorkKind::kOptimizer};
+}
+
+void Update::check() const {
+  const std::string_view operation = name().name;
+  TRIDENT_CHECK(std::ssize(states) == num_states(rule), "{}: {} states instead of {}", operation, states.size(), num_states(rule));
+  if (at_random == nullptr) return;
+  const RoundedElements& r = *at_random;
   TRIDENT_CHECK(param.dtype() == DType::kBF16, "{}: stochastic rounding of {} instead of bf16", operation,
                 to_string(param.dtype()));
   TRIDENT_CHECK(r.first_index >= 0 && r.first_column >= 0 && r.first_column < r.columns && r.columns <= r.stride &&

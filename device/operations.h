@@ -1,10 +1,10 @@
-// Every operation of Ops as a value: those around layers (embedding, loss, copies, sums, updates), those within
+// Every operation as a value, with its contract: those around layers (embedding, loss, copies, sums, updates), those within
 // (device/operations_layers.h, which says how they are written), and OperationRef, any of those in the two lists.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <variant>
 
@@ -20,6 +20,8 @@ namespace trident::op {
 
 // ---- embedding
 
+// out T[R,H] = table[token - first_row], rows whose token lies outside [first_row, first_row + table rows) are zero.
+// tokens i32[R]; table T[rows,H].
 struct EmbeddingForward {
   static constexpr OperationName kName{"embedding_forward", WorkKind::kEmbedding};
   TensorView out;
@@ -39,6 +41,7 @@ struct EmbeddingForward {
   }
 };
 
+// Adds d_out rows to d_table f32[rows,H], in token order; tokens outside the range are skipped.
 struct EmbeddingBackward {
   static constexpr OperationName kName{"embedding_backward", WorkKind::kEmbedding};
   TensorView d_table;
@@ -60,6 +63,8 @@ struct EmbeddingBackward {
 
 // ---- vocabulary-parallel cross-entropy
 
+// Columns c of logits T[R,V] with first_column + c >= vocabulary are padding: ignored, as if -infinity.
+// row_max f32[R] = largest valid logit (-infinity when there is none).
 struct CrossEntropyMax {
   static constexpr OperationName kName{"cross_entropy_max", WorkKind::kLoss};
   TensorView row_max;
@@ -78,6 +83,8 @@ struct CrossEntropyMax {
   }
 };
 
+// With row_max the maximum over all shards: sum_exp f32[R] = sum exp(logit - row_max), target_logit f32[R] = logit of the target
+// minus row_max if this shard holds it, else 0. targets i32[R]; a negative target is not counted (contributes 0).
 struct CrossEntropyStats {
   static constexpr OperationName kName{"cross_entropy_stats", WorkKind::kLoss};
   TensorView sum_exp, target_logit;
@@ -101,6 +108,8 @@ struct CrossEntropyStats {
   }
 };
 
+// In place: statistics formed with shard_max f32[R], the maximum of this shard's `columns` columns alone, become those of
+// row_max: sum_exp *= exp(shard_max - row_max), target_logit += shard_max - row_max where this shard holds the target.
 struct CrossEntropyRescale {
   static constexpr OperationName kName{"cross_entropy_rescale", WorkKind::kLoss};
   TensorView sum_exp, target_logit;
@@ -122,6 +131,8 @@ struct CrossEntropyRescale {
   }
 };
 
+// loss f64[1] = sum over rows with target >= 0 of log(sum_exp) - target_logit (both summed over shards), added in row order in
+// f64. row_losses f32[R] = these terms, rounded, and 0 for other rows; or a view of nothing.
 struct CrossEntropyLoss {
   static constexpr OperationName kName{"cross_entropy_loss", WorkKind::kLoss};
   TensorView loss, row_losses;
@@ -142,6 +153,8 @@ struct CrossEntropyLoss {
   }
 };
 
+// In place: logits become d_logits = (exp(logit - row_max)/sum_exp - onehot(target)) * scale; rows with a negative target and
+// padding columns become 0. sum_exp summed over shards.
 struct CrossEntropyBackward {
   static constexpr OperationName kName{"cross_entropy_backward", WorkKind::kLoss};
   TensorView logits;
@@ -166,6 +179,7 @@ struct CrossEntropyBackward {
 
 // ---- elementwise, copies, reductions
 
+// In place: x T[R,C] += bias T[C] in every row.
 struct AddBias {
   static constexpr OperationName kName{"add_bias", WorkKind::kRows};
   TensorView x;
@@ -182,6 +196,7 @@ struct AddBias {
   }
 };
 
+// out f32[C] (+)= column sums of x T[R,C].
 struct SumRows {
   static constexpr OperationName kName{"sum_rows", WorkKind::kRows};
   TensorView out;
@@ -199,6 +214,7 @@ struct SumRows {
   }
 };
 
+// out = a + b, any shape, T; out may alias a or b.
 struct Add {
   static constexpr OperationName kName{"add", WorkKind::kRows};
   TensorView out;
@@ -215,6 +231,7 @@ struct Add {
   }
 };
 
+// out f32 += x f32 (gradient accumulation).
 struct AccumulateInto {
   static constexpr OperationName kName{"accumulate", WorkKind::kCopies};
   TensorView out;
@@ -230,27 +247,27 @@ struct AccumulateInto {
   }
 };
 
+// out[s,b,:] = x[s,b,:] * mask/(1-p), [S,B,H]; the same call on the gradient is its backward. out may alias x.
 struct Dropout {
   static constexpr OperationName kName{"dropout", WorkKind::kRows};
   TensorView out;
-  ConstTensorView x;
+  ConstTensorView x, samples;  // samples i64 [B]: global indices
   const DropoutSpec& spec;
 
   void check() const { TRIDENT_CHECK(x.shape().rank() == 3, "dropout: x is {}, expected [S, B, H]", to_string(x.shape())); }
   void fields(FieldVisitor f) const {
     f(writes("out", out, like(x)));
     f(reads("x", x));
-    f(reads("samples", spec.samples, {DType::kI64, x.shape()[1]}));
+    f(reads("samples", samples, {DType::kI64, x.shape()[1]}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const Shape& s = x.shape();
-    const DropoutRows rows{
-        spec.probability, {spec.key[0], spec.key[1]}, spec.sequence, spec.position_offset, spec.samples.as<std::int64_t>()};
-    k.dropout(row_type(x.dtype()), out.data(), x.data(), s[0], s[1], s[2], rows);
+    k.dropout(row_type(x.dtype()), out.data(), x.data(), samples.as<std::int64_t>(), s[0], s[1], s[2], spec);
   }
 };
 
+// out = x converted (f32 <-> bf16, f32 <-> f16), or copied when the dtypes agree.
 struct Convert {
   static constexpr OperationName kName{"convert", WorkKind::kCopies};
   TensorView out;
@@ -281,6 +298,8 @@ struct FillZero {
   }
 };
 
+// out f64[ceil(n/64)] = sums of squares of consecutive blocks of 64 elements of x f32[n] (the last may be short): the blocks of
+// the layout-independent gradient norm. Non-finite elements give a non-finite block.
 struct SumSquares {
   static constexpr OperationName kName{"sum_squares", WorkKind::kOptimizer};
   static constexpr std::int64_t kBlock = 64;
@@ -297,6 +316,8 @@ struct SumSquares {
   }
 };
 
+// limbs i64[ExactSum::kLimbs] (core/exact_sum.h) += x f64[n], without rounding. Digits may be left un-normalised, as
+// ExactSum::add leaves them; limbs that began normalised bear 2^30 elements before they must be normalised.
 struct AddExact {
   static constexpr OperationName kName{"add_exact", WorkKind::kOptimizer};
   TensorView limbs;
@@ -314,25 +335,18 @@ struct AddExact {
 
 // ---- optimizer
 
-// One of the formulas of an update, by the name that it has in lists of operations.
-constexpr std::string_view name_of(UpdateFormula formula) {
-  switch (formula) {
-    case UpdateFormula::kAdamW: return "adamw";
-    case UpdateFormula::kLion: return "lion";
-  }
-  return "";
-}
-void check_update(std::string_view operation, ConstTensorView param, const UpdateParams& params);
-
-template <UpdateFormula formula>
+// master, states f32[n] updated in place; param T[n] = round(master), as at_random says; grad f32[n]. param may alias master when
+// T is f32.
 struct Update {
-  static constexpr OperationName kName{name_of(formula), WorkKind::kOptimizer};
+  UpdateRule rule;
   TensorView param, master;
-  std::array<TensorView, kStatesOf<formula>> states;
+  std::span<const TensorView> states;  // num_states(rule)
   ConstTensorView grad;
-  const UpdateParams& params;
+  const UpdateNumbers& numbers;
+  const RoundedElements* at_random;  // of param, which is bf16; nullptr: to nearest
 
-  void check() const { check_update(kName.name, param, params); }
+  OperationName name() const;
+  void check() const;
   void fields(FieldVisitor f) const {
     constexpr std::string_view kStateNames[] = {"m", "v"};
     const Elements values{DType::kF32, master.num_elements()};
@@ -343,34 +357,37 @@ struct Update {
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
-    const UpdateParams& p = params;
-    UpdateNumbers numbers{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.grad_scale, p.bias_correction1, p.bias_correction2};
-    RoundedElements elements;
-    if (p.rounding) {
-      const StochasticRounding& r = *p.rounding;
-      numbers.set_update(r.update);
-      elements = {{r.key[0], r.key[1]}, r.first_index, r.first_column, r.columns, r.stride};
-    }
     UpdateStates pointers;
-    for (std::size_t i = 0; i < states.size(); ++i) pointers.of[i] = states[i].template as<float>();
-    k.update(formula, row_type(param.dtype()), param.data(), master.as<float>(), pointers, grad.as<float>(), master.num_elements(),
-             numbers, p.rounding ? &elements : nullptr);
+    for (std::size_t i = 0; i < states.size(); ++i) pointers.of[i] = states[i].as<float>();
+    k.update(rule, row_type(param.dtype()), param.data(), master.as<float>(), pointers, grad.as<float>(), master.num_elements(),
+             numbers, at_random);
   }
 };
-using AdamW = Update<UpdateFormula::kAdamW>;
-using Lion = Update<UpdateFormula::kLion>;
 
 using OtherOperations =
     OperationList<EmbeddingForward, EmbeddingBackward, CrossEntropyMax, CrossEntropyStats, CrossEntropyRescale,
                   CrossEntropyLoss, CrossEntropyBackward, AddBias, SumRows, Add, AccumulateInto, Dropout, Convert, FillZero,
-                  SumSquares, AddExact, AdamW, Lion>;
+                  SumSquares, AddExact, Update>;
+
+template <class Operation>
+OperationName name_of(const Operation& operation) {
+  if constexpr (requires { operation.name(); })
+    return operation.name();
+  else
+    return Operation::kName;
+}
 
 }  // namespace trident::op
 
 namespace trident {
 
 // One of them, which lives while the call does.
-using OperationRef = decltype(joined(op::LayerOperations{}, op::OtherOperations{}))::Ref;
+using AnyOperation = decltype(joined(op::LayerOperations{}, op::OtherOperations{}))::Ref;
+class OperationRef : public AnyOperation {
+ public:
+  template <class Operation>
+  OperationRef(const Operation& operation) : AnyOperation(&operation) {}
+};
 
 // Checks what was called, then has `backend` do it:
 // - Backend::reaches(MemoryKind): whether its operations can work on such memory;
@@ -381,7 +398,7 @@ void check_and_execute(Backend& backend, Stream& stream, OperationRef operation)
       [&](const auto* o) {
         if constexpr (requires { o->check(); }) o->check();
         check_fields(
-            o->kName.name, [o](FieldVisitor f) { o->fields(f); }, &Backend::reaches);
+            op::name_of(*o).name, [o](FieldVisitor f) { o->fields(f); }, &Backend::reaches);
         backend.execute(stream, *o);
       },
       operation);

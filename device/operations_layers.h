@@ -1,8 +1,8 @@
-// The operations within layers as values: operands, what must hold of them, how they are used, and the row kernel that does it.
-// device/operations.h has the others, device/ops.h the contracts.
+// The operations within layers as values: contract, operands, how they are used, and the row kernel that does it.
+// device/operations.h has the others, device/ops.h the letters and rules of all.
 //
 // What looks at operations in general (checks, metering, backends) is written once against
-// - kName: of the function of Ops, and the kind of work;
+// - kName: its name in profiles and messages, and the kind of work;
 // - fields(f): calls f with every operand;
 // - check(), where operands must fit together in ways that fields() does not say: InternalError;
 // - launch(kernels), of what is one row kernel: `kernels` has the functions of RowKernels (device/row_kernels/row_kernels.h) and
@@ -23,6 +23,7 @@ namespace trident::op {
 
 // ---- products and attention
 
+// out[M,N] (+)= op(a) op(b); workspace u8, at least what prepare_matmul() returned for this shape.
 struct Matmul {
   static constexpr OperationName kName{"matmul", WorkKind::kMatmuls};
   const MatmulOperands& operands;
@@ -44,6 +45,7 @@ struct Fused {
 
 void check_attention(std::string_view operation, const AttentionShape& shape);
 
+// out T[B,N,Sq,D]; lse f32[B,N,Sq] (natural log-sum-exp of the scaled scores); q T[B,N,Sq,D]; k, v T[B,K,Sk,D].
 struct AttentionForward {
   static constexpr OperationName kName{"attention_forward", WorkKind::kAttention};
   const AttentionShape& shape;
@@ -56,6 +58,9 @@ struct AttentionForward {
   double flops() const;
 };
 
+// Attention over a cache of Sk positions, sample b's queries at positions first[b] + i: out, lse as above, of causal attention
+// with query_offset first[b]. first [B] lies in host memory, is read before the call returns, and is from 0 to Sk - 1; queries
+// behind the cache's end see all of it. `shape` is causal, with offsets of 0.
 struct CachedAttention {
   static constexpr OperationName kName{"cached_attention", WorkKind::kAttention};
   const AttentionShape& shape;
@@ -70,6 +75,7 @@ struct CachedAttention {
   double flops() const;
 };
 
+// d_q, d_k, d_v of the shapes of q, k, v, overwritten.
 struct AttentionBackward {
   static constexpr OperationName kName{"attention_backward", WorkKind::kAttention};
   const AttentionShape& shape;
@@ -87,6 +93,7 @@ struct AttentionBackward {
 // heads [B, n, S, D] beside rows [S, B, C] of which columns first_column .. + n*D are meant.
 void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column);
 
+// heads T[B,n,S,D] <- columns first_column .. first_column + n*D of rows T[S,B,C].
 struct SplitHeads {
   static constexpr OperationName kName{"split_heads", WorkKind::kHeads};
   TensorView heads;
@@ -105,6 +112,7 @@ struct SplitHeads {
   }
 };
 
+// The inverse: writes those columns of rows T[S,B,C], leaves the others.
 struct MergeHeads {
   static constexpr OperationName kName{"merge_heads", WorkKind::kHeads};
   TensorView rows;
@@ -123,6 +131,8 @@ struct MergeHeads {
   }
 };
 
+// In place on x T[B,n,S,D]: rotates pairs (j, j + P) of the first 2P elements of a head, P = table width (half-split form).
+// cos, sin f32[positions, P]; position i32[B,S] picks the row. `inverse` = kYes rotates back (the backward pass).
 struct Rope {
   static constexpr OperationName kName{"rope", WorkKind::kHeads};
   TensorView x;
@@ -178,6 +188,7 @@ struct NormGradients {
   }
 };
 
+// y = round_T(x * rstd) * weight, rstd f32[rows] = 1/sqrt(mean(x^2) + eps).
 struct RmsNormForward : NormedRows {
   static constexpr OperationName kName{"rms_norm_forward", WorkKind::kRows};
 
@@ -188,6 +199,7 @@ struct RmsNormForward : NormedRows {
   }
 };
 
+// d_x (+)= per `accumulate_x`; d_weight f32[H] (+)= per `accumulate_weight`. d_x may alias d_y.
 struct RmsNormBackward : NormGradients {
   static constexpr OperationName kName{"rms_norm_backward", WorkKind::kRows};
 
@@ -199,6 +211,10 @@ struct RmsNormBackward : NormGradients {
   }
 };
 
+// The same norm where x T[rows, H] is a part of rows `total` wide: the caller forms the sums of its part, adds up those of all
+// parts, and applies them. The weight counts before the one rounding (OLMo 2), which rms_norm_forward does after it.
+//
+// squares f32[rows] = sum x^2.
 struct RmsNormSquares {
   static constexpr OperationName kName{"rms_norm_squares", WorkKind::kRows};
   TensorView squares;
@@ -215,6 +231,7 @@ struct RmsNormSquares {
   }
 };
 
+// y = round_T(x * rstd * weight), rstd f32[rows] = 1/sqrt(squares / total + eps); squares are those of all parts.
 struct RmsNormApply : NormedRows {
   static constexpr OperationName kName{"rms_norm_apply", WorkKind::kRows};
   ConstTensorView squares;
@@ -232,6 +249,7 @@ struct RmsNormApply : NormedRows {
   }
 };
 
+// dots f32[rows] = sum d_y * weight * x.
 struct RmsNormDots {
   static constexpr OperationName kName{"rms_norm_dots", WorkKind::kRows};
   TensorView dots;
@@ -251,6 +269,7 @@ struct RmsNormDots {
   }
 };
 
+// As rms_norm_backward; dots are those of all parts. d_x may alias d_y.
 struct RmsNormApplyBackward : NormGradients {
   static constexpr OperationName kName{"rms_norm_apply_backward", WorkKind::kRows};
   ConstTensorView dots;
@@ -268,6 +287,7 @@ struct RmsNormApplyBackward : NormGradients {
   }
 };
 
+// y = (x - mean) * rstd * weight + bias; mean, rstd f32[rows].
 struct LayerNormForward : NormedRows {
   static constexpr OperationName kName{"layer_norm_forward", WorkKind::kRows};
   TensorView mean;
@@ -306,6 +326,7 @@ struct LayerNormBackward : NormGradients {
 
 // ---- activations
 
+// out T[R,F] = silu(gate) * up, gate_up T[R,2F] = [gate | up].
 struct SwigluForward {
   static constexpr OperationName kName{"swiglu_forward", WorkKind::kRows};
   TensorView out;
@@ -339,6 +360,7 @@ struct SwigluBackward {
   }
 };
 
+// tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 struct GeluForward {
   static constexpr OperationName kName{"gelu_forward", WorkKind::kRows};
   TensorView out;
@@ -371,6 +393,7 @@ struct GeluBackward {
 };
 
 // The bounds themselves are inside, as in PyTorch's clamp.
+// out = x between -limit and limit, limit > 0; out may alias x.
 struct ClipForward {
   static constexpr OperationName kName{"clip_forward", WorkKind::kRows};
   TensorView out;
@@ -387,6 +410,7 @@ struct ClipForward {
   }
 };
 
+// d_x = d_out where x was within the bounds or on them, else 0; d_x may alias d_out.
 struct ClipBackward {
   static constexpr OperationName kName{"clip_backward", WorkKind::kRows};
   TensorView d_x;

@@ -1,6 +1,7 @@
 #include "device/ops.h"
 
 #include "core/check.h"
+#include "device/operations.h"
 
 namespace trident {
 namespace {
@@ -15,30 +16,30 @@ void expect_overwrites(std::string_view operation, const MatmulOperands& p) {
 void Ops::matmul_bias(Stream& stream, const MatmulOperands& product, ConstTensorView bias) {
   expect_overwrites("matmul_bias", product);
   if (try_fused(stream, {.epilogue = Epilogue::kBias, .product = product, .bias = bias, .pre = {}, .result = {}})) return;
-  matmul(stream, product);
-  add_bias(stream, product.out, bias);
+  run(stream, op::Matmul{product});
+  run(stream, op::AddBias{product.out, bias});
 }
 
 void Ops::matmul_bias_gelu(Stream& stream, const MatmulOperands& product, ConstTensorView bias, TensorView activation) {
   expect_overwrites("matmul_bias_gelu", product);
   if (try_fused(stream, {.epilogue = Epilogue::kBiasGelu, .product = product, .bias = bias, .pre = {}, .result = activation})) return;
-  matmul(stream, product);
-  add_bias(stream, product.out, bias);
-  gelu_forward(stream, activation, product.out);
+  run(stream, op::Matmul{product});
+  run(stream, op::AddBias{product.out, bias});
+  run(stream, op::GeluForward{.out = activation, .x = product.out});
 }
 
 void Ops::matmul_gelu_backward(Stream& stream, const MatmulOperands& product, ConstTensorView pre, TensorView d_pre) {
   expect_overwrites("matmul_gelu_backward", product);
   if (try_fused(stream, {.epilogue = Epilogue::kGeluBackward, .product = product, .bias = {}, .pre = pre, .result = d_pre})) return;
-  matmul(stream, product);
-  gelu_backward(stream, d_pre, product.out, pre);
+  run(stream, op::Matmul{product});
+  run(stream, op::GeluBackward{.d_x = d_pre, .d_out = product.out, .x = pre});
 }
 
 void Ops::matmul_bias_gradient(Stream& stream, const MatmulOperands& product, TensorView d_bias) {
   TRIDENT_CHECK(product.transpose_a == Transpose::kYes, "matmul_bias_gradient: a is the transposed gradient of a linear layer's output");
   if (try_fused(stream, {.epilogue = Epilogue::kBiasGradient, .product = product, .bias = {}, .pre = {}, .result = d_bias})) return;
-  sum_rows(stream, d_bias, product.a, product.accumulate);
-  matmul(stream, product);
+  run(stream, op::SumRows{.out = d_bias, .x = product.a, .accumulate = product.accumulate});
+  run(stream, op::Matmul{product});
 }
 
 }  // namespace trident

@@ -100,15 +100,17 @@ AttentionShape Attention::shape(const LayerGeometry& g) const {
 void Attention::rotate(LayerPass& p, TensorView heads, Transpose inverse) const {
   if (config_.position != PositionKind::kRope) return;
   const bool own = p.batch.rope_cos.shape().rank() > 0;
-  p.ops.rope(p.stream, heads, own ? p.batch.rope_cos : p.constants.rope_cos(), own ? p.batch.rope_sin : p.constants.rope_sin(),
-             p.batch.positions_by_sample, inverse);
+  p.run(op::Rope{.x = heads, .cos = own ? p.batch.rope_cos : p.constants.rope_cos(),
+                 .sin = own ? p.batch.rope_sin : p.constants.rope_sin(), .position = p.batch.positions_by_sample,
+                 .inverse = inverse});
 }
 
 void Attention::split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotated, const Views& rows) const {
   const Shape shape{p.geometry.micro_batch, heads.count, p.geometry.sequence, config_.head_dim};
   const TensorView saved = p.save(heads.saved, p.geometry.compute, shape);
   const TensorView first = norm != nullptr ? p.save(heads.before, p.geometry.compute, shape) : saved;
-  p.ops.split_heads(p.stream, first, by_position(p.geometry, rows[heads.projection]), heads.first_column);
+  p.run(op::SplitHeads{.heads = first, .rows = by_position(p.geometry, rows[heads.projection]),
+                       .first_column = heads.first_column});
   if (norm != nullptr) norm->forward(p, saved, first);
   if (rotated) rotate(p, saved, Transpose::kNo);
 }
@@ -117,14 +119,15 @@ void Attention::merge_gradient(LayerPass& p, const Heads& heads, const Norm* nor
                                const Views& d_rows) const {
   if (rotated) rotate(p, d, Transpose::kYes);
   if (norm != nullptr) norm->backward(p, d, d, p[heads.before], Accumulate::kNo);
-  p.ops.merge_heads(p.stream, by_position(p.geometry, d_rows[heads.projection]), d, heads.first_column);
+  p.run(op::MergeHeads{.rows = by_position(p.geometry, d_rows[heads.projection]), .heads = d, .first_column = heads.first_column});
 }
 
 void Attention::split_after_wide_norm(LayerPass& p, const Views& rows) const {
   const LayerGeometry& g = p.geometry;
   const auto columns_of = [&](const Heads& heads) {
     const TensorView columns = p.save(heads.before, g.compute, {g.full_rows(), heads.count * config_.head_dim});
-    p.ops.split_heads(p.stream, as_one_head(columns), one_by_one(rows[heads.projection]), heads.first_column);
+    p.run(op::SplitHeads{.heads = as_one_head(columns), .rows = one_by_one(rows[heads.projection]),
+                         .first_column = heads.first_column});
     return columns;
   };
   const TensorView q = columns_of(q_), k = columns_of(k_);
@@ -133,7 +136,7 @@ void Attention::split_after_wide_norm(LayerPass& p, const Views& rows) const {
   wide_norm_.forward(p, q_normed, k_normed, q, k);
   const auto split_normed = [&](const Heads& heads, TensorView normed) {
     const TensorView saved = p.save(heads.saved, g.compute, {g.micro_batch, heads.count, g.sequence, config_.head_dim});
-    p.ops.split_heads(p.stream, saved, by_position(g, normed), 0);
+    p.run(op::SplitHeads{.heads = saved, .rows = by_position(g, normed), .first_column = 0});
     rotate(p, saved, Transpose::kNo);
   };
   split_normed(q_, q_normed);
@@ -146,13 +149,15 @@ void Attention::merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, T
   const auto merged = [&](TensorView d, const Heads& heads) {
     rotate(p, d, Transpose::kYes);
     const TensorView columns = p.scratch(g.compute, {g.full_rows(), heads.count * config_.head_dim});
-    p.ops.merge_heads(p.stream, by_position(g, columns), d, 0);
+    p.run(op::MergeHeads{.rows = by_position(g, columns), .heads = d, .first_column = 0});
     return columns;
   };
   const TensorView d_q_columns = merged(d_q, q_), d_k_columns = merged(d_k, k_);
   wide_norm_.backward(p, d_q_columns, d_k_columns, p[q_.before], p[k_.before]);
-  p.ops.merge_heads(p.stream, one_by_one(d_rows[q_.projection]), as_one_head(d_q_columns), q_.first_column);
-  p.ops.merge_heads(p.stream, one_by_one(d_rows[k_.projection]), as_one_head(d_k_columns), k_.first_column);
+  p.run(op::MergeHeads{.rows = one_by_one(d_rows[q_.projection]), .heads = as_one_head(d_q_columns),
+                       .first_column = q_.first_column});
+  p.run(op::MergeHeads{.rows = one_by_one(d_rows[k_.projection]), .heads = as_one_head(d_k_columns),
+                       .first_column = k_.first_column});
 }
 
 Attention::Views Attention::project(LayerPass& p, ConstTensorView x) const {
@@ -165,7 +170,7 @@ Attention::Views Attention::project(LayerPass& p, ConstTensorView x) const {
   qkv_.forward(p, x, used(projected));
   if (config_.clip_qkv > 0)
     for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
-      p.ops.clip_forward(p.stream, rows[i], projected[i], static_cast<float>(config_.clip_qkv));
+      p.run(op::ClipForward{.out = rows[i], .x = projected[i], .limit = static_cast<float>(config_.clip_qkv)});
   return rows;
 }
 
@@ -186,16 +191,17 @@ void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   p.batch.cached != nullptr ? attend_cached(p, *p.batch.cached) : recompute_core(p);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
-  p.ops.merge_heads(p.stream, by_position(g, merged), p[out_], 0);
+  p.run(op::MergeHeads{.rows = by_position(g, merged), .heads = p[out_], .first_column = 0});
   norm_.leave(p, y, [&](TensorView out) { output_.forward(p, out, merged); });
   dropout_.apply(p, y, y);
-  p.ops.add(p.stream, y, y, x);
+  p.run(op::Add{.out = y, .a = y, .b = x});
 }
 
 void Attention::recompute_core(LayerPass& p) const {
   const TensorView q = p[q_.saved], out = p.save(out_, q.dtype(), q.shape());
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
-  p.ops.attention_forward(p.stream, shape(p.geometry), out, lse, q, p[k_.saved], p[v_.saved], p.workspace());
+  p.run(op::AttentionForward{.shape = shape(p.geometry), .out = out, .lse = lse, .q = q, .k = p[k_.saved], .v = p[v_.saved],
+                             .workspace = p.workspace()});
 }
 
 void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
@@ -210,13 +216,14 @@ void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
     for (std::int64_t head = 0; head < k_.count; ++head) {
       const std::int64_t D = config_.head_dim, from = (b * k_.count + head) * p.geometry.sequence * D;
       const std::int64_t to = ((b * k_.count + head) * step.capacity + first) * D;
-      p.ops.convert(p.stream, cache.keys.range(to, count * D), k.range(from, count * D));
-      p.ops.convert(p.stream, cache.values.range(to, count * D), v.range(from, count * D));
+      p.run(op::Convert{.out = cache.keys.range(to, count * D), .x = k.range(from, count * D)});
+      p.run(op::Convert{.out = cache.values.range(to, count * D), .x = v.range(from, count * D)});
     }
   }
   AttentionShape over_cache = shape(p.geometry);
   over_cache.key_length = step.capacity;
-  p.ops.cached_attention(p.stream, over_cache, step.first, out, lse, q, cache.keys, cache.values, p.workspace());
+  p.run(op::CachedAttention{.shape = over_cache, .first = step.first, .out = out, .lse = lse, .q = q, .k = cache.keys,
+                            .v = cache.values, .workspace = p.workspace()});
 }
 
 void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
@@ -233,11 +240,12 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
       const ScratchScope before_split(p.scratch_cursor());
       const TensorView d_merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
       output_.backward_input(p, d_merged);
-      p.ops.split_heads(p.stream, d_out, by_position(g, d_merged), 0);
+      p.run(op::SplitHeads{.heads = d_out, .rows = by_position(g, d_merged), .first_column = 0});
     }
     const TensorView d_q = p.scratch(g.compute, q.shape()), d_k = p.scratch(g.compute, k.shape()),
                      d_v = p.scratch(g.compute, v.shape());
-    p.ops.attention_backward(p.stream, shape(g), d_q, d_k, d_v, d_out, p[out_], q, k, v, p[lse_], p.workspace());
+    p.run(op::AttentionBackward{.shape = shape(g), .d_q = d_q, .d_k = d_k, .d_v = d_v, .d_out = d_out, .out = p[out_], .q = q,
+                                .k = k, .v = v, .lse = p[lse_], .workspace = p.workspace()});
     if (config_.qk_norm == QkNorm::kFullWidth) {
       merge_gradient_through_wide_norm(p, d_q, d_k, d_rows);
     } else {
@@ -247,7 +255,8 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
     merge_gradient(p, v_, nullptr, false, d_v, d_rows);
     if (config_.clip_qkv > 0)
       for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
-        p.ops.clip_backward(p.stream, d_rows[i], d_rows[i], p[unclipped_[i]], static_cast<float>(config_.clip_qkv));
+        p.run(op::ClipBackward{.d_x = d_rows[i], .d_out = d_rows[i], .x = p[unclipped_[i]],
+                               .limit = static_cast<float>(config_.clip_qkv)});
   }
   const ScratchScope scope(p.scratch_cursor());
   const TensorView d_normed = p.scratch(x.dtype(), x.shape());
@@ -260,7 +269,7 @@ void Attention::backward_weight(LayerPass& p, ConstTensorView x) const {
   {
     const ScratchScope scope(p.scratch_cursor());
     const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
-    p.ops.merge_heads(p.stream, by_position(g, merged), p[out_], 0);
+    p.run(op::MergeHeads{.rows = by_position(g, merged), .heads = p[out_], .first_column = 0});
     output_.backward_weight(p, merged);
   }
   Views d_rows;

@@ -19,8 +19,9 @@ void Embedding::run_forward(LayerPass& p, ConstTensorView, TensorView y) const {
   if (positions_.present()) {
     const ScratchScope scope(p.scratch_cursor());
     const TensorView looked_up = p.scratch(y.dtype(), y.shape());
-    p.ops.embedding_forward(p.stream, as_rows(looked_up), local_positions(p), p.weight(positions_), 0);
-    p.ops.add(p.stream, y, y, looked_up);
+    p.run(op::EmbeddingForward{.out = as_rows(looked_up), .tokens = local_positions(p), .table = p.weight(positions_),
+                               .first_row = 0});
+    p.run(op::Add{.out = y, .a = y, .b = looked_up});
   }
   dropout_.apply(p, y, y);
 }

@@ -31,7 +31,7 @@ void Head::last_logits(LayerPass& p, ConstTensorView x, const CachedStep& step) 
   const TensorView normed = p.save(normed_, x.dtype(), {B, H});
   for (std::int64_t b = 0; b < B; ++b) {
     const std::int64_t row = (step.count[static_cast<std::size_t>(b)] - 1) * B + b;
-    p.ops.convert(p.stream, last.rows(b, 1), x.range(row * H, H).reshape({1, H}));
+    p.run(op::Convert{.out = last.rows(b, 1), .x = x.range(row * H, H).reshape({1, H})});
   }
   norm_.forward(p, normed, last);
   p.matmul(step.logits, normed, Transpose::kNo, p.weight(projection_.projections().front().weight), Transpose::kYes);

@@ -39,14 +39,14 @@ void Mlp::enter(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) 
   norm_.enter(p, x);
   const TensorView pre = p.save(pre_, p.geometry.compute, {p.geometry.full_rows(), up_.projections().front().output_columns});
   up_.forward(p, norm_.input(p, x), std::span(&pre, 1), gelu() ? act : std::nullopt);
-  if (!gelu() && act) p.ops.swiglu_forward(p.stream, *act, pre);
+  if (!gelu() && act) p.run(op::SwigluForward{.out = *act, .gate_up = pre});
 }
 
 void Mlp::activate(LayerPass& p, TensorView out) const {
   if (gelu())
-    p.ops.gelu_forward(p.stream, out, p[pre_]);
+    p.run(op::GeluForward{.out = out, .x = p[pre_]});
   else
-    p.ops.swiglu_forward(p.stream, out, p[pre_]);
+    p.run(op::SwigluForward{.out = out, .gate_up = p[pre_]});
 }
 
 void Mlp::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
@@ -55,7 +55,7 @@ void Mlp::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   enter(p, x, act);
   norm_.leave(p, y, [&](TensorView out) { down_.forward(p, out, act); });
   dropout_.apply(p, y, y);
-  p.ops.add(p.stream, y, y, x);
+  p.run(op::Add{.out = y, .a = y, .b = x});
 }
 
 void Mlp::recompute(LayerPass& p, ConstTensorView x) const {
@@ -78,7 +78,7 @@ void Mlp::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
       down_.backward_input_through_gelu(p, d_pre, d_act, pre);
     } else {
       down_.backward_input(p, d_act);
-      p.ops.swiglu_backward(p.stream, d_pre, d_act, pre);
+      p.run(op::SwigluBackward{.d_gate_up = d_pre, .d_out = d_act, .gate_up = pre});
     }
   }
   const ScratchScope scope(p.scratch_cursor());

@@ -5,6 +5,8 @@
 
 #include "core/bf16.h"
 #include "core/f16.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "model/config/rope_table.h"
 
 namespace trident {
@@ -57,7 +59,7 @@ void ModelConstants::bind(Arena& arena, Device& device) {
     } else {
       device.write(stream, ones_, std::vector(width, to_f16(1.0f)).data());
     }
-    device.ops().fill_zero(stream, zeros_);
+    device.ops().run(stream, op::FillZero{.out = zeros_});
   }
 }
 

@@ -19,19 +19,24 @@ void Norm::forward(LayerPass& p, TensorView y, ConstTensorView x) const {
   const bool centers = kind_ == NormKind::kLayerNorm || kind_ == NormKind::kPlainLayerNorm;
   const TensorView mean = centers ? p.save(mean_, DType::kF32, rows) : TensorView();
   switch (kind_) {
-    case NormKind::kRmsNorm: p.ops.rms_norm_forward(p.stream, as_rows(y), rstd, as_rows(x), p.weight(weight_), eps_); break;
+    case NormKind::kRmsNorm:
+      p.run(op::RmsNormForward{{.y = as_rows(y), .rstd = rstd, .x = as_rows(x), .weight = p.weight(weight_), .eps = eps_}});
+      break;
     case NormKind::kRmsNormRoundedOnce: {
       const ScratchScope scope(p.scratch_cursor());
       const TensorView squares = p.scratch(DType::kF32, rows);
-      p.ops.rms_norm_squares(p.stream, squares, as_rows(x));
-      p.ops.rms_norm_apply(p.stream, as_rows(y), rstd, as_rows(x), p.weight(weight_), squares, width_, eps_);
+      p.run(op::RmsNormSquares{.squares = squares, .x = as_rows(x)});
+      p.run(op::RmsNormApply{{.y = as_rows(y), .rstd = rstd, .x = as_rows(x), .weight = p.weight(weight_), .eps = eps_}, squares,
+                              width_});
       break;
     }
     case NormKind::kLayerNorm:
-      p.ops.layer_norm_forward(p.stream, as_rows(y), mean, rstd, as_rows(x), p.weight(weight_), p.weight(bias_), eps_);
+      p.run(op::LayerNormForward{{.y = as_rows(y), .rstd = rstd, .x = as_rows(x), .weight = p.weight(weight_), .eps = eps_}, mean,
+                                  p.weight(bias_)});
       break;
     case NormKind::kPlainLayerNorm:
-      p.ops.layer_norm_forward(p.stream, as_rows(y), mean, rstd, as_rows(x), p.constants.ones(), p.constants.zeros(), eps_);
+      p.run(op::LayerNormForward{{.y = as_rows(y), .rstd = rstd, .x = as_rows(x), .weight = p.constants.ones(), .eps = eps_}, mean,
+                                  p.constants.zeros()});
       break;
   }
 }
@@ -39,26 +44,30 @@ void Norm::forward(LayerPass& p, TensorView y, ConstTensorView x) const {
 void Norm::backward(LayerPass& p, TensorView d_x, ConstTensorView d_y, ConstTensorView x, Accumulate accumulate) const {
   switch (kind_) {
     case NormKind::kRmsNorm:
-      p.ops.rms_norm_backward(p.stream, as_rows(d_x), p.grad(weight_), as_rows(d_y), as_rows(x), p.weight(weight_), p[rstd_],
-                              accumulate, p.grad_mode());
+      p.run(op::RmsNormBackward{{.d_x = as_rows(d_x), .d_weight = p.grad(weight_), .d_y = as_rows(d_y), .x = as_rows(x),
+                                 .weight = p.weight(weight_), .rstd = p[rstd_], .accumulate_x = accumulate,
+                                 .accumulate_weight = p.grad_mode()}});
       break;
     case NormKind::kRmsNormRoundedOnce: {
       const ScratchScope scope(p.scratch_cursor());
       const TensorView dots = p.scratch(DType::kF32, p[rstd_].shape());
-      p.ops.rms_norm_dots(p.stream, dots, as_rows(d_y), as_rows(x), p.weight(weight_));
-      p.ops.rms_norm_apply_backward(p.stream, as_rows(d_x), p.grad(weight_), as_rows(d_y), as_rows(x), p.weight(weight_), p[rstd_],
-                                    dots, width_, accumulate, p.grad_mode());
+      p.run(op::RmsNormDots{.dots = dots, .d_y = as_rows(d_y), .x = as_rows(x), .weight = p.weight(weight_)});
+      p.run(op::RmsNormApplyBackward{{.d_x = as_rows(d_x), .d_weight = p.grad(weight_), .d_y = as_rows(d_y), .x = as_rows(x),
+                                      .weight = p.weight(weight_), .rstd = p[rstd_], .accumulate_x = accumulate,
+                                      .accumulate_weight = p.grad_mode()}, dots, width_});
       break;
     }
     case NormKind::kLayerNorm:
-      p.ops.layer_norm_backward(p.stream, as_rows(d_x), p.grad(weight_), p.grad(bias_), as_rows(d_y), as_rows(x), p.weight(weight_),
-                                p[mean_], p[rstd_], accumulate, p.grad_mode());
+      p.run(op::LayerNormBackward{{.d_x = as_rows(d_x), .d_weight = p.grad(weight_), .d_y = as_rows(d_y), .x = as_rows(x),
+                                   .weight = p.weight(weight_), .rstd = p[rstd_], .accumulate_x = accumulate,
+                                   .accumulate_weight = p.grad_mode()}, p.grad(bias_), p[mean_]});
       break;
     case NormKind::kPlainLayerNorm: {
       const ScratchScope scope(p.scratch_cursor());  // of the gradients of constants
       const TensorView d_ones = p.scratch(DType::kF32, {width_}), d_zeros = p.scratch(DType::kF32, {width_});
-      p.ops.layer_norm_backward(p.stream, as_rows(d_x), d_ones, d_zeros, as_rows(d_y), as_rows(x), p.constants.ones(), p[mean_],
-                                p[rstd_], accumulate, Accumulate::kNo);
+      p.run(op::LayerNormBackward{{.d_x = as_rows(d_x), .d_weight = d_ones, .d_y = as_rows(d_y), .x = as_rows(x),
+                                   .weight = p.constants.ones(), .rstd = p[rstd_], .accumulate_x = accumulate,
+                                   .accumulate_weight = Accumulate::kNo}, d_zeros, p[mean_]});
       break;
     }
   }

@@ -19,7 +19,7 @@ void PhaseNorm::backward_leave(LayerPass& p, TensorView d_y) const {
 
 void PhaseNorm::backward_enter(LayerPass& p, TensorView d, ConstTensorView d_input, ConstTensorView x) const {
   if (after_)
-    p.ops.add(p.stream, d, d, d_input);
+    p.run(op::Add{.out = d, .a = d, .b = d_input});
   else
     norm_.backward(p, d, d_input, x, Accumulate::kYes);
 }

@@ -33,28 +33,32 @@ void WideQkNorm::forward(LayerPass& p, TensorView q_out, TensorView k_out, Const
   const TensorView rstd = p.save(rstd_, DType::kF32, {2, p.geometry.full_rows()});
   const ScratchScope scope(p.scratch_cursor());
   const TensorView squares = p.scratch(DType::kF32, rstd.shape());
-  p.ops.rms_norm_squares(p.stream, row_of(squares, 0), q);
+  p.run(op::RmsNormSquares{.squares = row_of(squares, 0), .x = q});
   if (counts_keys(p))
-    p.ops.rms_norm_squares(p.stream, row_of(squares, 1), k);
+    p.run(op::RmsNormSquares{.squares = row_of(squares, 1), .x = k});
   else
-    p.ops.fill_zero(p.stream, row_of(squares, 1));
+    p.run(op::FillZero{.out = row_of(squares, 1)});
   p.tensor.all_reduce(p.stream, squares, ReduceOp::kSum);
-  p.ops.rms_norm_apply(p.stream, q_out, row_of(rstd, 0), q, p.weight(query_weight_), row_of(squares, 0), query_width_, eps_);
-  p.ops.rms_norm_apply(p.stream, k_out, row_of(rstd, 1), k, p.weight(key_weight_), row_of(squares, 1), key_width_, eps_);
+  p.run(op::RmsNormApply{{.y = q_out, .rstd = row_of(rstd, 0), .x = q, .weight = p.weight(query_weight_), .eps = eps_},
+                          row_of(squares, 0), query_width_});
+  p.run(op::RmsNormApply{{.y = k_out, .rstd = row_of(rstd, 1), .x = k, .weight = p.weight(key_weight_), .eps = eps_},
+                          row_of(squares, 1), key_width_});
 }
 
 void WideQkNorm::backward(LayerPass& p, TensorView d_q, TensorView d_k, ConstTensorView q, ConstTensorView k) const {
   const TensorView rstd = p[rstd_];
   const ScratchScope scope(p.scratch_cursor());
   const TensorView dots = p.scratch(DType::kF32, rstd.shape());
-  p.ops.rms_norm_dots(p.stream, row_of(dots, 0), d_q, q, p.weight(query_weight_));
-  p.ops.rms_norm_dots(p.stream, row_of(dots, 1), d_k, k, p.weight(key_weight_));
+  p.run(op::RmsNormDots{.dots = row_of(dots, 0), .d_y = d_q, .x = q, .weight = p.weight(query_weight_)});
+  p.run(op::RmsNormDots{.dots = row_of(dots, 1), .d_y = d_k, .x = k, .weight = p.weight(key_weight_)});
   p.tensor.all_reduce(p.stream, dots, ReduceOp::kSum);
-  if (!counts_keys(p)) p.ops.fill_zero(p.stream, row_of(dots, 1));
-  p.ops.rms_norm_apply_backward(p.stream, d_q, p.grad(query_weight_), d_q, q, p.weight(query_weight_), row_of(rstd, 0),
-                                row_of(dots, 0), query_width_, Accumulate::kNo, p.grad_mode());
-  p.ops.rms_norm_apply_backward(p.stream, d_k, p.grad(key_weight_), d_k, k, p.weight(key_weight_), row_of(rstd, 1),
-                                row_of(dots, 1), key_width_, Accumulate::kNo, p.grad_mode());
+  if (!counts_keys(p)) p.run(op::FillZero{.out = row_of(dots, 1)});
+  p.run(op::RmsNormApplyBackward{{.d_x = d_q, .d_weight = p.grad(query_weight_), .d_y = d_q, .x = q,
+                                  .weight = p.weight(query_weight_), .rstd = row_of(rstd, 0), .accumulate_x = Accumulate::kNo,
+                                  .accumulate_weight = p.grad_mode()}, row_of(dots, 0), query_width_});
+  p.run(op::RmsNormApplyBackward{{.d_x = d_k, .d_weight = p.grad(key_weight_), .d_y = d_k, .x = k, .weight = p.weight(key_weight_),
+                                  .rstd = row_of(rstd, 1), .accumulate_x = Accumulate::kNo, .accumulate_weight = p.grad_mode()},
+                                  row_of(dots, 1), key_width_});
 }
 
 }  // namespace trident

@@ -4,6 +4,10 @@
 #include <array>
 #include <cstdint>
 
+#include "core/philox.h"
+#include "device/operations.h"
+#include "device/ops.h"
+
 namespace trident {
 
 std::vector<UpdateStretch> update_stretches(std::span<const ShardPiece> pieces) {
@@ -29,25 +33,19 @@ std::vector<RoundedStretch> rounded_stretches(std::span<const ShardPiece> pieces
       RoundedStretch& next = stretches.emplace_back();
       next.elements = {piece.shard_begin + part.begin, part.count, piece.spec->weight_decay};
       if (part.part == nullptr) continue;
-      next.rounding = StochasticRounding{.key = random_key(seed, RandomPurpose::kRounding, part.part->tensor),
-                                         .first_index = part.first_index,
-                                         .first_column = part.first_column,
-                                         .columns = part.columns,
-                                         .stride = part.stride};
+      const PhiloxKey key = random_key(seed, RandomPurpose::kRounding, part.part->tensor);
+      next.rounding = RoundedElements{{key[0], key[1]}, part.first_index, part.first_column, part.columns, part.stride};
     }
   }
   return stretches;
 }
 
-ShardedOptimizer::ShardedOptimizer(std::unique_ptr<const UpdateRule> rule, WeightRounding rounding, ParamStore& store,
+ShardedOptimizer::ShardedOptimizer(const OptimizerConfig& config, WeightRounding rounding, ParamStore& store,
                                    ParallelContext& context, ArenaPlan& plan)
-    : rule_(std::move(rule)), store_(store), context_(context) {
+    : config_(config), store_(store), context_(context) {
   const bool at_random = rounding == WeightRounding::kStochastic;
   TRIDENT_CHECK(!at_random || store.config().compute == DType::kBF16, "stochastic rounding of weights in {}",
                 to_string(store.config().compute));
-  const std::span<const UpdateState> states = rule_->states();
-  TRIDENT_CHECK(rule_->cut() == UpdateCut::kElement, "an update rule that needs whole matrices: tensors are cut between elements");
-  TRIDENT_CHECK(states.size() <= kMostUpdateStates, "an update rule with {} states, {} at most", states.size(), kMostUpdateStates);
   const int tensor_degree = context.grid().degrees().tensor, tensor_rank = context.coordinates().tensor;
   for (const ParamShard& shard : store.shards()) {
     ShardState& state = states_.emplace_back();
@@ -57,7 +55,7 @@ ShardedOptimizer::ShardedOptimizer(std::unique_ptr<const UpdateRule> rule, Weigh
     } else {
       for (const UpdateStretch& stretch : update_stretches(shard.pieces)) state.stretches.push_back({stretch, std::nullopt});
     }
-    for (const auto& [key, name] : states) {
+    for (const auto& [key, name] : update_states(config_.type)) {
       const std::string range = fmt::format("unit {} {} f32 [{}]", shard.unit, name, shard.elements);
       state.slots.push_back(plan.book(range, MemoryUse::kOptimizer, shard.elements * size_of(DType::kF32)));
     }
@@ -74,22 +72,24 @@ void ShardedOptimizer::bind(Arena& arena) {
 std::vector<TensorView> ShardedOptimizer::states(std::size_t shard) const { return states_[shard].views; }
 
 void ShardedOptimizer::step(int unit, std::int64_t update, double lr, double gradient_scale) {
-  UpdateStep step{.update = update, .lr = lr, .gradient_scale = gradient_scale};
+  UpdateNumbers numbers = update_numbers(config_, update, lr, gradient_scale);
+  const float weight_decay = numbers.weight_decay;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const ParamShard& shard = store_.shards()[i];
     if (shard.unit != unit || !shard.updated) continue;
     const std::vector<TensorView>& views = states_[i].views;
     for (const auto& [stretch, rounding] : states_[i].stretches) {
-      step.decays = stretch.decays;
-      step.rounding = rounding;
+      numbers.weight_decay = stretch.decays ? weight_decay : 0.0f;
       const auto range = [&](TensorView view) { return view.range(stretch.begin, stretch.count); };
       std::array<TensorView, kMostUpdateStates> states;
       std::transform(views.begin(), views.end(), states.begin(), range);
-      const UpdateElements elements{.param = range(shard.param),
-                                    .master = range(shard.master),
-                                    .states = std::span(states).first(views.size()),
-                                    .grad = range(shard.grad)};
-      rule_->update(context_.device().ops(), context_.compute_stream(), elements, step);
+      context_.device().ops().run(context_.compute_stream(), op::Update{.rule = config_.type,
+                                                                 .param = range(shard.param),
+                                                                 .master = range(shard.master),
+                                                                 .states = std::span(states).first(views.size()),
+                                                                 .grad = range(shard.grad),
+                                                                 .numbers = numbers,
+                                                                 .at_random = rounding ? &*rounding : nullptr});
     }
   }
 }

@@ -4,12 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "device/arena.h"
-#include "device/ops.h"
 #include "optim/update_rule.h"
 #include "parallel/grid/parallel_context.h"
 #include "parallel/zero/param_store.h"
@@ -28,7 +25,7 @@ std::vector<UpdateStretch> update_stretches(std::span<const ShardPiece> pieces);
 // Elements of a shard that one call updates where weights are rounded at random: neighbours in one named tensor, or padding.
 struct RoundedStretch {
   UpdateStretch elements;
-  std::optional<StochasticRounding> rounding;  // in an update to be named; nothing: to nearest, for padding
+  std::optional<RoundedElements> rounding;  // nothing: to nearest, for padding
 };
 // Keys and places in the tensor as of initial values: from `seed`, the tensor's name and the whole tensor's elements.
 std::vector<RoundedStretch> rounded_stretches(std::span<const ShardPiece> pieces, int tensor_degree, int tensor_rank, std::uint64_t seed);
@@ -38,8 +35,7 @@ enum class WeightRounding : std::uint8_t { kNearest, kStochastic };
 
 class ShardedOptimizer {
  public:
-  // Refused: a rule that needs whole matrices, since every parameter is cut somewhere within.
-  ShardedOptimizer(std::unique_ptr<const UpdateRule> rule, WeightRounding rounding, ParamStore& store, ParallelContext& context,
+  ShardedOptimizer(const OptimizerConfig& config, WeightRounding rounding, ParamStore& store, ParallelContext& context,
                    ArenaPlan& plan);
   void bind(Arena& arena);
 
@@ -53,11 +49,11 @@ class ShardedOptimizer {
  private:
   struct ShardState {
     std::vector<ArenaSlot> slots;
-    std::vector<TensorView> views;  // f32 [n], as the rule's states
+    std::vector<TensorView> views;  // f32 [n], as update_states()
     std::vector<RoundedStretch> stretches;
   };
 
-  std::unique_ptr<const UpdateRule> rule_;
+  OptimizerConfig config_;
   ParamStore& store_;
   ParallelContext& context_;
   std::vector<ShardState> states_;  // in the order of ParamStore::shards(); empty for those that are updated elsewhere

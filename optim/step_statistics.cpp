@@ -7,6 +7,8 @@
 
 #include "core/int_math.h"
 #include "device/no_allocation.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "parallel/communicator/message_options.h"
 
 namespace trident {
@@ -35,8 +37,8 @@ void StatisticsReducer::add_squares(const ParamShard& shard, const ShardPiece& p
   for (std::int64_t begin = 0; begin < piece.count; begin += kStretch) {
     const std::int64_t count = std::min(kStretch, piece.count - begin);
     const TensorView blocks = blocks_.range(0, ceil_div(count, kParamAlignment));
-    ops.sum_squares(stream, blocks, shard.grad.range(piece.shard_begin + begin, count));
-    ops.add_exact(stream, limbs_, blocks);
+    ops.run(stream, op::SumSquares{.out = blocks, .x = shard.grad.range(piece.shard_begin + begin, count)});
+    ops.run(stream, op::AddExact{.limbs = limbs_, .x = blocks});
   }
 }
 
@@ -45,7 +47,7 @@ ExactSum StatisticsReducer::read_squares() {
   ExactSum sum;
   Device& device = context_.device();
   device.read(context_.compute_stream(), sum.limbs().data(), limbs_);
-  device.ops().fill_zero(context_.compute_stream(), limbs_);
+  device.ops().run(context_.compute_stream(), op::FillZero{.out = limbs_});
   sum.normalise();
   return sum;
 }

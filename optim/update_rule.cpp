@@ -1,38 +1,41 @@
 #include "optim/update_rule.h"
 
+#include <cmath>
 #include <cstdint>
-
-#include "core/check.h"
-#include "optim/adamw.h"
-#include "optim/lion.h"
 
 namespace trident {
 
-std::unique_ptr<const UpdateRule> make_update_rule(const UpdateRuleConfig& config) {
-  switch (config.kind) {
-    case UpdateRuleKind::kAdamW: return make_adamw(config);
-    case UpdateRuleKind::kLion: return make_lion(config);
-  }
-  throw InternalError(fmt::format("update rule {}", static_cast<int>(config.kind)));
+std::optional<UpdateRule> parse_update_rule(std::string_view text) {
+  for (const UpdateRule rule : kUpdateRules)
+    if (to_string(rule) == text) return rule;
+  return std::nullopt;
 }
 
-UpdateParams update_params(const UpdateRuleConfig& config, const UpdateStep& step) {
-  UpdateParams params;
-  params.lr = static_cast<float>(step.lr);
-  params.beta1 = static_cast<float>(config.betas[0]);
-  params.beta2 = static_cast<float>(config.betas[1]);
-  params.eps = static_cast<float>(config.eps);
-  params.weight_decay = step.decays ? static_cast<float>(config.weight_decay) : 0.0f;
-  params.grad_scale = static_cast<float>(step.gradient_scale);
-  params.rounding = step.rounding;
-  if (params.rounding) params.rounding->update = static_cast<std::uint64_t>(step.update);
-  return params;
+std::span<const UpdateState> update_states(UpdateRule rule) {
+  static constexpr UpdateState kMoments[] = {{"exp_avg", "first moments"}, {"exp_avg_sq", "second moments"}};
+  return std::span(kMoments).first(static_cast<std::size_t>(num_states(rule)));
 }
 
-std::vector<std::string> state_keys(const UpdateRule& rule) {
+std::vector<std::string> state_keys(UpdateRule rule) {
   std::vector<std::string> keys;
-  for (const UpdateState& state : rule.states()) keys.push_back(state.key);
+  for (const UpdateState& state : update_states(rule)) keys.emplace_back(state.key);
   return keys;
+}
+
+UpdateNumbers update_numbers(const OptimizerConfig& config, std::int64_t update, double lr, double gradient_scale) {
+  const auto bias_correction = [&](double beta) {
+    return static_cast<float>(1.0 / (1.0 - std::pow(beta, static_cast<double>(update))));
+  };
+  UpdateNumbers numbers{.lr = static_cast<float>(lr),
+                        .beta1 = static_cast<float>(config.betas[0]),
+                        .beta2 = static_cast<float>(config.betas[1]),
+                        .eps = static_cast<float>(config.eps),
+                        .weight_decay = static_cast<float>(config.weight_decay),
+                        .grad_scale = static_cast<float>(gradient_scale),
+                        .bias_correction1 = bias_correction(config.betas[0]),
+                        .bias_correction2 = bias_correction(config.betas[1])};
+  numbers.set_update(static_cast<std::uint64_t>(update));
+  return numbers;
 }
 
 }  // namespace trident

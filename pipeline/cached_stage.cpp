@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/int_math.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "model/declare.h"
 #include "model/gpt.h"
 #include "parallel/zero/param_layout.h"
@@ -169,8 +171,8 @@ void CachedStage::bind(Arena& arena, ParamStore& store) {
     LayerCache& cache = caches_[static_cast<std::size_t>(unit.number)];
     cache = {arena.grant(unit.keys_slot, compute, kept), arena.grant(unit.values_slot, compute, kept)};
     // Places without a token are multiplied by a probability of 0, and must be numbers.
-    device.ops().fill_zero(device.compute_stream(), cache.keys);
-    device.ops().fill_zero(device.compute_stream(), cache.values);
+    device.ops().run(device.compute_stream(), op::FillZero{.out = cache.keys});
+    device.ops().run(device.compute_stream(), op::FillZero{.out = cache.values});
   });
   tokens_ = arena.grant(tokens_slot_, DType::kI32, {most_rows_});
   by_row_ = arena.grant(by_row_slot_, DType::kI32, {most_rows_});

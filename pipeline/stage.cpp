@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "device/operations.h"
+#include "device/ops.h"
 #include "pipeline/stage_regions.h"
 
 namespace trident {
@@ -96,7 +98,9 @@ void Stage::take_received(TensorView out, std::vector<Boundary>& receives, int v
   throw InternalError(fmt::format("nothing was received for virtual stage {} of micro-batch {}", virtual_stage, micro_batch));
 }
 
-void Stage::copy(TensorView out, ConstTensorView in) const { context_.device().ops().convert(context_.compute_stream(), out, in); }
+void Stage::copy(TensorView out, ConstTensorView in) const {
+  context_.device().ops().run(context_.compute_stream(), op::Convert{.out = out, .x = in});
+}
 
 void Stage::run(FunctionRef<void()> calls) const {
   geometry_.tensor_degree == 1 ? context_.device().run_capturable(calls) : calls();

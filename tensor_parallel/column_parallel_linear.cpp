@@ -18,7 +18,7 @@ void ColumnParallelLinear::forward(Pass& p, ConstTensorView x, std::span<const T
       p.ops.matmul_bias(p.stream, product, p.weight(projection.bias));
     else
       p.matmul(product);
-    if (!bias && gelu) p.ops.gelu_forward(p.stream, *gelu, y[i]);
+    if (!bias && gelu) p.run(op::GeluForward{.out = *gelu, .x = y[i]});
   }
 }
 

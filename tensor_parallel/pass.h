@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "device/arena.h"
+#include "device/operations.h"
 #include "device/ops.h"
 #include "parallel/communicator/communicator.h"
 #include "tensor_parallel/layer_plan.h"
@@ -84,6 +85,8 @@ class Pass {
   TensorView scratch(DType dtype, const Shape& shape);
   ScratchPlan& scratch_cursor() { return scratch_; }
 
+  void run(OperationRef operation) { ops.run(stream, operation); }
+
   // ---- parameters
   ConstTensorView weight(ParamId id) const {
     if (planned_ != nullptr && kind_ == PassKind::kBackwardWeight) planned_->weight_gradient_reads_weights = true;
@@ -103,11 +106,9 @@ class Pass {
   // out (+)= op(a) op(b).
   void matmul(TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb,
               Accumulate accumulate = Accumulate::kNo) {
-    ops.matmul(stream, out, a, ta, b, tb, accumulate, workspace());
+    run(op::Matmul{{out, a, ta, b, tb, accumulate, workspace()}});
   }
-  void matmul(const MatmulOperands& m) {
-    ops.matmul(stream, m.out, m.a, m.transpose_a, m.b, m.transpose_b, m.accumulate, m.workspace);
-  }
+  void matmul(const MatmulOperands& m) { run(op::Matmul{m}); }
   // Gradient of weight `id` (+)= d_out^T x, d_out [R,M], x [R,N].
   void weight_gradient(ParamId id, ConstTensorView d_out, ConstTensorView x) {
     matmul(grad(id), d_out, Transpose::kYes, x, Transpose::kNo, grad_mode());

@@ -12,7 +12,7 @@ void RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorView x) const 
   else
     p.matmul(product);
   leave_region(p, y, full);
-  if (bias_.present() && sums_ranks) p.ops.add_bias(p.stream, as_rows(y), p.weight(bias_));
+  if (bias_.present() && sums_ranks) p.run(op::AddBias{.x = as_rows(y), .bias = p.weight(bias_)});
 }
 
 MatmulOperands RowParallelLinear::input_gradient(Pass& p, TensorView d_x) const {
@@ -29,7 +29,7 @@ void RowParallelLinear::backward_weight(Pass& p, ConstTensorView x) const {
   const bool partial_bias = p.geometry.shards_sequence();  // each rank sums the bias gradient over its own rows
   const ConstTensorView d_y = as_rows(d_y_.full(p));
   if (bias_.present() && !partial_bias) return p.weight_and_bias_gradient(weight_, bias_, d_y, x);
-  if (bias_.present()) p.ops.sum_rows(p.stream, p.grad(bias_), as_rows(d_y_.local(p)), p.grad_mode());
+  if (bias_.present()) p.run(op::SumRows{.out = p.grad(bias_), .x = as_rows(d_y_.local(p)), .accumulate = p.grad_mode()});
   p.weight_gradient(weight_, d_y, x);
 }
 

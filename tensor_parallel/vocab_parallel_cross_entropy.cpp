@@ -8,11 +8,13 @@ void VocabParallelCrossEntropy::forward(Pass& p, TensorView loss, ConstTensorVie
                                         TensorView token_losses) const {
   const std::int64_t rows = p.geometry.full_rows();
   const TensorView row_max = p.save(row_max_, DType::kF32, {rows}), stats = p.save(stats_, DType::kF32, {2, rows});
-  p.ops.cross_entropy_max(p.stream, row_max, logits, first_column(p), vocabulary_);
+  p.run(op::CrossEntropyMax{.row_max = row_max, .logits = logits, .first_column = first_column(p), .vocabulary = vocabulary_});
   p.tensor.all_reduce(p.stream, row_max, ReduceOp::kMax);
-  p.ops.cross_entropy_stats(p.stream, sum_exp(stats), target_logit(stats), logits, row_max, targets, first_column(p), vocabulary_);
+  p.run(op::CrossEntropyStats{.sum_exp = sum_exp(stats), .target_logit = target_logit(stats), .logits = logits, .row_max = row_max,
+                              .targets = targets, .first_column = first_column(p), .vocabulary = vocabulary_});
   p.tensor.all_reduce(p.stream, stats, ReduceOp::kSum);
-  p.ops.cross_entropy_loss(p.stream, loss, token_losses, sum_exp(stats), target_logit(stats), targets);
+  p.run(op::CrossEntropyLoss{.loss = loss, .row_losses = token_losses, .sum_exp = sum_exp(stats),
+                             .target_logit = target_logit(stats), .targets = targets});
 }
 
 VocabParallelCrossEntropy::Rows VocabParallelCrossEntropy::begin(Pass& p) const {
@@ -26,29 +28,33 @@ void VocabParallelCrossEntropy::add_rows(Pass& p, const Rows& all, ConstTensorVi
                                          ConstTensorView targets) const {
   const std::int64_t n = logits.shape()[0];
   const TensorView largest = all.shard_max.range(first, n);
-  p.ops.cross_entropy_max(p.stream, largest, logits, first_column(p), vocabulary_);
-  p.ops.cross_entropy_stats(p.stream, sum_exp(all.stats).range(first, n), target_logit(all.stats).range(first, n), logits, largest,
-                            targets.range(first, n), first_column(p), vocabulary_);
+  p.run(op::CrossEntropyMax{.row_max = largest, .logits = logits, .first_column = first_column(p), .vocabulary = vocabulary_});
+  p.run(op::CrossEntropyStats{.sum_exp = sum_exp(all.stats).range(first, n),
+                              .target_logit = target_logit(all.stats).range(first, n), .logits = logits, .row_max = largest,
+                              .targets = targets.range(first, n), .first_column = first_column(p), .vocabulary = vocabulary_});
 }
 
 void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, TensorView loss, ConstTensorView targets,
                                        TensorView token_losses) const {
   const TensorView sums = sum_exp(all.stats), target_logits = target_logit(all.stats);
   if (p.geometry.tensor_degree > 1) {
-    p.ops.convert(p.stream, all.row_max, all.shard_max);
+    p.run(op::Convert{.out = all.row_max, .x = all.shard_max});
     p.tensor.all_reduce(p.stream, all.row_max, ReduceOp::kMax);
-    p.ops.cross_entropy_rescale(p.stream, sums, target_logits, all.shard_max, all.row_max, targets, columns_, first_column(p),
-                                vocabulary_);
+    p.run(op::CrossEntropyRescale{.sum_exp = sums, .target_logit = target_logits, .shard_max = all.shard_max,
+                                  .row_max = all.row_max, .targets = targets, .columns = columns_, .first_column = first_column(p),
+                                  .vocabulary = vocabulary_});
     p.tensor.all_reduce(p.stream, all.stats, ReduceOp::kSum);
   }
-  p.ops.cross_entropy_loss(p.stream, loss, token_losses, sums, target_logits, targets);
+  p.run(op::CrossEntropyLoss{.loss = loss, .row_losses = token_losses, .sum_exp = sums, .target_logit = target_logits,
+                             .targets = targets});
 }
 
 void VocabParallelCrossEntropy::backward(Pass& p, TensorView logits, std::int64_t first, ConstTensorView targets,
                                          float scale) const {
   const std::int64_t n = logits.shape()[0];
-  p.ops.cross_entropy_backward(p.stream, logits, p[row_max_].range(first, n), sum_exp(p[stats_]).range(first, n),
-                               targets.range(first, n), first_column(p), vocabulary_, scale);
+  p.run(op::CrossEntropyBackward{.logits = logits, .row_max = p[row_max_].range(first, n),
+                                 .sum_exp = sum_exp(p[stats_]).range(first, n), .targets = targets.range(first, n),
+                                 .first_column = first_column(p), .vocabulary = vocabulary_, .scale = scale});
 }
 
 }  // namespace trident

@@ -7,7 +7,7 @@ namespace trident {
 void VocabParallelEmbedding::forward(Pass& p, TensorView y, ConstTensorView tokens) const {
   const ScratchScope scope(p.scratch_cursor());
   const TensorView full = leave_buffer(p, y);
-  p.ops.embedding_forward(p.stream, as_rows(full), tokens, p.weight(table_), first_row(p));
+  p.run(op::EmbeddingForward{.out = as_rows(full), .tokens = tokens, .table = p.weight(table_), .first_row = first_row(p)});
   leave_region(p, y, full);
 }
 
@@ -17,8 +17,8 @@ void VocabParallelEmbedding::backward_weight(Pass& p, ConstTensorView tokens) co
 
 void embedding_weight_gradient(Pass& p, ParamId table, ConstTensorView d_out, ConstTensorView tokens, std::int64_t first_row) {
   const TensorView gradient = p.grad(table);
-  if (p.grad_mode() == Accumulate::kNo) p.ops.fill_zero(p.stream, gradient);
-  p.ops.embedding_backward(p.stream, gradient, d_out, tokens, first_row);
+  if (p.grad_mode() == Accumulate::kNo) p.run(op::FillZero{.out = gradient});
+  p.run(op::EmbeddingBackward{.d_table = gradient, .d_out = d_out, .tokens = tokens, .first_row = first_row});
 }
 
 }  // namespace trident

@@ -5,6 +5,7 @@
 
 #include "device/cpu/cpu_attention.h"
 #include "device/cpu/onednn_matmul.h"
+#include "device/operations.h"
 #include "device/ops.h"
 #include "device/row_kernels/row_kernels.h"
 

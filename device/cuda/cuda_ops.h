@@ -10,6 +10,7 @@
 #include "device/cuda/cuda_graphs.h"
 #include "device/cuda/cudnn_attention.h"
 #include "device/cuda/kernels/kernels.h"
+#include "device/operations.h"
 #include "device/ops.h"
 
 namespace trident {

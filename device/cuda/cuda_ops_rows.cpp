@@ -41,23 +41,24 @@ class CudaOps::Kernels {
       return cuda_kernels::cross_entropy_backward_from_memory(stream_, t, logits, row_max, sum_exp, targets, rows, shard, held);
     cuda_kernels::cross_entropy_backward(stream_, t, logits, row_max, sum_exp, targets, rows, shard, scale);
   }
-  void dropout(RowType t, void* out, const void* x, std::int64_t sequence, std::int64_t batch, std::int64_t width, const DropoutRows& spec) const {
-    const auto& [probability, key, whole_sequence, position_offset, samples] = spec;  // does not compile when a field is added
+  void dropout(RowType t, void* out, const void* x, const std::int64_t* samples, std::int64_t sequence, std::int64_t batch,
+               std::int64_t width, const DropoutSpec& spec) const {
+    const auto& [probability, key, whole_sequence, position_offset] = spec;  // does not compile when a field is added
     const cuda_kernels::DropoutDraw draw{{key[0], key[1]}, samples};
     if (ops_.graphs_.note("dropout", t, out, x, sequence, batch, width, probability, whole_sequence, position_offset, PerLaunchArg{draw})) return;
     if (const auto* const held = ops_.graphs_.in_memory<cuda_kernels::DropoutDraw>())
       return cuda_kernels::dropout_from_memory(stream_, t, out, x, sequence, batch, width, spec, held);
-    cuda_kernels::dropout(stream_, t, out, x, sequence, batch, width, spec);
+    cuda_kernels::dropout(stream_, t, out, x, samples, sequence, batch, width, spec);
   }
-  void update(UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states, const float* grad,
+  void update(UpdateRule rule, RowType t, void* param, float* master, const UpdateStates& states, const float* grad,
               std::int64_t count, const UpdateNumbers& numbers, const RoundedElements* at_random) const {
     const RoundedElements elements = at_random != nullptr ? *at_random : RoundedElements{};
-    if (ops_.graphs_.note("update", formula, t, param, master, states, grad, count, PerLaunchArg{numbers}, at_random != nullptr,
+    if (ops_.graphs_.note("update", rule, t, param, master, states, grad, count, PerLaunchArg{numbers}, at_random != nullptr,
                           elements))
       return;
     if (const auto* const held = ops_.graphs_.in_memory<UpdateNumbers>())
-      return cuda_kernels::update_from_memory(stream_, formula, t, param, master, states, grad, count, held, at_random);
-    cuda_kernels::update(stream_, formula, t, param, master, states, grad, count, numbers, at_random);
+      return cuda_kernels::update_from_memory(stream_, rule, t, param, master, states, grad, count, held, at_random);
+    cuda_kernels::update(stream_, rule, t, param, master, states, grad, count, numbers, at_random);
   }
   void convert(RowType out_type, void* out, RowType in_type, const void* x, std::int64_t count) const {
     if (ops_.graphs_.note("convert", out_type, out, in_type, x, count)) return;

@@ -28,8 +28,8 @@ class CudnnAttention {
   // What prepare() returned for this shape; a shape that was not prepared is an InternalError.
   std::int64_t workspace_bytes(const AttentionShape& shape) const;
 
-  // As Ops::attention_*, on 16-byte aligned device memory; shapes and dtypes are checked by the caller. `workspace` (256-byte
-  // aligned, at least workspace_bytes(shape)) is for this call until it is done: one per stream.
+  // op::AttentionForward and op::AttentionBackward on 16-byte aligned device memory; shapes and dtypes are checked by the caller.
+  // `workspace` (256-byte aligned, at least workspace_bytes(shape)) is for this call until it is done: one per stream.
   void forward(cudaStream_t stream, const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q,
                ConstTensorView k, ConstTensorView v, std::byte* workspace);
   void backward(cudaStream_t stream, const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v,

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/operations.h"
 #include "device/ops.h"
 
 namespace trident {

@@ -83,14 +83,14 @@ void measure(const RowKernels& k, RowType t, Index rows) {
          [&] { k.cross_entropy_backward(t, a.data(), rstd.data(), sum.data(), targets.data(), rows, shard, 1.0f); });
   Bytes w = values(k, RowType::kF32, n), m = w, v = Bytes(w.size()), g = w;
   const UpdateNumbers numbers{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.1f, 1.2f};
-  const auto update = [&](UpdateFormula formula, const RoundedElements* at_random) {
-    k.update(formula, t, b.data(), floats(w), {{floats(m), floats(v)}}, floats(g), n, numbers, at_random);
+  const auto update = [&](UpdateRule rule, const RoundedElements* at_random) {
+    k.update(rule, t, b.data(), floats(w), {{floats(m), floats(v)}}, floats(g), n, numbers, at_random);
   };
-  report("adamw", n * (7 * 4 + (t == RowType::kF32 ? 4 : 2)), n, [&] { update(UpdateFormula::kAdamW, nullptr); });
-  report("lion", n * (5 * 4 + (t == RowType::kF32 ? 4 : 2)), n, [&] { update(UpdateFormula::kLion, nullptr); });
+  report("adamw", n * (7 * 4 + (t == RowType::kF32 ? 4 : 2)), n, [&] { update(UpdateRule::kAdamW, nullptr); });
+  report("lion", n * (5 * 4 + (t == RowType::kF32 ? 4 : 2)), n, [&] { update(UpdateRule::kLion, nullptr); });
   if (t == RowType::kBF16) {
     const auto at_random = [&](const char* name, const RoundedElements& elements) {
-      report(name, n * (7 * 4 + 2), n, [&] { update(UpdateFormula::kAdamW, &elements); });
+      report(name, n * (7 * 4 + 2), n, [&] { update(UpdateRule::kAdamW, &elements); });
     };
     at_random("adamw at random", {{1, 2}, 0, 0, kWidth, kWidth});
     at_random("adamw at random, half rows", {{1, 2}, 0, 0, kWidth / 2, kWidth});
@@ -98,8 +98,8 @@ void measure(const RowKernels& k, RowType t, Index rows) {
   std::vector<double> squares(static_cast<std::size_t>(n / 64));
   report("sum_squares", n * 4, n, [&] { k.sum_squares(squares.data(), floats(g), n); });
   const std::vector<std::int64_t> samples{0};
-  const DropoutRows spec{0.1f, {1, 2}, rows, 0, samples.data()};
-  report("dropout", 2 * n * e, n, [&] { k.dropout(t, c.data(), b.data(), rows, 1, kWidth, spec); });
+  const DropoutSpec spec{0.1f, {1, 2}, rows, 0};
+  report("dropout", 2 * n * e, n, [&] { k.dropout(t, c.data(), b.data(), samples.data(), rows, 1, kWidth, spec); });
 }
 
 }  // namespace

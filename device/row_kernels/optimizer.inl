@@ -1,4 +1,4 @@
-// Formulas of an update (UpdateParams in device/op_values.h): the new weight, and the new states in place.
+// The update rules of device/op_numbers.h: the new weight, and the new states in place.
 
 template <class V>
 TRIDENT_ROW_BODY V adamw_element(const UpdateNumbers& n, V g, V w, V& m, V& v) {
@@ -17,7 +17,7 @@ TRIDENT_ROW_BODY V lion_element(const UpdateNumbers& n, V g, V w, V& m) {
 
 // `param` may be `master` itself, so it is stored last and never loaded.
 // `rounded`(i, master, lanes): what is stored as parameter, and rounded to nearest then.
-template <UpdateFormula formula, class Team, class T, class Rounded>
+template <UpdateRule rule, class Team, class T, class Rounded>
 TRIDENT_ROW_BODY void update_row(const Team& team, T* param, float* master, const UpdateStates& states, const float* grad, I count,
                                  const UpdateNumbers& numbers, Rounded&& rounded) {
   const UpdateNumbers n = numbers;
@@ -25,12 +25,12 @@ TRIDENT_ROW_BODY void update_row(const Team& team, T* param, float* master, cons
   team.each(count, [&](I i, auto lanes) {
     const auto g = load(grad + i, lanes) * n.grad_scale, w = load(master + i, lanes);
     auto a = load(first + i, lanes), next = w;
-    if constexpr (formula == UpdateFormula::kAdamW) {
+    if constexpr (rule == UpdateRule::kAdamW) {
       auto b = load(second + i, lanes);
       next = adamw_element(n, g, w, a, b);
       store(second + i, b, lanes);
     } else {
-      static_assert(formula == UpdateFormula::kLion);
+      static_assert(rule == UpdateRule::kLion);
       next = lion_element(n, g, w, a);
     }
     store(first + i, a, lanes);
@@ -38,16 +38,17 @@ TRIDENT_ROW_BODY void update_row(const Team& team, T* param, float* master, cons
     store(param + i, rounded(i, next, lanes), lanes);
   });
 }
-template <UpdateFormula formula, class Team, class T>
+template <UpdateRule rule, class Team, class T>
 TRIDENT_ROW_BODY void update_row(const Team& team, T* param, float* master, const UpdateStates& states, const float* grad, I count,
                                  const UpdateNumbers& numbers) {
-  update_row<formula>(team, param, master, states, grad, count, numbers, [](I, const auto& next, auto) { return next; });
+  update_row<rule>(team, param, master, states, grad, count, numbers, [](I, const auto& next, auto) { return next; });
 }
 
 // The states from element `first` on.
-template <UpdateFormula formula>
+template <UpdateRule rule>
 TRIDENT_ROW_BODY UpdateStates states_from(const UpdateStates& states, I first) {
+  constexpr int kStates = num_states(rule);
   UpdateStates part;
-  for (int i = 0; i < kStatesOf<formula>; ++i) part.of[i] = states.of[i] + first;
+  for (int i = 0; i < kStates; ++i) part.of[i] = states.of[i] + first;
   return part;
 }

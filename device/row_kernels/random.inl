@@ -41,7 +41,7 @@ TRIDENT_ROW_BODY PhiloxWords philox_blocks(std::uint64_t block, std::uint64_t st
 
 // out = x * mask / (1 - p) for elements whose numbers start at `first`. An element is kept if its uniform number in (0, 1] is > p.
 template <class Team, class T>
-TRIDENT_ROW_BODY void dropout_row(const Team& team, T* out, const T* x, I count, std::uint64_t first, const DropoutRows& spec) {
+TRIDENT_ROW_BODY void dropout_row(const Team& team, T* out, const T* x, I count, std::uint64_t first, const DropoutSpec& spec) {
   constexpr I kGroup = 4 * kLanes;
   const float survivor = 1.0f / (1.0f - spec.probability);
   float factor[kGroup];
@@ -72,8 +72,8 @@ TRIDENT_ROW_BODY RowVec round_at_random(RowVec x, U32s bits) {
   return from_bits((u & 0x7fffffffu) > 0x7f7f0000u ? u : (u + bits) & 0xffff0000u);
 }
 
-// An update with StochasticRounding (device/op_values.h), in runs that share a row of the tensor and kLanes counter blocks.
-template <UpdateFormula formula, class Team>
+// An update of RoundedElements (device/op_numbers.h), in runs that share a row of the tensor and kLanes counter blocks.
+template <UpdateRule rule, class Team>
 TRIDENT_ROW_BODY void update_at_random(const Team& team, Bf16* param, float* master, const UpdateStates& states, const float* grad,
                                        I count, const UpdateNumbers& numbers, const RoundedElements& elements) {
   constexpr I kGroup = 8 * kLanes;
@@ -91,8 +91,8 @@ TRIDENT_ROW_BODY void update_at_random(const Team& team, Bf16* param, float* mas
     const I skip = static_cast<I>(element % 8);  // halves of the first block that belong to elements before this one
     const I of_row = columns - column, of_group = kGroup - skip, left = count - done;
     const I with_row = left < of_row ? left : of_row, length = with_row < of_group ? with_row : of_group;
-    update_row<formula>(
-        team, param + done, master + done, states_from<formula>(states, done), grad + done, length, numbers,
+    update_row<rule>(
+        team, param + done, master + done, states_from<rule>(states, done), grad + done, length, numbers,
         [&](I i, RowVec next, auto lanes) { return round_at_random(next, bits_of(load(halves + skip + i, lanes)) >> 16); });
     done += length;
     column += length;
@@ -103,31 +103,32 @@ TRIDENT_ROW_BODY void update_at_random(const Team& team, Bf16* param, float* mas
   }
 }
 
-TRIDENT_ROW_KERNEL dropout(RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec) {
+TRIDENT_ROW_KERNEL dropout(RowType t, void* out, const void* x, const std::int64_t* samples, I sequence, I batch, I width,
+                           const DropoutSpec& spec) {
   with_type(t, [&](auto* type) {
     for (I s = 0; s < sequence; ++s)
       for (I b = 0; b < batch; ++b) {
-        const I token = spec.samples[b] * spec.sequence + spec.position_offset + s;
+        const I token = samples[b] * spec.sequence + spec.position_offset + s;
         const I row = (s * batch + b) * width;
         dropout_row(kTeam, as(out, type) + row, as(x, type) + row, width, static_cast<std::uint64_t>(token * width), spec);
       }
   });
 }
 
-template <UpdateFormula formula>
+template <UpdateRule rule>
 TRIDENT_ROW_KERNEL update_by(RowType t, void* param, float* master, const UpdateStates& states, const float* grad, I count,
                              const UpdateNumbers& numbers, const RoundedElements* at_random) {
   if (at_random != nullptr)
-    return update_at_random<formula>(kTeam, static_cast<Bf16*>(param), master, states, grad, count, numbers, *at_random);
-  with_type(t, [&](auto* type) { update_row<formula>(kTeam, as(param, type), master, states, grad, count, numbers); });
+    return update_at_random<rule>(kTeam, static_cast<Bf16*>(param), master, states, grad, count, numbers, *at_random);
+  with_type(t, [&](auto* type) { update_row<rule>(kTeam, as(param, type), master, states, grad, count, numbers); });
 }
 
-TRIDENT_ROW_KERNEL update(UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+TRIDENT_ROW_KERNEL update(UpdateRule rule, RowType t, void* param, float* master, const UpdateStates& states,
                           const float* grad, I count, const UpdateNumbers& numbers, const RoundedElements* at_random) {
-  switch (formula) {
-#define TRIDENT_UPDATE_BY(f) \
-  case UpdateFormula::f: return update_by<UpdateFormula::f>(t, param, master, states, grad, count, numbers, at_random);
-    TRIDENT_UPDATE_FORMULAS(TRIDENT_UPDATE_BY)
+  switch (rule) {
+#define TRIDENT_UPDATE_BY(r, name, states_of_it) \
+  case UpdateRule::r: return update_by<UpdateRule::r>(t, param, master, states, grad, count, numbers, at_random);
+    TRIDENT_UPDATE_RULES(TRIDENT_UPDATE_BY)
 #undef TRIDENT_UPDATE_BY
   }
 }

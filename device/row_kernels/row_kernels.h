@@ -1,6 +1,6 @@
 // Row-wise and elementwise kernels on host memory: one table of functions per instruction set, all compiled from the same bodies.
 //
-// These are the formulas of device/ops.h (which has the contracts: shapes, accumulate-or-overwrite, aliasing) on raw pointers.
+// These are the formulas of device/operations.h (which has the contracts: shapes, accumulate or overwrite) on raw pointers.
 // Shapes are checked by the caller. Sizes are elements; any size works, 0 included (but norms need width >= 1); no alignment is
 // required.
 // - "T" pointers are void* and point to elements of the RowType argument; everything else is typed.
@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "device/op_flags.h"
+#include "device/op_numbers.h"
 #include "device/row_kernels/isa_level.h"
 
 namespace trident {
@@ -25,44 +26,16 @@ enum class RowType : std::uint8_t { kF32, kBF16, kF16 };
 // The RowType of a compute dtype; anything but f32, bf16 and f16 is an InternalError.
 RowType row_type(DType dtype);
 
-// Which columns of a vocabulary shard count: see cross_entropy_* in device/ops.h.
+// Which columns of a vocabulary shard count: see op::CrossEntropyMax in device/operations.h.
 struct VocabularyShard {
   std::int64_t columns = 0;       // V, held here
   std::int64_t first_column = 0;  // global number of column 0
   std::int64_t vocabulary = 0;    // global size; columns from here on are padding
 };
 
-// Element (s, b, h) draws number ((samples[b] * sequence) + position_offset + s) * width + h under key.
-struct DropoutRows {
-  float probability = 0.0f;
-  std::uint32_t key[2] = {0, 0};
-  std::int64_t sequence = 0;
-  std::int64_t position_offset = 0;
-  const std::int64_t* samples = nullptr;  // [batch]
-};
-
-// As UpdateParams in device/op_values.h.
-struct UpdateNumbers {
-  float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
-  float grad_scale = 1, bias_correction1 = 1, bias_correction2 = 1;
-  std::uint32_t update[2] = {0, 0};  // low word first; read where weights are rounded at random
-
-  constexpr void set_update(std::uint64_t number) {
-    update[0] = static_cast<std::uint32_t>(number);
-    update[1] = static_cast<std::uint32_t>(number >> 32);
-  }
-  constexpr std::uint64_t update_number() const { return update[0] | std::uint64_t{update[1]} << 32; }
-};
-
-// As StochasticRounding in device/op_values.h, but for the update.
-struct RoundedElements {
-  std::uint32_t key[2] = {0, 0};
-  std::int64_t first_index = 0, first_column = 0, columns = 1, stride = 1;
-};
-
-// What a formula keeps of elements: the first kStatesOf<formula> are there.
+// What a rule keeps of elements: the first num_states(rule) are there.
 struct UpdateStates {
-  float* of[kMostStatesOfFormulas] = {};
+  float* of[kMostUpdateStates] = {};
 };
 
 struct RowKernels {
@@ -123,8 +96,9 @@ struct RowKernels {
   void (*sum_rows)(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate);
   void (*add)(RowType t, void* out, const void* a, const void* b, I count);
   void (*accumulate)(float* out, const float* x, I count);
-  // x T[sequence, batch, width]; spec.samples has `batch` entries.
-  void (*dropout)(RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec);
+  // x T[sequence, batch, width]; samples [batch]: global indices.
+  void (*dropout)(RowType t, void* out, const void* x, const std::int64_t* samples, I sequence, I batch, I width,
+                  const DropoutSpec& spec);
   // The same type, or one of both f32.
   void (*convert)(RowType out_type, void* out, RowType in_type, const void* x, I count);
   void (*fill_zero)(void* out, I bytes);
@@ -134,7 +108,7 @@ struct RowKernels {
   // ---- optimizer
   // at_random: null, or which elements they are of a tensor whose parameters are rounded up or down at random; t is bf16 then. The
   // same bits on every instruction set as far as masters are.
-  void (*update)(UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states, const float* grad,
+  void (*update)(UpdateRule rule, RowType t, void* param, float* master, const UpdateStates& states, const float* grad,
                  I count, const UpdateNumbers& numbers, const RoundedElements* at_random);
 };
 

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <span>
 
+#include "device/operations.h"
+#include "device/ops.h"
+
 namespace trident {
 
 std::size_t ParamStore::index_of(int id) const {
@@ -125,7 +128,7 @@ void ParamStore::zero_gaps(const Unit& unit) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
     std::int64_t end = 0;
     const auto zero_to = [&](std::int64_t next) {
-      if (next > end) ops.fill_zero(stream, unit.grads.range(bucket.unit_offset + end, next - end));
+      if (next > end) ops.run(stream, op::FillZero{.out = unit.grads.range(bucket.unit_offset + end, next - end)});
     };
     for (const BucketLayout::Entry& entry : bucket.layout.entries) {
       zero_to(entry.offset);
@@ -185,9 +188,9 @@ void ParamStore::finish_reduction(Bucket& bucket) {
   if (config_.policy.grad_sync_every == 0) return;
   Ops& ops = context_.device().ops();
   if (bucket.has_accumulated) {
-    ops.accumulate(compute, bucket.accumulated, reduced_grad(bucket));
+    ops.run(compute, op::AccumulateInto{.out = bucket.accumulated, .x = reduced_grad(bucket)});
   } else {
-    ops.convert(compute, bucket.accumulated, reduced_grad(bucket));
+    ops.run(compute, op::Convert{.out = bucket.accumulated, .x = reduced_grad(bucket)});
   }
   bucket.has_accumulated = true;
 }
@@ -226,7 +229,7 @@ void ParamStore::exchange_tied(int peer) {
   if (peer == context_.coordinates().pipeline) {
     TRIDENT_CHECK(lookup != nullptr && head != nullptr, "rank {} does not hold both ends of the tied weight", context_.rank());
     const TensorView sum = shards_[lookup->shard].grad;
-    ops.add(compute, sum, sum, shards_[head->shard].grad);
+    ops.run(compute, op::Add{.out = sum, .a = sum, .b = shards_[head->shard].grad});
     return;
   }
   TRIDENT_CHECK((lookup == nullptr) != (head == nullptr), "rank {} does not hold one end of the tied weight", context_.rank());
@@ -242,9 +245,9 @@ void ParamStore::exchange_tied(int peer) {
   compute.wait(recv.record());
   compute.wait(send.record());  // `mine` is overwritten next
   if (lookup != nullptr) {
-    ops.add(compute, mine, mine, tied_received_);
+    ops.run(compute, op::Add{.out = mine, .a = mine, .b = tied_received_});
   } else {
-    ops.add(compute, mine, tied_received_, mine);
+    ops.run(compute, op::Add{.out = mine, .a = tied_received_, .b = mine});
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/zero_policy.h"
 #include "device/arena.h"
+#include "device/op_flags.h"
 #include "device/device.h"
 #include "parallel/grid/parallel_context.h"
 #include "parallel/zero/param_layout.h"

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "device/operations.h"
+#include "device/ops.h"
 #include "parallel/zero/param_store.h"
 
 namespace trident {
@@ -125,7 +127,7 @@ void ParamStore::bind(Arena& arena) {
   grant(arena);
   for (const Bucket& bucket : buckets_) {
     if (bucket.shares_weight_with >= 0) continue;
-    if (!trains()) context_.device().ops().fill_zero(context_.compute_stream(), bucket.wire);
+    if (!trains()) context_.device().ops().run(context_.compute_stream(), op::FillZero{.out = bucket.wire});
     else if (context_.device().has_bytes()) draw_weights(bucket);
   }
   publish_masters();
@@ -135,7 +137,7 @@ void ParamStore::publish_masters() {
   for (const ParamShard& shard : shards_) {
     // One and the same, the other end of a tied weight, or none.
     if (shard.master.data() == nullptr || shard.param.data() == shard.master.data()) continue;
-    context_.device().ops().convert(context_.compute_stream(), shard.param, shard.master);
+    context_.device().ops().run(context_.compute_stream(), op::Convert{.out = shard.param, .x = shard.master});
   }
   publish_weights();
 }

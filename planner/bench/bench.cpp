@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "parallel/communicator/launcher.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "planner/bench/bench_collectives.h"
@@ -56,7 +58,7 @@ double measure_copies(Device& device, double budget) {
   const TensorView from(memory.data(), DType::kF32, shape, memory.where()),
       to(memory.data() + bytes, DType::kF32, shape, memory.where());
   return 2.0 * static_cast<double>(bytes) /
-         best_seconds(device, budget, [&] { device.ops().convert(device.compute_stream(), to, from); });
+         best_seconds(device, budget, [&] { device.ops().run(device.compute_stream(), op::Convert{.out = to, .x = from}); });
 }
 
 double median(std::vector<double> values) {

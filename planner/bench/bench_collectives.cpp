@@ -6,6 +6,8 @@
 #include <mutex>
 
 #include "core/clock.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "train/launch/start_up.h"
 #include "train/run/run_together.h"
@@ -42,7 +44,9 @@ class CollectiveMeter {
     all.ranks = group_.size();
     const bool copies = floor_ == Floor::kCopies;
     all.floor_of = copies ? "copies of all ranks at once, read and written" : "messages of all ranks to the next at once";
-    all.floor_rate = copies ? 2 * n * bytes / best_seconds([&](Stream& stream) { device_.ops().convert(stream, other_, whole_); })
+    all.floor_rate = copies ? 2 * n * bytes / best_seconds([&](Stream& stream) {
+      device_.ops().run(stream, op::Convert{.out = other_, .x = whole_});
+    })
                             : bytes / best_seconds([&](Stream& stream) { pass_on(stream); });
     const TensorView part = other_.range(0, count_ / group_.size());
     const auto add = [&](const char* name, double copied, double received, const std::function<void(Stream&)>& call) {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/operations.h"
+#include "device/ops.h"
 #include "planner/bench/calibrate_ranks.h"
 
 namespace trident {
@@ -57,7 +59,8 @@ double time_product(const MeasuringRank& rank, double budget, const ProductClass
     inputs.next_call(in);
     outputs.next_call(out);
     const TensorView x = inputs.next(a), w = inputs.next(b), y = outputs.next({m, n});
-    ops.matmul(rank.device.compute_stream(), y, x, kind.a, w, kind.b, shape.accumulate, scratch);
+    ops.run(rank.device.compute_stream(), op::Matmul{{.out = y, .a = x, .transpose_a = kind.a, .b = w, .transpose_b = kind.b,
+                                                      .accumulate = shape.accumulate, .workspace = scratch}});
   });
 }
 
@@ -100,9 +103,11 @@ double time_attention(const MeasuringRank& rank, double budget, DType dtype, boo
     inputs.next_call(4 * operand);
     outputs.next_call(4 * operand);
     const TensorView q = inputs.next(all), k = inputs.next(all), v = inputs.next(all), out = outputs.next(all);
-    if (!back) return ops.attention_forward(stream, shape, out, lse, q, k, v, scratch);
+    if (!back) return ops.run(stream, op::AttentionForward{.shape = shape, .out = out, .lse = lse, .q = q, .k = k, .v = v,
+                                                           .workspace = scratch});
     const TensorView d_out = inputs.next(all), d_q = outputs.next(all), d_k = outputs.next(all), d_v = outputs.next(all);
-    ops.attention_backward(stream, shape, d_q, d_k, d_v, d_out, out, q, k, v, lse, scratch);
+    ops.run(stream, op::AttentionBackward{.shape = shape, .d_q = d_q, .d_k = d_k, .d_v = d_v, .d_out = d_out, .out = out, .q = q,
+                                          .k = k, .v = v, .lse = lse, .workspace = scratch});
   };
   call(false);  // `lse` is that of other operands in backwards, which take as long
   return least_seconds(rank.clock, budget, [&] { call(backward); });

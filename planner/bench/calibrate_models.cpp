@@ -66,10 +66,11 @@ std::vector<TrainedModel> models_on_one_rank(std::int64_t largest, int every) {
     std::vector<TrainedModel> models;
     for (const char* family : {"gpt2", "llama"})
       for (const Sizes& sizes : all) models.push_back(model_of(family, bounded(sizes, largest), precision, {}));
-    for (const std::size_t i : {0, 2})
-      models.push_back(
-          model_of("olmo", bounded(all[i], largest), precision,
-                   {"model.clip_qkv=1.0", "optimizer.type=\"lion\"", "optimizer.weight_decay=0.1"}));
+    for (const UpdateRule rule : std::span(kUpdateRules).subspan(1))  // so that a profile has the others' updates
+      for (const std::size_t i : {0, 2})
+        models.push_back(
+            model_of("olmo", bounded(all[i], largest), precision,
+                     {"model.clip_qkv=1.0", fmt::format("optimizer.type=\"{}\"", to_string(rule)), "optimizer.weight_decay=0.1"}));
     take(models, every, taken);
   }
   return taken;

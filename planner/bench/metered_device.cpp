@@ -6,6 +6,9 @@
 #include <utility>
 #include <variant>
 
+#include "device/operations.h"
+#include "device/ops.h"
+
 namespace trident {
 namespace {
 
@@ -31,12 +34,12 @@ class MeteredOps final : public Ops {
   std::int64_t cached_attention_workspace(const AttentionShape& shape) override { return ops_.cached_attention_workspace(shape); }
   bool try_fused(Stream& stream, const FusedMatmul& fused) override {
     const op::Fused operation{fused};
-    return measure(stream, operation, operation.name(), [&] { return ops_.try_fused(stream, fused); });
+    return measure(stream, operation, [&] { return ops_.try_fused(stream, fused); });
   }
   void run(Stream& stream, OperationRef operation) override {
     std::visit(
         [&](const auto* o) {
-          measure(stream, *o, o->kName, [&] {
+          measure(stream, *o, [&] {
             ops_.run(stream, operation);
             return true;
           });
@@ -47,7 +50,7 @@ class MeteredOps final : public Ops {
  private:
   // A `call` that returns false has done nothing.
   template <class Operation, class Call>
-  bool measure(Stream& stream, const Operation& operation, OperationName name, Call call) {
+  bool measure(Stream& stream, const Operation& operation, Call call) {
     if (!meter_.measures()) return call();
     double bytes = 0, flops = 0;
     operation.fields([&](const Field& field) { bytes += static_cast<double>(field.bytes_moved()); });
@@ -56,6 +59,7 @@ class MeteredOps final : public Ops {
     const double start = clock_();
     if (!call()) return false;
     stream.synchronize();
+    const OperationName name = op::name_of(operation);
     meter_.add({name.kind, name.name, 1, clock_() - start, flops, bytes, shape_of(operation)});
     return true;
   }

@@ -10,7 +10,6 @@
 #include "model/config/model_stats.h"
 #include "pipeline/schedule/step_simulator.h"
 #include "planner/price/unit_kind.h"
-#include "train/plan/update_rule_of.h"
 
 namespace trident {
 namespace {
@@ -49,7 +48,7 @@ class TimelineDrawing {
  public:
   explicit TimelineDrawing(const RunPlan& plan)
       : plan_(plan), flops_(unit_costs(plan.model, plan.config.batch)),
-        tensors_touched_(3 + 2.0 * static_cast<double>(update_rule_of(plan.config)->states().size())) {
+        tensors_touched_(3 + 2.0 * num_states(plan.config.optimizer.type)) {
     const StepCosts costs{[this](int, std::size_t, const Instruction& i) { return cost(i); }, [](int, int) { return 0.0; }};
     times_ = simulate(plan.step_programs, costs, plan.step_spec.overlap);
     scale_ = (kWidth - kLeft - kRight) / times_.makespan;

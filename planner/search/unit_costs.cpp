@@ -13,7 +13,6 @@
 #include "model/model_constants.h"
 #include "planner/search/unit_stores.h"
 #include "train/plan/step_recorder.h"
-#include "train/plan/update_rule_of.h"
 #include "train/run/dry_run.h"
 
 namespace trident {
@@ -117,7 +116,7 @@ UnitCosts::UnitCosts(const TrainConfig& config, const ModelConfig& model, const 
   PassKey smallest;
   const RunPlan plan = make_run_plan(tiny_config(config_, smallest), tiny_model(model_), 0, machine_);
   compute_ = plan.compute;
-  optimizer_states_ = static_cast<int>(update_rule_of(config_)->states().size());
+  optimizer_states_ = num_states(config_.optimizer.type);
 }
 
 UnitPasses UnitCosts::make_passes(const PassKey& key) const {

@@ -18,7 +18,6 @@
 #include "parallel/grid/parallel_context.h"
 #include "parallel/zero/param_store.h"
 #include "train/plan/step_recorder.h"
-#include "train/plan/update_rule_of.h"
 
 namespace trident {
 namespace {
@@ -49,7 +48,7 @@ class DryStore {
                  CollectiveChecks::kOff),
         store_(store_config(key, in, kinds), params(kinds), context_, plan_),
         statistics_(context_, plan_),
-        optimizer_(update_rule_of(in.config), rounding_of(in.config), store_, context_, plan_),
+        optimizer_(in.config.optimizer, rounding_of(in.config), store_, context_, plan_),
         arena_(plan_, device_.allocate(plan_.total_bytes(), "a unit")) {
     device_.watch(recorder_, recorder_);
     optimizer_.bind(arena_);

@@ -20,7 +20,6 @@
 #include "tests/support/file_faults.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/trainer_checkpoints.h"
-#include "train/plan/update_rule_of.h"
 
 namespace trident::testing {
 namespace {
@@ -137,7 +136,7 @@ TEST_F(SaveWhileTraining, WhatIsGivenUpDoesNotDisturbTheSteps) {
   run_after_steps(layout, [&](RankTrainer& trainer) {
     const int rank = trainer.context().rank();
     const std::vector<ShardBox> boxes = boxes_written(trainer.store().shards(), trainer.shard_holder());
-    const std::vector<std::string> states = state_keys(*update_rule_of(trainer.plan().config));
+    const std::vector<std::string> states = state_keys(trainer.plan().config.optimizer.type);
     SavePlan plan = make_save_plan(boxes, trainer.shard_tensors(), states, trainer.update_order(),
                                    SaveContent::kAll, rank);
     ASSERT_LT(ShardWriter::least_staging(plan), ShardWriter::whole_staging(plan));

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/conformance/builders.h"
 #include "tests/support/reference_attention.h"
 #include "tests/support/reference_ops.h"
@@ -72,7 +74,7 @@ OpCase matmul(const MatmulShape& s, Draw draw) {
   c.flops = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
   c.prepare = [s](Ops& ops) { return ops.prepare_matmul(s); };
   c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
-    ops.matmul(stream, v[0], v[1], s.transpose_a, v[2], s.transpose_b, s.accumulate, workspace);
+    ops.run(stream, op::Matmul{{v[0], v[1], s.transpose_a, v[2], s.transpose_b, s.accumulate, workspace}});
   };
   c.reference = [=](std::vector<Values>& v) {
     reference::matmul(v[0].data(), v[1].data(), ta, v[2].data(), tb, s.m, s.n, s.k, add);
@@ -97,7 +99,7 @@ OpCase attention_forward(const AttentionShape& s) {
                 input("k", s.dtype, keys), input("v", s.dtype, keys)};
   c.flops = 2 * product_flops(s);
   c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
-    ops.attention_forward(stream, s, v[0], v[1], v[2], v[3], v[4], workspace);
+    ops.run(stream, op::AttentionForward{s, v[0], v[1], v[2], v[3], v[4], workspace});
   };
   c.reference = [s](std::vector<Values>& v) {
     reference::attention_forward(reference_shape(s), v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data());
@@ -118,7 +120,7 @@ OpCase cached_attention(const AttentionShape& s, std::vector<std::int64_t> first
   for (std::size_t b = 0; b < first.size(); ++b) c.flops += 2 * product_flops(of_sample(b));
   c.prepare = [s](Ops& ops) { return ops.cached_attention_workspace(s); };
   c.run = [s, first](Ops& ops, Stream& stream, Views v, TensorView workspace) {
-    ops.cached_attention(stream, s, first, v[0], v[1], v[2], v[3], v[4], workspace);
+    ops.run(stream, op::CachedAttention{s, first, v[0], v[1], v[2], v[3], v[4], workspace});
   };
   c.reference = [=](std::vector<Values>& v) {
     const Index rows = s.query_heads * s.query_length, keys = s.kv_heads * s.key_length * s.head_dim;
@@ -150,7 +152,7 @@ OpCase attention_backward(const AttentionShape& s) {
     reference::attention_forward(reference_shape(s), v[4].data(), v[8].data(), v[5].data(), v[6].data(), v[7].data());
   };
   c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
-    ops.attention_backward(stream, s, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], workspace);
+    ops.run(stream, op::AttentionBackward{s, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], workspace});
   };
   c.reference = [s](std::vector<Values>& v) {
     reference::attention_backward(reference_shape(s), v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data(), v[5].data(),
@@ -168,7 +170,7 @@ OpCase split_heads(DType t, HeadShape h, Index columns, Index first_column) {
   c.variant = fmt::format("b{}_n{}_s{}_d{}_columns{}_from{}", h.B, h.n, h.S, h.D, columns, first_column);
   c.operands = {output("heads", t, {h.B, h.n, h.S, h.D}, kExact), input("rows", t, {h.S, h.B, columns})};
   c.bytes = 2.0 * static_cast<double>(h.B * h.n * h.S * h.D * size_of(t));
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.split_heads(stream, v[0], v[1], first_column); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::SplitHeads{v[0], v[1], first_column}); };
   c.reference = [=](std::vector<Values>& v) {
     reference::split_heads(v[0].data(), v[1].data(), h.B, h.n, h.S, h.D, columns, first_column);
   };
@@ -179,7 +181,7 @@ OpCase merge_heads(DType t, HeadShape h, Index columns, Index first_column) {
   OpCase c = split_heads(t, h, columns, first_column);
   c.op = "merge_heads";
   c.operands = {in_place("rows", t, {h.S, h.B, columns}, kExact), input("heads", t, {h.B, h.n, h.S, h.D})};
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.merge_heads(stream, v[0], v[1], first_column); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::MergeHeads{v[0], v[1], first_column}); };
   c.reference = [=](std::vector<Values>& v) {
     reference::merge_heads(v[0].data(), v[1].data(), h.B, h.n, h.S, h.D, columns, first_column);
   };
@@ -201,7 +203,7 @@ OpCase rope(DType t, HeadShape h, Index pairs, Transpose inverse) {
       v[1][i] = std::cos(angle), v[2][i] = std::sin(angle);
     }
   };
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.rope(stream, v[0], v[1], v[2], v[3], inverse); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::Rope{v[0], v[1], v[2], v[3], inverse}); };
   c.reference = [=](std::vector<Values>& v) {
     const std::vector<std::int32_t> position(v[3].begin(), v[3].end());
     reference::rope(v[0].data(), v[1].data(), v[2].data(), position.data(), h.B, h.n, h.S, h.D, pairs,

@@ -61,8 +61,8 @@ OpCase convert(DType from, DType to, Index n);
 OpCase fill_zero(DType t, Index n);
 OpCase sum_squares(Index n, Draw draw);
 OpCase add_exact(Index n, Draw draw);
-OpCase update(UpdateFormula formula, DType t, Index n, float weight_decay, Alias param);  // kFirst: the parameter is its own master
-OpCase update_at_random(UpdateFormula formula, Index n, const StochasticRounding& rounding);  // bf16
+OpCase update(UpdateRule rule, DType t, Index n, float weight_decay, Alias param);  // kFirst: the parameter is its own master
+OpCase update_at_random(UpdateRule rule, Index n, const RoundedElements& elements);  // bf16
 
 // ---- embedding and loss
 OpCase embedding_forward(DType t, Index R, Index H, Index table_rows, Index first_row);

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <regex>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -24,24 +22,22 @@
 namespace trident::conformance {
 namespace {
 
+template <class Operation>
+void add_names(std::set<std::string>& names) {
+  if constexpr (requires { Operation::kName; }) names.emplace(Operation::kName.name);
+}
+
 TEST(CaseTable, HasEveryOperationOfTheInterface) {
-  std::ifstream header(TRIDENT_OPS_HEADER);
   std::set<std::string> operations, covered;
-  const std::regex declaration(R"(^\s*(?:virtual )?void (\w+)\()");
-  std::smatch match;
-  for (std::string line; std::getline(header, line);) {
-    if (std::regex_search(line, match, declaration)) operations.insert(match[1]);
-  }
-  for (const char* how : {"run", "call"}) EXPECT_EQ(operations.erase(how), 1u) << "not an operation, but how all are carried out";
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    (add_names<std::remove_pointer_t<std::variant_alternative_t<i, OperationRef>>>(operations), ...);
+  }(std::make_index_sequence<std::variant_size_v<OperationRef>>());
+  EXPECT_EQ(operations.size(), std::variant_size_v<OperationRef> - 1) << "all but op::Update have one name each";
+  for (const UpdateRule rule : kUpdateRules) operations.emplace(to_string(rule));
+  for (const Epilogue epilogue : {Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluBackward, Epilogue::kBiasGradient})
+    operations.emplace(op::Fused{{.epilogue = epilogue, .product = {}, .bias = {}, .pre = {}, .result = {}}}.name().name);
   for (const OpCase& c : all_cases()) covered.insert(c.op);
-  EXPECT_GE(operations.size(), 30u) << TRIDENT_OPS_HEADER;
   EXPECT_EQ(covered, operations);
-  const auto named = []<std::size_t... i>(std::index_sequence<i...>) {
-    return std::set<std::string>{std::string(std::remove_pointer_t<std::variant_alternative_t<i, OperationRef>>::kName.name)...};
-  };
-  const std::set<std::string> values = named(std::make_index_sequence<std::variant_size_v<OperationRef>>());
-  EXPECT_EQ(values.size(), std::variant_size_v<OperationRef>);
-  EXPECT_TRUE(std::includes(operations.begin(), operations.end(), values.begin(), values.end()));
 }
 
 TEST(CaseTable, NamesAreUnique) {

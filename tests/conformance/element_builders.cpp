@@ -7,6 +7,8 @@
 
 #include "core/exact_sum.h"
 #include "core/int_math.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/conformance/builders.h"
 #include "tests/support/reference_ops.h"
 #include "tests/support/stochastic_rounding.h"
@@ -40,7 +42,7 @@ std::string_view alias_name(Alias alias) {
 OpCase swiglu_forward(DType t, Index R, Index F, Draw x) {
   OpCase c = element_case("swiglu_forward", t, size_name(R, F, x));
   c.operands = {output("out", t, {R, F}, rounded(t, kElementNoise)), input("gate_up", t, {R, 2 * F}, x)};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.swiglu_forward(stream, v[0], v[1]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::SwigluForward{v[0], v[1]}); };
   c.reference = [=](std::vector<Values>& v) { reference::swiglu_forward(v[0].data(), v[1].data(), R, F); };
   return c;
 }
@@ -49,7 +51,7 @@ OpCase swiglu_backward(DType t, Index R, Index F, Draw x) {
   OpCase c = element_case("swiglu_backward", t, size_name(R, F, x));
   c.operands = {output("d_gate_up", t, {R, 2 * F}, rounded(t, kElementNoise)), input("d_out", t, {R, F}),
                 input("gate_up", t, {R, 2 * F}, x)};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.swiglu_backward(stream, v[0], v[1], v[2]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::SwigluBackward{v[0], v[1], v[2]}); };
   c.reference = [=](std::vector<Values>& v) { reference::swiglu_backward(v[0].data(), v[1].data(), v[2].data(), R, F); };
   return c;
 }
@@ -57,7 +59,7 @@ OpCase swiglu_backward(DType t, Index R, Index F, Draw x) {
 OpCase gelu_forward(DType t, Index R, Index F, Draw x) {
   OpCase c = element_case("gelu_forward", t, size_name(R, F, x));
   c.operands = {output("out", t, {R, F}, rounded(t, kElementNoise)), input("x", t, {R, F}, x)};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.gelu_forward(stream, v[0], v[1]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::GeluForward{v[0], v[1]}); };
   c.reference = [=](std::vector<Values>& v) { reference::gelu_forward(v[0].data(), v[1].data(), R * F); };
   return c;
 }
@@ -65,7 +67,7 @@ OpCase gelu_forward(DType t, Index R, Index F, Draw x) {
 OpCase gelu_backward(DType t, Index R, Index F, Draw x) {
   OpCase c = element_case("gelu_backward", t, size_name(R, F, x));
   c.operands = {output("d_x", t, {R, F}, rounded(t, kElementNoise)), input("d_out", t, {R, F}), input("x", t, {R, F}, x)};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.gelu_backward(stream, v[0], v[1], v[2]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::GeluBackward{v[0], v[1], v[2]}); };
   c.reference = [=](std::vector<Values>& v) { reference::gelu_backward(v[0].data(), v[1].data(), v[2].data(), R * F); };
   return c;
 }
@@ -73,7 +75,7 @@ OpCase gelu_backward(DType t, Index R, Index F, Draw x) {
 OpCase clip_forward(DType t, Index count, float limit, Draw x) {
   OpCase c = element_case("clip_forward", t, fmt::format("{}", count));
   c.operands = {output("out", t, {count}, kExact), input("x", t, {count}, x)};
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.clip_forward(stream, v[0], v[1], limit); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::ClipForward{v[0], v[1], limit}); };
   c.reference = [=](std::vector<Values>& v) { reference::clip_forward<double>(v[0].data(), v[1].data(), count, limit); };
   return c;
 }
@@ -83,7 +85,7 @@ OpCase clip_backward(DType t, Index count, float limit, bool aliased, Draw x) {
   c.operands = aliased ? std::vector{in_place("d", t, {count}, kExact), input("x", t, {count}, x)}
                         : std::vector{output("d_x", t, {count}, kExact), input("d_out", t, {count}), input("x", t, {count}, x)};
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.clip_backward(stream, v[0], v[aliased ? 0 : 1], v[aliased ? 1 : 2], limit);
+    ops.run(stream, op::ClipBackward{v[0], v[aliased ? 0 : 1], v[aliased ? 1 : 2], limit});
   };
   c.reference = [=](std::vector<Values>& v) {
     reference::clip_backward<double>(v[0].data(), v[aliased ? 0 : 1].data(), v[aliased ? 1 : 2].data(), count, limit);
@@ -96,7 +98,7 @@ OpCase clip_backward(DType t, Index count, float limit, bool aliased, Draw x) {
 OpCase add_bias(DType t, Index R, Index C) {
   OpCase c = element_case("add_bias", t, size_name(R, C));
   c.operands = {in_place("x", t, {R, C}, rounded(t, 1e-7)), input("bias", t, {C})};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.add_bias(stream, v[0], v[1]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::AddBias{v[0], v[1]}); };
   c.reference = [=](std::vector<Values>& v) { reference::add_bias(v[0].data(), v[1].data(), R, C); };
   return c;
 }
@@ -107,7 +109,7 @@ OpCase sum_rows(DType t, Index R, Index C, Accumulate accumulate, Draw draw) {
       element_case("sum_rows", t, size_name(R, C) + (accumulate == Accumulate::kYes ? "_add" : "") + (exact ? "_integers" : ""));
   c.operands = {result("out", DType::kF32, {C}, accumulate, exact ? kExact : rounded(DType::kF32, kSumNoise), draw),
                 input("x", t, {R, C}, draw)};
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.sum_rows(stream, v[0], v[1], accumulate); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::SumRows{v[0], v[1], accumulate}); };
   c.reference = [=](std::vector<Values>& v) { reference::sum_rows(v[0].data(), v[1].data(), R, C); };
   return c;
 }
@@ -119,7 +121,7 @@ OpCase add(DType t, Index n, Alias alias) {
   c.operands = {alias == Alias::kNone ? output("out", t, {n}, tolerance) : in_place("out", t, {n}, tolerance), input("b", t, {n})};
   if (alias == Alias::kNone) c.operands.push_back(input("a", t, {n}));
   const std::size_t a = alias == Alias::kNone ? 2 : alias == Alias::kFirst ? 0 : 1, b = alias == Alias::kSecond ? 0 : 1;
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.add(stream, v[0], v[a], v[b]); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::Add{v[0], v[a], v[b]}); };
   c.reference = [=](std::vector<Values>& v) { reference::add(v[0].data(), v[a].data(), v[b].data(), n); };
   return c;
 }
@@ -127,7 +129,7 @@ OpCase add(DType t, Index n, Alias alias) {
 OpCase accumulate(Index n) {
   OpCase c = element_case("accumulate", DType::kF32, std::to_string(n));
   c.operands = {in_place("out", DType::kF32, {n}, rounded(DType::kF32, 1e-7)), input("x", DType::kF32, {n})};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.accumulate(stream, v[0], v[1]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::AccumulateInto{v[0], v[1]}); };
   c.reference = [=](std::vector<Values>& v) { reference::accumulate(v[0].data(), v[1].data(), n); };
   return c;
 }
@@ -144,7 +146,7 @@ OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alia
   if (alias == Alias::kNone) c.operands.push_back(input("x", t, {S, B, H}));
   const std::size_t x = alias == Alias::kNone ? 2 : 0;
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.dropout(stream, v[0], v[x], {probability, key, sequence, offset, v[1]});
+    ops.run(stream, op::Dropout{v[0], v[x], v[1], {probability, {key[0], key[1]}, sequence, offset}});
   };
   c.reference = [=](std::vector<Values>& v) {
     const std::vector<std::int64_t> samples(v[1].begin(), v[1].end());
@@ -156,7 +158,7 @@ OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alia
 OpCase convert(DType from, DType to, Index n) {
   OpCase c = element_case("convert", from, fmt::format("{}_to_{}", n, to_string(to)));
   c.operands = {output("out", to, {n}, kExact), input("x", from, {n}, special())};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.convert(stream, v[0], v[1]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::Convert{v[0], v[1]}); };
   c.reference = [](std::vector<Values>& v) { v[0] = v[1]; };
   return c;
 }
@@ -164,7 +166,7 @@ OpCase convert(DType from, DType to, Index n) {
 OpCase fill_zero(DType t, Index n) {
   OpCase c = element_case("fill_zero", t, std::to_string(n));
   c.operands = {output("out", t, {n}, kExact)};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.fill_zero(stream, v[0]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::FillZero{v[0]}); };
   c.reference = [](std::vector<Values>&) {};  // outputs begin as zeros
   return c;
 }
@@ -172,7 +174,7 @@ OpCase fill_zero(DType t, Index n) {
 OpCase sum_squares(Index n, Draw draw) {
   OpCase c = element_case("sum_squares", DType::kF32, std::to_string(n) + (draw.kind == Draw::Kind::kSpecial ? "_non_finite" : ""));
   c.operands = {output("out", DType::kF64, {ceil_div(n, Index{64})}, {.relative = 1e-14}), input("x", DType::kF32, {n}, draw)};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.sum_squares(stream, v[0], v[1]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::SumSquares{v[0], v[1]}); };
   c.reference = [=](std::vector<Values>& v) { reference::sum_squares(v[0].data(), v[1].data(), n); };
   return c;
 }
@@ -193,7 +195,7 @@ OpCase add_exact(Index n, Draw draw) {
   c.derive = [](std::vector<Values>& v) {  // magnitudes from 1e-300 to 1e300
     for (std::size_t i = 0; i < v[1].size(); ++i) v[1][i] *= std::pow(10.0, 10.0 * static_cast<double>(i % 61) - 300.0);
   };
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.add_exact(stream, v[0], v[1]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::AddExact{v[0], v[1]}); };
   c.reference = [=](std::vector<Values>& v) {
     ExactSum sum = sum_of(v[0]);
     for (const double x : v[1]) sum.add(x);
@@ -208,30 +210,36 @@ OpCase add_exact(Index n, Draw draw) {
 
 // ---- optimizer
 
-UpdateParams update_params(float weight_decay) {
-  return {.lr = 1e-2f,
-          .beta1 = 0.9f,
-          .beta2 = 0.95f,
-          .eps = 1e-8f,
-          .weight_decay = weight_decay,
-          .grad_scale = 0.5f,
-          .bias_correction1 = 1.0f / (1.0f - 0.81f),
-          .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
+UpdateNumbers update_numbers(float weight_decay) {
+  UpdateNumbers numbers{.lr = 1e-2f,
+                        .beta1 = 0.9f,
+                        .beta2 = 0.95f,
+                        .eps = 1e-8f,
+                        .weight_decay = weight_decay,
+                        .grad_scale = 0.5f,
+                        .bias_correction1 = 1.0f / (1.0f - 0.81f),
+                        .bias_correction2 = 1.0f / (1.0f - 0.9025f)};
+  numbers.set_update((std::uint64_t{1} << 33) + 9);
+  return numbers;
 }
 
 // v: master, grad, states.
-void call_update(UpdateFormula formula, Ops& ops, Stream& stream, TensorView param, Views v, const UpdateParams& p) {
-  if (formula == UpdateFormula::kAdamW)
-    ops.adamw(stream, param, v[0], v[2], v[3], v[1], p);
-  else
-    ops.lion(stream, param, v[0], v[2], v[1], p);
+void call_update(UpdateRule rule, Ops& ops, Stream& stream, TensorView param, Views v, const UpdateNumbers& numbers,
+                 const RoundedElements* at_random) {
+  ops.run(stream, op::Update{.rule = rule,
+                      .param = param,
+                      .master = v[0],
+                      .states = v.subspan(2, static_cast<std::size_t>(num_states(rule))),
+                      .grad = v[1],
+                      .numbers = numbers,
+                      .at_random = at_random});
 }
 
-OpCase update(UpdateFormula formula, DType t, Index n, float weight_decay, Alias param) {
-  const UpdateParams p = update_params(weight_decay);
-  const bool of_adamw = formula == UpdateFormula::kAdamW;
+OpCase update(UpdateRule rule, DType t, Index n, float weight_decay, Alias param) {
+  const UpdateNumbers p = update_numbers(weight_decay);
+  const bool of_adamw = rule == UpdateRule::kAdamW;
   const DType f32 = DType::kF32;
-  OpCase c = element_case(of_adamw ? "adamw" : "lion", t,
+  OpCase c = element_case(to_string(rule), t,
                           std::to_string(n) + (weight_decay == 0 ? "_no_decay" : "") + std::string(alias_name(param)));
   const Tolerance tolerance = rounded(f32, kElementNoise);
   c.operands = {in_place("master", f32, {n}, tolerance), input("grad", f32, {n}),
@@ -243,7 +251,7 @@ OpCase update(UpdateFormula formula, DType t, Index n, float weight_decay, Alias
     c.derive = [](std::vector<Values>& v) {
       for (double& x : v[3]) x = std::abs(x);
     };
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { call_update(formula, ops, stream, v[parameter], v, p); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { call_update(rule, ops, stream, v[parameter], v, p, nullptr); };
   c.reference = [=](std::vector<Values>& v) {
     if (of_adamw)
       reference::adamw(v[0].data(), v[2].data(), v[3].data(), v[1].data(), n,
@@ -259,15 +267,14 @@ OpCase update(UpdateFormula formula, DType t, Index n, float weight_decay, Alias
 
 // Which neighbour is right hangs on the last bit of the master, so parameters are judged by the master
 // beside them: results are 1 where they are wrong.
-OpCase update_at_random(UpdateFormula formula, Index n, const StochasticRounding& rounding) {
-  UpdateParams p = update_params(0.1f);
-  p.rounding = rounding;
-  OpCase c = update(formula, DType::kBF16, n, p.weight_decay, Alias::kNone);
+OpCase update_at_random(UpdateRule rule, Index n, const RoundedElements& elements) {
+  const UpdateNumbers p = update_numbers(0.1f);
+  OpCase c = update(rule, DType::kBF16, n, p.weight_decay, Alias::kNone);
   const std::size_t parameter = c.operands.size() - 1;
   c.variant +=
-      fmt::format("_at_random_{}_{}_{}_of_{}", rounding.first_index, rounding.first_column, rounding.columns, rounding.stride);
+      fmt::format("_at_random_{}_{}_{}_of_{}", elements.first_index, elements.first_column, elements.columns, elements.stride);
   c.operands[parameter].tolerance = kExact;
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { call_update(formula, ops, stream, v[parameter], v, p); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { call_update(rule, ops, stream, v[parameter], v, p, &elements); };
   c.reference = [=, to_nearest = c.reference](std::vector<Values>& v) {
     to_nearest(v);
     v[parameter].assign(static_cast<std::size_t>(n), 0.0);
@@ -275,7 +282,7 @@ OpCase update_at_random(UpdateFormula formula, Index n, const StochasticRounding
   c.canonical = [=](std::vector<Values>& v) {
     for (Index i = 0; i < n; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const std::uint32_t bits = testing::rounding_bits(rounding.key, rounding.update, testing::tensor_element(rounding, i));
+      const std::uint32_t bits = testing::rounding_bits(elements, p.update_number(), testing::tensor_element(elements, i));
       v[parameter][at] = v[parameter][at] == to_float(testing::rounded_at_random(static_cast<float>(v[0][at]), bits)) ? 0 : 1;
     }
   };

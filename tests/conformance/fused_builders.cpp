@@ -2,6 +2,8 @@
 #include <cmath>
 
 #include "core/int_math.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/conformance/builders.h"
 #include "tests/support/reference_attention.h"
 #include "tests/support/reference_ops.h"
@@ -52,7 +54,7 @@ MatmulOperands product(const MatmulShape& s, TensorView out, ConstTensorView a, 
 }
 
 void multiply(Ops& ops, Stream& stream, const MatmulOperands& p) {
-  ops.matmul(stream, p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace);
+  ops.run(stream, op::Matmul{{p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace}});
 }
 
 void reference_product(const MatmulShape& s, Values& out, const Values& a, const Values& b) {
@@ -71,7 +73,7 @@ OpCase matmul_bias(const MatmulShape& s, Draw draw) {
   };
   c.one_by_one = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
     multiply(ops, stream, product(s, v[0], v[1], v[2], workspace));
-    ops.add_bias(stream, v[0], v[3]);
+    ops.run(stream, op::AddBias{v[0], v[3]});
   };
   c.reference = [s](std::vector<Values>& v) {
     reference_product(s, v[0], v[1], v[2]);
@@ -90,8 +92,8 @@ OpCase matmul_bias_gelu(const MatmulShape& s) {
   };
   c.one_by_one = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
     multiply(ops, stream, product(s, v[0], v[2], v[3], workspace));
-    ops.add_bias(stream, v[0], v[4]);
-    ops.gelu_forward(stream, v[1], v[0]);
+    ops.run(stream, op::AddBias{v[0], v[4]});
+    ops.run(stream, op::GeluForward{v[1], v[0]});
   };
   c.reference = [s](std::vector<Values>& v) {
     reference_product(s, v[0], v[2], v[3]);
@@ -117,7 +119,7 @@ OpCase matmul_gelu_backward(const MatmulShape& s) {
   c.one_by_one = [=](Ops& ops, Stream& stream, Views v, TensorView workspace) {
     const MatmulOperands p = product_of(v, workspace);
     multiply(ops, stream, p);
-    ops.gelu_backward(stream, v[0], p.out, v[3]);
+    ops.run(stream, op::GeluBackward{v[0], p.out, v[3]});
   };
   c.reference = [s](std::vector<Values>& v) {
     Values d_out(v[0].size());
@@ -137,7 +139,7 @@ OpCase matmul_bias_gradient(DType t, Index out_columns, Index in_columns, Index 
     ops.matmul_bias_gradient(stream, product(s, v[0], v[2], v[3], workspace), v[1]);
   };
   c.one_by_one = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
-    ops.sum_rows(stream, v[1], v[2], s.accumulate);
+    ops.run(stream, op::SumRows{v[1], v[2], s.accumulate});
     multiply(ops, stream, product(s, v[0], v[2], v[3], workspace));
   };
   c.reference = [s](std::vector<Values>& v) {

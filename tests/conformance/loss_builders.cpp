@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/conformance/builders.h"
 #include "tests/support/reference_ops.h"
 
@@ -74,7 +76,9 @@ OpCase embedding_forward(DType t, Index R, Index H, Index table_rows, Index firs
   c.operands = {output("out", t, {R, H}, kExact), input("tokens", DType::kI32, {R}, integers(0, 2 * first_row + table_rows)),
                 input("table", t, {table_rows, H})};
   c.bytes = static_cast<double>(R) * (4.0 + 2.0 * static_cast<double>(H * size_of(t)));
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.embedding_forward(stream, v[0], v[1], v[2], first_row); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.run(stream, op::EmbeddingForward{v[0], v[1], v[2], first_row});
+  };
   c.reference = [=](std::vector<Values>& v) {
     reference::embedding_forward(v[0].data(), tokens_of(v[1]).data(), v[2].data(), R, H, first_row, table_rows);
   };
@@ -90,7 +94,9 @@ OpCase embedding_backward(DType t, Index R, Index H, Index table_rows, Index fir
   c.operands = {in_place("d_table", DType::kF32, {table_rows, H}, exact ? kExact : rounded(DType::kF32, kSumNoise), draw),
                 input("d_out", t, {R, H}, draw), input("tokens", DType::kI32, {R}, integers(0, 2 * first_row + table_rows))};
   c.bytes = static_cast<double>(R) * (4.0 + static_cast<double>(H) * (8.0 + static_cast<double>(size_of(t))));
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.embedding_backward(stream, v[0], v[1], v[2], first_row); };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.run(stream, op::EmbeddingBackward{v[0], v[1], v[2], first_row});
+  };
   c.reference = [=](std::vector<Values>& v) {
     reference::embedding_backward(v[0].data(), v[1].data(), tokens_of(v[2]).data(), R, H, first_row, table_rows);
   };
@@ -102,7 +108,7 @@ OpCase cross_entropy_max(DType t, Index R, VocabularyPart p, Draw draw) {
   c.operands = {output("row_max", DType::kF32, {R}, kExact), input("logits", t, {R, p.columns}, draw)};
   c.derive = [=](std::vector<Values>& v) { raise_padding(v[1], R, p); };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.cross_entropy_max(stream, v[0], v[1], p.first_column, p.vocabulary);
+    ops.run(stream, op::CrossEntropyMax{v[0], v[1], p.first_column, p.vocabulary});
   };
   c.reference = [=](std::vector<Values>& v) {
     reference::cross_entropy_max(v[0].data(), v[1].data(), R, p.columns, p.first_column, p.vocabulary);
@@ -121,7 +127,7 @@ OpCase cross_entropy_stats(DType t, Index R, VocabularyPart p, Draw draw) {
     derive_row_max(v[3], v[2], R, p);
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.cross_entropy_stats(stream, v[0], v[1], v[2], v[3], v[4], p.first_column, p.vocabulary);
+    ops.run(stream, op::CrossEntropyStats{v[0], v[1], v[2], v[3], v[4], p.first_column, p.vocabulary});
   };
   c.reference = [=](std::vector<Values>& v) { std::tie(v[0], v[1]) = statistics(v[2], v[3], v[4], R, p); };
   return c;
@@ -144,7 +150,7 @@ OpCase cross_entropy_rescale(Index R, VocabularyPart p) {
     }
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.cross_entropy_rescale(stream, v[0], v[1], v[2], v[3], v[4], p.columns, p.first_column, p.vocabulary);
+    ops.run(stream, op::CrossEntropyRescale{v[0], v[1], v[2], v[3], v[4], p.columns, p.first_column, p.vocabulary});
   };
   c.reference = [=](std::vector<Values>& v) {
     for (std::size_t r = 0; r < v[0].size(); ++r) {
@@ -172,7 +178,7 @@ OpCase cross_entropy_backward(DType t, Index R, VocabularyPart p, Draw draw) {
     for (double& sum : v[2]) sum += 0.75;  // the other shards' part
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.cross_entropy_backward(stream, v[0], v[1], v[2], v[3], p.first_column, p.vocabulary, kScale);
+    ops.run(stream, op::CrossEntropyBackward{v[0], v[1], v[2], v[3], p.first_column, p.vocabulary, kScale});
   };
   c.reference = [=](std::vector<Values>& v) {
     reference::cross_entropy_backward(v[0].data(), v[1].data(), v[2].data(), tokens_of(v[3]).data(), R, p.columns, p.first_column,
@@ -194,7 +200,9 @@ OpCase cross_entropy_loss(Index R) {
     for (double& x : v[2]) x = std::abs(x) + 0.5;
     for (double& x : v[3]) x = -std::abs(x) - 0.5;  // a target's logit is below the maximum
   };
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.cross_entropy_loss(stream, v[0], v[1], v[2], v[3], v[4]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.run(stream, op::CrossEntropyLoss{v[0], v[1], v[2], v[3], v[4]});
+  };
   c.reference = [=](std::vector<Values>& v) {
     Values both = v[2];
     both.insert(both.end(), v[3].begin(), v[3].end());

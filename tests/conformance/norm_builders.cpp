@@ -1,4 +1,6 @@
 // Cases of the norms.
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/conformance/builders.h"
 #include "tests/support/reference_ops.h"
 
@@ -43,7 +45,9 @@ OpCase rms_norm_forward(DType t, Index R, Index H) {
   c.operands = {output("y", t, {R, H}, rounded(t, kElementNoise, 2)),
                 output("rstd", DType::kF32, {R}, rounded(DType::kF32, kElementNoise)), input("x", t, {R, H}, normal(0.5)),
                 input("weight", t, {H}, normal(1.0, 0.3))};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.rms_norm_forward(stream, v[0], v[1], v[2], v[3], kEps); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.run(stream, op::RmsNormForward{{v[0], v[1], v[2], v[3], kEps}});
+  };
   c.reference = [=](std::vector<Values>& v) {
     reference::rms_norm_forward(v[0].data(), v[1].data(), v[2].data(), v[3].data(), R, H, double{kEps});
   };
@@ -64,7 +68,7 @@ OpCase rms_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate wei
     reference::rms_norm_forward(y.data(), v[4].data(), v[2].data(), v[3].data(), R, H, double{kEps});
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.rms_norm_backward(stream, v[0], v[1], v[d_y], v[2], v[3], v[4], accumulate_x(d_x), weight);
+    ops.run(stream, op::RmsNormBackward{{v[0], v[1], v[d_y], v[2], v[3], v[4], accumulate_x(d_x), weight}});
   };
   c.reference = [=](std::vector<Values>& v) {
     const Values old = v[0], gradient = v[d_y];
@@ -77,7 +81,7 @@ OpCase rms_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate wei
 OpCase rms_norm_squares(DType t, Index R, Index H) {
   OpCase c = norm_case("rms_norm_squares", t, R, H);
   c.operands = {output("squares", DType::kF32, {R}, rounded(DType::kF32, kSumNoise)), input("x", t, {R, H}, normal(0.5))};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.rms_norm_squares(stream, v[0], v[1]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::RmsNormSquares{v[0], v[1]}); };
   c.reference = [=](std::vector<Values>& v) { reference::rms_norm_squares(v[0].data(), v[1].data(), R, H); };
   return c;
 }
@@ -110,7 +114,7 @@ OpCase rms_norm_apply(DType t, Index R, Index H) {
     sum_parts(v[4]);
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.rms_norm_apply(stream, v[0], v[1], v[2], v[3], v[4], kParts * H, kEps);
+    ops.run(stream, op::RmsNormApply{{v[0], v[1], v[2], v[3], kEps}, v[4], kParts * H});
   };
   c.reference = [=](std::vector<Values>& v) {
     reference::rms_norm_apply(v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data(), R, H, kParts * H, double{kEps});
@@ -122,7 +126,7 @@ OpCase rms_norm_dots(DType t, Index R, Index H) {
   OpCase c = norm_case("rms_norm_dots", t, R, H);
   c.operands = {output("dots", DType::kF32, {R}, {.relative = kSumNoise, .floor = kSumNoise}), input("d_y", t, {R, H}),
                 input("x", t, {R, H}, normal(0.5)), input("weight", t, {H}, normal(1.0, 0.3))};
-  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.rms_norm_dots(stream, v[0], v[1], v[2], v[3]); };
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::RmsNormDots{v[0], v[1], v[2], v[3]}); };
   c.reference = [=](std::vector<Values>& v) { reference::rms_norm_dots(v[0].data(), v[1].data(), v[2].data(), v[3].data(), R, H); };
   return c;
 }
@@ -137,7 +141,7 @@ OpCase rms_norm_apply_backward(DType t, Index R, Index H, Gradient d_x, Accumula
   if (d_y == 6) c.operands.push_back(input("d_y", t, {R, H}));
   c.derive = [=](std::vector<Values>& v) { derive_rstd(v[4], v[2], v[3], R, H); };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.rms_norm_apply_backward(stream, v[0], v[1], v[d_y], v[2], v[3], v[4], v[5], kParts * H, accumulate_x(d_x), weight);
+    ops.run(stream, op::RmsNormApplyBackward{{v[0], v[1], v[d_y], v[2], v[3], v[4], accumulate_x(d_x), weight}, v[5], kParts * H});
   };
   c.reference = [=](std::vector<Values>& v) {
     const Values old = v[0], gradient = v[d_y];
@@ -155,7 +159,7 @@ OpCase layer_norm_forward(DType t, Index R, Index H) {
                 output("rstd", DType::kF32, {R}, statistics),  input("x", t, {R, H}, normal(kMean)),
                 input("weight", t, {H}, normal(1.0, 0.3)),     input("bias", t, {H})};
   c.run = [](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.layer_norm_forward(stream, v[0], v[1], v[2], v[3], v[4], v[5], kEps);
+    ops.run(stream, op::LayerNormForward{{v[0], v[2], v[3], v[4], kEps}, v[1], v[5]});
   };
   c.reference = [=](std::vector<Values>& v) {
     reference::layer_norm_forward(v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data(), v[5].data(), R, H, double{kEps});
@@ -181,7 +185,7 @@ OpCase layer_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate w
     reference::layer_norm_forward(y.data(), v[5].data(), v[6].data(), v[3].data(), v[4].data(), bias.data(), R, H, double{kEps});
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.layer_norm_backward(stream, v[0], v[1], v[2], v[d_y], v[3], v[4], v[5], v[6], accumulate_x(d_x), weight);
+    ops.run(stream, op::LayerNormBackward{{v[0], v[1], v[d_y], v[3], v[4], v[6], accumulate_x(d_x), weight}, v[2], v[5]});
   };
   c.reference = [=](std::vector<Values>& v) {
     const Values old = v[0], gradient = v[d_y];

@@ -12,6 +12,8 @@
 #include "device/cuda/cuda_ops.h"
 #include "device/host/doorbell.h"
 #include "device/no_allocation.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/cuda/device_tensor.h"
 #include "tests/cuda/simulated/cublaslt.h"
 #include "tests/cuda/simulated_scope.h"
@@ -41,6 +43,11 @@ class CudaGraphsTest : public ::testing::Test {
     for (std::int64_t i = 0; i < shape.num_elements(); ++i) t.set(i, first + static_cast<float>(i % 17));
     return t;
   }
+  void adamw(TensorView param, TensorView master, TensorView m, TensorView v, ConstTensorView grad, const UpdateNumbers& numbers,
+             const RoundedElements* at_random = nullptr) {
+    const TensorView moments[] = {m, v};
+    ops_.run(stream_, op::Update{UpdateRule::kAdamW, param, master, moments, grad, numbers, at_random});
+  }
   void repeat(FunctionRef<void()> work) { ops_.graphs().run_capturable(stream_, work); }
   static std::size_t launched() { return simulated::graph_uses().launched; }
   static std::size_t instantiated() { return simulated::graph_uses().instantiated; }
@@ -58,8 +65,8 @@ TEST_F(CudaGraphsTest, TheFirstTimeIsEagerTheSecondIsCapturedAllOthersAreLaunche
   for (int i = 1; i <= 5; ++i) {
     repeat([&] {
       ++calls;
-      ops_.add(stream_, sum.view(), sum.view(), x.view());
-      ops_.accumulate(stream_, sum.view(), x.view());
+      ops_.run(stream_, op::Add{sum.view(), sum.view(), x.view()});
+      ops_.run(stream_, op::AccumulateInto{sum.view(), x.view()});
     });
     EXPECT_EQ(instantiated(), i >= 2 ? 1u : 0u);
     EXPECT_EQ(launched(), static_cast<std::size_t>(i - 1));
@@ -73,7 +80,7 @@ TEST_F(CudaGraphsTest, TheFirstTimeIsEagerTheSecondIsCapturedAllOthersAreLaunche
 
 TEST_F(CudaGraphsTest, ALaunchAllocatesNothing) {
   DeviceTensor x(numbers({64}, 1));
-  const auto work = [&] { ops_.fill_zero(stream_, x.view()); };
+  const auto work = [&] { ops_.run(stream_, op::FillZero{x.view()}); };
   repeat(work);
   repeat(work);
   const simulated::Census before = simulated::census();
@@ -103,7 +110,8 @@ TEST_F(CudaGraphsTest, EveryArgumentTellsWorksApart) {
   ops_.prepare_matmul({3, 8, 8});
   DeviceTensor workspace(TestTensor(DType::kU8, Shape{1 << 20}));
   const auto matmul = [&](const Restorable& to, const Restorable& x, Transpose ta, const Restorable& y, Transpose tb, Accumulate accumulate) {
-    return [&, ta, tb, accumulate] { ops_.matmul(stream_, to.view(), x.view(), ta, y.view(), tb, accumulate, workspace.view()); };
+    return [&, ta, tb, accumulate] { ops_.run(stream_, op::Matmul{{to.view(), x.view(), ta, y.view(), tb, accumulate,
+                                                                   workspace.view()}}); };
   };
   constexpr Transpose kNo = Transpose::kNo, kYes = Transpose::kYes;
   const auto product = [&](const Restorable& to, Transpose ta, Accumulate accumulate) -> MatmulOperands {
@@ -115,15 +123,16 @@ TEST_F(CudaGraphsTest, EveryArgumentTellsWorksApart) {
       matmul(out, a, kYes, b, kNo, Accumulate::kNo),  matmul(out, a, kNo, b, kYes, Accumulate::kNo),
       matmul(out, a, kNo, b, kNo, Accumulate::kYes),
       [&] {
-        ops_.matmul(stream_, out.view().rows(0, 3), a.view().rows(0, 3), kNo, b.view(), kNo, Accumulate::kNo, workspace.view());
+        ops_.run(stream_, op::Matmul{{out.view().rows(0, 3), a.view().rows(0, 3), kNo, b.view(), kNo, Accumulate::kNo,
+                                      workspace.view()}});
       },
-      [&] { ops_.rms_norm_forward(stream_, out.view(), row.view(), a.view(), weight.view(), 1e-5f); },
-      [&] { ops_.rms_norm_forward(stream_, out.view(), row.view(), a.view(), weight.view(), 1e-1f); },
-      [&] { ops_.sum_rows(stream_, row.view(), a.view(), Accumulate::kNo); },
-      [&] { ops_.sum_rows(stream_, row.view(), a.view(), Accumulate::kYes); },
-      [&] { ops_.fill_zero(stream_, a.view().rows(0, 2)); },
-      [&] { ops_.fill_zero(stream_, a.view().rows(0, 3)); },
-      [&] { ops_.fill_zero(stream_, a.view().rows(1, 2)); },
+      [&] { ops_.run(stream_, op::RmsNormForward{{out.view(), row.view(), a.view(), weight.view(), 1e-5f}}); },
+      [&] { ops_.run(stream_, op::RmsNormForward{{out.view(), row.view(), a.view(), weight.view(), 1e-1f}}); },
+      [&] { ops_.run(stream_, op::SumRows{row.view(), a.view(), Accumulate::kNo}); },
+      [&] { ops_.run(stream_, op::SumRows{row.view(), a.view(), Accumulate::kYes}); },
+      [&] { ops_.run(stream_, op::FillZero{a.view().rows(0, 2)}); },
+      [&] { ops_.run(stream_, op::FillZero{a.view().rows(0, 3)}); },
+      [&] { ops_.run(stream_, op::FillZero{a.view().rows(1, 2)}); },
       [&] { ops_.matmul_bias(stream_, product(out, kNo, Accumulate::kNo), weight.view()); },
       [&] { ops_.matmul_bias(stream_, product(out, kNo, Accumulate::kNo), b.view().range(8, 8)); },
       [&] { ops_.matmul_bias_gelu(stream_, product(out, kNo, Accumulate::kNo), weight.view(), second.view()); },
@@ -133,10 +142,10 @@ TEST_F(CudaGraphsTest, EveryArgumentTellsWorksApart) {
       [&] { ops_.matmul_bias_gradient(stream_, product(out, kYes, Accumulate::kNo), row.view()); },
       [&] { ops_.matmul_bias_gradient(stream_, product(out, kYes, Accumulate::kYes), row.view()); },
       [&] { ops_.matmul_bias_gradient(stream_, product(out, kYes, Accumulate::kYes), second.view().range(0, 8)); },
-      [&] { ops_.gelu_forward(stream_, out.view(), a.view()); },
-      [&] { ops_.gelu_backward(stream_, out.view(), a.view(), b.view()); },
-      [&] { ops_.add(stream_, out.view(), a.view(), b.view()); },
-      [&] { ops_.convert(stream_, out.view(), a.view()); },
+      [&] { ops_.run(stream_, op::GeluForward{out.view(), a.view()}); },
+      [&] { ops_.run(stream_, op::GeluBackward{out.view(), a.view(), b.view()}); },
+      [&] { ops_.run(stream_, op::Add{out.view(), a.view(), b.view()}); },
+      [&] { ops_.run(stream_, op::Convert{out.view(), a.view()}); },
   };
   const auto all = [&](const std::function<void(const std::function<void()>&)>& run) {
     std::vector<std::vector<float>> results;
@@ -165,11 +174,11 @@ TEST_F(CudaGraphsTest, UpdatesHaveOtherNumbersEachTime) {
   DeviceTensor weights(start), m(numbers({70}, 0)), v(numbers({70}, 1)), expected_weights(start), expected_m(numbers({70}, 0)), expected_v(numbers({70}, 1)),
       grad(gradient);
   const auto step = [&](DeviceTensor& w, DeviceTensor& mean, DeviceTensor& square, int number) {
-    UpdateParams params{.lr = 1e-2f / static_cast<float>(number), .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+    UpdateNumbers numbers{.lr = 1e-2f / static_cast<float>(number), .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
     for (int half = 0; half < 2; ++half) {
-      params.weight_decay = half == 0 ? 0.1f : 0.0f;
+      numbers.weight_decay = half == 0 ? 0.1f : 0.0f;
       const auto part = [&](DeviceTensor& t) { return t.view().range(35 * half, 35); };
-      ops_.adamw(stream_, part(w), part(w), part(mean), part(square), part(grad), params);
+      adamw(part(w), part(w), part(mean), part(square), part(grad), numbers);
     }
   };
   for (int number = 1; number <= 4; ++number) {
@@ -185,8 +194,8 @@ TEST_F(CudaGraphsTest, UpdatesHaveOtherNumbersEachTime) {
 
 // The update's number is read when the graph runs; key and place tell works apart.
 TEST_F(CudaGraphsTest, UpdatesRoundWithTheirOwnNumber) {
-  const StochasticRounding original{{1, 2}, 0, 3, 4, 10, 20};
-  std::vector<StochasticRounding> places(7, original);
+  const RoundedElements original{{1, 2}, 3, 4, 10, 20};
+  std::vector<RoundedElements> places(7, original);
   places[1].key[0] = 9;
   places[2].key[1] = 9;
   places[3].first_index = 5;
@@ -198,12 +207,11 @@ TEST_F(CudaGraphsTest, UpdatesRoundWithTheirOwnNumber) {
     DeviceTensor weights(start), m(numbers({70}, 0)), v(numbers({70}, 1)), grad(gradient), param(TestTensor(DType::kBF16, Shape{70}));
     std::vector<std::vector<double>> results;
     for (int number = 1; number <= 3; ++number)
-      for (const StochasticRounding& place : places) {
+      for (const RoundedElements& place : places) {
         const auto work = [&] {
-          UpdateParams params{.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
-          params.rounding = place;
-          params.rounding->update = static_cast<std::uint64_t>(number) << 31;  // both words of it
-          ops_.adamw(stream_, param.view(), weights.view(), m.view(), v.view(), grad.view(), params);
+          UpdateNumbers step{.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+          step.set_update(static_cast<std::uint64_t>(number) << 31);  // both words of it
+          adamw(param.view(), weights.view(), m.view(), v.view(), grad.view(), step, &place);
         };
         if (repeated)
           repeat(work);
@@ -230,10 +238,11 @@ TEST_F(CudaGraphsTest, ScalesAndDrawsAreOthersEachTime) {
   const Restorable expected(logits), result(logits);
   const DeviceTensor there(targets), drawn(samples), row_max(numbers({4}, 1)), sum_exp(numbers({4}, 9));
   const auto form = [&](TensorView x, float scale, std::uint32_t step, std::int64_t sample) {
-    ops_.cross_entropy_backward(stream_, x, row_max.view(), sum_exp.view(), there.view(), 0, 9, scale);
+    ops_.run(stream_, op::CrossEntropyBackward{x, row_max.view(), sum_exp.view(), there.view(), 0, 9, scale});
     const TensorView rows(x.data(), DType::kF32, {4, 1, 9}, x.where());
-    ops_.dropout(stream_, rows, rows, {.probability = 0.5f, .key = {step, 7}, .sequence = 4, .samples = drawn.view().rows(sample, 1).flat()});
-    ops_.cross_entropy_backward(stream_, x, row_max.view(), sum_exp.view(), there.view(), 0, 9, 2 * scale);
+    ops_.run(stream_, op::Dropout{rows, rows, drawn.view().rows(sample, 1).flat(), {.probability = 0.5f, .key = {step, 7},
+                                  .sequence = 4}});
+    ops_.run(stream_, op::CrossEntropyBackward{x, row_max.view(), sum_exp.view(), there.view(), 0, 9, 2 * scale});
   };
   std::uint32_t step = 0;
   std::vector<std::vector<double>> all;
@@ -257,7 +266,8 @@ TEST_F(CudaGraphsTest, WhatIsNewEachTimeMustBeTheSameWhenCalledAgain) {
   std::uint32_t calls = 0;
   EXPECT_PRED2(contains, error_of<InternalError>([&] {
                  repeat([&] {
-                   ops_.dropout(stream_, x.view(), x.view(), {.probability = 0.5f, .key = {++calls, 0}, .sequence = 4, .samples = samples.view()});
+                   ops_.run(stream_, op::Dropout{x.view(), x.view(), samples.view(), {.probability = 0.5f, .key = {++calls, 0},
+                                                 .sequence = 4}});
                  });
                }),
                "was noted as 1 operations and called 1 then, or the same with other arguments");
@@ -278,7 +288,7 @@ TEST_F(CudaGraphsTest, MoreNumbersThanThereIsRoomForAreEager) {
   const auto work = [&](int i) {
     repeat([&] {
       const TensorView one = w.view().range(i, 1);
-      for (int call = 0; call < kCalls; ++call) ops_.adamw(stream_, one, one, m.view(), v.view(), grad.view(), {.lr = 1e-3f, .eps = 1e-8f});
+      for (int call = 0; call < kCalls; ++call) adamw(one, one, m.view(), v.view(), grad.view(), {.lr = 1e-3f, .eps = 1e-8f});
     });
   };
   for (int round = 0; round < 2; ++round)
@@ -291,7 +301,9 @@ TEST_F(CudaGraphsTest, MoreNumbersThanThereIsRoomForAreEager) {
 TEST_F(CudaGraphsTest, MoreWorksThanAreRememberedAreEager) {
   simulated::configure({.stream_order = simulated::StreamOrder::kEager, .host_guard = simulated::HostGuard::kOff});
   DeviceTensor x(numbers({static_cast<std::int64_t>(CudaGraphs::kMostWorks) + 3}, 1));
-  const auto zero = [&](std::size_t elements) { repeat([&] { ops_.fill_zero(stream_, x.view().range(0, static_cast<std::int64_t>(elements))); }); };
+  const auto zero = [&](std::size_t elements) { repeat([&] {
+    ops_.run(stream_, op::FillZero{x.view().range(0, static_cast<std::int64_t>(elements))}); });
+  };
   for (std::size_t i = 1; i <= CudaGraphs::kMostWorks + 2; ++i) zero(i);
   zero(CudaGraphs::kMostWorks);
   EXPECT_EQ(launched(), 1u);
@@ -305,8 +317,8 @@ TEST_F(CudaGraphsTest, MoreWorksThanAreRememberedAreEager) {
 TEST_F(CudaGraphsTest, ScratchMemoryComesFromAnotherStream) {
   DeviceTensor a(numbers({70, 40}, 1)), b(numbers({70, 40}, 100)), sum_a(numbers({40}, 0)), sum_b(numbers({40}, 0));
   for (int i = 0; i < 3; ++i) {
-    ops_.sum_rows(other_, sum_b.view(), b.view(), Accumulate::kNo);
-    repeat([&] { ops_.sum_rows(stream_, sum_a.view(), a.view(), Accumulate::kNo); });
+    ops_.run(other_, op::SumRows{sum_b.view(), b.view(), Accumulate::kNo});
+    repeat([&] { ops_.run(stream_, op::SumRows{sum_a.view(), a.view(), Accumulate::kNo}); });
     stream_.synchronize();
     other_.synchronize();
     float of_a = 0, of_b = 0;
@@ -323,7 +335,7 @@ TEST_F(CudaGraphsTest, WorkThatThrowsLeavesTheStreamUsable) {
     SCOPED_TRACE(throws_in_call);
     int calls = 0;
     const auto work = [&] {
-      ops_.fill_zero(stream_, x.view().range(0, throws_in_call));
+      ops_.run(stream_, op::FillZero{x.view().range(0, throws_in_call)});
       if (++calls == throws_in_call) throw DataError("planted");
     };
     EXPECT_THROW(
@@ -332,7 +344,7 @@ TEST_F(CudaGraphsTest, WorkThatThrowsLeavesTheStreamUsable) {
           repeat(work);
         },
         DataError);
-    ops_.fill_zero(stream_, x.view());
+    ops_.run(stream_, op::FillZero{x.view()});
     stream_.synchronize();
     calls = 10;
     repeat(work);
@@ -346,7 +358,7 @@ TEST_F(CudaGraphsTest, WorkThatIsNotTheSameWhenCalledAgainIsRefused) {
   DeviceTensor x(numbers({64}, 1));
   for (const int other_call : {2, 4}) {  // when it is enqueued, and when it is captured
     int calls = 0;
-    const auto work = [&] { ops_.fill_zero(stream_, x.view().range(other_call, ++calls == other_call ? 2 : 1)); };
+    const auto work = [&] { ops_.run(stream_, op::FillZero{x.view().range(other_call, ++calls == other_call ? 2 : 1)}); };
     EXPECT_PRED2(contains, error_of<InternalError>([&] {
                    repeat(work);
                    repeat(work);
@@ -358,7 +370,7 @@ TEST_F(CudaGraphsTest, WorkThatIsNotTheSameWhenCalledAgainIsRefused) {
 
 TEST_F(CudaGraphsTest, WorkKeepsToItsStreamAndToOperations) {
   DeviceTensor x(numbers({64}, 1));
-  EXPECT_PRED2(contains, error_of<InternalError>([&] { repeat([&] { ops_.fill_zero(other_, x.view()); }); }),
+  EXPECT_PRED2(contains, error_of<InternalError>([&] { repeat([&] { ops_.run(other_, op::FillZero{x.view()}); }); }),
                "an operation on stream other within work that is to be repeated on compute");
   EXPECT_PRED2(contains, error_of<InternalError>([&] { repeat([&] { repeat([] {}); }); }), "lies within other such work");
   CudaDevice device(0, bell_, {}, {.graphs = true});
@@ -375,7 +387,7 @@ TEST_F(CudaGraphsTest, ErrorsOfTheLibraryAreThrown) {
   for (const char* call : {"cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate", "cudaGraphLaunch"}) {
     SCOPED_TRACE(call);
     ++size;
-    const auto work = [&] { ops_.fill_zero(stream_, x.view().range(0, size)); };
+    const auto work = [&] { ops_.run(stream_, op::FillZero{x.view().range(0, size)}); };
     repeat(work);
     simulated::fail_next(call, cudaErrorMemoryAllocation);
     EXPECT_PRED2(contains, error_of<ConfigError>([&] { repeat(work); }), "cudaErrorMemoryAllocation");

@@ -14,6 +14,8 @@
 #include "device/cuda/cuda_stream.h"
 #include "device/host/doorbell.h"
 #include "device/no_allocation.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/cuda/device_tensor.h"
 #include "tests/cuda/simulated/cublaslt.h"
 #include "tests/cuda/simulated/cudnn.h"
@@ -42,21 +44,23 @@ class CudaOpsTest : public ::testing::Test {
 TEST_F(CudaOpsTest, MistakesAreNamed) {
   const TestTensor host = numbers({4, 8}, 1);
   DeviceTensor x(host), y(host), short_one(numbers({4, 7}, 1));
-  EXPECT_PRED2(contains, error_of<InternalError>([&] { ops_.add(first_, y.view(), x.view(), short_one.view()); }),
+  EXPECT_PRED2(contains, error_of<InternalError>([&] { ops_.run(first_, op::Add{y.view(), x.view(), short_one.view()}); }),
                "add: b is f32 [4, 7], expected 32 elements of f32");
-  EXPECT_PRED2(contains, error_of<InternalError>([&] { ops_.add(first_, y.view(), x.view(), host.view()); }),
+  EXPECT_PRED2(contains, error_of<InternalError>([&] { ops_.run(first_, op::Add{y.view(), x.view(), host.view()}); }),
                "add: b lies in host memory");
-  EXPECT_PRED2(contains, error_of<InternalError>([&] { ops_.gelu_forward(first_, y.view(), host.view()); }), "lies in host memory");
+  EXPECT_PRED2(contains, error_of<InternalError>([&] {
+    ops_.run(first_, op::GeluForward{y.view(), host.view()});
+  }), "lies in host memory");
 }
 
 TEST_F(CudaOpsTest, StreamsAreTheDevicesOwn) {
   DeviceTensor x(numbers({4, 8}, 1));
   CpuStream host("host", CpuStream::Mode::kQueue, progress_);
-  EXPECT_PRED2(contains, error_of<InternalError>([&] { ops_.fill_zero(host, x.view()); }),
+  EXPECT_PRED2(contains, error_of<InternalError>([&] { ops_.run(host, op::FillZero{x.view()}); }),
                "stream host is no CUDA stream of device 0");
   simulated::configure({.devices = 2});
   CudaStream other(1, "other", CudaStream::Mode::kQueue, progress_, 0);
-  EXPECT_PRED2(contains, error_of<InternalError>([&] { ops_.fill_zero(other, x.view()); }),
+  EXPECT_PRED2(contains, error_of<InternalError>([&] { ops_.run(other, op::FillZero{x.view()}); }),
                "stream other is no CUDA stream of device 0");
 }
 
@@ -66,9 +70,9 @@ TEST_F(CudaOpsTest, ScratchMemoryPassesFromStreamToStream) {
   // The second stream is awaited first: only the event keeps the first stream's sums in front.
   for (const simulated::StreamOrder order : {simulated::StreamOrder::kTargetFirst, simulated::StreamOrder::kOthersFirst}) {
     simulated::configure({.stream_order = order});
-    ops_.sum_rows(first_, sum_a.view(), in_a.view(), Accumulate::kNo);
-    ops_.sum_rows(second_, sum_b.view(), in_b.view(), Accumulate::kNo);
-    ops_.sum_rows(first_, sum_a.view(), in_a.view(), Accumulate::kYes);
+    ops_.run(first_, op::SumRows{sum_a.view(), in_a.view(), Accumulate::kNo});
+    ops_.run(second_, op::SumRows{sum_b.view(), in_b.view(), Accumulate::kNo});
+    ops_.run(first_, op::SumRows{sum_a.view(), in_a.view(), Accumulate::kYes});
     second_.synchronize();
     first_.synchronize();
     for (std::int64_t c = 0; c < 40; ++c) {
@@ -85,11 +89,11 @@ TEST_F(CudaOpsTest, EqualTypesAreCopiedBitByBit) {
   const std::uint16_t patterns[5] = {0x7fa1, 0xff81, 0x8000, 0x0001, 0x3f80};  // not-a-numbers with payloads, and others
   std::memcpy(bits.view().data(), patterns, sizeof(patterns));
   DeviceTensor x(bits), y(numbers({5}, 0, DType::kBF16));
-  ops_.convert(first_, y.view(), x.view());
+  ops_.run(first_, op::Convert{y.view(), x.view()});
   first_.synchronize();
   EXPECT_EQ(std::memcmp(y.download().view().data(), patterns, sizeof(patterns)), 0);
-  ops_.fill_zero(first_, y.view());
-  ops_.fill_zero(first_, TensorView(nullptr, DType::kF32, {0}, MemoryKind::kDevice));
+  ops_.run(first_, op::FillZero{y.view()});
+  ops_.run(first_, op::FillZero{TensorView(nullptr, DType::kF32, {0}, MemoryKind::kDevice)});
   first_.synchronize();
   for (std::int64_t i = 0; i < 5; ++i) EXPECT_EQ(y.download().at(i), 0.0f);
 }
@@ -242,7 +246,7 @@ TEST_F(CudaOpsTest, AttentionOverACacheIsOtherWorkAtOtherPositions) {
   CudaOps ops(0);
   const auto attend = [&](std::int64_t first) {
     ops.graphs().run_capturable(first_, [&] {
-      ops.cached_attention(first_, shape, {&first, 1}, out.view(), lse.view(), q.view(), k.view(), v.view(), {});
+      ops.run(first_, op::CachedAttention{shape, {&first, 1}, out.view(), lse.view(), q.view(), k.view(), v.view(), {}});
     });
     first_.synchronize();
     return out.download().at(0);
@@ -303,7 +307,7 @@ TEST_F(CudaOpsTest, FirstRunsLeaveNumbersAsTheyWere) {
     const MatmulShape& s = announced.shape;
     DeviceTensor a(numbers({s.m, s.k}, 0.3F, s.in)), b(numbers({s.k, s.n}, -1.7F, s.in)), out(numbers({s.m, s.n}, 0, s.out));
     DeviceTensor workspace(TestTensor(DType::kU8, {ops.prepare_matmul(s)}));
-    ops.matmul(first_, out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view());
+    ops.run(first_, op::Matmul{{out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view()}});
     first_.synchronize();
     return out.download().values();
   };

@@ -194,21 +194,20 @@ struct Table {
     StagedOperands s(placement);
     ck::accumulate(s.stream(), s.out(out, count), s.in(x, count), count);
   }
-  static void dropout(RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec) {
+  static void dropout(RowType t, void* out, const void* x, const std::int64_t* samples, I sequence, I batch, I width,
+                      const DropoutSpec& spec) {
     const I count = sequence * batch * width;
     const auto of_memory = [&] {
       StagedOperands s(placement);
-      DropoutRows others = spec;  // what is drawn lies in memory
-      others.key[0] = ~spec.key[0], others.samples = nullptr;
-      const ck::DropoutDraw draw{{spec.key[0], spec.key[1]}, s.in(spec.samples, batch)};
+      DropoutSpec others = spec;  // what is drawn lies in memory
+      others.key[0] = ~spec.key[0];
+      const ck::DropoutDraw draw{{spec.key[0], spec.key[1]}, s.in(samples, batch)};
       ck::dropout_from_memory(s.stream(), t, s.out(t, out, count), s.in(t, x, count), sequence, batch, width, others,
                               s.in(&draw, 1));
     };
     expect_same({{out, count, bytes_of(t)}}, of_memory, [&] {
       StagedOperands s(placement);
-      DropoutRows there = spec;
-      there.samples = s.in(spec.samples, batch);
-      ck::dropout(s.stream(), t, s.out(t, out, count), s.in(t, x, count), sequence, batch, width, there);
+      ck::dropout(s.stream(), t, s.out(t, out, count), s.in(t, x, count), s.in(samples, batch), sequence, batch, width, spec);
     });
   }
   static void convert(RowType out_type, void* out, RowType in_type, const void* x, I count) {
@@ -224,9 +223,9 @@ struct Table {
     ck::sum_squares(s.stream(), s.out(out, ceil_div(count, I{64})), s.in(x, count), count);
   }
   // With the numbers as an argument and from memory: the same.
-  static void update(UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states, const float* grad,
+  static void update(UpdateRule rule, RowType t, void* param, float* master, const UpdateStates& states, const float* grad,
                      I count, const UpdateNumbers& numbers, const RoundedElements* at_random) {
-    const int kept = formula == UpdateFormula::kAdamW ? 2 : 1;
+    const int kept = num_states(rule);
     const auto run = [&](bool held) {
       StagedOperands s(placement);
       const UpdateNumbers* const there = held ? s.in(&numbers, 1) : nullptr;
@@ -236,9 +235,9 @@ struct Table {
       for (int k = 0; k < kept; ++k) staged.of[k] = s.out(states.of[k], count);
       const float* const g = s.in(grad, count);
       if (held)
-        ck::update_from_memory(s.stream(), formula, t, p, w, staged, g, count, there, at_random);
+        ck::update_from_memory(s.stream(), rule, t, p, w, staged, g, count, there, at_random);
       else
-        ck::update(s.stream(), formula, t, p, w, staged, g, count, numbers, at_random);
+        ck::update(s.stream(), rule, t, p, w, staged, g, count, numbers, at_random);
     };
     std::vector<Written> changed{{param, count, bytes_of(t)}, {master, count, 4}};
     for (int k = 0; k < kept; ++k) changed.push_back({states.of[k], count, 4});

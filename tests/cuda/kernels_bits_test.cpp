@@ -48,13 +48,13 @@ TEST_P(CudaKernelBits, OfElementwiseKernelsAreTheHosts) {
     expect_bits_of_host(out, "convert", [&](const RowKernels& k, Operand& to) { k.convert(t_, to.data(), kF32, x.data(), n); });
     expect_bits_of_host(m, "convert", [&](const RowKernels& k, Operand& to) { k.convert(kF32, to.data(), t_, a.data(), n); });
     const UpdateNumbers step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 1.3f, 2.9f};
-    for (const UpdateFormula formula : {UpdateFormula::kAdamW, UpdateFormula::kLion})
+    for (const UpdateRule rule : kUpdateRules)
       for (Operand* const looked_at : {&m, &v, &x, &out})
         expect_bits_of_host(*looked_at, "update", [&](const RowKernels& k, Operand& to) {
           Operand mean(m), square(v), master(x), param(out);
           const auto pick = [&](const Operand* it, Operand& copy) { return it == looked_at ? to.data() : copy.data(); };
           const UpdateStates states{{static_cast<float*>(pick(&m, mean)), static_cast<float*>(pick(&v, square))}};
-          k.update(formula, t_, pick(&out, param), static_cast<float*>(pick(&x, master)), states, m.floats(), n, step, nullptr);
+          k.update(rule, t_, pick(&out, param), static_cast<float*>(pick(&x, master)), states, m.floats(), n, step, nullptr);
         });
     std::vector<double> here(static_cast<std::size_t>((n + 63) / 64)), there(here);
     host_table().sum_squares(here.data(), x.floats(), n);
@@ -73,11 +73,12 @@ TEST_P(CudaKernelBits, OfRopeAndDropoutAreTheHosts) {
       k.rope(t_, to.data(), cos.floats(), sin.floats(), position.data(), batch, heads, sequence, dim, half, inverse);
     });
   const std::vector<std::int64_t> samples{123456789, 7};
-  const DropoutRows spec{0.3f, {77, 99}, 4096, 12, samples.data()};
+  const DropoutSpec spec{0.3f, {77, 99}, 4096, 12};
   for (const Index width : {8, 13, 100}) {
     Operand y(t_, random_.values(t_, sequence * batch * width));
-    expect_bits_of_host(
-        y, "dropout", [&](const RowKernels& k, Operand& to) { k.dropout(t_, to.data(), to.data(), sequence, batch, width, spec); });
+    expect_bits_of_host(y, "dropout", [&](const RowKernels& k, Operand& to) {
+      k.dropout(t_, to.data(), to.data(), samples.data(), sequence, batch, width, spec);
+    });
   }
 }
 
@@ -145,12 +146,12 @@ TEST(CudaStochasticRounding, HasTheBitsOfTheHostInAnyOrderOfThreads) {
       param(RowType::kBF16, n);
   Operand grad(kF32, random.values(kF32, n));
   const UpdateNumbers step{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.7f, 1.3f, 2.9f, {5, 3}};
-  for (const UpdateFormula formula : {UpdateFormula::kAdamW, UpdateFormula::kLion})
+  for (const UpdateRule rule : kUpdateRules)
     for (const RoundedElements& elements :
          {RoundedElements{{1, 2}, 12, 0, 1, 1}, {{1, 2}, 7, 0, 1, 1}, {{3, 4}, Index{1} << 40, 12, 60, 92}, {{3, 4}, 3, 1, 7, 9}}) {
       const auto bits = [&](const RowKernels& k) {
         Operand p(param), w(master), mean(m), square(v);
-        k.update(formula, RowType::kBF16, p.data(), w.floats(), {{mean.floats(), square.floats()}}, grad.floats(), n, step,
+        k.update(rule, RowType::kBF16, p.data(), w.floats(), {{mean.floats(), square.floats()}}, grad.floats(), n, step,
                  &elements);
         return p.bits() + w.bits() + mean.bits() + square.bits();
       };

@@ -7,6 +7,8 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/no_allocation.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/device/isa_levels.h"
 #include "tests/device/operands.h"
 #include "tests/support/attention_tensors.h"
@@ -23,10 +25,11 @@ void run(const AttentionShape& s, Tensors& t, std::optional<IsaLevel> level = st
   const TestTensor workspace(DType::kU8, {ops.attention_workspace(s)});
   {
     const NoAllocationScope step("attention");
-    ops.attention_forward(device.compute_stream(), s, t.out.view(), t.lse.view(), t.q.view(), t.k.view(), t.v.view(),
-                          workspace.view());
-    ops.attention_backward(device.compute_stream(), s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(), t.out.view(),
-                           t.q.view(), t.k.view(), t.v.view(), t.lse.view(), workspace.view());
+    ops.run(device.compute_stream(), op::AttentionForward{s, t.out.view(), t.lse.view(), t.q.view(), t.k.view(), t.v.view(),
+                                                          workspace.view()});
+    ops.run(device.compute_stream(), op::AttentionBackward{s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(),
+                                                           t.out.view(), t.q.view(), t.k.view(), t.v.view(), t.lse.view(),
+                                                           workspace.view()});
   }
   EXPECT_TRUE(workspace.guards_intact());
   for (const TestTensor* x : {&t.out, &t.lse, &t.d_q, &t.d_k, &t.d_v}) EXPECT_TRUE(x->guards_intact());
@@ -160,7 +163,7 @@ TEST(Attention, MistakesAreNamed) {
   const TestTensor none(DType::kU8, {0}), enough(DType::kU8, {1 << 20});
   const auto forward = [&](TensorView k, TensorView workspace) -> std::string {
     try {
-      ops.attention_forward(device.compute_stream(), s, t.out.view(), t.lse.view(), t.q.view(), k, t.v.view(), workspace);
+      ops.run(device.compute_stream(), op::AttentionForward{s, t.out.view(), t.lse.view(), t.q.view(), k, t.v.view(), workspace});
     } catch (const InternalError& e) {
       return e.what();
     }
@@ -171,8 +174,9 @@ TEST(Attention, MistakesAreNamed) {
   EXPECT_NE(forward(t.q.view(), enough.view()).find("attention_forward: k is [1, 2, 4, 4], expected [1, 1, 4, 4]"),
             std::string::npos);
   EXPECT_NE(forward(t.k.view(), none.view()).find("a workspace of 0 bytes"), std::string::npos);
-  EXPECT_THROW(ops.attention_backward(device.compute_stream(), s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(),
-                                      t.out.view(), t.q.view(), t.k.view(), t.v.view(), t.lse.view(), none.view()),
+  EXPECT_THROW(ops.run(device.compute_stream(), op::AttentionBackward{s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(),
+                                                                      t.out.view(), t.q.view(), t.k.view(), t.v.view(),
+                                                                      t.lse.view(), none.view()}),
                InternalError);
 }
 
@@ -185,8 +189,8 @@ TEST(Attention, MistakesOverACacheAreNamed) {
   const TestTensor none(DType::kU8, {0}), enough(DType::kU8, {1 << 20});
   const auto attend = [&](const AttentionShape& as, std::vector<std::int64_t> first, const TestTensor& workspace) -> std::string {
     try {
-      ops.cached_attention(device.compute_stream(), as, first, t.out.view(), t.lse.view(), t.q.view(), t.k.view(), t.v.view(),
-                           workspace.view());
+      ops.run(device.compute_stream(), op::CachedAttention{as, first, t.out.view(), t.lse.view(), t.q.view(), t.k.view(),
+                                                           t.v.view(), workspace.view()});
     } catch (const InternalError& e) {
       return e.what();
     }

@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "device/no_allocation.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/device/operands.h"
 
 namespace trident {
@@ -131,8 +133,8 @@ TEST(CpuOps, CrossEntropyLossSumsRowsThatCount) {
   std::int32_t targets[] = {4, -1, 0};
   TestTensor rows(DType::kF32, {3});
   rows.set(1, 99);
-  device.ops().cross_entropy_loss(device.compute_stream(), loss.view(), rows.view(), sum_exp.view(), target_logit.view(),
-                                  TensorView(targets, DType::kI32, {3}));
+  device.ops().run(device.compute_stream(), op::CrossEntropyLoss{loss.view(), rows.view(), sum_exp.view(), target_logit.view(),
+                                                                 TensorView(targets, DType::kI32, {3})});
   EXPECT_FLOAT_EQ(static_cast<float>(rows.at(0)), std::log(2.0f) + 0.5f);
   EXPECT_EQ(rows.at(1), 0.0);  // does not count
   EXPECT_FLOAT_EQ(static_cast<float>(rows.at(2)), std::log(5.0f) + 1.0f);
@@ -149,48 +151,53 @@ TEST(CpuOps, MistakesAreNamed) {
       half(DType::kBF16, {2, 3, 4});
   const TestTensor heads(DType::kF32, {3, 2, 2, 2}), ints(DType::kI32, {6}), f64(DType::kF64, {1});
   const auto v = [](const TestTensor& t) { return t.view(); };
+  const TensorView moments[] = {x.view(), x.view()};
   const Accumulate no = Accumulate::kNo;
   const std::vector<std::pair<std::string, std::function<void()>>> cases = {
-      {"rms_norm_forward: y", [&] { ops.rms_norm_forward(s, v(wide), v(six), v(x), v(row), 1e-5f); }},
-      {"rms_norm_backward: d_weight", [&] { ops.rms_norm_backward(s, v(x), v(six), v(x), v(x), v(row), v(six), no, no); }},
-      {"rms_norm_squares: squares", [&] { ops.rms_norm_squares(s, v(row), v(x)); }},
-      {"rms_norm_apply: squares", [&] { ops.rms_norm_apply(s, v(x), v(six), v(x), v(row), v(row), 12, 1e-5f); }},
-      {"rms_norm_dots: weight", [&] { ops.rms_norm_dots(s, v(six), v(x), v(x), v(six)); }},
+      {"rms_norm_forward: y", [&] { ops.run(s, op::RmsNormForward{{v(wide), v(six), v(x), v(row), 1e-5f}}); }},
+      {"rms_norm_backward: d_weight", [&] { ops.run(s, op::RmsNormBackward{{v(x), v(six), v(x), v(x), v(row), v(six), no, no}}); }},
+      {"rms_norm_squares: squares", [&] { ops.run(s, op::RmsNormSquares{v(row), v(x)}); }},
+      {"rms_norm_apply: squares", [&] { ops.run(s, op::RmsNormApply{{v(x), v(six), v(x), v(row), 1e-5f}, v(row), 12}); }},
+      {"rms_norm_dots: weight", [&] { ops.run(s, op::RmsNormDots{v(six), v(x), v(x), v(six)}); }},
       {"rms_norm_apply_backward: dots",
-       [&] { ops.rms_norm_apply_backward(s, v(x), v(row), v(x), v(x), v(row), v(six), v(row), 12, no, no); }},
-      {"layer_norm_forward: bias", [&] { ops.layer_norm_forward(s, v(x), v(six), v(six), v(x), v(row), v(six), 1e-5f); }},
+       [&] { ops.run(s, op::RmsNormApplyBackward{{v(x), v(row), v(x), v(x), v(row), v(six), no, no}, v(row), 12}); }},
+      {"layer_norm_forward: bias", [&] { ops.run(s, op::LayerNormForward{{v(x), v(six), v(x), v(row), 1e-5f}, v(six), v(six)}); }},
       {"layer_norm_backward: mean",
-       [&] { ops.layer_norm_backward(s, v(x), v(row), v(row), v(x), v(x), v(row), v(row), v(six), no, no); }},
-      {"swiglu_forward: gate_up", [&] { ops.swiglu_forward(s, v(x), v(x)); }},
-      {"swiglu_backward: d_gate_up", [&] { ops.swiglu_backward(s, v(x), v(x), v(wide)); }},
-      {"gelu_forward: out", [&] { ops.gelu_forward(s, v(half), v(x)); }},
-      {"gelu_backward: d_out", [&] { ops.gelu_backward(s, v(x), v(wide), v(x)); }},
-      {"clip_forward: out", [&] { ops.clip_forward(s, v(half), v(x), 1); }},
-      {"clip_backward: d_out", [&] { ops.clip_backward(s, v(x), v(wide), v(x), 1); }},
-      {"embedding_forward: tokens", [&] { ops.embedding_forward(s, v(x), v(six), v(wide), 0); }},
-      {"embedding_backward: d_out", [&] { ops.embedding_backward(s, v(x), v(wide), v(ints), 0); }},
-      {"cross_entropy_max: row_max", [&] { ops.cross_entropy_max(s, v(row), v(x), 0, 4); }},
-      {"cross_entropy_stats: target_logit", [&] { ops.cross_entropy_stats(s, v(six), v(row), v(x), v(six), v(ints), 0, 4); }},
-      {"cross_entropy_rescale: shard_max", [&] { ops.cross_entropy_rescale(s, v(six), v(six), v(row), v(six), v(ints), 4, 0, 4); }},
-      {"cross_entropy_loss: loss", [&] { ops.cross_entropy_loss(s, v(row), {}, v(six), v(six), v(ints)); }},
-      {"cross_entropy_loss: row_losses", [&] { ops.cross_entropy_loss(s, v(f64), v(row), v(six), v(six), v(ints)); }},
+       [&] { ops.run(s, op::LayerNormBackward{{v(x), v(row), v(x), v(x), v(row), v(six), no, no}, v(row), v(row)}); }},
+      {"swiglu_forward: gate_up", [&] { ops.run(s, op::SwigluForward{v(x), v(x)}); }},
+      {"swiglu_backward: d_gate_up", [&] { ops.run(s, op::SwigluBackward{v(x), v(x), v(wide)}); }},
+      {"gelu_forward: out", [&] { ops.run(s, op::GeluForward{v(half), v(x)}); }},
+      {"gelu_backward: d_out", [&] { ops.run(s, op::GeluBackward{v(x), v(wide), v(x)}); }},
+      {"clip_forward: out", [&] { ops.run(s, op::ClipForward{v(half), v(x), 1}); }},
+      {"clip_backward: d_out", [&] { ops.run(s, op::ClipBackward{v(x), v(wide), v(x), 1}); }},
+      {"embedding_forward: tokens", [&] { ops.run(s, op::EmbeddingForward{v(x), v(six), v(wide), 0}); }},
+      {"embedding_backward: d_out", [&] { ops.run(s, op::EmbeddingBackward{v(x), v(wide), v(ints), 0}); }},
+      {"cross_entropy_max: row_max", [&] { ops.run(s, op::CrossEntropyMax{v(row), v(x), 0, 4}); }},
+      {"cross_entropy_stats: target_logit", [&] { ops.run(s, op::CrossEntropyStats{v(six), v(row), v(x), v(six), v(ints), 0,
+                                                                                   4}); }},
+      {"cross_entropy_rescale: shard_max", [&] { ops.run(s, op::CrossEntropyRescale{v(six), v(six), v(row), v(six), v(ints), 4, 0,
+                                                                                    4}); }},
+      {"cross_entropy_loss: loss", [&] { ops.run(s, op::CrossEntropyLoss{v(row), {}, v(six), v(six), v(ints)}); }},
+      {"cross_entropy_loss: row_losses", [&] { ops.run(s, op::CrossEntropyLoss{v(f64), v(row), v(six), v(six), v(ints)}); }},
       {"cross_entropy_backward: targets",
-       [&] { ops.cross_entropy_backward(s, v(x), v(six), v(six), v(six), 0, 4, 1.0f); }},
-      {"add_bias: bias", [&] { ops.add_bias(s, v(x), v(six)); }},
-      {"sum_rows: out", [&] { ops.sum_rows(s, v(six), v(x), no); }},
-      {"add: b", [&] { ops.add(s, v(x), v(x), v(half)); }},
-      {"accumulate: x", [&] { ops.accumulate(s, v(x), v(half)); }},
-      {"dropout: samples", [&] { ops.dropout(s, v(x), v(x), DropoutSpec{}); }},
-      {"convert: x", [&] { ops.convert(s, v(wide), v(x)); }},
-      {"sum_squares: out", [&] { ops.sum_squares(s, v(x), v(x)); }},
-      {"adamw: grad", [&] { ops.adamw(s, v(x), v(x), v(x), v(x), v(half), {}); }},
-      {"split_heads: heads", [&] { ops.split_heads(s, v(heads), v(x), 1); }},
-      {"merge_heads: heads", [&] { ops.merge_heads(s, v(x), v(heads), -1); }},
-      {"rope: 6 pairs", [&] { ops.rope(s, v(heads), v(six), v(six), v(row), Transpose::kNo); }},
+       [&] { ops.run(s, op::CrossEntropyBackward{v(x), v(six), v(six), v(six), 0, 4, 1.0f}); }},
+      {"add_bias: bias", [&] { ops.run(s, op::AddBias{v(x), v(six)}); }},
+      {"sum_rows: out", [&] { ops.run(s, op::SumRows{v(six), v(x), no}); }},
+      {"add: b", [&] { ops.run(s, op::Add{v(x), v(x), v(half)}); }},
+      {"accumulate: x", [&] { ops.run(s, op::AccumulateInto{v(x), v(half)}); }},
+      {"dropout: samples", [&] { ops.run(s, op::Dropout{v(x), v(x), v(x), {}}); }},
+      {"convert: x", [&] { ops.run(s, op::Convert{v(wide), v(x)}); }},
+      {"sum_squares: out", [&] { ops.run(s, op::SumSquares{v(x), v(x)}); }},
+      {"adamw: grad", [&] { ops.run(s, op::Update{UpdateRule::kAdamW, v(x), v(x), moments, v(half), {}, nullptr}); }},
+      {"adamw: 1 states instead of 2",
+       [&] { ops.run(s, op::Update{UpdateRule::kAdamW, v(x), v(x), std::span(moments).first(1), v(x), {}, nullptr}); }},
+      {"split_heads: heads", [&] { ops.run(s, op::SplitHeads{v(heads), v(x), 1}); }},
+      {"merge_heads: heads", [&] { ops.run(s, op::MergeHeads{v(x), v(heads), -1}); }},
+      {"rope: 6 pairs", [&] { ops.run(s, op::Rope{v(heads), v(six), v(six), v(row), Transpose::kNo}); }},
       {"rope: position",
        [&] {
          const TensorView column = v(six).reshape({6, 1});
-         ops.rope(s, v(heads), column, column, v(row), Transpose::kNo);
+         ops.run(s, op::Rope{v(heads), column, column, v(row), Transpose::kNo});
        }},
   };
   for (const auto& [expected, call] : cases) {
@@ -204,7 +211,7 @@ TEST(CpuOps, DeviceMemoryIsRefused) {
   CpuDevice device(bell, {});
   const TestTensor x(DType::kF32, {4});
   const TensorView elsewhere(x.view().data(), DType::kF32, {4}, MemoryKind::kDevice);
-  const std::string message = message_of([&] { device.ops().fill_zero(device.compute_stream(), elsewhere); });
+  const std::string message = message_of([&] { device.ops().run(device.compute_stream(), op::FillZero{elsewhere}); });
   EXPECT_NE(message.find("lies in device memory"), std::string::npos) << message;
 }
 

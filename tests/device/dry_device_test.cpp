@@ -11,6 +11,8 @@
 
 #include "core/check.h"
 #include "device/cpu/cpu_device.h"
+#include "device/operations.h"
+#include "device/ops.h"
 
 namespace trident {
 namespace {
@@ -75,12 +77,12 @@ TEST(DryDevice, OperandsAreChecked) {
   Stream& stream = device.compute_stream();
   const Buffer memory = device.allocate(kTerabyte, "memory");
   const auto view = [&](DType dtype, Shape shape) { return view_of(memory, dtype, shape); };
-  device.ops().swiglu_forward(stream, view(DType::kBF16, {1 << 20, 4096}), view(DType::kBF16, {1 << 20, 8192}));
+  device.ops().run(stream, op::SwigluForward{view(DType::kBF16, {1 << 20, 4096}), view(DType::kBF16, {1 << 20, 8192})});
   EXPECT_NE(refusal([&] {
-              device.ops().swiglu_forward(stream, view(DType::kBF16, {8, 16}), view(DType::kBF16, {8, 16}));
+              device.ops().run(stream, op::SwigluForward{view(DType::kBF16, {8, 16}), view(DType::kBF16, {8, 16})});
             }),
             "nothing was refused");
-  EXPECT_NE(refusal([&] { device.ops().accumulate(stream, view(DType::kBF16, {8}), view(DType::kBF16, {8})); }),
+  EXPECT_NE(refusal([&] { device.ops().run(stream, op::AccumulateInto{view(DType::kBF16, {8}), view(DType::kBF16, {8})}); }),
             "nothing was refused");
 }
 
@@ -91,7 +93,7 @@ TEST(DryDevice, ProductsAndAttentionMustHaveBeenAnnounced) {
   const TensorView out = view_of(memory, DType::kF32, {4, 6}), a = view_of(memory, DType::kF32, {4, 5}),
                    b = view_of(memory, DType::kF32, {5, 6});
   const auto multiply = [&](Accumulate accumulate) {
-    device.ops().matmul(stream, out, a, Transpose::kNo, b, Transpose::kNo, accumulate, {});
+    device.ops().run(stream, op::Matmul{{out, a, Transpose::kNo, b, Transpose::kNo, accumulate, {}}});
   };
   EXPECT_EQ(refusal([&] { multiply(Accumulate::kNo); }).find("nothing"), std::string::npos);
   device.ops().prepare_matmul({.m = 4, .n = 6, .k = 5});
@@ -101,12 +103,12 @@ TEST(DryDevice, ProductsAndAttentionMustHaveBeenAnnounced) {
   const AttentionShape shape{.batch = 1, .query_heads = 2, .kv_heads = 1, .query_length = 3, .key_length = 3, .head_dim = 4};
   const TensorView q = view_of(memory, DType::kF32, {1, 2, 3, 4}), k = view_of(memory, DType::kF32, {1, 1, 3, 4}),
                    lse = view_of(memory, DType::kF32, {1, 2, 3});
-  const auto attend = [&] { device.ops().attention_forward(stream, shape, q, lse, q, k, k, {}); };
+  const auto attend = [&] { device.ops().run(stream, op::AttentionForward{shape, q, lse, q, k, k, {}}); };
   EXPECT_NE(refusal(attend).find("not announced"), std::string::npos);
   device.ops().attention_workspace(shape);
   attend();
   const std::int64_t first[] = {0};
-  const auto attend_cached = [&] { device.ops().cached_attention(stream, shape, first, q, lse, q, k, k, {}); };
+  const auto attend_cached = [&] { device.ops().run(stream, op::CachedAttention{shape, first, q, lse, q, k, k, {}}); };
   EXPECT_NE(refusal(attend_cached).find("not announced"), std::string::npos) << "attention of that shape is another operation";
   device.ops().cached_attention_workspace(shape);
   attend_cached();
@@ -122,7 +124,7 @@ TEST(DryDevice, WhatFollowsAProductIsFusedWhereTheOracleFuses) {
   class Names final : public OperationWatcher {
    public:
     void performed(OperationRef operation) override {
-      std::visit([&](const auto* o) { seen.emplace_back(o->kName.name); }, operation);
+      std::visit([&](const auto* o) { seen.emplace_back(op::name_of(*o).name); }, operation);
     }
     void performed(const op::Fused& fused) override { seen.emplace_back(fused.name().name); }
     std::vector<std::string> seen;
@@ -161,8 +163,9 @@ TEST(DryDevice, WorkspacesAreTheOracles) {
   const Buffer memory = device.allocate(kTerabyte, "memory");
   const auto view = [&](Shape s) { return view_of(memory, DType::kF32, s); };
   const auto attend = [&](std::int64_t workspace) {
-    device.ops().attention_forward(device.compute_stream(), shape, view({2, 4, 64, 16}), view({2, 4, 64}), view({2, 4, 64, 16}),
-                                   view({2, 2, 64, 16}), view({2, 2, 64, 16}), view_of(memory, DType::kU8, {workspace}));
+    device.ops().run(device.compute_stream(), op::AttentionForward{shape, view({2, 4, 64, 16}), view({2, 4, 64}),
+                                                                   view({2, 4, 64, 16}), view({2, 2, 64, 16}),
+                                                                   view({2, 2, 64, 16}), view_of(memory, DType::kU8, {workspace})});
   };
   attend(bytes);
   EXPECT_NE(refusal([&] { attend(bytes - 1); }).find(fmt::format("{} needed", bytes)), std::string::npos);
@@ -173,9 +176,10 @@ TEST(DryDevice, WorkspacesAreTheOracles) {
   EXPECT_EQ(device.ops().cached_attention_workspace(over_cache), cached);
   const std::int64_t first[] = {63, 5};
   EXPECT_NE(refusal([&] {
-              device.ops().cached_attention(device.compute_stream(), over_cache, first, view({2, 4, 1, 16}), view({2, 4, 1}),
-                                            view({2, 4, 1, 16}), view({2, 2, 64, 16}), view({2, 2, 64, 16}),
-                                            view_of(memory, DType::kU8, {cached - 1}));
+              device.ops().run(device.compute_stream(), op::CachedAttention{over_cache, first, view({2, 4, 1, 16}),
+                                                                            view({2, 4, 1}), view({2, 4, 1, 16}),
+                                                                            view({2, 2, 64, 16}), view({2, 2, 64, 16}),
+                                                                            view_of(memory, DType::kU8, {cached - 1})});
             }).find(fmt::format("{} needed", cached)),
             std::string::npos);
   for (const DType in : {DType::kF32, DType::kBF16, DType::kF16}) {

@@ -12,6 +12,8 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/no_allocation.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/device/isa_levels.h"
 #include "tests/device/operands.h"
 #include "tests/support/reference_attention.h"
@@ -43,8 +45,8 @@ TestTensor run(CpuDevice& device, const MatmulShape& s, const TestTensor& a, con
   TestTensor workspace(DType::kU8, {bytes});
   {
     const NoAllocationScope step("matmul");
-    device.ops().matmul(device.compute_stream(), out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate,
-                        workspace.view());
+    device.ops().run(device.compute_stream(), op::Matmul{{out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b,
+                                                          s.accumulate, workspace.view()}});
   }
   EXPECT_TRUE(workspace.guards_intact()) << name_of(s);
   EXPECT_TRUE(out.guards_intact()) << name_of(s);
@@ -202,7 +204,7 @@ TEST(Matmul, MistakesAreNamed) {
       none(DType::kU8, {0});
   const auto message = [&](TensorView o, TensorView x, Transpose tx, TensorView y, Transpose ty) -> std::string {
     try {
-      ops.matmul(f.device.compute_stream(), o, x, tx, y, ty, Accumulate::kNo, none.view());
+      ops.run(f.device.compute_stream(), op::Matmul{{o, x, tx, y, ty, Accumulate::kNo, none.view()}});
     } catch (const InternalError& e) {
       return e.what();
     }
@@ -220,8 +222,8 @@ TEST(Matmul, MistakesAreNamed) {
   const MatmulShape s{8, 8, 8, n, n, DType::kBF16, DType::kF32, Accumulate::kNo};
   ASSERT_GT(converted.device.ops().prepare_matmul(s), 0);
   const TestTensor x(DType::kBF16, {8, 8}), y(DType::kF32, {8, 8});
-  EXPECT_THROW(converted.device.ops().matmul(converted.device.compute_stream(), y.view(), x.view(), n, x.view(), n, Accumulate::kNo,
-                                             none.view()),
+  EXPECT_THROW(converted.device.ops().run(converted.device.compute_stream(), op::Matmul{{y.view(), x.view(), n, x.view(), n,
+                                                                                         Accumulate::kNo, none.view()}}),
                InternalError);
 }
 

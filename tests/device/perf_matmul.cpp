@@ -12,6 +12,8 @@
 
 #include "core/clock.h"
 #include "device/cpu/cpu_device.h"
+#include "device/operations.h"
+#include "device/ops.h"
 #include "tests/device/operands.h"
 
 namespace trident {
@@ -41,8 +43,8 @@ double product_rate(CpuDevice& device, OnednnMatmul& names, const MatmulShape& s
   names.prepare(s);
   entry = names.entry_point(s);
   const double seconds = median_seconds(budget, [&] {
-    device.ops().matmul(device.compute_stream(), out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate,
-                        workspace.view());
+    device.ops().run(device.compute_stream(), op::Matmul{{out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b,
+                                                          s.accumulate, workspace.view()}});
   });
   return 2e-9 * static_cast<double>(s.m * s.n * s.k) / seconds;
 }
@@ -74,12 +76,13 @@ void print_attention(CpuDevice& device, DType dtype, std::int64_t heads, std::in
   const TestTensor workspace(DType::kU8, {device.ops().attention_workspace(s)});
   const double product = 1e-9 * static_cast<double>(heads * length * (length + 1) * width);
   const double forward = median_seconds(budget, [&] {
-    device.ops().attention_forward(device.compute_stream(), s, out.view(), lse.view(), q.view(), k.view(), v.view(),
-                                   workspace.view());
+    device.ops().run(device.compute_stream(), op::AttentionForward{s, out.view(), lse.view(), q.view(), k.view(), v.view(),
+                                                                   workspace.view()});
   });
   const double backward = median_seconds(budget, [&] {
-    device.ops().attention_backward(device.compute_stream(), s, d_q.view(), d_k.view(), d_v.view(), d_out.view(), out.view(),
-                                    q.view(), k.view(), v.view(), lse.view(), workspace.view());
+    device.ops().run(device.compute_stream(), op::AttentionBackward{s, d_q.view(), d_k.view(), d_v.view(), d_out.view(),
+                                                                    out.view(), q.view(), k.view(), v.view(), lse.view(),
+                                                                    workspace.view()});
   });
   fmt::print("{:<5} attention heads={} S={} D={}  forward {:.2f} ms {:.1f} GF/s  backward {:.2f} ms {:.1f} GF/s\n",
              to_string(dtype), heads, length, width, 1e3 * forward, 2 * product / forward, 1e3 * backward, 5 * product / backward);

@@ -1,4 +1,6 @@
 // Which elements one call of the update takes, and that it does not matter to them.
+#include "device/operations.h"
+#include "device/ops.h"
 #include "optim/sharded_optimizer.h"
 
 #include <cstdint>
@@ -59,9 +61,11 @@ TEST(UpdateStretches, HaveTheBitsOfTheirPieces) {
     }
     const TensorView param = dtype == DType::kF32 ? f32[0] : TensorView(memory.data() + kElements * 16, dtype, Shape{kElements});
     for (const UpdateStretch& s : stretches) {
-      UpdateParams params{.lr = 3e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = s.decays ? 0.1f : 0.0f};
+      const UpdateNumbers numbers{.lr = 3e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = s.decays ? 0.1f : 0.0f};
       const auto range = [&](TensorView view) { return view.range(s.begin, s.count); };
-      device.ops().adamw(device.compute_stream(), range(param), range(f32[0]), range(f32[1]), range(f32[2]), range(f32[3]), params);
+      const TensorView moments[] = {range(f32[1]), range(f32[2])};
+      device.ops().run(device.compute_stream(), op::Update{UpdateRule::kAdamW, range(param), range(f32[0]), moments, range(f32[3]),
+                                                           numbers, nullptr});
     }
     return std::vector<std::byte>(memory.data(), memory.data() + kElements * 20);
   };
@@ -122,7 +126,7 @@ TEST(RoundedStretches, NameTheElementsOfTheTensor) {
             const auto element = map(next);
             ASSERT_EQ(element.has_value(), rounding.has_value()) << next;
             if (!element) continue;
-            EXPECT_EQ(rounding->key, random_key(kSeed, RandomPurpose::kRounding, element->part->tensor));
+            EXPECT_EQ(std::to_array(rounding->key), random_key(kSeed, RandomPurpose::kRounding, element->part->tensor));
             ASSERT_EQ(testing::tensor_element(*rounding, i), static_cast<std::uint64_t>(element->index)) << next;
             EXPECT_LT(rounding->first_column, rounding->columns);
             EXPECT_LE(rounding->columns, rounding->stride);

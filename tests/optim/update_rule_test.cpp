@@ -1,8 +1,8 @@
-// What an update rule says of itself decides memory, checkpoints and what it is called with: seen with rules that are not AdamW.
+// An update rule decides memory and checkpoints, and the optimizer hands it what the configuration says.
 #include "optim/update_rule.h"
 
 #include <cstdint>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,49 +13,26 @@
 namespace trident::testing {
 namespace {
 
-TEST(UpdateRule, AdamWKeepsTwoStatesUnderTheNamesThatCheckpointsHave) {
-  ASSERT_EQ(parse_update_rule("adamw"), UpdateRuleKind::kAdamW);
+TEST(UpdateRule, EachKeepsItsStatesUnderTheNamesThatCheckpointsHave) {
+  EXPECT_EQ(parse_update_rule("adamw"), UpdateRule::kAdamW);
+  EXPECT_EQ(parse_update_rule("lion"), UpdateRule::kLion);
   EXPECT_EQ(parse_update_rule("sgd"), std::nullopt);
-  const auto rule = make_update_rule({.kind = UpdateRuleKind::kAdamW});
-  EXPECT_EQ(state_keys(*rule), (std::vector<std::string>{"exp_avg", "exp_avg_sq"}));
-  EXPECT_EQ(rule->cut(), UpdateCut::kElement);
+  EXPECT_EQ(state_keys(UpdateRule::kAdamW), (std::vector<std::string>{"exp_avg", "exp_avg_sq"}));
+  EXPECT_EQ(state_keys(UpdateRule::kLion), std::vector<std::string>{"exp_avg"});
 }
 
-TEST(UpdateRule, LionKeepsOne) {
-  ASSERT_EQ(parse_update_rule("lion"), UpdateRuleKind::kLion);
-  EXPECT_EQ(to_string(UpdateRuleKind::kLion), "lion");
-  const auto rule = make_update_rule({.kind = UpdateRuleKind::kLion});
-  EXPECT_EQ(state_keys(*rule), std::vector<std::string>{"exp_avg"});
-  EXPECT_EQ(rule->cut(), UpdateCut::kElement);
+TEST(UpdateRule, NumbersOfAnUpdateAreThoseOfItsConfiguration) {
+  const UpdateNumbers n = update_numbers({.betas = {0.5, 0.75}, .eps = 1e-3, .weight_decay = 0.1}, 2, 0.5, 0.25);
+  EXPECT_EQ(n.lr, 0.5f);
+  EXPECT_EQ(n.beta1, 0.5f);
+  EXPECT_EQ(n.beta2, 0.75f);
+  EXPECT_EQ(n.eps, 1e-3f);
+  EXPECT_EQ(n.weight_decay, 0.1f);
+  EXPECT_EQ(n.grad_scale, 0.25f);
+  EXPECT_EQ(n.bias_correction1, static_cast<float>(1 / (1 - 0.25)));
+  EXPECT_EQ(n.bias_correction2, static_cast<float>(1 / (1 - 0.5625)));
+  EXPECT_EQ(n.update_number(), 2u);
 }
-
-struct Call {
-  std::vector<float> marks;  // the first element of each state
-  std::int64_t elements = 0;
-  UpdateStep step;
-};
-
-class CountingRule final : public UpdateRule {
- public:
-  CountingRule(std::size_t num_states, UpdateCut cut, std::vector<Call>& calls) : cut_(cut), calls_(calls) {
-    for (std::size_t i = 0; i < num_states; ++i) states_.push_back({fmt::format("key_{}", i), fmt::format("state {}", i)});
-  }
-  std::span<const UpdateState> states() const override { return states_; }
-  UpdateCut cut() const override { return cut_; }
-  void update(Ops&, Stream&, const UpdateElements& elements, const UpdateStep& step) const override {
-    Call& call = calls_.emplace_back(Call{{}, elements.master.num_elements(), step});
-    for (const TensorView& state : elements.states) {
-      EXPECT_EQ(state.num_elements(), call.elements);
-      call.marks.push_back(*state.as<float>());
-    }
-    EXPECT_EQ(elements.grad.num_elements(), call.elements);
-  }
-
- private:
-  UpdateCut cut_;
-  std::vector<Call>& calls_;
-  std::vector<UpdateState> states_;
-};
 
 UnitParams unit_of_two() {
   const auto spec = [](std::string name, Shape shape, bool decays) {
@@ -68,56 +45,39 @@ UnitParams unit_of_two() {
   return {0, {spec("matrix", {8, 16}, true), spec("norm", {64}, false)}};
 }
 
-TEST(ShardedOptimizer, BooksAndHandsOutAsManyStatesAsTheRuleHas) {
-  for (const std::size_t num_states : {0u, 1u, 3u}) {
-    SCOPED_TRACE(num_states);
+TEST(ShardedOptimizer, BooksAndUpdatesAsManyStatesAsTheRuleHas) {
+  for (const UpdateRule rule : kUpdateRules) {
+    SCOPED_TRACE(to_string(rule));
     run_tensor_ranks(1, {}, [&](TensorRank& rank) {
       ArenaPlan plan;
       ParamStore store({.policy = policy_of(ZeroPreset::kDdp), .compute = DType::kF32}, {unit_of_two()}, rank.context, plan);
-      std::vector<Call> calls;
-      ShardedOptimizer optimizer(std::make_unique<CountingRule>(num_states, UpdateCut::kElement, calls), WeightRounding::kNearest,
-                                 store, rank.context, plan);
+      const OptimizerConfig config{.type = rule, .betas = {0.5, 0.5}, .eps = 1e-8, .weight_decay = 0.5};
+      ShardedOptimizer optimizer(config, WeightRounding::kNearest, store, rank.context, plan);
       std::int64_t bytes = 0;
-      for (const ParamShard& shard : store.shards()) bytes += static_cast<std::int64_t>(num_states) * 4 * shard.elements;
+      for (const ParamShard& shard : store.shards()) bytes += num_states(rule) * 4 * shard.elements;
       EXPECT_EQ(plan.total_bytes(MemoryUse::kOptimizer), bytes);
 
       Arena arena(plan, rank.device.allocate(plan.total_bytes(), "arena"));
       store.bind(arena);
       optimizer.bind(arena);
-      std::vector<float> marks;
-      for (std::size_t shard = 0; shard < store.shards().size(); ++shard) {
-        const std::vector<TensorView> states = optimizer.states(shard);
-        ASSERT_EQ(states.size(), num_states);
-        for (std::size_t s = 0; s < num_states; ++s)
-          for (std::int64_t e = 0; e < states[s].num_elements(); ++e) states[s].as<float>()[e] = static_cast<float>(s + 1);
-      }
-      for (std::size_t s = 0; s < num_states; ++s) marks.push_back(static_cast<float>(s + 1));
-
-      optimizer.step(0, 7, 0.5, 0.25);
+      for (const ParamShard& shard : store.shards())
+        for (std::int64_t e = 0; e < shard.elements; ++e) shard.master.as<float>()[e] = 2, shard.grad.as<float>()[e] = 4;
+      optimizer.step(0, 1, 0.5, 0.25);  // the gradient is 1: both rules' first update is 1 and, where weights decay, 0.5 * 2 more
       std::int64_t decayed = 0, other = 0;
-      for (const Call& call : calls) {
-        (call.step.decays ? decayed : other) += call.elements;
-        EXPECT_EQ(call.marks, marks) << "states in the order of the rule";
-        EXPECT_EQ(call.step.update, 7);
-        EXPECT_EQ(call.step.lr, 0.5);
-        EXPECT_EQ(call.step.gradient_scale, 0.25);
-        EXPECT_FALSE(call.step.rounding.has_value());
+      for (std::size_t s = 0; s < store.shards().size(); ++s) {
+        const ParamShard& shard = store.shards()[s];
+        ASSERT_EQ(std::ssize(optimizer.states(s)), num_states(rule));
+        for (const ShardPiece& piece : shard.pieces)
+          for (std::int64_t e = piece.shard_begin; e < piece.shard_begin + piece.count; ++e) {
+            (piece.spec->weight_decay ? decayed : other) += 1;
+            ASSERT_NEAR(shard.master.as<float>()[e], piece.spec->weight_decay ? 1.0f : 1.5f, 1e-6) << e;
+            for (const TensorView& state : optimizer.states(s)) ASSERT_EQ(state.as<float>()[e], 0.5f) << e;
+          }
       }
       EXPECT_EQ(decayed, 8 * 16);
       EXPECT_EQ(other, 64);
     });
   }
-}
-
-TEST(ShardedOptimizer, RefusesARuleThatNeedsWholeMatrices) {
-  run_tensor_ranks(1, {}, [](TensorRank& rank) {
-    ArenaPlan plan;
-    ParamStore store({.policy = policy_of(ZeroPreset::kDdp), .compute = DType::kF32}, {unit_of_two()}, rank.context, plan);
-    std::vector<Call> calls;
-    EXPECT_THROW(ShardedOptimizer(std::make_unique<CountingRule>(1, UpdateCut::kMatrix, calls), WeightRounding::kNearest, store,
-                                  rank.context, plan),
-                 InternalError);
-  });
 }
 
 }  // namespace

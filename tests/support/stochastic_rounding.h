@@ -7,21 +7,22 @@
 
 #include "core/bf16.h"
 #include "core/philox.h"
+#include "device/op_numbers.h"
 
 namespace trident::testing {
 
-// The 16 random bits of element `element` of the tensor with `key` in update `update`.
-inline std::uint32_t rounding_bits(PhiloxKey key, std::uint64_t update, std::uint64_t element) {
+// The 16 random bits of element `element` of its tensor in update `update`.
+inline std::uint32_t rounding_bits(const RoundedElements& e, std::uint64_t update, std::uint64_t element) {
   const std::uint64_t block = element / 8;
   const PhiloxCounter words = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                                          static_cast<std::uint32_t>(update), static_cast<std::uint32_t>(update >> 32)}, key);
+                                          static_cast<std::uint32_t>(update), static_cast<std::uint32_t>(update >> 32)},
+                                         {e.key[0], e.key[1]});
   const std::uint32_t word = words[element % 8 / 2];
   return element % 2 == 0 ? word % 65536 : word / 65536;
 }
 
-// The element of the tensor that element `i` of a call is, by RoundedElements or StochasticRounding.
-template <class Elements>
-std::uint64_t tensor_element(const Elements& e, std::int64_t i) {
+// The element of the tensor that element `i` of a call is.
+inline std::uint64_t tensor_element(const RoundedElements& e, std::int64_t i) {
   const std::int64_t at = e.first_column + i;
   return static_cast<std::uint64_t>(e.first_index + at / e.columns * e.stride + at % e.columns);
 }

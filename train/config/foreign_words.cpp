@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "optim/update_rule.h"
 #include "train/config/option_table.h"
 
 namespace trident {
@@ -15,6 +16,10 @@ constexpr std::string_view kParallel = "Parallelism", kBatch = "Batch and run", 
                            kDTypes = "Precision and memory", kData = "Data", kSaving = "Checkpoints",
                            kLogging = "Logging, evaluation, debugging", kKernels = "Kernels and communication",
                            kHuggingFace = kHuggingFaceWords, kOthers = kOtherWords;
+
+#define TRIDENT_OR(rule, name, states) " or " name
+constexpr std::string_view kBuiltRules = std::string_view(TRIDENT_UPDATE_RULES(TRIDENT_OR) "; no other rule is built").substr(4);
+#undef TRIDENT_OR
 
 // In the order of a pretraining script. Names of other systems only where they mean the same thing.
 constexpr ForeignWord kFlags[] = {
@@ -99,7 +104,7 @@ constexpr ForeignWord kFlags[] = {
     {kModel, "--window-size W", kRefused, "", "", "full causal attention"},
     {kModel, "--use-cpu-initialization", kImplied, "", "", "initial weights do not depend on the layout"},
 
-    {kOptimizer, "--optimizer NAME", kKey, "optimizer.type", "", "adamw or lion; no other rule is built"},
+    {kOptimizer, "--optimizer NAME", kKey, "optimizer.type", "", kBuiltRules},
     {kOptimizer, "--optimizer adam", kKey, "optimizer.type", "\"adamw\"", "Megatron-LM's adam is AdamW, too",
      "optimizer.type = \"AdamW\""},
     {kOptimizer, "--optimizer lion", kKey, "optimizer.type", "\"lion\""},
@@ -202,7 +207,7 @@ constexpr ForeignWord kFlags[] = {
     {kHuggingFace, "--max_seq_length N", kKey, "batch.sequence"},
     {kHuggingFace, "--max_length N, --cutoff_len N, --sequence_len N", kKey, "batch.sequence"},
     {kHuggingFace, "--learning_rate X", kKey, "optimizer.lr"},
-    {kHuggingFace, "--optim NAME", kKey, "optimizer.type", "", "adamw or lion; no other rule is built"},
+    {kHuggingFace, "--optim NAME", kKey, "optimizer.type", "", kBuiltRules},
     {kHuggingFace, "--adam_epsilon X", kKey, "optimizer.eps"},
     {kHuggingFace, "--max_grad_norm X", kKey, "optimizer.grad_clip"},
     {kHuggingFace, "--lr_scheduler_type NAME", kKey, "lr_schedule.type"},
@@ -258,7 +263,7 @@ constexpr ForeignWord kFlags[] = {
     {kOthers, "--compile", kImplied, "", "", "there is nothing to compile"},
     {kOthers, "--beta1 X --beta2 Y", kKey, "optimizer.betas", "[0.9, 0.95]"},
     {kOthers, "--gradient_clip_val X", kKey, "optimizer.grad_clip"},
-    {kOthers, "--optimizer_name NAME", kKey, "optimizer.type", "", "adamw or lion; no other rule is built"},
+    {kOthers, "--optimizer_name NAME", kKey, "optimizer.type", "", kBuiltRules},
     {kOthers, "--warmup N, --optimizer_warmup N, --warmup_iters N, --num_warmup_steps N", kKey, "lr_schedule.warmup_steps"},
     {kOthers, "--lr_schedule NAME, --lr_scheduler NAME, --optimizer_schedule NAME, --optimizer_scheduler NAME", kKey,
      "lr_schedule.type"},

@@ -1,5 +1,9 @@
 #include "train/config/option_table.h"
 
+#include <fmt/ranges.h>
+
+#include "optim/update_rule.h"
+
 namespace trident {
 namespace {
 
@@ -113,10 +117,18 @@ std::vector<Option> parallel_options() {
   };
 }
 
+std::vector<std::string_view> update_rules() {
+  std::vector<std::string_view> names;
+  for (const UpdateRule rule : kUpdateRules) names.emplace_back(to_string(rule));
+  return names;
+}
+
 // These are not built, and their names look like misspellings of built ones.
 std::vector<ReservedValue> other_update_rules() {
+  static const std::string why = fmt::format("not built; use {}", fmt::join(update_rules(), " or "));
   std::vector<ReservedValue> rules;
-  for (const std::string_view name : {"muon", "sgd", "adan", "nadam", "radam", "adafactor"}) rules.push_back({name, "not built; use adamw or lion"});
+  for (const std::string_view name : {"muon", "sgd", "adan", "nadam", "radam", "adafactor"})
+    if (!parse_update_rule(name)) rules.push_back({name, why});
   return rules;
 }
 
@@ -150,7 +162,7 @@ std::vector<Option> number_options() {
        .doc = "Tokens whose logits exist at a time; they are recomputed in the backward pass. 0: those of the whole micro-batch, kept.",
        .range = {0, 2147483647}, .unit = "tokens"},
       {.path = "optimizer.type", .takes = kString, .fallback = "\"adamw\"",
-       .doc = "Update rule; lion keeps one moment, not two, and wants a smaller rate and more decay.", .choices = {"adamw", "lion"},
+       .doc = "Update rule; lion keeps one moment, not two, and wants a smaller rate and more decay.", .choices = update_rules(),
        .reserved_values = other_update_rules()},
       {.path = "optimizer.lr", .takes = kNumber, .fallback = "3e-4", .doc = "Highest learning rate.", .range = kFromZero, .aka = {"learning_rate"}},
       {.path = "optimizer.betas", .takes = kNumbers, .fallback = "[0.9, 0.95]",

@@ -28,7 +28,7 @@ void read(const JsonValue& v, ScheduleKind& out) { out = parse_schedule_kind(v.a
 void read(const JsonValue& v, ComputeFormat& out) { out = parse_compute_format(v.as_string()).value(); }
 void read(const JsonValue& v, RecomputePolicy& out) { out = parse_recompute_policy(v.as_string()).value(); }
 void read(const JsonValue& v, AskedDevice& out) { out = parse_asked_device(v.as_string()).value(); }
-void read(const JsonValue& v, UpdateRuleKind& out) { out = parse_update_rule(v.as_string()).value(); }
+void read(const JsonValue& v, UpdateRule& out) { out = parse_update_rule(v.as_string()).value(); }
 void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
 void read(const JsonValue& v, LrDecay& out) { out = parse_lr_decay(v.as_string()).value(); }
 void read(const JsonValue& v, CheckpointContent& out) { out = parse_checkpoint_content(v.as_string()).value(); }
@@ -86,6 +86,7 @@ JsonValue write(double x) { return x; }
 JsonValue write(bool x) { return x; }
 JsonValue write(ZeroPreset x) { return to_string(x); }
 JsonValue write(ParamGather x) { return to_string(x); }
+JsonValue write(UpdateRule x) { return to_string(x); }
 template <class Enum> requires requires(Enum x) { { to_string(x) } -> std::same_as<std::string_view>; }
 JsonValue write(Enum x) { return std::string(to_string(x)); }
 JsonValue write(const AxisOrder& x) { return to_string(x); }

@@ -17,7 +17,7 @@
 #include "core/recompute_policy.h"
 #include "core/zero_policy.h"
 #include "optim/lr_schedule.h"
-#include "optim/update_rule_kind.h"
+#include "optim/update_rule.h"
 #include "pipeline/schedule/schedule_generators.h"
 #include "train/config/config_enums.h"
 #include "train/config/option_values.h"
@@ -97,14 +97,6 @@ struct PrecisionConfig {
 struct RecomputeConfig {
   RecomputePolicy policy = RecomputePolicy::kNone;
   std::int64_t head_chunk = 0;  // tokens; 0: the whole micro-batch
-};
-
-struct OptimizerConfig {
-  UpdateRuleKind type = UpdateRuleKind::kAdamW;
-  double lr = 0;
-  std::array<double, 2> betas{};
-  double eps = 0, weight_decay = 0;
-  double grad_clip = 0;  // 0: no clipping
 };
 
 struct LrScheduleConfig {

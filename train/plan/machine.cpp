@@ -14,6 +14,8 @@
 #include "core/function_ref.h"
 #include "device/cpu/cpu_device.h"
 #include "core/available_memory.h"
+#include "device/operations.h"
+#include "device/ops.h"
 
 namespace trident {
 
@@ -64,10 +66,12 @@ double with_matmul(Device& device, DType compute, FunctionRef<void(FunctionRef<v
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 251) / 251.0f - 0.5f;  // zeros would flatter
   const TensorView source(memory.data() + 3 * matrix_bytes, DType::kF32, {size, size}, memory.where());
   device.write(device.compute_stream(), source, values.data());
-  for (int i = 0; i < 2; ++i) ops.convert(device.compute_stream(), matrix(i), source);
+  for (int i = 0; i < 2; ++i) ops.run(device.compute_stream(), op::Convert{.out = matrix(i), .x = source});
   const TensorView workspace(memory.data() + 3 * matrix_bytes + source_bytes, DType::kU8, Shape{workspace_bytes}, memory.where());
   body([&] {
-    ops.matmul(device.compute_stream(), matrix(2), matrix(0), Transpose::kNo, matrix(1), Transpose::kYes, Accumulate::kNo, workspace);
+    ops.run(device.compute_stream(), op::Matmul{{.out = matrix(2), .a = matrix(0), .transpose_a = Transpose::kNo, .b = matrix(1),
+                                                 .transpose_b = Transpose::kYes, .accumulate = Accumulate::kNo,
+                                                 .workspace = workspace}});
     device.compute_stream().synchronize();
   });
   return 2.0 * static_cast<double>(size * size * size);

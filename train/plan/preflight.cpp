@@ -10,7 +10,6 @@
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "train/config/rank_count.h"
-#include "train/plan/update_rule_of.h"
 
 namespace trident {
 namespace {
@@ -18,7 +17,7 @@ namespace {
 
 // Bytes per parameter: master weight and the update rule's state, what no layout of one machine can share out further.
 double smallest_state(const TrainConfig& config) {
-  return 4.0 * (1.0 + static_cast<double>(update_rule_of(config)->states().size()));
+  return 4.0 * (1.0 + num_states(config.optimizer.type));
 }
 
 // The run folder, or what is there of the path to it.

@@ -33,7 +33,8 @@ std::size_t hash_of(const PassRecord& pass) {
 }
 
 template <class Operation>
-RecordedOperation recorded(const Operation& operation, const OperationName& name) {
+RecordedOperation recorded(const Operation& operation) {
+  const OperationName name = op::name_of(operation);
   RecordedOperation seen;
   seen.kind = name.kind;
   seen.name = name.name;
@@ -61,7 +62,7 @@ StepRecord StepRecorder::finish() {
 }
 
 void StepRecorder::performed(OperationRef operation) {
-  RecordedOperation seen = std::visit([](const auto* o) { return recorded(*o, o->kName); }, operation);
+  RecordedOperation seen = std::visit([](const auto* o) { return recorded(*o); }, operation);
   if (const auto* m = std::get_if<const op::Matmul*>(&operation)) seen.shape = (*m)->shape();
   if (const auto* a = std::get_if<const op::AttentionForward*>(&operation)) seen.shape = (*a)->shape;
   if (const auto* a = std::get_if<const op::AttentionBackward*>(&operation)) seen.shape = (*a)->shape;
@@ -69,7 +70,7 @@ void StepRecorder::performed(OperationRef operation) {
 }
 
 void StepRecorder::performed(const op::Fused& fused) {
-  RecordedOperation seen = recorded(fused, fused.name());
+  RecordedOperation seen = recorded(fused);
   seen.shape = op::Matmul{fused.call.product}.shape();
   add(seen);
 }

@@ -15,7 +15,6 @@
 #include "checkpoint/shard_reader.h"
 #include "core/function_ref.h"
 #include "core/json_reader.h"
-#include "train/plan/update_rule_of.h"
 #include "train/run/adopt.h"
 #include "train/run/gather_bytes.h"
 #include "train/run/read_again.h"
@@ -51,7 +50,7 @@ void read_all(const Resume& resume, RankTrainer& trainer, const Logger& logger) 
   Stream& stream = trainer.context().compute_stream();
   const WriteValues write = [&](TensorView to, const void* from) { trainer.device().write(stream, to, from); };
   const ParamStore& store = trainer.store();
-  const std::vector<std::string> states_of_rule = state_keys(*update_rule_of(trainer.plan().config));
+  const std::vector<std::string> states_of_rule = state_keys(trainer.plan().config.optimizer.type);
   const bool has_weights = has_weights_of(manifest, trainer.plan());
   const std::string_view master = manifest.complete && manifest.weights != DType::kF32 ? kMasterPrefix : std::string_view();
   for (const ShardBox& box : boxes_held(store.shards(), trainer.shard_holder())) {

@@ -8,7 +8,6 @@
 
 #include "core/clock.h"
 #include "device/no_allocation.h"
-#include "train/plan/update_rule_of.h"
 
 namespace trident {
 namespace {
@@ -47,7 +46,7 @@ RankTrainer::RankTrainer(const RunPlan& plan, Device& device, std::unique_ptr<Co
   TRIDENT_CHECK(plan.trains(), "a forward-only plan cannot train");
   const bool at_random = plan.config.precision.stochastic_rounding;
   const WeightRounding rounding = at_random ? WeightRounding::kStochastic : WeightRounding::kNearest;
-  optimizer_ = std::make_unique<ShardedOptimizer>(update_rule_of(plan.config), rounding, store(), context(), model_.arena_plan());
+  optimizer_ = std::make_unique<ShardedOptimizer>(plan.config.optimizer, rounding, store(), context(), model_.arena_plan());
   model_.allocate();
   optimizer_->bind(model_.arena());
   statistics_.bind(model_.arena());

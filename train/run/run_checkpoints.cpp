@@ -18,7 +18,6 @@
 #include "core/available_memory.h"
 #include "core/file_io.h"
 #include "core/random_token.h"
-#include "train/plan/update_rule_of.h"
 #include "train/run/between_steps.h"
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
@@ -88,7 +87,7 @@ SavePlan RunCheckpoints::save_plan() const {
   const bool all = plan_.config.checkpoint.content == CheckpointContent::kAll;
   const std::vector<ShardTensors> tensors = trainer_.shard_tensors();
   return make_save_plan(boxes_written(trainer_.store().shards(), trainer_.shard_holder()), tensors,
-                        state_keys(*update_rule_of(plan_.config)), trainer_.update_order(),
+                        state_keys(plan_.config.optimizer.type), trainer_.update_order(),
                         all ? SaveContent::kAll : SaveContent::kWeights, rank_);
 }
 

@@ -15,7 +15,6 @@
 #include "train/config/config_difference.h"
 #include "train/config/resolve_model.h"
 #include "train/config/stored_config.h"
-#include "train/plan/update_rule_of.h"
 #include "train/run/adopt.h"
 
 namespace trident {
@@ -89,7 +88,7 @@ Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const 
   manifest.state = state;
   manifest.weights = plan.compute;
   manifest.complete = plan.config.checkpoint.content == CheckpointContent::kAll;
-  if (manifest.complete) manifest.optimizer_states = state_keys(*update_rule_of(plan.config));
+  if (manifest.complete) manifest.optimizer_states = state_keys(plan.config.optimizer.type);
   manifest.tensors = stored_tensors(plan);
   manifest.generation = generation;
   manifest.written_unix = written_now();

@@ -1,7 +1,7 @@
 // Attention over a cache of keys and values on a CUDA device: the same bits every time, f32 arithmetic for every type.
 //
-// Contract: Ops::cached_attention (device/ops.h). Pointers are device memory but for `first`; nothing needs to be aligned beyond
-// its element.
+// Contract: op::CachedAttention (device/operations_layers.h). Pointers are device memory but for `first`; nothing needs to be
+// aligned beyond its element.
 #pragma once
 
 #include <cstdint>

@@ -33,10 +33,10 @@ __device__ __forceinline__ Lanes<n> survivors(std::uint64_t number, PhiloxKey ke
   return factor;
 }
 
-// Draw: a DropoutDraw, or where one lies; spec's own key and samples are not used.
+// Draw: a DropoutDraw, or where one lies; spec's own key is not used.
 template <class T, class Draw, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)
-    dropout_kernel(T* out, const T* x, DropoutRows spec, Draw draw, unsigned batch, unsigned tiles, I tile_width, I width) {
+    dropout_kernel(T* out, const T* x, DropoutSpec spec, Draw draw, unsigned batch, unsigned tiles, I tile_width, I width) {
   using Rows = RowBodies<n>;
   const RowTile t = tile_of_block(tiles, tile_width, width);
   const unsigned s = static_cast<unsigned>(t.row) / batch, b = static_cast<unsigned>(t.row) % batch;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
 }
 
 template <class Draw>
-void drop(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec, const Draw& draw) {
+void drop(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutSpec& spec, const Draw& draw) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, x}, width * bytes_of(t)), [&](auto n) {
@@ -66,11 +66,12 @@ void drop(Stream stream, RowType t, void* out, const void* x, I sequence, I batc
 
 }  // namespace
 
-void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec) {
-  drop(stream, t, out, x, sequence, batch, width, spec, DropoutDraw{{spec.key[0], spec.key[1]}, spec.samples});
+void dropout(Stream stream, RowType t, void* out, const void* x, const std::int64_t* samples, I sequence, I batch, I width,
+             const DropoutSpec& spec) {
+  drop(stream, t, out, x, sequence, batch, width, spec, DropoutDraw{{spec.key[0], spec.key[1]}, samples});
 }
 
-void dropout_from_memory(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec,
+void dropout_from_memory(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutSpec& spec,
                          const DropoutDraw* draw) {
   drop(stream, t, out, x, sequence, batch, width, spec, draw);
 }

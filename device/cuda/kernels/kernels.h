@@ -1,4 +1,4 @@
-// The kernels of the CUDA device: the row operations of device/ops.h on raw device pointers, enqueued on `stream`.
+// The kernels of the CUDA device: the row operations of device/operations.h on raw device pointers, enqueued on `stream`.
 //
 // Names, operands and rules are those of device/row_kernels/row_kernels.h: "T" pointers are void* to elements of the RowType, sizes
 // are elements, any size works (norms need width >= 1), arithmetic is f32 rounded to T once per result. No alignment is required;
@@ -64,28 +64,29 @@ void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, 
                                         const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale);
 
 // ---- elementwise, copies, reductions
-// spec.samples lies on the device.
-void dropout(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec);
-// What is drawn anew in every step, for every micro-batch: as in DropoutRows.
+// samples [batch] lie on the device.
+void dropout(Stream stream, RowType t, void* out, const void* x, const std::int64_t* samples, I sequence, I batch, I width,
+             const DropoutSpec& spec);
+// What is drawn anew in every step, for every micro-batch.
 struct DropoutDraw {
   std::uint32_t key[2] = {0, 0};
   const std::int64_t* samples = nullptr;
 };
-// The same with `draw`, in device memory, in the place of spec's own key and samples; read when the kernel runs.
-void dropout_from_memory(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutRows& spec,
+// The same with `draw`, in device memory, in the place of spec's own key; read when the kernel runs.
+void dropout_from_memory(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutSpec& spec,
                          const DropoutDraw* draw);
 // Between f32 and bf16 or f16.
 void convert(Stream stream, RowType out_type, void* out, RowType in_type, const void* x, I count);
-// limbs [ExactSum::kLimbs] += x, as Ops::add_exact.
+// limbs [ExactSum::kLimbs] += x, as op::AddExact.
 void add_exact(Stream stream, std::int64_t* limbs, const double* x, I count);
 
 // ---- optimizer
 // As RowKernels::update. Whole vectors of parameters that are rounded at random need numbers of elements that are multiples of 4,
 // too.
-void update(Stream stream, UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+void update(Stream stream, UpdateRule rule, RowType t, void* param, float* master, const UpdateStates& states,
             const float* grad, I count, const UpdateNumbers& numbers, const RoundedElements* at_random);
 // The same with the numbers in device memory, read when the kernel runs.
-void update_from_memory(Stream stream, UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+void update_from_memory(Stream stream, UpdateRule rule, RowType t, void* param, float* master, const UpdateStates& states,
                         const float* grad, I count, const UpdateNumbers* numbers, const RoundedElements* at_random);
 
 // ---- collectives of ranks that share a device

@@ -8,13 +8,13 @@ namespace trident::cuda_kernels {
 namespace {
 
 // Numbers: UpdateNumbers, or where they lie.
-template <UpdateFormula formula, class T, class Numbers, int n>
+template <UpdateRule rule, class T, class Numbers, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)
     update_kernel(I count, I of_each, T* param, float* master, UpdateStates states, const float* grad, Numbers numbers) {
   using Bodies = RowBodies<n>;
   const Stretch s = stretch_of_block(count, of_each);
-  Bodies::template update_row<formula>(FlatTeam<n>{}, param + s.first, master + s.first,
-                                       Bodies::template states_from<formula>(states, s.first), grad + s.first, s.count,
+  Bodies::template update_row<rule>(FlatTeam<n>{}, param + s.first, master + s.first,
+                                       Bodies::template states_from<rule>(states, s.first), grad + s.first, s.count,
                                        value_of(numbers));
 }
 
@@ -46,7 +46,7 @@ __device__ __forceinline__ float round_at_random(float x, std::uint32_t bits) {
 }
 
 // kRows: rows are pieces of the tensor's rows; else elements follow one another from first_index on.
-template <UpdateFormula formula, bool kRows, class Numbers, int n>
+template <UpdateRule rule, bool kRows, class Numbers, int n>
 __global__ void __launch_bounds__(kMaxThreads, 2)
     update_at_random_kernel(I count, I of_each, Bf16* param, float* master, UpdateStates states, const float* grad, Numbers numbers,
                             RoundedElements elements) {
@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(kMaxThreads, 2)
     columns = static_cast<std::uint32_t>(elements.columns);
     column = static_cast<std::uint32_t>(elements.first_column + s.first - row * elements.columns);
   }
-  Bodies::template update_row<formula>(FlatTeam<n>{}, param + s.first, master + s.first,
-                                       Bodies::template states_from<formula>(states, s.first), grad + s.first, s.count, values,
+  Bodies::template update_row<rule>(FlatTeam<n>{}, param + s.first, master + s.first,
+                                       Bodies::template states_from<rule>(states, s.first), grad + s.first, s.count, values,
                                        [&](I i, const Lanes<n>& next, auto) {
                                          I element = first + i;
                                          if constexpr (kRows) {  // columns are counted in 32 bits, which divide faster than 64
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kMaxThreads, 2)
                                        });
 }
 
-template <UpdateFormula formula, class Numbers>
+template <UpdateRule rule, class Numbers>
 void update_by(Stream stream, RowType t, void* param, float* master, const UpdateStates& states, const float* grad, I count,
                const Numbers& numbers, const RoundedElements* at_random) {
   // Four elements: 16 bytes of everything but a 16-bit parameter.
@@ -88,7 +88,7 @@ void update_by(Stream stream, RowType t, void* param, float* master, const Updat
     return with_type(t, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
       with_lanes<float>(aligned, [&](auto n) {
-        launch_flat("update", listed<update_kernel<formula, T, Numbers, n>>(), n, count, stream, as(param, type), master, states,
+        launch_flat("update", listed<update_kernel<rule, T, Numbers, n>>(), n, count, stream, as(param, type), master, states,
                     grad, numbers);
       });
     });
@@ -98,33 +98,33 @@ void update_by(Stream stream, RowType t, void* param, float* master, const Updat
   if (!rows) elements.first_index += elements.first_column;
   const I together = rows ? elements.first_index | elements.first_column | elements.columns | elements.stride : elements.first_index;
   with_lanes<float>(aligned && together % 4 == 0, [&](auto n) {
-    const auto kernel = rows ? listed<update_at_random_kernel<formula, true, Numbers, n>>()
-                             : listed<update_at_random_kernel<formula, false, Numbers, n>>();
+    const auto kernel = rows ? listed<update_at_random_kernel<rule, true, Numbers, n>>()
+                             : listed<update_at_random_kernel<rule, false, Numbers, n>>();
     launch_flat("update_at_random", kernel, n, count, stream, static_cast<Bf16*>(param), master, states, grad, numbers, elements);
   });
 }
 
 template <class Numbers>
-void update_with(UpdateFormula formula, Stream stream, RowType t, void* param, float* master, const UpdateStates& states,
+void update_with(UpdateRule rule, Stream stream, RowType t, void* param, float* master, const UpdateStates& states,
                  const float* grad, I count, const Numbers& numbers, const RoundedElements* at_random) {
-  switch (formula) {
-#define TRIDENT_UPDATE_BY(f) \
-  case UpdateFormula::f: return update_by<UpdateFormula::f>(stream, t, param, master, states, grad, count, numbers, at_random);
-    TRIDENT_UPDATE_FORMULAS(TRIDENT_UPDATE_BY)
+  switch (rule) {
+#define TRIDENT_UPDATE_BY(r, name, states_of_it) \
+  case UpdateRule::r: return update_by<UpdateRule::r>(stream, t, param, master, states, grad, count, numbers, at_random);
+    TRIDENT_UPDATE_RULES(TRIDENT_UPDATE_BY)
 #undef TRIDENT_UPDATE_BY
   }
 }
 
 }  // namespace
 
-void update(Stream stream, UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+void update(Stream stream, UpdateRule rule, RowType t, void* param, float* master, const UpdateStates& states,
             const float* grad, I count, const UpdateNumbers& numbers, const RoundedElements* at_random) {
-  update_with(formula, stream, t, param, master, states, grad, count, numbers, at_random);
+  update_with(rule, stream, t, param, master, states, grad, count, numbers, at_random);
 }
 
-void update_from_memory(Stream stream, UpdateFormula formula, RowType t, void* param, float* master, const UpdateStates& states,
+void update_from_memory(Stream stream, UpdateRule rule, RowType t, void* param, float* master, const UpdateStates& states,
                         const float* grad, I count, const UpdateNumbers* numbers, const RoundedElements* at_random) {
-  update_with(formula, stream, t, param, master, states, grad, count, numbers, at_random);
+  update_with(rule, stream, t, param, master, states, grad, count, numbers, at_random);
 }
 
 }  // namespace trident::cuda_kernels

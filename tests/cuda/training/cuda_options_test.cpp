@@ -17,6 +17,7 @@
 #include "cuda/simulated/nccl.h"
 #include "cuda/simulated/runtime.h"
 #include "device/host/doorbell.h"
+#include "device/ops.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "planner/bench/metered_device.h"
 #include "support/layout_run.h"

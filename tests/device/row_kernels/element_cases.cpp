@@ -92,7 +92,7 @@ void sum_squares_case(const RowKernels& k, RowType, Index count) {
   for (std::size_t i = 0; i < blocks; ++i) EXPECT_NEAR(actual[i], expected[i], 1e-14 * expected[i]);
 }
 
-void update_case(UpdateFormula formula, const RowKernels& k, RowType t, Index count, float weight_decay, bool param_is_master,
+void update_case(UpdateRule rule, const RowKernels& k, RowType t, Index count, float weight_decay, bool param_is_master,
                  const RoundedElements* elements = nullptr) {
   Random random(static_cast<unsigned>(count));
   const Values w = random.values(RowType::kF32, count), g = random.values(RowType::kF32, count);
@@ -101,7 +101,7 @@ void update_case(UpdateFormula formula, const RowKernels& k, RowType t, Index co
   for (double& x : v) x = std::abs(x);
   const UpdateNumbers step{1e-2f, 0.9f, 0.95f, 1e-8f, weight_decay, 0.5f, 1.0f / (1.0f - 0.81f), 1.0f / (1.0f - 0.9025f), {2, 0}};
   Values master = w, next_m = m, next_v = v;
-  if (formula == UpdateFormula::kAdamW)
+  if (rule == UpdateRule::kAdamW)
     reference::adamw(master.data(), next_m.data(), next_v.data(), g.data(), count,
                      reference::AdamW<double>{step.lr, step.beta1, step.beta2, step.eps, step.weight_decay, step.grad_scale,
                                               step.bias_correction1, step.bias_correction2});
@@ -109,7 +109,7 @@ void update_case(UpdateFormula formula, const RowKernels& k, RowType t, Index co
     reference::lion(master.data(), next_m.data(), g.data(), count,
                     reference::Lion<double>{step.lr, step.beta1, step.beta2, step.weight_decay, step.grad_scale});
   Operand p(t, count), pw(RowType::kF32, w), pm(RowType::kF32, m), pv(RowType::kF32, v), pg(RowType::kF32, g);
-  k.update(formula, t, param_is_master ? pw.data() : p.data(), pw.floats(), {{pm.floats(), pv.floats()}}, pg.floats(), count, step,
+  k.update(rule, t, param_is_master ? pw.data() : p.data(), pw.floats(), {{pm.floats(), pv.floats()}}, pg.floats(), count, step,
            elements);
   expect_close(pw.values(), master, RowType::kF32, "master");
   expect_close(pm.values(), next_m, RowType::kF32, "m");
@@ -120,8 +120,7 @@ void update_case(UpdateFormula formula, const RowKernels& k, RowType t, Index co
     for (Index i = 0; i < count; ++i) {
       double& x = expected[static_cast<std::size_t>(i)];
       const std::uint64_t element = tensor_element(*elements, i);
-      x = to_float(rounded_at_random(static_cast<float>(x),
-                                     rounding_bits({elements->key[0], elements->key[1]}, step.update_number(), element)));
+      x = to_float(rounded_at_random(static_cast<float>(x), rounding_bits(*elements, step.update_number(), element)));
     }
   EXPECT_EQ(p.bits(), Operand(t, expected).bits()) << "param is the rounded master";
 }
@@ -147,8 +146,8 @@ std::vector<OpCase> element_cases() {
       add("convert", size + "_to_" + to_string(to), [=](const RowKernels& k, RowType t) { convert_case(k, t, n, to); });
     add("fill_zero", size, [=](const RowKernels& k, RowType t) { fill_zero_case(k, t, n); });
     add("sum_squares", size, [=](const RowKernels& k, RowType t) { sum_squares_case(k, t, n); });
-    for (const UpdateFormula f : {UpdateFormula::kAdamW, UpdateFormula::kLion}) {
-      const std::string variant = (f == UpdateFormula::kAdamW ? "adamw_" : "lion_") + size;
+    for (const UpdateRule f : kUpdateRules) {
+      const std::string variant = to_string(f) + ("_" + size);
       add("update", variant, [=](const RowKernels& k, RowType t) { update_case(f, k, t, n, 0.1f, false); });
       add("update", variant + "_no_decay", [=](const RowKernels& k, RowType t) { update_case(f, k, t, n, 0.0f, false); });
       // In elements of the tensor one after another, and in rows of 36 of its 100 columns, from column 12 or 13 on.

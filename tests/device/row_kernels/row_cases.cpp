@@ -136,13 +136,13 @@ void dropout_case(const RowKernels& k, RowType t, Index width, float probability
   const Values x = random.values(t, sequence * batch * width);
   // The second sample's element numbers lie beyond 2^34, so that counter blocks need their upper word.
   const std::vector<std::int64_t> samples{5, 3'000'000'019};
-  const DropoutRows spec{probability, {0x12345678u, 0x9abcdef0u}, 64, 7, samples.data()};
+  const DropoutSpec spec{probability, {0x12345678u, 0x9abcdef0u}, 64, 7};
   Values expected(x.size());
   reference::dropout(expected.data(), x.data(), sequence, batch, width, probability, PhiloxKey{spec.key[0], spec.key[1]},
                      spec.sequence, spec.position_offset, samples.data());
   Operand in(t, x), other(t, static_cast<Index>(x.size()));
   Operand& out = in_place ? in : other;
-  k.dropout(t, out.data(), in.data(), sequence, batch, width, spec);
+  k.dropout(t, out.data(), in.data(), samples.data(), sequence, batch, width, spec);
   const Values actual = out.values();
   for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_EQ(actual[i] == 0, expected[i] == 0) << "mask at " << i;
   expect_close(actual, expected, t, "out");

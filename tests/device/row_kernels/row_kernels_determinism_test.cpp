@@ -159,13 +159,13 @@ TEST_P(RowKernelDeterminism, AnUpdateOfPartsIsThatOfTheWhole) {
   const Values w = random.values(kF32, count), g = random.values(kF32, count), m = random.values(kF32, count);
   const Values v(static_cast<std::size_t>(count), 0.3);
   const UpdateNumbers step{1e-3f, 0.9f, 0.999f, 1e-8f, 0.1f, 0.7f, 1.3f, 1.9f};
-  for (const UpdateFormula formula : {UpdateFormula::kAdamW, UpdateFormula::kLion}) {
+  for (const UpdateRule rule : kUpdateRules) {
     Operand grad(kF32, g), p1(t_, count), w1(kF32, w), m1(kF32, m), v1(kF32, v), p2(t_, count), w2(kF32, w), m2(kF32, m),
         v2(kF32, v);
-    k_.update(formula, t_, p1.data(), w1.floats(), {{m1.floats(), v1.floats()}}, grad.floats(), count, step, nullptr);
+    k_.update(rule, t_, p1.data(), w1.floats(), {{m1.floats(), v1.floats()}}, grad.floats(), count, step, nullptr);
     for (Index first = 0; first < count; first += 7) {
       const Index n = std::min<Index>(7, count - first);
-      k_.update(formula, t_, p2.at(first), w2.floats() + first, {{m2.floats() + first, v2.floats() + first}}, grad.floats() + first,
+      k_.update(rule, t_, p2.at(first), w2.floats() + first, {{m2.floats() + first, v2.floats() + first}}, grad.floats() + first,
                 n, step, nullptr);
     }
     EXPECT_EQ(w1.bits(), w2.bits());
@@ -180,10 +180,10 @@ TEST_P(RowKernelDeterminism, DropoutOfASequenceShardIsPartOfTheWhole) {
   Random random(6);
   Operand x(t_, random.values(t_, sequence * batch * width)), whole(t_, sequence * batch * width), part(t_, 2 * batch * width);
   const std::vector<std::int64_t> samples{4, 1'000'003};
-  DropoutRows spec{0.3f, {1, 2}, sequence, 0, samples.data()};
-  k_.dropout(t_, whole.data(), x.data(), sequence, batch, width, spec);
+  DropoutSpec spec{0.3f, {1, 2}, sequence, 0};
+  k_.dropout(t_, whole.data(), x.data(), samples.data(), sequence, batch, width, spec);
   spec.position_offset = 3;
-  k_.dropout(t_, part.data(), x.at(3 * batch * width), 2, batch, width, spec);
+  k_.dropout(t_, part.data(), x.at(3 * batch * width), samples.data(), 2, batch, width, spec);
   EXPECT_EQ(part.bits(), whole.bits(3 * batch * width, 2 * batch * width));
 }
 

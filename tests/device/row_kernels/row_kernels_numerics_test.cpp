@@ -208,7 +208,7 @@ TEST_P(RowKernelNumerics, DropoutKeepsExactlyTheNumbersAboveTheProbability) {
   std::vector<float> y(1000);
   // A probability that is one of the numbers drawn: that element is dropped, because keeping needs more.
   const float probability = uniform_at(key, 417);
-  k_.dropout(RowType::kF32, y.data(), ones.data(), 1, 1, 1000, {probability, {key[0], key[1]}, 1, 0, samples.data()});
+  k_.dropout(RowType::kF32, y.data(), ones.data(), samples.data(), 1, 1, 1000, {probability, {key[0], key[1]}, 1, 0});
   for (std::size_t i = 0; i < y.size(); ++i)
     ASSERT_EQ(y[i], uniform_at(key, i) > probability ? 1.0f / (1.0f - probability) : 0.0f) << i;
   EXPECT_EQ(y[417], 0.0f);

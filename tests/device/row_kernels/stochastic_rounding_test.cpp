@@ -16,7 +16,7 @@ struct State {
         grad(kF32, Random(seed + 1).values(kF32, size(weights))), param(kBF16, size(weights)), count(size(weights)) {}
   static Index size(const Values& values) { return static_cast<Index>(values.size()); }
   void update(const RowKernels& k, const UpdateNumbers& step, const RoundedElements& elements) {
-    k.update(UpdateFormula::kAdamW, kBF16, param.data(), master.floats(), {{m.floats(), v.floats()}}, grad.floats(), count, step,
+    k.update(UpdateRule::kAdamW, kBF16, param.data(), master.floats(), {{m.floats(), v.floats()}}, grad.floats(), count, step,
              &elements);
   }
   std::uint16_t bits(Index i) const {
@@ -32,8 +32,7 @@ void expect_formula(const State& state, const UpdateNumbers& step, const Rounded
   const Values master = state.master.values();
   for (Index i = 0; i < state.count; ++i) {
     const auto x = static_cast<float>(master[static_cast<std::size_t>(i)]);
-    const std::uint32_t random =
-        rounding_bits({elements.key[0], elements.key[1]}, step.update_number(), tensor_element(elements, i));
+    const std::uint32_t random = rounding_bits(elements, step.update_number(), tensor_element(elements, i));
     ASSERT_EQ(state.bits(i), rounded_at_random(x, random).bits)
         << "element " << i << " of " << state.count << ": " << x << " and " << random;
   }
@@ -69,7 +68,7 @@ TEST_P(StochasticRounding, LeavesMasterAndMomentsToAdamW) {
   State rounded(w), nearest(w);
   rounded.update(k_, kStep, {{1, 2}, 3, 4, 50, 70});
   nearest.param = Operand(kBF16, count);
-  k_.update(UpdateFormula::kAdamW, kBF16, nearest.param.data(), nearest.master.floats(), {{nearest.m.floats(), nearest.v.floats()}},
+  k_.update(UpdateRule::kAdamW, kBF16, nearest.param.data(), nearest.master.floats(), {{nearest.m.floats(), nearest.v.floats()}},
             nearest.grad.floats(), count, kStep, nullptr);
   EXPECT_EQ(rounded.master.bits(), nearest.master.bits());
   EXPECT_EQ(rounded.m.bits(), nearest.m.bits());
@@ -89,7 +88,7 @@ TEST_P(StochasticRounding, OfPartsIsThatOfTheWhole) {
   for (Index first = 0; first < count; first += 7) {
     const Index n = std::min<Index>(7, count - first);
     const RoundedElements part{{4, 4}, 100 + first / columns * 30, first % columns, columns, 30};
-    k_.update(UpdateFormula::kAdamW, kBF16, parts.param.at(first), parts.master.floats() + first,
+    k_.update(UpdateRule::kAdamW, kBF16, parts.param.at(first), parts.master.floats() + first,
               {{parts.m.floats() + first, parts.v.floats() + first}}, parts.grad.floats() + first, n, kStep, &part);
   }
   EXPECT_EQ(parts.param.bits(), whole.param.bits());
