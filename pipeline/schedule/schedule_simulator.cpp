@@ -49,7 +49,10 @@ ScheduleTasks to_tasks(const Schedule& schedule, const ScheduleCosts& costs) {
 }
 
 ScheduleTimeline simulate(const Schedule& schedule, const ScheduleCosts& costs) {
-  const ScheduleTasks tasks = to_tasks(schedule, costs);
+  return simulate(to_tasks(schedule, costs));
+}
+
+ScheduleTimeline simulate(const ScheduleTasks& tasks) {
   TaskTimeline times = run_tasks(tasks.ranks, tasks.num_tokens);
   TRIDENT_CHECK(times.complete(), "the schedule blocks; it was not checked");
 
@@ -61,7 +64,7 @@ ScheduleTimeline simulate(const Schedule& schedule, const ScheduleCosts& costs) 
     timeline.largest_span = std::max(timeline.largest_span, rank.back().end - rank.front().start);
     for (const TaskTimes& t : rank) timeline.mean_busy += t.end - t.start;
   }
-  timeline.mean_busy /= static_cast<double>(schedule.num_ranks);
+  timeline.mean_busy /= static_cast<double>(timeline.ranks.size());
   return timeline;
 }
 

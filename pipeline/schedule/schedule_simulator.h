@@ -46,5 +46,6 @@ struct ScheduleTasks {
   int num_tokens = 0;
 };
 ScheduleTasks to_tasks(const Schedule& schedule, const ScheduleCosts& costs);
+ScheduleTimeline simulate(const ScheduleTasks& tasks);  // as above
 
 }  // namespace trident

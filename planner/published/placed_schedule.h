@@ -40,7 +40,7 @@ class StageTimes {
   std::vector<PassTimes> times_;
 };
 
-// As an InstructionGraph with one compute stream a rank; messages occupy no stream. Throws InternalError if the schedule blocks.
+// Messages occupy no rank. Throws InternalError if the schedule blocks.
 ScheduleTimeline simulate(const PlacedSchedule& placed, const StageTimes& times);
 
 // The most that any rank holds at once, in units of one micro-batch's activations of one virtual stage: from the forward on; what a

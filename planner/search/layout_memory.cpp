@@ -67,7 +67,7 @@ class Booking {
     const int borders = facts().activation_receives + facts().gradient_receives + (in_.pipeline * in_.chunks > 1 ? 4 : 2);
     book(MemoryUse::kCommunication, in_.passes.activation, borders);
     // Keys and values that are read and that arrive, and their gradients likewise.
-    book(MemoryUse::kCommunication, in_.ring_bytes, 4);
+    book(MemoryUse::kCommunication, in_.passes.ring, 4);
   }
 
   std::int64_t elements(UnitKind kind) const { return elements_of(in_, kind); }
@@ -108,7 +108,6 @@ class Booking {
     return most_of_two([this](UnitKind kind) { return unit_bytes_of(in_, kind).gathered; }, [](const Succession&) { return true; });
   }
 
- public:
   bool gathers_on_use() const {
     if (in_.data == 1 || in_.policy.param_gather != ParamGather::kPerUse) return false;
     std::int64_t resident = 0, shards = 0;
@@ -123,10 +122,9 @@ class Booking {
     const auto both_backward = [](const Succession& s) {
       return s.before != ActionKind::kForward && s.after != ActionKind::kForward;
     };
-    return most_of_two([this](UnitKind kind) { return unit_gradient_bytes(in_, kind); }, both_backward);
+    return most_of_two([this](UnitKind kind) { return unit_bytes_of(in_, kind).gradients; }, both_backward);
   }
 
- private:
   // ParamStore's and the optimizer's part.
   void book_parameters() {
     memory_.gathers_on_use = gathers_on_use();
@@ -191,14 +189,6 @@ std::vector<RankUnits> units_by_rank(const UnitsOfStage& stages, int pipeline, i
   return ranks;
 }
 
-bool rank_gathers_on_use(const LayoutMemoryInputs& in, const RankUnits& units, int rank) {
-  return Booking(in, units, rank).gathers_on_use();
-}
-
-std::int64_t rank_gradient_region(const LayoutMemoryInputs& in, const RankUnits& units, int rank) {
-  return Booking(in, units, rank).gradient_region();
-}
-
 UnitBytes unit_bytes_of(const LayoutMemoryInputs& in, UnitKind kind) {
   std::int64_t held = 0, owned = 0;
   for (const BucketSize& bucket : in.buckets[kind]) {
@@ -207,15 +197,11 @@ UnitBytes unit_bytes_of(const LayoutMemoryInputs& in, UnitKind kind) {
     owned += in.policy.shard_optimizer ? bucket.shard : bucket.elements;
   }
   return {.gathered = round_up(elements_of(in, kind) * size_of(in.compute), kPlaceBytes),
-          .gradients = unit_gradient_bytes(in, kind),
+          .gradients = round_up(elements_of(in, kind) * size_of(DType::kF32), kPlaceBytes),
           .resident = round_up(held * size_of(in.compute), kPlaceBytes),
           .shard = owned * size_of(in.compute)};
 }
 
-std::int64_t unit_gradient_bytes(const LayoutMemoryInputs& in, UnitKind kind) {
-  return round_up(elements_of(in, kind) * size_of(DType::kF32), kPlaceBytes);
-}
-
-ArenaMemory rank_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank) { return Booking(in, units, rank).run(); }
+ArenaMemory arena_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank) { return Booking(in, units, rank).run(); }
 
 }  // namespace trident

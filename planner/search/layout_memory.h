@@ -47,15 +47,10 @@ struct LayoutMemoryInputs {
   bool overlap = true, tied = false;
   int data = 1, pipeline = 1, chunks = 1;
   std::int64_t micro_batches = 1, micro = 1, sequence = 1;
-  std::int64_t ring_bytes = 0;  // of keys and values that go round among ranks that share a sequence
 };
 
-ArenaMemory rank_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank);
-// Of it: whether parameters are gathered on use, and bytes of the region in which gradients lie in turn.
-bool rank_gathers_on_use(const LayoutMemoryInputs& in, const RankUnits& units, int rank);
-std::int64_t rank_gradient_region(const LayoutMemoryInputs& in, const RankUnits& units, int rank);
-// Of a unit, as RunPlan has it for its programs; its gradients alone.
+ArenaMemory arena_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank);
+// Of a unit, as RunPlan has it for its programs.
 UnitBytes unit_bytes_of(const LayoutMemoryInputs& in, UnitKind kind);
-std::int64_t unit_gradient_bytes(const LayoutMemoryInputs& in, UnitKind kind);
 
 }  // namespace trident

@@ -24,9 +24,8 @@ struct RankedLayouts {
   std::size_t timed = 0;          // candidates whose time was asked for
 };
 
-// The `keep` fastest candidates by `seconds`, which is called from `threads` threads and may be up to `tolerance` (a part of it)
-// too low. Candidates that take longer than the `keep`-th at the least are not asked about. The same result whatever the threads.
-RankedLayouts fastest_layouts(std::vector<BoundedLayout> candidates, std::size_t keep, double tolerance, int threads,
+// The `keep` fastest candidates by `seconds`, which is called from `threads` threads. Candidates that take longer than the `keep`-th at the least are not asked about. The same result whatever the threads.
+RankedLayouts fastest_layouts(std::vector<BoundedLayout> candidates, std::size_t keep, int threads,
                               const std::function<double(const SearchLayout&)>& seconds);
 
 }  // namespace trident

@@ -4,54 +4,10 @@
 #include <cstddef>
 #include <set>
 
-#include "core/check.h"
-#include "pipeline/schedule/message_order.h"
+#include "pipeline/schedule/step_program.h"
 
 namespace trident {
 namespace {
-
-// How many are in use at once.
-class Count {
- public:
-  void take() { most_ = std::max(most_, ++now_); }
-  void give() { --now_; }
-  int most() const { return most_; }
-
- private:
-  int now_ = 0, most_ = 0;
-};
-
-std::vector<int> slots_of(const Schedule& schedule, const std::vector<Action>& actions) {
-  std::vector<Count> counts(static_cast<std::size_t>(schedule.num_chunks));
-  for (const Action& action : actions) {
-    Count& count = counts[static_cast<std::size_t>(schedule.chunk_of(action.virtual_stage))];
-    action.kind == ActionKind::kForward ? count.take() : count.give();
-  }
-  std::vector<int> slots;
-  for (const Count& count : counts) slots.push_back(count.most());
-  return slots;
-}
-
-struct Receives {
-  int activations = 0, gradients = 0;
-};
-
-// A buffer is taken when a message is received and given back by the action that reads it.
-Receives receives_of(const std::vector<WovenItem>& items) {
-  Count activations, gradients;
-  std::set<Message> held;
-  for (const WovenItem& item : items) {
-    if (item.kind == WovenItem::Kind::kReceive) {
-      (item.message.kind == MessageKind::kActivation ? activations : gradients).take();
-      held.insert(item.message);
-    } else if (item.kind == WovenItem::Kind::kAction) {
-      const MessageKind kind = item.action.kind == ActionKind::kForward ? MessageKind::kActivation : MessageKind::kGradient;
-      if (held.erase({kind, item.action.virtual_stage, item.action.micro_batch}) > 0)
-        (kind == MessageKind::kActivation ? activations : gradients).give();
-    }
-  }
-  return {activations.most(), gradients.most()};
-}
 
 std::vector<Succession> successions_of(const Schedule& schedule, const std::vector<Action>& actions) {
   std::set<Succession> all;
@@ -63,20 +19,26 @@ std::vector<Succession> successions_of(const Schedule& schedule, const std::vect
 }
 
 ScheduleFacts make_facts(const ScheduleKey& key, bool early) {
-  ScheduleFacts facts;
+  StepProgramSpec spec;
   const int m = ScheduleBook::laid_out(key.pipeline, key.micro_batches);
-  const Schedule schedule = make_schedule(key.kind, key.pipeline, key.chunks, m);
-  const ReceivePosting posting = early ? ReceivePosting::kEarly : ReceivePosting::kLate;
-  const auto woven = weave_messages(schedule, posting);
-  const auto evaluation = weave_messages(make_forward_only(key.pipeline, key.chunks, m), posting);
-  for (std::size_t rank = 0; rank < woven.size(); ++rank) {
+  spec.schedule = make_schedule(key.kind, key.pipeline, key.chunks, m);
+  for (int stage = 0; stage < spec.schedule.num_virtual_stages(); ++stage) spec.units_of_stage.push_back({stage});
+  spec.overlap = early ? Overlap::kOn : Overlap::kOff;
+  const std::vector<StepProgram> training = build_step_programs(spec);
+  ScheduleFacts facts;
+  for (std::size_t rank = 0; rank < training.size(); ++rank) {
     RankFacts& of = facts.ranks.emplace_back();
-    of.slots = slots_of(schedule, schedule.ranks[rank]);
+    of.slots = training[rank].num_activation_slots;
     if (key.kind == ScheduleKind::kGpipe) of.slots.assign(1, key.micro_batches);
-    const Receives training = receives_of(woven[rank]), forwards = receives_of(evaluation[rank]);
-    of.activation_receives = std::max(training.activations, forwards.activations);
-    of.gradient_receives = training.gradients;
-    of.successions = successions_of(schedule, schedule.ranks[rank]);
+    of.activation_receives = training[rank].num_activation_receive_slots;
+    of.gradient_receives = training[rank].num_gradient_receive_slots;
+    of.successions = successions_of(spec.schedule, spec.schedule.ranks[rank]);
+  }
+  spec.schedule = make_forward_only(key.pipeline, key.chunks, m);
+  const std::vector<StepProgram> evaluation = build_step_programs(spec);
+  for (std::size_t rank = 0; rank < evaluation.size(); ++rank) {
+    int& receives = facts.ranks[rank].activation_receives;
+    receives = std::max(receives, evaluation[rank].num_activation_receive_slots);
   }
   return facts;
 }
@@ -86,13 +48,6 @@ ScheduleFacts make_facts(const ScheduleKey& key, bool early) {
 int ScheduleBook::laid_out(int pipeline, int micro_batches) {
   const int most = (pipeline < kFewRanks ? kRoundsOfFew : kRounds) * pipeline;
   return micro_batches <= most ? micro_batches : most;
-}
-
-const ActionOrder& ScheduleBook::order(const ScheduleKey& key) {
-  const std::scoped_lock lock(mutex_);
-  const auto [found, is_new] = orders_.try_emplace(key);
-  if (is_new) found->second = order_of(make_schedule(key.kind, key.pipeline, key.chunks, key.micro_batches));
-  return found->second;
 }
 
 const ScheduleFacts& ScheduleBook::facts(const ScheduleKey& key) {

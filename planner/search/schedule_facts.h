@@ -4,12 +4,10 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <tuple>
 #include <vector>
 
 #include "pipeline/schedule/schedule.h"
 #include "pipeline/schedule/schedule_generators.h"
-#include "planner/search/action_order.h"
 
 namespace trident {
 
@@ -43,8 +41,6 @@ class ScheduleBook {
   static constexpr int kRounds = 3, kRoundsOfFew = 8, kFewRanks = 4;
   explicit ScheduleBook(bool receives_early) : early_(receives_early) {}
   const ScheduleFacts& facts(const ScheduleKey& key);
-  // Of all the key's micro-batches.
-  const ActionOrder& order(const ScheduleKey& key);
   // Micro-batches that are laid out of `micro_batches`.
   static int laid_out(int pipeline, int micro_batches);
 
@@ -52,7 +48,6 @@ class ScheduleBook {
   bool early_;
   std::mutex mutex_;
   std::map<ScheduleKey, ScheduleFacts> facts_;
-  std::map<ScheduleKey, ActionOrder> orders_;
 };
 
 }  // namespace trident

@@ -11,13 +11,13 @@
 
 namespace trident {
 
-void ChoiceTimes::add(const SearchLayout& layout, double closed_form) {
+void ChoiceTimes::add(const SearchLayout& layout, double seconds) {
   const bool crosses = layout.tensor > gpus_per_node_, once = layout.sync == SyncChoice::kStep;
   const std::string schedule(to_string(layout.schedule)), zero(to_string(layout.zero));
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
   const auto add = [&](Choice choice, std::string text) {
-    const auto [found, is_new] = times_.try_emplace(choice, ChoiceTime{std::move(text), closed_form});
-    found->second.closed_form = std::min(found->second.closed_form, closed_form);
+    const auto [found, is_new] = times_.try_emplace(choice, ChoiceTime{std::move(text), seconds});
+    found->second.seconds = std::min(found->second.seconds, seconds);
   };
   add({0, layout.tensor}, fmt::format("tensor {}{}", layout.tensor, crosses ? " (across nodes)" : ""));
   add({1, layout.pipeline}, fmt::format("pipeline {}", layout.pipeline));
@@ -37,10 +37,10 @@ std::vector<ChoiceTime> ChoiceTimes::times() const {
 
 std::string to_text(const std::vector<ChoiceTime>& times) {
   double least = std::numeric_limits<double>::infinity();
-  for (const ChoiceTime& time : times) least = std::min(least, time.closed_form);
-  std::string text = "slower: the fastest timed layout with ..., by the closed form, and how much longer its step is\n";
+  for (const ChoiceTime& time : times) least = std::min(least, time.seconds);
+  std::string text = "slower: the fastest timed layout with ..., and how much longer its step is\n";
   for (const ChoiceTime& time : times)
-    text += fmt::format("  {:<28} {:.4g} s  {:+.1f} %\n", time.choice, time.closed_form, 100 * (time.closed_form / least - 1));
+    text += fmt::format("  {:<28} {:.4g} s  {:+.1f} %\n", time.choice, time.seconds, 100 * (time.seconds / least - 1));
   return text;
 }
 

@@ -12,14 +12,14 @@
 namespace trident {
 
 struct ChoiceTime {
-  std::string choice;      // "tensor 8"
-  double closed_form = 0;  // seconds
+  std::string choice;  // "tensor 8"
+  double seconds = 0;
 };
 
 class ChoiceTimes {
  public:
   explicit ChoiceTimes(int gpus_per_node) : gpus_per_node_(gpus_per_node) {}
-  void add(const SearchLayout& layout, double closed_form);
+  void add(const SearchLayout& layout, double seconds);
   std::vector<ChoiceTime> times() const;  // by dimension, then by value: 2 before 16
 
  private:

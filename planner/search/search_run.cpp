@@ -17,15 +17,12 @@
 #include "model/config/model_stats.h"
 #include "planner/predict/cluster_forecast.h"
 #include "planner/search/layout_costs.h"
-#include "planner/search/looped_step.h"
 #include "planner/search/search_text.h"
 #include "train/run/dry_run.h"
 
 namespace trident {
 namespace {
 
-// The closed form may be this much too low: what is this close to the last one that is kept is timed, too.
-constexpr double kTolerance = 0.02;
 // A cluster that is too small is compared with ones up to so many times as large.
 constexpr int kMostGrowth = 64;
 constexpr double kSameAsAnother = -1;
@@ -89,7 +86,7 @@ class Search {
     if (fitting.empty()) refuse_memory();
     rank(fitting);
     estimate_others();
-    result_.dry_runs = costs_.units().dry_runs();
+    result_.dry_runs = costs_.dry_runs();
     return std::move(result_);
   }
 
@@ -165,13 +162,9 @@ class Search {
                                   request_.cluster.name, closest, more));
   }
 
-  double timed_closed_form(const SearchLayout& layout) {
-    const CpuTimer timer(closed_form_nanoseconds_);
-    return closed_form_seconds(costs_.closed_form(layout));
-  }
-
-  double closed_form(const SearchLayout& layout) {
-    const double seconds = timed_closed_form(layout);
+  double seconds_of(const SearchLayout& layout) {
+    const CpuTimer timer(simulation_nanoseconds_);
+    const double seconds = price_step(costs_.looped_step(layout), *hardware_.prices).seconds;
     const std::scoped_lock lock(mutex_);
     choices_.add(layout, seconds);
     return seconds;
@@ -181,24 +174,22 @@ class Search {
     std::vector<BoundedLayout> candidates(fitting.size());
     for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
       const CpuTimer timer(bound_nanoseconds_);
-      const ClosedFormInputs in = costs_.closed_form(fitting[i]);
-      const bool same = fitting[i].zero == ZeroPreset::kZero3 && keeps_parameters(in);
-      candidates[i] = {fitting[i], same ? kSameAsAnother : least_seconds(in)};
+      candidates[i] = {fitting[i], keeps_parameters(fitting[i]) ? kSameAsAnother : costs_.least_seconds(fitting[i])};
     });
     drop_same(candidates);
     result_.bound_seconds = 1e-9 * static_cast<double>(bound_nanoseconds_) / static_cast<double>(fitting.size());
     // As many as it takes for enough that are no variations of each other.
     RankedLayouts ranked;
-    for (std::size_t kept = std::max(request_.simulated, request_.keep);; kept *= 2) {
-      ranked = fastest_layouts(candidates, kept, kTolerance, request_.threads,
-                               [this](const SearchLayout& layout) { return closed_form(layout); });
-      closed_forms_ += ranked.timed;
+    std::size_t simulations = 0;
+    for (std::size_t kept = std::max(request_.ranked, request_.keep);; kept *= 2) {
+      ranked = fastest_layouts(candidates, kept, request_.threads,
+                               [this](const SearchLayout& layout) { return seconds_of(layout); });
+      simulations += ranked.timed;
       if (ranked.best.size() < kept || different(ranked.best) >= request_.keep) break;
     }
-    result_.closed_form_seconds = 1e-9 * static_cast<double>(closed_form_nanoseconds_) / static_cast<double>(closed_forms_);
+    result_.simulation_seconds = 1e-9 * static_cast<double>(simulation_nanoseconds_) / static_cast<double>(simulations);
     result_.timed = ranked.timed;
-    simulate(ranked.best);
-    add_variations(ranked.best);
+    keep(ranked.best);
     result_.best_by_choice = choices_.times();
   }
 
@@ -211,50 +202,19 @@ class Search {
     return all.size();
   }
 
-  FoundLayout* found_variation(const SearchLayout& layout) {
-    const auto same = [&](const FoundLayout& found) { return are_variations(found.layout, layout); };
-    const auto found = std::find_if(result_.best.begin(), result_.best.end(), same);
-    return found == result_.best.end() ? nullptr : &*found;
-  }
-
-  // The simulator in the order of the closed form, until what is left cannot be among the best by as much as the two may differ.
-  void simulate(const std::vector<TimedLayout>& ranked) {
-    constexpr std::size_t kRound = 8;
+  // Of variations the fastest is found, and the others are told beside it.
+  void keep(const std::vector<TimedLayout>& ranked) {
     std::vector<FoundLayout>& best = result_.best;
-    for (std::size_t next = 0; next < ranked.size();) {
-      std::vector<TimedLayout> round;
-      for (; next < ranked.size() && round.size() < kRound; ++next) {
-        const TimedLayout& timed = ranked[next];
-        if (best.size() >= request_.keep && timed.seconds > (1 + kTolerance) * best[request_.keep - 1].seconds) break;
-        const FoundLayout* const other = found_variation(timed.layout);
-        if (other == nullptr || timed.seconds <= (1 + kTolerance) * other->seconds) round.push_back(timed);
-      }
-      if (round.empty()) break;
-      std::vector<FoundLayout> found(round.size());
-      for_each_index(found.size(), request_.threads,
-                     [&](std::size_t i) { found[i] = simulated(round[i].layout, round[i].seconds); });
-      result_.simulated += found.size();
-      for (const FoundLayout& layout : found) keep(layout);
-      std::stable_sort(best.begin(), best.end(), [](const FoundLayout& a, const FoundLayout& b) { return a.seconds < b.seconds; });
-    }
-    if (best.size() > request_.keep) best.resize(request_.keep);
-  }
-
-  // Of variations the fastest.
-  void keep(const FoundLayout& layout) {
-    FoundLayout* const other = found_variation(layout.layout);
-    if (other == nullptr) result_.best.push_back(layout);
-    else if (layout.seconds < other->seconds) *other = layout;
-  }
-
-  void add_variations(const std::vector<TimedLayout>& ranked) {
     for (const TimedLayout& timed : ranked) {
-      FoundLayout* const found = found_variation(timed.layout);
-      if (found != nullptr && found->layout != timed.layout) found->variations.push_back({timed.layout, timed.seconds});
+      const auto same = [&](const FoundLayout& found) { return are_variations(found.layout, timed.layout); };
+      const auto found = std::find_if(best.begin(), best.end(), same);
+      if (found != best.end()) found->variations.push_back({timed.layout, timed.seconds});
+      else if (best.size() < request_.keep) best.emplace_back().layout = timed.layout;
     }
+    for_each_index(best.size(), request_.threads, [&](std::size_t i) { describe(best[i]); });
   }
 
-  // Layouts beside the best that this program does not train yet: their closed form alone.
+  // Layouts beside the best that this program does not train yet: estimates of what they add to recorded steps.
   void estimate_others() {
     constexpr std::size_t kMost = 3;
     std::vector<SearchLayout> layouts;
@@ -278,31 +238,21 @@ class Search {
       }
     }
     for (const SearchLayout& layout : layouts) {
-      const LayoutCosts::Worst worst = costs_.worst_memory(layout);
-      if (worst.memory.total() > usable(layout)) continue;
-      FoundLayout found;
+      if (costs_.worst_memory(layout).memory.total() > usable(layout)) continue;
+      FoundLayout& found = result_.not_trainable.emplace_back();
       found.layout = layout;
       found.trainable = false;
-      found.seconds = found.closed_form = closed_form_seconds(costs_.closed_form(layout));
-      found.fullest = worst.rank;
-      found.memory = worst.memory;
-      set_rates(found);
-      result_.not_trainable.push_back(found);
+      describe(found);
     }
     std::stable_sort(result_.not_trainable.begin(), result_.not_trainable.end(),
                      [](const FoundLayout& a, const FoundLayout& b) { return a.seconds < b.seconds; });
     if (result_.not_trainable.size() > kMost) result_.not_trainable.resize(kMost);
   }
 
-  void set_rates(FoundLayout& found) const {
-    const auto tokens = static_cast<double>(request_.config.batch.global * request_.config.batch.sequence);
-    found.tokens_per_second = tokens / found.seconds;
-    found.mfu = model_flops_per_token(model_, request_.config.batch.sequence) * found.tokens_per_second /
-                (static_cast<double>(request_.gpus) * request_.cluster.gpu.peak_16bit);
-  }
-
-  static bool keeps_parameters(const ClosedFormInputs& in) {
-    return std::none_of(in.ranks.begin(), in.ranks.end(), [](const RankTimes& rank) { return rank.gathers_on_use; });
+  // Of zero3.
+  bool keeps_parameters(const SearchLayout& layout) {
+    return layout.zero == ZeroPreset::kZero3 &&
+           std::ranges::none_of(costs_.memory(layout), [](const ArenaMemory& rank) { return rank.gathers_on_use; });
   }
 
   // zero3 where gathering on use would take no less memory is zero2, and with one reduction zero1.
@@ -317,20 +267,19 @@ class Search {
     std::erase_if(candidates, [](const BoundedLayout& candidate) { return candidate.least == kSameAsAnother; });
   }
 
-  FoundLayout simulated(const SearchLayout& layout, double closed_form) {
-    FoundLayout found;
-    found.layout = layout;
-    found.closed_form = closed_form;
-    const StepPrice price = price_step(looped_step(costs_, layout), *hardware_.prices);
+  void describe(FoundLayout& found) {
+    const StepPrice price = price_step(costs_.looped_step(found.layout), *hardware_.prices);
     found.seconds = price.seconds;
     found.busiest = static_cast<int>(price.busiest());
     found.parts = price.ranks[price.busiest()];
-    const LayoutCosts::Worst worst = costs_.worst_memory(layout);
+    const LayoutCosts::Worst worst = costs_.worst_memory(found.layout);
     found.fullest = worst.rank;
     found.memory = worst.memory;
-    set_rates(found);
+    const auto tokens = static_cast<double>(request_.config.batch.global * request_.config.batch.sequence);
+    found.tokens_per_second = tokens / found.seconds;
+    found.mfu = model_flops_per_token(model_, request_.config.batch.sequence) * found.tokens_per_second /
+                (static_cast<double>(request_.gpus) * request_.cluster.gpu.peak_16bit);
     found.next_limit = next_limit(found);
-    return found;
   }
 
   // What is most of the time that is not computing, and how full memory is.
@@ -352,8 +301,7 @@ class Search {
   std::unique_ptr<Ops> oracle_;
   PlanHardware hardware_;
   LayoutCosts costs_;
-  std::atomic<std::int64_t> bound_nanoseconds_{0}, closed_form_nanoseconds_{0};
-  std::size_t closed_forms_ = 0;
+  std::atomic<std::int64_t> bound_nanoseconds_{0}, simulation_nanoseconds_{0};
   std::mutex mutex_;
   ChoiceTimes choices_;
   SearchResult result_;

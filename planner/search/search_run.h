@@ -21,23 +21,22 @@ struct SearchRequest {
   Cluster cluster;
   int gpus = 0;
   std::size_t keep = 10;        // layouts to report
-  std::size_t simulated = 100;  // of the closed form's best, at most: run through the simulator
+  std::size_t ranked = 100;     // layouts, at least, that are put in order: variations of the best are among them
   int threads = 2;
 };
 
 // The same layout but for chunks, micro-batch, or when gradients are reduced.
 struct LayoutVariation {
   SearchLayout layout;
-  double closed_form = 0;  // seconds
+  double seconds = 0;
 };
 
 // What a layout of the search is predicted to take.
 struct FoundLayout {
   SearchLayout layout;
   std::vector<LayoutVariation> variations;  // slower ones, of those that were timed; ascending
-  double seconds = 0;      // of a step, simulated
-  double closed_form = 0;  // the same by the closed form
-  TimeParts parts;         // of the busiest pipeline rank; they add up to `seconds`
+  double seconds = 0;  // of a step
+  TimeParts parts;     // of the busiest pipeline rank; they add up to `seconds`
   int busiest = 0, fullest = 0;  // pipeline ranks: that of the parts, that of the memory
   ArenaMemory memory;
   double tokens_per_second = 0, mfu = 0;
@@ -53,11 +52,11 @@ struct SearchResult {
   std::vector<FoundLayout> best;  // none a variation of another
   std::vector<FoundLayout> not_trainable;  // context parallel and hybrid sharded: scored by estimates
   Rejections rejections;
-  std::size_t layouts = 0, fitting = 0, timed = 0, simulated = 0;
+  std::size_t layouts = 0, fitting = 0, timed = 0;
   int dry_runs = 0;
-  // CPU time of one layout on average: of the `fitting` to bound it, of the `timed` for its closed form. All else is the same
-  // whenever the same is searched.
-  double bound_seconds = 0, closed_form_seconds = 0;
+  // CPU time of one layout on average: of the `fitting` to bound it, of the `timed` to simulate it. All else is the same whenever
+  // the same is searched.
+  double bound_seconds = 0, simulation_seconds = 0;
   std::vector<ChoiceTime> best_by_choice;  // by dimension, then ascending
 };
 

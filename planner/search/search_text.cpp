@@ -62,7 +62,7 @@ std::string variations_text(const FoundLayout& found) {
     if (other.micro != layout.micro) add(fmt::format("micro-batches of {}", other.micro));
     if (other.sync != layout.sync) add(other.sync == SyncChoice::kStep ? "reducing once" : "reducing as the preset does");
     text += fmt::format("{}{} {:+.1f} %", text.empty() ? "    or with " : ", ", words,
-                        100 * (variation.closed_form / found.closed_form - 1));
+                        100 * (variation.seconds / found.seconds - 1));
   }
   return text.empty() ? "" : text + '\n';
 }
@@ -97,7 +97,7 @@ JsonValue json_of(const FoundLayout& found) {
                                            {"virtual_stages", other.layout.virtual_stages},
                                            {"micro", other.layout.micro},
                                            {"grad_sync", sync_of(other.layout)},
-                                           {"closed_form_s", other.closed_form}});
+                                           {"closed_form_s", other.seconds}});
   for (std::size_t p = 0; p < kNumTimeParts; ++p)
     parts.push_back({std::string(to_string(static_cast<TimePart>(p))), found.parts.seconds[p]});
   for (const MemoryUse use : kMemoryUses) memory.push_back({std::string(to_string(use)), found.memory[use]});
@@ -116,7 +116,7 @@ JsonValue json_of(const FoundLayout& found) {
                            {"shard_ranks", layout.shard_ranks},
                            {"trainable", found.trainable},
                            {"step_time_s", found.seconds},
-                           {"closed_form_s", found.closed_form},
+                           {"closed_form_s", found.seconds},
                            {"tokens_per_s", found.tokens_per_second},
                            {"mfu", found.mfu},
                            {"time_parts_s", std::move(parts)},
@@ -145,11 +145,11 @@ std::string to_text(const SearchResult& result) {
                      fmt::format("cluster: {} GPUs of {}, {} of each for tensors\n", result.gpus, result.cluster,
                                  byte_unit(result.usable_bytes).text(result.usable_bytes)) +
                      fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
-                     fmt::format("{} looked at, {} fit, {} timed, {} simulated\n",
+                     fmt::format("{} looked at, {} fit, {} timed\n",
                                  counted(static_cast<std::int64_t>(result.layouts), "layout"),
-                                 result.fitting, result.timed, result.simulated) +
-                     fmt::format("CPU time of one layout: {:.3f} ms to bound it, {:.3f} ms for the closed form\n\n",
-                                 1e3 * result.bound_seconds, 1e3 * result.closed_form_seconds);
+                                 result.fitting, result.timed) +
+                     fmt::format("CPU time of one layout: {:.3f} ms to bound it, {:.3f} ms to simulate it\n\n",
+                                 1e3 * result.bound_seconds, 1e3 * result.simulation_seconds);
   std::size_t number = 0;
   for (const FoundLayout& found : result.best) text += entry(++number, found, result.gpus);
   if (!result.not_trainable.empty()) {
@@ -176,7 +176,7 @@ JsonValue to_json(const SearchResult& result) {
     rejected.push_back({std::string(to_string(static_cast<Rejection>(r))),
                         JsonValue::Object{{"layouts", of.layouts}, {"example", of.example}}});
   }
-  for (const ChoiceTime& time : result.best_by_choice) choices.push_back({time.choice, time.closed_form});
+  for (const ChoiceTime& time : result.best_by_choice) choices.push_back({time.choice, time.seconds});
   return JsonValue::Object{{"model", result.model},
                            {"parameters", result.parameters},
                            {"cluster", result.cluster},
@@ -187,14 +187,14 @@ JsonValue to_json(const SearchResult& result) {
                            {"layouts", static_cast<std::int64_t>(result.layouts)},
                            {"fitting", static_cast<std::int64_t>(result.fitting)},
                            {"timed", static_cast<std::int64_t>(result.timed)},
-                           {"simulated", static_cast<std::int64_t>(result.simulated)},
+                           {"simulated", static_cast<std::int64_t>(result.timed)},
                            {"dry_runs", result.dry_runs},
                            {"best", std::move(best)},
                            {"not_trainable_yet", std::move(estimates)},
                            {"rejected", std::move(rejected)},
                            {"fastest_timed_with", std::move(choices)},
                            {"timing", JsonValue::Object{{"bound_cpu_s", result.bound_seconds},
-                                                        {"closed_form_cpu_s", result.closed_form_seconds}}}};
+                                                        {"closed_form_cpu_s", result.simulation_seconds}}}};
 }
 
 }  // namespace trident

@@ -1,5 +1,7 @@
 #include "planner/search/unit_costs.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -109,6 +111,35 @@ void plan_memory(const RunPlan& plan, Ops* oracle, UnitPasses& passes) {
   }
 }
 
+// An estimate of context parallelism: a rank's queries meet the keys of all parts, which go round in a ring, unhidden: for each
+// forward of attention once, also where it is done again, and for its backward with their gradients.
+void share_attention(PassRecord& pass, int rings, const PassKey& key, std::int64_t ring_bytes) {
+  PassRecord part;  // what each other part of the sequence takes
+  for (const auto& call : pass.calls) {
+    const auto* const operation = std::get_if<RecordedOperation>(&call);
+    if (operation == nullptr || !std::holds_alternative<AttentionShape>(operation->shape)) continue;
+    part.calls.push_back(*operation);
+    if (operation->recomputed) ++rings;
+  }
+  const RecordedCollective message{
+      .axis = Axis::kData, .group = "cp", .size = key.context, .operation = CommOperation::kSend, .operand_bytes = ring_bytes};
+  part.calls.insert(part.calls.end(), static_cast<std::size_t>(rings), message);
+  for (int other = 1; other < key.context; ++other) pass.calls.insert(pass.calls.end(), part.calls.begin(), part.calls.end());
+}
+
+// An estimate of hybrid sharding: what a group has reduced is summed over the groups.
+void sum_over_groups(PassRecord& reduce, const StoreKey& key) {
+  RecordedCollective sum{.axis = Axis::kData,
+                         .group = fmt::format("dp[{}:{}]", key.groups, key.data),
+                         .size = key.groups,
+                         .operation = CommOperation::kAllReduce};
+  for (const auto& call : reduce.calls) {
+    if (const auto* const collective = std::get_if<RecordedCollective>(&call))
+      sum.operand_bytes += collective->operand_bytes / (key.sharded ? key.data : 1);
+  }
+  reduce.calls.push_back(sum);
+}
+
 }  // namespace
 
 UnitCosts::UnitCosts(const TrainConfig& config, const ModelConfig& model, const MachineFacts& machine, Ops* oracle)
@@ -137,11 +168,20 @@ UnitPasses UnitCosts::make_passes(const PassKey& key) const {
   passes.send = step.find(0, Kind::kSendActivation, Instruction::kNone, 0);
   passes.outside = step.outside(0);
   plan_memory(plan, oracle_, passes);
+  if (key.context == 1) return passes;
+  passes.ring = 2 * plan.config.batch.sequence * key.micro * std::max(model_.kv_width() / key.tensor, model_.head_dim) *
+                size_of(compute_);
+  share_attention(passes.forward[UnitKind::kBlock], 1, key, passes.ring);
+  share_attention(passes.first_backward[UnitKind::kBlock], 2, key, passes.ring);
+  share_attention(passes.backward[UnitKind::kBlock], 2, key, passes.ring);
   return passes;
 }
 
 StorePasses UnitCosts::make_stores(const StoreKey& key) const {
-  return run_unit_stores(key, {config_, model_, compute_, oracle_});
+  StorePasses stores = run_unit_stores(key, {config_, model_, compute_, oracle_});
+  if (key.groups > 1)
+    for (const UnitKind kind : kUnitKinds) sum_over_groups(stores.units[kind].reduce, key);
+  return stores;
 }
 
 const UnitPasses& UnitCosts::passes(const PassKey& key) {

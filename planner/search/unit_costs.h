@@ -45,6 +45,7 @@ struct UnitPasses {
   ByUnitKind<std::array<std::int64_t, kNumRegions>> regions{};
   std::int64_t activation = 0;  // of one tensor between units
   std::int64_t constants = 0;   // of tables that each rank has, each range rounded up
+  std::int64_t ring = 0;        // of keys and values that go round among ranks that share a sequence
 };
 
 // What the store of a unit's parameters depends on.
@@ -52,6 +53,7 @@ struct StoreKey {
   int tensor = 1;
   bool sequence_parallel = false;
   int data = 1;
+  int groups = 1;          // of so many data ranks, each with copies of what the others hold
   bool both_ends = false;  // one rank has embedding and head
   bool sharded = true;     // optimizer states
   bool per_window = false; // gradients are reduced more than once a step

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pipeline/schedule/step_waits.h"
-#include "planner/published/instruction_graph.h"
+#include "tests/contracts/instruction_graph.h"
 
 namespace trident::contracts {
 namespace {

@@ -1,4 +1,4 @@
-// A step priced by the graph of all its instructions (planner/published/instruction_graph.h), an event after the other: what
+// A step priced by the graph of all its instructions (tests/contracts/instruction_graph.h), an event after the other: what
 // price_step() is compared with, whose ranks run on their own.
 #pragma once
 

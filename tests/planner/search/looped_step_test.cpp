@@ -16,7 +16,6 @@
 #include "planner/price/program_loops.h"
 #include "planner/predict/forecast.h"
 #include "planner/search/layout_costs.h"
-#include "planner/search/looped_step.h"
 #include "train/plan/machine.h"
 #include "tests/train/large_machine.h"
 
@@ -54,7 +53,7 @@ TEST(LoopedStep, IsTheStepWrittenOut) {
     for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3}) {
       const SearchLayout layout{.data = 2, .pipeline = shape.pipeline, .virtual_stages = shape.chunks, .schedule = shape.schedule,
                                 .zero = zero};
-      const LoopedStep looped = looped_step(costs, layout);
+      const LoopedStep looped = costs.looped_step(layout);
       const RecordedStep full = costs.step(layout);
       const StepPrice few = price_step(looped, prices), all = price_step(full, prices);
       const double near = 1e-11 * all.seconds;
@@ -96,7 +95,7 @@ TEST(LoopedStep, SecondsAreThoseWrittenOutOverAMatrix) {
           for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3}) {
             const SearchLayout layout{
                 .data = 2, .pipeline = pipeline, .virtual_stages = chunks, .schedule = schedule, .zero = zero};
-            const LoopedStep looped = looped_step(costs, layout);
+            const LoopedStep looped = costs.looped_step(layout);
             const StepPrice few = price_step(looped, prices), all = price_step(costs.step(layout), prices);
             EXPECT_NEAR(few.seconds, all.seconds, 1e-11 * all.seconds) << to_string(layout) << " of " << micro_batches;
             double off = 0;  // of any part of any rank
@@ -133,7 +132,7 @@ TEST(LoopedStep, OfSixtyFourStagesTakesMilliseconds) {
   for (const ZeroPreset zero : {ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3}) {
     LayoutCosts costs(config, resolve_model(config), kLargeMachine, nullptr, prices);
     const SearchLayout plain{.data = 2, .pipeline = 64, .zero = zero};
-    const double taken = milliseconds([&] { price_step(looped_step(costs, plain), prices); }, 10);
+    const double taken = milliseconds([&] { price_step(costs.looped_step(plain), prices); }, 10);
     const double whole = milliseconds([&] { price_step(costs.step(plain), prices); }, 3);
     EXPECT_LE(taken, whole / 4) << to_string(zero) << ": of what all micro-batches take";
     if (is_timed && zero != ZeroPreset::kZero3) {
@@ -142,7 +141,7 @@ TEST(LoopedStep, OfSixtyFourStagesTakesMilliseconds) {
     LayoutCosts chunk_costs(twice, resolve_model(twice), kLargeMachine, nullptr, prices);
     const SearchLayout interleaved{
         .data = 2, .pipeline = 64, .virtual_stages = 4, .schedule = ScheduleKind::kInterleaved, .zero = zero};
-    const double chunks = milliseconds([&] { price_step(looped_step(chunk_costs, interleaved), prices); }, 10);
+    const double chunks = milliseconds([&] { price_step(chunk_costs.looped_step(interleaved), prices); }, 10);
     RecordProperty(std::string(to_string(zero)) + "_ms", std::to_string(taken));
     RecordProperty(std::string(to_string(zero)) + "_whole_ms", std::to_string(whole));
     RecordProperty(std::string(to_string(zero)) + "_4_chunks_ms", std::to_string(chunks));
@@ -156,7 +155,7 @@ TEST(LoopedStep, AnotherProgramIsSeen) {
   const GpuPrices prices(cluster.gpu, cluster.links);
   LayoutCosts costs(config, resolve_model(config), kLargeMachine, nullptr, prices);
   const SearchLayout layout{.data = 2, .pipeline = 4, .zero = ZeroPreset::kZero2};
-  const LoopedStep looped = looped_step(costs, layout);
+  const LoopedStep looped = costs.looped_step(layout);
   ASSERT_FALSE(looped.loops[1].empty());
   const auto agrees = [&](const StepProgram& program) { return is_unrolled(program, looped.step.programs[1], looped.loops[1]); };
   const StepProgram all = with_late_receives(costs.step(layout).programs[1]).program;

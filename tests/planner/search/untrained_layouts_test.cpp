@@ -34,7 +34,20 @@ Cluster cluster() { return find_cluster(shipped_price_book(), "h100_sxm_ndr"); }
 struct Costs {
   explicit Costs(const TrainConfig& config)
       : prices(cluster().gpu, cluster().links), costs(config, resolve_model(config), kLargeMachine, nullptr, prices) {}
-  UnitTimes block(const SearchLayout& layout) { return costs.closed_form(layout).ranks.front().units[UnitKind::kBlock]; }
+  // Seconds of a block without those of launches.
+  struct Block {
+    double forward = 0, first_backward = 0, backward = 0, reduce = 0, gather = 0, update = 0;
+  };
+  Block block(const SearchLayout& layout) {
+    const auto seconds = [&](const PassRecord& pass) {
+      const TimeParts parts = price_pass(pass, costs.grid(layout), prices);
+      return parts.total() - parts[TimePart::kLaunch];
+    };
+    const UnitPasses& passes = costs.passes(layout);
+    const UnitStore& store = costs.stores(layout, costs.memory(layout).front().gathers_on_use).units[UnitKind::kBlock];
+    return {seconds(passes.forward[UnitKind::kBlock]), seconds(passes.first_backward[UnitKind::kBlock]),
+            seconds(passes.backward[UnitKind::kBlock]), seconds(store.reduce), seconds(store.gather), seconds(store.update)};
+  }
   GpuPrices prices;
   LayoutCosts costs;
 };
@@ -85,13 +98,13 @@ TEST(UntrainedLayouts, ContextParallelPassesHaveAllScoresAndTheirRing) {
   for (const RecomputePolicy recompute : {RecomputePolicy::kNone, RecomputePolicy::kFull}) {
     const SearchLayout layout{.data = 2, .context = 4, .micro = 2, .recompute = recompute};
     const SearchLayout alone{.data = 8, .micro = 2, .recompute = recompute};
-    const UnitTimes with = of.block(layout), without = part.block(alone);
+    const Costs::Block with = of.block(layout), without = part.block(alone);
     const bool again = recompute == RecomputePolicy::kFull;
     const double more_forward = 3 * forward + ring;
     const double more_backward = 3 * backward + 2 * ring + (again ? more_forward : 0);
-    EXPECT_NEAR(with.forward.seconds - without.forward.seconds, more_forward, 1e-9 * more_forward);
-    EXPECT_NEAR(with.backward.seconds - without.backward.seconds, more_backward, 1e-9 * more_backward);
-    EXPECT_NEAR(with.first_backward.seconds - without.first_backward.seconds, more_backward, 1e-9 * more_backward);
+    EXPECT_NEAR(with.forward - without.forward, more_forward, 1e-9 * more_forward);
+    EXPECT_NEAR(with.backward - without.backward, more_backward, 1e-9 * more_backward);
+    EXPECT_NEAR(with.first_backward - without.first_backward, more_backward, 1e-9 * more_backward);
     // Parameters are shared by all eight, wherever sequences are.
     EXPECT_DOUBLE_EQ(with.reduce, without.reduce);
     EXPECT_DOUBLE_EQ(with.gather, without.gather);
@@ -114,7 +127,7 @@ TEST(UntrainedLayouts, ShardingWithinGroupsTakesTheMemoryOfOneGroup) {
 TEST(UntrainedLayouts, ShardingWithinGroupsSumsShardsBetweenThem) {
   Costs of(small_config(128, 512)), group(small_config(32, 512));
   const SearchLayout layout{.data = 32, .micro = 2, .zero = ZeroPreset::kZero3, .shard_ranks = 8};
-  const UnitTimes with = of.block(layout), without = group.block({.data = 8, .micro = 2, .zero = ZeroPreset::kZero3});
+  const Costs::Block with = of.block(layout), without = group.block({.data = 8, .micro = 2, .zero = ZeroPreset::kZero3});
   // Queries and output, keys and values, three matrices of the MLP, two norms: a multiple of eight without gaps.
   const double elements = 2 * kHidden * kHidden + 2 * kHidden * kKeyWidth + 3 * kHidden * 1024 + 2 * kHidden;
   const LinkRates& network = cluster().links.network;

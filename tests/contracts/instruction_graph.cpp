@@ -1,4 +1,4 @@
-#include "planner/published/instruction_graph.h"
+#include "tests/contracts/instruction_graph.h"
 
 #include <algorithm>
 #include <cstdint>

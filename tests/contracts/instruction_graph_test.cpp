@@ -1,5 +1,5 @@
 // When instructions on streams run: against times worked out by hand, and against what must hold of any graph.
-#include "planner/published/instruction_graph.h"
+#include "tests/contracts/instruction_graph.h"
 
 #include <gtest/gtest.h>
 
