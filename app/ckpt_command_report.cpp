@@ -20,6 +20,7 @@
 #include "core/json_reader.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "report/table.h"
 
 namespace trident {
 namespace {
@@ -65,36 +66,30 @@ std::string content_text(const Manifest& manifest) {
   return text;
 }
 
-struct Row {
-  std::string step, size, age, health, content;
-};
-
 std::string step_text(const CheckpointEntry& entry) {
   return entry.parts.mark.empty() ? fmt::format("{}", entry.parts.step) : entry.name.substr(5);
 }
 
-Row row_of_valid(const std::string& folder, const CheckpointEntry& entry, const Manifest& manifest) {
-  Row row{step_text(entry), bytes_text(total_bytes(manifest)), age_text(manifest.written_unix), "", content_text(manifest)};
+// step, size, age, health, content
+std::vector<std::string> row_of_valid(const std::string& folder, const CheckpointEntry& entry, const Manifest& manifest) {
+  std::string health, content = content_text(manifest);
   try {
     check_files(folder + "/" + entry.name, manifest);
-    row.health = entry.parts.mark == kAsideMark ? "set aside" : entry.parts.mark == kTemporaryMark ? "not committed" : "ok";
+    health = entry.parts.mark == kAsideMark ? "set aside" : entry.parts.mark == kTemporaryMark ? "not committed" : "ok";
   } catch (const NotPermitted& error) {
-    row.health = "no permission";
-    row.content = error.what();
+    health = "no permission", content = error.what();
   } catch (const Error& error) {
-    row.health = "damaged";
-    row.content = error.what();
+    health = "damaged", content = error.what();
   }
-  return row;
+  return {step_text(entry), bytes_text(total_bytes(manifest)), age_text(manifest.written_unix), health, on_one_line(content)};
 }
 
-Row row_of_other(const std::string& folder, const CheckpointEntry& entry) {
-  Row row{step_text(entry), bytes_text(bytes_below(folder + "/" + entry.name)), "-", "", ""};
-  row.health = entry.health == CheckpointHealth::kDamaged        ? "damaged"
-               : entry.health == CheckpointHealth::kNotPermitted ? "no permission"
-                                                                 : "incomplete";
-  row.content = entry.why;
-  return row;
+std::vector<std::string> row_of_other(const std::string& folder, const CheckpointEntry& entry) {
+  return {step_text(entry), bytes_text(bytes_below(folder + "/" + entry.name)), "-",
+          entry.health == CheckpointHealth::kDamaged        ? "damaged"
+          : entry.health == CheckpointHealth::kNotPermitted ? "no permission"
+                                                            : "incomplete",
+          on_one_line(entry.why)};
 }
 
 void print_state(const TrainingState& state, std::ostream& out) {
@@ -151,7 +146,7 @@ void warn(const std::string& note, const CommandContext& context) {
 
 void ckpt_ls(const std::string& path, const CommandContext& context) {
   const std::string folder = checkpoint_path(path);
-  std::map<std::string, Row> valid;
+  std::map<std::string, std::vector<std::string>> valid;
   const std::vector<CheckpointEntry> entries =
       list_checkpoints(folder, [&](const CheckpointEntry& entry, const Manifest& manifest) {
         valid.emplace(entry.name, row_of_valid(folder, entry, manifest));
@@ -159,21 +154,12 @@ void ckpt_ls(const std::string& path, const CommandContext& context) {
   if (entries.empty()) refuse_other_folder(folder);
   if (entries.empty())
     throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names, or that of a run", folder));
-  std::vector<Row> rows{{"step", "size", "age", "health", "content"}};
+  Table table{"", {{"step", true}, {"size"}, {"age"}, {"health", true}, {"content", true}}};
   for (const CheckpointEntry& entry : entries) {
     const auto found = valid.find(entry.name);
-    rows.push_back(found != valid.end() ? found->second : row_of_other(folder, entry));
+    table.rows.push_back(found != valid.end() ? found->second : row_of_other(folder, entry));
   }
-  std::size_t step = 0, size = 0, age = 0, health = 0;
-  for (const Row& row : rows) {
-    step = std::max(step, row.step.size());
-    size = std::max(size, row.size.size());
-    age = std::max(age, row.age.size());
-    health = std::max(health, row.health.size());
-  }
-  for (const Row& row : rows)
-    context.out << fmt::format("{:<{}}  {:>{}}  {:>{}}  {:<{}}  {}\n", row.step, step, row.size, size, row.age, age, row.health,
-                               health, on_one_line(row.content));
+  context.out << to_text(table);
 }
 
 void ckpt_show(const std::string& path, const CommandContext& context) {

@@ -70,19 +70,26 @@ class PageWriter {
     body_ += "</ul>\n";
   }
 
-  void add(const ReportTable& table) {
+  void add(const Table& table) {
     body_ += "<div class=\"table\">\n";  // narrow ones stand side by side
     title(table.title);
-    body_ += "<div class=\"wide\"><table>\n<thead><tr>";
-    const auto cell = [&](std::string_view tag, std::string_view text, std::size_t column) {
-      body_ += fmt::format("<{0}{1}>{2}</{0}>", tag, column < table.num_text_columns ? "" : " class=\"n\"", html_escaped(text));
+    const std::size_t columns = table.columns.size();
+    const auto cell = [&](std::string_view tag, std::string_view text, std::size_t column, std::size_t span = 1) {
+      body_ += fmt::format("<{0}{1}{2}>{3}</{0}>", tag, table.columns[column].words || span > 1 ? "" : " class=\"n\"",
+                           span > 1 ? fmt::format(" colspan=\"{}\"", span) : "", html_escaped(text));
     };
-    for (std::size_t column = 0; column < table.head.size(); ++column) cell("th", table.head[column], column);
-    body_ += "</tr></thead>\n<tbody>\n";
+    body_ += "<div class=\"wide\"><table>\n";
+    if (table.has_titles()) {
+      body_ += "<thead><tr>";
+      for (std::size_t column = 0; column < columns; ++column) cell("th", table.columns[column].title, column);
+      body_ += "</tr></thead>\n";
+    }
+    body_ += "<tbody>\n";
     for (const std::vector<std::string>& row : table.rows) {
-      TRIDENT_CHECK(row.size() == table.head.size(), "a row of {} cells in a table of {} columns", row.size(), table.head.size());
+      TRIDENT_CHECK(row.size() <= columns, "a row of {} cells in a table of {} columns", row.size(), columns);
       body_ += "<tr>";
-      for (std::size_t column = 0; column < row.size(); ++column) cell("td", row[column], column);
+      for (std::size_t column = 0; column < row.size(); ++column)
+        cell("td", row[column], column, column + 1 == row.size() ? columns - column : 1);
       body_ += "</tr>\n";
     }
     body_ += "</tbody>\n</table></div>\n</div>\n";

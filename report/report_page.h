@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "report/plot.h"
+#include "report/table.h"
 #include "report/timeline_data.h"
 
 namespace trident {
@@ -25,18 +26,11 @@ struct KeyNumbers {
   std::vector<Number> numbers;
 };
 
-struct ReportTable {
-  std::string title;
-  std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;
-  std::size_t num_text_columns = 1;  // of the first; those after them are numbers, to the right
-};
-
 struct BulletList {
   std::vector<std::string> items;
 };
 
-using ReportBlock = std::variant<Paragraph, KeyNumbers, ReportTable, BulletList, StackedBars, LinePlot, Timeline>;
+using ReportBlock = std::variant<Paragraph, KeyNumbers, Table, BulletList, StackedBars, LinePlot, Timeline>;
 
 struct ReportSection {
   std::string title;
@@ -48,7 +42,7 @@ struct ReportPage {
   std::vector<ReportSection> sections;
 };
 
-// Throws InternalError where a table's row is not as long as its head, or a bar has not a value for each part.
+// Throws InternalError where a table's row has more cells than there are columns, or a bar has not a value for each part.
 std::string to_html(const ReportPage& page);
 
 }  // namespace trident

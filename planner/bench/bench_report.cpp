@@ -49,27 +49,19 @@ std::string rates_text(const CollectiveRates& way) {
 }
 
 JsonValue rates_json(const CollectiveRates& way) {
-  JsonValue json;
-  json.set("way", way.way);
-  if (!way.skipped.empty()) {
-    json.set("skipped", way.skipped);
-    return json;
-  }
-  json.set("ranks", way.ranks);
-  json.set("floor_of", way.floor_of);
-  json.set("floor_bytes_per_s", way.floor_rate);
+  if (!way.skipped.empty()) return JsonValue::Object{{"way", way.way}, {"skipped", way.skipped}};
   JsonValue::Array rates;
-  for (const CollectiveRate& rate : way.rates) {
-    JsonValue item;
-    item.set("operation", rate.operation);
-    item.set("bytes", rate.bytes);
-    item.set("bytes_per_s", rate.bytes / rate.seconds);
-    item.set("ms", 1e3 * rate.seconds);
-    item.set("floor_ms", 1e3 * way.floor_seconds(rate));
-    rates.push_back(std::move(item));
-  }
-  json.set("rates", std::move(rates));
-  return json;
+  for (const CollectiveRate& rate : way.rates)
+    rates.push_back(JsonValue::Object{{"operation", rate.operation},
+                                      {"bytes", rate.bytes},
+                                      {"bytes_per_s", rate.bytes / rate.seconds},
+                                      {"ms", 1e3 * rate.seconds},
+                                      {"floor_ms", 1e3 * way.floor_seconds(rate)}});
+  return JsonValue::Object{{"way", way.way},
+                           {"ranks", way.ranks},
+                           {"floor_of", way.floor_of},
+                           {"floor_bytes_per_s", way.floor_rate},
+                           {"rates", std::move(rates)}};
 }
 
 }  // namespace
@@ -120,41 +112,33 @@ std::string to_text(const BenchReport& report) {
 }
 
 JsonValue to_json(const BenchReport& report) {
-  JsonValue json;
-  json.set("device", report.device);
-  json.set("why", report.why);
-  json.set("compute", to_string(report.compute));
-  json.set("matmul_flops_per_s", report.matmul_flops);
-  json.set("copy_bytes_per_s", report.copy_bytes);
   JsonValue::Array collectives, kinds, operations;
   for (const CollectiveRates& way : report.collectives) collectives.push_back(rates_json(way));
   const auto sums = sums_by_kind(report);
-  for (std::size_t k = 0; k < kNumWorkKinds; ++k) {
-    if (sums[k].seconds == 0) continue;
-    JsonValue item;
-    item.set("kind", to_string(static_cast<WorkKind>(k)));
-    item.set("ms", 1e3 * sums[k].seconds);
-    item.set("floor_ms", 1e3 * sums[k].floor);
-    kinds.push_back(std::move(item));
-  }
-  for (const Work& work : slowest_first(report.work)) {
-    JsonValue item;
-    item.set("operation", work.operation);
-    item.set("kind", to_string(work.kind));
-    item.set("calls", work.calls);
-    item.set("ms", 1e3 * work.seconds);
-    item.set("floor_ms", 1e3 * report.floor_seconds(work));
-    item.set("flops", work.flops);
-    item.set("bytes", work.bytes);
-    operations.push_back(std::move(item));
-  }
-  json.set("collectives", std::move(collectives));
-  json.set("tokens", report.tokens);
-  json.set("step_ms", 1e3 * report.step_seconds);
-  json.set("metered_ms", 1e3 * report.metered_seconds);
-  json.set("kinds", std::move(kinds));
-  json.set("operations", std::move(operations));
-  return json;
+  for (std::size_t k = 0; k < kNumWorkKinds; ++k)
+    if (sums[k].seconds > 0)
+      kinds.push_back(JsonValue::Object{{"kind", to_string(static_cast<WorkKind>(k))},
+                                        {"ms", 1e3 * sums[k].seconds},
+                                        {"floor_ms", 1e3 * sums[k].floor}});
+  for (const Work& work : slowest_first(report.work))
+    operations.push_back(JsonValue::Object{{"operation", work.operation},
+                                           {"kind", to_string(work.kind)},
+                                           {"calls", work.calls},
+                                           {"ms", 1e3 * work.seconds},
+                                           {"floor_ms", 1e3 * report.floor_seconds(work)},
+                                           {"flops", work.flops},
+                                           {"bytes", work.bytes}});
+  return JsonValue::Object{{"device", report.device},
+                           {"why", report.why},
+                           {"compute", to_string(report.compute)},
+                           {"matmul_flops_per_s", report.matmul_flops},
+                           {"copy_bytes_per_s", report.copy_bytes},
+                           {"collectives", std::move(collectives)},
+                           {"tokens", report.tokens},
+                           {"step_ms", 1e3 * report.step_seconds},
+                           {"metered_ms", 1e3 * report.metered_seconds},
+                           {"kinds", std::move(kinds)},
+                           {"operations", std::move(operations)}};
 }
 
 }  // namespace trident

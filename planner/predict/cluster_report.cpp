@@ -31,28 +31,6 @@ std::string_view text_of(Certainty certainty) {
   return "";
 }
 
-// Columns for stages, rows for the parts that any of them has.
-std::string memory_lines(const ClusterForecast& plan) {
-  const std::vector<std::size_t> stages = some_stages(plan, kMostStages, plan.fullest);
-  const bool small = plan.most().total() < 1'000'000'000;
-  const auto cell = [&](std::int64_t bytes) { return fmt::format(" {:>8.3f}", small ? megabytes(bytes) : gigabytes(bytes)); };
-  std::string text = fmt::format("memory of one rank in {}, by pipeline stage; * is the most loaded:\n  {:<30}",
-                                 small ? "MB (10^6 bytes)" : "GB (10^9 bytes)", "stage");
-  for (const std::size_t stage : stages)
-    text += fmt::format(" {:>8}", fmt::format("{}{}", stage == plan.fullest ? "*" : "", stage));
-  text += "  band\n";
-  for (std::size_t part = 0; part < plan.most().parts.size(); ++part) {
-    const auto of = [&](std::size_t stage) { return plan.memory[stage].parts[part].bytes; };
-    if (std::all_of(stages.begin(), stages.end(), [&](std::size_t stage) { return of(stage) == 0; })) continue;
-    text += fmt::format("  {:<30}", to_string(plan.most().parts[part].kind));
-    for (const std::size_t stage : stages) text += cell(of(stage));
-    text += fmt::format("  {}\n", text_of(plan.most().parts[part].certainty));
-  }
-  text += fmt::format("  {:<30}", "all");
-  for (const std::size_t stage : stages) text += cell(plan.memory[stage].total());
-  return text + '\n';
-}
-
 // What the words of the table mean, as far as they are in it.
 std::string memory_notes(const ClusterReport& report) {
   const ClusterForecast& plan = report.plan;
@@ -71,27 +49,54 @@ std::string memory_notes(const ClusterReport& report) {
   return device.empty() ? text : text + "  " + device + '\n';
 }
 
-std::string time_table(const ClusterReport& report) {
-  const ClusterForecast& plan = report.plan;
-  const bool shared = plan.process && plan.process->shares_cores;
-  std::string text =
-      shared ? fmt::format("time of a step by part, {} of CPU time over {}:\n", seconds_text(plan.process->cpu_seconds),
-                           counted(report.hardware.processors->cores, "core"))
-             : fmt::format("time of a step by part, on the ranks of stage {}, which wait least:\n", plan.busiest);
-  for (std::size_t part = 0; part < kNumTimeParts; ++part) {
-    const double seconds = plan.parts.seconds[part];
-    if (seconds <= kNothing * plan.seconds()) continue;
-    text += fmt::format("  {:<10} {:>12} {:>6.1f} %  no band  {}\n", to_string(static_cast<TimePart>(part)),
-                        seconds_text(seconds), 100 * seconds / plan.seconds(), part_words(static_cast<TimePart>(part)).meaning);
+}  // namespace
+
+Table memory_table(const ClusterForecast& plan) {
+  const std::vector<std::size_t> stages = some_stages(plan, kMostStages, plan.fullest);
+  const bool small = plan.most().total() < 1'000'000'000;
+  Table table{fmt::format("memory of one rank in {}, by pipeline stage; * is the most loaded",
+                          small ? "MB (10^6 bytes)" : "GB (10^9 bytes)"),
+              {{"stage", true, 30}}, {}, 2};
+  for (const std::size_t stage : stages)
+    table.columns.push_back({fmt::format("{}{}", stage == plan.fullest ? "*" : "", stage), false, 7});
+  table.columns.push_back({"band", true});
+  const auto add = [&](std::string_view name, auto bytes_of, std::string_view band) {
+    std::vector<std::string>& row = table.rows.emplace_back(1, std::string(name));
+    for (const std::size_t stage : stages)
+      row.push_back(fmt::format("{:.3f}", (small ? 1e-6 : 1e-9) * static_cast<double>(bytes_of(plan.memory[stage]))));
+    row.emplace_back(band);
+  };
+  for (std::size_t part = 0; part < plan.most().parts.size(); ++part) {
+    const auto bytes_of = [part](const RankMemory& memory) { return memory.parts[part].bytes; };
+    if (std::ranges::any_of(stages, [&](std::size_t stage) { return bytes_of(plan.memory[stage]) != 0; }))
+      add(to_string(plan.most().parts[part].kind), bytes_of, text_of(plan.most().parts[part].certainty));
   }
-  const Band band = seconds_band(report, plan.seconds());
-  text += fmt::format("  {:<10} {:>12} {:>6.1f} %  {}\n", "step", seconds_text(plan.seconds()), 100.0,
-                      band ? fmt::format("{} to {}", seconds_text(band->low), seconds_text(band->high)) : "no band");
-  if (report.hardware.on_gpus()) return text + "  no band: published runs say how long a step took, not its parts\n";
-  return text + "  no band: what is known to be off is that of whole steps; trident train compares parts at its end\n";
+  add("all", [](const RankMemory& memory) { return memory.total(); }, "");
+  return table;
 }
 
-}  // namespace
+Table time_table(const ClusterReport& report) {
+  const ClusterForecast& plan = report.plan;
+  Table table{plan.process && plan.process->shares_cores
+                  ? fmt::format("time of a step by part, {} of CPU time over {}", seconds_text(plan.process->cpu_seconds),
+                                counted(report.hardware.processors->cores, "core"))
+                  : fmt::format("time of a step by part, on the ranks of stage {}, which wait least", plan.busiest),
+              {{"", true, 10}, {"", false, 11}, {"", false, 7}, {"", true}, {"", true}}, {}, 2};
+  const auto start = [&](std::string_view name, double seconds) {
+    const double share = seconds / plan.seconds();
+    return std::vector<std::string>{std::string(name), seconds_text(seconds), fmt::format("{:.1f} %", 100 * share)};
+  };
+  for (std::size_t i = 0; i < kNumTimeParts; ++i) {
+    const auto part = static_cast<TimePart>(i);
+    if (plan.parts[part] <= kNothing * plan.seconds()) continue;
+    std::vector<std::string>& row = table.rows.emplace_back(start(to_string(part), plan.parts[part]));
+    row.insert(row.end(), {"no band", std::string(part_words(part).meaning)});
+  }
+  const Band band = seconds_band(report, plan.seconds());
+  table.rows.push_back(start("step", plan.seconds()));
+  table.rows.back().push_back(band ? fmt::format("{} to {}", seconds_text(band->low), seconds_text(band->high)) : "no band");
+  return table;
+}
 
 std::string advice_text(const ClusterReport& report) {
   const ClusterForecast& now = report.plan;
@@ -253,7 +258,12 @@ std::string steps_text(double steps) { return steps < 9e15 ? counted(std::llroun
 
 std::string details_text(const ClusterReport& report) {
   const ClusterForecast& plan = report.plan;
-  std::string text = memory_lines(plan) + memory_notes(report) + '\n' + time_table(report) + '\n';
+  const Table memory = memory_table(plan), time = time_table(report);
+  std::string text = fmt::format("{}:\n{}{}\n{}:\n{}  no band: {}\n\n", memory.title, to_text(memory), memory_notes(report),
+                                 time.title, to_text(time),
+                                 report.hardware.on_gpus()
+                                     ? "published runs say how long a step took, not its parts"
+                                     : "what is known to be off is that of whole steps; trident train compares parts at its end");
   if (plan.peak_flops > 0) {
     text += fmt::format("MFU is {}: {:.4g} / ({:.4g} s x {:.4g} FLOP/s)\n", mfu_formula(report), plan.model_flops, plan.seconds(),
                         plan.peak_flops);

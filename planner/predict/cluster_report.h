@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "core/json_reader.h"
-#include "planner/predict/plan_advice.h"
 #include "planner/predict/cluster_forecast.h"
+#include "planner/predict/plan_advice.h"
+#include "report/table.h"
 
 namespace trident {
 
@@ -35,7 +36,10 @@ Band needed_band(const ClusterReport& report);
 // Five lines: whether it fits, how long a step takes and what that is of the peak, the first limit, on what.
 std::string verdict_text(const ClusterReport& report);
 std::string advice_text(const ClusterReport& report);
-// Memory and time by part, how MFU is counted, what training takes, what the bands are.
+// Rows for the parts of memory that any stage has, columns for some of the stages.
+Table memory_table(const ClusterForecast& plan);
+Table time_table(const ClusterReport& report);
+// Both tables, how MFU is counted, what training takes, what the bands are.
 std::string details_text(const ClusterReport& report);
 
 // {"name", "device", "gpus", "fits", "device_bytes", "memory": [{"stage", "rank", "bytes", "low", "high", "parts": {...},

@@ -4,159 +4,116 @@
 #include <utility>
 
 #include "planner/predict/cluster_report.h"
+#include "report/table.h"
 
 namespace trident {
 namespace {
 
-JsonValue whole_bytes(double bytes) { return JsonValue(static_cast<std::int64_t>(std::llround(bytes))); }
+JsonValue number(double value) { return value; }
+JsonValue whole(double bytes) { return static_cast<std::int64_t>(std::llround(bytes)); }
 
-void set_band(JsonValue& out, const Band& band) {
-  if (!band) return;
-  out.set("low", band->low);
-  out.set("high", band->high);
-}
+void append(JsonValue::Object& out, JsonValue::Object more) { out.insert(out.end(), more.begin(), more.end()); }
 
-JsonValue with_band(double value, const Band& band) {
-  JsonValue out;
-  out.set("value", value);
-  set_band(out, band);
+// `out` with "low" and "high" where there is a band.
+JsonValue::Object with_band(JsonValue::Object out, const Band& band, JsonValue (*as)(double) = number) {
+  if (band) append(out, {{"low", as(band->low)}, {"high", as(band->high)}});
   return out;
 }
 
-JsonValue bytes_with_band(std::int64_t value, const Band& band) {
-  JsonValue out;
-  out.set("value", value);
-  if (band) {
-    out.set("low", whole_bytes(band->low));
-    out.set("high", whole_bytes(band->high));
-  }
-  return out;
-}
+JsonValue rate_json(const ClusterReport& report, double rate) { return with_band({{"value", rate}}, rate_band(report, rate)); }
 
 JsonValue memory_json(const ClusterForecast& plan) {
   JsonValue::Array ranks;
   for (const RankMemory& memory : plan.memory) {
-    JsonValue rank, parts, bands;
+    JsonValue parts, bands;
     for (const MemoryPart& part : memory.parts) {
       parts.set(to_string(part.kind), part.bytes);
-      JsonValue band;
-      if (const Band it = part_band(part)) {
-        band.set("low", whole_bytes(it->low));
-        band.set("high", whole_bytes(it->high));
-      }
-      bands.set(to_string(part.kind), std::move(band));
+      const Band band = part_band(part);
+      bands.set(to_string(part.kind), band ? JsonValue(with_band({}, band, whole)) : JsonValue());
     }
-    rank.set("stage", memory.stage);
-    rank.set("rank", memory.rank);
-    rank.set("bytes", memory.total());
-    rank.set("low", memory.total() - memory.all_of(Certainty::kMost));
-    rank.set("high", memory.total());
-    rank.set("parts", std::move(parts));
-    rank.set("bands", std::move(bands));
-    ranks.push_back(std::move(rank));
+    ranks.push_back(JsonValue::Object{{"stage", memory.stage},
+                                      {"rank", memory.rank},
+                                      {"bytes", memory.total()},
+                                      {"low", memory.total() - memory.all_of(Certainty::kMost)},
+                                      {"high", memory.total()},
+                                      {"parts", std::move(parts)},
+                                      {"bands", std::move(bands)}});
   }
   return ranks;
 }
 
 JsonValue step_json(const ClusterReport& report) {
   const ClusterForecast& plan = report.plan;
-  JsonValue step, parts;
-  step.set("seconds", plan.seconds());
-  set_band(step, seconds_band(report, plan.seconds()));
-  step.set("busiest_stage", static_cast<std::int64_t>(plan.busiest));
-  for (std::size_t part = 0; part < kNumTimeParts; ++part)
-    parts.set(to_string(static_cast<TimePart>(part)), plan.parts.seconds[part]);
-  step.set("parts", std::move(parts));
-  step.set("bubble_over_ideal", plan.forecast.price.bubble_over_ideal);
-  if (plan.process) {
-    step.set("cpu_seconds", plan.process->cpu_seconds);
-    step.set("shares_cores", plan.process->shares_cores);
-  }
+  JsonValue::Object step = with_band({{"seconds", plan.seconds()}}, seconds_band(report, plan.seconds()));
+  append(step, {{"busiest_stage", static_cast<std::int64_t>(plan.busiest)},
+                {"parts", json_by_name<TimePart>(plan.parts.seconds)},
+                {"bubble_over_ideal", plan.forecast.price.bubble_over_ideal}});
+  if (plan.process) append(step, {{"cpu_seconds", plan.process->cpu_seconds}, {"shares_cores", plan.process->shares_cores}});
   return step;
-}
-
-JsonValue training_json(const ClusterReport& report) {
-  JsonValue training;
-  training.set("tokens", report.cost.tokens);
-  training.set("steps", report.cost.steps);
-  training.set("days", report.cost.days);
-  training.set(report.hardware.on_gpus() ? "gpu_hours" : "core_hours", report.cost.gpu_hours);
-  set_band(training, seconds_band(report, report.cost.gpu_hours));
-  return training;
 }
 
 JsonValue advice_json(const std::vector<PricedChange>& advice) {
   JsonValue::Array list;
-  for (const PricedChange& change : advice) {
-    JsonValue::Array settings;
-    for (const std::string& setting : change.settings) settings.emplace_back(setting);
-    JsonValue it;
-    it.set("settings", JsonValue(std::move(settings)));
-    it.set("seconds", change.seconds);
-    it.set("bytes", change.bytes);
-    it.set("fits", change.fits);
-    list.push_back(std::move(it));
-  }
+  for (const PricedChange& change : advice)
+    list.push_back(JsonValue::Object{{"settings", JsonValue::Array(change.settings.begin(), change.settings.end())},
+                                     {"seconds", change.seconds},
+                                     {"bytes", change.bytes},
+                                     {"fits", change.fits}});
   return list;
 }
 
 JsonValue band_json(const ErrorBand& from) {
-  JsonValue band;
-  band.set("low", from.low);
-  band.set("high", from.high);
-  band.set("runs", from.runs);
-  band.set("of", from.hardware.empty() ? "all GPUs" : from.hardware);
-  return band;
+  return JsonValue::Object{{"low", from.low},
+                           {"high", from.high},
+                           {"runs", from.runs},
+                           {"of", from.hardware.empty() ? "all GPUs" : from.hardware}};
 }
 
-void set_hardware(JsonValue& out, const ClusterReport& report) {
+JsonValue::Object hardware_json(const ClusterReport& report) {
   const RunPlan& plan = report.plan.plan;
-  if (report.hardware.on_gpus()) {
-    out.set("name", report.hardware.name);
-    out.set("device", report.hardware.device);
-    out.set("gpus", plan.world_size());
-    return;
-  }
-  out.set("name", report.hardware.processors->name);
-  out.set("processor", report.hardware.processors->processor);
-  out.set("cores", report.hardware.processors->cores);
-  out.set("ranks", plan.world_size());
-  out.set("threads_per_rank", plan.threads_per_rank);
-  out.set("arena_bytes", whole_bytes(report.plan.process->arena_bytes));
-  out.set("resident_bytes", whole_bytes(report.plan.process->resident_bytes));
+  if (report.hardware.on_gpus())
+    return {{"name", report.hardware.name}, {"device", report.hardware.device}, {"gpus", plan.world_size()}};
+  return {{"name", report.hardware.processors->name},
+          {"processor", report.hardware.processors->processor},
+          {"cores", report.hardware.processors->cores},
+          {"ranks", plan.world_size()},
+          {"threads_per_rank", plan.threads_per_rank},
+          {"arena_bytes", whole(report.plan.process->arena_bytes)},
+          {"resident_bytes", whole(report.plan.process->resident_bytes)}};
 }
 
 }  // namespace
 
 JsonValue to_json(const ClusterReport& report) {
   const ClusterForecast& plan = report.plan;
-  const double rate = plan.tokens_per_second(), ranks = plan.plan.world_size();
-  JsonValue out, axes, limit;
-  set_hardware(out, report);
-  out.set("fits", plan.fits);
-  out.set("device_bytes", whole_bytes(report.hardware.device_bytes));
-  out.set("needed", bytes_with_band(plan.needed_bytes(), needed_band(report)));
-  out.set("memory", memory_json(plan));
-  out.set("step", step_json(report));
-  out.set("tokens_per_second", with_band(rate, rate_band(report, rate)));
-  if (report.hardware.on_gpus()) out.set("tokens_per_second_per_gpu", with_band(rate / ranks, rate_band(report, rate / ranks)));
-  out.set("mfu", with_band(plan.mfu, rate_band(report, plan.mfu)));
-  out.set("hfu", with_band(plan.hfu, rate_band(report, plan.hfu)));
-  out.set("model_flops", plan.model_flops);
-  out.set("recomputed_flops", plan.recomputed_flops);
-  out.set("peak_flops", report.hardware.on_gpus() ? report.hardware.peak_flops : plan.peak_flops);
-  out.set("mfu_formula", mfu_formula(report));
-  for (std::size_t axis = 0; axis < kNumAxes; ++axis)
-    axes.set(to_string(static_cast<Axis>(axis)), whole_bytes(plan.bytes_sent[axis]));
-  out.set("bytes_of_a_rank", std::move(axes));
-  limit.set("name", to_string(plan.limit.limit));
-  limit.set("share", plan.limit.share);
-  limit.set("why", plan.limit.why);
-  out.set("limit", std::move(limit));
-  out.set("training", training_json(report));
-  out.set("advice", advice_json(report.advice));
-  if (report.hardware.band) out.set("band", band_json(*report.hardware.band));
-  if (report.hardware.resident_band) out.set("resident_band", band_json(*report.hardware.resident_band));
+  const bool on_gpus = report.hardware.on_gpus();
+  const double rate = plan.tokens_per_second();
+  JsonValue::Object out = hardware_json(report);
+  append(out, {{"fits", plan.fits},
+               {"device_bytes", whole(report.hardware.device_bytes)},
+               {"needed", with_band({{"value", plan.needed_bytes()}}, needed_band(report), whole)},
+               {"memory", memory_json(plan)},
+               {"step", step_json(report)},
+               {"tokens_per_second", rate_json(report, rate)}});
+  if (on_gpus) append(out, {{"tokens_per_second_per_gpu", rate_json(report, rate / plan.plan.world_size())}});
+  append(out, {{"mfu", rate_json(report, plan.mfu)},
+               {"hfu", rate_json(report, plan.hfu)},
+               {"model_flops", plan.model_flops},
+               {"recomputed_flops", plan.recomputed_flops},
+               {"peak_flops", on_gpus ? report.hardware.peak_flops : plan.peak_flops},
+               {"mfu_formula", mfu_formula(report)},
+               {"bytes_of_a_rank", json_by_name<Axis>(plan.bytes_sent, whole)},
+               {"limit", JsonValue::Object{{"name", to_string(plan.limit.limit)},
+                                           {"share", plan.limit.share},
+                                           {"why", plan.limit.why}}},
+               {"training", with_band({{"tokens", report.cost.tokens},
+                                       {"steps", report.cost.steps},
+                                       {"days", report.cost.days},
+                                       {on_gpus ? "gpu_hours" : "core_hours", report.cost.gpu_hours}},
+                                      seconds_band(report, report.cost.gpu_hours))},
+               {"advice", advice_json(report.advice)}});
+  if (report.hardware.band) append(out, {{"band", band_json(*report.hardware.band)}});
+  if (report.hardware.resident_band) append(out, {{"resident_band", band_json(*report.hardware.resident_band)}});
   return out;
 }
 

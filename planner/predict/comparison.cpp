@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <sstream>
 #include <utility>
 
 #include "core/number_text.h"
@@ -87,24 +88,8 @@ std::string percent(double predicted, double measured) {
   return measured > 0 ? fmt::format("{:+.1f} %", 100 * excess(predicted, measured)) : "";
 }
 
-JsonValue pair_of(double predicted, double measured) {
-  JsonValue out;
-  out.set("predicted", predicted);
-  out.set("measured", measured);
-  return out;
-}
-
-JsonValue pair_of(std::int64_t predicted, std::int64_t measured) {
-  JsonValue out;
-  out.set("predicted", predicted);
-  out.set("measured", measured);
-  return out;
-}
-
-JsonValue names(const std::vector<TimePart>& parts) {
-  JsonValue::Array out;
-  for (const TimePart part : parts) out.emplace_back(to_string(part));
-  return out;
+JsonValue pair_of(JsonValue predicted, JsonValue measured) {
+  return JsonValue::Object{{"predicted", std::move(predicted)}, {"measured", std::move(measured)}};
 }
 
 }  // namespace
@@ -135,14 +120,10 @@ PredictedStep predicted_step(const std::string& profile, const RecordedStep& ste
 }
 
 JsonValue to_json(const PredictedStep& step) {
-  JsonValue out, parts;
-  for (std::size_t part = 0; part < kNumTimeParts; ++part)
-    parts.set(to_string(static_cast<TimePart>(part)), step.parts.seconds[part]);
-  out.set("profile", step.profile);
-  out.set("seconds", step.parts.total());
-  out.set("parts", std::move(parts));
-  out.set("bubble_over_ideal", step.bubble_over_ideal);
-  return out;
+  return JsonValue::Object{{"profile", step.profile},
+                           {"seconds", step.parts.total()},
+                           {"parts", json_by_name<TimePart>(step.parts.seconds)},
+                           {"bubble_over_ideal", step.bubble_over_ideal}};
 }
 
 std::optional<double> worked_beside_others(const StepTimes& times) {
@@ -214,8 +195,9 @@ std::vector<Comparison::Off> Comparison::off() const {
   return list;
 }
 
-std::vector<std::vector<std::string>> comparison_rows(const Comparison& c) {
-  std::vector<std::vector<std::string>> rows;
+Table comparison_table(const Comparison& c) {
+  Table table{"", {{"", true}, {"predicted", false, 12}, {"measured", false, 12}, {"", true}}, {}, 2};
+  auto& rows = table.rows;
   for (const ComparedPart& part : c.parts) {
     const double least = kNotShown * std::max(c.step_predicted, c.step_measured);
     if (std::abs(part.predicted) < least && std::abs(part.measured) < least) continue;
@@ -234,7 +216,7 @@ std::vector<std::vector<std::string>> comparison_rows(const Comparison& c) {
   if (e.resident && m.resident)
     rows.push_back({"resident in rank 0's process", megabytes_text(*e.resident, 2), megabytes_text(*m.resident, 2),
                     percent(static_cast<double>(*e.resident), static_cast<double>(*m.resident))});
-  return rows;
+  return table;
 }
 
 std::vector<std::string> off_lines(const Comparison& c) {
@@ -260,15 +242,8 @@ std::vector<std::string> to_lines(const Comparison& c) {
   } else {
     lines.push_back("predicted beside measured, without the time of a step: " + c.why_not);
   }
-  std::vector<std::vector<std::string>> rows = comparison_rows(c);
-  rows.insert(rows.begin(), {"", "predicted", "measured", ""});
-  std::size_t widest = 0;
-  for (const std::vector<std::string>& row : rows) widest = std::max(widest, row[0].size());
-  for (const std::vector<std::string>& row : rows) {
-    std::string line = fmt::format("  {:<{}}{:>14}{:>14}", row[0], widest, row[1], row[2]);
-    if (!row[3].empty()) line += "  " + row[3];
-    lines.push_back(std::move(line));
-  }
+  std::istringstream table(to_text(comparison_table(c)));
+  for (std::string line; std::getline(table, line);) lines.push_back(line);
   if (c.worked)
     lines.push_back(
         fmt::format("  other work had the cores: a rank worked {} of a step of {}; times are not judged",
@@ -290,19 +265,15 @@ JsonValue to_json(const Comparison& c) {
     out.set("step_seconds", pair_of(c.step_predicted, c.step_measured));
     JsonValue::Array parts;
     for (const ComparedPart& part : c.parts) {
-      JsonValue one = pair_of(part.predicted, part.measured);
-      one.set("parts", names(part.parts));
-      parts.push_back(std::move(one));
+      JsonValue::Array names;
+      for (const TimePart it : part.parts) names.emplace_back(to_string(it));
+      parts.push_back(pair_of(part.predicted, part.measured));
+      parts.back().set("parts", std::move(names));
     }
-    out.set("parts", JsonValue(std::move(parts)));
+    out.set("parts", std::move(parts));
     if (c.worked) out.set("worked_seconds", *c.worked);
     out.set("first_step_alone", c.first_step_alone);
-    if (c.spread) {
-      JsonValue spread;
-      spread.set("low", c.spread->low);
-      spread.set("high", c.spread->high);
-      out.set("half_of_steps_seconds", std::move(spread));
-    }
+    if (c.spread) out.set("half_of_steps_seconds", JsonValue::Object{{"low", c.spread->low}, {"high", c.spread->high}});
     if (c.bubble_predicted && c.bubble_measured) out.set("bubble_over_ideal", pair_of(*c.bubble_predicted, *c.bubble_measured));
     out.set("predicted_step", to_json(*c.predicted));
   } else {

@@ -19,6 +19,7 @@
 
 #include "core/json_reader.h"
 #include "planner/price/step_price.h"
+#include "report/table.h"
 #include "train/log/step_times.h"
 
 namespace trident {
@@ -108,7 +109,7 @@ std::vector<std::string> off_lines(const Comparison& comparison);
 // Closing lines of a run; the last ones name what is off.
 std::vector<std::string> to_lines(const Comparison& comparison);
 // Their table: what, predicted, measured, how far off.
-std::vector<std::vector<std::string>> comparison_rows(const Comparison& comparison);
+Table comparison_table(const Comparison& comparison);
 // comparison.json, docs/logs.md.
 JsonValue to_json(const Comparison& comparison);
 

@@ -11,6 +11,7 @@
 #include "core/number_text.h"
 #include "infer/generate/eval_samples.h"
 #include "model/config/model_stats.h"
+#include "report/table.h"
 #include "train/config/rank_count.h"
 #include "train/launch/prepare_run.h"
 #include "train/plan/core_share.h"
@@ -45,25 +46,22 @@ std::string units_text(const RunPlan& plan, std::size_t stage) {
   return text;
 }
 
-// A table of megabytes, a row for each stage and a column for each use that any stage has.
-std::string memory_table(const DryPlan& report) {
-  std::string text = fmt::format("{:>5} {:>6}", "stage", "rank");
-  std::vector<MemoryUse> uses;
+// Megabytes: a row for each stage, and a column for each use that any stage has.
+Table memory_table(const DryPlan& report) {
+  Table table{"", {{"stage"}, {"rank", false, 6}}, {}, 0, 1};
+  for (const DryRun& stage : report.stages)
+    table.rows.push_back({fmt::format("{}", table.rows.size()), fmt::format("{}", stage.rank)});
+  const auto add = [&](std::string_view name, auto bytes_of) {
+    table.columns.push_back({std::string(name), false, 13});
+    for (std::size_t i = 0; i < report.stages.size(); ++i)
+      table.rows[i].push_back(fmt::format("{:.1f}", megabytes(bytes_of(report.stages[i]))));
+  };
   for (const MemoryUse use : kMemoryUses) {
-    bool used = false;
-    for (const DryRun& stage : report.stages) used = used || stage.arena.total_bytes(use) > 0;
-    if (!used) continue;
-    uses.push_back(use);
-    text += fmt::format(" {:>13}", to_string(use));
+    const auto bytes_of = [use](const DryRun& stage) { return stage.arena.total_bytes(use); };
+    if (std::ranges::any_of(report.stages, [&](const DryRun& stage) { return bytes_of(stage) > 0; })) add(to_string(use), bytes_of);
   }
-  text += fmt::format(" {:>13}\n", "all");
-  for (std::size_t i = 0; i < report.stages.size(); ++i) {
-    const DryRun& stage = report.stages[i];
-    text += fmt::format("{:>5} {:>6}", i, stage.rank);
-    for (const MemoryUse use : uses) text += fmt::format(" {:>13.1f}", megabytes(stage.arena.total_bytes(use)));
-    text += fmt::format(" {:>13.1f}\n", megabytes(stage.arena.total_bytes()));
-  }
-  return text;
+  add("all", [](const DryRun& stage) { return stage.arena.total_bytes(); });
+  return table;
 }
 
 // " tp 3.214 GB, cp 0 MB, ...", of each of so many ranks.
@@ -77,27 +75,13 @@ std::string sizes_by_axis(const std::array<double, kNumAxes>& bytes, int ranks) 
   return text;
 }
 
-JsonValue bytes_by_axis(const std::array<double, kNumAxes>& bytes) {
-  JsonValue out;
-  for (std::size_t axis = 0; axis < bytes.size(); ++axis) out.set(to_string(static_cast<Axis>(axis)), bytes[axis]);
-  return out;
-}
-
 JsonValue to_json(const RecordedOperation& operation) {
-  JsonValue out;
-  out.set("operation", operation.name);
-  out.set("flops", operation.flops);
-  out.set("bytes", operation.bytes);
-  return out;
+  return JsonValue::Object{{"operation", operation.name}, {"flops", operation.flops}, {"bytes", operation.bytes}};
 }
 
 JsonValue to_json(const RecordedCollective& call) {
-  JsonValue out;
-  out.set("collective", to_string(call.operation));
-  out.set("group", call.group);
-  out.set("ranks", call.size);
-  out.set("bytes", call.operand_bytes);
-  return out;
+  return JsonValue::Object{
+      {"collective", to_string(call.operation)}, {"group", call.group}, {"ranks", call.size}, {"bytes", call.operand_bytes}};
 }
 
 JsonValue to_json(const PassRecord& pass) {
@@ -164,7 +148,7 @@ std::string to_text(const DryPlan& report, const RunPlan& plan, PlanDetail detai
   std::string text = heading_text(plan);
   const bool exact = report.workspaces == Workspaces::kExact;
   text += fmt::format("\nMB of one rank{}:\n{}\n",
-                      exact ? "" : "; workspaces of products and attention: the most that a GPU's take", memory_table(report));
+                      exact ? "" : "; workspaces of products and attention: the most that a GPU's take", to_text(memory_table(report)));
   for (std::size_t i = 0; i < report.stages.size(); ++i)
     text += fmt::format("stage {}: {}; {}\n", i, units_text(plan, i), largest_entries(report.stages[i].arena));
   text += traffic_text(report, plan);
@@ -203,7 +187,7 @@ JsonValue to_json(const DryPlan& report, const RunPlan& plan, PlanDetail detail)
     stages.push_back(std::move(stage));
   }
   out.set("stages", JsonValue(std::move(stages)));
-  out.set("step_comm_bytes", bytes_by_axis(bytes_of_all_ranks(plan, report.stages)));
+  out.set("step_comm_bytes", json_by_name<Axis>(bytes_of_all_ranks(plan, report.stages)));
   return out;
 }
 

@@ -16,7 +16,6 @@
 namespace trident {
 namespace {
 
-constexpr double kRounding = 1e-9;  // of a step: what rounding leaves
 constexpr std::size_t kMostLines = 8, kMostBars = 16, kMostSamples = 1200;
 
 // Of ranks' memory, all over the page: MB where the most loaded one has less than a GB.
@@ -34,6 +33,11 @@ MemoryUnit unit_of(const ClusterForecast& plan) {
 std::string sentence(std::string text) {
   if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   return text + ".";
+}
+
+Table with_large_title(Table table) {
+  table.title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(table.title[0])));
+  return table;
 }
 
 // A step function with the most of each of so many windows of time, so that none of its peaks is lost.
@@ -121,20 +125,6 @@ StackedBars memory_bars(const ClusterReport& report) {
   return bars;
 }
 
-ReportTable memory_table(const ClusterForecast& plan) {
-  const MemoryUnit unit = unit_of(plan);
-  ReportTable table{fmt::format("The most loaded rank, of stage {}", plan.most().stage), {"part", unit.name, "band"}, {}, 1};
-  for (const MemoryPart& part : plan.most().parts) {
-    if (part.bytes == 0) continue;
-    table.rows.push_back({std::string(to_string(part.kind)), fmt::format("{:.3f}", unit.of(part.bytes)),
-                          part.certainty == Certainty::kExact  ? "exact"
-                          : part.certainty == Certainty::kMost ? "from 0"
-                                                               : "no band"});
-  }
-  table.rows.push_back({"all", fmt::format("{:.3f}", unit.of(plan.most().total())), ""});
-  return table;
-}
-
 std::string range_text(const Band& band, std::string (*text_of)(double)) {
   return band ? fmt::format("{} to {}", text_of(band->low), text_of(band->high)) : "no band";
 }
@@ -174,7 +164,7 @@ ReportSection advice_section(const ClusterReport& report) {
         Paragraph{now.fits ? "Nothing that was tried makes it faster." : "Nothing that was tried needs less memory."});
     return section;
   }
-  ReportTable table{"", {"change", "step", "difference", "memory", "fits"}, {}, 1};
+  Table table{"", {{"change", true}, {"step"}, {"difference"}, {"memory"}, {"fits"}}};
   for (const PricedChange& change : report.advice)
     table.rows.push_back({settings_text(change), seconds_text(change.seconds),
                           fmt::format("{:+.1f} %", 100 * (change.seconds / now.seconds() - 1)),
@@ -185,21 +175,8 @@ ReportSection advice_section(const ClusterReport& report) {
   return section;
 }
 
-ReportTable time_table(const ClusterForecast& plan) {
-  const bool shared = plan.process && plan.process->shares_cores;
-  ReportTable table{shared ? "The cores that ranks share" : "The stage that waits least", {"part", "time", "share"}, {}, 1};
-  for (std::size_t part = 0; part < kNumTimeParts; ++part) {
-    const double seconds = plan.parts.seconds[part];
-    if (seconds <= kRounding * plan.seconds()) continue;
-    table.rows.push_back(
-        {std::string(to_string(static_cast<TimePart>(part))), seconds_text(seconds), percent_text(seconds / plan.seconds())});
-  }
-  table.rows.push_back({"step", seconds_text(plan.seconds()), percent_text(1)});
-  return table;
-}
-
-ReportTable traffic_table(const ClusterForecast& plan) {
-  ReportTable table{"Sent by a rank in a step, on average", {"axis", "bytes"}, {}, 1};
+Table traffic_table(const ClusterForecast& plan) {
+  Table table{"Sent by a rank in a step, on average", {{"axis", true}, {"bytes"}}};
   for (std::size_t axis = 0; axis < kNumAxes; ++axis)
     table.rows.push_back({std::string(to_string(static_cast<Axis>(axis))), bytes_text(plan.bytes_sent[axis])});
   return table;
@@ -238,7 +215,7 @@ ReportPage page_of(const ClusterReport& report) {
   summary.blocks.emplace_back(Paragraph{"Predicted, not measured. " + sentence(band_line(report))});
   page.sections.push_back(std::move(summary));
   page.sections.push_back(advice_section(report));
-  ReportSection time{"Time", {time_bars(report), time_table(plan), traffic_table(plan)}};
+  ReportSection time{"Time", {time_bars(report), with_large_title(time_table(report)), traffic_table(plan)}};
   if (plan.process && plan.process->shares_cores)
     time.blocks.insert(time.blocks.begin(),
                        Paragraph{"More threads compute than there are cores: a step takes the CPU time of all ranks over the "
@@ -250,7 +227,7 @@ ReportPage page_of(const ClusterReport& report) {
        {Paragraph{"Each row is a rank of a pipeline stage: above what it computes, numbered by micro-batch; below its gathers "
                   "and reductions. The ranks of other data- and tensor-parallel coordinates do the same."},
         timeline_of(plan.plan, plan.forecast)}});
-  ReportSection memory{"Memory", {memory_bars(report), memory_table(plan)}};
+  ReportSection memory{"Memory", {memory_bars(report), with_large_title(memory_table(plan))}};
   memory.blocks.emplace_back(
       Paragraph{"GB are 10^9 bytes, MB 10^6. Exact: a rank of this program books as much, to the byte; from 0: the most that "
                 "libraries' workspaces take; no band: one figure for every run, from the profile."});

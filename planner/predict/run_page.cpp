@@ -84,9 +84,8 @@ ReportSection comparison_section(const Comparison& c) {
   ReportSection section{"Predicted beside measured", {}};
   std::string what = to_lines(c).front();
   what.front() = 'P';
-  ReportTable table;
-  table.head = {"", "predicted", "measured", "predicted over measured"};
-  table.rows = comparison_rows(c);
+  Table table = comparison_table(c);
+  table.columns.back() = {"predicted over measured"};
   section.blocks.emplace_back(Paragraph{what + "."});
   section.blocks.emplace_back(std::move(table));
   BulletList off;

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "core/counted.h"
-#include "core/number_text.h"
 #include "planner/study/study_table.h"
 #include "report/report_page.h"
 #include "report/svg_plot.h"
@@ -69,32 +68,6 @@ void require_rows(const StudyResult& result) {
     throw ConfigError(fmt::format("nothing to draw: no point of the study can be: {}; vary other values", reasons_text(result)));
 }
 
-ReportTable page_table(const StudyResult& result) {
-  ReportTable table{.title = "Points",
-                    .head = {"settings", "remark", result.counted_as + "s", "micro-batches", "tokens/s",
-                             "a " + result.counted_as, "step s", "MFU %", "GB held", "efficiency", "of first"},
-                    .rows = {},
-                    .num_text_columns = 2};
-  for (const StudyRow& row : result.rows) {
-    const std::string name = line_name(result, row);
-    if (!row.possible()) {
-      table.rows.push_back(
-          {name, row.reason, row.point.gpus > 0 ? fmt::format("{}", row.point.gpus) : "", "", "", "", "", "", "", "", ""});
-      continue;
-    }
-    std::string remark = row.fits ? "" : "does not fit";
-    if (row.measured) remark = fmt::format("measured {:.4g} s", row.measured->seconds);
-    if (row.measured && row.measured->worked) remark += "; " + disturbance_text(*row.measured);
-    if (!row.measured && !row.not_run.empty()) remark = fmt::format("not run: {}", row.not_run);
-    table.rows.push_back({name, remark, fmt::format("{}", row.gpus), fmt::format("{}", row.micro_batches),
-                          fmt::format("{:.0f}", row.tokens_per_second()), fmt::format("{:.0f}", row.tokens_per_gpu()),
-                          fmt::format("{:.4g}", row.seconds), row.mfu > 0 ? percent_digits(row.mfu) : "",
-                          fmt::format("{:.4g}", gigabytes(row.memory_bytes)),
-                          row.efficiency > 0 ? fmt::format("{:.3f}", row.efficiency) : "", fmt::format("{:.3f}", row.of_first)});
-  }
-  return table;
-}
-
 }  // namespace
 
 std::string study_svg(const StudyResult& result) {
@@ -120,7 +93,7 @@ std::string study_html(const StudyResult& result) {
   }
   pictures.blocks.push_back(time_bars(result));
   page.sections.push_back(std::move(pictures));
-  page.sections.push_back({.title = "Numbers", .blocks = {page_table(result)}});
+  page.sections.push_back({.title = "Numbers", .blocks = {table_of(result)}});
   return to_html(page);
 }
 

@@ -5,11 +5,15 @@
 
 #include "core/json_reader.h"
 #include "planner/study/study_result.h"
+#include "report/table.h"
 
 namespace trident {
 
-// Title, hardware, what is held fixed; a line for each point, with its reason where it cannot be; causes. Parts that no row has are
-// left out; times are seconds of a step.
+// A row for each point: what it is, then its numbers and a remark, or why it cannot be. Parts that no row has are left out; times are
+// seconds of a step.
+Table table_of(const StudyResult& result);
+
+// Title, hardware, what is held fixed; the table; causes.
 std::string to_text(const StudyResult& result);
 
 // {"study", "config", "hardware", "counted_as" ("GPU", or "rank" of processors: what "gpus" are), "scaling",

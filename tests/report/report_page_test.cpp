@@ -55,7 +55,7 @@ ReportPage page_of(const std::string& name) {
   return {name,
           name,
           {{name,
-            {Paragraph{name}, KeyNumbers{{{name, name, name}}}, ReportTable{name, {name, "n"}, {{name, "1"}}, 1},
+            {Paragraph{name}, KeyNumbers{{{name, name, name}}}, Table{name, {{name, true}, {"n"}}, {{name, "1"}}},
              BulletList{{name}}, bars_of(name), plot, timeline}}}};
 }
 
@@ -135,10 +135,31 @@ TEST(ReportPage, TimelinesHaveTheirSpans) {
 }
 
 TEST(ReportPage, RefusesWhatDoesNotFitTogether) {
-  EXPECT_THROW(to_html({"t", "", {{"s", {ReportTable{"", {"a", "b"}, {{"1"}}, 1}}}}}), InternalError);
+  EXPECT_THROW(to_html({"t", "", {{"s", {Table{"", {{"a", true}, {"b"}}, {{"1", "2", "3"}}}}}}}), InternalError);
   StackedBars bars = bars_of("x");
   bars.bars[1].values.pop_back();
   EXPECT_THROW(to_html({"t", "", {{"s", {bars}}}}), InternalError);
+}
+
+TEST(Table, TextIsAlignedAndShortRowsEndInWords) {
+  Table table{"Rows", {{"name", true}, {"seconds", false, 9}, {"", true}}, {{"a", "1.5", ""}, {"longer", "cannot be: <why>, so long"}}, 2};
+  table.rows.push_back({"b", "12345.678", "remark"});
+  EXPECT_EQ(to_text(table),
+            "  name      seconds\n"
+            "  a             1.5\n"
+            "  longer  cannot be: <why>, so long\n"
+            "  b       12345.678  remark\n");
+  const std::string html = to_html({"t", "", {{"s", {table}}}});
+  EXPECT_NE(html.find("<th>name</th><th class=\"n\">seconds</th><th></th>"), html.npos);
+  EXPECT_NE(html.find("<td>longer</td><td colspan=\"2\">cannot be: &lt;why&gt;, so long</td></tr>"), html.npos);
+  for (Column& column : table.columns) column.title.clear();
+  EXPECT_TRUE(to_text(table).starts_with("  a "));
+  EXPECT_EQ(to_html({"t", "", {{"s", {table}}}}).find("<thead>"), html.npos);
+}
+
+TEST(Table, CsvHasANameForEachMemberOfAnyRow) {
+  const JsonValue rows = parsed(R"([{"a": 1, "b": {"c": 2.0, "d": null}}, {"a": "x, \"y\"", "e": true}])");
+  EXPECT_EQ(to_csv(rows.items()), "a,b_c,b_d,e\r\n1,2.0,,\r\n\"x, \"\"y\"\"\",,,true\r\n");
 }
 
 }  // namespace

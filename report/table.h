@@ -1,0 +1,44 @@
+// Rows and columns, made once: text for people, a part of a page (report_page.h), and of JSON objects the same rows as CSV.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "core/json_reader.h"
+
+namespace trident {
+
+struct Column {
+  std::string title;
+  bool words = false;     // they begin at the left; numbers end at the right
+  std::size_t width = 0;  // of text, at least
+};
+
+struct Table {
+  std::string title;
+  std::vector<Column> columns;
+  // With their digits and units. A short row ends in words that run over the columns which it lacks.
+  std::vector<std::vector<std::string>> rows = {};
+  std::size_t indent = 0, gap = 2;  // of text: spaces before a line and between columns
+
+  bool has_titles() const;  // or columns without any
+};
+
+// A line of titles where there are any, and one for each row; the table's own title is for pages.
+std::string to_text(const Table& table);
+
+// {"compute": 1.5, "bubble": 0.5}: numbers of all values of an enumeration, each as `as` has it.
+template <class Name, std::size_t kCount>
+JsonValue json_by_name(const std::array<double, kCount>& numbers, JsonValue (*as)(double) = [](double it) { return JsonValue(it); }) {
+  JsonValue out;
+  for (std::size_t i = 0; i < kCount; ++i) out.set(to_string(static_cast<Name>(i)), as(numbers[i]));
+  return out;
+}
+
+// A first line of names, in the order in which rows have them, and a line for each row, which is an object: members of objects within
+// it are joined by '_', what a row lacks and null are empty. RFC 4180.
+std::string to_csv(const JsonValue::Array& rows);
+
+}  // namespace trident
