@@ -8,11 +8,10 @@
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "core/version.h"
 
 namespace trident {
 namespace {
-
-constexpr std::string_view kVersion = "trident 0.1.0\n";
 
 std::string nearest_subcommand(std::string_view name) {
   std::vector<std::string_view> names;
@@ -25,7 +24,7 @@ void dispatch(const Arguments& arguments, const CommandContext& context) {
   if (arguments.empty()) throw ConfigError("no subcommand; see trident help");
   const std::string& name = arguments.front();
   if (name == "--version") {
-    context.out << kVersion;
+    context.out << "trident " << kVersion << '\n';
     return;
   }
   if (name == "--help" || name == "-h") return help_command({}, context);
@@ -47,6 +46,7 @@ int report(std::ostream& err, std::string_view message, ExitCode code) {
 const std::vector<Subcommand>& subcommands() {
   static const std::vector<Subcommand> table = {
       {.name = "train", .summary = "train a model", .run = train_command},
+      {.name = "report", .summary = "one page about runs: curves, texts, steps, memory, configuration", .run = report_command},
       {.name = "supervise", .summary = "run trident train, and start it again when a rank died", .run = supervise_command},
       {.name = "plan", .summary = "predict time, memory and traffic; search layouts", .run = plan_command},
       {.name = "study", .summary = "compare settings and numbers of GPUs: scaling tables", .run = study_command},

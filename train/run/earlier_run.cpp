@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kConfigFile = "config.resolved.json", kMetrics = "metrics.jsonl", kTrace = "trace";
 constexpr std::string_view kFiles[] = {kConfigFile,       "plan.json",   "memory.json",   kMetrics,
                                        "timing.jsonl",    "eval.jsonl",  "samples.jsonl", "failure.json",
+                                       "run.json",        "last_step.json",
                                        "comparison.json", "report.html", kTrace};
 constexpr std::string_view kLogs[] = {kMetrics, "timing.jsonl", "eval.jsonl", "samples.jsonl"};
 constexpr std::string_view kEvents = "events.out.tfevents.";
