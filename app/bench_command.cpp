@@ -9,6 +9,7 @@
 #include "app/path_arguments.h"
 #include "core/file_io.h"
 #include "core/printable.h"
+#include "planner/bench/bench.h"
 
 namespace trident {
 namespace {
@@ -53,9 +54,10 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   bool json = false;
   add_config_flags(app, flags);
   app.add_option("--device", device, "auto, cpu or cuda, in place of the configuration's");
-  app.add_option("--seconds", options.seconds, "time for each rate")->capture_default_str();
-  app.add_option("--steps", options.steps, "steps of training; the median counts")->capture_default_str();
-  app.add_option("--ranks", options.collective_ranks, "ranks of the collectives, threads of this process")->capture_default_str();
+  in_range(app.add_option("--seconds", options.seconds, "time for each rate")->capture_default_str(), 0, 60);
+  in_range(app.add_option("--steps", options.steps, "steps of training; the median counts")->capture_default_str(), 1, 1000);
+  in_range(app.add_option("--ranks", options.collective_ranks, "ranks of the collectives, threads of this process")
+               ->capture_default_str(), 1, 64);
   app.add_flag("--json", json, "print one JSON object");
   std::string profile;
   CalibrateOptions calibration;
@@ -63,34 +65,26 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
       "--calibrate", profile,
       "instead of a configuration: measure what the processors reach by size, all cores at work, and write it to this file, a "
       "hardware profile; takes a little more than two minutes");
-  app.add_option("--largest", calibration.largest, "with --calibrate: longest side of a product and longest sequence")
-      ->capture_default_str();
+  in_range(app.add_option("--largest", calibration.largest, "with --calibrate: longest side of a product and longest sequence")
+               ->capture_default_str(), 64, 8192);
   const bool calibrates = std::any_of(arguments.begin(), arguments.end(),
                                       [](const std::string& a) { return a == "--calibrate" || a.starts_with("--calibrate="); });
   if (calibrates) app.get_option("--config")->required(false);
-  if (parse_flags(app, arguments, context.out, {{}, foreign_flag_hint, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   if (calibrates && profile.empty()) throw ConfigError("--calibrate: names no file; give the one to write");
   check_named_files(app, {"--config"}, {"--calibrate"});
-  if (!(options.seconds >= 0 && options.seconds <= 60))
-    throw ConfigError(fmt::format("--seconds = {}: must be from 0 to 60", options.seconds));
-  if (options.steps < 1 || options.steps > 1000)
-    throw ConfigError(fmt::format("--steps = {}: must be from 1 to 1000", options.steps));
-  if (options.collective_ranks < 1 || options.collective_ranks > 64)
-    throw ConfigError(fmt::format("--ranks = {}: must be from 1 to 64", options.collective_ranks));
-
   if (calibrates) {
     if (!flags.file.empty() || !flags.settings.empty() || !device.empty() || json)
       throw ConfigError(
           "--calibrate: measures the processors with models of its own; leave out --config, --set, --device and --json");
     refuse_given(app, {"--steps", "--ranks"}, "--calibrate measures what it needs, with 1 to 8 ranks", "measure a configuration");
-    if (calibration.largest < 64 || calibration.largest > 8192)
-      throw ConfigError(fmt::format("--largest = {}: must be from 64 to 8192", calibration.largest));
     if (app.get_option("--seconds")->count() > 0) calibration.seconds = options.seconds;
     return calibrate(profile, calibration, context);
   }
   if (!device.empty()) flags.settings.push_back("device=" + device);
   OptionValues values;
-  const std::optional<BenchReport> report = context.run_bench(load_train_config(flags.file, flags.settings, values), options);
+  const TrainConfig config = load_train_config(flags.file, flags.settings, values);
+  const std::optional<BenchReport> report = run_bench_here(config, options, *context.make_cuda());
   if (!report) return;
   context.out << (json ? to_json_text(to_json(*report)) + '\n' : on_lines(to_text(*report)));
 }

@@ -13,19 +13,6 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kUsage =
-    "usage: trident ckpt ls DIR\n"
-    "           which checkpoints a folder has, and which are whole\n"
-    "       trident ckpt show DIR[/STEP]\n"
-    "           what one holds: state of training, tensors\n"
-    "       trident ckpt verify DIR[/STEP]\n"
-    "           read every byte of one and compare it with its hashes\n"
-    "       trident ckpt diff A B\n"
-    "           compare two, whatever layouts wrote them: 0 equal, 1 different\n"
-    "       trident ckpt prune DIR [--keep-last N] [--keep-every N] [--dry-run]\n"
-    "           remove those that a run with these rules would\n"
-    "\ntrident ckpt show --help and so on say more.\n";
-
 constexpr const char* kPathHelp =
     "a checkpoint's folder; DIR/1000 for DIR/step-00001000; or DIR, also a run's, for the newest in it";
 
@@ -33,42 +20,8 @@ void one_path(const Arguments& arguments, const CommandContext& context, CLI::Ap
               void (*run)(const std::string&, const CommandContext&)) {
   std::string path;
   app.add_option(name, path, what)->required();
-  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, arguments, context)) return;
   run(path, context);
-}
-
-void diff_command(const Arguments& arguments, const CommandContext& context) {
-  CLI::App app(
-      "Compare two checkpoints bit by bit: tensors by name whatever layouts wrote them, masters where both have them, the "
-      "optimizer's states, "
-      "the state of training. Exit code 0: equal; 1: different, with the first differing element of each tensor.",
-      "trident ckpt diff");
-  std::string a, b;
-  app.add_option("A", a, kPathHelp)->required();
-  app.add_option("B", b, "likewise")->required();
-  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
-  ckpt_diff(a, b, context);
-}
-
-void prune_command(const Arguments& arguments, const CommandContext& context) {
-  CLI::App app(
-      "Remove checkpoints as a run does after a save: all but the newest ones, those of every so many steps, and the one with the "
-      "lowest validation loss where the run keeps that. Rules that are not given are those of the run that wrote the newest one. "
-      "Damaged ones neither count nor go, nor do those that a reader has locked. First the newest one is read back; if it is not "
-      "whole, or a run is writing there, nothing is removed.",
-      "trident ckpt prune");
-  PruneRequest request;
-  app.add_option("DIR", request.folder, "folder of checkpoints, or a run's")->required();
-  app.add_option("--keep-last", request.keep_last, "newest ones to keep, at least 1");
-  app.add_option("--keep-every", request.keep_every, "also keep those of every so many steps; 0: none");
-  app.add_flag("--dry-run", request.dry_run, "say what would be removed, and remove nothing");
-  app.add_flag("--unread", request.unread, "do not read the newest one back first");
-  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
-  if (request.keep_last && *request.keep_last < 1)
-    throw ConfigError(fmt::format("trident ckpt prune: --keep-last {}: must be at least 1; the newest checkpoint always stays", *request.keep_last));
-  if (request.keep_every && *request.keep_every < 0)
-    throw ConfigError(fmt::format("trident ckpt prune: --keep-every {}: must be a number of steps, or 0 for none", *request.keep_every));
-  ckpt_prune(request, context);
 }
 
 }  // namespace
@@ -88,40 +41,62 @@ void refuse_other_folder(const std::string& path) {
   if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{}: {}", path, *other));
 }
 
-void ckpt_command(const Arguments& arguments, const CommandContext& context) {
-  const std::string action = arguments.empty() ? "" : arguments.front();
-  if (action == "--help" || action == "-h") {
-    context.out << kUsage;
-    return;
-  }
-  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1, arguments.end());
-  if (action == "ls")
-    return one_path(
-        rest, context,
-        CLI::App("List the checkpoints of a folder: step, size, age, health, content. \"ok\" says that the manifest is valid and "
-                 "all files have their sizes; trident ckpt verify reads them.",
-                 "trident ckpt ls"),
-        "folder of checkpoints, or a run's", "DIR", ckpt_ls);
-  if (action == "show")
-    return one_path(
-        rest, context,
-        CLI::App("Show what a checkpoint holds: the state of training, the layout that wrote it, every tensor with shape, dtype "
-                 "and norm. Reads all weights.",
-                 "trident ckpt show"),
-        kPathHelp, "CHECKPOINT", ckpt_show);
-  if (action == "verify")
-    return one_path(
-        rest, context,
-        CLI::App("Read every block of a checkpoint and compare it with its hash; check that its boxes make up every tensor. What "
-                 "is wrong is listed; exit code 65 then.",
-                 "trident ckpt verify"),
-        kPathHelp, "CHECKPOINT", ckpt_verify);
-  if (action == "diff") return diff_command(rest, context);
-  if (action == "prune") return prune_command(rest, context);
-  if (arguments.empty())
-    throw ConfigError(
-        "trident ckpt: no action; name one: ls, show, verify, diff or prune (see trident ckpt --help)");
-  throw ConfigError(fmt::format("trident ckpt {}: not an action; use ls, show, verify, diff or prune (see trident ckpt --help)", in_quotes(action)));
+void ckpt_ls_command(const Arguments& arguments, const CommandContext& context) {
+  one_path(arguments, context,
+           CLI::App("List the checkpoints of a folder: step, size, age, health, content. \"ok\" says that the manifest is valid "
+                    "and all files have their sizes; trident ckpt verify reads them.",
+                    "trident ckpt ls"),
+           "folder of checkpoints, or a run's", "DIR", ckpt_ls);
+}
+
+void ckpt_show_command(const Arguments& arguments, const CommandContext& context) {
+  one_path(arguments, context,
+           CLI::App("Show what a checkpoint holds: the state of training, the layout that wrote it, every tensor with shape, "
+                    "dtype and norm. Reads all weights.",
+                    "trident ckpt show"),
+           kPathHelp, "CHECKPOINT", ckpt_show);
+}
+
+void ckpt_verify_command(const Arguments& arguments, const CommandContext& context) {
+  one_path(arguments, context,
+           CLI::App("Read every block of a checkpoint and compare it with its hash; check that its boxes make up every tensor. "
+                    "What is wrong is listed; exit code 65 then.",
+                    "trident ckpt verify"),
+           kPathHelp, "CHECKPOINT", ckpt_verify);
+}
+
+void ckpt_diff_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Compare two checkpoints bit by bit: tensors by name whatever layouts wrote them, masters where both have them, the "
+      "optimizer's states, "
+      "the state of training. Exit code 0: equal; 1: different, with the first differing element of each tensor.",
+      "trident ckpt diff");
+  std::string a, b;
+  app.add_option("A", a, kPathHelp)->required();
+  app.add_option("B", b, "likewise")->required();
+  if (!parse_flags(app, arguments, context)) return;
+  ckpt_diff(a, b, context);
+}
+
+void ckpt_prune_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Remove checkpoints as a run does after a save: all but the newest ones, those of every so many steps, and the one with the "
+      "lowest validation loss where the run keeps that. Rules that are not given are those of the run that wrote the newest one. "
+      "Damaged ones neither count nor go, nor do those that a reader has locked. First the newest one is read back; if it is not "
+      "whole, or a run is writing there, nothing is removed.",
+      "trident ckpt prune");
+  PruneRequest request;
+  app.add_option("DIR", request.folder, "folder of checkpoints, or a run's")->required();
+  app.add_option("--keep-last", request.keep_last, "newest ones to keep, at least 1");
+  app.add_option("--keep-every", request.keep_every, "also keep those of every so many steps; 0: none");
+  app.add_flag("--dry-run", request.dry_run, "say what would be removed, and remove nothing");
+  app.add_flag("--unread", request.unread, "do not read the newest one back first");
+  if (!parse_flags(app, arguments, context)) return;
+  if (request.keep_last && *request.keep_last < 1)
+    throw ConfigError(fmt::format("trident ckpt prune: --keep-last {}: must be at least 1; the newest checkpoint always stays", *request.keep_last));
+  if (request.keep_every && *request.keep_every < 0)
+    throw ConfigError(fmt::format("trident ckpt prune: --keep-every {}: must be a number of steps, or 0 for none", *request.keep_every));
+  ckpt_prune(request, context);
 }
 
 }  // namespace trident

@@ -35,20 +35,25 @@ void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
 
 }  // namespace
 
-ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream& out, const FlagTexts& texts) {
+bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext& context, const FlagTexts& texts) {
   app.allow_extras();
+  if (texts.all) app.set_help_all_flag("--help-all", "print everything: how ranks start, exit codes, all keys");
   try {
     app.parse(Arguments(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
-  } catch (const CLI::CallForHelp&) {
-    out << folded(app.help(), texts.columns);
-    if (texts.details) out << '\n' << texts.details();
-    return ParseResult::kHelpPrinted;
+  } catch (const CLI::Success& asked) {  // for help
+    const auto& details = dynamic_cast<const CLI::CallForAllHelp*>(&asked) != nullptr ? texts.all : texts.details;
+    context.out << folded(app.help(), context.columns);
+    if (details) context.out << '\n' << details();
+    return false;
+  } catch (const ConfigError&) {  // of in_range()
+    refuse_extras(app, texts);
+    throw;
   } catch (const CLI::ParseError& error) {
     refuse_extras(app, texts);
     throw ConfigError(fmt::format("{}: {}; see {} --help", app.get_name(), one_line(error.what()), app.get_name()));
   }
   refuse_extras(app, texts);
-  return ParseResult::kRun;
+  return true;
 }
 
 void add_config_flags(CLI::App& app, ConfigFlags& flags) {
@@ -57,6 +62,16 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
+}
+
+void in_range(CLI::Option* option, double least, double most) {
+  const auto check = [=](std::string& text) {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && !(value >= least && value <= most))
+      throw ConfigError(fmt::format("{} = {}: must be from {} to {}", option->get_name(), value, least, most));
+    return std::string();
+  };
+  option->check(CLI::Validator(check, ""));
 }
 
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead) {

@@ -15,14 +15,12 @@
 
 namespace trident {
 
-enum class ParseResult : std::uint8_t { kRun, kHelpPrinted };
-
 // What a command adds to its flags.
 struct FlagTexts {
   std::function<std::string()> details = {};  // printed after the help
   // What to write instead of an unknown argument, given the one that follows it or ""; "" without an idea.
   std::function<std::string(const std::string& argument, const std::string& next)> instead = {};
-  std::size_t columns = kHelpWidth;
+  std::function<std::string()> all = {};  // printed after the help in place of `details` by --help-all
 };
 
 // What names a run's configuration: --config FILE, which is required, and --set PATH=VALUE as often as wanted.
@@ -33,12 +31,15 @@ struct ConfigFlags {
 // `flags` is written by parse_flags and outlives `app`.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
 
+// Refuses (ConfigError) other numbers: "--steps = 0: must be from 1 to 1000".
+void in_range(CLI::Option* option, double least, double most);
+
 // Refuses (ConfigError) each of `flags` that was given: what has no effect is not taken in silence. `why`: "there are
 // no questions"; `instead`: "give --choices FILE".
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead);
 
-// Parses into what was bound to `app`. Prints the help where --help is among the arguments. Throws ConfigError with the nearest
-// flag for an unknown one.
-ParseResult parse_flags(CLI::App& app, const Arguments& arguments, std::ostream& out, const FlagTexts& texts = {});
+// Parses into what was bound to `app`. Where --help is among the arguments, prints the help: then false, and nothing is left to do.
+// Throws ConfigError with the nearest flag for an unknown one.
+bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext& context, const FlagTexts& texts = {});
 
 }  // namespace trident

@@ -1,4 +1,5 @@
 // trident completion bash|zsh|fish
+#include <algorithm>
 #include <ostream>
 #include <sstream>
 
@@ -14,11 +15,12 @@ std::vector<CompletionFlag> flags_of(const Subcommand& command, const CommandCon
   std::vector<CompletionFlag> flags;
   const auto add = [&](const Arguments& arguments) {
     std::ostringstream help;
-    command.run(arguments, {help, context.run_training, context.draw_timeline});
-    for (CompletionFlag& flag : flags_of_help(help.str())) flags.push_back(std::move(flag));
+    run_subcommand(command, arguments, {help, context.err});
+    for (CompletionFlag& flag : flags_of_help(help.str()))
+      if (std::ranges::find(flags, flag.name, &CompletionFlag::name) == flags.end()) flags.push_back(std::move(flag));
   };
-  if (command.actions.empty()) add({"--help"});
-  for (const std::string_view action : command.actions) add({std::string(action), "--help"});
+  if (command.run != nullptr) add({"--help"});
+  for (const Subcommand::Action& action : command.actions) add({std::string(action.name), "--help"});
   return flags;
 }
 
@@ -38,8 +40,9 @@ void completion_command(const Arguments& arguments, const CommandContext& contex
 
   std::vector<CompletionCommand> commands;
   for (const Subcommand& command : subcommands()) {
-    if (command.run == nullptr) continue;
-    CompletionCommand& entry = commands.emplace_back(CompletionCommand{command.name, command.summary, command.actions});
+    if (!command.is_built()) continue;
+    CompletionCommand& entry = commands.emplace_back(CompletionCommand{command.name, command.summary});
+    for (const Subcommand::Action& action : command.actions) entry.actions.push_back(action.name);
     if (command.run == help_command) entry.explains = true;
     else if (command.run != completion_command) entry.flags = flags_of(command, context);
   }

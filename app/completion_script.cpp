@@ -194,7 +194,8 @@ std::string zsh_completion(const std::vector<CompletionCommand>& commands) {
       flags += fmt::format(" \\\n        ':action:({})' '*:file:_files'", fmt::join(command.actions, " "));
     const std::string words = command.explains ? names_for_help(commands) : fmt::format("{}", fmt::join(command.actions, " "));
     cases += fmt::format("    ({})\n", command.name);
-    if (!words.empty()) cases += fmt::format("      if (( CURRENT == 2 )); then compadd {}; return; fi\n", words);
+    if (!words.empty())
+      cases += fmt::format("      if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then compadd {}; return; fi\n", words);
     cases += flags.empty() ? "      ;;\n" : fmt::format("      _arguments{} ;;\n", flags);
   }
   for (const Option& option : option_table())

@@ -13,6 +13,7 @@
 #include "core/json_reader.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "infer/convert/convert.h"
 
 namespace trident {
 namespace {
@@ -72,12 +73,13 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
       "--shard-size", shard_size,
       "of hf: most bytes of tensors in a file, such as 5GB or 200MB; not given: as the folder that the checkpoint was made "
       "from, or 5GB");
-  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, arguments, context)) return;
   check_kinds(from, to);
-  ConvertRequest request{.to_hf = to[0] == kHf, .from = from[1], .to = to[1]};
-  if (!dtype.empty()) request.dtype = dtype_from(dtype);
-  if (!shard_size.empty()) request.shard_bytes = bytes_from(shard_size);
-  if (request.shard_bytes && !request.to_hf)
+  const bool to_hf = to[0] == kHf;
+  ExportOptions options;
+  if (!dtype.empty()) options.dtype = dtype_from(dtype);
+  if (!shard_size.empty()) options.shard_bytes = bytes_from(shard_size);
+  if (options.shard_bytes && !to_hf)
     throw ConfigError(fmt::format("--shard-size {}: files of a checkpoint are not cut by it; leave it out", in_quotes(shard_size)));
 
   const Interruption interruption("nothing was written");
@@ -85,15 +87,16 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   ConvertReport report;
   {
     ProgressLine line(context.out, context.console, start);
-    request.progress = [&](std::int64_t done, std::int64_t all) {
+    const auto progress = [&](std::int64_t done, std::int64_t all) {
       interruption.check();
       line.update(done, all, bytes_text(done), monotonic_seconds());
     };
-    report = context.convert(request);
+    report = to_hf ? checkpoint_to_hf(from[1], to[1], options, progress)
+                   : hf_to_checkpoint(from[1], to[1], options.dtype, progress);
   }
   const double seconds = monotonic_seconds() - start;
   for (const std::string& warning : report.warnings) context.out << "warning: " << on_one_line(warning) << '\n';
-  context.out << fmt::format("{}: {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", on_one_line(request.to),
+  context.out << fmt::format("{}: {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", on_one_line(to[1]),
                              counted(report.tensors, "tensor"), bytes_text(report.bytes), to_string(report.dtype),
                              counted(std::ssize(report.weight_files), "weight file"),
                              counted(std::ssize(report.other_files), "other file"), seconds,

@@ -1,9 +1,6 @@
-// trident data prepare|inspect|merge
-#include "app/data_command.h"
-
+// trident data prepare|merge
 #include <cstdint>
 #include <iterator>
-#include <new>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -22,15 +19,6 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kDataUsage =
-    "usage: trident data prepare --input F... --tokenizer T --output PREFIX\n"
-    "           text to token files\n"
-    "       trident data inspect PREFIX\n"
-    "           what token files hold\n"
-    "       trident data merge --input PREFIX... --output PREFIX\n"
-    "           several token files to one\n"
-    "\n";
-
 // A prefix without a name would make files that are called ".bin".
 void check_output(const std::string& prefix) {
   if (!prefix.empty() && !prefix.ends_with('/')) return;
@@ -43,7 +31,9 @@ std::string made(const std::string& prefix, std::int64_t documents) {
   return fmt::format("{0}.bin, {0}.idx: {1}", on_one_line(prefix), counted(documents, "document"));
 }
 
-void prepare_command(const Arguments& arguments, const CommandContext& context) {
+}  // namespace
+
+void data_prepare_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Tokenize text into PREFIX.bin and PREFIX.idx (Megatron's format).", "trident data prepare");
   std::vector<std::string> inputs;
   std::string tokenizer, output, separator;
@@ -74,7 +64,7 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
   const CLI::Option* given_separator =
       app.add_option("--separator-line", separator,
                      "line that separates the documents of a text file; \"\": a blank line; not given: a file is one document");
-  if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, arguments, context)) return;
   options.append_eod = append_eod ? AppendEod::kYes : AppendEod::kNo;
   options.overwrite = overwrite ? Overwrite::kYes : Overwrite::kNo;
   if (skip_bad) options.most_bad_lines = most_bad;
@@ -114,7 +104,7 @@ void prepare_command(const Arguments& arguments, const CommandContext& context) 
     context.out << fmt::format("{} {} left out\n", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were"));
 }
 
-void merge_command(const Arguments& arguments, const CommandContext& context) {
+void data_merge_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Write token files one after the other into one pair, PREFIX.bin and PREFIX.idx.", "trident data merge");
   std::vector<std::string> inputs;
   std::string output;
@@ -122,7 +112,7 @@ void merge_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--output", output, "prefix of the output files")->required();
   bool overwrite = false;
   app.add_flag("--overwrite", overwrite, "replace the files of this prefix, all together");
-  if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, arguments, context)) return;
   check_output(output);
 
   const Interruption interruption("no file was changed");
@@ -138,30 +128,6 @@ void merge_command(const Arguments& arguments, const CommandContext& context) {
   line.finish();
   context.out << fmt::format("{}, {} from {}\n", made(output, stats.documents), counted(stats.tokens, "token"),
                              counted(std::ssize(inputs), "dataset"));
-}
-
-}  // namespace
-
-void data_command(const Arguments& arguments, const CommandContext& context) {
-  const std::string action = arguments.empty() ? "" : arguments.front();
-  if (action == "--help" || action == "-h") {
-    context.out << kDataUsage;
-    prepare_command({"--help"}, context);
-    inspect_command({"--help"}, context);
-    return merge_command({"--help"}, context);
-  }
-  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1, arguments.end());
-  try {
-    if (action == "prepare") return prepare_command(rest, context);
-    if (action == "inspect") return inspect_command(rest, context);
-    if (action == "merge") return merge_command(rest, context);
-  } catch (const std::bad_alloc&) {  // not while a document was read or tokenized: that error says which
-    throw DataError(fmt::format("trident data {}: out of memory; use fewer --workers, or more memory (see ulimit -v)", action));
-  }
-  if (arguments.empty())
-    throw ConfigError("trident data: no action; name one: prepare, inspect or merge (see trident data --help)");
-  throw ConfigError(
-      fmt::format("trident data {}: not an action; use prepare, inspect or merge (see trident data --help)", in_quotes(action)));
 }
 
 }  // namespace trident

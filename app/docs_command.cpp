@@ -5,8 +5,10 @@
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
 #include "app/path_arguments.h"
+#include "planner/predict/timeline_svg.h"
 #include "train/config/foreign_words.h"
 #include "train/config/option_docs.h"
+#include "train/plan/machine.h"
 
 namespace trident {
 
@@ -26,12 +28,13 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
     CLI::App app("Draw one training step of a configuration as SVG.", "trident docs timeline");
     ConfigFlags flags;
     add_config_flags(app, flags);
-    if (parse_flags(app, {arguments.begin() + 1, arguments.end()}, context.out, {{}, foreign_flag_hint, context.columns}) ==
-        ParseResult::kHelpPrinted)
-      return;
+    if (!parse_flags(app, {arguments.begin() + 1, arguments.end()}, context, {{}, foreign_flag_hint})) return;
     check_named_files(app, {"--config"}, {});
     OptionValues values;
-    context.out << context.draw_timeline(load_train_config(flags.file, flags.settings, values));
+    const TrainConfig config = load_train_config(flags.file, flags.settings, values);
+    const ModelConfig model = resolve_model(config);
+    check_can_be_drawn(config, model);
+    context.out << timeline_svg(make_run_plan(config, model, 0, kAnyMachine));
   } else {
     throw ConfigError("trident docs: name one page; choose configuration, megatron-flags or timeline --config FILE");
   }

@@ -9,6 +9,7 @@
 #include "core/json_reader.h"
 #include "core/printable.h"
 #include "data/tokenizer/token_ids.h"
+#include "infer/eval/run_eval.h"
 
 namespace trident {
 namespace {
@@ -84,21 +85,23 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
   add_flags(app, flags);
   const auto details = [&context] {
     return "Example:\n  trident eval --ckpt runs/a/ckpt --data valid --set parallel=\"2DP x 2PP\" --json\n\n" +
-           launch_help(context.columns, "trident eval --ckpt D ...") + '\n' + exit_codes_help(context.columns);
+           launch_help(context.columns, "trident eval --ckpt D ...") + '\n' + exit_codes_help(context.columns, ExitCodes::kOfUse);
   };
   std::exception_ptr wrong;  // which the ranks of a job say once
   try {
-    if (parse_flags(app, arguments, context.out, {details, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+    if (!parse_flags(app, arguments, context, {details, {}})) return;
     for (const std::string& text : flags.data) flags.options.sets.push_back(named(text));
     if (app.count("--ids") > 0) flags.options.ids = parse_token_ids(flags.ids, "--ids");
     check(app, flags.options);
   } catch (const ConfigError&) {
     wrong = std::current_exception();
   }
-  const std::optional<EvalReport> report = context.run_eval([&] {
+  LogSink log(context.err);
+  const auto read = [&] {
     if (wrong) std::rethrow_exception(wrong);
     return flags.options;
-  });
+  };
+  const std::optional<EvalReport> report = run_eval(read, log, *context.make_cuda());
   if (!report) return;  // another process prints
   if (flags.json)
     context.out << to_json_text(to_json(*report)) << '\n';

@@ -135,9 +135,10 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   try {
     const auto details = [&context] {
       return "Example:\n  trident generate --ckpt runs/a/ckpt --prompt \"Once upon a time\" --top-p 0.9\n\n" +
-             launch_help(context.columns, "trident generate --ckpt D ...") + '\n' + exit_codes_help(context.columns);
+             launch_help(context.columns, "trident generate --ckpt D ...") + '\n' +
+             exit_codes_help(context.columns, ExitCodes::kOfUse);
     };
-    if (parse_flags(app, arguments, context.out, {details, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+    if (!parse_flags(app, arguments, context, {details, {}})) return;
     options.timings = output.timings;
     if (greedy) options.sampling.temperature = 0;
     check(app, options, greedy, output);
@@ -159,7 +160,8 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
     if (wrong) std::rethrow_exception(wrong);
     return options;
   };
-  const std::optional<GenerateResult> result = context.generate(read, live ? show : ShowText());
+  LogSink log(context.err);
+  const std::optional<GenerateResult> result = run_generate(read, live ? show : ShowText(), log, *context.make_cuda());
   if (result) print(context.out, *result, output, shown, to_terminal);
 }
 

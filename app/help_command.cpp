@@ -20,11 +20,11 @@ void print_overview(std::ostream& out, std::size_t columns) {
                         0, columns)
       << "\nusage: trident SUBCOMMAND [ARGUMENTS]\n\n";
   for (const Subcommand& command : subcommands())
-    out << folded(fmt::format("  {:<11}  {}{}\n", command.name, command.summary, command.run == nullptr ? " (not built yet)" : ""),
+    out << folded(fmt::format("  {:<11}  {}{}\n", command.name, command.summary, command.is_built() ? "" : " (not built yet)"),
                   columns);
   out << "\n  trident train --config configs/laptop.json --set run.steps=50\n"
       << folded(
-             "  trident help train                 flags, ranks, every key\n"
+             "  trident train --help-all           flags, ranks, every key\n"
              "  trident help parallel.zero         one key; parallel: a section\n"
              "  source <(trident completion bash)  completion of flags and keys\n"
              "  trident --version\n\n",
@@ -38,7 +38,7 @@ void print_overview(std::ostream& out, std::size_t columns) {
   std::vector<std::string_view> names;
   for (const Subcommand& command : subcommands()) names.push_back(command.name);
   if (const std::string_view near = likely_name(name, names); !near.empty()) hint = fmt::format("; did you mean {}?", near);
-  if (hint.empty()) hint = "; see trident help for subcommands, trident help train for keys";
+  if (hint.empty()) hint = "; see trident help for subcommands, trident train --help-all for keys";
   throw ConfigError(fmt::format("trident help: {} is not a subcommand, key or section{}", in_quotes(name), hint));
 }
 
@@ -49,10 +49,10 @@ void help_command(const Arguments& arguments, const CommandContext& context) {
     return print_overview(context.out, context.columns);
   const std::string& name = arguments.front();
   const Subcommand* command = find_subcommand(name);
-  if (command != nullptr && command->run != nullptr) {
+  if (command != nullptr && command->is_built()) {
     Arguments rest(arguments.begin() + 1, arguments.end());
     rest.emplace_back("--help");
-    command->run(rest, context);
+    run_subcommand(*command, rest, context);
     // A word can be a section, too: data, eval.
     if (const std::string keys = option_help(name, context.columns); arguments.size() == 1 && !keys.empty())
       context.out << "\nKeys of the configuration:\n" << keys;

@@ -27,7 +27,9 @@ const std::vector<ExitCodeText>& exit_code_texts() {
 std::string exit_codes_help(std::size_t width, ExitCodes codes) {
   std::string out = "Exit codes:\n";
   for (const ExitCodeText& text : exit_code_texts()) {
-    if (text.code == kExitDifferent && codes == ExitCodes::kOfTraining) continue;
+    const bool of_training = text.code == exit_status(ExitCode::kRequeue) || text.code == exit_status(ExitCode::kNoProgress);
+    if (codes != ExitCodes::kAll && text.code == kExitDifferent) continue;
+    if (codes == ExitCodes::kOfUse && of_training) continue;
     std::string line =
         help_paragraph(fmt::format("{}{}{}", text.meaning, text.what_next.empty() ? "" : ": ", text.what_next), 7, width);
     out += line.replace(0, 7, fmt::format("  {:<5}", text.code));

@@ -1,75 +1,151 @@
 // trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
-//              [--cluster NAME [--gpus N] [--tokens N] [--csv] [--html FILE] [--trace FILE]]
-#include <cmath>
+// trident plan cluster NAME --config FILE [--gpus N] [--tokens N] [--json | --csv] [--program] [--html FILE] [--trace FILE]
+// trident plan search --config FILE --cluster NAME|FILE --gpus N [--best N] [--write FILE] [--json]
+#include <algorithm>
 #include <ostream>
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
 #include "app/path_arguments.h"
-#include "app/plan_search.h"
+#include "core/counted.h"
+#include "core/file_io.h"
 #include "core/printable.h"
-#include "planner/price/cluster.h"
+#include "planner/predict/plan_on_cluster.h"
+#include "planner/price/price_book.h"
+#include "planner/search/layout_costs.h"
+#include "planner/search/search_text.h"
 
 namespace trident {
 namespace {
 
-void add_cluster_flags(CLI::App& app, PlanOptions& options) {
-  ClusterQuestion& question = options.question;
-  app.add_option("--cluster", question.cluster,
-                 "price a step on GPUs or processors that need not be here: a name like h100_sxm_ndr, cpu, or the path of a file "
-                 "(docs/planner.md)");
-  app.add_option("--gpus", question.gpus,
-                 "with --cluster: GPUs of the job (of processors: ranks); parallel.data becomes what they make of it");
-  app.add_option("--tokens", question.tokens, "with --cluster: say what training on so many tokens takes; else those of run.steps");
-  app.add_flag("--csv", options.csv, "with --cluster: print one table of all numbers, with commas");
-  app.add_option("--html", question.html, "with --cluster: write a report to look at in a browser, in one file");
-  app.add_option("--trace", question.trace, "with --cluster: write the simulated step as a trace for ui.perfetto.dev");
+constexpr int kMostSearchedGpus = 1 << 20;  // fewer than are planned: what is tried grows with them
+constexpr int kMostReported = 100;
+
+bool has_flag(const Arguments& arguments, const std::string& flag) {
+  return std::ranges::any_of(arguments, [&](const std::string& it) { return it == flag || it.starts_with(flag + '='); });
 }
 
-void check_cluster_flags(const CLI::App& app, const PlanOptions& options) {
-  if (options.question.cluster.empty()) {
-    for (const char* flag : {"--gpus", "--tokens", "--csv", "--html", "--trace"})
-      if (app.count(flag) > 0) throw ConfigError(fmt::format("{}: needs a cluster to price a step on; add --cluster NAME", flag));
-    return;
-  }
-  if (options.ranks != 0) throw ConfigError("--ranks: with --cluster say how many GPUs there are; write --gpus instead");
-  if (options.csv && options.json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
-  if (app.count("--gpus") > 0 && (options.question.gpus < 1 || options.question.gpus > kMostGpus))
-    throw ConfigError(fmt::format("--gpus = {}: must be from 1 to {}, or left out", options.question.gpus, kMostGpus));
-  if (app.count("--tokens") > 0 && !(options.question.tokens >= 1 && options.question.tokens <= 1e18))
-    throw ConfigError(fmt::format("--tokens = {}: must be from 1 to 1e18, or left out", options.question.tokens));
+PlanDetail detail_of(bool program) { return program ? PlanDetail::kProgram : PlanDetail::kSums; }
+
+TrainConfig read_config(const ConfigFlags& flags) {
+  OptionValues values;
+  return load_train_config(flags.file, flags.settings, values);
 }
 
 }  // namespace
 
 void plan_command(const Arguments& arguments, const CommandContext& context) {
-  if (asks_search(arguments)) return plan_search(arguments, context);
+  if (has_flag(arguments, "--search")) {  // as these two were spelled at first
+    Arguments rest = arguments;
+    std::erase(rest, "--search");
+    return plan_search_command(rest, context);
+  }
+  if (has_flag(arguments, "--cluster")) return plan_cluster_command(arguments, context);
   CLI::App app(
       "Say what a configuration takes, without training: memory of the ranks of every pipeline stage by use, and the bytes that a "
       "step sends over every axis. One rank of each stage is run dry, with addresses in place of memory: no data is read, and this "
-      "machine needs neither the memory nor the ranks. With --cluster also the time of a step by part, what bounds it, and what "
-      "would make it fit or faster.",
+      "machine needs neither the memory nor the ranks. trident plan cluster also says the time of a step by part, what bounds it, "
+      "and what would make it fit or faster; trident plan search finds the fastest layouts.",
       "trident plan");
   ConfigFlags flags;
-  PlanOptions options;
+  int ranks = 0;
+  bool json = false, program = false;
   add_config_flags(app, flags);
-  app.add_option("--ranks", options.ranks, "ranks of the job, where parallel.data is auto");
-  add_cluster_flags(app, options);
-  const auto refuse_cases = [](const std::string& rows) {
-    throw ConfigError(fmt::format("--cases: another program answers tables of published runs; run trident_cases {}, which is built "
-                                  "with the tests", rows));
+  in_range(app.add_option("--ranks", ranks, "ranks of the job, where parallel.data is auto"), 1, kMostGpus);
+  app.add_flag("--json", json, "print one JSON object, with every allocation");
+  app.add_flag("--program", program, "add what every pipeline stage does in a step, instruction by instruction");
+  app.add_flag_callback("--cluster", [] {}, "as trident plan cluster: --cluster NAME is its NAME");
+  app.add_flag_callback("--search", [] {}, "as trident plan search");
+  const auto instead = [](const std::string& argument, const std::string& next) {
+    for (const char* const flag : {"--gpus", "--tokens", "--csv", "--html", "--trace"})
+      if (has_flag({argument}, flag))
+        throw ConfigError(fmt::format("{}: needs a cluster to price a step on; add --cluster NAME", flag));
+    if (argument == "--cases")
+      throw ConfigError(fmt::format("--cases: another program answers tables of published runs; run trident_cases {}, which is "
+                                    "built with the tests", next));
+    return foreign_flag_hint(argument, next);
   };
-  app.add_option_function<std::string>("--cases", refuse_cases)->group("");
-  app.add_flag("--json", options.json, "print one JSON object, with every allocation");
-  app.add_flag_callback("--search", [] {}, "find the fastest layouts on a cluster instead: trident plan --search --help");
-  app.add_flag("--program", options.program, "add what every pipeline stage does in a step, instruction by instruction");
-  if (parse_flags(app, arguments, context.out, {{}, foreign_flag_hint, context.columns}) == ParseResult::kHelpPrinted) return;
-  if (options.ranks < 0 || options.ranks > kMostGpus)
-    throw ConfigError(fmt::format("--ranks = {}: must be from 1 to {}, or left out", options.ranks, kMostGpus));
+  if (!parse_flags(app, arguments, context, {{}, instead})) return;
+  check_named_files(app, {"--config"}, {});
+  const TrainConfig config = read_config(flags);
+  const PlannedRun planned = plan_run(config, ranks, *context.make_cuda());
+  context.out << on_lines(json ? to_json_text(to_json(planned.report, planned.plan, detail_of(program))) + '\n'
+                               : to_text(planned.report, planned.plan, detail_of(program)));
+}
+
+void plan_cluster_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Price a step of a configuration on GPUs or processors that need not be here: whether it fits, memory and time by part, what "
+      "bounds it, and what would make it fit or faster. docs/planner.md explains it.",
+      "trident plan cluster");
+  ConfigFlags flags;
+  ClusterQuestion question;
+  bool json = false, csv = false, program = false;
+  add_config_flags(app, flags);
+  app.add_option("NAME,--cluster", question.cluster, "a name like h100_sxm_ndr, cpu, or the path of a file")->required();
+  in_range(app.add_option("--gpus", question.gpus,
+                          "GPUs of the job (of processors: ranks); parallel.data becomes what they make of it"), 1, kMostGpus);
+  in_range(app.add_option("--tokens", question.tokens, "say what training on so many tokens takes; else those of run.steps"),
+           1, 1e18);
+  app.add_flag("--json", json, "print one JSON object, with every allocation");
+  app.add_flag("--csv", csv, "print one table of all numbers, with commas");
+  app.add_flag("--program", program, "add what every pipeline stage does in a step, instruction by instruction");
+  app.add_option("--html", question.html, "write a report to look at in a browser, in one file");
+  app.add_option("--trace", question.trace, "write the simulated step as a trace for ui.perfetto.dev");
+  const auto instead = [](const std::string& argument, const std::string& next) {
+    if (has_flag({argument}, "--ranks"))
+      throw ConfigError("--ranks: with --cluster say how many GPUs there are; write --gpus instead");
+    return foreign_flag_hint(argument, next);
+  };
+  if (!parse_flags(app, arguments, context, {{}, instead})) return;
+  if (csv && json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
-  check_cluster_flags(app, options);
-  OptionValues values;
-  context.out << on_lines(context.plan(load_train_config(flags.file, flags.settings, values), options));
+  context.out << on_lines(plan_on_cluster(read_config(flags), question, detail_of(program),
+                                          json  ? PlanForm::kJson
+                                          : csv ? PlanForm::kCsv
+                                                : PlanForm::kText));
+}
+
+void plan_search_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Find the fastest layouts of a model on a cluster: degrees, schedule, virtual stages, micro-batch, ZeRO preset, "
+      "recomputation. The configuration names the model, the precision, the global batch and the sequence length; its own layout "
+      "does not count. docs/planner.md explains it.",
+      "trident plan search");
+  ConfigFlags flags;
+  std::string cluster, write;
+  int gpus = 0, best = 10, rank = 1;
+  bool json = false;
+  add_config_flags(app, flags);
+  // Required, but refused below, which says what to write.
+  app.add_option("--cluster", cluster, "a cluster by name, or the path of its file")->type_name("NAME|FILE REQUIRED");
+  in_range(app.add_option("--gpus", gpus, "how many GPUs of it")->type_name("INT REQUIRED"), 1, kMostSearchedGpus);
+  in_range(app.add_option("--best", best, "how many layouts to show")->capture_default_str(), 1, kMostReported);
+  app.add_option("--write", write, "write the configuration with the best layout to this file, as trident train takes it");
+  in_range(app.add_option("--rank", rank, "with --write: of the layout with this number, in place of the best"), 1, kMostReported);
+  app.add_flag("--json", json, "print one JSON object");
+  if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
+  check_named_files(app, {"--config", "--cluster"}, {"--write"});
+  if (cluster.empty()) throw ConfigError("--search: for which GPUs? Name a cluster: --cluster h100_sxm_ndr, or its file");
+  if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
+  if (gpus == 0) throw ConfigError("--gpus: missing; write --gpus N, how many GPUs the search is for");
+  const TrainConfig config = read_config(flags);
+  if (find_processors(cluster))
+    throw ConfigError(fmt::format("--search: looks for layouts on clusters of GPUs, and {0} is a profile of processors; price "
+                                  "configurations one by one with trident plan --config FILE --cluster {0}, or several with "
+                                  "trident study", cluster));
+  const SearchResult found = search_layouts({.config = config,
+                                             .cluster = find_cluster(shipped_price_book(), cluster),
+                                             .gpus = gpus,
+                                             .keep = static_cast<std::size_t>(best)});
+  const auto shown = static_cast<int>(found.best.size());
+  if (rank > shown)
+    throw ConfigError(fmt::format("--rank = {}: only {} shown; give another, or a larger --best", rank,
+                                  counted(shown, "layout is", "layouts are")));
+  context.out << (json ? to_json_text(to_json(found)) + '\n' : to_text(found));
+  if (write.empty()) return;
+  write_file(write, to_json_text(to_json(with_layout(config, found.best[static_cast<std::size_t>(rank - 1)].layout)), 2) + '\n');
+  if (!json) context.out << "\nwritten: " << on_one_line(write) << '\n';
 }
 
 }  // namespace trident

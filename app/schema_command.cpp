@@ -8,7 +8,7 @@ namespace trident {
 
 void schema_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Print the JSON Schema of the configuration, for editors.", "trident schema");
-  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, arguments, context)) return;
   context.out << to_json_text(options_schema(), 2) << '\n';
 }
 

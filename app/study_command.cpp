@@ -13,6 +13,7 @@
 #include "planner/price/cluster.h"
 #include "planner/study/study_keys.h"
 #include "planner/study/study_plot.h"
+#include "planner/study/study_run.h"
 #include "planner/study/study_table.h"
 
 namespace trident {
@@ -89,8 +90,9 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--cluster", flags.cluster,
                  "the GPUs: a name of configs/clusters without .json, or a file; or processors: cpu, or a file of trident bench "
                  "--calibrate; none: this machine's processors");
-  app.add_option("--gpus", flags.gpus, "how many, where they do not vary; without it as many as the configuration's degrees say")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{kMostGpus}));
+  in_range(app.add_option("--gpus", flags.gpus,
+                          "how many, where they do not vary; without it as many as the configuration's degrees say"),
+           1, kMostGpus);
   app.add_flag("--json", flags.json, "print one JSON object");
   app.add_flag("--csv", flags.csv, "print comma-separated values, a line for each row");
   app.add_option("--svg", flags.svg, "write a picture: efficiency over GPUs, or the time of a step by part");
@@ -98,12 +100,12 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   app.add_flag("--run", flags.run,
                "train the points that fit this machine for a few steps, and put measured beside what is predicted for it; no "
                "cluster counts");
-  if (parse_flags(app, arguments, context.out, {{}, foreign_flag_hint, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   if (flags.json && flags.csv) throw ConfigError("--json and --csv: choose one");
   check_study_files(app, {});
   const StudySpec spec = spec_of(flags);
   check_study_files(app, spec);
-  const StudyResult result = context.study(spec, flags.run);
+  const StudyResult result = run_study_here(spec, flags.run, *context.make_cuda());
   if (!result.any_possible())
     throw ConfigError(fmt::format("no point of the study can be: {}; vary other values", reasons_text(result)));
   if (!flags.svg.empty()) write_file(flags.svg, study_svg(result));

@@ -1,10 +1,14 @@
 #include "app/subcommands.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <exception>
 #include <new>
 #include <ostream>
 
+#include "app/command_line.h"
+#include "app/help_text.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
@@ -21,7 +25,10 @@ std::string nearest_subcommand(std::string_view name) {
 }
 
 void dispatch(const Arguments& arguments, const CommandContext& context) {
-  if (arguments.empty()) throw ConfigError("no subcommand; see trident help");
+  if (arguments.empty()) {
+    help_command({}, {context.err, context.err, {}, ConsoleMode::kPlain, context.columns});
+    throw ReportedElsewhere(ExitCode::kConfig, "no subcommand");
+  }
   const std::string& name = arguments.front();
   if (name == "--version") {
     context.out << "trident " << kVersion << '\n';
@@ -30,8 +37,17 @@ void dispatch(const Arguments& arguments, const CommandContext& context) {
   if (name == "--help" || name == "-h") return help_command({}, context);
   const Subcommand* found = find_subcommand(name);
   if (found == nullptr) throw ConfigError(fmt::format("unknown subcommand {}; {}", in_quotes(name), nearest_subcommand(name)));
-  if (found->run == nullptr) throw ConfigError(fmt::format("subcommand {} is not built yet; see trident help for what is", name));
-  found->run(Arguments(arguments.begin() + 1, arguments.end()), context);
+  if (!found->is_built()) throw ConfigError(fmt::format("subcommand {} is not built yet; see trident help for what is", name));
+  run_subcommand(*found, Arguments(arguments.begin() + 1, arguments.end()), context);
+}
+
+// "prepare, inspect or merge".
+std::string names_of(const std::vector<Subcommand::Action>& actions) {
+  std::vector<std::string_view> names;
+  for (const Subcommand::Action& action : actions) names.push_back(action.name);
+  const std::string_view last = names.back();
+  names.pop_back();
+  return fmt::format("{} or {}", fmt::join(names, ", "), last);
 }
 
 // Foreign text in a message must neither break the line nor reach the terminal as control codes. std::cerr writes what it is
@@ -48,18 +64,26 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "train", .summary = "train a model", .run = train_command},
       {.name = "report", .summary = "one page about runs: curves, texts, steps, memory, configuration", .run = report_command},
       {.name = "supervise", .summary = "run trident train, and start it again when a rank died", .run = supervise_command},
-      {.name = "plan", .summary = "predict time, memory and traffic; search layouts", .run = plan_command},
+      {.name = "plan",
+       .summary = "predict time, memory and traffic; search layouts",
+       .run = plan_command,
+       .actions = {{.name = "cluster", .run = plan_cluster_command}, {.name = "search", .run = plan_search_command}}},
       {.name = "study", .summary = "compare settings and numbers of GPUs: scaling tables", .run = study_command},
       {.name = "data",
        .summary = "prepare, inspect and merge token files",
-       .run = data_command,
-       .actions = {"prepare", "inspect", "merge"}},
+       .actions = {{"prepare", "--input F... --tokenizer T --output PREFIX", "text to token files", data_prepare_command},
+                   {"inspect", "PREFIX", "what token files hold", data_inspect_command},
+                   {"merge", "--input PREFIX... --output PREFIX", "several token files to one", data_merge_command}}},
       {.name = "tokenizer", .summary = "train a tokenizer, encode, decode"},
       {.name = "convert", .summary = "Hugging Face folders to checkpoints and back", .run = convert_command},
       {.name = "ckpt",
        .summary = "list, show, verify, compare and remove checkpoints",
-       .run = ckpt_command,
-       .actions = {"ls", "show", "verify", "diff", "prune"}},
+       .actions = {{"ls", "DIR", "which checkpoints a folder has, and which are whole", ckpt_ls_command},
+                   {"show", "DIR[/STEP]", "what one holds: state of training, tensors", ckpt_show_command},
+                   {"verify", "DIR[/STEP]", "read every byte of one and compare it with its hashes", ckpt_verify_command},
+                   {"diff", "A B", "compare two, whatever layouts wrote them: 0 equal, 1 different", ckpt_diff_command},
+                   {"prune", "DIR [--keep-last N] [--keep-every N] [--dry-run]",
+                    "remove those that a run with its rules would", ckpt_prune_command}}},
       {.name = "eval", .summary = "loss of a checkpoint on data, and its answers to questions", .run = eval_command},
       {.name = "generate", .summary = "let a model continue texts", .run = generate_command},
       {.name = "bench", .summary = "measure this machine, and where the time of a step goes", .run = bench_command},
@@ -68,22 +92,39 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "completion",
        .summary = "print what lets bash, zsh or fish complete commands and keys",
        .run = completion_command,
-       .actions = {"bash", "zsh", "fish"}},
+       .actions = {{"bash"}, {"zsh"}, {"fish"}}},
       {.name = "docs",
        .summary = "print pages of docs/",
        .run = docs_command,
-       .actions = {"configuration", "megatron-flags", "timeline"}},
+       .actions = {{"configuration"}, {"megatron-flags"}, {"timeline"}}},
   };
   return table;
 }
 
 const Subcommand* find_subcommand(std::string_view name) {
-  const auto found =
-      std::find_if(subcommands().begin(), subcommands().end(), [&](const Subcommand& command) { return command.name == name; });
+  const auto found = std::ranges::find(subcommands(), name, &Subcommand::name);
   return found == subcommands().end() ? nullptr : &*found;
 }
 
-int run_command_line(const Arguments& arguments, const CommandContext& context, std::ostream& err) {
+void run_subcommand(const Subcommand& command, const Arguments& arguments, const CommandContext& context) {
+  const std::string word = arguments.empty() ? "" : arguments.front();
+  const auto action = std::ranges::find(command.actions, word, &Subcommand::Action::name);
+  if (action != command.actions.end() && action->run != nullptr)
+    return action->run(Arguments(arguments.begin() + 1, arguments.end()), context);
+  if (command.run != nullptr) return command.run(arguments, context);
+  if (word == "--help" || word == "-h") {
+    for (const Subcommand::Action& it : command.actions)
+      context.out << fmt::format("{:<6} trident {} {} {}\n           {}\n", &it == &command.actions.front() ? "usage:" : "",
+                                 command.name, it.name, it.arguments, it.summary);
+    context.out << fmt::format("\ntrident {} {} --help and so on say more.\n", command.name, command.actions.front().name);
+    return;
+  }
+  const std::string names = fmt::format("{} (see trident {} --help)", names_of(command.actions), command.name);
+  if (arguments.empty()) throw ConfigError(fmt::format("trident {}: no action; name one: {}", command.name, names));
+  throw ConfigError(fmt::format("trident {} {}: not an action; use {}", command.name, in_quotes(word), names));
+}
+
+int run_command_line(const Arguments& arguments, const CommandContext& context) {
   try {
     dispatch(arguments, context);
     context.out.flush();
@@ -92,11 +133,17 @@ int run_command_line(const Arguments& arguments, const CommandContext& context, 
   } catch (const ReportedElsewhere& error) {
     return exit_status(error.code());
   } catch (const Error& error) {
-    return report(err, error.what(), error.code());
+    return report(context.err, error.what(), error.code());
   } catch (const std::bad_alloc&) {
-    return report(err, "out of memory; use a smaller model, micro-batch or sequence, or more ranks", ExitCode::kInternal);
+    if (arguments.front() == "data")  // not while a document was read or tokenized: that error says which
+      return report(context.err,
+                    fmt::format("trident data {}: out of memory; use fewer --workers, or more memory (see ulimit -v)",
+                                arguments.at(1)),
+                    ExitCode::kData);
+    return report(context.err, "out of memory; use a smaller model, micro-batch or sequence, or more ranks", ExitCode::kInternal);
   } catch (const std::exception& error) {
-    return report(err, fmt::format("internal error: {}; this is a bug in trident, please report it with the config", error.what()),
+    return report(context.err,
+                  fmt::format("internal error: {}; this is a bug in trident, please report it with the config", error.what()),
                   ExitCode::kInternal);
   }
 }

@@ -1,113 +1,77 @@
 // The command line: one function per subcommand, and the table that finds it.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <iosfwd>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "infer/convert/convert.h"
-#include "infer/eval/eval_report.h"
-#include "planner/bench/bench_report.h"
+#include "parallel/cuda/cuda_backend.h"
 #include "planner/bench/calibrate.h"
-#include "planner/predict/cluster_question.h"
-#include "planner/study/study_result.h"
-#include "supervise/supervisor.h"
-#include "train/config/train_config.h"
 #include "train/log/console.h"
 
 namespace trident {
 
-struct GenerateOptions;  // infer/generate/run_generate.h
-struct GenerateResult;
-
-struct PlanOptions {
-  int ranks = 0;  // of the job; 0: as many as the configuration's degrees say
-  bool json = false;
-  bool program = false;  // with the instructions of every stage
-  bool csv = false;      // of a cluster: one table of all numbers
-  ClusterQuestion question = {};
-};
-
-struct SearchOptions {
-  std::string cluster;  // a name, or a file's path
-  int gpus = 0;
-  int best = 10;  // layouts to show
-  bool json = false;
-};
-
-struct SearchAnswer {
-  std::string text;  // to print
-  TrainConfig best;  // the configuration with the best layout
-};
-
-struct ConvertRequest {
-  bool to_hf = false;     // false: from a Hugging Face folder to a checkpoint
-  std::string from, to;   // folders
-  std::optional<DType> dtype = {};
-  std::optional<std::int64_t> shard_bytes = {};
-  ConvertProgress progress = {};
-};
-
 // What subcommands work with besides their arguments.
 struct CommandContext {
   std::ostream& out;
-  // Calls `read_config` once in every process of a job, so that they fail together.
-  std::function<void(const std::function<TrainConfig()>& read_config)> run_training;
-  std::function<std::string(const TrainConfig&)> draw_timeline = {};
+  std::ostream& err;  // errors, warnings and the lines of a log
+  std::function<std::unique_ptr<CudaBackend>()> make_cuda = {};
   ConsoleMode console = ConsoleMode::kPlain;  // of `out`
   std::size_t columns = 80;                   // of `out`
-  // Nothing on processes of a job that leave printing to another.
-  std::function<std::optional<BenchReport>(const TrainConfig&, const BenchOptions&)> run_bench = {};
-  std::function<int(const SuperviseOptions&)> supervise = {};  // returns the exit code, which is explained already
-  std::function<std::string(const TrainConfig&, const PlanOptions&)> plan = {};  // the text to print
-  // Both call `read` once in every process of a job, so that they fail together. Nothing on processes that leave printing to
-  // another.
-  std::function<std::optional<GenerateResult>(const std::function<GenerateOptions()>& read,
-                                              const std::function<void(std::int64_t, const std::string&)>& show)>
-      generate = {};
-  std::function<std::optional<EvalReport>(const std::function<EvalOptions()>& read)> run_eval = {};
-  std::function<ConvertReport(const ConvertRequest&)> convert = {};
-  // `say` is told of every part that is measured.
-  std::function<CpuRates(const CalibrateOptions&, const std::function<void(const std::string&)>& say)> calibrate = {};
-  std::function<SearchAnswer(const TrainConfig&, const SearchOptions&)> search = {};
-  std::function<StudyResult(const StudySpec&, bool executes)> study = {};  // executes: points that fit this machine, too
+  std::function<CpuRates(const CalibrateOptions&, const std::function<void(const std::string&)>& say)> calibrate = calibrate_cpu;
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name
 
 // Each throws Error for what goes wrong; returning means success.
+using Command = void (*)(const Arguments& arguments, const CommandContext& context);
 void train_command(const Arguments& arguments, const CommandContext& context);
 void report_command(const Arguments& arguments, const CommandContext& context);
 void supervise_command(const Arguments& arguments, const CommandContext& context);
 void plan_command(const Arguments& arguments, const CommandContext& context);
+void plan_cluster_command(const Arguments& arguments, const CommandContext& context);
+void plan_search_command(const Arguments& arguments, const CommandContext& context);
 void study_command(const Arguments& arguments, const CommandContext& context);
 void generate_command(const Arguments& arguments, const CommandContext& context);
 void bench_command(const Arguments& arguments, const CommandContext& context);
-void data_command(const Arguments& arguments, const CommandContext& context);    // trident data prepare|inspect|merge
+void data_prepare_command(const Arguments& arguments, const CommandContext& context);
+void data_inspect_command(const Arguments& arguments, const CommandContext& context);
+void data_merge_command(const Arguments& arguments, const CommandContext& context);
 void convert_command(const Arguments& arguments, const CommandContext& context);
-void ckpt_command(const Arguments& arguments, const CommandContext& context);    // trident ckpt ls|show|verify|diff|prune
+void ckpt_ls_command(const Arguments& arguments, const CommandContext& context);
+void ckpt_show_command(const Arguments& arguments, const CommandContext& context);
+void ckpt_verify_command(const Arguments& arguments, const CommandContext& context);
+void ckpt_diff_command(const Arguments& arguments, const CommandContext& context);
+void ckpt_prune_command(const Arguments& arguments, const CommandContext& context);
 void eval_command(const Arguments& arguments, const CommandContext& context);
 void schema_command(const Arguments& arguments, const CommandContext& context);
 void docs_command(const Arguments& arguments, const CommandContext& context);  // trident docs configuration|megatron-flags|timeline
-void help_command(const Arguments& arguments, const CommandContext& context);    // trident help [SUBCOMMAND|KEY|SECTION]
+void help_command(const Arguments& arguments, const CommandContext& context);  // trident help [SUBCOMMAND|KEY|SECTION]
 void completion_command(const Arguments& arguments, const CommandContext& context);  // trident completion bash|zsh|fish
 
 struct Subcommand {
-  std::string_view name;
-  std::string_view summary;
-  void (*run)(const Arguments&, const CommandContext&) = nullptr;  // nullptr: not built yet, refused by name
-  std::vector<std::string_view> actions = {};  // words that may follow the name
+  // A word that may follow the name.
+  struct Action {
+    std::string_view name, arguments = {}, summary = {};
+    Command run = nullptr;  // nullptr: the subcommand takes the word among its arguments
+  };
+  std::string_view name, summary;
+  Command run = nullptr;  // without an action; nullptr: one of them must be named
+  std::vector<Action> actions = {};
+
+  bool is_built() const { return run != nullptr || !actions.empty(); }
 };
 
 const std::vector<Subcommand>& subcommands();
 const Subcommand* find_subcommand(std::string_view name);  // nullptr: there is none
+// The action that `arguments` begin with, or the subcommand itself. Throws ConfigError: no action, or an unknown one.
+void run_subcommand(const Subcommand& command, const Arguments& arguments, const CommandContext& context);
 
 // Runs `arguments` (without the program's name). Returns the process's exit code; an error is one line "trident: <message>" on
-// `err`.
-int run_command_line(const Arguments& arguments, const CommandContext& context, std::ostream& err);
+// context.err.
+int run_command_line(const Arguments& arguments, const CommandContext& context);
 
 }  // namespace trident

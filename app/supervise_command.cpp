@@ -1,22 +1,20 @@
 // trident supervise [--max-restarts N] [--give-up-after N] [--checkpoints DIR] [--nodes-from HOSTFILE ...] -- COMMAND...
 #include <algorithm>
+#include <csignal>
 #include <ostream>
 
 #include "app/command_line.h"
 #include "app/help_text.h"
 #include "core/json_reader.h"
+#include "supervise/supervisor.h"
 
 namespace trident {
 namespace {
 
 void check_nodes(const NodeOptions& nodes) {
   const HostProbe& probe = nodes.probe;
-  if (probe.port < 1 || probe.port > 65535)
-    throw ConfigError(fmt::format("--probe-port = {}: must be from 1 to 65535", probe.port));
   if (!(probe.seconds > 0) || probe.seconds > 600)
     throw ConfigError(fmt::format("--probe-seconds = {}: must be > 0 and <= 600", probe.seconds));
-  if (!(nodes.wait_seconds >= 0) || nodes.wait_seconds > 1e6)
-    throw ConfigError(fmt::format("--wait-for-hosts = {}: must be from 0 to 1000000", nodes.wait_seconds));
   if (!probe.command.empty() && probe.command.find("{host}") == std::string::npos)
     throw ConfigError(
         fmt::format("--probe = {}: has no {{host}}; without it every host is asked the same: write it where the name goes",
@@ -42,9 +40,9 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
   SuperviseOptions options;
   app.add_option("--max-restarts", options.rules.max_restarts, "restarts at the most; without it as many as it takes")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--give-up-after", options.rules.max_idle_starts,
-                 "starts in a row without a newly committed step, after which it ends with 93")
-      ->capture_default_str();
+  in_range(app.add_option("--give-up-after", options.rules.max_idle_starts,
+                          "starts in a row without a newly committed step, after which it ends with 93")
+               ->capture_default_str(), 1, 1000);
   app.add_option("--checkpoints", options.checkpoints,
                  "folder in which the command commits checkpoints, or its run.dir; without it that of the configuration which the "
                  "command names");
@@ -52,14 +50,15 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
       "--nodes-from", options.nodes.hostfile,
       "mpirun's file of hosts; before each start those that are gone are left out, and {hostfile} and {ranks} in the command are "
       "replaced by what remains");
-  app.add_option("--probe-port", options.nodes.probe.port, "a host is there when it accepts a TCP connection on this port")
-      ->capture_default_str();
+  in_range(app.add_option("--probe-port", options.nodes.probe.port, "a host is there when it accepts a TCP connection on this port")
+               ->capture_default_str(), 1, 65535);
   app.add_option("--probe", options.nodes.probe.command,
                  "ask with this shell command instead, which ends with 0; {host} is the host");
   app.add_option("--probe-seconds", options.nodes.probe.seconds, "time that a host has to answer; all are asked at once")
       ->capture_default_str();
-  app.add_option("--wait-for-hosts", options.nodes.wait_seconds, "seconds to wait for hosts while too few for any layout are there")
-      ->capture_default_str();
+  in_range(app.add_option("--wait-for-hosts", options.nodes.wait_seconds,
+                          "seconds to wait for hosts while too few for any layout are there")
+               ->capture_default_str(), 0, 1e6);
   const auto details = [&context] {
     return "Example:\n"
            "  trident supervise -- mpirun -np 8 trident train --config c.json\n\n" +
@@ -76,16 +75,15 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
   };
   const auto instead = [](const std::string&, const std::string&) { return std::string("write -- before the command"); };
   const auto dashes = std::ranges::find(arguments, "--");
-  const FlagTexts texts{details, instead, context.columns};
-  if (parse_flags(app, Arguments(arguments.begin(), dashes), context.out, texts) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, Arguments(arguments.begin(), dashes), context, {details, instead})) return;
   check_nodes(options.nodes);
-  if (options.rules.max_idle_starts < 1 || options.rules.max_idle_starts > 1000)
-    throw ConfigError(fmt::format("--give-up-after = {}: must be from 1 to 1000", options.rules.max_idle_starts));
   if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   if (options.command.empty())
     throw ConfigError("trident supervise: no command; write it after --, as in trident supervise -- trident train --config FILE");
   check_placeholders(options);
-  const int code = context.supervise(options);
+  std::signal(SIGPIPE, SIG_IGN);
+  LogSink log(context.err);
+  const int code = supervise(options, log);
   if (code != 0) throw ReportedElsewhere(static_cast<ExitCode>(code), "the supervised command ended");
 }
 

@@ -1,14 +1,72 @@
 // trident train --config FILE [--set path=value ...] [--print-config[=origins]]
+#include <array>
+#include <csignal>
 #include <ostream>
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
 #include "app/help_text.h"
 #include "core/printable.h"
+#include "infer/generate/eval_samples.h"
+#include "planner/predict/simulated_run_forecast.h"
+#include "train/config/option_check.h"
 #include "train/config/option_docs.h"
+#include "train/launch/run_training.h"
 #include "train/run/stored_model.h"
 
 namespace trident {
+namespace {
+
+void train(const std::function<TrainConfig()>& read_config, const CommandContext& context) {
+  std::signal(SIGPIPE, SIG_IGN);  // who no longer reads the console does not end the run
+  LogSink log(context.err);
+  const std::unique_ptr<CudaBackend> cuda = context.make_cuda();
+  const auto check_lines = [&] {
+    context.out.flush();
+    if (context.out) return;
+    context.out.clear();  // what was trained is written: a place that takes none of its lines does not fail it
+    Logger(log).warning("standard output could not be written: lines of this run are missing there");
+  };
+  try {
+    run_training(read_config, {context.out, context.console, log}, *cuda,
+                 {find_eval_samples, check_hardware_profile, make_run_forecast});
+  } catch (...) {
+    check_lines();
+    throw;
+  }
+  check_lines();
+}
+
+// The keys that most runs change, and examples.
+std::string changed_keys_help() {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kKeys = {
+      {{"model.preset", "the model; trident help model.preset has a list"},
+       {"data.train", "token files, which trident data prepare makes"},
+       {"run.steps", "updates"},
+       {"run.dir", "the folder for logs and checkpoints"},
+       {"parallel", "the layout, as \"2DP x 4PP x 4TP\""},
+       {"parallel.zero", "ddp, zero1, zero2 or zero3"},
+       {"batch.global", "sequences of a step, of all ranks"},
+       {"batch.micro", "sequences that a rank computes at once"},
+       {"batch.sequence", "tokens of a sequence"},
+       {"precision.compute", "fp32, bf16 or fp16"},
+       {"recompute.policy", "none, selective or full"},
+       {"optimizer.lr", "the highest learning rate"},
+       {"checkpoint.every", "steps between checkpoints"}}};
+  std::string text = "Keys that most runs change, with their defaults:\n";
+  for (const auto& [key, words] : kKeys) {
+    const Option* const option = find_option(key);
+    const bool has_default = option != nullptr && !option->fallback.empty();
+    text += fmt::format("  {:<30} {}\n", has_default ? fmt::format("{} = {}", key, option->fallback) : key, words);
+  }
+  return text + "trident help KEY says more of one; --help-all has all of them.\n\n"
+                "Examples:\n"
+                "  trident train --config configs/laptop.json --set run.steps=50\n"
+                "  mpirun -np 4 trident train --config configs/laptop.json \\\n"
+                "    --set parallel=\"2DP x 2TP\"\n";
+}
+
+}  // namespace
 
 void train_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Train a model. The ranks are threads of this process, or what mpirun or srun started.", "trident train");
@@ -17,13 +75,11 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   add_config_flags(app, flags);
   app.add_flag("--print-config{json}", print_config,
                "print the resolved configuration and end; =origins: with where each value comes from");
-  const auto details = [&context] {
-    return "Example:\n"
-           "  trident train --config configs/laptop.json --set parallel=\"2DP x 2TP\"\n\n" +
-           launch_help(context.columns) + '\n' +
-           exit_codes_help(context.columns, ExitCodes::kOfTraining) + '\n' + options_help(context.columns);
+  const auto everything = [&context] {
+    return launch_help(context.columns) + '\n' + exit_codes_help(context.columns, ExitCodes::kOfTraining) + '\n' +
+           options_help(context.columns);
   };
-  if (parse_flags(app, arguments, context.out, {details, foreign_flag_hint, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, arguments, context, {changed_keys_help, foreign_flag_hint, everything})) return;
   if (!print_config.empty() && print_config != "json" && print_config != "origins")
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
 
@@ -31,7 +87,7 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   const auto read_config = [&] {
     return load_train_config(flags.file, with_stored_model(flags.file, flags.settings), values);
   };
-  if (print_config.empty()) return context.run_training(read_config);
+  if (print_config.empty()) return train(read_config, context);
   const TrainConfig config = read_config();
   if (print_config == "json") context.out << to_json_text(to_json(config), 2) << '\n';
   else context.out << on_lines(config_with_origins(config, values));

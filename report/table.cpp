@@ -66,12 +66,12 @@ std::string to_csv(const JsonValue::Array& rows) {
       if (std::ranges::find(names, member.key) == names.end()) names.push_back(member.key);
   }
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ",") + csv_field(JsonValue(name));
+  for (const std::string& name : names) text += fmt::format("{}{}", text.empty() ? "" : ",", csv_field(JsonValue(name)));
   text += "\r\n";
   for (const JsonValue& row : flat_rows) {
     for (const std::string& name : names) {
       const JsonValue* const value = row.find(name);
-      text += (&name == &names.front() ? "" : ",") + (value == nullptr ? "" : csv_field(*value));
+      text += fmt::format("{}{}", &name == &names.front() ? "" : ",", value == nullptr ? "" : csv_field(*value));
     }
     text += "\r\n";
   }

@@ -31,14 +31,15 @@ std::string to_text(const Table& table);
 
 // {"compute": 1.5, "bubble": 0.5}: numbers of all values of an enumeration, each as `as` has it.
 template <class Name, std::size_t kCount>
-JsonValue json_by_name(const std::array<double, kCount>& numbers, JsonValue (*as)(double) = [](double it) { return JsonValue(it); }) {
+JsonValue json_by_name(const std::array<double, kCount>& numbers,
+                       JsonValue (*as)(double) = [](double it) { return JsonValue(it); }) {
   JsonValue out;
   for (std::size_t i = 0; i < kCount; ++i) out.set(to_string(static_cast<Name>(i)), as(numbers[i]));
   return out;
 }
 
-// A first line of names, in the order in which rows have them, and a line for each row, which is an object: members of objects within
-// it are joined by '_', what a row lacks and null are empty. RFC 4180.
+// A first line of names, in the order in which rows have them, and a line for each row, which is an object: members of objects
+// within it are joined by '_', what a row lacks and null are empty. RFC 4180.
 std::string to_csv(const JsonValue::Array& rows);
 
 }  // namespace trident

@@ -148,7 +148,8 @@ std::string to_text(const DryPlan& report, const RunPlan& plan, PlanDetail detai
   std::string text = heading_text(plan);
   const bool exact = report.workspaces == Workspaces::kExact;
   text += fmt::format("\nMB of one rank{}:\n{}\n",
-                      exact ? "" : "; workspaces of products and attention: the most that a GPU's take", to_text(memory_table(report)));
+                      exact ? "" : "; workspaces of products and attention: the most that a GPU's take",
+                      to_text(memory_table(report)));
   for (std::size_t i = 0; i < report.stages.size(); ++i)
     text += fmt::format("stage {}: {}; {}\n", i, units_text(plan, i), largest_entries(report.stages[i].arena));
   text += traffic_text(report, plan);

@@ -40,10 +40,8 @@ PassWork work_of(const PassRecord& pass, const ProcessGrid& grid, const WorkPric
 }  // namespace
 
 std::vector<std::string> layout_settings(const SearchLayout& layout) {
-  return {fmt::format("parallel.data={}", layout.data),
+  return {fmt::format("parallel={}DP x {}PP x {}TP", layout.data, layout.pipeline, layout.tensor),
           fmt::format("parallel.context={}", layout.context),
-          fmt::format("parallel.pipeline={}", layout.pipeline),
-          fmt::format("parallel.tensor={}", layout.tensor),
           fmt::format("parallel.sequence_parallel={}", layout.sequence_parallel),
           fmt::format("parallel.virtual_stages={}", layout.virtual_stages),
           fmt::format("parallel.schedule={}", to_string(layout.schedule)),

@@ -11,6 +11,8 @@
 
 #include "core/counted.h"
 #include "core/number_text.h"
+#include "planner/search/layout_costs.h"
+#include "train/config/option_docs.h"
 
 namespace trident {
 namespace {
@@ -65,6 +67,13 @@ std::string variations_text(const FoundLayout& found) {
   return text.empty() ? "" : text + '\n';
 }
 
+// " --set 'parallel=6DP x 64PP x 8TP' --set ...", as a shell takes it.
+std::string settings_text(const SearchLayout& layout) {
+  std::string text;
+  for (const std::string& setting : layout_settings(layout)) text += " --set " + for_shell(setting);
+  return text;
+}
+
 std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
   return fmt::format("{:2}  {:.4g} s  {:.0f} tokens/s  {:.0f} a GPU  mfu {} %  {}{}\n", number, found.seconds,
                      found.tokens_per_second, found.tokens_per_second / gpus, percent_digits(found.mfu), to_string(found.layout),
@@ -72,7 +81,9 @@ std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
          variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
          fmt::format("    memory of pipeline rank {}: {}\n", found.fullest, memory_text(found.memory)) +
-         (found.trainable ? fmt::format("    next limit: {}\n", found.next_limit) : "");
+         (found.trainable
+              ? fmt::format("    next limit: {}\n    to train it:{}\n", found.next_limit, settings_text(found.layout))
+              : "");
 }
 
 JsonValue sync_of(const SearchLayout& layout) { return layout.sync == SyncChoice::kStep ? JsonValue("step") : JsonValue(); }

@@ -9,8 +9,8 @@
 
 namespace trident {
 
-// A row for each point: what it is, then its numbers and a remark, or why it cannot be. Parts that no row has are left out; times are
-// seconds of a step.
+// A row for each point: what it is, then its numbers and a remark, or why it cannot be. Parts that no row has are left out; times
+// are seconds of a step.
 Table table_of(const StudyResult& result);
 
 // Title, hardware, what is held fixed; the table; causes.

@@ -63,7 +63,7 @@ TEST(Binary, DrawsNoMoreThanCanBeTold) {
 
 TEST(Binary, FailureIsOneLineOnStandardError) {
   for (const char* arguments :
-       {"", "trian", "plan", "train", "train --config /nonexistent.json", "train --confg x", "data prepare"}) {
+       {"trian", "plan", "train", "train --config /nonexistent.json", "train --confg x", "data prepare"}) {
     const ProgramOutcome quiet = run(std::string(arguments) + " 2>/dev/null");
     EXPECT_EQ(quiet.exit_code, 64) << arguments;
     EXPECT_EQ(quiet.text, "") << arguments;

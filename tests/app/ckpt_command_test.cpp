@@ -42,7 +42,7 @@ class CkptCommand : public ::testing::Test {
   static Outcome run(Arguments arguments) {
     arguments.insert(arguments.begin(), "ckpt");
     std::ostringstream out, err;
-    const int code = run_command_line(arguments, {out, {}}, err);
+    const int code = run_command_line(arguments, {out, err});
     return {code, out.str(), err.str()};
   }
   static void expect_parts(const std::string& text, const std::vector<std::string>& parts) {

@@ -20,7 +20,7 @@ namespace {
 
 std::string script_of(const std::string& shell) {
   std::ostringstream out, err;
-  EXPECT_EQ(run_command_line({"completion", shell}, {out, {}}, err), 0) << err.str();
+  EXPECT_EQ(run_command_line({"completion", shell}, {out, err}), 0) << err.str();
   return out.str();
 }
 
@@ -77,6 +77,8 @@ TEST_F(Completion, BashSubcommandsAndFlags) {
   EXPECT_FALSE(all.has("tokenizer")) << "not built";
   EXPECT_TRUE(all.has("docs"));
   EXPECT_TRUE(bash({"trident", "docs", "time"}).has("timeline"));
+  EXPECT_EQ(bash({"trident", "plan", "s"}).lines, std::vector<std::string>{"search"});
+  EXPECT_EQ(bash({"trident", "plan", "search", "--be"}).lines, std::vector<std::string>{"--best"});
   EXPECT_EQ(bash({"trident", "train", "--pr"}).lines, std::vector<std::string>{"--print-config"});
   const ShellOutcome flags = bash({"trident", "train", "--"});
   EXPECT_TRUE(flags.has("--config") && flags.has("--set") && flags.has("--help"));
@@ -147,7 +149,7 @@ TEST(CompletionCommand, RefusesOtherShells) {
   for (const Arguments& arguments :
        {Arguments{"completion"}, Arguments{"completion", "tcsh"}, Arguments{"completion", "bash", "more"}}) {
     std::ostringstream out, err;
-    EXPECT_EQ(run_command_line(arguments, {out, {}}, err), 64);
+    EXPECT_EQ(run_command_line(arguments, {out, err}), 64);
     EXPECT_NE(err.str().find("choose bash, zsh or fish"), std::string::npos) << err.str();
   }
 }

@@ -22,16 +22,16 @@ class DataCommand : public ::testing::Test {
   static std::string run(Arguments arguments, ConsoleMode console = ConsoleMode::kPlain) {
     arguments.insert(arguments.begin(), "data");
     std::ostringstream out, err;
-    CommandContext context{out, {}};
+    CommandContext context{out, err};
     context.console = console;
-    EXPECT_EQ(run_command_line(arguments, context, err), 0) << err.str();
+    EXPECT_EQ(run_command_line(arguments, context), 0) << err.str();
     EXPECT_EQ(err.str(), "");
     return out.str();
   }
   static void refuse(Arguments arguments, int exit_code, const std::vector<std::string>& parts) {
     arguments.insert(arguments.begin(), "data");
     std::ostringstream out, err;
-    EXPECT_EQ(run_command_line(arguments, {out, {}}, err), exit_code) << err.str();
+    EXPECT_EQ(run_command_line(arguments, {out, err}), exit_code) << err.str();
     EXPECT_EQ(out.str(), "");
     EXPECT_EQ(err.str().find('\n'), err.str().size() - 1) << err.str();
     for (const std::string& part : parts) EXPECT_NE(err.str().find(part), std::string::npos) << err.str();
@@ -220,9 +220,8 @@ TEST_F(DataCommand, InspectShowsTheRecord) {
 }
 
 TEST_F(DataCommand, Usage) {
-  expect_lines(run({"--help"}), {"data prepare", "data inspect", "data merge", "--append-eod", "--vocab-size",
-                                "prefixes of .bin and .idx"});
-  expect_lines(run({"merge", "--help"}), {"--input"});
+  expect_lines(run({"--help"}), {"data prepare --input F...", "data inspect PREFIX", "data merge --input PREFIX..."});
+  expect_lines(run({"merge", "--help"}), {"--input", "prefixes of .bin and .idx"});
   refuse({}, 64, {"name one: prepare, inspect or merge"});
   refuse({"mrege"}, 64, {"\"mrege\""});
   refuse({"prepare", "--input", folder_.path(), "--tokenizer", "gpt2", "--output", folder_ / "x"}, 65, {"is a folder", "*.jsonl"});

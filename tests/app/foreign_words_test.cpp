@@ -61,7 +61,7 @@ TEST(MegatronFlags, CommandsExist) {
     ASSERT_EQ(row.target.rfind("trident data ", 0), 0u) << row.target;
     const Subcommand* data = find_subcommand("data");
     const std::string_view action = row.target.substr(13, row.target.find(' ', 13) - 13);
-    EXPECT_NE(std::find(data->actions.begin(), data->actions.end(), action), data->actions.end()) << action;
+    EXPECT_NE(std::ranges::find(data->actions, action, &Subcommand::Action::name), data->actions.end()) << action;
   }
   EXPECT_GE(commands, 1);
 }

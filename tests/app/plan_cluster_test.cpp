@@ -217,5 +217,14 @@ TEST(PlanOnACluster, RefusesWhatCannotBeLaidOut) {
   expect_one_line(with("parallel.pipeline=1032"), 64, {"parallel.pipeline = 1032: ", "more stages than the 1024"});
 }
 
+TEST(PlanOnACluster, IsAnActionOfPlanToo) {
+  const std::string config = TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json";
+  const ProgramOutcome flag = plan({"--cluster", "h100_sxm_ndr", "--csv"});
+  const ProgramOutcome action = run_program({"plan", "cluster", "h100_sxm_ndr", "--config", config, "--csv"});
+  EXPECT_EQ(action.exit_code, 0) << action.err;
+  EXPECT_EQ(action.out, flag.out);
+  expect_one_line(run_program({"plan", "cluster", "--config", config}), 64, {"trident plan cluster: ", "--cluster is required"});
+}
+
 }  // namespace
 }  // namespace trident

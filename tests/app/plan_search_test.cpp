@@ -176,7 +176,7 @@ TEST(PlanSearch, IsReadable) {
 TEST(PlanSearch, RefusesWhatCannotBe) {
   expect_refused(search({"--gpus", "128"}), "Name a cluster");
   expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus: missing; write --gpus N");
-  expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), "--gpus = 0: how many GPUs");
+  expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), "--gpus = 0: must be from 1 to");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "-8"}), "--gpus = -8");
   expect_refused(search({"--cluster", "no_such_cluster", "--gpus", "128"}), "no_such_cluster");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "12"}), "whole nodes");
@@ -190,6 +190,33 @@ TEST(PlanSearch, RefusesWhatCannotBe) {
       run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--write", "/nonexistent/folder/x.json"}));
   EXPECT_EQ(unwritable.exit_code, 74);
   EXPECT_NE(unwritable.err.find("/nonexistent/folder/x.json"), std::string::npos) << unwritable.err;
+}
+
+// In any spelling; what a result says to train it with is what --write writes of it.
+TEST(PlanSearch, EachResultSaysHowToTrainIt) {
+  TemporaryFolder folder;
+  const std::string config = folder / "small.json", written = folder / "second.json";
+  write_file(config, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 300,
+                                   "n_positions": 64},
+                         "batch": {"global": 8, "sequence": 32}, "optimizer": {"lr": 1e-3}, "run": {"steps": 1},
+                         "data": {"train": "none"}})");
+  const std::vector<std::string> words{"plan",   "search", "--config", config,     "--cluster", "a10_pcie", "--gpus",
+                                       "2",      "--best", "2",        "--write",  written,     "--rank",   "2"};
+  const ProgramOutcome found = run_program(words);
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  const std::string line = "    to train it:";
+  std::size_t at = found.out.find(line);
+  EXPECT_NE(at, std::string::npos) << found.out;
+  at = found.out.find(line, at + 1);
+  ASSERT_NE(at, std::string::npos) << found.out;
+  const std::string settings = found.out.substr(at + line.size(), found.out.find('\n', at) - at - line.size());
+  const ProgramOutcome printed = run_command(
+      {"sh", "-c", fmt::format("{} train --config {} --print-config {}", TRIDENT_BINARY, config, settings)});
+  ASSERT_EQ(printed.exit_code, 0) << printed.err << settings;
+  EXPECT_EQ(parse_json(printed.out, "printed"), parse_json(read_file(written), "written"));
+  std::vector<std::string> third = words;
+  third.back() = "3";
+  expect_refused(third, "--rank = 3: only 2 layouts are shown");
 }
 
 }  // namespace

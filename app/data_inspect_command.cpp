@@ -1,11 +1,11 @@
-// trident data inspect PREFIX: the numbers of a pair of token files, and the beginnings of its documents.
+// trident data inspect PREFIX [--check [--vocab-size V]] [--documents N] [--tokens M] [--tokenizer T] [--sequence S] [--json]: the
+// numbers of a pair of token files, and the beginnings of its documents.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <ostream>
 
 #include "app/command_line.h"
-#include "app/data_command.h"
 #include "app/progress_line.h"
 #include "core/clock.h"
 #include "core/counted.h"
@@ -194,7 +194,7 @@ JsonValue to_json(const Inspection& seen) {
 
 }  // namespace
 
-void inspect_command(const Arguments& arguments, const CommandContext& context) {
+void data_inspect_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Show what PREFIX.bin and PREFIX.idx hold. Reads the index and every token once.", "trident data inspect");
   std::string prefix, tokenizer_name;
   InspectOptions options;
@@ -209,7 +209,7 @@ void inspect_command(const Arguments& arguments, const CommandContext& context) 
   app.add_option("--tokenizer", tokenizer_name, "the tokenizer that made the files: shows text, knows eod");
   app.add_option("--sequence", options.sequence, "count the samples of so many tokens (batch.sequence)");
   app.add_flag("--json", json, "print one JSON object");
-  if (parse_flags(app, arguments, context.out) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, arguments, context)) return;
   for (const auto& [name, value] : {std::pair{"--documents", options.documents},
                                     {"--tokens", options.tokens},
                                     {"--sequence", options.sequence}})
