@@ -65,9 +65,9 @@ void report_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("--output", flags.output, "the page; not given: report.html in the run's folder, of several runs in this folder");
   app.add_flag("--csv", flags.csv, "print metrics.jsonl as comma-separated values, a line for each logged step, and write no page");
   app.add_flag("--watch", flags.watch, "write the page again every 5 seconds until the runs are over; the open page loads itself again");
-  if (parse_flags(app, arguments, context.out, {{}, {}, context.columns}) == ParseResult::kHelpPrinted) return;
+  if (!parse_flags(app, arguments, context)) return;
   if (flags.csv) {
-    refuse_given(app, {"--output", "--watch"}, "--csv prints", "leave one of them out");
+    refuse_given(app, {"--output", "--watch"}, "--csv writes no page", "leave --csv out");
     context.out << on_lines(metrics_csv(flags));
     return;
   }
