@@ -44,14 +44,6 @@ std::string age_text(std::int64_t written_unix) {
   return fmt::format("{} days", seconds / 86'400);
 }
 
-std::string time_text(std::int64_t unix_seconds) {
-  const auto time = static_cast<std::time_t>(unix_seconds);
-  std::tm parts{};
-  if (::gmtime_r(&time, &parts) == nullptr) return fmt::format("{} s after 1970", unix_seconds);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
-                     parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
-
 // "bf16 weights, masters, exp_avg, exp_avg_sq"
 std::string content_text(const Manifest& manifest) {
   std::string text;
@@ -174,7 +166,7 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
   print_state(manifest.state, out);
   line("content", content_text(manifest));
   line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(total_bytes(manifest))));
-  line("written", time_text(manifest.written_unix));
+  line("written", utc_text(manifest.written_unix));
   line("written by", on_one_line(to_json_text(manifest.writer)));
   std::size_t names = 0, shapes = 0;
   for (const ManifestTensor& tensor : manifest.tensors) {

@@ -87,6 +87,7 @@ int report(std::ostream& err, const LogSink::Dress& dress, std::string_view mess
 const std::vector<Subcommand>& subcommands() {
   static const std::vector<Subcommand> table = {
       {.name = "train", .summary = "train a model", .run = train_command},
+      {.name = "report", .summary = "one page about runs: curves, texts, steps, memory, configuration", .run = report_command},
       {.name = "supervise", .summary = "run trident train, and start it again when a rank died", .run = supervise_command},
       {.name = "plan",
        .summary = "predict time, memory and traffic; search layouts",

@@ -31,6 +31,7 @@ using Arguments = std::vector<std::string>;  // after the subcommand's name
 // Each throws Error for what goes wrong; returning means success.
 using Command = void (*)(const Arguments& arguments, const CommandContext& context);
 void train_command(const Arguments& arguments, const CommandContext& context);
+void report_command(const Arguments& arguments, const CommandContext& context);
 void supervise_command(const Arguments& arguments, const CommandContext& context);
 void plan_command(const Arguments& arguments, const CommandContext& context);
 void plan_cluster_command(const Arguments& arguments, const CommandContext& context);

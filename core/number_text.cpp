@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <ctime>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -70,6 +71,14 @@ std::string percent_digits(double share) {
   const double percent = 100 * share;
   if (!std::isfinite(percent) || percent == 0 || std::abs(percent) >= 0.0995) return fixed(percent, 1);
   return fmt::format("{:.2g}", percent);
+}
+
+std::string utc_text(std::int64_t unix_seconds) {
+  const auto time = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  if (::gmtime_r(&time, &parts) == nullptr) return fmt::format("{} s after 1970", unix_seconds);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
+                     parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
 std::string percent_text(double share) { return fixed(100 * share, 1) + " %"; }

@@ -25,6 +25,9 @@ std::string megabytes_text(std::integral auto bytes, int digits = 1) { return me
 // "1.5 us", "12.30 ms", "8.939 s", "2.1 hours", "3.0 days".
 std::string seconds_text(double seconds);
 
+// "2026-11-28 17:00:56 UTC".
+std::string utc_text(std::int64_t unix_seconds);
+
 // "31.4 %" of 0.314.
 std::string percent_text(double share);
 // "31.4" of 0.314; below a tenth of a percent two significant digits: "0.024".

@@ -24,6 +24,7 @@ struct PlotLine {
   bool dashed = false;
   bool stepped = false;  // the value holds until the next point
   bool marked = false;   // with a dot at each point
+  std::vector<double> other_x = {};  // of each point, where the plot has another x axis
 };
 
 struct LinePlot {
@@ -32,6 +33,7 @@ struct LinePlot {
   std::vector<PlotLine> lines;
   std::optional<double> limit = {};  // a horizontal line
   std::string limit_name = {};
+  std::string other_x_label = {};  // readers of a page may take this axis; "": there is one alone
 };
 
 struct StackedBars {

@@ -37,7 +37,8 @@ class PageWriter {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src "
-        "'unsafe-inline'; img-src data:\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n",
+        "'unsafe-inline'; img-src data:\">\n<meta name=\"color-scheme\" content=\"light dark\">\n{}<title>{}</title>\n<style>\n",
+        page.reload_seconds > 0 ? fmt::format("<meta http-equiv=\"refresh\" content=\"{}\">\n", page.reload_seconds) : "",
         html_escaped(page.title));
     out += fmt::format(":root{{{}}}\n@media (prefers-color-scheme: dark){{:root{{{}}}}}\n", hues(&HueColors::light),
                        hues(&HueColors::dark));
@@ -95,6 +96,12 @@ class PageWriter {
     body_ += "</tbody>\n</table></div>\n</div>\n";
   }
 
+  void add(const Folded& folded) {
+    body_ += fmt::format("<details><summary>{}</summary>\n", html_escaped(folded.summary));
+    add(folded.table);
+    body_ += "</details>\n";
+  }
+
   // Elements of the page and no picture: they are legible at every width.
   void add(const StackedBars& bars) {
     title(bars.title);
@@ -149,6 +156,12 @@ class PageWriter {
       it.set("marked", line.marked);
       it.set("x", JsonValue(std::move(x)));
       it.set("y", JsonValue(std::move(y)));
+      if (!plot.other_x_label.empty()) {
+        JsonValue::Array other;
+        for (std::size_t i = 0; i < line.points.size(); ++i)
+          if (std::isfinite(line.points[i].x)) other.emplace_back(line.other_x.at(i));
+        it.set("otherX", JsonValue(std::move(other)));
+      }
       lines.push_back(std::move(it));
     }
     JsonValue data;
@@ -156,6 +169,7 @@ class PageWriter {
     data.set("yLabel", on_one_line(plot.y_label));
     data.set("xScale", to_string(plot.x_scale));
     data.set("yScale", to_string(plot.y_scale));
+    if (!plot.other_x_label.empty()) data.set("otherXLabel", on_one_line(plot.other_x_label));
     if (plot.limit) {
       data.set("limit", *plot.limit);
       data.set("limitName", on_one_line(plot.limit_name));
@@ -165,9 +179,11 @@ class PageWriter {
     draws_charts_ = true;
   }
 
-  void add(const Timeline& timeline) {
-    title(timeline.title);
-    scripted("timeline", timeline_json(timeline));
+  void add(const Timeline& timeline) { add_timeline(timeline.title, timeline_json(timeline)); }
+  void add(const DrawnTimeline& timeline) { add_timeline(timeline.title, script_json(timeline.data)); }
+  void add_timeline(std::string_view name, std::string_view json) {
+    title(name);
+    scripted("timeline", json);
     draws_timelines_ = true;
   }
 

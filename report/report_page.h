@@ -30,7 +30,19 @@ struct BulletList {
   std::vector<std::string> items;
 };
 
-using ReportBlock = std::variant<Paragraph, KeyNumbers, Table, BulletList, StackedBars, LinePlot, Timeline>;
+// A table that is shown when its summary is clicked.
+struct Folded {
+  std::string summary;
+  Table table;
+};
+
+// A timeline as timeline_json() had it, read back from a file.
+struct DrawnTimeline {
+  std::string title;
+  JsonValue data;
+};
+
+using ReportBlock = std::variant<Paragraph, KeyNumbers, Table, Folded, BulletList, StackedBars, LinePlot, Timeline, DrawnTimeline>;
 
 struct ReportSection {
   std::string title;
@@ -40,6 +52,7 @@ struct ReportSection {
 struct ReportPage {
   std::string title, subtitle;
   std::vector<ReportSection> sections;
+  int reload_seconds = 0;  // the page loads itself again; 0: never
 };
 
 // Throws InternalError where a table's row has more cells than there are columns, or a bar has not a value for each part.

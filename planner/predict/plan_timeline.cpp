@@ -92,4 +92,39 @@ Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t 
   return timeline;
 }
 
+Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
+                       const std::vector<std::vector<StepSpan>>& spans, std::size_t most_spans) {
+  const std::array<Timeline::Kind, kNumSpanKinds> kinds = span_kinds();
+  Timeline timeline{title, {kinds.begin(), kinds.end()}, {}};
+  bool cut = false;
+  for (std::size_t rank = 0; rank < programs.size(); ++rank) {
+    TimelineRow row{fmt::format("stage {}", rank), {}};
+    std::array<double, 2> free{};  // by lane: spans of one do not overlap
+    for (std::size_t at = 0; at < spans[rank].size() && !cut; ++at) {
+      const Instruction& i = programs[rank].instructions[at];
+      const std::optional<SpanKind> kind = span_kind(i, static_cast<int>(programs.size()));
+      if (!kind) continue;
+      const TimelineLane lane = lane_of(*kind);
+      double& lane_free = free[static_cast<std::size_t>(lane)];
+      const StepSpan& span = spans[rank][at];
+      const double begin = std::max(span.start, lane_free), end = std::max(span.end, begin),
+                   working = std::min(end, begin + span.waited);
+      const auto add = [&](double from, double to, SpanKind what) {
+        if (to > from)
+          row.spans.push_back({from, to, lane, static_cast<std::int32_t>(what), short_name(i),
+                               i.micro_batch >= 0 ? i.micro_batch : TimelineSpan::kNoNumber});
+      };
+      add(begin, working, SpanKind::kWaiting);
+      add(working, end, *kind);
+      lane_free = end;
+      cut = row.spans.size() >= most_spans;
+    }
+    if (cut) timeline.title = fmt::format("{}: its first {} instructions of a stage", title, most_spans);
+    cut = false;
+    timeline.rows.push_back(std::move(row));
+  }
+  leave_out_unused(timeline);
+  return timeline;
+}
+
 }  // namespace trident

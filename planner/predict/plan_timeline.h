@@ -19,4 +19,14 @@ TimelineLane lane_of(SpanKind kind);
 inline constexpr std::size_t kMostTimelineSpans = 60'000;
 Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t most_spans = kMostTimelineSpans);
 
+// When an instruction ran, and how long of it its rank waited.
+struct StepSpan {
+  double start = 0, end = 0, waited = 0;  // seconds
+};
+
+// What instructions of each pipeline rank do over time; of a long step the first `most_spans` instructions of a rank, which the
+// title then says. Where a rank waited within an instruction is not known: it is drawn at its beginning.
+Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
+                       const std::vector<std::vector<StepSpan>>& spans, std::size_t most_spans = 20000);
+
 }  // namespace trident

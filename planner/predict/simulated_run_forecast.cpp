@@ -3,16 +3,26 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <numeric>
-#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "core/file_io.h"
 #include "planner/predict/forecast.h"
-#include "planner/predict/run_page.h"
+#include "planner/predict/plan_timeline.h"
+#include "report/run_page.h"
+#include "report/timeline_data.h"
 
 namespace trident {
+namespace {
+
+constexpr std::size_t kMostReportSpans = 2000;  // of a step, all stages together
+
+StepSpan span_of(const InstructionTimes& t) { return {t.start, t.end, t.waited}; }
+StepSpan span_of(const InstructionSpan& t) { return {t.start, t.end, 0}; }
+
+}  // namespace
+
 
 SimulatedRunForecast::SimulatedRunForecast(const RunInputs& inputs, const RunHardware& hardware, RunPrices prices)
     : inputs_(inputs), hardware_(hardware), prices_(std::move(prices)) {}
@@ -69,56 +79,28 @@ std::vector<std::string> SimulatedRunForecast::compare(const RunSummary& summary
     JsonValue json = to_json(comparison);
     json.set("last_step", summary.step);
     write_file(inputs_.plan.config.run.dir + "/comparison.json", to_json_text(json, 2) + "\n");
-    if (inputs_.plan.config.log.report) write_report(summary, comparison);
+    const std::string& folder = inputs_.plan.config.run.dir;
+    if (inputs_.plan.config.log.report) write_file(folder + "/report.html", to_html(run_page({read_run_folder(folder)})));
   } catch (const Error& error) {
     lines.push_back(fmt::format("predicted beside measured could not be written: {}", error.what()));
   }
   return lines;
 }
 
-namespace {
-
-// Lines that cannot be read, such as one that somebody is writing, are left out.
-std::vector<JsonValue> records_of(const std::string& path) {
-  std::vector<JsonValue> records;
-  if (!file_exists(path)) return records;
-  std::istringstream file(read_file(path));
-  for (std::string line; std::getline(file, line);) {
-    try {
-      records.push_back(parse_json(line, path));
-    } catch (const Error&) {
-      continue;
-    }
-  }
-  return records;
-}
-
-}  // namespace
-
-void SimulatedRunForecast::write_report(const RunSummary& summary, const Comparison& comparison) const {
+// "<folder>/last_step.json": {"step", "measured": timeline_json(), "simulated": the same}, each where it is known.
+void SimulatedRunForecast::show_step(std::int64_t step, const std::vector<std::vector<InstructionTimes>>& last_step) {
   const RunPlan& plan = inputs_.plan;
-  const std::string& folder = plan.config.run.dir;
-  RunPageFacts facts;
-  facts.title = "Training run " + std::filesystem::path(folder).filename().string();
-  facts.subtitle = model_line(plan);
-  facts.lines = {layout_line(plan), fmt::format("compute in {} ({})", to_string(plan.compute), plan.compute_reason)};
-  if (!plan.device_reason.empty()) facts.lines.push_back(plan.device_reason);
-  for (const auto* more : {&plan.notes, &plan.details}) facts.lines.insert(facts.lines.end(), more->begin(), more->end());
-  facts.metrics = records_of(folder + "/metrics.jsonl");
-  facts.evals = records_of(folder + "/eval.jsonl");
-  if (const std::string path = folder + "/memory.json"; file_exists(path)) facts.memory = parse_json(read_file(path), path);
-  facts.comparison = comparison;
-  std::vector<std::vector<StepSpan>> measured, simulated;
-  for (const auto& rank : summary.last_step) {
-    for (auto& spans = measured.emplace_back(); const InstructionTimes& t : rank) spans.push_back({t.start, t.end, t.waited});
-  }
-  for (const auto& rank : spans_) {
-    for (auto& spans = simulated.emplace_back(); const InstructionSpan& t : rank) spans.push_back({t.start, t.end, 0});
-  }
-  if (hardware_.device == DeviceKind::kCpu && !measured.empty())
-    facts.timelines.push_back(step_timeline("Measured: the last step", plan.step_programs, measured));
-  if (!simulated.empty()) facts.timelines.push_back(step_timeline("Simulated by " + step_->profile, plan.step_programs, simulated));
-  write_file(folder + "/report.html", to_html(run_page(facts)));
+  const std::size_t most = std::max<std::size_t>(1, kMostReportSpans / plan.step_programs.size());
+  std::string text = fmt::format("{{\"step\":{}", step);
+  const auto add = [&](std::string_view name, const std::string& title, const auto& ranks) {
+    std::vector<std::vector<StepSpan>> spans;
+    for (const auto& rank : ranks)
+      for (auto& of_rank = spans.emplace_back(); const auto& t : rank) of_rank.push_back(span_of(t));
+    if (!spans.empty()) text += fmt::format(",\"{}\":{}", name, timeline_json(step_timeline(title, plan.step_programs, spans, most)));
+  };
+  if (hardware_.device == DeviceKind::kCpu) add("measured", fmt::format("Measured: step {}", step), last_step);
+  if (step_) add("simulated", fmt::format("Simulated by {}", step_->profile), spans_);
+  write_file(plan.config.run.dir + "/last_step.json", text + "}\n");
 }
 
 std::unique_ptr<RunForecast> make_run_forecast(RunInputs& inputs, const RunHardware& hardware) {

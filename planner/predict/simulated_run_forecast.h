@@ -19,11 +19,11 @@ class SimulatedRunForecast final : public RunForecast {
   SimulatedRunForecast(const RunInputs& inputs, const RunHardware& hardware, RunPrices prices);
 
   Predicted predicted() override;
+  void show_step(std::int64_t step, const std::vector<std::vector<InstructionTimes>>& last_step) override;
   std::vector<std::string> compare(const RunSummary& summary) override;
 
  private:
   PredictedMemory memory() const;
-  void write_report(const RunSummary& summary, const Comparison& comparison) const;
 
   const RunInputs& inputs_;
   RunHardware hardware_;

@@ -13,11 +13,26 @@
     return String(size >= 1e4 ? Math.round(value) : Number(value.toPrecision(4)));
   }
 
+  // The exponential mean, which weighs a value `share` as much as the next one; the first values weigh no more than others.
+  function smooth(values, share) {
+    let sum = 0, weight = 0;
+    return values.map((value) => {
+      if (value == null || !share) return value;
+      sum = share * sum + value, weight = share * weight + 1;
+      return sum / weight;
+    });
+  }
+
   // Lines have places of their own on the x axis; uPlot wants one axis for all.
-  function table(data) {
-    const sets = data.lines.map((line) => [line.x, line.y]);
+  function table(data, choice) {
+    const xOf = (line) => (choice.other ? line.otherX : line.x);
+    const sets = data.lines.map((line) => {
+      const placed = xOf(line).map((x, i) => [x, i]).filter(([x]) => x != null);  // tokens of a step that has no line yet
+      const y = smooth(line.y, choice.smoothing);
+      return [placed.map(([x]) => x), placed.map(([, i]) => y[i])];
+    });
     if (data.limit !== undefined) {
-      const all = data.lines.flatMap((line) => line.x);
+      const all = data.lines.flatMap(xOf);
       const low = all.reduce((a, b) => Math.min(a, b), Infinity), high = all.reduce((a, b) => Math.max(a, b), -Infinity);
       if (all.length) sets.push([low === high ? [low] : [low, high], low === high ? [data.limit] : [data.limit, data.limit]]);
     }
@@ -53,7 +68,10 @@
     return index;
   }
 
-  function draw(element, data, joined) {
+  function draw(element, data, choice) {
+    const joined = table(data, choice), xLabel = choice.other ? data.otherXLabel : data.xLabel;
+    const height = element.clientHeight;
+    element.style.minHeight = height + 'px';  // the page does not jump while the chart is made anew
     element.replaceChildren();
     const lines = data.lines.map(series);
     if (data.limit !== undefined && joined.length > lines.length + 1) {
@@ -63,12 +81,37 @@
     const narrow = element.clientWidth < 560;
     const options = {
       width: element.clientWidth, height: narrow ? 240 : 320, padding: [12, 28, 0, 0],
-      scales: {x: scaleOf(data.xScale), y: scaleOf(data.yScale)},
-      axes: [axis(data.xLabel, 34), axis(data.yLabel, 52)],
-      series: [{label: data.xLabel, value: (plot, value) => shortNumber(value)}, ...lines],
+      scales: {x: scaleOf(data.xScale), y: scaleOf(choice.log ? 'log10' : data.yScale)},
+      axes: [axis(xLabel, 34), axis(data.yLabel, 52)],
+      series: [{label: xLabel, value: (plot, value) => shortNumber(value)}, ...lines],
+      hooks: {setCursor: [(plot) => { if (plot.cursor.idx == null) showLast(plot); }]},
       legend: {show: true, live: true}, cursor: {drag: {x: true, y: false}, points: {size: 7}, dataIdx: lastValue},
     };
-    return new uPlot(options, joined, element);
+    showLast(new uPlot(options, joined, element));
+    element.style.minHeight = '';
+  }
+
+  // Where nothing is hovered, the legend has the last value of each line.
+  function showLast(plot) {
+    const last = plot.data[0].length - 1;
+    plot.setLegend({idxs: plot.data.map((values, number) => (number ? lastValue(plot, number, last) : last))}, false);
+  }
+
+  // What a reader may choose: smoothing, a logarithmic axis, and another x axis where there is one.
+  function addTools(element, data, choice, redraw) {
+    const tools = document.createElement('div');
+    tools.className = 'tools';
+    const add = (text, tag, properties, onchange) => {
+      const label = document.createElement('label'), input = Object.assign(document.createElement(tag), properties);
+      label.append(text, input);
+      input.addEventListener('input', () => { onchange(input); redraw(); });
+      tools.append(label);
+    };
+    add('smoothing ', 'input', {type: 'range', min: 0, max: 0.99, step: 0.01, value: 0}, (it) => { choice.smoothing = Number(it.value); });
+    if (data.lines.every((line) => line.y.every((y) => y == null || y > 0)))
+      add('logarithmic ', 'input', {type: 'checkbox'}, (it) => { choice.log = it.checked; });
+    add(`${data.otherXLabel} as x `, 'input', {type: 'checkbox'}, (it) => { choice.other = it.checked; });
+    element.before(tools);
   }
 
   for (const element of document.querySelectorAll('.chart')) {
@@ -77,13 +120,15 @@
       element.textContent = 'Nothing to draw.';
       continue;
     }
-    const joined = table(data);
+    const choice = {smoothing: 0, log: false, other: false};
     let width = 0;
     const redraw = () => {
       width = element.clientWidth;
-      if (width) draw(element, data, joined);
+      if (width) draw(element, data, choice);
     };
-    new ResizeObserver(() => { if (element.clientWidth !== width) redraw(); }).observe(element);
+    if (data.otherXLabel) addTools(element, data, choice, redraw);
+    // In a frame of its own: a resize within the observer's call would be reported as a loop.
+    new ResizeObserver(() => requestAnimationFrame(() => { if (element.clientWidth !== width) redraw(); })).observe(element);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
   }
 })();

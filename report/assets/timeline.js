@@ -53,7 +53,8 @@
       this.element = element;
       this.setHeights();
       this.listen();
-      new ResizeObserver(() => this.draw()).observe(element);
+      // In a frame of its own: a resize within the observer's call would be reported as a loop.
+      new ResizeObserver(() => requestAnimationFrame(() => { if (element.clientWidth !== this.width) this.draw(); })).observe(element);
       matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.draw());
     }
 
@@ -252,5 +253,11 @@
     }
   }
 
-  for (const element of document.querySelectorAll('.timeline')) new Timeline(element);
+  for (const element of document.querySelectorAll('.timeline')) {
+    try {
+      new Timeline(element);
+    } catch (error) {  // a file that says something else
+      element.textContent = 'This step cannot be drawn: ' + error.message;
+    }
+  }
 })();

@@ -76,8 +76,8 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(c.log.every, 10);
   EXPECT_TRUE(c.log.tensorboard);
   EXPECT_TRUE(c.log.trace_steps.empty());
-  EXPECT_FALSE(c.log.report);
-  EXPECT_TRUE(small_with({"log.report=true"}).log.report);
+  EXPECT_TRUE(c.log.report);
+  EXPECT_FALSE(small_with({"log.report=false"}).log.report);
   EXPECT_EQ(c.log.on_error, OnError::kContinue);
   EXPECT_EQ(small_with({"log.on_error=stop"}).log.on_error, OnError::kStop);
   EXPECT_EQ(c.run.hardware_profile, std::nullopt);

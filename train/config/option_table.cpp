@@ -251,8 +251,8 @@ std::vector<Option> data_options() {
       {.path = "log.trace_steps", .takes = kNull | kIntegers, .fallback = "null",
        .doc = "First and last step that a Chrome trace in the run directory shows; null or []: none.", .range = kFromOne,
        .aka = {"profile_step_start", "profile_step_end"}},
-      {.path = "log.report", .takes = kBool, .fallback = "false",
-       .doc = "Write report.html into the run directory at the end: curves, the last step, memory, and predictions beside measurements."},
+      {.path = "log.report", .takes = kBool, .fallback = "true",
+       .doc = "Write report.html into the run directory at the end, and last_step.json on the way, which trident report draws."},
       {.path = "log.prometheus", .takes = kNull | kString, .fallback = "null",
        .doc = "File that is replaced at each logged step, evaluation and checkpoint by where the run is, in Prometheus's text "
               "format (node_exporter's textfile collector reads names that end in .prom). null: none."},

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kConfigFile = "config.resolved.json", kMetrics = "metrics.jsonl", kTrace = "trace";
 constexpr std::string_view kFiles[] = {kConfigFile,       "plan.json",   "memory.json",   kMetrics,
                                        "timing.jsonl",    "eval.jsonl",  "samples.jsonl", "run.log",
-                                       "failure.json",    "comparison.json", "report.html", kTrace};
+                                       "failure.json",    "comparison.json", "report.html", "run.json",
+                                       "last_step.json",  kTrace};
 constexpr std::string_view kLogs[] = {kMetrics, "timing.jsonl", "eval.jsonl", "samples.jsonl", "run.log"};
 constexpr std::string_view kEvents = "events.out.tfevents.";
 constexpr std::string_view kNewFailure = "failure.json.new", kHostfile = "hostfile";  // of train/launch

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/host_name.h"
 #include "core/resident_memory.h"
 #include "model/config/model_stats.h"
 #include "train/plan/machine.h"
@@ -14,6 +15,7 @@
 #include "train/run/data_summary.h"
 #include "train/run/dry_run.h"
 #include "train/run/earlier_run.h"
+#include "train/run/gather_bytes.h"
 #include "train/run/gather_times.h"
 #include "train/run/non_finite.h"
 #include "train/run/run_files.h"
@@ -118,6 +120,9 @@ void RankLoop::open() {
   // An older one may have begun another rule of blending.
   if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
+  const std::vector<std::string> hosts = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), host_name());
+  if (rank() == 0 && !leaves_files_)
+    write_start_file([&] { write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
   // Everywhere: the last step whose evaluation is in the files. Also a barrier: the peak is measured while nobody else works.
   Stream& stream = trainer_.context().host_stream();
   trainer_.context().world().all_reduce(stream, TensorView(&last_eval_at_, DType::kI64, {1}), ReduceOp::kMax);
@@ -250,7 +255,17 @@ void RankLoop::one_step() {
   if (is_logged(updates()) || ends) log(result, seconds);
   if (!is_logged(updates())) sink_.progress(metrics_of(result, seconds));
   if (!validation_sets_.empty() && updates() % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
-  if (goes_on() && checkpoints_.is_due(updates())) checkpoints_.save(state(), say_);
+  if (goes_on() && checkpoints_.is_due(updates())) {
+    checkpoints_.save(state(), say_);
+    show_last_step();
+  }
+}
+
+// Collective, after a step of this start.
+void RankLoop::show_last_step() {
+  if (!plan_.config.log.report || new_updates() == 0) return;
+  const std::vector<std::vector<InstructionTimes>> step = collect_last_step(trainer_, plan_);
+  if (services_.outlook != nullptr) sink_.errors().keep("", [&] { services_.outlook->show_step(updates(), step); }, 0);
 }
 
 bool RankLoop::is_logged(std::int64_t update) const {
@@ -281,7 +296,7 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   metrics.tokens = tokens();
   metrics.step_ms = 1e3 * seconds;
   metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
-  const double per_update = (monotonic_seconds() - start_) / static_cast<double>(updates() - first_update_);
+  const double per_update = (monotonic_seconds() - start_) / static_cast<double>(new_updates());
   metrics.seconds_left = per_update * static_cast<double>(plan_.config.run.steps - updates());
   return metrics;
 }
@@ -341,6 +356,7 @@ EvalMetrics RankLoop::evaluate() {
   }
   set_phase(RunPhase::kTraining);
   sink_.eval(metrics);
+  show_last_step();
   return metrics;
 }
 
@@ -368,12 +384,13 @@ void RankLoop::close() {
   const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
   sink_.errors().warn_of_missing();
   trainer_.drain();
+  if (rank() == 0 && !leaves_files_) sink_.errors().keep("", [&] { write_run_end(plan_.config.run.dir, updates(), end_); }, 0);
   if (new_updates() == 0) return;
   summary_.step = updates();
   summary_.updates = new_updates();
   summary_.tokens = new_updates() * plan_.tokens_per_step();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
-  if (plan_.config.log.report) summary_.last_step = collect_last_step(trainer_, plan_);
+  show_last_step();
   summary_.bytes_between_nodes = total_bytes_between_nodes();
   summary_.timed_steps = since_start_.steps;
   summary_.first_step_alone = attempts_ == 1;

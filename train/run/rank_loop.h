@@ -65,6 +65,7 @@ class RankLoop {
   EvalMetrics evaluate();
   std::int64_t largest_arena();
   std::int64_t total_bytes_between_nodes();
+  void show_last_step();
   void close();
 
   const RunInputs& inputs_;

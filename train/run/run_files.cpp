@@ -1,12 +1,16 @@
 #include "train/run/run_files.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/printable.h"
 #include "model/config/model_stats.h"
 #include "train/config/stored_config.h"
 #include "train/run/gather_bytes.h"
@@ -32,7 +36,63 @@ JsonValue bytes_of(const std::array<double, kNumAxes>& sent) {
   return bytes;
 }
 
+constexpr std::size_t kMostStarts = 1000;
+
+double unix_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+// The starts of run.json; none where it is not there or is not as runs write it.
+JsonValue::Array starts_in(const std::string& path) {
+  try {
+    if (!file_exists(path)) return {};
+    const JsonValue run = read_json_file(path, {.max_bytes = 64 << 20, .blame = ExitCode::kData});
+    const JsonValue* const starts = run.find("starts");
+    return starts != nullptr && starts->is_array() ? starts->items() : JsonValue::Array();
+  } catch (const DataError&) {
+    return {};
+  }
+}
+
+JsonValue texts(const std::vector<std::string>& values) {
+  JsonValue::Array items;
+  for (const std::string& value : values) items.emplace_back(on_one_line(value));
+  return JsonValue(std::move(items));
+}
+
+std::vector<std::string> command_of_process() {
+  std::ifstream file("/proc/self/cmdline");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
 }  // namespace
+
+void write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step, const std::vector<std::string>& hosts) {
+  const std::string path = folder + "/run.json";
+  JsonValue::Array starts = starts_in(path);
+  if (starts.size() >= kMostStarts) starts.erase(starts.begin(), starts.end() - (kMostStarts - 1));
+  std::vector<std::string> nodes;
+  for (const std::string& host : hosts)
+    if (std::ranges::find(nodes, host) == nodes.end()) nodes.push_back(host);
+  starts.push_back(JsonValue::Object{{"time", unix_seconds()},
+                                     {"step", step},
+                                     {"ranks", plan.world_size()},
+                                     {"hosts", texts(nodes)},
+                                     {"version", TRIDENT_VERSION},
+                                     {"command", texts(command_of_process())}});
+  write_file(path, to_json_text(JsonValue::Object{{"id", plan.config.run.id}, {"starts", std::move(starts)}}, 2) + "\n");
+}
+
+void write_run_end(const std::string& folder, std::int64_t step, const RunEnd& end) {
+  const std::string path = folder + "/run.json";
+  JsonValue run = read_json_file(path, {.max_bytes = 64 << 20, .blame = ExitCode::kStorage});
+  JsonValue* const starts = run.find("starts");
+  if (starts == nullptr || !starts->is_array() || starts->items().empty()) return;
+  JsonValue::Array all = starts->items();
+  all.back().set("ended", JsonValue::Object{{"time", unix_seconds()}, {"step", step}, {"exit_code", end.exit_code()}, {"why", end.message()}});
+  run.set("starts", std::move(all));
+  write_file(path, to_json_text(run, 2) + "\n");
+}
 
 JsonValue bytes_by_use(const ArenaPlan& memory) {
   JsonValue uses;

@@ -4,11 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/json_reader.h"
 #include "device/arena.h"
 #include "parallel/grid/parallel_context.h"
 #include "train/plan/run_plan.h"
+#include "train/run/run_end.h"
 
 namespace trident {
 
@@ -25,6 +27,11 @@ void write_config_file(const std::string& folder, const TrainConfig& config);
 // null: not said.
 void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory,
                      const std::array<double, kNumAxes>& bytes_sent, const JsonValue& step);
+// run.json: {"id", "starts": [{"time", "step", "ranks", "hosts", "version", "command", "ended": {"time", "step", "exit_code", "why"}}, ...]},
+// a start for each time the run was begun or gone on with, the last 1000; "ended" where it came to an end by itself. Times are unix
+// seconds. Whole files or none. StorageError.
+void write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step, const std::vector<std::string>& hosts);
+void write_run_end(const std::string& folder, std::int64_t step, const RunEnd& end);
 // The files that a run appends to are on the disk: what they say outlives the machine.
 void sync_run_files(const std::string& folder);
 

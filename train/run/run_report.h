@@ -32,7 +32,6 @@ struct RunSummary {
   MiddleHalf step_spread;                // of the last of those, seconds on rank 0
   bool first_step_alone = false;         // `times` are of the first step, because there was no other
   std::optional<std::int64_t> resident_bytes;  // of this process, while all ranks still had their memory
-  std::vector<std::vector<InstructionTimes>> last_step;  // collect_last_step(), where it is asked for
   double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator
 };
 

@@ -14,7 +14,7 @@
 #include "core/file_io.h"
 #include "core/resident_memory.h"
 #include "planner/predict/forecast.h"
-#include "planner/predict/run_page.h"
+#include "planner/predict/plan_timeline.h"
 #include "planner/predict/simulated_run_forecast.h"
 #include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
@@ -305,7 +305,7 @@ TEST(Comparison, CausesOfRealSteps) {
   }
 }
 
-TEST(RunPage, DrawsWhatThereIsAndLeavesOutTheRest) {
+TEST(StepTimelines, ShowWaitingApartAndMayBeCut) {
   StepProgram program;
   program.instructions = {{.kind = InstructionKind::kForward, .unit = 1, .micro_batch = 0},
                           {.kind = InstructionKind::kSendActivation},
@@ -326,22 +326,6 @@ TEST(RunPage, DrawsWhatThereIsAndLeavesOutTheRest) {
   const Timeline cut = step_timeline("a step", {program}, spans, 2);
   EXPECT_EQ(cut.rows[0].spans.size(), 2u);
   expect_parts(cut.title, {"first 2"});
-
-  RunPageFacts facts;
-  facts.title = "<run>";
-  for (int step = 1; step <= 9000; ++step)  // more than are drawn
-    facts.metrics.push_back(parse_json(
-        fmt::format(R"({{"step": {}, "loss": 1.5, "grad_norm": null, "lr": 0.1, "tokens_per_s": 7, "tokens": 8}})", step), "m"));
-  facts.comparison = compare({}, "none", {1000, {}}, measured(some_times()));
-  const ReportPage page = run_page(facts);
-  ASSERT_EQ(page.sections.size(), 3u) << "no step, no memory";
-  const LinePlot& loss = std::get<LinePlot>(page.sections[1].blocks[0]);
-  EXPECT_EQ(loss.lines.size(), 1u) << "nothing was evaluated";
-  EXPECT_LE(loss.lines[0].points.size(), 4001u);
-  EXPECT_EQ(loss.lines[0].points.back().x, 9000);
-  const std::string html = to_html(page);
-  EXPECT_EQ(html.find("<run>"), std::string::npos);
-  expect_parts(html, {"Predicted beside measured, without the time of a step: none."});
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include "core/file_io.h"
 #include "core/resident_memory.h"
 #include "planner/predict/comparison.h"
-#include "planner/predict/run_page.h"
 #include "tests/support/error_text.h"
 #include "tests/train/priced_run.h"
 

@@ -1,0 +1,85 @@
+// trident report RUN [RUN ...] [--output FILE] [--csv] [--watch]
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <ostream>
+#include <thread>
+
+#include "app/command_line.h"
+#include "core/file_io.h"
+#include "core/printable.h"
+#include "report/run_page.h"
+#include "report/table.h"
+#include "train/run/stop_request.h"
+
+namespace trident {
+namespace {
+
+constexpr int kReloadSeconds = 5;
+
+struct ReportFlags {
+  std::vector<std::string> runs;
+  std::string output;
+  bool csv = false, watch = false;
+};
+
+std::vector<RunFolder> read_runs(const ReportFlags& flags, std::size_t most_lines) {
+  std::vector<RunFolder> runs;
+  for (const std::string& path : flags.runs) runs.push_back(read_run_folder(path, most_lines));
+  for (RunFolder& run : runs)  // runs of one name are told apart by their paths
+    if (std::ranges::count(runs, run.name, &RunFolder::name) > 1) run.name = run.path;
+  return runs;
+}
+
+// Every line of metrics.jsonl, each with its run.
+std::string metrics_csv(const ReportFlags& flags) {
+  JsonValue::Array rows;
+  for (const RunFolder& run : read_runs(flags, kEveryLine)) {
+    for (const JsonValue& record : run.metrics) {
+      JsonValue::Object row{{"run", run.name}};
+      row.insert(row.end(), record.members().begin(), record.members().end());
+      rows.emplace_back(std::move(row));
+    }
+  }
+  return to_csv(rows);
+}
+
+bool write_page(const ReportFlags& flags, const std::string& output) {
+  const std::vector<RunFolder> runs = read_runs(flags, kDrawnLines);
+  const bool goes_on = std::ranges::any_of(runs, &RunFolder::is_written);
+  ReportPage page = run_page(runs);
+  if (flags.watch && goes_on) page.reload_seconds = kReloadSeconds;
+  write_file(output, to_html(page));
+  return goes_on;
+}
+
+}  // namespace
+
+void report_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "One page about a run that is over, going on, stopped or killed, or about several beside each other, from the files in their "
+      "folders: state, curves, texts, the last step, memory, traffic, configuration. The page needs no network and no other file.",
+      "trident report");
+  ReportFlags flags;
+  app.add_option("RUN", flags.runs, "run.dir of a run; several are drawn over each other")->required();
+  app.add_option("--output", flags.output, "the page; not given: report.html in the run's folder, of several runs in this folder");
+  app.add_flag("--csv", flags.csv, "print metrics.jsonl as comma-separated values, a line for each logged step, and write no page");
+  app.add_flag("--watch", flags.watch, "write the page again every 5 seconds until the runs are over; the open page loads itself again");
+  if (!parse_flags(app, arguments, context)) return;
+  if (flags.csv) {
+    refuse_given(app, {"--output", "--watch"}, "--csv writes no page", "leave --csv out");
+    context.out << on_lines(metrics_csv(flags));
+    return;
+  }
+  const std::string output = !flags.output.empty() ? flags.output : flags.runs.size() == 1 ? flags.runs.front() + "/report.html" : "report.html";
+  const StopRequest stop({SIGTERM, SIGINT, SIGHUP});
+  bool goes_on = write_page(flags, output);
+  context.out << fmt::format("{}: open it in a browser{}\n", on_one_line(output), flags.watch && goes_on ? "; it is written again every 5 s" : "") << std::flush;
+  while (flags.watch && goes_on && stop.pending() == 0) {
+    for (int tenths = 0; tenths < 10 * kReloadSeconds && stop.pending() == 0; ++tenths)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    goes_on = write_page(flags, output);
+  }
+}
+
+}  // namespace trident

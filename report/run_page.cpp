@@ -1,0 +1,363 @@
+#include "report/run_page.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "core/number_text.h"
+#include "core/printable.h"
+
+namespace trident {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kMostKeys = 400;  // of the table of configurations
+
+double number(const JsonValue* value) { return value != nullptr && value->is_number() ? value->as_number() : kNone; }
+double number(const JsonValue& record, std::string_view key) { return number(record.find(key)); }
+std::string words(const JsonValue* value) { return value != nullptr && value->is_string() ? value->as_string() : ""; }
+std::string words(const JsonValue& record, std::string_view key) { return words(record.find(key)); }
+
+const JsonValue::Array& items(const JsonValue* value) {
+  static const JsonValue::Array none;
+  return value != nullptr && value->is_array() ? value->items() : none;
+}
+
+std::string joined(const JsonValue* texts, std::string_view between) {
+  std::string out;
+  for (const JsonValue& text : items(texts)) {
+    if (!out.empty()) out += between;
+    out += words(&text);
+  }
+  return out;
+}
+
+// config.resolved.json's value under "block.key", or nullptr.
+const JsonValue* setting(const RunFolder& run, std::string_view block, std::string_view key) {
+  const JsonValue* const found = run.config.find(block);
+  return found == nullptr ? nullptr : found->find(key);
+}
+
+std::string value_text(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
+
+double last_step_of(const RunFolder& run) { return run.metrics.empty() ? kNone : number(run.metrics.back(), "step"); }
+std::string step_text(double step) { return std::isfinite(step) ? with_commas(std::llround(step)) : "none"; }
+
+const JsonValue* last_start(const RunFolder& run) {
+  const JsonValue::Array& starts = items(run.run.find("starts"));
+  return starts.empty() ? nullptr : &starts.back();
+}
+
+// ---- the runs
+
+// "12.34M parameters on 32 ranks, zero1, fp32", as far as plan.json says it.
+std::string layout_text(const RunFolder& run) {
+  const double parameters = number(run.plan, "parameters"), ranks = number(run.plan, "world_size");
+  if (!std::isfinite(parameters) || !std::isfinite(ranks)) return "";
+  return fmt::format("{} parameters on {} rank{}, {}, {}", parameters_text(parameters), step_text(ranks), ranks == 1 ? "" : "s",
+                     words(run.plan, "zero"), words(run.plan, "compute"));
+}
+
+std::string time_text(const JsonValue& record, std::string_view key) {
+  const double time = number(record, key);
+  return std::abs(time) < 1e12 ? utc_text(std::llround(time)) : "";
+}
+
+Table starts_table(const RunFolder& run) {
+  Table table{"", {{"began", true}, {"at step"}, {"ranks"}, {"hosts", true}, {"version", true}, {"command", true}, {"end", true}}};
+  const JsonValue::Array& starts = items(run.run.find("starts"));
+  for (const JsonValue& start : starts) {
+    const JsonValue* const ended = start.find("ended");
+    const bool is_last = &start == &starts.back();
+    const std::string end = ended != nullptr ? fmt::format("{}, step {}, exit {:.0f}: {}", time_text(*ended, "time"), step_text(number(*ended, "step")),
+                                                           number(*ended, "exit_code"), words(*ended, "why"))
+                            : is_last        ? state_text(run)
+                                             : "no end is on record";
+    table.rows.push_back({time_text(start, "time"), step_text(number(start, "step")), step_text(number(start, "ranks")),
+                          joined(start.find("hosts"), ", "), words(start, "version"), joined(start.find("command"), " "), end});
+  }
+  return table;
+}
+
+ReportSection runs_section(const std::vector<RunFolder>& runs) {
+  ReportSection section{runs.size() == 1 ? "The run" : "The runs", {}};
+  if (runs.size() == 1) {
+    KeyNumbers numbers;
+    const auto add = [&](const std::string& name, double value, const std::string& text, const std::string& remark) {
+      if (std::isfinite(value)) numbers.numbers.push_back({name, text, remark});
+    };
+    const RunFolder& run = runs.front();
+    if (!run.metrics.empty()) {
+      const JsonValue &first = run.metrics.front(), &last = run.metrics.back();
+      const double loss = number(last, "loss"), speed = number(last, "tokens_per_s"), mfu = number(last, "mfu");
+      add("steps", last_step_of(run), step_text(last_step_of(run)), fmt::format("{} tokens", count_text(number(last, "tokens"))));
+      add("training loss", loss, fmt::format("{:.4f}", loss),
+          fmt::format("{:.4f} at step {}", number(first, "loss"), step_text(number(first, "step"))));
+      if (!run.evals.empty()) {
+        const double valid = number(run.evals.back(), "valid_loss");
+        add("validation loss", valid, fmt::format("{:.4f}", valid), fmt::format("perplexity {:.2f}", std::exp(valid)));
+      }
+      add("tokens/s", speed, rounded_text(speed), std::isfinite(mfu) ? fmt::format("{} MFU, last logged step", percent_text(mfu)) : "last logged step");
+    }
+    if (!numbers.numbers.empty()) section.blocks.emplace_back(std::move(numbers));
+    section.blocks.emplace_back(BulletList{{fmt::format("State: {}", state_text(run)), fmt::format("Folder: {}", run.path)}});
+  } else {
+    Table table{"", {{"run", true}, {"state", true}, {"training loss"}, {"validation loss"}, {"tokens/s"}}};
+    for (const RunFolder& run : runs) {
+      const auto last = [](const std::vector<JsonValue>& records, std::string_view key, const char* format) {
+        const double value = records.empty() ? kNone : number(records.back(), key);
+        return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "";
+      };
+      table.rows.push_back({run.name, state_text(run), last(run.metrics, "loss", "{:.4f}"), last(run.evals, "valid_loss", "{:.4f}"),
+                            last(run.metrics, "tokens_per_s", "{:.0f}")});
+    }
+    section.blocks.emplace_back(std::move(table));
+  }
+  BulletList remarks;
+  for (const RunFolder& run : runs)
+    for (const std::string& remark : run.remarks) remarks.items.push_back(fmt::format("{}: {}.", run.name, remark));
+  if (!remarks.items.empty()) section.blocks.emplace_back(std::move(remarks));
+  return section;
+}
+
+// ---- curves
+
+bool has(const std::vector<JsonValue>& records, std::string_view key) {
+  return std::ranges::any_of(records, [&](const JsonValue& record) { return std::isfinite(number(record, key)); });
+}
+
+// The tokens that the run had trained on at a step, between the lines of its log on a straight line.
+double tokens_at(const RunFolder& run, double step) {
+  const auto after = std::ranges::find_if(run.metrics, [&](const JsonValue& record) { return number(record, "step") >= step; });
+  if (after == run.metrics.end()) return kNone;
+  const double step_1 = number(*after, "step"), tokens_1 = number(*after, "tokens");
+  const bool is_first = after == run.metrics.begin();
+  const double step_0 = is_first ? 0 : number(*(after - 1), "step"), tokens_0 = is_first ? 0 : number(*(after - 1), "tokens");
+  return step_1 == step_0 ? tokens_1 : tokens_0 + (tokens_1 - tokens_0) * (step - step_0) / (step_1 - step_0);
+}
+
+class Curves {
+ public:
+  explicit Curves(const std::vector<RunFolder>& runs) : runs_(runs) {}
+
+  // A line of each run that has the value.
+  Curves& plot(const std::string& title, const std::string& unit) {
+    plots_.emplace_back();
+    plots_.back().title = title, plots_.back().x_label = "step", plots_.back().other_x_label = "tokens", plots_.back().y_label = unit;
+    return *this;
+  }
+  Curves& lines(const std::string& name, std::vector<JsonValue> RunFolder::*records, std::string_view key, Hue hue, bool dashed = false) {
+    for (std::size_t r = 0; r < runs_.size(); ++r) {
+      const RunFolder& run = runs_[r];
+      if (!has(run.*records, key)) continue;
+      PlotLine line{runs_.size() == 1 ? name : fmt::format("{}, {}", run.name, name), {}, runs_.size() == 1 ? hue : hue_of(r), dashed};
+      for (const JsonValue& record : run.*records) {
+        const double step = number(record, "step"), tokens = number(record, "tokens");
+        line.points.push_back({step, number(record, key)});
+        line.other_x.push_back(std::isfinite(tokens) ? tokens : tokens_at(run, step));
+      }
+      line.marked = line.points.size() <= 30;
+      plots_.back().lines.push_back(std::move(line));
+    }
+    return *this;
+  }
+  ReportSection section() {
+    ReportSection out{"Curves", {}};
+    for (LinePlot& plot : plots_)
+      if (!plot.lines.empty()) out.blocks.emplace_back(std::move(plot));
+    return out;
+  }
+
+ private:
+  const std::vector<RunFolder>& runs_;
+  std::vector<LinePlot> plots_;
+};
+
+ReportSection curves_section(const std::vector<RunFolder>& runs) {
+  constexpr auto kMetrics = &RunFolder::metrics;
+  return Curves(runs)
+      .plot("Loss", "nats per token")
+      .lines("training", kMetrics, "loss", Hue::kBlue)
+      .lines("validation", &RunFolder::evals, "valid_loss", Hue::kOrange, runs.size() > 1)
+      .plot("Gradient norm", "before clipping")
+      .lines("gradient norm", kMetrics, "grad_norm", Hue::kGreen)
+      .plot("Learning rate", "")
+      .lines("learning rate", kMetrics, "lr", Hue::kPurple)
+      .plot("Speed", "tokens/s")
+      .lines("tokens/s", kMetrics, "tokens_per_s", Hue::kTeal)
+      .section();
+}
+
+// ---- configurations
+
+void flatten(const JsonValue& value, const std::string& path, std::map<std::string, std::string>& out) {
+  if (value.is_object() && !value.members().empty()) {
+    for (const JsonMember& member : value.members())
+      flatten(member.value, path.empty() ? member.key : fmt::format("{}.{}", path, member.key), out);
+  } else if (!value.is_null()) {
+    out[path] = value_text(value);
+  }
+}
+
+// Keys whose values differ stand first.
+ReportSection configuration_section(const std::vector<RunFolder>& runs) {
+  ReportSection section{"Configuration", {}};
+  std::vector<std::map<std::string, std::string>> settings(runs.size());
+  std::set<std::string> keys;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    flatten(runs[r].config, "", settings[r]);
+    for (const auto& [key, value] : settings[r]) keys.insert(key);
+  }
+  if (keys.empty()) return section;
+  Table differing{"Different", {{"key", true}}}, same{"", {{"key", true}, {"value", true}}};
+  for (const RunFolder& run : runs) differing.columns.push_back({run.name, true});
+  for (const std::string& key : keys) {
+    std::vector<std::string> row{key};
+    for (const auto& one : settings) row.push_back(one.contains(key) ? one.at(key) : "");
+    const bool differs = std::ranges::any_of(row.begin() + 1, row.end(), [&](const std::string& value) { return value != row[1]; });
+    if (differs) differing.rows.push_back(std::move(row));
+    else if (same.rows.size() < kMostKeys) same.rows.push_back({key, row[1]});
+  }
+  if (!differing.rows.empty()) {
+    section.blocks.emplace_back(std::move(differing));
+    same.title = "The same in all runs";
+  }
+  section.blocks.emplace_back(Folded{fmt::format("{} keys", same.rows.size()), std::move(same)});
+  return section;
+}
+
+// ---- one run
+
+std::optional<LinePlot> times_plot(const RunFolder& run) {
+  LinePlot plot;
+  plot.title = "Time of a step by kind of work, mean of the ranks", plot.x_label = "step", plot.y_label = "ms";
+  std::map<std::string, PlotLine> lines;
+  for (const JsonValue& record : run.timing) {
+    const JsonValue* const parts = record.find("ms");
+    if (parts == nullptr || !parts->is_object()) continue;
+    for (const JsonMember& part : parts->members()) lines[part.key].points.push_back({number(record, "step"), number(&part.value)});
+  }
+  for (auto& [name, line] : lines) {
+    if (std::ranges::none_of(line.points, [](const PlotPoint& point) { return point.y > 0; })) continue;
+    line.name = name, line.hue = hue_of(plot.lines.size()), line.marked = line.points.size() <= 30;
+    plot.lines.push_back(std::move(line));
+  }
+  return plot.lines.empty() ? std::nullopt : std::optional(std::move(plot));
+}
+
+// Bytes that all ranks send in a step: predicted at the start, counted in the last logged step.
+std::optional<Table> traffic_table(const RunFolder& run) {
+  const JsonValue* const counted = run.metrics.empty() ? nullptr : run.metrics.back().find("comm_bytes");
+  const JsonValue* const predicted = run.plan.find("step_comm_bytes");
+  if (counted == nullptr || !counted->is_object()) return std::nullopt;
+  Table table{"Bytes that all ranks send in a step", {{"axis", true}, {"predicted"}, {"counted"}}};
+  for (const JsonMember& axis : counted->members()) {
+    const double bytes = number(&axis.value), before = predicted == nullptr ? kNone : number(*predicted, axis.key);
+    if (bytes > 0 || before > 0) table.rows.push_back({axis.key, std::isfinite(before) ? bytes_text(before) : "", bytes_text(bytes)});
+  }
+  return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
+}
+
+std::optional<StackedBars> memory_bars(const RunFolder& run) {
+  StackedBars bars;
+  bars.title = "Arena of the first rank of each pipeline stage", bars.unit = "MB";
+  for (const JsonValue& rank : items(run.memory.find("ranks"))) {
+    const JsonValue* const uses = rank.find("by_use");
+    if (rank.find("allocations") == nullptr || uses == nullptr || !uses->is_object()) continue;  // others of the stage hold the same
+    std::vector<double> values;
+    for (const JsonMember& use : uses->members()) {
+      if (bars.bars.empty()) bars.parts.push_back({use.key, hue_of(bars.parts.size())});
+      const double bytes = number(&use.value);
+      values.push_back(bytes > 0 ? 1e-6 * bytes : 0);
+    }
+    values.resize(bars.parts.size());
+    bars.bars.push_back({fmt::format("stage {}", step_text(number(rank, "pp"))), std::move(values)});
+  }
+  return bars.bars.empty() ? std::nullopt : std::optional(std::move(bars));
+}
+
+std::optional<Table> comparison_table_of(const RunFolder& run) {
+  Table table{"", {{"", true}, {"predicted"}, {"measured"}}};
+  const auto add = [&](const std::string& name, const JsonValue* pair, auto text) {
+    const double predicted = pair == nullptr ? kNone : number(*pair, "predicted"), measured = pair == nullptr ? kNone : number(*pair, "measured");
+    if (std::isfinite(predicted) && std::isfinite(measured)) table.rows.push_back({name, text(predicted), text(measured)});
+  };
+  for (const JsonValue& part : items(run.comparison.find("parts"))) {
+    add(joined(part.find("parts"), " + "), &part, seconds_text);
+  }
+  add("step", run.comparison.find("step_seconds"), seconds_text);
+  add("bubble (idle over ideal)", run.comparison.find("bubble_over_ideal"), [](double it) { return fmt::format("{:.3f}", it); });
+  const auto bytes = [](double it) { return bytes_text(it); };
+  add("arena of the largest rank", run.comparison.find("arena_bytes"), bytes);
+  add("resident in rank 0's process", run.comparison.find("resident_bytes"), bytes);
+  return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
+}
+
+std::optional<Table> samples_table(const RunFolder& run) {
+  Table table{"", {{"step"}, {"prompt", true}, {"continuation", true}}};
+  table.columns.front().words = true;
+  for (auto sample = run.samples.rbegin(); sample != run.samples.rend(); ++sample) {
+    const std::string prompt = words(*sample, "prompt"), text = words(*sample, "text");
+    if (!text.empty()) table.rows.push_back({step_text(number(*sample, "step")), prompt, text});
+  }
+  return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
+}
+
+void add_run(const RunFolder& run, const std::string& of, std::vector<ReportSection>& sections) {
+  const auto add = [&](const std::string& title, auto&&... blocks) {
+    ReportSection section{title + of, {}};
+    (..., [&](auto&& block) { if (block) section.blocks.emplace_back(std::move(*block)); }(blocks));
+    if (!section.blocks.empty()) sections.push_back(std::move(section));
+  };
+  std::optional<DrawnTimeline> measured, simulated;
+  if (const JsonValue* const step = run.last_step.find("measured"); step != nullptr && step->is_object()) measured.emplace(words(*step, "title"), *step);
+  if (const JsonValue* const step = run.last_step.find("simulated"); step != nullptr && step->is_object()) simulated.emplace(words(*step, "title"), *step);
+  add("Texts", samples_table(run));
+  add("A step", measured, simulated, times_plot(run));
+  add("Memory and traffic", memory_bars(run), traffic_table(run));
+  std::optional<Paragraph> why_not;
+  if (const std::string why = words(run.comparison, "not_predicted"); !why.empty()) why_not.emplace(fmt::format("The time of a step was not predicted: {}.", why));
+  add("Predicted beside measured", why_not, comparison_table_of(run));
+  std::optional<Table> starts = starts_table(run);
+  if (starts->rows.empty()) starts.reset();
+  add("Starts", starts);
+}
+
+}  // namespace
+
+std::string state_text(const RunFolder& run) {
+  const double step = last_step_of(run), steps = number(setting(run, "run", "steps"));
+  const std::string at = fmt::format("step {} of {}", step_text(step), step_text(steps));
+  const JsonValue* const start = last_start(run);
+  if (const JsonValue* const ended = start == nullptr ? nullptr : start->find("ended"); ended != nullptr) {
+    const std::string why = words(*ended, "why");
+    return fmt::format("{}: {}", number(*ended, "exit_code") == 0 ? "over" : why, at);
+  }
+  if (run.is_written) return fmt::format("going on: {}", at);
+  const double began = start == nullptr ? kNone : number(*start, "time"), failed = number(run.failure, "unix_time");
+  if (std::isfinite(failed) && !(failed < began)) return fmt::format("failed: {}", words(run.failure, "message"));
+  return fmt::format("{}: {}", start == nullptr ? "nobody writes it" : "killed or cut off", at);
+}
+
+ReportPage run_page(const std::vector<RunFolder>& runs) {
+  ReportPage page;
+  for (const RunFolder& run : runs)
+    page.title += fmt::format("{}{}", !page.title.empty() ? ", " : runs.size() == 1 ? "Run " : "Runs ", run.name);
+  page.subtitle = runs.size() == 1 ? layout_text(runs.front()) : fmt::format("{} runs beside each other", runs.size());
+  std::vector<ReportSection> sections{runs_section(runs), curves_section(runs)};
+  for (const RunFolder& run : runs) add_run(run, runs.size() == 1 ? "" : fmt::format(": {}", run.name), sections);
+  sections.push_back(configuration_section(runs));
+  for (ReportSection& section : sections)
+    if (!section.blocks.empty()) page.sections.push_back(std::move(section));
+  return page;
+}
+
+}  // namespace trident

@@ -1,0 +1,18 @@
+// The page of a run, or of several beside each other, from what their folders hold.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/report_page.h"
+#include "report/run_folder.h"
+
+namespace trident {
+
+// One line: "going on: step 71 of 1500", "over: step 1500", "failed at step 7: ...", "killed or cut off after step 71".
+std::string state_text(const RunFolder& run);
+
+// Where the files lack what a section is made of, the section is left out. At least one run.
+ReportPage run_page(const std::vector<RunFolder>& runs);
+
+}  // namespace trident

@@ -1,0 +1,124 @@
+// The page of runs: what their folders hold is read within bounds, their state is named, and foreign text stays text.
+#include "report/run_page.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "core/file_io.h"
+#include "core/file_lock.h"
+#include "tests/support/error_text.h"
+
+namespace trident {
+namespace {
+
+class RunPages : public ::testing::Test {
+ protected:
+  RunPages() : root_(::testing::TempDir() + "/run_pages_" + ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::remove_all(root_);
+  }
+  ~RunPages() override { std::filesystem::remove_all(root_); }
+
+  // A run of so many logged steps, with one evaluation.
+  std::string make_run(const std::string& name, int steps, const std::string& lr = "0.1") {
+    const std::string folder = root_ + "/" + name;
+    create_folder(folder);
+    write_file(folder + "/config.resolved.json", R"({"run": {"steps": 1500}, "optimizer": {"lr": )" + lr + R"(, "type": "adamw"}})");
+    std::string lines;
+    for (int step = 1; step <= steps; ++step)
+      lines += fmt::format("{{\"step\": {}, \"loss\": {}, \"grad_norm\": null, \"lr\": 0.1, \"tokens\": {}, \"tokens_per_s\": 7}}\n", step,
+                           10.0 / step, 256 * step);
+    write_file(folder + "/metrics.jsonl", lines);
+    write_file(folder + "/eval.jsonl", "{\"step\": 1, \"valid_loss\": 2.5}\n");
+    return folder;
+  }
+  static void write_run(const std::string& folder, const std::string& ended) {
+    write_file(folder + "/run.json", R"({"starts": [{"time": 1000, "step": 0, "ranks": 2, "hosts": ["a"], "version": "0", "command": ["trident"])" +
+                                         ended + "}]}");
+  }
+  static const LinePlot& loss_of(const ReportPage& page) {
+    for (const ReportSection& section : page.sections)
+      if (section.title == "Curves") return std::get<LinePlot>(section.blocks.front());
+    throw InternalError("no curves");
+  }
+
+  std::string root_;
+};
+
+TEST_F(RunPages, ShowEveryLineOfAShortLogAndFewOfALongOne) {
+  const std::string brief = make_run("brief", 10), endless = make_run("endless", 60'000);
+  const ReportPage page = run_page({read_run_folder(brief)});
+  ASSERT_EQ(loss_of(page).lines.size(), 2u);
+  EXPECT_EQ(loss_of(page).lines[0].points.size(), 10u);
+  EXPECT_EQ(loss_of(page).lines[0].other_x.back(), 2560);
+  EXPECT_EQ(loss_of(page).lines[1].other_x.front(), 256) << "an evaluation lies at the tokens of its step";
+
+  ASSERT_GT(std::filesystem::file_size(endless + "/metrics.jsonl"), 4u << 20);
+  const RunFolder folder = read_run_folder(endless);
+  EXPECT_LE(folder.metrics.size(), 2001u);
+  EXPECT_GT(folder.metrics.size(), 1900u);
+  EXPECT_EQ(folder.metrics.front().find("step")->as_integer(), 1);
+  EXPECT_EQ(folder.metrics.back().find("step")->as_integer(), 60'000);
+  for (std::size_t i = 1; i < folder.metrics.size(); ++i)
+    ASSERT_GT(folder.metrics[i].find("step")->as_integer(), folder.metrics[i - 1].find("step")->as_integer());
+  ASSERT_EQ(folder.remarks.size(), 1u);
+  EXPECT_NE(folder.remarks[0].find("metrics.jsonl"), std::string::npos) << folder.remarks[0];
+  EXPECT_EQ(read_run_folder(endless, kEveryLine).metrics.size(), 60'000u);
+  EXPECT_LE(to_html(run_page({folder})).size(), 4u << 20);
+}
+
+TEST_F(RunPages, NameTheStateOfARun) {
+  const std::string folder = make_run("run", 7);
+  const auto state = [&] { return state_text(read_run_folder(folder)); };
+  EXPECT_EQ(state(), "nobody writes it: step 7 of 1,500") << "an older run left no run.json";
+  write_run(folder, "");
+  EXPECT_EQ(state(), "killed or cut off: step 7 of 1,500");
+  {
+    const AppendFile writer(folder + "/metrics.jsonl", AppendFile::Start::kAppend);
+    EXPECT_EQ(state(), "going on: step 7 of 1,500");
+  }
+  write_file(folder + "/failure.json", R"({"unix_time": 999, "message": "an older start"})");
+  EXPECT_EQ(state(), "killed or cut off: step 7 of 1,500") << "the failure is of an earlier start";
+  write_file(folder + "/failure.json", R"({"unix_time": 1001, "message": "rank 3 was killed"})");
+  EXPECT_EQ(state(), "failed: rank 3 was killed");
+  write_run(folder, R"(, "ended": {"time": 1002, "step": 7, "exit_code": 75, "why": "stopped by SIGTERM"})");
+  EXPECT_EQ(state(), "stopped by SIGTERM: step 7 of 1,500");
+  write_run(folder, R"(, "ended": {"time": 1002, "step": 7, "exit_code": 0, "why": "the run is over"})");
+  EXPECT_EQ(state(), "over: step 7 of 1,500");
+}
+
+TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
+  const ReportPage page = run_page({read_run_folder(make_run("one", 5)), read_run_folder(make_run("two", 9, "0.2"))});
+  ASSERT_EQ(loss_of(page).lines.size(), 4u);
+  EXPECT_EQ(loss_of(page).lines[1].name, "two, training");
+  EXPECT_NE(loss_of(page).lines[0].hue, loss_of(page).lines[1].hue);
+  const ReportSection& configuration = page.sections.back();
+  ASSERT_EQ(configuration.title, "Configuration");
+  const Table& different = std::get<Table>(configuration.blocks[0]);
+  ASSERT_EQ(different.rows.size(), 1u);
+  EXPECT_EQ(different.rows[0], (std::vector<std::string>{"optimizer.lr", "0.1", "0.2"}));
+  EXPECT_EQ(std::get<Folded>(configuration.blocks[1]).table.rows.size(), 2u);
+}
+
+TEST_F(RunPages, SurviveFoldersThatHoldAnything) {
+  EXPECT_NE(error_of<DataError>([&] { read_run_folder(root_); }).find("is no run's folder"), std::string::npos);
+  const std::string folder = make_run("<img src=x>", 3);
+  const std::string hostile = "</script><img src=x onerror=alert(1)>";
+  write_file(folder + "/metrics.jsonl", "{\"step\": 1, \"loss\": 2, \"tokens\": 1}\nno json\n[1]\n{\"step\": \"x\", \"loss\": []}\n{\"step\": 2, \"lo");
+  write_file(folder + "/samples.jsonl", "{\"step\": 1, \"prompt\": \"" + hostile + "\", \"text\": \"" + hostile + "\"}\n");
+  write_file(folder + "/plan.json", "[1, 2]");
+  write_file(folder + "/memory.json", R"({"ranks": [{"allocations": 1, "by_use": {"a": "b", "c": 5}}, {"allocations": 1, "by_use": {}}, 7]})");
+  write_file(folder + "/comparison.json", "{");
+  write_file(folder + "/last_step.json", R"({"measured": {"title": ")" + hostile + R"(", "rows": 5}})");
+  write_file(folder + "/run.json", R"({"starts": [{"time": 1e300, "hosts": 5, "command": [1, "x"], "ended": {"why": 5}}, 7]})");
+  const RunFolder run = read_run_folder(folder);
+  EXPECT_EQ(run.metrics.size(), 2u);
+  EXPECT_EQ(run.remarks.size(), 2u) << "plan.json and comparison.json";
+  const std::string html = to_html(run_page({run}));
+  EXPECT_EQ(html.find("<img"), std::string::npos);
+  EXPECT_EQ(html.find(" src="), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trident
