@@ -78,8 +78,8 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option(
           "--calibrate", profile,
           "instead of a configuration: measure what the processors reach by size, all cores at work, and write it to this file, a "
-          "hardware profile, in a little more than two minutes; without FILE less is measured, in a minute, and kept for later runs "
-          "on this machine")
+          "hardware profile, in a little more than two minutes; without FILE less is measured, in a minute, and kept for later "
+          "runs on this machine")
       ->expected(0, 1)
       ->type_name("[FILE]");
   in_range(app.add_option("--largest", calibration.largest, "with --calibrate: longest side of a product and longest sequence")

@@ -64,17 +64,22 @@ void report_command(const Arguments& arguments, const CommandContext& context) {
   app.add_option("RUN", flags.runs, "run.dir of a run; several are drawn over each other")->required();
   app.add_option("--output", flags.output, "the page; not given: report.html in the run's folder, of several runs in this folder");
   app.add_flag("--csv", flags.csv, "print metrics.jsonl as comma-separated values, a line for each logged step, and write no page");
-  app.add_flag("--watch", flags.watch, "write the page again every 5 seconds until the runs are over; the open page loads itself again");
+  app.add_flag("--watch", flags.watch,
+               "write the page again every 5 seconds until the runs are over; the open page loads itself again");
   if (!parse_flags(app, arguments, context)) return;
   if (flags.csv) {
     refuse_given(app, {"--output", "--watch"}, "--csv writes no page", "leave --csv out");
     context.out << on_lines(metrics_csv(flags));
     return;
   }
-  const std::string output = !flags.output.empty() ? flags.output : flags.runs.size() == 1 ? flags.runs.front() + "/report.html" : "report.html";
+  const std::string output = !flags.output.empty()    ? flags.output
+                             : flags.runs.size() == 1 ? flags.runs.front() + "/report.html"
+                                                      : "report.html";
   const StopRequest stop({SIGTERM, SIGINT, SIGHUP});
   bool goes_on = write_page(flags, output);
-  context.out << fmt::format("{}: open it in a browser{}\n", on_one_line(output), flags.watch && goes_on ? "; it is written again every 5 s" : "") << std::flush;
+  context.out << fmt::format("{}: open it in a browser{}\n", on_one_line(output),
+                             flags.watch && goes_on ? "; it is written again every 5 s" : "")
+              << std::flush;
   while (flags.watch && goes_on && stop.pending() == 0) {
     for (int tenths = 0; tenths < 10 * kReloadSeconds && stop.pending() == 0; ++tenths)
       std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -165,7 +165,8 @@ int run_command_line(const Arguments& arguments, const CommandContext& context) 
                     fmt::format("trident data {}: out of memory; use fewer --workers, or more memory (see ulimit -v)",
                                 arguments.at(1)),
                     ExitCode::kData);
-    return report(context.err, context.dress, "out of memory; use a smaller model, micro-batch or sequence, or more ranks", ExitCode::kInternal);
+    return report(context.err, context.dress, "out of memory; use a smaller model, micro-batch or sequence, or more ranks",
+                  ExitCode::kInternal);
   } catch (const std::exception& error) {
     return report(context.err, context.dress,
                   fmt::format("internal error: {}; this is a bug in trident, please report it with the config", error.what()),

@@ -15,9 +15,9 @@
 namespace trident {
 namespace {
 
-constexpr std::int64_t kLongestLine = 1 << 16;     // bytes; longer lines are left out
-constexpr std::int64_t kReadWhole = 1 << 20;       // bytes; larger logs are sampled
-constexpr std::int64_t kLargestFile = 16 << 20;    // bytes; memory.json of thousands of ranks is larger
+constexpr std::int64_t kLongestLine = 1 << 16;   // bytes; longer lines are left out
+constexpr std::int64_t kReadWhole = 1 << 20;     // bytes; larger logs are sampled
+constexpr std::int64_t kLargestFile = 16 << 20;  // bytes; memory.json of thousands of ranks is larger
 
 std::string text_at(const RandomAccessFile& file, std::int64_t offset, std::int64_t bytes) {
   std::string text(static_cast<std::size_t>(std::min(bytes, file.size() - offset)), '\0');
@@ -65,7 +65,8 @@ class LineSampler {
     left_out_ = true;
     std::int64_t after = 0;  // where the last line that was taken ends
     for (std::size_t i = 0; i + 1 < most_; ++i) {
-      const auto at = static_cast<std::int64_t>(static_cast<double>(file_.size()) * static_cast<double>(i) / static_cast<double>(most_));
+      const auto at =
+          static_cast<std::int64_t>(static_cast<double>(file_.size()) * static_cast<double>(i) / static_cast<double>(most_));
       if (at < after) continue;
       for (std::int64_t bytes = 4096; bytes <= kLongestLine; bytes *= 4) {
         const std::string text = text_at(file_, at, bytes);
@@ -145,8 +146,8 @@ class FolderReader {
 RunFolder read_run_folder(const std::string& path, std::size_t most_lines) {
   check_may_read(path);
   if (!file_exists(path + "/config.resolved.json") && !file_exists(path + "/metrics.jsonl"))
-    throw DataError(fmt::format("{}: is no run's folder: it has neither config.resolved.json nor metrics.jsonl; give the run.dir of a run",
-                                path));
+    throw DataError(fmt::format(
+        "{}: is no run's folder: it has neither config.resolved.json nor metrics.jsonl; give the run.dir of a run", path));
   RunFolder folder = FolderReader(path).read(most_lines);
   folder.name = std::filesystem::absolute(path + "/.").lexically_normal().parent_path().filename().string();
   return folder;

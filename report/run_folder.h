@@ -11,7 +11,7 @@
 namespace trident {
 
 struct RunFolder {
-  std::string path, name;  // name: the last part of the path
+  std::string path, name;   // name: the last part of the path
   bool is_written = false;  // a living process appends to metrics.jsonl
   // Null where the file is missing or cannot be read.
   JsonValue config, plan, memory, comparison, run, failure, last_step;

@@ -77,10 +77,11 @@ Table starts_table(const RunFolder& run) {
   for (const JsonValue& start : starts) {
     const JsonValue* const ended = start.find("ended");
     const bool is_last = &start == &starts.back();
-    const std::string end = ended != nullptr ? fmt::format("{}, step {}, exit {:.0f}: {}", time_text(*ended, "time"), step_text(number(*ended, "step")),
-                                                           number(*ended, "exit_code"), words(*ended, "why"))
-                            : is_last        ? state_text(run)
-                                             : "no end is on record";
+    const std::string end = ended != nullptr
+                                ? fmt::format("{}, step {}, exit {:.0f}: {}", time_text(*ended, "time"),
+                                              step_text(number(*ended, "step")), number(*ended, "exit_code"), words(*ended, "why"))
+                            : is_last ? state_text(run)
+                                      : "no end is on record";
     table.rows.push_back({time_text(start, "time"), step_text(number(start, "step")), step_text(number(start, "ranks")),
                           joined(start.find("hosts"), ", "), words(start, "version"), joined(start.find("command"), " "), end});
   }
@@ -105,7 +106,8 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
         const double valid = number(run.evals.back(), "valid_loss");
         add("validation loss", valid, fmt::format("{:.4f}", valid), fmt::format("perplexity {:.2f}", std::exp(valid)));
       }
-      add("tokens/s", speed, rounded_text(speed), std::isfinite(mfu) ? fmt::format("{} MFU, last logged step", percent_text(mfu)) : "last logged step");
+      add("tokens/s", speed, rounded_text(speed),
+          std::isfinite(mfu) ? fmt::format("{} MFU, last logged step", percent_text(mfu)) : "last logged step");
     }
     if (!numbers.numbers.empty()) section.blocks.emplace_back(std::move(numbers));
     section.blocks.emplace_back(BulletList{{fmt::format("State: {}", state_text(run)), fmt::format("Folder: {}", run.path)}});
@@ -151,14 +153,17 @@ class Curves {
   // A line of each run that has the value.
   Curves& plot(const std::string& title, const std::string& unit) {
     plots_.emplace_back();
-    plots_.back().title = title, plots_.back().x_label = "step", plots_.back().other_x_label = "tokens", plots_.back().y_label = unit;
+    plots_.back().title = title, plots_.back().x_label = "step", plots_.back().other_x_label = "tokens",
+    plots_.back().y_label = unit;
     return *this;
   }
-  Curves& lines(const std::string& name, std::vector<JsonValue> RunFolder::*records, std::string_view key, Hue hue, bool dashed = false) {
+  Curves& lines(const std::string& name, std::vector<JsonValue> RunFolder::*records, std::string_view key, Hue hue,
+                bool dashed = false) {
     for (std::size_t r = 0; r < runs_.size(); ++r) {
       const RunFolder& run = runs_[r];
       if (!has(run.*records, key)) continue;
-      PlotLine line{runs_.size() == 1 ? name : fmt::format("{}, {}", run.name, name), {}, runs_.size() == 1 ? hue : hue_of(r), dashed};
+      PlotLine line{
+          runs_.size() == 1 ? name : fmt::format("{}, {}", run.name, name), {}, runs_.size() == 1 ? hue : hue_of(r), dashed};
       for (const JsonValue& record : run.*records) {
         const double step = number(record, "step"), tokens = number(record, "tokens");
         line.points.push_back({step, number(record, key)});
@@ -223,8 +228,10 @@ ReportSection configuration_section(const std::vector<RunFolder>& runs) {
     std::vector<std::string> row{key};
     for (const auto& one : settings) row.push_back(one.contains(key) ? one.at(key) : "");
     const bool differs = std::ranges::any_of(row.begin() + 1, row.end(), [&](const std::string& value) { return value != row[1]; });
-    if (differs) differing.rows.push_back(std::move(row));
-    else if (same.rows.size() < kMostKeys) same.rows.push_back({key, row[1]});
+    if (differs)
+      differing.rows.push_back(std::move(row));
+    else if (same.rows.size() < kMostKeys)
+      same.rows.push_back({key, row[1]});
   }
   if (!differing.rows.empty()) {
     section.blocks.emplace_back(std::move(differing));
@@ -261,7 +268,8 @@ std::optional<Table> traffic_table(const RunFolder& run) {
   Table table{"Bytes that all ranks send in a step", {{"axis", true}, {"predicted"}, {"counted"}}};
   for (const JsonMember& axis : counted->members()) {
     const double bytes = number(&axis.value), before = predicted == nullptr ? kNone : number(*predicted, axis.key);
-    if (bytes > 0 || before > 0) table.rows.push_back({axis.key, std::isfinite(before) ? bytes_text(before) : "", bytes_text(bytes)});
+    if (bytes > 0 || before > 0)
+      table.rows.push_back({axis.key, std::isfinite(before) ? bytes_text(before) : "", bytes_text(bytes)});
   }
   return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
 }
@@ -271,7 +279,8 @@ std::optional<StackedBars> memory_bars(const RunFolder& run) {
   bars.title = "Arena of the first rank of each pipeline stage", bars.unit = "MB";
   for (const JsonValue& rank : items(run.memory.find("ranks"))) {
     const JsonValue* const uses = rank.find("by_use");
-    if (rank.find("allocations") == nullptr || uses == nullptr || !uses->is_object()) continue;  // others of the stage hold the same
+    if (rank.find("allocations") == nullptr || uses == nullptr || !uses->is_object())
+      continue;  // others of the stage hold the same
     std::vector<double> values;
     for (const JsonMember& use : uses->members()) {
       if (bars.bars.empty()) bars.parts.push_back({use.key, hue_of(bars.parts.size())});
@@ -287,7 +296,8 @@ std::optional<StackedBars> memory_bars(const RunFolder& run) {
 std::optional<Table> comparison_table_of(const RunFolder& run) {
   Table table{"", {{"", true}, {"predicted"}, {"measured"}}};
   const auto add = [&](const std::string& name, const JsonValue* pair, auto text) {
-    const double predicted = pair == nullptr ? kNone : number(*pair, "predicted"), measured = pair == nullptr ? kNone : number(*pair, "measured");
+    const double predicted = pair == nullptr ? kNone : number(*pair, "predicted"),
+                 measured = pair == nullptr ? kNone : number(*pair, "measured");
     if (std::isfinite(predicted) && std::isfinite(measured)) table.rows.push_back({name, text(predicted), text(measured)});
   };
   for (const JsonValue& part : items(run.comparison.find("parts"))) {
@@ -314,17 +324,22 @@ std::optional<Table> samples_table(const RunFolder& run) {
 void add_run(const RunFolder& run, const std::string& of, std::vector<ReportSection>& sections) {
   const auto add = [&](const std::string& title, auto&&... blocks) {
     ReportSection section{title + of, {}};
-    (..., [&](auto&& block) { if (block) section.blocks.emplace_back(std::move(*block)); }(blocks));
+    (..., [&](auto&& block) {
+      if (block) section.blocks.emplace_back(std::move(*block));
+    }(blocks));
     if (!section.blocks.empty()) sections.push_back(std::move(section));
   };
   std::optional<DrawnTimeline> measured, simulated;
-  if (const JsonValue* const step = run.last_step.find("measured"); step != nullptr && step->is_object()) measured.emplace(words(*step, "title"), *step);
-  if (const JsonValue* const step = run.last_step.find("simulated"); step != nullptr && step->is_object()) simulated.emplace(words(*step, "title"), *step);
+  if (const JsonValue* const step = run.last_step.find("measured"); step != nullptr && step->is_object())
+    measured.emplace(words(*step, "title"), *step);
+  if (const JsonValue* const step = run.last_step.find("simulated"); step != nullptr && step->is_object())
+    simulated.emplace(words(*step, "title"), *step);
   add("Texts", samples_table(run));
   add("A step", measured, simulated, times_plot(run));
   add("Memory and traffic", memory_bars(run), traffic_table(run));
   std::optional<Paragraph> why_not;
-  if (const std::string why = words(run.comparison, "not_predicted"); !why.empty()) why_not.emplace(fmt::format("The time of a step was not predicted: {}.", why));
+  if (const std::string why = words(run.comparison, "not_predicted"); !why.empty())
+    why_not.emplace(fmt::format("The time of a step was not predicted: {}.", why));
   add("Predicted beside measured", why_not, comparison_table_of(run));
   std::optional<Table> starts = starts_table(run);
   if (starts->rows.empty()) starts.reset();

@@ -96,7 +96,8 @@ void SimulatedRunForecast::show_step(std::int64_t step, const std::vector<std::v
     std::vector<std::vector<StepSpan>> spans;
     for (const auto& rank : ranks)
       for (auto& of_rank = spans.emplace_back(); const auto& t : rank) of_rank.push_back(span_of(t));
-    if (!spans.empty()) text += fmt::format(",\"{}\":{}", name, timeline_json(step_timeline(title, plan.step_programs, spans, most)));
+    if (spans.empty()) return;
+    text += fmt::format(",\"{}\":{}", name, timeline_json(step_timeline(title, plan.step_programs, spans, most)));
   };
   if (hardware_.device == DeviceKind::kCpu) add("measured", fmt::format("Measured: step {}", step), last_step);
   if (step_) add("simulated", fmt::format("Simulated by {}", step_->profile), spans_);

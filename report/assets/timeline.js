@@ -191,8 +191,9 @@
       this.tip.style.display = found ? 'block' : 'none';
       if (!found) return;
       const [row, lane, i] = found, number = lane.number[i];
-      this.tip.textContent = this.data.what[lane.what[i]] + (number >= 0 ? `, micro-batch ${number}` : '') + `\n${row.name}: ` +
-        `${duration(lane.length[i])}, from ${duration(lane.start[i], 7)} to ${duration(lane.start[i] + lane.length[i], 7)}`;
+      const kind = this.data.kinds[lane.kind[i]][0], batch = number >= 0 ? `, micro-batch ${number}` : '';
+      this.tip.textContent = `${kind}${batch}, ${duration(lane.length[i])}\n${row.name}: ${this.data.what[lane.what[i]]}, from ` +
+        `${duration(lane.start[i], 7)} to ${duration(lane.start[i] + lane.length[i], 7)}`;
       this.tip.style.left = clamp(x + 14, 0, Math.max(0, this.width - this.tip.offsetWidth)) + 'px';
       this.tip.style.top = this.canvas.offsetTop + y + 18 + 'px';
     }

@@ -24,18 +24,21 @@ class RunPages : public ::testing::Test {
   std::string make_run(const std::string& name, int steps, const std::string& lr = "0.1") {
     const std::string folder = root_ + "/" + name;
     create_folder(folder);
-    write_file(folder + "/config.resolved.json", R"({"run": {"steps": 1500}, "optimizer": {"lr": )" + lr + R"(, "type": "adamw"}})");
+    write_file(folder + "/config.resolved.json",
+               R"({"run": {"steps": 1500}, "optimizer": {"lr": )" + lr + R"(, "type": "adamw"}})");
     std::string lines;
     for (int step = 1; step <= steps; ++step)
-      lines += fmt::format("{{\"step\": {}, \"loss\": {}, \"grad_norm\": null, \"lr\": 0.1, \"tokens\": {}, \"tokens_per_s\": 7}}\n", step,
-                           10.0 / step, 256 * step);
+      lines +=
+          fmt::format("{{\"step\": {}, \"loss\": {}, \"grad_norm\": null, \"lr\": 0.1, \"tokens\": {}, \"tokens_per_s\": 7}}\n",
+                      step, 10.0 / step, 256 * step);
     write_file(folder + "/metrics.jsonl", lines);
     write_file(folder + "/eval.jsonl", "{\"step\": 1, \"valid_loss\": 2.5}\n");
     return folder;
   }
   static void write_run(const std::string& folder, const std::string& ended) {
-    write_file(folder + "/run.json", R"({"starts": [{"time": 1000, "step": 0, "ranks": 2, "hosts": ["a"], "version": "0", "command": ["trident"])" +
-                                         ended + "}]}");
+    write_file(folder + "/run.json",
+               R"({"starts": [{"time": 1000, "step": 0, "ranks": 2, "hosts": ["a"], "version": "0", "command": ["trident"])" +
+                   ended + "}]}");
   }
   static const LinePlot& loss_of(const ReportPage& page) {
     for (const ReportSection& section : page.sections)
@@ -105,10 +108,12 @@ TEST_F(RunPages, SurviveFoldersThatHoldAnything) {
   EXPECT_NE(error_of<DataError>([&] { read_run_folder(root_); }).find("is no run's folder"), std::string::npos);
   const std::string folder = make_run("<img src=x>", 3);
   const std::string hostile = "</script><img src=x onerror=alert(1)>";
-  write_file(folder + "/metrics.jsonl", "{\"step\": 1, \"loss\": 2, \"tokens\": 1}\nno json\n[1]\n{\"step\": \"x\", \"loss\": []}\n{\"step\": 2, \"lo");
+  write_file(folder + "/metrics.jsonl",
+             "{\"step\": 1, \"loss\": 2, \"tokens\": 1}\nno json\n[1]\n{\"step\": \"x\", \"loss\": []}\n{\"step\": 2, \"lo");
   write_file(folder + "/samples.jsonl", "{\"step\": 1, \"prompt\": \"" + hostile + "\", \"text\": \"" + hostile + "\"}\n");
   write_file(folder + "/plan.json", "[1, 2]");
-  write_file(folder + "/memory.json", R"({"ranks": [{"allocations": 1, "by_use": {"a": "b", "c": 5}}, {"allocations": 1, "by_use": {}}, 7]})");
+  write_file(folder + "/memory.json",
+             R"({"ranks": [{"allocations": 1, "by_use": {"a": "b", "c": 5}}, {"allocations": 1, "by_use": {}}, 7]})");
   write_file(folder + "/comparison.json", "{");
   write_file(folder + "/last_step.json", R"({"measured": {"title": ")" + hostile + R"(", "rows": 5}})");
   write_file(folder + "/run.json", R"({"starts": [{"time": 1e300, "hosts": 5, "command": [1, "x"], "ended": {"why": 5}}, 7]})");

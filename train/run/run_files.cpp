@@ -89,7 +89,8 @@ void write_run_end(const std::string& folder, std::int64_t step, const RunEnd& e
   JsonValue* const starts = run.find("starts");
   if (starts == nullptr || !starts->is_array() || starts->items().empty()) return;
   JsonValue::Array all = starts->items();
-  all.back().set("ended", JsonValue::Object{{"time", unix_seconds()}, {"step", step}, {"exit_code", end.exit_code()}, {"why", end.message()}});
+  all.back().set(
+      "ended", JsonValue::Object{{"time", unix_seconds()}, {"step", step}, {"exit_code", end.exit_code()}, {"why", end.message()}});
   run.set("starts", std::move(all));
   write_file(path, to_json_text(run, 2) + "\n");
 }

@@ -35,8 +35,8 @@ class RunForecast {
   };
   virtual Predicted predicted() = 0;
 
-  // With log.report, after evaluations and saves and at the end: leaves last_step.json in the run directory, for reports. `last_step`:
-  // collect_last_step(). StorageError.
+  // With log.report, after evaluations and saves and at the end: leaves last_step.json in the run directory, for reports.
+  // `last_step`: collect_last_step(). StorageError.
   virtual void show_step(std::int64_t step, const std::vector<std::vector<InstructionTimes>>& last_step) = 0;
   // After the last step: the closing lines that put what was predicted beside what was measured. Leaves what it says in
   // `summary`'s run directory as well.
