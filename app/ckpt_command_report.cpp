@@ -62,7 +62,7 @@ std::string step_text(const CheckpointEntry& entry) {
   return entry.parts.mark.empty() ? fmt::format("{}", entry.parts.step) : entry.name.substr(5);
 }
 
-// step, size, age, health, content
+// The cells are step, size, age, health and content.
 std::vector<std::string> row_of_valid(const std::string& folder, const CheckpointEntry& entry, const Manifest& manifest) {
   std::string health, content = content_text(manifest);
   try {

@@ -16,7 +16,7 @@ std::string csv_field(const JsonValue& value) {
   return quoted + '"';
 }
 
-// {"a": 1, "b": {"c": 2}}: a, b_c.
+// Makes {"a": 1, "b_c": 2} of {"a": 1, "b": {"c": 2}}.
 JsonValue flat(const JsonValue& row) {
   JsonValue out;
   for (const JsonMember& member : row.members()) {

@@ -24,7 +24,7 @@ std::string remark_of(const StudyRow& row) {
 
 double bytes_of(const StudyRow& row) { return std::accumulate(row.bytes_sent.begin(), row.bytes_sent.end(), 0.0); }
 
-// Known, or null.
+// A number that is not known is 0; JSON has null for it.
 JsonValue known(auto number) { return number > 0 ? JsonValue(number) : JsonValue(); }
 
 JsonValue row_json(const StudySpec& spec, const StudyRow& row) {
@@ -90,7 +90,7 @@ Table table_of(const StudyResult& result) {
   const auto any = [&](auto counts) {
     return std::ranges::any_of(result.rows, [&](const StudyRow& row) { return row.possible() && counts(row); });
   };
-  // `unknown` stands for 0.
+  // `unknown` is written for 0.
   const auto number = [&](std::string title, const char* digits, auto value, const char* unknown = nullptr) {
     add(Rows::kPossible, {std::move(title)}, [&](const StudyRow& row) {
       const auto it = value(row);
