@@ -30,9 +30,9 @@ void add_names(std::set<std::string>& names) {
 TEST(CaseTable, HasEveryOperationOfTheInterface) {
   std::set<std::string> operations, covered;
   [&]<std::size_t... i>(std::index_sequence<i...>) {
-    (add_names<std::remove_pointer_t<std::variant_alternative_t<i, OperationRef>>>(operations), ...);
-  }(std::make_index_sequence<std::variant_size_v<OperationRef>>());
-  EXPECT_EQ(operations.size(), std::variant_size_v<OperationRef> - 1) << "all but op::Update have one name each";
+    (add_names<std::remove_pointer_t<std::variant_alternative_t<i, AnyOperation>>>(operations), ...);
+  }(std::make_index_sequence<std::variant_size_v<AnyOperation>>());
+  EXPECT_EQ(operations.size(), std::variant_size_v<AnyOperation> - 1) << "all but op::Update have one name each";
   for (const UpdateRule rule : kUpdateRules) operations.emplace(to_string(rule));
   for (const Epilogue epilogue : {Epilogue::kBias, Epilogue::kBiasGelu, Epilogue::kGeluBackward, Epilogue::kBiasGradient})
     operations.emplace(op::Fused{{.epilogue = epilogue, .product = {}, .bias = {}, .pre = {}, .result = {}}}.name().name);
