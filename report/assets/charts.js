@@ -127,6 +127,7 @@
       if (width) draw(element, data, choice);
     };
     if (data.otherXLabel) addTools(element, data, choice, redraw);
+    redraw();
     // In a frame of its own: a resize within the observer's call would be reported as a loop.
     new ResizeObserver(() => requestAnimationFrame(() => { if (element.clientWidth !== width) redraw(); })).observe(element);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);

@@ -53,6 +53,7 @@
       this.element = element;
       this.setHeights();
       this.listen();
+      this.draw();
       // In a frame of its own: a resize within the observer's call would be reported as a loop.
       new ResizeObserver(() => requestAnimationFrame(() => { if (element.clientWidth !== this.width) this.draw(); })).observe(element);
       matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.draw());

@@ -27,9 +27,9 @@ void write_config_file(const std::string& folder, const TrainConfig& config);
 // null: not said.
 void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory,
                      const std::array<double, kNumAxes>& bytes_sent, const JsonValue& step);
-// run.json: {"id", "starts": [{"time", "step", "ranks", "hosts", "version", "command", "ended": {"time", "step",
-// "exit_code", "why"}}, ...]}, a start for each time the run was begun or gone on with, the last 1000; "ended" where it came to an end by itself. Times are unix
-// seconds. Whole files or none. StorageError.
+// run.json: {"id", "starts": [{"time", "step", "ranks", "hosts", "version", "command", "ended"}, ...]}, the last 1000 starts.
+// "ended" of a start that came to an end by itself: {"time", "step", "exit_code", "why"}. Times are unix seconds. Whole files or
+// none. StorageError.
 void write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step, const std::vector<std::string>& hosts);
 void write_run_end(const std::string& folder, std::int64_t step, const RunEnd& end);
 // The files that a run appends to are on the disk: what they say outlives the machine.

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# report_test.sh TRIDENT SOURCE: trident report draws runs that are over, going on and killed, and a browser draws its page
+# without a word in its console. The part in the browser is SKIPPED by name where there is no chromium.
+set -euo pipefail
+trident=$1 source=$2
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place"
+ln -s "$source/configs" configs
+fail() { echo "$1"; exit 1; }
+"$trident" data prepare --input "$source/data/excerpt/train.txt" --append-eod --separator-line '<|endoftext|>' \
+  --tokenizer configs/tokenizers/bytes --output corpus/bytes >/dev/null
+train() {  # FOLDER SETTING...
+  local folder=$1
+  shift
+  ${instead_of_me:+exec} "$trident" train --config configs/learn_interleaved.json --set run.dir="$folder" \
+    --set checkpoint.dir="$folder/ckpt" \
+    --set model.num_hidden_layers=8 --set model.hidden_size=32 --set model.intermediate_size=64 --set batch.sequence=32 "$@"
+}
+train one --set run.steps=5 --set log.every=1 --set eval.every=2 >out.txt
+[[ -s one/report.html ]] || fail "a run leaves no report"
+grep -q '"exit_code": 0' one/run.json || fail "run.json has no end"
+instead_of_me=1 train two --set run.steps=100000 --set log.every=1 --set optimizer.lr=1e-4 --set checkpoint.every=2 >out.txt 2>&1 &
+run=$!
+for ((i = 0; i < 600; ++i)); do
+  [[ $(grep -c step two/metrics.jsonl 2>/dev/null) -lt 5 || ! -e two/last_step.json ]] || break
+  sleep 0.1
+done
+"$trident" report two --output going.html >said.txt
+grep -q 'going on: step' going.html || fail "a run that goes on is not said to"
+kill -9 "$run"
+wait "$run" 2>/dev/null || true
+"$trident" report one two --output both.html >said.txt
+[[ $(<said.txt) == 'both.html: open it in a browser' ]] || fail "it says: $(<said.txt)"
+for part in 'killed or cut off: step' 'over: step 5 of 5' 'optimizer.lr' 'Measured: step' 'two, training'; do
+  grep -qF "$part" both.html || fail "the page lacks: $part"
+done
+"$trident" report one --csv >lines.csv
+[[ $(head -c 9 lines.csv) == run,step, && $(wc -l <lines.csv) -eq 6 ]] || fail "not a line for each step: $(<lines.csv)"
+code=0
+"$trident" report corpus >said.txt 2>&1 || code=$?
+[[ $code -eq 65 ]] && grep -q "is no run's folder" said.txt || fail "another folder: $code, $(<said.txt)"
+
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
+  echo "SKIPPED: the page in a browser: there is no chromium"
+  exit 77
+}
+for width in 400 1600; do
+  for scheme in 1 0; do  # light, dark
+    timeout 100 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$place/browser" --enable-logging=stderr \
+      --virtual-time-budget=3000 --window-size=$width,2000 --blink-settings=preferredColorScheme=$scheme --dump-dom \
+      "file://$place/both.html" >dom.txt 2>console.txt || fail "the browser failed: $(tail -3 console.txt)"
+    if grep -m1 CONSOLE console.txt; then fail "the page speaks in the console"; fi
+    pictures=$(grep -o '<canvas' dom.txt | wc -l)
+    [[ $pictures -ge 6 ]] || fail "it draws $pictures pictures at $width pixels"
+  done
+done
