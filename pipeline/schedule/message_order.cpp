@@ -19,6 +19,7 @@ std::optional<Message> output_of(const Schedule& schedule, const Action& action)
   return std::nullopt;
 }
 
+<<<<<<< HEAD
 // The message that `action` reads from another virtual stage, if any.
 std::optional<Message> input_of(const Schedule& schedule, const Action& action) {
   const int stage = action.virtual_stage;
@@ -32,13 +33,17 @@ std::vector<std::vector<WovenItem>> weave_at_use(const Schedule& schedule) {
   const auto travels = [&](const std::optional<Message>& message) {
     return message && source_rank(schedule, *message) != destination_rank(schedule, *message);
   };
+=======
+std::vector<std::vector<WovenItem>> weave_sends(const Schedule& schedule) {
+>>>>>>> w-planner
   std::vector<std::vector<WovenItem>> woven(schedule.ranks.size());
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    woven[rank].reserve(3 * schedule.ranks[rank].size());
+    woven[rank].reserve(2 * schedule.ranks[rank].size());
     for (const Action& action : schedule.ranks[rank]) {
-      if (const auto input = input_of(schedule, action); travels(input)) woven[rank].push_back({ItemKind::kReceive, {}, *input});
       woven[rank].push_back({ItemKind::kAction, action, {}});
-      if (const auto output = output_of(schedule, action); travels(output)) woven[rank].push_back({ItemKind::kSend, {}, *output});
+      const auto output = output_of(schedule, action);
+      if (output && source_rank(schedule, *output) != destination_rank(schedule, *output))
+        woven[rank].push_back({ItemKind::kSend, {}, *output});
     }
   }
   return woven;
@@ -63,7 +68,7 @@ int source_rank(const Schedule& schedule, const Message& message) {
 int destination_rank(const Schedule& schedule, const Message& message) { return schedule.rank_of(message.virtual_stage); }
 
 std::vector<std::vector<WovenItem>> weave_messages(const Schedule& schedule, ReceivePosting posting) {
-  if (posting == ReceivePosting::kAtUse) return weave_at_use(schedule);
+  if (posting == ReceivePosting::kNever) return weave_sends(schedule);
   const ScheduleTimeline timeline = simulate(schedule, uniform_costs(1, 1, 1));
 
   std::vector<std::vector<TimedMessage>> messages(schedule.ranks.size());

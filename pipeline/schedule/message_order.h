@@ -28,11 +28,11 @@ struct Message {
 int source_rank(const Schedule& schedule, const Message& message);
 int destination_rank(const Schedule& schedule, const Message& message);
 
-// Where a message that arrives while a rank computes is received.
+// Where a message that arrives while a rank computes is received, if anywhere.
 enum class ReceivePosting : std::uint8_t {
   kEarly,  // before that action: for receives that are posted and complete on their own
   kLate,   // after it: for receives that block
-  kAtUse,  // right before what reads it, which may be a deadlock: for programs that are looked at and not run. O(actions)
+  kNever,  // for programs that get prices and are not run. O(actions)
 };
 
 struct WovenItem {

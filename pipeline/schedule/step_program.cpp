@@ -256,7 +256,7 @@ bool saves_memory(const StepProgram& program, const StepProgramSpec& spec) {
   return program.gather_bytes + round_up(shards, kPlaceBytes) < resident;
 }
 
-void weave_gathers(StepProgram& program, const StepProgramSpec& spec, ReceivePosting posting) {
+void weave_gathers(StepProgram& program, const StepProgramSpec& spec) {
   const std::vector<Instruction*> computes = computes_of(program);
   const auto position = [&](std::size_t c) { return static_cast<std::size_t>(computes[c] - program.instructions.data()); };
 
@@ -278,9 +278,7 @@ void weave_gathers(StepProgram& program, const StepProgramSpec& spec, ReceivePos
     for (const std::size_t c : all[r].computes) computes[c]->gather_place = gather.gather_place;
     Instruction free = gather;
     free.kind = Kind::kFree;
-    std::size_t at = position(static_cast<std::size_t>(lifetimes[r].begin));
-    if (posting == ReceivePosting::kAtUse && at > 0 && program.instructions[at - 1].is_receive()) --at;
-    insertions.before(at, gather);
+    insertions.before(position(static_cast<std::size_t>(lifetimes[r].begin)), gather);
     insertions.after(position(all[r].computes.back()), free);
   }
   insertions.apply(program.instructions);
@@ -340,7 +338,7 @@ std::vector<StepProgram> build(const StepProgramSpec& spec, ReceivePosting posti
     assign_activation_slots(program, spec);
     assign_receive_slots(program, spec);
     if (!spec.schedule.forward_only()) weave_reductions(program, spec);
-    if (spec.data_parallel > 1 && spec.zero.param_gather != ParamGather::kResident) weave_gathers(program, spec, posting);
+    if (spec.data_parallel > 1 && spec.zero.param_gather != ParamGather::kResident) weave_gathers(program, spec);
     program.gathers_after_update = spec.data_parallel > 1 && spec.zero.shard_optimizer && !program.gathers_on_use;
     if (!spec.schedule.forward_only()) append_update(program, spec);
   }
@@ -363,7 +361,7 @@ std::vector<StepProgram> build_step_programs(const StepProgramSpec& spec) {
   return build(spec, spec.overlap == Overlap::kOn ? ReceivePosting::kEarly : ReceivePosting::kLate);
 }
 
-std::vector<StepProgram> build_programs_for_pricing(const StepProgramSpec& spec) { return build(spec, ReceivePosting::kAtUse); }
+std::vector<StepProgram> build_programs_for_pricing(const StepProgramSpec& spec) { return build(spec, ReceivePosting::kNever); }
 
 bool StepProgram::has(InstructionKind kind) const {
   return std::any_of(instructions.begin(), instructions.end(), [&](const Instruction& i) { return i.kind == kind; });

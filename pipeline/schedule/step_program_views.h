@@ -1,4 +1,4 @@
-// Step programs that are looked at and not run.
+// Step programs that get prices and are not run.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace trident {
 
-// As build_step_programs(), with each receive right before what reads it, behind a gather that stands there: when receives are
-// posted depends on the whole schedule, and no time and no other call depends on it. Run, such programs may wait for each other.
+// As build_step_programs(), but for the receives: when they are posted depends on the whole schedule, and no time and no other call
+// depends on it.
 std::vector<StepProgram> build_programs_for_pricing(const StepProgramSpec& spec);
 
 }  // namespace trident

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -34,15 +35,21 @@ StepRecord recorded(const RunPlan& plan, int rank, Ops* oracle, DryRun& run) {
 // cannot be seen to be that.
 std::optional<StepRecord> lengthened(StepRecord record, const StepProgram& shorter, const StepProgram& program, int turn,
                                      int more) {
-  const ReorderedProgram few = with_late_receives(shorter), all = with_late_receives(program);
-  const ProgramLoops loops = find_loops(few.program, reordered(record.pass_of, few.order), turn, more);
+  const ProgramWithoutReceives few = without_receives(shorter), all = without_receives(program);
+  std::map<InstructionKind, std::int32_t> receives;  // the pass of each kind of them
+  for (std::size_t at = 0; at < shorter.instructions.size(); ++at) {
+    const Instruction& i = shorter.instructions[at];
+    if (i.is_receive() && receives.try_emplace(i.kind, record.pass_of[at]).first->second != record.pass_of[at]) return std::nullopt;
+  }
+  std::vector<std::int32_t> passes;
+  for (const std::int32_t at : few.order) passes.push_back(record.pass_of[static_cast<std::size_t>(at)]);
+  const ProgramLoops loops = find_loops(few.program, passes, turn, more);
   if (loops.empty() || !is_unrolled(all.program, few.program, loops)) return std::nullopt;
+  record.pass_of.clear();
+  for (const Instruction& i : program.instructions) record.pass_of.push_back(i.is_receive() ? receives.at(i.kind) : 0);
   const std::vector<std::int32_t> from = unrolled(few.program, loops);
-  std::vector<std::int32_t> pass_of(program.instructions.size());
   for (std::size_t at = 0; at < from.size(); ++at)
-    pass_of[static_cast<std::size_t>(all.order[at])] =
-        record.pass_of[static_cast<std::size_t>(few.order[static_cast<std::size_t>(from[at])])];
-  record.pass_of = std::move(pass_of);
+    record.pass_of[static_cast<std::size_t>(all.order[at])] = passes[static_cast<std::size_t>(from[at])];
   return record;
 }
 

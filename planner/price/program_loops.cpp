@@ -13,7 +13,7 @@ namespace {
 using Kind = InstructionKind;
 
 bool of_forwards(const Instruction& i) {
-  return i.is_forward() || i.kind == Kind::kSendActivation || i.kind == Kind::kRecvActivation;
+  return i.is_forward() || i.kind == Kind::kSendActivation;
 }
 
 // But for micro-batches, and for buffers that no call and no time depends on.
@@ -132,47 +132,18 @@ ProgramLoops find_loops(const StepProgram& program, const std::vector<std::int32
   return loops;
 }
 
-ReorderedProgram with_late_receives(const StepProgram& program) {
-  ReorderedProgram late;  // what calls and times depend on: no slots
-  late.program.rank = program.rank;
-  late.program.num_ranks = program.num_ranks;
-  late.program.units = program.units;
-  late.program.unit_bytes = program.unit_bytes;
-  const std::vector<Instruction>& list = program.instructions;
-  int stages = 0, micro_batches = 0;
-  for (const Instruction& i : list) {
-    stages = std::max(stages, i.virtual_stage + 1);
-    micro_batches = std::max(micro_batches, i.micro_batch + 1);
+ProgramWithoutReceives without_receives(const StepProgram& program) {
+  ProgramWithoutReceives less;  // what calls and times depend on: no slots
+  less.program.rank = program.rank;
+  less.program.num_ranks = program.num_ranks;
+  less.program.units = program.units;
+  less.program.unit_bytes = program.unit_bytes;
+  for (std::size_t at = 0; at < program.instructions.size(); ++at) {
+    if (program.instructions[at].is_receive()) continue;
+    less.program.instructions.push_back(program.instructions[at]);
+    less.order.push_back(static_cast<std::int32_t>(at));
   }
-  constexpr std::int32_t kNone = -1;
-  std::vector<std::int32_t> received(2 * static_cast<std::size_t>(stages) * static_cast<std::size_t>(micro_batches), kNone);
-  const auto at = [&](const Instruction& i) -> std::int32_t& {
-    const std::size_t kind = of_forwards(i) ? 1 : 0;
-    return received[(2 * static_cast<std::size_t>(i.virtual_stage) + kind) * static_cast<std::size_t>(micro_batches) +
-                    static_cast<std::size_t>(i.micro_batch)];
-  };
-  late.order.reserve(list.size());
-  for (std::size_t number = 0; number < list.size(); ++number) {
-    const Instruction& i = list[number];
-    if (i.is_receive()) {
-      at(i) = static_cast<std::int32_t>(number);
-      continue;
-    }
-    if (i.is_compute() && at(i) != kNone) late.order.push_back(std::exchange(at(i), kNone));
-    late.order.push_back(static_cast<std::int32_t>(number));
-  }
-  TRIDENT_CHECK(late.order.size() == list.size(), "{} of {} instructions: a message that nothing reads", late.order.size(),
-                list.size());
-  late.program.instructions.reserve(list.size());
-  for (const std::int32_t number : late.order) late.program.instructions.push_back(list[static_cast<std::size_t>(number)]);
-  return late;
-}
-
-std::vector<std::int32_t> reordered(const std::vector<std::int32_t>& by_instruction, const std::vector<std::int32_t>& order) {
-  std::vector<std::int32_t> list;
-  list.reserve(order.size());
-  for (const std::int32_t at : order) list.push_back(by_instruction[static_cast<std::size_t>(at)]);
-  return list;
+  return less;
 }
 
 std::vector<std::int32_t> unrolled(const StepProgram& program, const ProgramLoops& loops) {

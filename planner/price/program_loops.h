@@ -34,14 +34,13 @@ int short_micro_batches(ScheduleKind kind, int pipeline, std::int64_t sync_every
 // Not proof: is_unrolled() is.
 ProgramLoops find_loops(const StepProgram& program, const std::vector<std::int32_t>& pass_of, int turn, int more);
 
-// A program whose receives stand right before what reads them: when they are posted depends on the whole schedule, and no time
-// and no other call depends on it. `order`: by instruction, where it stood.
-struct ReorderedProgram {
+// A program as build_programs_for_pricing() has it: when receives are posted depends on the whole schedule, and no time and no
+// other call depends on it. `order`: by instruction, where it stood.
+struct ProgramWithoutReceives {
   StepProgram program;
   std::vector<std::int32_t> order;
 };
-ReorderedProgram with_late_receives(const StepProgram& program);
-std::vector<std::int32_t> reordered(const std::vector<std::int32_t>& by_instruction, const std::vector<std::int32_t>& order);
+ProgramWithoutReceives without_receives(const StepProgram& program);
 
 // By instruction of the program with its loops: the one that stands for it.
 std::vector<std::int32_t> unrolled(const StepProgram& program, const ProgramLoops& loops);

@@ -20,15 +20,13 @@ class Builder {
  public:
   explicit Builder(const RankOpsInputs& in) : in_(in), instructions_(in.program.instructions), loop_(in.loops.begin()) {
     out_.computes.assign(in.pass_seconds.size(), 0);
-    int units = 0, chunks = 0, micro_batches = 0;
+    int units = 0, chunks = 0;
     for (const Instruction& i : instructions_) {
       units = std::max(units, i.unit + 1);
       chunks = std::max(chunks, i.virtual_stage / in.program.num_ranks + 1);
-      micro_batches = std::max(micro_batches, i.micro_batch + 1);
     }
     gathered_.assign(static_cast<std::size_t>(units), kNever);
-    micro_batches_ = micro_batches;
-    arriving_.assign(2 * static_cast<std::size_t>(chunks) * static_cast<std::size_t>(micro_batches), false);
+    last_stage_ = chunks * in.program.num_ranks - 1;
   }
 
   RankOps run() {
@@ -71,15 +69,14 @@ class Builder {
     op.instruction = at;
     op.cause = cause_of(i, in_.program.rank);
     op.seconds = i.is_receive() ? 0 : in_.pass_seconds[pass];  // its message was priced where it was sent
-    if (i.is_receive()) {
-      arriving(i.kind == Kind::kRecvActivation, i) = true;
-    } else if (i.is_send()) {
+    if (i.is_send()) {
       const bool activation = i.kind == Kind::kSendActivation;
       op.stream = StreamOp::Stream::kWire;
       op.channel = channel_of(activation, i.virtual_stage + (activation ? 1 : -1));
       op.micro_batch = i.micro_batch;
     } else if (i.is_compute()) {
       wait_for_inputs(i, op);
+      before_ = &i;
     } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients) {
       if (in_.overlap == Overlap::kOn) op.stream = StreamOp::Stream::kBeside, note_beside(i);
     } else if (i.kind == Kind::kTieExchange && i.peer != in_.program.rank) {
@@ -94,16 +91,18 @@ class Builder {
     return loop_ != in_.loops.end() && at >= loop_->begin && at < loop_->end() ? loop_->times : 0;
   }
 
-  std::vector<bool>::reference arriving(bool activation, const Instruction& i) {
-    const auto chunk = static_cast<std::size_t>(i.virtual_stage / in_.program.num_ranks);
-    return arriving_[(2 * chunk + (activation ? 1 : 0)) * static_cast<std::size_t>(micro_batches_) +
-                     static_cast<std::size_t>(i.micro_batch)];
+  // Whether it is the first compute of an action whose input another rank sends.
+  bool reads_message(const Instruction& i) const {
+    if (in_.program.num_ranks == 1 || i.virtual_stage == (i.is_forward() ? 0 : last_stage_)) return false;
+    if (!i.is_forward() && !i.computes_input_gradient()) return false;
+    return before_ == nullptr || before_->kind != i.kind || before_->virtual_stage != i.virtual_stage ||
+           before_->micro_batch != i.micro_batch;
   }
 
-  // The first compute that reads a message waits for it, and the first one behind a gather of its unit for that.
+  // The first compute that reads a message waits for it, and the first one behind a gather of its unit for that. Receives say
+  // nothing more, and programs for pricing have none.
   void wait_for_inputs(const Instruction& i, StreamOp& op) {
-    if (auto arriving = this->arriving(i.is_forward(), i); arriving) {
-      arriving = false;
+    if (reads_message(i)) {
       op.receives = true;
       op.channel = channel_of(i.is_forward(), i.virtual_stage);
       op.micro_batch = i.micro_batch;
@@ -158,10 +157,10 @@ class Builder {
   ProgramLoops::const_iterator loop_;
   RankOps out_;
   bool may_join_ = false;
-  int micro_batches_ = 0;
+  int last_stage_ = 0;
+  const Instruction* before_ = nullptr;  // the last compute
   std::vector<std::int64_t> gathered_;  // by unit: the item of its last gather
   std::vector<Reduction> reductions_;   // in order, without those that were waited for
-  std::vector<bool> arriving_;          // by chunk, kind and micro-batch: received and not read yet
   std::int64_t issued_ = 0, waited_ = kNever;  // items beside: how many; the last one that was waited for
 };
 

@@ -35,8 +35,8 @@ std::vector<int> v_placement(int num_ranks) {
 
 ScheduleTimeline simulate(const PlacedSchedule& placed, const StageTimes& times) {
   const Schedule& schedule = placed.schedule;
-  ScheduleTasks tasks =
-      to_tasks(schedule, {[&](int, const Action& a) { return seconds_of(a, times); }, [](int, int) { return 0.0; }});
+  const auto seconds_of_action = [&](int, const Action& action) { return seconds_of(action, times); };
+  ScheduleTasks tasks = to_tasks(schedule, {seconds_of_action, [](int, int) { return 0.0; }});
   const auto rank_of = [&](int stage) { return placed.rank_of_stage[static_cast<std::size_t>(stage)]; };
   double seconds = 0;
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {

@@ -24,8 +24,10 @@ struct RankedLayouts {
   std::size_t timed = 0;          // candidates whose time was asked for
 };
 
-// The `keep` fastest candidates by `seconds`, which is called from `threads` threads. Candidates that take longer than the `keep`-th at the least are not asked about. The same result whatever the threads.
-RankedLayouts fastest_layouts(std::vector<BoundedLayout> candidates, std::size_t keep, int threads,
+// The `keep` fastest candidates by `seconds`, which is called from `threads` threads. Candidates that at the
+// least take longer than the `keep`-th by more than `beyond` (a part of it) are not asked about. The same result whatever the
+// threads.
+RankedLayouts fastest_layouts(std::vector<BoundedLayout> candidates, std::size_t keep, double beyond, int threads,
                               const std::function<double(const SearchLayout&)>& seconds);
 
 }  // namespace trident

@@ -23,6 +23,8 @@
 namespace trident {
 namespace {
 
+// Layouts whose bound is this much above the last kept one's time are timed, too, because the table of choices compares them.
+constexpr double kBeyond = 0.02;
 // A cluster that is too small is compared with ones up to so many times as large.
 constexpr int kMostGrowth = 64;
 constexpr double kSameAsAnother = -1;
@@ -182,7 +184,7 @@ class Search {
     RankedLayouts ranked;
     std::size_t simulations = 0;
     for (std::size_t kept = std::max(request_.ranked, request_.keep);; kept *= 2) {
-      ranked = fastest_layouts(candidates, kept, request_.threads,
+      ranked = fastest_layouts(candidates, kept, kBeyond, request_.threads,
                                [this](const SearchLayout& layout) { return seconds_of(layout); });
       simulations += ranked.timed;
       if (ranked.best.size() < kept || different(ranked.best) >= request_.keep) break;

@@ -109,7 +109,7 @@ TEST(LayoutSearch, PrunesOnlyWhatCannotBeAmongTheBest) {
   std::vector<double> sorted = seconds;
   std::sort(sorted.begin(), sorted.end());
   for (const int threads : {1, 3}) {
-    const RankedLayouts ranked = fastest_layouts(candidates, 100, threads, time);
+    const RankedLayouts ranked = fastest_layouts(candidates, 100, 0, threads, time);
     ASSERT_EQ(ranked.best.size(), 100u);
     for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(ranked.best[i].seconds, sorted[i]);
     EXPECT_LT(ranked.timed, candidates.size());

@@ -65,7 +65,7 @@ TEST(LoopedStep, IsTheStepWrittenOut) {
               << to_string(layout) << ", rank " << rank << ", " << to_string(static_cast<TimePart>(part));
         if (looped.loops[rank].empty()) continue;
         ++shorter;
-        EXPECT_TRUE(is_unrolled(with_late_receives(full.programs[rank]).program, looped.step.programs[rank], looped.loops[rank]))
+        EXPECT_TRUE(is_unrolled(without_receives(full.programs[rank]).program, looped.step.programs[rank], looped.loops[rank]))
             << to_string(layout) << ", rank " << rank;
       }
     }
@@ -158,9 +158,9 @@ TEST(LoopedStep, AnotherProgramIsSeen) {
   const LoopedStep looped = costs.looped_step(layout);
   ASSERT_FALSE(looped.loops[1].empty());
   const auto agrees = [&](const StepProgram& program) { return is_unrolled(program, looped.step.programs[1], looped.loops[1]); };
-  const StepProgram all = with_late_receives(costs.step(layout).programs[1]).program;
+  const StepProgram all = without_receives(costs.step(layout).programs[1]).program;
   EXPECT_TRUE(agrees(all));
-  EXPECT_FALSE(agrees(with_late_receives(costs.step(layout, 59).programs[1]).program));
+  EXPECT_FALSE(agrees(without_receives(costs.step(layout, 59).programs[1]).program));
   StepProgram changed = all;
   ++changed.instructions[changed.instructions.size() / 2].grad_place;
   EXPECT_FALSE(agrees(changed));
