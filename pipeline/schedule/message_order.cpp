@@ -19,23 +19,7 @@ std::optional<Message> output_of(const Schedule& schedule, const Action& action)
   return std::nullopt;
 }
 
-<<<<<<< HEAD
-// The message that `action` reads from another virtual stage, if any.
-std::optional<Message> input_of(const Schedule& schedule, const Action& action) {
-  const int stage = action.virtual_stage;
-  if (action.kind == ActionKind::kForward && stage > 0) return Message{MessageKind::kActivation, stage, action.micro_batch};
-  if (computes_input_gradient(action.kind) && stage + 1 < schedule.num_virtual_stages())
-    return Message{MessageKind::kGradient, stage, action.micro_batch};
-  return std::nullopt;
-}
-
-std::vector<std::vector<WovenItem>> weave_at_use(const Schedule& schedule) {
-  const auto travels = [&](const std::optional<Message>& message) {
-    return message && source_rank(schedule, *message) != destination_rank(schedule, *message);
-  };
-=======
 std::vector<std::vector<WovenItem>> weave_sends(const Schedule& schedule) {
->>>>>>> w-planner
   std::vector<std::vector<WovenItem>> woven(schedule.ranks.size());
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     woven[rank].reserve(2 * schedule.ranks[rank].size());
