@@ -331,7 +331,7 @@ TEST(ChooseDevice, TheLeastMemoryAndOldestGpuDecide) {
   EXPECT_EQ(facts.device, DeviceKind::kCuda);
   EXPECT_EQ(facts.description, "NVIDIA H100 80GB HBM3");
   EXPECT_EQ(facts.notes.size(), 1u);
-  EXPECT_TRUE(contains(facts.device_reason, "device = cuda: 2 cards")) << facts.device_reason;
+  EXPECT_TRUE(contains(facts.device_reason, "device = cuda: 2 GPUs")) << facts.device_reason;
   EXPECT_EQ(facts.memory.size(), 2u);
 }
 
