@@ -241,14 +241,14 @@ TEST_F(CommandLine, BenchCalibratesIntoAFileThatAppearsWhole) {
 TEST_F(CommandLine, BenchCalibratesThisMachineIntoTheCache) {
   std::ostringstream out, err;
   CalibrateOptions seen;
-  CommandContext context{out, {}};
+  CommandContext context{out, err};
   context.calibrate = [&](const CalibrateOptions& options, const std::function<void(const std::string&)>&) {
     seen = options;
     CpuRates rates;
     rates.name = options.name, rates.processor = "a stand-in", rates.constants_source = "a test";
     return rates;
   };
-  const auto calibrated = [&] { return run_command_line({"bench", "--calibrate"}, context, err); };
+  const auto calibrated = [&] { return run_command_line({"bench", "--calibrate"}, context); };
   const int cores = cpu_machine_facts(1).core_share.at_once();
   const std::string home = path("home"), cache = path("cache");
   const char* const given = std::getenv("HOME");

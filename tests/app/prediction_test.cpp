@@ -10,6 +10,7 @@
 #include "planner/price/cpu_rates.h"
 #include "planner/price/kept_profile.h"
 #include "tests/app/background_program.h"
+#include "tests/app/checkpoint_runs.h"
 #include "tests/app/json_answer.h"
 #include "tests/app/program.h"
 #include "tests/support/sanitized.h"
@@ -71,11 +72,6 @@ std::size_t count(const std::string& text, const std::string& part) {
 }
 
 const std::vector<std::string> kEight{"parallel=2DP x 2PP x 2TP", "run.steps=3", "lr_schedule.type=constant"};
-
-std::vector<std::string> plus(std::vector<std::string> settings, const std::vector<std::string>& more) {
-  settings.insert(settings.end(), more.begin(), more.end());
-  return settings;
-}
 
 TEST(Prediction, StandsBesideWhatWasMeasured) {
   const Workplace place;

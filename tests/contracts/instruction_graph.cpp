@@ -23,7 +23,7 @@ struct RankState {
   bool overlapped() const { return computing > 0 && communicating > 0; }
 };
 
-struct Event {
+struct GraphEvent {
   double time = 0;
   std::int64_t order = 0;  // events of one time in the order in which they were announced: one result whatever the heap does
   int stream = 0;
@@ -32,7 +32,7 @@ struct Event {
 constexpr int kWakeUp = -1;
 
 struct Later {
-  bool operator()(const Event& a, const Event& b) const { return a.time != b.time ? a.time > b.time : a.order > b.order; }
+  bool operator()(const GraphEvent& a, const GraphEvent& b) const { return a.time != b.time ? a.time > b.time : a.order > b.order; }
 };
 
 class GraphSimulation {
@@ -57,7 +57,7 @@ class GraphSimulation {
   std::vector<int> missing_;        // by instruction: dependencies that have not ended
   std::vector<double> earliest_;    // by instruction
   std::vector<int> first_, edges_;  // dependencies by `before`
-  std::priority_queue<Event, std::vector<Event>, Later> events_;
+  std::priority_queue<GraphEvent, std::vector<GraphEvent>, Later> events_;
   std::int64_t num_events_ = 0;
   int num_finished_ = 0;
   SimulatedTimes times_;
@@ -164,7 +164,7 @@ void GraphSimulation::finish(int stream, double now) {
 SimulatedTimes GraphSimulation::run() {
   for (int s = 0; s < graph_.num_streams(); ++s) start_next(s, 0);
   while (!events_.empty()) {
-    const Event event = events_.top();
+    const GraphEvent event = events_.top();
     events_.pop();
     const StreamState& state = streams_[static_cast<std::size_t>(event.stream)];
     if (event.version == kWakeUp)

@@ -49,7 +49,8 @@ struct Weights {
             continue;
           }
           const PhiloxKey key = random_key(seed, RandomPurpose::kRounding, element->part->tensor);
-          const bf16 expected = rounded_at_random(master, rounding_bits(key, update, static_cast<std::uint64_t>(element->index)));
+          const auto index = static_cast<std::uint64_t>(element->index);
+          const bf16 expected = rounded_at_random(master, rounding_bits({.key = {key[0], key[1]}}, update, index));
           ++(weight.bits == expected.bits ? right : wrong);
           if (weight.bits != to_bf16(master).bits) ++not_nearest;
         }
