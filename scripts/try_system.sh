@@ -210,7 +210,7 @@ runs() {
   if command -v gcc g++ cmake; then echo "is here, and should not be"; return 1; fi
   train=(trident train --config "$home/configs/laptop.json" --set model.preset=llama-1m --set data.train=text
     --set batch.sequence=128 --set run.steps=3 --set parallel=2TP)
-  "${as[@]}" trident --version && "${as[@]}" trident data prepare --input "$home/data/excerpt/valid.txt" --append-eod \
+  "${as[@]}" trident --version && "${as[@]}" trident data prepare --input "$home/data/excerpt/train.txt" --append-eod \
     --separator-line '<|endoftext|>' --tokenizer gpt2 --output text &&
     "${as[@]}" "${train[@]}" --set run.dir=threads &&
     "${as[@]}" env PATH="$PATH:$home/bin" mpirun_local 2 "${train[@]}" --set run.dir=processes
@@ -225,6 +225,7 @@ files() { find / -xdev \( -path /var/lib/dpkg -o -path /var/log \) -prune -o -pr
 
 debian() {
   local before
+  dpkg --purge trident  # of a call that ended early
   before=$(files)
   dpkg -i /packages/trident-*.deb && [[ $(command -v trident) == /usr/bin/trident ]] &&
     runs /usr/lib/trident setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/nowhere && dpkg --purge trident || return 1
