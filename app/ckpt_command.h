@@ -14,7 +14,7 @@ std::string find_checkpoint(const std::string& given);
 // Refuses what stands at a path in place of checkpoints, of which there are none.
 void refuse_other_folder(const std::string& path);
 
-// What the actions print.
+// The texts that the actions print.
 void ckpt_ls(const std::string& path, const CommandContext& context);
 void ckpt_show(const std::string& path, const CommandContext& context);
 // DataError unless the checkpoint is whole; what is wrong is printed line by line before.

@@ -15,15 +15,15 @@
 
 namespace trident {
 
-// What a command adds to its flags.
+// A command's own additions to its flags.
 struct FlagTexts {
   std::function<std::string()> details = {};  // printed after the help
-  // What to write instead of an unknown argument, given the one that follows it or ""; "" without an idea.
+  // Proposes a word for an unknown argument, given the one that follows it or ""; "" without an idea.
   std::function<std::string(const std::string& argument, const std::string& next)> instead = {};
   std::function<std::string()> all = {};  // printed after the help in place of `details` by --help-all
 };
 
-// What names a run's configuration: --config FILE, which is required, and --set PATH=VALUE as often as wanted.
+// These flags name a run's configuration: --config FILE, which is required, and --set PATH=VALUE as often as wanted.
 struct ConfigFlags {
   std::string file;
   std::vector<std::string> settings;

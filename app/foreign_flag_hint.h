@@ -1,4 +1,4 @@
-// What a user of another system, or of hyphens, meant by a flag that `trident train` does not have.
+// Guesses the meaning of a flag that `trident train` does not have, from other systems' flags and from spellings with hyphens.
 #pragma once
 
 #include <string>

@@ -14,7 +14,7 @@
 
 namespace trident {
 
-// What subcommands work with besides their arguments.
+// Subcommands get this besides their arguments.
 struct CommandContext {
   std::ostream& out;
   std::ostream& err;  // errors, warnings and the lines of a log

@@ -23,7 +23,7 @@ struct ArenaSlot {
   std::int64_t bytes = 0;
 };
 
-// What the bytes are for; the categories of the memory report.
+// The purpose of bytes: the categories of the memory report.
 enum class MemoryUse : std::uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace, kCommunication, kData };
 inline constexpr std::array kMemoryUses = {MemoryUse::kParameters,  MemoryUse::kGradients, MemoryUse::kOptimizer,
                                            MemoryUse::kActivations, MemoryUse::kWorkspace, MemoryUse::kCommunication,

@@ -26,9 +26,9 @@ class BackgroundReads {
   virtual Buffer allocate(std::int64_t bytes, const std::string& name) = 0;
 
   // ---- by the rank's thread, outside Device::run_capturable()
-  // What is read from now on is read after everything enqueued on the compute stream before.
+  // Later reads see everything enqueued on the compute stream before.
   virtual void begin() = 0;
-  // What is enqueued on the compute stream from now on runs after the reads before mark(`mark`), which has returned.
+  // Work enqueued on the compute stream from now on runs after the reads before mark(`mark`), which has returned.
   virtual void hold(std::size_t mark) = 0;
 
   // ---- by the other thread

@@ -8,7 +8,7 @@ namespace trident {
 enum class Transpose : std::uint8_t { kNo, kYes };
 enum class Accumulate : std::uint8_t { kNo, kYes };
 
-// What may follow a matrix product in the kernel that makes it, in the names of FusedMatmul (ops.h). GELU is the tanh form.
+// Operations that a matmul kernel may carry out after its product, in the names of FusedMatmul (ops.h). GELU is the tanh form.
 enum class Epilogue : std::uint8_t {
   kNone,
   kBias,          // product.out[M,N] = op(a) op(b) + bias[N] in every row

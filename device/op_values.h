@@ -1,4 +1,4 @@
-// What operations are asked for, as values: shapes and operands of products and attention.
+// Requests to operations as values: shapes and operands of matmuls and attention.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct MatmulShape {
   bool operator==(const MatmulShape&) const = default;
 };
 
-// What came of announcing a product and what follows it.
+// The answer to announcing a matmul and what follows it.
 struct PreparedProduct {
   std::int64_t workspace = 0;  // bytes; enough also for the product alone
   bool fused = false;          // one kernel does both, where operands lie at multiples of 16 bytes; else several do

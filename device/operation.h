@@ -1,4 +1,4 @@
-// What operations have in common as values: a name, a kind, and operands that each say what they must hold and how they are used.
+// Operations as values: a name, a kind, and operands that each say what they must hold and how they are used.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct OperationName {
   WorkKind kind;
 };
 
-// What an operand must hold.
+// The required content of an operand.
 struct Elements {
   DType dtype = DType::kU8;
   std::int64_t count = 0;

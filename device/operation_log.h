@@ -25,7 +25,7 @@ struct OperationRecord {
 // Used by one thread.
 class OperationLog {
  public:
-  // What add() does until the next call; kCount needs no memory.
+  // Sets what add() does until the next call; kCount needs no memory.
   enum class Mode : std::uint8_t { kCount, kRecord };
   void set_mode(Mode mode) { mode_ = mode; }
 

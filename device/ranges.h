@@ -1,4 +1,4 @@
-// What a profiler shows beside its own measurements: named ranges of a rank's thread, and of its communication.
+// A profiler shows these beside its own measurements: named ranges of a rank's thread, and of its communication.
 //
 // A device that has a profiler to tell gives its Ranges (Device::ranges()); without one there are none, and nobody makes names. Names are
 // zero-terminated and live until their range ends. Used by one thread.
@@ -9,9 +9,9 @@
 
 namespace trident {
 
-// What a backward does that a forward did before is in a range of this name.
+// Recomputed work of a backward is in a range of this name.
 inline constexpr const char* kRecomputeRange = "recompute";
-// Of a dry device, around what is given to Device::run_capturable().
+// A dry device puts this range around work given to Device::run_capturable().
 inline constexpr const char* kRepeatRange = "repeat";
 
 class Ranges {
@@ -38,7 +38,7 @@ class Ranges {
   const char* innermost_ = nullptr;
 };
 
-// What the thread does while this lives is called `name`. `ranges` may be nullptr.
+// Names the thread's work `name` for as long as this lives. `ranges` may be nullptr.
 class RangeScope {
  public:
   RangeScope(Ranges* ranges, const char* name) : ranges_(ranges) {

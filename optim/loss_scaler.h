@@ -22,7 +22,7 @@ struct LossScalerOptions {
 // A value: every rank holds one and feeds it the same (globally agreed) overflow flags.
 class LossScaler {
  public:
-  // What a checkpoint needs.
+  // A checkpoint stores these.
   struct State {
     double scale = 1.0;
     std::int64_t clean_steps = 0;  // in a row

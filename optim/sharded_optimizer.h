@@ -30,7 +30,7 @@ struct RoundedStretch {
 // Keys and places in the tensor as of initial values: from `seed`, the tensor's name and the whole tensor's elements.
 std::vector<RoundedStretch> rounded_stretches(std::span<const ShardPiece> pieces, int tensor_degree, int tensor_rank, std::uint64_t seed);
 
-// Of the weights in use after an update: to nearest, or (bf16 alone) at random.
+// How the weights in use are rounded after an update: to nearest, or (bf16 alone) at random.
 enum class WeightRounding : std::uint8_t { kNearest, kStochastic };
 
 class ShardedOptimizer {

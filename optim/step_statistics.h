@@ -1,4 +1,4 @@
-// What all ranks must agree on before an update: the loss of the global batch, the norm of its gradient, and whether it is finite.
+// All ranks agree on these before an update: the loss of the global batch, the norm of its gradient, and whether it is finite.
 //
 // Both numbers do not depend on the layout: each is a sum of terms that every layout forms alike (the loss of a micro-batch; the
 // squares of 64 consecutive elements of a parameter), added exactly (core/exact_sum.h), so that order and grouping cannot matter.

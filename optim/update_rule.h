@@ -1,4 +1,4 @@
-// What training knows of an update rule (device/op_numbers.h): its configuration, its states, and the numbers of an update.
+// An update rule (device/op_numbers.h) to training: its configuration, its states, and the numbers of an update.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What pages are styled and moved by: the files of assets/, whole.
+// The styles and scripts of pages: the files of assets/, whole.
 #pragma once
 
 #include <string_view>

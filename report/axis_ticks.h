@@ -12,7 +12,7 @@ struct AxisRange {
   double low = 0, high = 1;  // low < high; of logarithms both > 0
 };
 
-// Of what is to be drawn, rounded outwards to ticks; linear ones hold 0 where the values come near it. No usable value: [0, 1] or
+// The range of the values, rounded outwards to ticks; linear ones hold 0 where the values come near it. No usable value: [0, 1] or
 // [1, 10].
 AxisRange axis_range(const std::vector<double>& values, AxisScale scale);
 

@@ -1,4 +1,4 @@
-// What spans of a step are of, in every timeline of a page: one name and one colour each.
+// The kinds of spans in every timeline of a page: one name and one colour each.
 #pragma once
 
 #include <array>

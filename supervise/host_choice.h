@@ -16,7 +16,7 @@ namespace trident {
 class HostFailures {
  public:
   void add(const std::string& rank_host, double now) { failures_.emplace_back(rank_host, now); }
-  // Of a host of the file, within the hour before `now` (seconds, as given to add).
+  // Failures of a host of the file within the hour before `now` (seconds, as given to add).
   int within_an_hour(const std::string& name, double now) const;
 
  private:

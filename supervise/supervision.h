@@ -1,4 +1,4 @@
-// What follows when a supervised command has ended: the decision alone, without processes and clocks.
+// Decides what follows when a supervised command has ended, without processes and clocks.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ struct SupervisionRules {
   int max_idle_starts = 3;          // starts in a row without a newly committed step, until there is no further one
 };
 
-// What happened until a command ended, that end not included.
+// The events until a command ended, without that end.
 struct SupervisionHistory {
   int restarts = 0;
   int idle_starts = 0;  // in a row, without a newly committed step

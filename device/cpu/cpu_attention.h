@@ -20,7 +20,7 @@ class CpuAttention {
 
   // Announces the products of forward and backward; returns the workspace of either in bytes.
   std::int64_t prepare(const AttentionShape& shape);
-  // What prepare() returned for this shape; a shape that was not prepared is an InternalError.
+  // Returns prepare()'s answer for this shape; a shape that was not prepared is an InternalError.
   std::int64_t workspace_bytes(const AttentionShape& shape) const;
   // Shapes and dtypes as in device/ops.h; checked by the caller.
   void forward(const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q, ConstTensorView k, ConstTensorView v,

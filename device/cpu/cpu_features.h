@@ -1,4 +1,4 @@
-// What this processor can do, by CPUID (and by what the operating system saves on a context switch).
+// This processor's instruction sets, by CPUID (and by the registers that the operating system saves on a context switch).
 #pragma once
 
 #include "device/row_kernels/isa_level.h"

@@ -36,7 +36,7 @@ class OnednnMatmul {
 
   // Makes what `shape` needs (idempotent); returns its workspace in bytes. Allocates: while planning only.
   std::int64_t prepare(const MatmulShape& shape);
-  // What prepare() returned for this shape; a shape that was not prepared is an InternalError.
+  // Returns prepare()'s answer for this shape; a shape that was not prepared is an InternalError.
   std::int64_t workspace_bytes(const MatmulShape& shape) const;
   // out (+)= op(a) op(b), dense row-major host pointers; `workspace` holds what prepare() returned (null if that was 0).
   // The shape must have been prepared. Allocates nothing outside oneDNN.

@@ -1,4 +1,4 @@
-// What a stretch of work would do, operation by operation: names and arguments, exactly.
+// A trace of a stretch of work, operation by operation: names and arguments, exactly.
 #pragma once
 
 #include <algorithm>

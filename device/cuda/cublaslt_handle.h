@@ -22,7 +22,7 @@ class CublasLtHandle {
 
   cublasLtHandle_t get() const { return handle_; }
   int device() const { return device_; }
-  // Of the library that runs, which may be newer than the header: 130100 is 13.1.0.
+  // The version of the library that runs, which may be newer than the header: 130100 is 13.1.0.
   std::size_t library_version() const { return cublasLtGetVersion(); }
 
  private:

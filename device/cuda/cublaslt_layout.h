@@ -84,7 +84,7 @@ std::uint32_t allowed_reductions(const MatmulShape& shape, Determinism determini
 // Whether an algorithm with this scheme stays within them. One sequence without partial sums (scheme 0) always does.
 inline bool reduction_allowed(std::uint32_t allowed, std::uint32_t scheme) { return (scheme & ~allowed) == 0; }
 
-// What a choice of algorithm depends on besides device and library version: the key of a choice in the autotune file.
+// A choice of algorithm depends on these besides device and library version: its key in the autotune file.
 std::string plan_key(const MatmulShape& shape, Epilogue epilogue, PointerAlignment alignment, F32Products products,
                      Determinism determinism, std::int64_t workspace_limit);
 

@@ -23,7 +23,7 @@ struct MatmulPointers {
   const void* aux = nullptr;   // likewise; what kBiasGelu writes
 };
 
-// What an algorithm may do: from the heuristic's preferences to the check of a remembered choice.
+// The limits of an algorithm: from the heuristic's preferences to the check of a remembered choice.
 struct AlgorithmLimits {
   MatmulAlignments alignments;
   std::uint32_t allowed_reductions = 0;

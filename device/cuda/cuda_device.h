@@ -51,7 +51,7 @@ class CudaDevice final : public Device {
 
   int number() const { return number_; }
   const CudaOptions& options() const { return options_; }
-  // What allocate_host_shared() was given.
+  // The arguments of allocate_host_shared().
   const HostAllocator& host_memory() const { return host_memory_; }
 
  private:

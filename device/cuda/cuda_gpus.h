@@ -1,4 +1,4 @@
-// What the driver says of the GPUs of this machine, and what is only known of a GPU once it is opened.
+// The driver's facts about the GPUs of this machine, and facts that are known only once a GPU is opened.
 //
 // To open a GPU is to make a context on it, which takes some hundred megabytes of its memory and as many milliseconds: a process opens those
 // that it computes on.

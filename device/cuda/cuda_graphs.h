@@ -1,6 +1,6 @@
 // Work that comes again with the same arguments, captured once as a CUDA graph and launched as a whole from then on.
 //
-// What work does is found out each time: its operations are called, and instead of enqueueing anything they note themselves. The notes
+// Work is traced each time: its operations are called, and instead of enqueueing anything they note themselves. The notes
 // hold every argument, so a graph is launched only for exactly the work that it was captured from. The first time work comes it is
 // enqueued operation by operation (libraries load their kernels then), the second time it is captured.
 #pragma once

@@ -25,7 +25,7 @@ class CudnnAttention {
   // Makes the plans of forward and backward (about a second each, cuDNN compiles kernels; idempotent) and returns the workspace of
   // either in bytes. Allocates: while planning only.
   std::int64_t prepare(const AttentionShape& shape);
-  // What prepare() returned for this shape; a shape that was not prepared is an InternalError.
+  // Returns prepare()'s answer for this shape; a shape that was not prepared is an InternalError.
   std::int64_t workspace_bytes(const AttentionShape& shape) const;
 
   // op::AttentionForward and op::AttentionBackward on 16-byte aligned device memory; shapes and dtypes are checked by the caller.

@@ -59,7 +59,7 @@ class CudnnDescriptor {
 // A GPU described by cuDNN's JSON of device properties.
 CudnnDescriptor cudnn_device_properties(std::string_view json, std::string_view name);
 
-// What a plan is for: exactly one of the two. Both outlive what is planned with them.
+// A plan is for exactly one of the two. Both outlive all plans made with them.
 struct CudnnTarget {
   cudnnHandle_t handle = nullptr;
   const CudnnDescriptor* device = nullptr;
@@ -126,7 +126,7 @@ class CudnnGraph {
   std::int64_t next_uid_ = kFirstOwnUid;
 };
 
-// What a plan must promise.
+// A plan must promise these.
 struct CudnnPlanLimits {
   std::int64_t workspace_bytes = 0;
   bool deterministic = false;  // engines that say they are not are passed over

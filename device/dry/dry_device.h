@@ -51,7 +51,7 @@ class DryDevice final : public Device {
   Ops& ops() override { return ops_; }
   Stream& compute_stream() override { return compute_stream_; }
   Stream& new_stream(std::string name) override;
-  // Of MemoryKind::kDevice: the host cannot reach it.
+  // MemoryKind::kDevice, because the host cannot reach it.
   Buffer allocate(std::int64_t bytes, const std::string& name) override;
   Buffer allocate_host_shared(std::int64_t bytes, const std::string& name) override { return allocate_host(bytes, name); }
   void write(Stream&, TensorView, const void*) override {}

@@ -57,12 +57,12 @@ class DryOps : public Ops {
   void execute(Stream&, const Operation&) {}
 
  private:
-  // What was announced, and its workspace; a step has a few dozen.
+  // Announced calls and their workspaces; a step has a few dozen.
   template <class Shape>
   using Announcements = std::vector<std::pair<Shape, std::int64_t>>;
   template <class Shape>
   std::int64_t note(Announcements<Shape>& announced, const Shape& shape, std::int64_t bytes);
-  // Of what has been announced; 0 where calls need none.
+  // The largest workspace of announced calls; 0 where calls need none.
   template <class Shape>
   std::int64_t needed(const Announcements<Shape>& announced, const Shape& shape, std::string_view what) const;
 

@@ -125,7 +125,7 @@ class CpuStream final : public Stream {
   void enqueue(PendingOperation& operation);
   // Advances the operation at the head of the queue, and those behind it as long as heads complete; true if any completed.
   bool poll();
-  // What the operation at the head of the queue is doing.
+  // Says what the operation at the head of the queue is doing.
   std::string describe_head() const;
 
   std::string_view name() const override { return name_; }

@@ -56,7 +56,7 @@ struct RowKernels {
   void (*rms_norm_forward)(RowType t, void* y, float* rstd, const void* x, const void* weight, I rows, I width, float eps);
   void (*rms_norm_backward)(RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
                             const float* rstd, I rows, I width, Accumulate accumulate_x, Accumulate accumulate_weight);
-  // Of parts of rows, `total` elements wide.
+  // For parts of rows, `total` elements wide.
   void (*rms_norm_squares)(RowType t, float* squares, const void* x, I rows, I width);
   void (*rms_norm_apply)(RowType t, void* y, float* rstd, const void* x, const void* weight, const float* squares, I rows, I width,
                          I total, float eps);

@@ -13,7 +13,7 @@
 
 namespace trident {
 
-// What was written.
+// The written output.
 struct ConvertReport {
   std::int64_t tensors = 0, bytes = 0;  // of values
   DType dtype = DType::kF32;

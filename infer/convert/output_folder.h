@@ -19,7 +19,7 @@ class OutputFolder {
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  // Of what is being written.
+  // The folder that is being written.
   const std::string& path() const { return temporary_; }
 
   // Everything that was written is on the disk, except what files' writers have put there themselves (BlockFile::finish()), and the

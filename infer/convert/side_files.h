@@ -1,4 +1,4 @@
-// What a Hugging Face folder has beside its weights: config.json, generation_config.json, the tokenizer's files, a licence. They go
+// The side files of a Hugging Face folder: config.json, generation_config.json, the tokenizer's files, a licence. They go
 // along into checkpoints, in a folder of their own there (kCarriedFolder), and back.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What is to be said of values on their way from one folder to another. They are kept as they are.
+// Remarks on values on their way from one folder to another. The values are kept as they are.
 #pragma once
 
 #include <array>

@@ -41,7 +41,7 @@ struct ChoicesRules {
 // text without a tokenizer.
 std::vector<Question> read_choices(const std::string& path, const ChoicesRules& rules);
 
-// What lm-evaluation-harness makes of a context and a continuation: white space at the context's end goes over to the continuation,
+// Splits as lm-evaluation-harness does: white space at the context's end goes over to the continuation,
 // both are encoded together, and what lies behind the tokens that the context alone has is the continuation. An empty context is
 // the tokenizer's end-of-document token; one of white space alone, which that program refuses, is taken as empty.
 ChoiceTokens encode_choice(const Tokenizer& tokenizer, std::string_view context, std::string_view continuation);

@@ -1,4 +1,4 @@
-// What `trident eval` is asked for and what it answers.
+// Request and answer of `trident eval`.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct EvalOptions {
   bool per_question = false;  // of `choices` alone
 };
 
-// Of the tokens of a text that were predicted.
+// Sums over the predicted tokens of a text.
 struct LossSum {
   double nats = 0;
   std::int64_t tokens = 0;

@@ -1,4 +1,4 @@
-// What prompts and steps of a generation took, beside what this machine could do at the same moments.
+// Times of prompts and steps of a generation, beside what this machine could do at the same moments.
 #pragma once
 
 #include <cstdint>

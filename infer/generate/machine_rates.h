@@ -1,4 +1,4 @@
-// What this machine does at most, measured between the passes of a generation.
+// The machine's best rates, measured between the passes of a generation.
 #pragma once
 
 #include <cstdint>

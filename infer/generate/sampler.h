@@ -44,7 +44,7 @@ struct LogSumExp {
   double largest, sum;
 };
 LogSumExp log_sum_exp(const LogitShard& shard);
-// Of two parts together.
+// Combines two parts.
 LogSumExp combine(const LogSumExp& a, const LogSumExp& b);
 
 // How many candidates a shard of `columns` columns must offer, so that all shards' together hold what choose() can choose from.

@@ -1,4 +1,4 @@
-// What a continuation reads like while it is being made: bytes of tokens in, text that will not change any more out.
+// Turns a continuation into text while it is being made: bytes of tokens in, text that will not change any more out.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a machine reaches in what training is made of, and where the time of one step goes, beside the least it could take there.
+// Measures a machine's rates in the operations of training, and where the time of one step goes, beside the least it could take.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What `trident bench` found out, as values, as a table and as JSON.
+// The result of `trident bench`, as values, as a table and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct CollectiveRate {
   double moved = 0;    // bytes that must move at least, counted as CollectiveRates::floor_rate counts them
 };
 
-// Of ranks that exchange in one way.
+// Rates of ranks that exchange in one way.
 struct CollectiveRates {
   std::string way;         // "threads by NCCL"
   int ranks = 0;

@@ -19,7 +19,7 @@ struct TrainedModel {
 std::vector<TrainedModel> models_on_one_rank(std::int64_t largest, int every);
 // On two to eight ranks, in the ways to divide a model.
 std::vector<TrainedModel> models_on_ranks(std::int64_t largest, int every);
-// Of few parameters, on 1 to 8 ranks.
+// Small models on 1 to 8 ranks.
 std::vector<TrainedModel> models_for_memory(std::int64_t largest, const std::string& precision, int every);
 
 // `threads` of each rank.

@@ -1,4 +1,4 @@
-// What small models tell of a machine while they train: every operation beside products and attention, where its operands lie as
+// Small models measure a machine while they train: every operation beside matmuls and attention, where its operands lie as
 // they do in training, and what is not within operations.
 #pragma once
 
@@ -32,7 +32,7 @@ void measure_memory(const CalibrateOptions& options, const std::string& source, 
 // `rates` say of their collectives.
 void fit_constants(std::span<const TrainedSteps> steps, const std::string& source, CpuRates& rates);
 
-// What to say of a machine on which other programs had the cores while `steps` were measured, by those of ranks that wait for
+// A remark for a machine on which other programs had the cores while `steps` were measured, by those of ranks that wait for
 // nobody; empty where none had.
 std::string disturbance(std::span<const TrainedSteps> steps);
 

@@ -1,4 +1,4 @@
-// What calls take while models train, where their operands lie as they do there, and tables of calls alone brought to that.
+// Times of calls while models train, where their operands lie as they do there, and tables of calls alone brought to that.
 #pragma once
 
 #include <map>

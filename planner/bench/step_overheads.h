@@ -1,4 +1,4 @@
-// What whole steps take beside their operations, and beside what tables say of their collectives: so much for each of what they
+// The overhead of whole steps beside their operations and collectives: so much for each of what they
 // count.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a configuration takes on the GPUs of a cluster, or on the processors of a machine: memory and time by part, what bounds it,
+// A configuration's forecast on the GPUs of a cluster, or on the processors of a machine: memory and time by part, what bounds it,
 // what it costs. Values; cluster_report.h makes text, JSON and a table of them, plan_page.h a page.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace trident {
 
-// What steps are priced on.
+// The hardware that steps are priced on.
 struct PlanHardware {
   std::string name;    // "H100 nodes with NDR"
   std::string device;  // of a rank: "H100-SXM5-80GB"
@@ -53,7 +53,7 @@ int num_communicators(const ModelConfig& model, const TensorLayout& tensor, int 
 enum class PlanLimit : std::uint8_t { kMemory, kLinks, kBubble, kBatch, kLaunch, kCompute };
 std::string_view to_string(PlanLimit limit);
 
-// What the step runs into first: memory that is not there; else whatever costs most time beside the work itself, if that is more
+// The first limit of the step: memory that is not there; else whatever costs most time beside the work itself, if that is more
 // than a twentieth of the step.
 struct FirstLimit {
   PlanLimit limit = PlanLimit::kCompute;
@@ -88,7 +88,7 @@ struct ClusterForecast {
 
   double seconds() const { return step_seconds; }
   const RankMemory& most() const { return memory[fullest]; }
-  // What has to fit: the most that a rank takes of its GPU, or the process of a machine.
+  // The bytes that have to fit: the most that a rank takes of its GPU, or the process of a machine.
   std::int64_t needed_bytes() const;
   double tokens_per_second() const { return static_cast<double>(plan.tokens_per_step()) / step_seconds; }
 };
@@ -101,7 +101,7 @@ ClusterForecast plan_on(const PlanHardware& hardware, const TrainConfig& config,
 // ranks_of_a_replica(). Throws ConfigError above kMostGpus: so many are not planned.
 int planned_replica(const ParallelConfig& parallel);
 
-// What training on so many tokens takes. gpu_hours: on processors hours of cores, all of them.
+// The cost of training on so many tokens. gpu_hours: on processors hours of cores, all of them.
 struct TrainingCost {
   double tokens = 0, steps = 0, days = 0, gpu_hours = 0;
 };

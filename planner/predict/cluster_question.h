@@ -1,4 +1,4 @@
-// What `trident plan --cluster` is asked.
+// The question to `trident plan --cluster`.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What `trident plan --cluster` says, as text, JSON and a table: of GPUs and of processors.
+// The answer of `trident plan --cluster`, as text, JSON and a table, for GPUs and for processors.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,7 @@ using Band = std::optional<NumberRange>;
 Band seconds_band(const ClusterReport& report, double seconds);  // of anything that takes as long as steps do
 Band rate_band(const ClusterReport& report, double rate);        // of anything inverse to seconds
 Band part_band(const MemoryPart& part);                          // bytes
-// What has to fit, needed_bytes(). Of a GPU without and with its workspaces, and no more sure than what lies outside the arena.
+// needed_bytes(), without and with a GPU's workspaces, and no more sure than the bytes outside the arena.
 Band needed_band(const ClusterReport& report);
 
 // Five lines: whether it fits, how long a step takes and what that is of the peak, the first limit, on what.
@@ -50,7 +50,7 @@ std::string details_text(const ClusterReport& report);
 //  "high"},
 //  "advice": [{"settings", "seconds", "bytes", "fits"}], "band": {"low", "high", "runs", "of"}}. Seconds, bytes, FLOPs; the parts
 // of a step add up to it, those of a rank's memory to it. Where no band is known "low" and "high" are not there.
-// Of processors, in place of "device", "gpus", "tokens_per_second_per_gpu": "processor", "cores", "ranks", "threads_per_rank",
+// Processors have in place of "device", "gpus", "tokens_per_second_per_gpu": "processor", "cores", "ranks", "threads_per_rank",
 // "arena_bytes" and "resident_bytes" of the process; "device_bytes" is 0 where the machine's memory is not known; "step" has
 // "cpu_seconds" of all ranks and "shares_cores", too; "peak_flops" is of all cores; "core_hours" are in place of "gpu_hours".
 JsonValue to_json(const ClusterReport& report);
@@ -64,7 +64,7 @@ std::string hardware_line(const ClusterReport& report);
 std::string band_line(const ClusterReport& report);    // what the band of times is
 std::string device_line(const ClusterReport& report);  // what a GPU's memory is, and what of it tensors can have; "" of processors
 std::string mfu_formula(const ClusterReport& report);
-// Of stages, at most `most`: the first, the last, and those between at even distances; with `wanted` among them.
+// At most `most` stages: the first, the last, and others at even distances between them; with `wanted` among them.
 std::vector<std::size_t> some_stages(const ClusterForecast& plan, std::size_t most, std::size_t wanted);
 // "--set recompute.policy=full --set batch.micro=2".
 std::string settings_text(const PricedChange& change);

@@ -1,4 +1,4 @@
-// What was predicted of a run beside what was measured: of values alone.
+// A run's predictions beside its measurements, from values alone.
 //
 // A part of the step that can be predicted is not always one that can be measured. Parts that were measured together are compared
 // together:
@@ -34,7 +34,7 @@ struct PredictedStep {
   double bubble_over_ideal = 0;
 };
 
-// Of a simulated step. `price`: what price_step() says of it by `prices`.
+// Predicts a simulated step. `price`: price_step()'s answer by `prices`.
 PredictedStep predicted_step(const std::string& profile, const RecordedStep& step, const StepPrice& price,
                              const WorkPrices& prices);
 // {"profile", "seconds", "parts": {"compute", ...}, "bubble_over_ideal"}, of plan.json.
@@ -72,17 +72,17 @@ struct Comparison {
   std::string why_not;                           // a sentence's end: why there is none
   double step_predicted = 0, step_measured = 0;  // seconds
   bool first_step_alone = false;                 // then times are shown and not judged
-  // Of the measured steps, where there are several and the wall's clock counts: how far repeats differ.
+  // The spread of the measured steps, where there are several and the wall clock counts.
   std::optional<MiddleHalf> spread;
   // The prediction lies within the middle half of the measured steps: they differ by more than it is off.
   bool among_repeats() const { return spread && step_predicted >= spread->low && step_predicted <= spread->high; }
-  // Of the measured step, as worked_beside_others() has it. Then times are shown and not judged.
+  // worked_beside_others() of the measured step. Where it is set, times are shown and not judged.
   std::optional<double> worked;
   std::vector<ComparedPart> parts;                          // empty where they are not measured; else they add up to the step
   std::optional<double> bubble_predicted, bubble_measured;  // over ideal
   PredictedMemory memory_predicted, memory_measured;
 
-  // What is named: parts of the step that are off by more than this share of the measured step, or, where only the whole step is,
+  // Named are parts of the step that are off by more than this share of the measured step, or, where only the whole step is,
   // the part that is off most; the bubble and memory by the same share of themselves.
   static constexpr double kNamedAbove = 0.1;
   struct Off {

@@ -1,4 +1,4 @@
-// What a run is going to take on this or another machine's processors, its ranks being threads there.
+// Forecasts a run on this or another machine's processors, with threads as ranks.
 #pragma once
 
 #include "planner/predict/forecast.h"

@@ -1,4 +1,4 @@
-// What `trident plan` says of a configuration: for each pipeline stage the memory of its ranks, and what a step sends. Found by
+// The answer of `trident plan`: for each pipeline stage the memory of its ranks, and the bytes that a step sends. Found by
 // letting one rank of each stage do it, dry (train/run/dry_run.h); no limit of this machine counts.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace trident {
 
-// What arenas hold for the workspaces of products and attention: those of this machine's processor, or the most that a GPU's take.
+// Arenas hold workspaces of matmuls and attention: those of this machine's processor, or the most that a GPU's take.
 enum class Workspaces : std::uint8_t { kExact, kBound };
 
 struct DryPlan {

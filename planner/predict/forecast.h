@@ -1,4 +1,4 @@
-// What a run is going to take on some hardware: memory of its ranks and the time of a step.
+// Forecasts a run on some hardware: memory of its ranks and the time of a step.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ struct HeldBytes {
   std::int64_t bytes = 0;
 };
 
-// Of one rank: a block of a virtual stage from its first forward of a micro-batch to the end of its last backward of it. By rising
+// A rank holds a block of a virtual stage from its first forward of a micro-batch to the end of its last backward of it. By rising
 // time, beginning with 0 bytes at 0 s; what changes at one moment is one entry. Where backwards are split: what input gradients
 // read until the last of these, the rest until the last weight gradient. The most that is ever held is what the arena has blocks
 // for, if chunks reach their mosts together.

@@ -1,4 +1,4 @@
-// What would make a configuration fit or faster: changes of one or two keys, each planned and priced like the configuration itself.
+// Advice that makes a configuration fit, or faster: changes of one or two keys, each planned and priced like the configuration.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct PricedChange {
 // as make_run_plan() says, with the same ranks and the same global batch.
 std::vector<PricedChange> priced_changes(const PlanHardware& hardware, const ClusterForecast& now);
 
-// Of those, what is worth saying, best first: where `now` fits, those that fit and save at least half a percent of the step; where
+// The changes worth saying, best first: where `now` fits, those that fit and save at least half a percent of the step; where
 // it does not, those that fit, or the one that needs least if none does. At most `most` of them.
 std::vector<PricedChange> advice_of(const ClusterForecast& now, std::vector<PricedChange> changes, std::size_t most = 5);
 

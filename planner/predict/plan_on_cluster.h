@@ -19,7 +19,7 @@ std::optional<CpuRates> find_processors(std::string_view name_or_path);
 
 enum class PlanForm : std::uint8_t { kText, kJson, kCsv };
 
-// What is printed; the files that are asked for are written. Text: the verdict, advice, then what a plan without a cluster says and
+// Returns the text to print; writes the files asked for. Text: the verdict, advice, then what a plan without a cluster says and
 // everything by part. JSON: that of a plan without a cluster, with "cluster" as well. Throws ConfigError: an unknown cluster (the
 // message lists them), GPUs that are no whole nodes or replicas, a configuration that cannot be, a table that a profile lacks;
 // StorageError.

@@ -10,7 +10,7 @@
 
 namespace trident {
 
-// What a span of an instruction is of, and in which lane it lies, simulated or measured. Nothing for instructions that have none.
+// The kind of an instruction's span, and its lane, simulated or measured. Nothing for instructions that have none.
 std::optional<SpanKind> span_kind(const Instruction& instruction, int stages);
 TimelineLane lane_of(SpanKind kind);
 
@@ -24,7 +24,7 @@ struct StepSpan {
   double start = 0, end = 0, waited = 0;  // seconds
 };
 
-// What instructions of each pipeline rank do over time; of a long step the first `most_spans` instructions of a rank, which the
+// Draws the instructions of each pipeline rank over time; of a long step the first `most_spans` instructions of a rank, which the
 // title then says. Where a rank waited within an instruction is not known: it is drawn at its beginning.
 Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
                        const std::vector<std::vector<StepSpan>>& spans, std::size_t most_spans = 20000);

@@ -11,7 +11,7 @@
 
 namespace trident {
 
-// What the rank of a pipeline stage with tp 0, dp 0 does: slices of step 1. Computes and updates lie in the compute lane, gathers
+// Slices of step 1 on the rank of a pipeline stage with tp 0, dp 0. Computes and updates lie in the compute lane, gathers
 // and reductions in lanes of their own, messages from sending to arrival at both ends.
 std::vector<TraceSlice> trace_slices(const Forecast& forecast, std::size_t stage);
 

@@ -1,4 +1,4 @@
-// What a rank needs of its device, by part, and how sure each part is.
+// A rank's need of device memory, by part, and how sure each part is.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 
 namespace trident {
 
-// What the simulator is told besides unit_costs(), which prices computes (a tensor-parallel rank does its share of them). Bytes are
+// The simulator gets these besides unit_costs(), which prices computes (a tensor-parallel rank does its share of them). Bytes are
 // priced by assumption, since a picture drawn before a run cannot have measured them; the picture's caption states both numbers.
 inline constexpr double kTimelineFlopsPerByteSent = 32;    // gathers, reductions
 inline constexpr double kTimelineFlopsPerByteTouched = 4;  // optimizer steps: gradient, master, moments, new values

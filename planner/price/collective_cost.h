@@ -5,7 +5,7 @@
 
 namespace trident {
 
-// What a cluster offers beyond the GPU: its nodes and the network between them.
+// A cluster beyond the GPU: its nodes and the network between them.
 struct ClusterLinks {
   int gpus_per_node = 8;
   LinkRates nvlink;

@@ -60,7 +60,7 @@ class CpuPrices final : public WorkPrices {
   CpuRates rates_;
   CpuPlace place_;
   using ProductKind = std::tuple<Transpose, Transpose, Accumulate>;
-  // Of every number of threads. What adds up and has no table of that takes as long as what overwrites, and the other way round.
+  // Tables by number of threads. A call that adds and has no table takes as long as one that overwrites, and the other way round.
   const std::vector<const ProductTimes*>& products_like(const MatmulShape& shape) const;
   std::map<ProductKind, std::vector<const ProductTimes*>> products_;
   std::map<std::string, std::vector<const AttentionTimes*>, std::less<>> attention_;

@@ -1,4 +1,4 @@
-// What a machine's processors were measured to do in training: the profile that `trident bench --calibrate` writes.
+// Measured rates of a machine's processors in training: the profile that `trident bench --calibrate` writes.
 #pragma once
 
 #include <cstdint>

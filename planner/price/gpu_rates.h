@@ -1,4 +1,4 @@
-// What a GPU and its usual node can do, as numbers with their sources: the constants that prices are made of.
+// Rates of a GPU and its usual node, as numbers with their sources: the constants of prices.
 //
 // A profile is a JSON file (configs/hardware/*.json); a cluster's file may change some of it (planner/price/cluster.h). Every
 // constant in it is {"value": x, "source": "where the number is from"}: a constant without a source is refused, and so are unknown

@@ -12,7 +12,7 @@ namespace trident {
 // where neither is known.
 std::string kept_profile_path(int cores);
 
-// What that file says; nothing where there is none. ConfigError: it is no profile.
+// Reads that file; nothing where there is none. ConfigError: it is no profile.
 std::optional<CpuRates> kept_cpu_rates(int cores);
 
 }  // namespace trident

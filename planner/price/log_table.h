@@ -28,7 +28,7 @@ class LogTable {
   std::vector<double> values_, beyond_;
 };
 
-// What a smaller size takes at most: a point above one of a larger size was disturbed while it was measured, and gets that one's
+// Makes times rise with sizes: a point above one of a larger size was disturbed while it was measured, and gets that one's
 // value. `values` as LogTable has them.
 void fall_to_larger(const std::vector<std::vector<double>>& axes, std::vector<double>& values);
 

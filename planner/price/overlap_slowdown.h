@@ -1,4 +1,4 @@
-// What computing and communicating at once costs a rank.
+// The cost of computing and communicating at once.
 #pragma once
 
 namespace trident {

@@ -20,7 +20,7 @@
 
 namespace trident {
 
-// What is known of a step before it has prices. Of each pipeline stage one rank, that of tp 0 and dp 0: the others do as much.
+// A step before it has prices. One rank stands for each pipeline stage, that of tp 0 and dp 0: the others do as much.
 struct RecordedStep {
   ProcessGrid grid{ParallelDegrees{}};
   Overlap overlap = Overlap::kOn;

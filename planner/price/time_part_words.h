@@ -1,4 +1,4 @@
-// What the parts of a step are called: one table for reports, tables, JSON and sentences.
+// The names of the parts of a step: one table for reports, tables, JSON and sentences.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What the calls of a recorded step take on some hardware: the seam between prices of single calls and that of a step.
+// Times of the calls of a recorded step on some hardware: the seam between prices of single calls and that of a step.
 #pragma once
 
 #include "planner/price/collective_cost.h"
@@ -12,9 +12,9 @@ class WorkPrices {
  public:
   virtual ~WorkPrices() = default;
 
-  // Of the device, with nothing beside it on the rank.
+  // Seconds of the device, with nothing beside it on the rank.
   virtual double device_seconds(const RecordedOperation& operation) const = 0;
-  // Of the host that issues the call; 0 where it computes itself. A pass takes the longer of both sums.
+  // Seconds of the host that issues the call; 0 where it computes itself. A pass takes the longer of both sums.
   virtual double issue_seconds(const RecordedOperation& operation) const = 0;
   // From the moment when all ranks of the group have called; of a message, from its sending to its arrival (a receive is free).
   virtual double seconds(const RecordedCollective& call, const GroupPlace& group) const = 0;
@@ -23,9 +23,9 @@ class WorkPrices {
   virtual bool joins_groups() const { return false; }
   // How long ranks that have computed `worked` seconds since they last met wait for the slowest, on average, when they meet again.
   virtual double waiting_seconds(double /*worked*/) const { return 0; }
-  // Of computing and communicating at once.
+  // The slowdown of computing and communicating at once.
   virtual OverlapSlowdown slowdown() const = 0;
-  // Of a step, beside what was recorded: data, the loop.
+  // Seconds of a step that are not recorded: data, the loop.
   virtual double step_seconds() const = 0;
 };
 

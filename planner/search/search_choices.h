@@ -1,4 +1,4 @@
-// What a search's choices cost: for each value of each dimension the fastest layout among those that were timed.
+// The cost of a search's choices: for each value of each dimension the fastest layout among those that were timed.
 #pragma once
 
 #include <array>

@@ -31,7 +31,7 @@ struct LayoutVariation {
   double seconds = 0;
 };
 
-// What a layout of the search is predicted to take.
+// The prediction for a layout of the search.
 struct FoundLayout {
   SearchLayout layout;
   std::vector<LayoutVariation> variations;  // slower ones, of those that were timed; ascending

@@ -1,4 +1,4 @@
-// What a search found, in words and as JSON.
+// A search's result, in words and as JSON.
 #pragma once
 
 #include <cstdint>

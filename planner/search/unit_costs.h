@@ -1,4 +1,4 @@
-// What single units of a model do and take in a layout, found by running them dry: what searches make whole layouts of.
+// Costs of single units of a model in a layout, found by running them dry: searches make whole layouts of them.
 //
 // Passes do not depend on how many blocks a stage has, nor on the micro-batches of a step: one embedding, one block and one head
 // per key are enough. A model of three blocks in three stages is run for its passes; parameters, gradients and optimizer of one
@@ -23,7 +23,7 @@
 
 namespace trident {
 
-// What passes depend on.
+// Passes depend on these.
 struct PassKey {
   int tensor = 1;
   bool sequence_parallel = false;
@@ -35,7 +35,7 @@ struct PassKey {
 
 struct UnitPasses {
   ByUnitKind<PassRecord> forward;
-  // Of the first micro-batch, whose gradients overwrite, and of the others; without what ParamStore does before them.
+  // Passes of the first micro-batch, whose gradients overwrite, and of the others; without ParamStore's work before them.
   ByUnitKind<PassRecord> first_backward, backward;
   PassRecord copy;  // of what comes from another stage; more of the pass that reads it first
   PassRecord send;  // of what crosses a border, either way
@@ -48,7 +48,7 @@ struct UnitPasses {
   std::int64_t ring = 0;        // of keys and values that go round among ranks that share a sequence
 };
 
-// What the store of a unit's parameters depends on.
+// The store of a unit's parameters depends on these.
 struct StoreKey {
   int tensor = 1;
   bool sequence_parallel = false;

@@ -10,7 +10,7 @@
 
 namespace trident {
 
-// What points are planned for and priced on.
+// The hardware that points are planned for and priced on.
 struct StudyHardware {
   std::string name;
   std::string counted_as = "GPU";  // as in StudyResult

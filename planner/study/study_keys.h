@@ -18,11 +18,11 @@ inline constexpr std::string_view kGpusKey = "gpus", kReplicasKey = "parallel.da
 // message has the nearest).
 std::string varied_path(std::string_view key, std::string_view where);
 
-// What tables call a key, and varied_path() takes: its short name, or the last part of its path where only this one ends so, or the
-// whole path.
+// A key's name in tables, which varied_path() takes: its short name, or the last part of its path where only this one ends so, or
+// the whole path.
 std::string_view short_key(std::string_view path);
 
-// Of the number of ranks: gpus, or the replicas that they follow from. Along these efficiency is told.
+// True for keys of the number of ranks: gpus, or the replicas that they follow from. Efficiency is told along these.
 bool counts_ranks(std::string_view path);
 
 // A key of the model's architecture, as config.json has them; not model.preset and the like.

@@ -1,4 +1,4 @@
-// What a study found, point by point, and what follows from comparing its rows. Values only.
+// A study's result, point by point, and what follows from comparing its rows. Values only.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace trident {
 
-// What a point took where it was executed.
+// Measurements of a point that was executed.
 struct StudyMeasurement {
   double seconds = 0;     // of a step, the mean; where ranks share cores, what processors worked over them
   double predicted = 0;   // likewise, by the executed run itself
@@ -82,7 +82,7 @@ void read_comparison(const std::string& path, StudyRow& row);
 // be and fit. What does not fit has no efficiency: nobody can have it.
 void compare_rows(StudyResult& result);
 
-// What is held fixed, and what efficiency means, from the specification alone. `counted_as` as in StudyResult.
+// Says what is held fixed, and what efficiency means, from the specification alone. `counted_as` as in StudyResult.
 std::vector<std::string> held_fixed(const StudySpec& spec, std::string_view counted_as);
 
 // Why rows differ by more than 5 %, a sentence for each line of rows that differ in gpus alone. Against the first arm, or without

@@ -1,4 +1,4 @@
-// What a study is of: a configuration, which of its settings vary, on how many GPUs. Values only; nothing is planned here.
+// A study's specification: a configuration, which of its settings vary, on how many GPUs. Values only; nothing is planned here.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace trident {
 
-// What stays the same while the number of GPUs grows: the global batch, or the batch of a replica (the ranks that hold one copy of
+// What stays constant while the number of GPUs grows: the global batch, or the batch of a replica (the ranks that hold one copy of
 // the model together; there are parallel.data of them).
 enum class Scaling : std::uint8_t { kStrong, kWeak };
 std::string_view to_string(Scaling scaling);  // "strong", "weak"

@@ -1,4 +1,4 @@
-// What users of other systems write, and what it is called here: flags of Megatron-LM's scripts, of Hugging Face's Trainer and of
+// Translates words of other systems: flags of Megatron-LM's scripts, of Hugging Face's Trainer and of
 // what builds on it, keys of DeepSpeed and torchtitan. One table for flags, --set, configuration files and docs/megatron_flags.md.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the option table says about one value: is it allowed, and if not, a sentence that helps.
+// Checks one value by the option table: is it allowed, and if not, a sentence that helps.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace trident {
 
-// What the option takes, in words: `an integer from 1 to 1024 or "auto"`.
+// The values that the option takes, in words: `an integer from 1 to 1024 or "auto"`.
 std::string expected_text(const Option& option);
 
 // The value in its canonical form: aliases replaced, a neutral value of a reserved option replaced by the default, integers that

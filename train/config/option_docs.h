@@ -1,4 +1,4 @@
-// What the option table says to people and editors.
+// The option table for people and editors.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ struct OptionValue {
 // Keys that are in no row of the table: a user's mistake, or of a version that knows more.
 enum class UnknownKeys : std::uint8_t { kRefused, kPassedOver };
 
-// What the text of path=value means: JSON where it is JSON, else a text. ConfigError for broken JSON that was surely meant as such.
+// Reads the text of path=value: JSON where it is JSON, else a text. ConfigError for broken JSON that was surely meant as such.
 JsonValue setting_value(std::string_view text, std::string_view where);
 
 // Runs leave this member in their configurations beside the keys; whoever reads a configuration passes over it.

@@ -80,7 +80,7 @@ struct BatchConfig {
   std::int64_t global = 0, micro = 1, sequence = 0;
 };
 
-// What the loss is multiplied by: a power of two.
+// The factor of the loss: a power of two.
 struct LossScale {
   enum class Kind : std::uint8_t { kByFormat, kDynamic, kFixed };  // kByFormat: dynamic with fp16, 1 with other formats
   Kind kind = Kind::kByFormat;

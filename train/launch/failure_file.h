@@ -30,7 +30,7 @@ void write_failure(const std::string& folder, const RunFailure& failure);
 
 // The text of the file; "" without one, and for what cannot be one (a pipe, more than 1 MiB). Texts of two failures differ: they name the time.
 std::string failure_text(const std::string& folder);
-// What such a text says; nothing where it is no such object, or not fit to be printed.
+// Parses such a text; nothing where it is no such object, or not fit to be printed.
 std::optional<RunFailure> failure_from(const std::string& text);
 
 }  // namespace trident

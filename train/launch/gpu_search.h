@@ -21,7 +21,7 @@ struct GpuSeat {
   std::int64_t free_bytes = 0;  // of its memory, while the ranks have opened it and taken nothing yet
 };
 
-// What the ranks found, in words and numbers. Only `gpu_slots` and `problem` differ between processes.
+// The ranks' findings, in words and numbers. Only `gpu_slots` and `problem` differ between processes.
 struct GpuSearch {
   std::vector<GpuSeat> gpu_slots;      // of this process's ranks; empty if one of them has no GPU
   std::string problem;              // why not; empty if there are gpu_slots, or nobody looked

@@ -1,4 +1,4 @@
-// What a run reads and decides before its ranks have devices, and refuses where it cannot be.
+// A run reads, decides and refuses this much before its ranks have devices.
 #pragma once
 
 #include <unistd.h>

@@ -29,10 +29,10 @@ MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks);
 
 // Dense FLOP/s that the maker names for a GPU; none for GPUs not in the table, parts of divided GPUs, and dtypes other than bf16 and f16.
 std::optional<double> named_peak_flops(const std::string& gpu, DType compute);
-// Of all together; none unless every one is known.
+// The sum of all; none unless every one is known.
 std::optional<double> named_peak_flops(const std::vector<std::string>& gpus, DType compute);
 
-// Of a rank, on the thread that will use it.
+// Makes a rank's device on the thread that will use it.
 struct RankDeviceOptions {
   int gpu_slot = 0;                         // which of this process's ranks it is; GPUs only
   int threads_per_rank = 1;             // CPU only

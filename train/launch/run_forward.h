@@ -54,10 +54,10 @@ struct ForwardInputs {
   RunPlan plan;  // as ForwardKind::plan made it; tokens_per_step() are of one global batch
 };
 
-// What one rank does. The same inputs on every rank.
+// The work of one rank. The same inputs on every rank.
 using ForwardWork = std::function<void(const ForwardInputs& inputs, JobRank rank)>;
 
-// What sets one kind of work apart from another. Not set: that of an evaluation.
+// The differences between kinds of work. Not set: those of an evaluation.
 struct ForwardKind {
   std::function<RunPlan(RunPlan plan)> plan = forward_only;  // of a plan for training; may refuse it
   // Refuses (ConfigError) what the machine has no room for.

@@ -1,4 +1,4 @@
-// What the ranks of a job agree on before they train: that each of them could start, and that all mean the same run.
+// The ranks of a job agree before they train that each of them could start, and that all mean the same run.
 //
 // Ranks that are processes each read the configuration, the data and the machine for themselves. Here they compare what they found,
 // so that a difference ends all of them at once with one message that names the ranks, instead of a hang or wrong numbers later.
@@ -14,7 +14,7 @@
 
 namespace trident {
 
-// What a rank is, for comparison with the others.
+// A rank's facts, for comparison with the others.
 struct StartUpFacts {
   std::string host;             // of the node
   std::string build;            // the binary's build id
@@ -26,7 +26,7 @@ struct StartUpFacts {
 
 struct DeviceChoice;  // rank_devices.h
 
-// Of this process, one of `local_size` on its node.
+// The facts of this process, one of `local_size` on its node.
 StartUpFacts facts_of_this_process(const TrainConfig& config, int local_size, const DeviceChoice& choice);
 
 // `build` of this process.
@@ -36,14 +36,14 @@ std::string build_id();
 // ranks), builds, and, where precision.compute is "auto", instruction sets that would decide differently. ranks[0].config must be
 // there, others may be empty.
 std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ranks);
-// What is legal but worth a word: instruction sets that differ.
+// Says what is legal but worth a word: instruction sets that differ.
 std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& ranks);
 
 // As texts, and back.
 std::string to_text(const StartUpFacts& facts);
 StartUpFacts start_up_facts_from(const std::string& text);
 
-// What came of comparing.
+// The outcome of comparing.
 struct StartUpAgreement {
   std::string description;            // of rank 0's machine
   std::vector<std::string> warnings;  // start_up_warnings(), on rank 0

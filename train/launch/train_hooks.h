@@ -1,4 +1,4 @@
-// What stands above training and serves it. main() hands it in, so that training needs neither the planner nor generation.
+// Services from above training. main() hands them in, so that training needs neither the planner nor generation.
 #pragma once
 
 #include <functional>

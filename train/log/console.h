@@ -1,4 +1,4 @@
-// What a person sees while a run goes on: one line per logged step; on a terminal also a progress bar with the time left.
+// The console of a run: one line per logged step; on a terminal also a progress bar with the time left.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ class Console {
   void line(const std::string& text);
   // Moves the bar without a line (a step that is not logged); nothing in plain mode.
   void progress(const StepMetrics& metrics);
-  // What the bar says in place of a step's numbers, until the next step or evaluation: "evaluating 12/32".
+  // The bar says this in place of a step's numbers, until the next step or evaluation: "evaluating 12/32".
   void doing(const std::string& what);
   // Takes the bar away.
   void finish();

@@ -34,7 +34,7 @@ struct StepMetrics {
   double seconds_left = 0;       // to the last step, as this start's went so far (not in the record)
 };
 
-// Of validation data.
+// The loss on validation data.
 struct ValidLoss {
   double loss = 0;                      // mean nats per token
   std::optional<double> bits_per_byte;  // of the text that the tokens stand for; nothing: tokenizer unknown

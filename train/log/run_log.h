@@ -1,4 +1,4 @@
-// What rank 0 writes about a run as it goes on: metrics.jsonl, eval.jsonl, timing.jsonl, samples.jsonl, run.log, TensorBoard
+// Rank 0 writes these while a run goes on: metrics.jsonl, eval.jsonl, timing.jsonl, samples.jsonl, run.log, TensorBoard
 // events and the file of log.prometheus.
 #pragma once
 
@@ -53,7 +53,7 @@ class RunLog {
   void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
             std::optional<double> save_seconds = std::nullopt);
   void eval(const EvalMetrics& metrics);
-  // Of the evaluation after `step` updates, before its eval(): one that has no line of its own is made again, with its samples.
+  // The samples of the evaluation after `step` updates, before its eval(): an evaluation without a line is repeated.
   void samples(std::int64_t step, std::span<const TextSample> samples);
   // The step of the newest checkpoint that can be read, which may be the one said before; -1: none.
   void checkpoint(std::int64_t step);

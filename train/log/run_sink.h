@@ -31,7 +31,7 @@ class RunSink {
   // From now on there is a bar, of steps behind `first_step`.
   void open_console(std::int64_t total_steps, std::int64_t first_step);
 
-  // What is said from the first of these on is in run.log, as are this process's warnings.
+  // Lines from the first of these on are in run.log, as are this process's warnings.
   void line(const std::string& text);
   void detail(const std::string& text);  // a line that is shown with log.verbose
   // As RunLog::step.

@@ -19,13 +19,13 @@ inline constexpr std::size_t kNumStepParts = 8;
 std::string_view to_string(StepPart part);
 StepPart part_of(InstructionKind kind);
 
-// What ranks wait for. tp: collectives on the compute stream, which the step statistics share. pp: activations and their gradients.
+// Ranks wait for: tp: collectives on the compute stream, which the step statistics share. pp: activations and their gradients.
 // dp: reductions and gathers.
 enum class WaitedFor : std::uint8_t { kTensor, kPipeline, kData };
 inline constexpr std::size_t kNumWaitedFor = 3;
 std::string_view to_string(WaitedFor what);  // "tp", "pp", "dp"
 
-// What of a step's instructions is told apart by cause. Seconds.
+// Times of a step's instructions by cause. Seconds.
 struct StepCauses {
   double tensor = 0;                              // computes were held by collectives on the compute stream, waiting included
   double reduced = 0, reduced_waited = 0, reduced_cpu = 0;  // the norm's: until all gradients were reduced

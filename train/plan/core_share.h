@@ -18,15 +18,15 @@ struct UsableCores {
   std::optional<double> quota;  // cores that its control groups let it keep busy at once; nothing: all of them
 };
 
-// Of this process. The quota is the smallest of its control group and those above it: cpu.max of version 2, cpu.cfs_quota_us of
-// version 1, read below `root`, which tests replace.
+// This process's cores. The quota is the smallest of its control group and those above it: cpu.max of version 2,
+// cpu.cfs_quota_us of version 1, read below `root`, which tests replace.
 UsableCores usable_cores_of_this_process(const std::string& root = "");
 
 // Ascending numbers as "0-3,8", and back; what is no such text is an InternalError, for only ranks write and read it.
 std::string number_ranges(std::span<const int> numbers);
 std::vector<int> numbers_in(std::string_view ranges);
 
-// What the ranks of one node have together.
+// The cores that the ranks of one node have together.
 struct CoreShare {
   std::string node = "this node";  // for messages
   int cores = 1;                   // that any of them may run on

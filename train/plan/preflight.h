@@ -1,4 +1,4 @@
-// What can be refused before a run draws a weight or leaves a file: memory that is not there, folders that cannot be written.
+// Refusals before a run draws a weight or leaves a file: memory that is not there, folders that cannot be written.
 #pragma once
 
 #include <cstdint>

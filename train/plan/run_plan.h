@@ -1,4 +1,4 @@
-// What a configuration means for a world of ranks, decided before anything runs: grid, units per stage, step programs, ZeRO policy,
+// A configuration's plan for a world of ranks, decided before anything runs: grid, units per stage, step programs, ZeRO policy,
 // and the numbers that follow from them. Pure: the same on every rank, printable, testable without devices.
 #pragma once
 
@@ -35,7 +35,7 @@ struct MemoryElsewhere {
   std::int64_t bytes_per_rank = 0;  // where that is least
 };
 
-// What the plan has to know about the machines.
+// The plan needs these facts about the machines.
 struct MachineFacts {
   bool fast_bf16 = false;            // matrix products in bf16 instructions
   bool multiplies_fp16 = false;      // likewise in fp16

@@ -1,4 +1,4 @@
-// What a rank does in a step, as a value: its program's instructions, each with the pass that it is, and every distinct pass once,
+// A rank's step as a value: its program's instructions, each with the pass that it is, and every distinct pass once,
 // as the operations and collectives that a dry rank called (record_step, train/run/dry_run.h). Times are not in it: step_price.h
 // puts a price on each pass and lets the programs run.
 #pragma once
@@ -45,7 +45,7 @@ struct RecordedCollective {
   bool operator==(const RecordedCollective&) const = default;
 };
 
-// What one instruction calls, in order.
+// The calls of one instruction, in order.
 struct PassRecord {
   std::vector<std::variant<RecordedOperation, RecordedCollective>> calls;
   bool operator==(const PassRecord&) const = default;

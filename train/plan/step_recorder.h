@@ -20,7 +20,7 @@ class StepRecorder final : public OperationWatcher, public CallWatcher, public R
  public:
   explicit StepRecorder(Interning interning) : interning_(interning) {}
 
-  // What comes now is `program`, once, as GPUs that are set so launch and multiply.
+  // The next calls are `program`, once, as GPUs that are set so launch and multiply.
   void begin(const StepProgram& program, const CudaOptions& cuda);
   StepRecord finish();
 

@@ -1,4 +1,4 @@
-// What of a configuration must be as the checkpoint has it that the run goes on from, or begins with.
+// A configuration must agree in these with the checkpoint that the run goes on from, or begins with.
 #pragma once
 
 #include <vector>

@@ -14,7 +14,7 @@
 
 namespace trident {
 
-// Of one rank, in bytes.
+// One rank's need, in bytes.
 struct ArenaNeed {
   double total = 0;
   double activations = 0;    // all that grows with the micro-batch: with their gradients, scratch and what crosses stages

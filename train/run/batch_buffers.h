@@ -41,9 +41,9 @@ class BatchBuffers {
   void load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data);
 
   std::vector<MicroBatch>& micro_batches() { return micro_batches_; }
-  // Of micro-batches, once they are computed. f64 [m].
+  // The losses of micro-batches, once they are computed. f64 [m].
   std::span<const double> read_losses();
-  // Of tokens; of others 0. f32 [m, T, b].
+  // The losses of tokens; of others 0. f32 [m, T, b].
   std::span<const float> read_token_losses();
   // As loaded, i32 [m, T, b]; only the last stage has them.
   std::span<const std::int32_t> targets() const { return host_.targets; }

@@ -1,4 +1,4 @@
-// What ranks exchange between steps: whether to stop, and what a line of the log says of all of them.
+// Ranks exchange these between steps: whether to stop, and the sums of a line of the log.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct StopVote {
 // says that time is up or is busy.
 StopVote agree_to_stop(Communicator& world, Stream& stream, const StopVote& mine);
 
-// Of one rank, or of all: bytes sent by axis are summed, the others maximised.
+// Counts of one rank, or of all: bytes sent by axis are summed, the others maximised.
 struct LoggedCounts {
   std::array<double, kNumAxes> bytes{};
   std::int64_t planned_bytes = 0, granted_bytes = 0;  // of the arena

@@ -1,4 +1,4 @@
-// What is asked of checkpoint.dir before a run that saves trains: that the file system does what saving needs, that all nodes see
+// Checks checkpoint.dir before a run that saves trains: the file system does what saving needs, all nodes see
 // the same folder, that it has room, and that no other run saves there. What is not so is refused with code 64.
 #pragma once
 
@@ -47,9 +47,9 @@ void check_checkpoint_dir(Rendezvous& job, bool is_first_of_node, const std::str
 // where it is a fault of the storage that may pass.
 std::string fault_unless(bool was_given, const std::function<void()>& check);
 
-// What the files of a plan take on the disk, in whole blocks.
+// The disk space of a plan's files, in whole blocks.
 std::int64_t bytes_on_disk(const SavePlan& plan);
-// Of the bytes that keep_last + 1 saves take (keep_last 0, which keeps all: one save), those that are not there yet. `kept`: bytes
+// The bytes that keep_last + 1 saves still need (keep_last 0, which keeps all: one save). `kept`: bytes
 // of the valid checkpoints, the newest first.
 std::int64_t bytes_to_come(std::int64_t bytes_of_a_save, std::int64_t keep_last, std::span<const std::int64_t> kept);
 // kAnew: what is there will be set aside, where nothing removes it, and is none of the run's keep_last.

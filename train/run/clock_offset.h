@@ -1,4 +1,4 @@
-// What the monotonic clocks of ranks differ by: needed to lay the times of several machines side by side.
+// The offsets between monotonic clocks of ranks, which lay the times of several machines side by side.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a rank will do, found by letting it do it: its RankTrainer, or where nothing is trained its RankEvaluator, constructed and
+// Runs a rank dry to find what it will do: its RankTrainer, or where nothing is trained its RankEvaluator, constructed and
 // stepped on a device that only counts (device/dry) in a world without peers. The plan of its memory and its traffic are what came
 // of that, not a second account of the layers.
 #pragma once
@@ -38,7 +38,7 @@ enum class DryWork : std::uint8_t { kConstruct, kStep, kEvaluation };  // kEvalu
 // `recorder`, if there is one, is told what the work consists of.
 DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRecorder* recorder = nullptr);
 
-// What that rank does, instruction by instruction.
+// That rank's work, instruction by instruction.
 StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work, Interning interning = Interning::kOn);
 
 // The same of one rank of each pipeline stage, that of tp 0 and dp 0. The others of the stage need and send as much.

@@ -17,7 +17,7 @@ std::vector<std::string> run_files_in(const std::string& folder);
 // is none (a pipe, a link), or a folder that cannot be read: StorageError, whatever run.overwrite says. Changes nothing.
 void check_earlier_run(const TrainConfig& config);
 
-// What tells that a run which has the folder is this one: an earlier start of it, stopped or cut off, that can commit nothing more.
+// Tells that the run which has the folder is this one: an earlier start of it, stopped or cut off, that can commit nothing more.
 struct OwnRun {
   std::string checkpoints = "";  // checkpoint.dir, in whose newest lease a supervised start finds its own token; "": nothing
   double lost_seconds = 20;      // a rank 0 of another node is given so long to end

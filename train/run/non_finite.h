@@ -1,4 +1,4 @@
-// What a run says, and does, when gradients are not finite.
+// A run's reaction to gradients that are not finite.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@
 
 namespace trident {
 
-// What the process offers to the loops of its ranks; each may be absent.
+// The process offers these to the loops of its ranks; each may be absent.
 struct RankServices {
   const StopRequest* stop = nullptr;  // looked at between steps
   RunForecast* outlook = nullptr;     // of rank 0

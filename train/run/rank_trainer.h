@@ -99,17 +99,17 @@ class RankTrainer {
   const RunPlan& plan() const { return plan_; }
   const ArenaPlan& arena_plan() const { return model_.arena_plan(); }
   const Arena& arena() const { return model_.arena(); }
-  // Of the activations, what recompute.head_chunk would keep to a chunk.
+  // The bytes of activations that recompute.head_chunk would keep to a chunk.
   std::int64_t logits_bytes() const { return model_.stage().logits_bytes(); }
   std::vector<ActivationBlocks> activation_blocks() const { return model_.stage().activation_blocks(); }
   const BytesByKind& held_by_kind() const { return model_.stage().held_by_kind(); }
   // One line each of what the user ought to know of the memory.
   std::span<const std::string> notes() const { return model_.notes(); }
-  // What every instruction of the last step took.
+  // Times of every instruction of the last step.
   std::span<const InstructionTimes> instruction_times() const { return step_times_; }
   // Seconds that the last step spent on its batch before the first instruction.
   double batch_seconds() const { return batch_seconds_; }
-  // What of its instructions is known by cause.
+  // Times of its instructions by cause.
   const StepCauses& causes() const { return causes_; }
 
  private:

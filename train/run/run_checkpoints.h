@@ -35,7 +35,7 @@ class RunCheckpoints {
   // for saving: what lies behind the step that the run goes on from is set aside. Says where nothing is saved.
   std::optional<TrainingState> begin(const Say& say);
 
-  // What the run went on from, once it has begun, and the configuration that goes on.
+  // The checkpoint that the run went on from, once it has begun, and the configuration that goes on.
   std::optional<Resume> resume() const { return loaded_ ? std::optional(loaded_->resume) : std::nullopt; }
   const TrainConfig& config() const { return loaded_ ? loaded_->config : plan_.config; }
 

@@ -1,4 +1,4 @@
-// What a run leaves in its directory before its first step: the resolved configuration, the plan, and every rank's memory.
+// A run leaves these in its directory: the resolved configuration, the plan, every rank's memory, and its starts.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What a run is predicted to take, by who can price a step (planner/predict, which stands above): the run asks before its first
+// The forecast of a run, by a price of its step (planner/predict, which stands above): the run asks before its first
 // step and after its last one.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the ranks of a run are given: the plan, the data, the tokens' lengths. prepare_run (train/launch/prepare_run.h) makes it.
+// The ranks of a run are given these: the plan, the data, the tokens' lengths. prepare_run (train/launch/prepare_run.h) makes them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace trident {
 
-// What identifies one source of the data, wherever its files lie: for comparison between ranks.
+// Identifies one source of the data, wherever its files lie, for comparison between ranks.
 struct DataFacts {
   std::string label;    // TokenSource::label
   std::string sizes;    // "10 documents, ..."

@@ -1,4 +1,4 @@
-// What a run's checkpoints say beside their boxes.
+// The manifest of a run's checkpoints, without their boxes.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ void check_manifest(const RunInputs& inputs);
 // The manifest of a checkpoint that this run saves now, without its files. `generation`: of this launch.
 Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const std::string& generation);
 
-// What a file's writer tells rank 0 of it, in a line, and back. Paths have no spaces.
+// A file's writer tells rank 0 of it in a line, and back. Paths have no spaces.
 std::string to_line(const ManifestFile& file);
 ManifestFile manifest_file_from(const std::string& line);
 

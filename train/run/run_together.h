@@ -1,4 +1,4 @@
-// What ranks that are processes do in step before they have communicators: one fails, and all end with its message.
+// Processes do these in step before they have communicators: one fails, and all end with its message.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trident {
 
-// What all ranks throw together: this on rank 0, ReportedElsewhere on the others.
+// All ranks throw together: this on rank 0, ReportedElsewhere on the others.
 class AgreedError : public Error {
  public:
   using Error::Error;

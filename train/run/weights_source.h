@@ -18,7 +18,7 @@
 
 namespace trident {
 
-// Of a checkpoint that was made of a Hugging Face folder: that folder's other files.
+// The side files of a Hugging Face folder that a checkpoint was made of.
 inline constexpr std::string_view kCarriedFolder = "hf";
 
 struct WeightsSource {

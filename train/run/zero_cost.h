@@ -1,4 +1,4 @@
-// What ZeRO policies cost, and what is decided by it. The plan with a policy is run dry.
+// The costs of ZeRO policies, and the choices made by them. The plan with a policy is run dry.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct ZeroCost {
 };
 std::vector<ZeroCost> zero_costs(const RunPlan& plan, const ZeroPolicy& policy);
 
-// What would fit where parameters, gradients and optimizer of some ranks need `state` bytes and `there` are there: the first ZeRO
-// preset that does, or a number of parameters.
+// Proposes what fits where parameters, gradients and optimizer of some ranks need `state` bytes and `there` are there: the first
+// ZeRO preset that does, or a number of parameters.
 std::string what_state_fits(const RunPlan& plan, double state, double there);
 
 // Decides parallel.grad_sync "auto", which make_run_plan(.., machine) left open, and adds a note of it: once a step if the whole

@@ -67,7 +67,7 @@ void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, 
 // samples [batch] lie on the device.
 void dropout(Stream stream, RowType t, void* out, const void* x, const std::int64_t* samples, I sequence, I batch, I width,
              const DropoutSpec& spec);
-// What is drawn anew in every step, for every micro-batch.
+// These numbers are drawn anew in every step, for every micro-batch.
 struct DropoutDraw {
   std::uint32_t key[2] = {0, 0};
   const std::int64_t* samples = nullptr;
