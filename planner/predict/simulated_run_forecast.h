@@ -1,4 +1,4 @@
-// The outlook of a run on the hardware that it has: its step simulated with prices, and at its end what became of that.
+// The forecast of a run on the hardware that it has: its step simulated with prices, and at its end what became of that.
 #pragma once
 
 #include <memory>

@@ -72,7 +72,7 @@ void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, Cud
   std::ostringstream console, lines;
   LogSink log(lines);
   run_training([&] { return config; }, {console, ConsoleMode::kPlain, log}, cuda,
-               {.check_profile = check_hardware_profile, .outlook = make_run_forecast});
+               {.check_profile = check_hardware_profile, .forecast = make_run_forecast});
   // Where ranks share cores a step's wall time is not what was predicted: the run compares what processors worked.
   read_comparison(config.run.dir + "/comparison.json", row);
 }

@@ -35,7 +35,7 @@ class Training {
       const bool is_first = rank.world->rank() == 0;
       RankServices services;
       services.stop = &stop_;
-      if (is_first) services.outlook = outlook_.get();
+      if (is_first) services.forecast = forecast_.get();
       // Of threads rank 0 counts, who writes the last step's metrics after the others are done with it.
       services.trained = [this, is_first](const RunEnd& end) {
         if (is_first || !job_.is_threads()) job_.set_end(end);
@@ -75,8 +75,8 @@ class Training {
     job_.together([&] {
       if (!job_.is_first()) return;
       check_run_dir(config, inputs_.resume);
-      if (hooks_.outlook)
-        outlook_ = hooks_.outlook(inputs_, {job_.devices().kind, job_.devices().found.gpus, inputs_.local_ranks,
+      if (hooks_.forecast)
+        forecast_ = hooks_.forecast(inputs_, {job_.devices().kind, job_.devices().found.gpus, inputs_.local_ranks,
                                             job_.is_threads() ? job_.ranks() : 1, machine.core_share.at_once()});
     });
   }
@@ -121,7 +121,7 @@ class Training {
   const StopRequest stop_;  // from the first moment: a job may be told to stop while it starts
   std::optional<MadeFolder> made_folder_;  // checkpoint.dir, on rank 0
   RunInputs inputs_;
-  std::unique_ptr<RunForecast> outlook_;  // of rank 0
+  std::unique_ptr<RunForecast> forecast_;  // of rank 0
   Job job_;                               // behind all that its threads use
   const TrainOutput output_;
 };

@@ -17,7 +17,7 @@ struct TrainHooks {
   // ConfigError where run.hardware_profile is no profile of such devices. Asked before the run writes anything.
   std::function<void(const TrainConfig& config, DeviceKind device)> check_profile = {};
   // By rank 0, before ranks have memory; may add notes to the plan. `inputs` outlives what comes back.
-  std::function<std::unique_ptr<RunForecast>(RunInputs& inputs, const RunHardware& hardware)> outlook = {};
+  std::function<std::unique_ptr<RunForecast>(RunInputs& inputs, const RunHardware& hardware)> forecast = {};
 };
 
 }  // namespace trident

@@ -171,8 +171,8 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   last_eval_at_ = files.last_evaluation();
   if (!leaves_files_) {
     RunForecast::Predicted predicted;
-    if (services_.outlook != nullptr)
-      predicted = services_.outlook->predicted();
+    if (services_.forecast != nullptr)
+      predicted = services_.forecast->predicted();
     else
       predicted.bytes_sent = step_bytes_sent(plan_);
     summary_.bytes_predicted = predicted.bytes_sent;
@@ -265,7 +265,7 @@ void RankLoop::one_step() {
 void RankLoop::show_last_step() {
   if (!plan_.config.log.report || new_updates() == 0) return;
   const std::vector<std::vector<InstructionTimes>> step = collect_last_step(trainer_, plan_);
-  if (services_.outlook != nullptr) sink_.errors().keep("", [&] { services_.outlook->show_step(updates(), step); }, 0);
+  if (services_.forecast != nullptr) sink_.errors().keep("", [&] { services_.forecast->show_step(updates(), step); }, 0);
 }
 
 bool RankLoop::is_logged(std::int64_t update) const {
@@ -402,7 +402,7 @@ void RankLoop::close() {
   if (tracer_ && !tracer_->has_begun()) sink_.line("no trace: the run ended before the first of log.trace_steps");
   std::vector<std::string> lines = closing_lines(plan_, summary_);
   const auto add = [&lines](const std::vector<std::string>& more) { lines.insert(lines.end(), more.begin(), more.end()); };
-  if (services_.outlook != nullptr) add(services_.outlook->compare(summary_));
+  if (services_.forecast != nullptr) add(services_.forecast->compare(summary_));
   add(result_lines(plan_, summary_, end_));
   for (const std::string& line : lines) sink_.line(line);
 }

@@ -29,7 +29,7 @@ namespace trident {
 // The process offers these to the loops of its ranks; each may be absent.
 struct RankServices {
   const StopRequest* stop = nullptr;  // looked at between steps
-  RunForecast* outlook = nullptr;     // of rank 0
+  RunForecast* forecast = nullptr;     // of rank 0
   // Called when training is over, before it is reported, with what run() returns: what fails from then on does not fail the run.
   std::function<void(const RunEnd& end)> trained = {};
 };
