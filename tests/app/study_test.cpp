@@ -145,9 +145,9 @@ TEST(Study, PointsThatCannotBeAreRowsWithReasons) {
   }
   ASSERT_EQ(reasons.size(), 12u);
   EXPECT_EQ(reasons.at("1/128"), "");
-  for (const auto& [key, part] : std::map<std::string, std::string>{{"1/32", "no whole replicas of 64 (tp 8 x pp 8)"},
-                                                                     {"1/96", "no whole replicas of 64"},
-                                                                     {"1/100", "no whole replicas of 64"},
+  for (const auto& [key, part] : std::map<std::string, std::string>{{"1/32", "not a multiple of the 64 ranks of a replica (tp 8 x pp 8)"},
+                                                                     {"1/96", "not a multiple of the 64"},
+                                                                     {"1/100", "not a multiple of the 64"},
                                                                      {"1/12288", "batch.global"},
                                                                      {"5/128", "batch.micro"}})
     EXPECT_NE(reasons.at(key).find(part), std::string::npos) << key << ": " << reasons.at(key);

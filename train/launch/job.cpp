@@ -47,10 +47,10 @@ std::unique_ptr<ProcessWorld> join(const Launcher& launcher) {
 }
 
 // Rank 0 speaks; every rank ends its process with 76 when its time is up.
-StartWatchOptions start_watch_options(const Logger& logger) {
+StartWatchOptions start_watch_options(LogSink& log, const Logger& logger) {
   StartWatchOptions options;
   options.speaks = placement_of(variable).is_rank_0;
-  options.warn = [&logger](const std::string& line) { logger.warning("{}", line); };
+  options.warn = [rank_0 = Logger(log, 0)](const std::string& line) { rank_0.warning("{}", line); };
   options.end = [&logger](const std::string& line) {
     logger.error("{}", line);
     ::_exit(exit_status(ExitCode::kCommunication));  // a thread that stands in MPI throws nothing
@@ -70,7 +70,7 @@ Job::Job(LogSink& log, CudaBackend& cuda, LeaveFailure leave) : log_(log), logge
   const Launcher launcher = detect_launcher(variable);
   if (launcher.kind == Launcher::Kind::kPlainSrun) refuse_unconnected_processes(launcher);
   if (launcher.kind == Launcher::Kind::kNone) return;
-  start_watch_.emplace("joins the other ranks", start_watch_options(logger_));
+  start_watch_.emplace("joins the other ranks", start_watch_options(log_, logger_));
   world_ = join(launcher);
 }
 
