@@ -95,7 +95,7 @@ struct ClusterForecast {
 
 // parallel.grad_sync "auto" may use what context and communicators leave of a device.
 // `gpus`: ranks of the job, whose data-parallel degree then is what they make of it; 0: as many as the configuration says. Throws
-// ConfigError naming what cannot be: GPUs that do not divide into whole replicas, what make_run_plan() refuses, a table that a profile lacks.
+// ConfigError naming what cannot be: GPUs that make no whole replicas, what make_run_plan() refuses, a table that a profile lacks.
 ClusterForecast plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus);
 
 // ranks_of_a_replica(). Throws ConfigError above kMostGpus: so many are not planned.

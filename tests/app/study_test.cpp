@@ -145,11 +145,12 @@ TEST(Study, PointsThatCannotBeAreRowsWithReasons) {
   }
   ASSERT_EQ(reasons.size(), 12u);
   EXPECT_EQ(reasons.at("1/128"), "");
-  for (const auto& [key, part] : std::map<std::string, std::string>{{"1/32", "not a multiple of the 64 ranks of a replica (tp 8 x pp 8)"},
-                                                                     {"1/96", "not a multiple of the 64"},
-                                                                     {"1/100", "not a multiple of the 64"},
-                                                                     {"1/12288", "batch.global"},
-                                                                     {"5/128", "batch.micro"}})
+  for (const auto& [key, part] :
+       std::map<std::string, std::string>{{"1/32", "not a multiple of the 64 ranks of a replica (tp 8 x pp 8)"},
+                                          {"1/96", "not a multiple of the 64"},
+                                          {"1/100", "not a multiple of the 64"},
+                                          {"1/12288", "batch.global"},
+                                          {"5/128", "batch.micro"}})
     EXPECT_NE(reasons.at(key).find(part), std::string::npos) << key << ": " << reasons.at(key);
   // A node and a half.
   const JsonValue odd = study({"--config", kConfigs + "zero_zero3.json", "--cluster", "h100_sxm_ndr", "--vary", "gpus=8|12",

@@ -38,7 +38,8 @@ TEST_F(LateRank, IsSaidAfterTenSecondsAndMayStillCome) {
   kill(job.rank(1), SIGCONT);
   EXPECT_EQ(job.wait_to_end(150), 0) << job.said();
   const std::string said = job.said();
-  expect_parts(said, {"[rank 0] warning: " + kLine + "10 s this rank joins the other ranks; see whether a rank is late or its disk hangs, or a stranger"});
+  expect_parts(said, {"[rank 0] warning: " + kLine + "10 s this rank joins the other ranks; see whether a rank is late or its disk "
+                                                     "hangs, or a stranger"});
   EXPECT_EQ(lines_in(said), 1u) << said;
   EXPECT_EQ(place_.metrics("job").size(), 2u);
 }
