@@ -39,8 +39,9 @@ TEST(RunFolder, TheSameRunAgainKeepsWhatWasThere) {
     return names;
   };
   const std::vector<std::string> whole = names_in("run/earlier-1");
-  EXPECT_EQ(whole, (std::vector<std::string>{"comparison", "config.res", "eval.jsonl", "events.out", "memory.jso", "metrics.js",
-                                             "plan.json", "run.log", "timing.jso", "trace"}));
+  EXPECT_EQ(whole, (std::vector<std::string>{"comparison", "config.res", "eval.jsonl", "events.out", "last_step.", "memory.jso",
+                                             "metrics.js", "plan.json", "report.htm", "run.json", "run.log", "timing.jso",
+                                             "trace"}));
   std::vector<std::string> now = names_in("run");
   std::erase(now, "earlier-1");
   EXPECT_EQ(now, whole);

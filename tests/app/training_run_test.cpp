@@ -103,6 +103,7 @@ TEST_F(TrainingRun, Evaluations) {
     std::vector<int> steps;
     std::vector<std::string> expected_keys{"step", "valid_loss", "valid_perplexity", "valid_bits_per_byte"};
     if (run == "both") expected_keys.emplace_back("sets");
+    expected_keys.insert(expected_keys.end(), {"time", "elapsed_s"});
     for (const JsonValue& m : train(all, run)) EXPECT_NE(m.find("loss"), nullptr);
     for (const JsonValue& m : place_.records(run + "/eval.jsonl")) {
       EXPECT_EQ(keys_of(m), expected_keys);

@@ -41,7 +41,8 @@ constexpr std::size_t kMostStarts = 1000;
 double unix_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 // The starts of run.json; none where it is not there or is not as runs write it.
-JsonValue::Array starts_in(const std::string& path) {
+JsonValue::Array starts_in(const std::string& folder) {
+  const std::string path = folder + "/run.json";
   try {
     if (!file_exists(path)) return {};
     const JsonValue run = read_json_file(path, {.max_bytes = 64 << 20, .blame = ExitCode::kData});
@@ -58,6 +59,11 @@ JsonValue texts(const std::vector<std::string>& values) {
   return JsonValue(std::move(items));
 }
 
+void write_starts(const std::string& folder, const RunPlan& plan, JsonValue::Array starts) {
+  const JsonValue run = JsonValue::Object{{"id", plan.config.run.id}, {"starts", std::move(starts)}};
+  write_file(folder + "/run.json", to_json_text(run, 2) + "\n");
+}
+
 std::vector<std::string> command_of_process() {
   std::ifstream file("/proc/self/cmdline");
   std::vector<std::string> words;
@@ -68,8 +74,7 @@ std::vector<std::string> command_of_process() {
 }  // namespace
 
 void write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step, const std::vector<std::string>& hosts) {
-  const std::string path = folder + "/run.json";
-  JsonValue::Array starts = starts_in(path);
+  JsonValue::Array starts = starts_in(folder);
   if (starts.size() >= kMostStarts) starts.erase(starts.begin(), starts.end() - (kMostStarts - 1));
   std::vector<std::string> nodes;
   for (const std::string& host : hosts)
@@ -80,19 +85,15 @@ void write_run_start(const std::string& folder, const RunPlan& plan, std::int64_
                                      {"hosts", texts(nodes)},
                                      {"version", TRIDENT_VERSION},
                                      {"command", texts(command_of_process())}});
-  write_file(path, to_json_text(JsonValue::Object{{"id", plan.config.run.id}, {"starts", std::move(starts)}}, 2) + "\n");
+  write_starts(folder, plan, std::move(starts));
 }
 
-void write_run_end(const std::string& folder, std::int64_t step, const RunEnd& end) {
-  const std::string path = folder + "/run.json";
-  JsonValue run = read_json_file(path, {.max_bytes = 64 << 20, .blame = ExitCode::kStorage});
-  JsonValue* const starts = run.find("starts");
-  if (starts == nullptr || !starts->is_array() || starts->items().empty()) return;
-  JsonValue::Array all = starts->items();
-  all.back().set(
+void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t step, const RunEnd& end) {
+  JsonValue::Array starts = starts_in(folder);
+  if (starts.empty()) return;
+  starts.back().set(
       "ended", JsonValue::Object{{"time", unix_seconds()}, {"step", step}, {"exit_code", end.exit_code()}, {"why", end.message()}});
-  run.set("starts", std::move(all));
-  write_file(path, to_json_text(run, 2) + "\n");
+  write_starts(folder, plan, std::move(starts));
 }
 
 JsonValue bytes_by_use(const ArenaPlan& memory) {

@@ -31,7 +31,7 @@ void write_plan_file(const std::string& folder, const RunPlan& plan, const Arena
 // "ended" of a start that came to an end by itself: {"time", "step", "exit_code", "why"}. Times are unix seconds. Whole files or
 // none. StorageError.
 void write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step, const std::vector<std::string>& hosts);
-void write_run_end(const std::string& folder, std::int64_t step, const RunEnd& end);
+void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t step, const RunEnd& end);
 // The files that a run appends to are on the disk: what they say outlives the machine.
 void sync_run_files(const std::string& folder);
 
