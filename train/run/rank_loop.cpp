@@ -384,7 +384,8 @@ void RankLoop::close() {
   const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
   sink_.errors().warn_of_missing();
   trainer_.drain();
-  if (rank() == 0 && !leaves_files_) sink_.errors().keep("", [&] { write_run_end(plan_.config.run.dir, plan_, updates(), end_); }, 0);
+  if (rank() == 0 && !leaves_files_)
+    sink_.errors().keep("", [&] { write_run_end(plan_.config.run.dir, plan_, updates(), end_); }, 0);
   if (new_updates() == 0) return;
   summary_.step = updates();
   summary_.updates = new_updates();
