@@ -24,7 +24,7 @@ class Training {
       : hooks_(hooks),
         job_(output.log, cuda, [this](const RunFailure& failure) { leave(failure); }),
         // mpirun gives every rank a terminal of its own, wherever its output goes: plain lines.
-        output_{output.console, job_.is_threads() ? output.mode : ConsoleMode::kPlain, output.log} {}
+        output_{output.console, job_.is_threads() ? output.mode : ConsoleMode::kPlain, output.log, output.descriptor} {}
 
   void run(const std::function<TrainConfig()>& read_config) {
     job_.agree([&] { prepare(read_config); });
