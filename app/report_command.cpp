@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <map>
 #include <ostream>
 #include <thread>
 
@@ -26,8 +27,10 @@ struct ReportFlags {
 std::vector<RunFolder> read_runs(const ReportFlags& flags, std::size_t most_lines) {
   std::vector<RunFolder> runs;
   for (const std::string& path : flags.runs) runs.push_back(read_run_folder(path, most_lines));
+  std::map<std::string, int> names;
+  for (const RunFolder& run : runs) ++names[run.name];
   for (RunFolder& run : runs)  // runs of one name are told apart by their paths
-    if (std::ranges::count(runs, run.name, &RunFolder::name) > 1) run.name = run.path;
+    if (names[run.name] > 1) run.name = run.path;
   return runs;
 }
 
@@ -44,11 +47,12 @@ std::string metrics_csv(const ReportFlags& flags) {
   return to_csv(rows);
 }
 
-bool write_page(const ReportFlags& flags, const std::string& output) {
-  const std::vector<RunFolder> runs = read_runs(flags, kDrawnLines);
+// Returns whether a run goes on; a page that `reloads` is then to be written again.
+bool write_page(const ReportFlags& flags, const std::string& output, bool reloads) {
+  const std::vector<RunFolder> runs = read_runs(flags, kDrawnLines / flags.runs.size() + 2);
   const bool goes_on = std::ranges::any_of(runs, &RunFolder::is_written);
   ReportPage page = run_page(runs);
-  if (flags.watch && goes_on) page.reload_seconds = kReloadSeconds;
+  if (reloads && goes_on) page.reload_seconds = kReloadSeconds;
   write_file(output, to_html(page));
   return goes_on;
 }
@@ -72,18 +76,21 @@ void report_command(const Arguments& arguments, const CommandContext& context) {
     context.out << on_lines(metrics_csv(flags));
     return;
   }
+  if (!flags.output.empty() && !flags.output.ends_with(".html"))
+    throw ConfigError(fmt::format("--output = {}: a file of that name is replaced; name one that ends in .html",
+                                  in_quotes(flags.output)));
   const std::string output = !flags.output.empty()    ? flags.output
                              : flags.runs.size() == 1 ? flags.runs.front() + "/report.html"
                                                       : "report.html";
   const StopRequest stop({SIGTERM, SIGINT, SIGHUP});
-  bool goes_on = write_page(flags, output);
+  bool goes_on = write_page(flags, output, flags.watch);
   context.out << fmt::format("{}: open it in a browser{}\n", on_one_line(output),
                              flags.watch && goes_on ? "; it is written again every 5 s" : "")
               << std::flush;
   while (flags.watch && goes_on && stop.pending() == 0) {
     for (int tenths = 0; tenths < 10 * kReloadSeconds && stop.pending() == 0; ++tenths)
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    goes_on = write_page(flags, output);
+    goes_on = write_page(flags, output, stop.pending() == 0);
   }
 }
 

@@ -160,10 +160,8 @@ int run_command_line(const Arguments& arguments, const CommandContext& context) 
   } catch (const Error& error) {
     return report(context.err, context.dress, error.what(), error.code());
   } catch (const std::bad_alloc&) {
-    if (arguments.front() == "data")  // not while a document was read or tokenized: that error says which
-      return report(context.err, context.dress,
-                    fmt::format("trident data {}: out of memory; use fewer --workers, or more memory (see ulimit -v)",
-                                arguments.at(1)),
+    if (std::ranges::find(arguments, "data") != arguments.end())  // not while a document was read: that error says which
+      return report(context.err, context.dress, "trident data: out of memory; use fewer --workers, or more memory (see ulimit -v)",
                     ExitCode::kData);
     return report(context.err, context.dress, "out of memory; use a smaller model, micro-batch or sequence, or more ranks",
                   ExitCode::kInternal);

@@ -175,8 +175,8 @@ void remove_unlocked(const std::string& folder, FunctionRef<bool(std::string_vie
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if (folder_exists(path)) throw StorageError(fmt::format("{}: is a folder; name a file", path));
   struct stat there {};  // a rename would put a file in its place, for all programs of this machine
-  if (::stat(path.c_str(), &there) == 0 && (S_ISCHR(there.st_mode) || S_ISBLK(there.st_mode)))
-    throw StorageError(fmt::format("{}: is a device; name a file", path));
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
+    throw StorageError(fmt::format("{}: is a device or a pipe; name a file", path));
   std::string temporary;
   descriptor_ = create_temporary(path, &temporary);
   if (descriptor_ < 0) fail_to_write(path_, "cannot be created");

@@ -42,7 +42,7 @@ bool has_writer(int descriptor) {
 }
 
 bool has_writer(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   return file && has_writer(file.get());
 }
 

@@ -22,7 +22,7 @@ enum class WriterLock : std::uint8_t {
 WriterLock take_writer_lock(int descriptor);
 // Whether another descriptor has it; takes nothing.
 bool has_writer(int descriptor);
-bool has_writer(const std::string& path);  // false where it cannot be opened for writing
+bool has_writer(const std::string& path);  // false where it cannot be opened
 
 // The lock of whoever writes `path`, where no reader can be in its way: of "<path>.lock", a file that may be written only and lies
 // there for as long as the object lives. What a killed process leaves is the next one's.

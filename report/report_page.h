@@ -18,7 +18,7 @@ struct Paragraph {
   std::string text;
 };
 
-// Numbers that are read first, as GPUs: what, how much, and in small letters what is to be known of it.
+// Numbers that are read first, each in a box: what, how much, and in small letters what is to be known of it.
 struct KeyNumbers {
   struct Number {
     std::string name, value, remark;

@@ -94,6 +94,8 @@ class FolderReader {
   explicit FolderReader(const std::string& path) { folder_.path = path; }
 
   RunFolder read(std::size_t most_lines) {
+    // First: a run that ends meanwhile has its end in run.json, which counts.
+    folder_.is_written = file_exists(path("metrics.jsonl")) && has_writer(path("metrics.jsonl"));
     folder_.config = object("config.resolved.json");
     folder_.plan = object("plan.json");
     folder_.memory = object("memory.json");
@@ -105,7 +107,6 @@ class FolderReader {
     folder_.timing = records("timing.jsonl", most_lines);
     folder_.evals = records("eval.jsonl", most_lines);
     folder_.samples = records("samples.jsonl", 20);
-    folder_.is_written = file_exists(path("metrics.jsonl")) && has_writer(path("metrics.jsonl"));
     return std::move(folder_);
   }
 

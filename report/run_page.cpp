@@ -49,7 +49,7 @@ const JsonValue* setting(const RunFolder& run, std::string_view block, std::stri
 std::string value_text(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
 
 double last_step_of(const RunFolder& run) { return run.metrics.empty() ? kNone : number(run.metrics.back(), "step"); }
-std::string step_text(double step) { return std::isfinite(step) ? with_commas(std::llround(step)) : "none"; }
+std::string step_text(double step) { return std::abs(step) < 1e15 ? with_commas(std::llround(step)) : "none"; }
 
 const JsonValue* last_start(const RunFolder& run) {
   const JsonValue::Array& starts = items(run.run.find("starts"));
@@ -99,7 +99,8 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
     if (!run.metrics.empty()) {
       const JsonValue &first = run.metrics.front(), &last = run.metrics.back();
       const double loss = number(last, "loss"), speed = number(last, "tokens_per_s"), mfu = number(last, "mfu");
-      add("steps", last_step_of(run), step_text(last_step_of(run)), fmt::format("{} tokens", count_text(number(last, "tokens"))));
+      add("steps", last_step_of(run), step_text(last_step_of(run)),
+          number(last, "tokens") >= 0 ? fmt::format("{} tokens", count_text(number(last, "tokens"))) : "");
       add("training loss", loss, fmt::format("{:.4f}", loss),
           fmt::format("{:.4f} at step {}", number(first, "loss"), step_text(number(first, "step"))));
       if (!run.evals.empty()) {
@@ -352,12 +353,14 @@ std::string state_text(const RunFolder& run) {
   const double step = last_step_of(run), steps = number(setting(run, "run", "steps"));
   const std::string at = fmt::format("step {} of {}", step_text(step), step_text(steps));
   const JsonValue* const start = last_start(run);
-  if (const JsonValue* const ended = start == nullptr ? nullptr : start->find("ended"); ended != nullptr) {
+  const JsonValue* const ended = start == nullptr ? nullptr : start->find("ended");
+  const double failed = number(run.failure, "unix_time");
+  if (ended != nullptr && !(failed > number(*ended, "time"))) {
     const std::string why = words(*ended, "why");
     return fmt::format("{}: {}", number(*ended, "exit_code") == 0 ? "over" : why, at);
   }
   if (run.is_written) return fmt::format("going on: {}", at);
-  const double began = start == nullptr ? kNone : number(*start, "time"), failed = number(run.failure, "unix_time");
+  const double began = start == nullptr ? kNone : number(*start, "time");
   if (std::isfinite(failed) && !(failed < began)) return fmt::format("failed: {}", words(run.failure, "message"));
   return fmt::format("{}: {}", start == nullptr ? "nobody writes it" : "killed or cut off", at);
 }

@@ -9,7 +9,7 @@
 
 namespace trident {
 
-// One line: "going on: step 71 of 1500", "over: step 1500", "failed at step 7: ...", "killed or cut off after step 71".
+// One line: "going on: step 71 of 1,500", "over: step 1,500 of 1,500", "failed: MESSAGE", "killed or cut off: step 71 of 1,500".
 std::string state_text(const RunFolder& run);
 
 // Where the files lack what a section is made of, the section is left out. At least one run.

@@ -72,6 +72,7 @@
     const joined = table(data, choice), xLabel = choice.other ? data.otherXLabel : data.xLabel;
     const height = element.clientHeight;
     element.style.minHeight = height + 'px';  // the page does not jump while the chart is made anew
+    if (choice.plot) choice.plot.destroy();
     element.replaceChildren();
     const lines = data.lines.map(series);
     if (data.limit !== undefined && joined.length > lines.length + 1) {
@@ -87,7 +88,8 @@
       hooks: {setCursor: [(plot) => { if (plot.cursor.idx == null) showLast(plot); }]},
       legend: {show: true, live: true}, cursor: {drag: {x: true, y: false}, points: {size: 7}, dataIdx: lastValue},
     };
-    showLast(new uPlot(options, joined, element));
+    choice.plot = new uPlot(options, joined, element);
+    showLast(choice.plot);
     element.style.minHeight = '';
   }
 

@@ -219,6 +219,7 @@ TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"data.reset_position_ids=true"}, {"data.reset_position_ids = true: not built yet"});
   expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});
   expect_refusal({"log.prometheus="}, {"log.prometheus = \"\": must not be empty"});
+  expect_refusal({"log.prometheus=runs/a/metrics.jsonl"}, {"log.prometheus = \"runs/a/metrics.jsonl\": a file of that name"});
   expect_refusal({}, {"log.prometheus = [1]: must be a text or null"}, with("\"log\": {\"prometheus\": [1]}"));
   expect_refusal({"log.report=\"yes\""}, {"log.report = \"yes\": must be true or false"});
   expect_refusal({"log.on_error=ignore"}, {"log.on_error = \"ignore\"", "\"continue\"", "\"stop\""});

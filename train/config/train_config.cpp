@@ -303,6 +303,9 @@ void validate(const TrainConfig& c) {
                     c.batch.sequence, p.tensor));
   if (c.batch.global % c.batch.micro != 0)
     contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; take a multiple", c.batch.global, c.batch.micro));
+  if (c.log.prometheus && !c.log.prometheus->ends_with(".prom"))
+    contradict(fmt::format("log.prometheus = {}: a file of that name is replaced; name one that ends in .prom",
+                           in_quotes(*c.log.prometheus)));
   check_nccl_order(c.cuda);
   check_loss_scale(c.precision);
   check_stochastic_rounding(c.precision);

@@ -11,6 +11,10 @@ namespace trident {
 
 RunSink::~RunSink() {
   if (hears_warnings_) output_.log.copy_to({});
+  try {
+    write_record();  // the last warnings of a run that fails
+  } catch (const Error&) {
+  }
 }
 
 void RunSink::open_console(std::int64_t total_steps, std::int64_t first_step) {

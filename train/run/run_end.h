@@ -16,7 +16,7 @@ struct RunEnd {
   bool not_saved = false;    // it should be, and is not
 
   int exit_code() const;
-  std::string message() const;  // of another code than 0
+  std::string message() const;  // for any code; run.json keeps it
 };
 
 }  // namespace trident

@@ -82,7 +82,7 @@ class GpuSamples : public ::testing::Test {
     options.cuda = gpus;
     options.change_plan = [&](RunPlan plan) {
       samples = find_eval_samples(plan.config, plan.model);
-      plan.text = samples->shapes();
+      plan.generation = samples->shapes();
       return plan;
     };
     options.before_steps = options.after_steps = say;
