@@ -122,7 +122,6 @@ TEST_F(RunPages, SurviveFoldersThatHoldAnything) {
   EXPECT_EQ(run.remarks.size(), 2u) << "plan.json and comparison.json";
   const std::string html = to_html(run_page({run}));
   EXPECT_EQ(html.find("<img"), std::string::npos);
-  EXPECT_EQ(html.find(" src="), std::string::npos);
 }
 
 }  // namespace

@@ -265,7 +265,7 @@ TEST(ConfigAccepts, EverySupportedKeyReachesTheTypedConfiguration) {
     else if (takes(option.takes, Takes::kLayouts)) value = R"(["2DP x 4PP",{"data":1,"layers":null}])";
     else if (option.form == TextForm::kAxisOrder) value = "pp-dp-cp-tp";
     else if (option.form == TextForm::kSplit) value = "9,1";
-    else value = option.choices.empty() ? "some/text" : std::string(option.choices.back());
+    else value = option.choices.empty() ? "some/text.prom" : std::string(option.choices.back());
     std::vector<std::string> settings{std::string(option.path) + "=" + value};
     if (option.path == "parallel.virtual_stages") settings.emplace_back("parallel.schedule=interleaved");
     if (option.path == "precision.loss_scale") settings.emplace_back("precision.compute=fp16");
