@@ -1,4 +1,4 @@
-// What trident ckpt prints.
+// The texts of trident ckpt.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -25,7 +25,7 @@
 namespace trident {
 namespace {
 
-// What lies below a folder, as far as it can be seen; links are not followed.
+// The bytes below a folder, as far as they can be seen; links are not followed.
 std::int64_t bytes_below(const std::string& folder) {
   std::int64_t bytes = 0;
   std::error_code error;

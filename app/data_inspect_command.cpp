@@ -51,7 +51,7 @@ struct Inspection {
   std::int64_t num_samples() const { return num_samples_of(dataset.num_tokens(), options.sequence); }
 };
 
-// What ids are checked against.
+// Ids are checked against these.
 std::int64_t vocabulary_of(const InspectOptions& options, const Tokenizer* tokenizer, const std::optional<DatasetRecord>& record) {
   if (options.vocab_size) return *options.vocab_size;
   if (tokenizer != nullptr) return tokenizer->vocab_size();

@@ -24,7 +24,7 @@ NamedPrefix named(const std::string& text) {
   return set;
 }
 
-// What was given, or why it cannot be. The flags that mean nothing without others are refused by name.
+// Refuses by name what cannot be, and flags that mean nothing without others.
 void check(const CLI::App& app, const EvalOptions& options) {
   if (options.checkpoint.empty() == options.hf_folder.empty())
     throw ConfigError("trident eval: no model, or two; give either --ckpt DIR, a checkpoint, or --hf DIR, a Hugging Face folder");

@@ -96,7 +96,7 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
                "add what prompts and steps took, and what the machine does at most, measured between them");
 }
 
-// What was given, or why it cannot be. Flags that change nothing beside others are refused by name.
+// Refuses by name what cannot be, and flags that change nothing beside others.
 void check(const CLI::App& app, const GenerateOptions& options, bool greedy, const OutputFlags& output) {
   if (options.checkpoint.has_value() + options.hf_folder.has_value() + options.config.has_value() != 1)
     throw ConfigError(

@@ -27,7 +27,7 @@ struct StudyFlags {
   bool json = false, csv = false, run = false;
 };
 
-// What the file says, then what the flags say.
+// The file's specification, then the flags'.
 StudySpec spec_of(const StudyFlags& flags) {
   const JsonValue file = read_json_file(flags.config.file);
   StudySpec spec;

@@ -1,4 +1,4 @@
-// Numbers of operations as plain structs without includes: whoever asks for an operation fills them, and its kernels read them.
+// Update rules and numbers of operations, in plain types that kernels can include: callers fill them, and kernels read them.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@ namespace trident {
 // The update rules: X(rule, its name in configurations and in lists of operations, how many f32 states it keeps of a weight).
 // optimizer.inl computes them for weights p with gradient g; what an equation does not name is not read.
 // - AdamW (Loshchilov and Hutter 2019, algorithm 2 with bias correction): m, v moments; p -= lr*(mhat/(sqrt(vhat)+eps) + decay*p).
-// - Lion (Chen et al. 2023, algorithm 2): p -= lr*(sign(beta1*m + (1-beta1)*g) + decay*p), then m = beta2*m + (1-beta2)*g; sign(0)
-// = 0.
+// - Lion (Chen et al. 2023, algorithm 2): p -= lr*(sign(beta1*m + (1-beta1)*g) + decay*p), then m = beta2*m + (1-beta2)*g;
+//   sign(0) = 0.
 #define TRIDENT_UPDATE_RULES(X) X(kAdamW, "adamw", 2) X(kLion, "lion", 1)
 inline constexpr int kMostUpdateStates = 2;
 

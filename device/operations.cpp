@@ -131,7 +131,7 @@ void check_attention(std::string_view operation, const AttentionShape& s) {
   TRIDENT_CHECK(s.head_dim > 0, "{}: head width {}", operation, s.head_dim);
 }
 
-// What attention's forward pass has, over a cache or not.
+// The operands of attention's forward pass, over a cache or not.
 template <class Forward>
 void forward_fields(const Forward& o, FieldVisitor f) {
   f(writes("out", o.out, queries(o.shape)));

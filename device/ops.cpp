@@ -6,7 +6,7 @@
 namespace trident {
 namespace {
 
-// What follows would see the old values too.
+// Later calls would see the old values too.
 void expect_overwrites(std::string_view operation, const MatmulOperands& p) {
   TRIDENT_CHECK(p.accumulate == Accumulate::kNo, "{}: it overwrites", operation);
 }

@@ -1,13 +1,13 @@
-// What a backend provides: operations (device/operations.h and device/operations_layers.h have their contracts) on a stream, and
-// products with what follows them, which are one kernel or several.
+// A backend provides operations (device/operations.h and device/operations_layers.h have their contracts) on a stream, and
+// matmuls with the operations that follow them, in one kernel or several.
 //
 // Letters: R rows (= S*B tokens, row s*B+b), H hidden width, F feed-forward width, V vocabulary columns held here, B micro-batch,
 // S sequence, N query heads, K key/value heads, D head width.
 //
 // Rules for every operation
 // - Views are dense and row-major. Outputs do not alias inputs unless the comment says "in place".
-// - "T" is the compute dtype: f32, bf16 or f16, the same for every T operand of a call. Arithmetic is f32; results are rounded
-// once.
+// - "T" is the compute dtype: f32, bf16 or f16, the same for every T operand of a call. Arithmetic is f32; results are
+//   rounded once.
 // - Outputs are overwritten unless Accumulate::kYes is passed or the comment says "adds".
 // - Nothing is allocated: products are announced by prepare_matmul() or prepare_fused() while planning, workspaces are arguments.
 // - Results are a function of the operands alone: same bits for the same call, whatever ran before, on one instruction set.

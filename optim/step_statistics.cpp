@@ -42,7 +42,7 @@ void StatisticsReducer::add_squares(const ParamShard& shard, const ShardPiece& p
   }
 }
 
-// What was added since the last reading; the sum begins anew.
+// Returns the squares added since the last reading; the sum begins anew.
 ExactSum StatisticsReducer::read_squares() {
   ExactSum sum;
   Device& device = context_.device();

@@ -54,7 +54,7 @@ std::vector<pid_t> children_in(const std::string& list) {
   return found;
 }
 
-// Of all threads of the process.
+// The sum over all threads of the process.
 std::vector<pid_t> children_of(pid_t process) {
   std::vector<pid_t> found;
   std::error_code gone;

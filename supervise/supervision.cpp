@@ -85,7 +85,7 @@ NextMove what_follows(const SupervisionRules& rules, const SupervisionHistory& h
   } else {
     next.restart = true;
     ++next.history.restarts;
-    // What was saved in order has no fault that time would heal.
+    // A start that saved in order has no fault that time would heal.
     if (end.code != exit_status(ExitCode::kRequeue)) next.wait_seconds = back_off_seconds(next.history.idle_starts);
   }
   return next;

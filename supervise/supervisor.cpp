@@ -107,7 +107,7 @@ class EndOfStart {
     for (const char* const name : kStartVariables) ::setenv(name, start_.c_str(), 1);
   }
 
-  // What this start left, if it left something.
+  // The failure that this start left, if any.
   std::optional<RunFailure> cause() const { return failure_from(seen_); }
 
   // Looks again, and says whether the command has had its time since.

@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t kWidth = 16;
 #include "device/cpu/wide_vectors.inl"
 
-// What the vectors are for.
+// The code that the vectors are for.
 #include "device/cpu/attention_rows.inl"
 }  // namespace
 }  // namespace avx512

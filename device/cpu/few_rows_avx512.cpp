@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t kWidth = 16, kTileColumns = 4;
 #include "device/cpu/wide_vectors.inl"
 
-// What the vectors are for.
+// The code that the vectors are for.
 #include "device/cpu/few_rows.inl"
 }  // namespace
 }  // namespace avx512

@@ -50,7 +50,7 @@ constexpr std::int64_t kRowBlock = 256, kColumnBlock = 256;
 // Products of fewer multiply-adds are made by the calling thread alone: they are over before a second thread, which sleeps while it
 // waits, has come. From docs/benchmarks/2026-11-23-few-threads.md.
 constexpr double kWorthThreads = 4 << 20;
-// Of a product of few rows: no thread gets fewer, and each a multiple of it, so that no two write to one cache line.
+// In a matmul of few rows no thread gets fewer, and each a multiple of it, so that no two write to one cache line.
 constexpr std::int64_t kColumnsOfAThread = 16;
 
 // While it lives oneDNN takes one thread for such a product, when it makes a primitive as well as when it runs one.

@@ -46,7 +46,7 @@ CublasLtHandle::CublasLtHandle(int device) : device_(device) {
   check_cublas(cublasLtCreate(&handle_), "cublasLtCreate", device);
 }
 
-// What the library cannot give back at the end of the program, the driver takes.
+// The driver takes what the library cannot give back at the end of the program.
 CublasLtHandle::~CublasLtHandle() { (void)cublasLtDestroy(handle_); }
 
 }  // namespace trident

@@ -20,7 +20,7 @@ cudaDataType_t cuda_type(DType dtype) {
   return dtype == DType::kBF16 ? CUDA_R_16BF : dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-// What a row-major [rows, columns] is to the library.
+// A row-major [rows, columns] in the library's terms.
 MatrixLayout seen_by_columns(std::int64_t rows, std::int64_t columns, DType dtype) {
   return {cuda_type(dtype), columns, rows, columns};
 }

@@ -230,7 +230,7 @@ class CublasLtMatmul::Implementation {
     auto plan = std::make_unique<CublasLtPlan>(handle_, layout, describe(shape, product.epilogue));
     const AlgorithmLimits limits{matmul_alignments(shape, alignment), allowed_reductions(shape, options_.determinism),
                                  options_.workspace_limit};
-    // What is not aligned is rare, and not worth the time.
+    // Unaligned operands are rare, and not worth the time.
     const bool timed = choices_ && alignment == PointerAlignment::kVector;
     std::string key =
         plan_key(shape, product.epilogue, alignment, options_.f32_products, options_.determinism, options_.workspace_limit);

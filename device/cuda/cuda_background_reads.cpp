@@ -43,7 +43,7 @@ CudaBackgroundReads::~CudaBackgroundReads() {
   destroy();
 }
 
-// What cannot be given back now, after a failure of the device, goes with the process.
+// Resources that cannot be given back now, after a failure of the device, go with the process.
 void CudaBackgroundReads::destroy() {
   for (const cudaEvent_t event : marks_)
     if (event != nullptr) cudaEventDestroy(event);

@@ -108,7 +108,7 @@ void CudaDevice::write(Stream& stream, TensorView to, const void* from) {
   if (to.empty()) return;
   const cudaStream_t handle = own(stream).handle();
   check_cuda(cudaMemcpyAsync(to.data(), from, static_cast<std::size_t>(to.num_bytes()), cudaMemcpyHostToDevice, handle), "copying to the device");
-  // Of pageable memory CUDA has taken a copy by now; page-locked memory is read when the copy runs.
+  // CUDA has taken a copy of pageable memory by now; page-locked memory is read when the copy runs.
   cudaPointerAttributes attributes;
   check_cuda(cudaPointerGetAttributes(&attributes, from), "asking what kind of memory a pointer points to");
   if (attributes.type != cudaMemoryTypeUnregistered) stream.synchronize();

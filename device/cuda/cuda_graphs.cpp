@@ -18,7 +18,7 @@ struct DestroyGraph {
 };
 using OwnedGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
 
-// What is enqueued on `stream` by `work`, as a graph; nothing of it runs. The capture ends in any case.
+// Captures what `work` enqueues on `stream` as a graph; nothing of it runs. The capture ends in any case.
 OwnedGraph captured(cudaStream_t stream, FunctionRef<void()> work) {
   const auto begin = [&] {
     const AllocationExemption library;  // CUDA keeps what is captured on the heap
@@ -59,7 +59,7 @@ class CudaGraphs::InPhase {
 };
 
 CudaGraphs::~CudaGraphs() {
-  // What cannot be given back now, after a failure of the device, goes with the process.
+  // Resources that cannot be given back now, after a failure of the device, go with the process.
   for (const auto& [words, graph] : graphs_)
     if (graph.exec != nullptr) cudaGraphExecDestroy(graph.exec);
 }
@@ -126,7 +126,7 @@ void CudaGraphs::capture(CudaStream& stream, FunctionRef<void()> work, Graph& gr
 void CudaGraphs::write_numbers(CudaStream& stream, const Graph& graph) {
   const std::vector<std::uint64_t>& numbers = noted_.numbers();
   if (numbers.empty()) return;
-  // Of pageable memory CUDA has taken a copy when this returns.
+  // CUDA has taken a copy of pageable memory when this returns.
   check_cuda(cudaMemcpyAsync(number_memory(graph.first_number), numbers.data(), numbers.size() * sizeof numbers[0], cudaMemcpyHostToDevice, stream.handle()),
              "copying the numbers of captured work");
 }

@@ -33,7 +33,7 @@ class CudaOps::Kernels {
 #undef TRIDENT_ON_STREAM
 #undef TRIDENT_ON_STREAM_WITH_SCRATCH
 
-  // What is new each time is read from device memory by kernels that may have been captured.
+  // Kernels that may have been captured read numbers that are new each time from device memory.
   void cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets, std::int64_t rows,
                               const VocabularyShard& shard, float scale) const {
     if (ops_.graphs_.note("cross_entropy_backward", t, logits, row_max, sum_exp, targets, rows, shard, PerLaunchArg{scale})) return;

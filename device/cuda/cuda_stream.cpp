@@ -24,7 +24,7 @@ CudaStream::CudaStream(int device, std::string name, Mode mode, Progress& progre
 }
 
 CudaStream::~CudaStream() {
-  // What cannot be given back now, after a failure of the device, goes with the process.
+  // Resources that cannot be given back now, after a failure of the device, go with the process.
   for (cudaEvent_t event : events_)
     if (event != nullptr) cudaEventDestroy(event);
   cudaStreamDestroy(stream_);
@@ -80,7 +80,7 @@ bool CudaStream::device_work_done(std::uint64_t number) {
   const cudaError_t status = cudaEventQuery(event_of(number));
   if (status == cudaErrorNotReady) return false;
   check_cuda(status, name_);
-  // Of the events that share this one's place the last is done, and so is everything before it.
+  // The last event in this one's place is done, and so is everything before it.
   done_ = number + (recorded_ - number) / kEvents * kEvents;
   return true;
 }

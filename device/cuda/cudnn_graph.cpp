@@ -12,7 +12,7 @@ namespace trident {
 
 namespace {
 
-// What cuDNN says about its last error on this thread, on one line.
+// cuDNN's words about its last error on this thread, on one line.
 std::string last_cudnn_message() {
   std::array<char, 1024> text{};
   cudnnGetLastErrorString(text.data(), text.size());

@@ -108,7 +108,7 @@ class Exporter {
  private:
   std::int64_t bytes_of(std::size_t t) const { return whole(tensors_[t].shape).elements() * size_of(dtype_); }
 
-  // What the checkpoint was made from, if it was, says how files are cut.
+  // The folder that the checkpoint was made from, if any, says how files are cut.
   void cut(std::optional<std::int64_t> limit) {
     const std::string index = carried_ + "/" + std::string(kHfIndexName);
     const bool was_folder = file_exists(carried_ + "/" + std::string(kConfigName));
@@ -234,7 +234,7 @@ class Exporter {
     return std::nullopt;
   }
 
-  // What was carried along; else the tokenizer of the folder that training began with.
+  // The side files that were carried along; else the tokenizer of the folder that training began with.
   void carry(const std::string& to, std::vector<std::string>& warnings) const {
     std::vector<std::string> from{carried_};
     if (const std::optional<std::string> began = began_with(warnings)) from.push_back(*began);

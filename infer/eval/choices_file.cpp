@@ -20,13 +20,13 @@ namespace {
 
 constexpr std::int64_t kMaxLine = std::int64_t{64} << 20;
 
-// What Python's str.rstrip() takes away.
+// The characters that Python's str.rstrip() takes away.
 bool is_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-// Of well-formed text.
+// Works on well-formed text.
 std::size_t bytes_without_spaces_at_end(std::string_view text) {
   std::size_t end = 0;
   for (std::size_t at = 0; at < text.size();) {

@@ -126,7 +126,7 @@ EvalWork make_work(const EvalOptions& options, const ModelConfig& model, std::in
   return work;
 }
 
-// What windows have as tokens and targets: a sample is a window, and behind the last one there are empty ones.
+// Loads windows as tokens and targets: a sample is a window, and behind the last one there are empty ones.
 LoadSamples loader_of(const EvalWork& work, std::int64_t sequence) {
   return
       [&work, sequence](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
@@ -229,7 +229,7 @@ EvalReport report_of(const EvalOptions& options, const EvalWork& work, const Tex
   return report;
 }
 
-// Of the questions alone a window need not be longer than they are.
+// For questions alone a window need not be longer than they are.
 std::int64_t longest_needed(const EvalWork& work) {
   std::int64_t longest = 1;
   for (const EvalWindow& window : work.windows) longest = std::max(longest, window.inputs);
@@ -253,7 +253,7 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
   const ModelTokenizer tokenizer = find_tokenizer(options.tokenizer, config.data.tokenizer, model.checkpoint, model.key);
   work = make_work(options, architecture, sequence, tokenizer);
   work.why_no_bytes = tokenizer.refused ? tokenizer.refused->what() : "none is named, and the model's folder has none";
-  // Of the layout, sequences that tensor ranks share out must be a multiple of them.
+  // Sequences that tensor ranks share out must be a multiple of the tensor degree.
   const std::int64_t unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1;
   config.batch.sequence = round_up(std::min(sequence, longest_needed(work)), unit);
   if (config.batch.sequence > architecture.longest_sequence())

@@ -23,7 +23,7 @@
 namespace trident {
 namespace {
 
-// What the ranks of this process share, decided before there are any.
+// The ranks of this process share this, which is decided before there are any.
 struct Job {
   std::unique_ptr<Tokenizer> tokenizer;
   GenerateRequest request;
@@ -162,7 +162,7 @@ RunPlan plan_text(const GenerateOptions& options, const Job& job, RunPlan plan) 
   return generation_only(std::move(plan), shapes);
 }
 
-// What the ranks of this machine take together, against what it has left.
+// Compares the memory of this machine's ranks with what it has left.
 void check_memory(const RunPlan& plan, std::span<const ArenaNeed> needs) {
   const AvailableMemory available = available_memory();
   for (const MemoryPool& pool : plan.memory) {

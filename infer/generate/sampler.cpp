@@ -20,7 +20,7 @@ std::span<Candidate> keep_best(std::span<Candidate> candidates, std::int64_t cou
   return candidates.first(static_cast<std::size_t>(count));
 }
 
-// What exp(score / temperature) is, as a share of the best one's.
+// exp(score / temperature) as a share of the best one's.
 class Weights {
  public:
   Weights(std::span<const Candidate> candidates, double temperature) : temperature_(temperature) {

@@ -50,7 +50,7 @@ double best_seconds(Device& device, double budget, const std::function<void()>& 
   return best;
 }
 
-// Of a copy that no cache holds.
+// The rate of a copy that no cache holds.
 double measure_copies(Device& device, double budget) {
   const std::int64_t bytes = std::int64_t{1} << (device.kind() == DeviceKind::kCpu ? 28 : 30);
   const Buffer memory = device.allocate(2 * bytes, "copies");

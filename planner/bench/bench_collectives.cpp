@@ -19,13 +19,13 @@ std::int64_t operand_bytes(Device& device, double megabytes) {
   return static_cast<std::int64_t>((megabytes > 0 ? megabytes : device.kind() == DeviceKind::kCpu ? 16 : 256) * (1 << 20));
 }
 
-// What the bytes of a collective are compared with.
+// The bytes of a collective are compared with these.
 enum class Floor : std::uint8_t {
   kCopies,   // of all ranks at once, of their own memory: for ranks that work in each other's
   kMessages  // from every rank to the next at once, on the same way
 };
 
-// What one rank measures together with the others.
+// One rank measures this together with the others.
 class CollectiveMeter {
  public:
   CollectiveMeter(Device& device, Communicator& group, Floor floor, double megabytes)

@@ -41,7 +41,7 @@ class Operands {
   Buffer memory_;
 };
 
-// What one rank of a group does again and again with an operand of `bytes`.
+// One rank of a group does this again and again with an operand of `bytes`.
 struct Exchange {
   const char* name;
   DType dtype;

@@ -39,7 +39,7 @@ void add_pass(const PassRecord& pass, double times, const CpuPrices& prices, Ste
   }
 }
 
-// What operations count with: as they were measured within these steps, or as the tables have them.
+// The times that operations count with: as they were measured within these steps, or as the tables have them.
 enum class Operations : std::uint8_t { kMeasured, kTables };
 
 StepSum sum_of(const TrainedSteps& steps, double measured, const CpuRates& rates, Operations operations) {

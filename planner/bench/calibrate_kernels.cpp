@@ -64,7 +64,7 @@ double time_product(const MeasuringRank& rank, double budget, const ProductClass
   });
 }
 
-// Of the ranks at work at once; each adds its share.
+// The sum over the ranks at work at once; each adds its share.
 class Means {
  public:
   Means(std::size_t points, int ranks) : sums_(points * static_cast<std::size_t>(ranks)), ranks_(static_cast<std::size_t>(ranks)) {}

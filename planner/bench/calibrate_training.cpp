@@ -24,7 +24,7 @@
 namespace trident {
 namespace {
 
-// What reading the clock twice takes.
+// The time of reading the clock twice.
 double clock_seconds(double (*clock)()) {
   double least = 1;
   for (int i = 0; i < 1000; ++i) {
@@ -75,7 +75,7 @@ class StepCount {
   std::atomic<int> count_{0};
 };
 
-// What a rank's steps took: those with every operation measured and, in turn, those without.
+// Times of a rank's steps: those with every operation measured and, in turn, those without.
 struct RankSteps {
   std::vector<CallTimes> calls;
   double cpu = 0, wall = 0;  // of a step without, without its batch
@@ -105,7 +105,7 @@ RankSteps trained(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Commun
   return {meter.calls(), typical(cpu, false), typical(wall, true), steps};
 }
 
-// Of all ranks that trained `plan`; `calls` of all of them.
+// Times of all ranks that trained `plan`; `calls` of all of them.
 TrainedSteps steps_of(const RunPlan& plan, std::span<const RankSteps> ranks, double clock, int threads, CallMeter& calls) {
   TrainedSteps all{plan, 0, 0, 0};
   const double share = 1 / static_cast<double>(ranks.size());

@@ -95,7 +95,7 @@ class MeteredDevice final : public Device {
   std::vector<std::string> notes() const override { return device_.notes(); }
   double waited_seconds() const override { return device_.waited_seconds(); }
   void log_operations(OperationLog* log) override { device_.log_operations(log); }
-  // What is measured is measured operation by operation.
+  // Work is measured operation by operation.
   void run_capturable(FunctionRef<void()> work) override { meter_.measures() ? work() : device_.run_capturable(work); }
   Ranges* ranges() override { return device_.ranges(); }
 

@@ -24,7 +24,7 @@
 namespace trident {
 namespace {
 
-// Of products and attention that a step's backwards do again, on all ranks; attention in full, as in model FLOPs.
+// FLOPs of matmuls and attention that a step recomputes, on all ranks; attention in full, as in model FLOPs.
 double recomputed_flops(const RunPlan& plan, const RecordedStep& step) {
   double flops = 0;
   for (const StepRecord& record : step.records) {
@@ -45,7 +45,7 @@ double recomputed_flops(const RunPlan& plan, const RecordedStep& step) {
   return flops * plan.world_size() / static_cast<double>(step.records.size());
 }
 
-// What arenas may take there.
+// The bytes that arenas may take there.
 MachineFacts machine_for(const PlanHardware& hardware, const RunPlan& plan) {
   MachineFacts machine = hardware.machine;
   if (!hardware.on_gpus()) return machine;
@@ -56,7 +56,7 @@ MachineFacts machine_for(const PlanHardware& hardware, const RunPlan& plan) {
   return machine;
 }
 
-// Of cores that are never idle: what ranks compute, over the cores; the rest is what they move.
+// The parts of a step whose cores are never idle: the ranks' computing over the cores; the rest is moving.
 TimeParts parts_of_shared_cores(const RunPlan& plan, const CpuForecast& run, int cores) {
   TimeParts parts;
   const double ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
@@ -167,7 +167,7 @@ TrainConfig for_ranks(const PlanHardware& hardware, const TrainConfig& config, i
   return asked;
 }
 
-// What prices leave out of the keys that change how a GPU computes.
+// Names the keys that change how a GPU computes and that prices leave out.
 std::vector<std::string> unpriced(const PlanHardware& hardware, const RunPlan& plan) {
   std::vector<std::string> notes;
   const bool tf32 = plan.config.cuda.tf32;

@@ -31,7 +31,7 @@ std::string_view text_of(Certainty certainty) {
   return "";
 }
 
-// What the words of the table mean, as far as they are in it.
+// Explains the words of the table that are in it.
 std::string memory_notes(const ClusterReport& report) {
   const ClusterForecast& plan = report.plan;
   const RankMemory& most = plan.most();

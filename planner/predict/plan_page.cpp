@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMostLines = 8, kMostBars = 16, kMostSamples = 1200;
 
-// Of ranks' memory, all over the page: MB where the most loaded one has less than a GB.
+// The unit of ranks' memory on the whole page: MB where the most loaded one has less than a GB.
 struct MemoryUnit {
   double bytes = 1e9;
   std::string name = "GB";

@@ -111,7 +111,7 @@ double CpuPrices::seconds(const RecordedCollective& call, const GroupPlace&) con
   if (call.size <= 1 || name.empty()) return 0;
   const bool adds = call.operation == CommOperation::kAllReduce || call.operation == CommOperation::kReduceScatter;
   const DType dtype = adds && size_of(call.dtype) == 2 ? DType::kBF16 : DType::kF32;
-  // Of worlds with at least as many ranks the smallest, else the largest; of groups there the nearest below and above.
+  // Takes the smallest world with at least as many ranks, else the largest; there the nearest groups below and above.
   std::optional<int> world;
   for (const CollectiveTimes& t : rates_.collectives) {
     if (t.operation != name || t.dtype != dtype) continue;

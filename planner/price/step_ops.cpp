@@ -124,7 +124,7 @@ class Builder {
   void note_beside(const Instruction& i) {
     if (i.kind == Kind::kGather && i.gather_place != Instruction::kNone) gathered_[static_cast<std::size_t>(i.unit)] = issued_;
     if (i.kind == Kind::kReduceGradients) {
-      // What has been waited for need not be waited for again.
+      // A wait that is over need not be repeated.
       const auto first = std::find_if(reductions_.begin(), reductions_.end(), [&](const Reduction& r) { return r.item > waited_; });
       reductions_.erase(reductions_.begin(), first);
       reductions_.push_back(place_of(i));

@@ -72,7 +72,7 @@ class RankWalk {
     return {start, end};
   }
 
-  // Of a rank that has ended; until the others have.
+  // A rank that has ended idles until the others have.
   void finish() {
     const double now = streams_.now();
     timeline_.end = streams_.finish_beside();

@@ -39,7 +39,7 @@ class Recorder {
   }
 
  private:
-  // What tells passes of this rank apart: instruction, unit kind, whether it overwrites, copies, and the reductions that it adds.
+  // Passes of this rank differ by these: instruction, unit kind, whether it overwrites, copies, and the reductions that it adds.
   using Key = std::tuple<Kind, UnitKind, bool, bool, std::vector<std::pair<UnitKind, bool>>>;
   struct Pending {
     int unit = 0;

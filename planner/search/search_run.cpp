@@ -204,7 +204,7 @@ class Search {
     return all.size();
   }
 
-  // Of variations the fastest is found, and the others are told beside it.
+  // The fastest of some variations is found, and the others are told beside it.
   void keep(const std::vector<TimedLayout>& ranked) {
     std::vector<FoundLayout>& best = result_.best;
     for (const TimedLayout& timed : ranked) {
@@ -284,7 +284,7 @@ class Search {
     found.next_limit = next_limit(found);
   }
 
-  // What is most of the time that is not computing, and how full memory is.
+  // The largest part of the time that is not computing, and how full memory is.
   std::string next_limit(const FoundLayout& found) const {
     const std::int64_t bytes = usable(found.layout);
     const double full = static_cast<double>(found.memory.total()) / static_cast<double>(bytes);

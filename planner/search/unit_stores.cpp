@@ -87,7 +87,7 @@ class DryStore {
     return record([&] { store_.exchange_tied(peer); });
   }
 
-  // What the norm takes beside the sums of squares of each unit.
+  // The norm's cost beside the sums of squares of each unit.
   PassRecord norm() {
     ParamShard nothing = store_.shards().front();
     nothing.counts_in_norm = false;

@@ -274,7 +274,7 @@ std::vector<std::string> causes_of(const StudyResult& result) {
     }
     if (slow != nullptr && ratio(*slow, *fast) > kAlike) causes.push_back(why_slower(result, *slow, *fast));
   }
-  // Of growing numbers of GPUs: the largest against the reference.
+  // Of growing numbers of GPUs the largest stands against the reference.
   for (const StudyRow& row : rows) {
     if (!row.possible() || row.efficiency == 0) continue;
     const StudyRow *largest = &row, *reference = nullptr;

@@ -73,7 +73,7 @@ std::vector<std::string> values_of(const std::string& key, std::string_view part
   return values;
 }
 
-// Of the smallest point, with replicas of `ranks`.
+// The global batch of the smallest point, with replicas of `ranks`.
 std::int64_t fewest_replicas(const StudySpec& spec, std::int64_t ranks) {
   std::int64_t gpus = spec.gpus;
   for (const VariedKey& varied : spec.varied) {

@@ -13,7 +13,7 @@
 namespace trident {
 namespace {
 
-// What CUDA, its libraries and their kernels take of a GPU beside the arenas, for each rank; and its context alone, at most.
+// Bytes that CUDA, its libraries and their kernels take of a GPU beside the arenas, for each rank; and its context alone, at most.
 constexpr std::int64_t kReservedPerRank = std::int64_t{1} << 30;
 constexpr std::int64_t kContextPerRank = std::int64_t{1} << 29;
 constexpr double kBusyShare = 0.05;  // of a GPU's memory in others' hands: worth a line
@@ -25,7 +25,7 @@ std::int64_t usable_bytes(std::int64_t free, std::size_t ranks) {
 
 std::string text_of(const GpuFacts& gpu) { return fmt::format("GPU {} ({}, {}) of {}", gpu.number, gpu.name, gpu.place, host_name()); }
 
-// What a process says of a GPU; what is not asked for is left empty.
+// A process's facts about a GPU; those not asked for are left empty.
 struct GpuWord {
   std::string id = {}, name = {}, text = {};  // `text`: for messages
   std::int64_t free_bytes = 0, total_bytes = 0;
@@ -164,7 +164,7 @@ class GpusAsked {
     }
   }
 
-  // What is the same on every rank.
+  // The same on every rank.
   void describe_run() {
     GpuWords mine;
     for (const GpuSeat& gpu_slot : found_.gpu_slots)

@@ -28,7 +28,7 @@ constexpr int kManyRanks = 64;  // of more, rank 0 hears less often
 
 const char* variable(const char* name) { return std::getenv(name); }
 
-// What the only process of a job says to itself.
+// The only process of a job is its own rendezvous.
 class OneProcess final : public Rendezvous {
  public:
   int rank() const override { return 0; }
@@ -269,7 +269,7 @@ void Job::connect_lifeline() {
   lifeline_->connect({hub, deputy < world_->size() ? world_->broadcast(contact, deputy) : ""});
 }
 
-// What the work made is complete. A failure of others ends this rank; what else goes wrong is a warning. A rank that is held from
+// The work's result is complete. A failure of others ends this rank; other failures are warnings. A rank that is held from
 // here on is ended with the code of the work's end. Work without such an end has a result that rank 0 prints when it is no longer
 // in the job: a failure's code, because rank 0 may be ended, too.
 void Job::part() {
@@ -311,7 +311,7 @@ void Job::leave_failure(RunFailure failure) const {
   try {
     leave_(failure);
   } catch (const Error& error) {
-    // Of the two errors of a single process the first is the one to be told.
+    // A single process has two errors then; the first is the one to be told.
     if (!is_threads()) logger_.warning("{}; the reason is only in the log", error.what());
   }
 }

@@ -62,7 +62,7 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
     inputs.plan.details.push_back(std::move(note));
 }
 
-// What the ranks compare of the data, and by `looks` a look at it.
+// The ranks compare these facts of the data, with `looks` also a look at it.
 void describe_data(RunInputs& inputs, bool looks) {
   std::map<const IndexedDataset*, std::uint64_t> samples;  // the parts of a split are of one dataset
   for (const auto* part : {&inputs.sources.train, &inputs.sources.valid}) {

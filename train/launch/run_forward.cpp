@@ -56,7 +56,7 @@ TrainConfig with_settings(const JsonValue& config, const std::string& source, co
 }
 
 // The ranks' configuration of a run's, `config`: how it was trained says nothing of how it is to be run, and nothing is dropped.
-// What only training reads is left out, so that nothing in it can contradict what is asked for here. How long sequences are is
+// Keys that only training reads are left out, so that they cannot contradict what is asked for here. How long sequences are is
 // decided by who runs the model: whether tensor ranks can share them out is no matter yet.
 TrainConfig config_for_forward(JsonValue config, const std::string& source, const std::vector<std::string>& given) {
   const auto erase = [](JsonValue& object, std::initializer_list<std::string_view> keys) {

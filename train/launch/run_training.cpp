@@ -36,7 +36,7 @@ class Training {
       RankServices services;
       services.stop = &stop_;
       if (is_first) services.forecast = forecast_.get();
-      // Of threads rank 0 counts, who writes the last step's metrics after the others are done with it.
+      // Where ranks are threads rank 0's end is the job's: it writes the last metrics after the others.
       services.trained = [this, is_first](const RunEnd& end) {
         if (is_first || !job_.is_threads()) job_.set_end(end);
       };

@@ -204,7 +204,7 @@ StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine) {
 
 namespace {
 
-// What the ranks of a node know of it together; on all of them.
+// The ranks of a node learn together what each knows of it.
 struct NodeFacts {
   MemoryPool memory;
   CoreShare share;

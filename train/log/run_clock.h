@@ -1,4 +1,4 @@
-// The clock of one start of a run, by which all of its logs tell time.
+// The clock of one start of a run, by which its JSONL logs and its console tell time.
 #pragma once
 
 #include <string>

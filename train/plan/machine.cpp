@@ -29,7 +29,7 @@ MachineFacts cpu_machine_facts(int local_ranks) {
                                   !facts.fast_bf16    ? ", no bf16 products"
                                   : features.amx_bf16 ? ", AMX bf16 products"
                                                       : ", AVX512-BF16 products");
-  // Of the machine, or of the control group that a batch system gave the job.
+  // The limit of the machine, or of the control group that a batch system gave the job.
   const std::int64_t memory = std::min(static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE), control_group_limit());
   MemoryPool& pool = facts.memory.emplace_back(MemoryPool{"this machine", {}, memory});
   for (int rank = 0; rank < local_ranks; ++rank) pool.ranks.push_back(rank);

@@ -156,7 +156,7 @@ void check_units(const RunPlan& plan) {
   }
 }
 
-// What each unit takes on the rank that has it (the same on all of its data and tensor ranks).
+// The bytes of each unit on the rank that has it (the same on all of its data and tensor ranks).
 std::vector<UnitBytes> unit_bytes(const RunPlan& plan) {
   const auto rounded = [](std::int64_t elements, DType dtype) { return round_up(elements * size_of(dtype), kPlaceBytes); };
   const bool one_rank_has_both_ends = plan.grid.degrees().pipeline == 1;
@@ -315,7 +315,7 @@ const StepProgram& RunPlan::eval_program(int rank) const {
 
 namespace {
 
-// What cuda.graphs comes to: hosts drive the collectives of tensor-parallel ranks.
+// Resolves cuda.graphs: hosts drive the collectives of tensor-parallel ranks.
 std::string graphs_note(const RunPlan& plan) {
   constexpr const char* kUpdates = "cuda.graphs: updates of units are captured and launched as a whole";
   if (plan.tensor_layout.degree > 1)

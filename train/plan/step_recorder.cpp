@@ -21,7 +21,7 @@ Axis axis_of(std::string_view group) {
   return static_cast<Axis>(axis);
 }
 
-// Of few passes that are not equal, most differ in this.
+// Most of the few passes that are not equal differ in this.
 std::size_t hash_of(const PassRecord& pass) {
   std::size_t hash = pass.calls.size();
   for (const auto& call : pass.calls) {

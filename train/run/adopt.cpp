@@ -138,7 +138,7 @@ JsonValue contents_of(const JsonValue& fingerprint) {
   return contents;
 }
 
-// What values do not depend on, or what later training may change.
+// Keys that values do not depend on, or that later training may change.
 ModelConfig architecture_of(ModelConfig model) {
   model.residual_dropout = model.embedding_dropout = 0;
   model.init_std = 0;

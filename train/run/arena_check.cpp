@@ -13,7 +13,7 @@
 namespace trident {
 namespace {
 
-// Of a GPU, for each rank, what CUDA and its libraries take once training begins: their kernels with the first use, graphs.
+// Bytes of a GPU, for each rank, that CUDA and its libraries take once training begins: kernels with the first use, graphs.
 constexpr double kTakenLater = 512 << 20;
 constexpr double kMuchLess = 0.9;  // of the largest rank's memory: layers could move there
 constexpr double kMuch = 0.1;      // of what is needed: worth a key of its own
@@ -46,7 +46,7 @@ std::int64_t legal_micro(const RunPlan& plan, std::int64_t most) {
   return most;
 }
 
-// What would fit where `needed` is more than `there`. Activations grow with the micro-batch, everything else does not; `fits` says
+// Proposes what fits where `needed` is more than `there`. Activations grow with the micro-batch, the rest does not; `fits` says
 // whether a micro-batch does.
 std::string what_fits(const RunPlan& plan, const ArenaNeed& needed, double there, FunctionRef<bool(std::int64_t)> fits) {
   const double fixed = needed.total - needed.activations, micro = static_cast<double>(plan.config.batch.micro);
@@ -115,7 +115,7 @@ const MemoryPool* pool_of(const RunPlan& plan, int rank) {
   return found == plan.memory.end() ? nullptr : &*found;
 }
 
-// Of the ranks that share a machine or a GPU.
+// The ranks that share a machine or a GPU.
 struct PoolNeed {
   double total = 0;
   std::optional<double> free = {};  // the least that any of them sees

@@ -49,7 +49,7 @@ bool may_pass(const Error& error) {
   return is_full(error) || error.system_error() == EIO || error.system_error() == ESTALE || error.system_error() == ETIMEDOUT;
 }
 
-// What the file system says of the folder, as the reason for which a configuration is refused.
+// The file system's answer about the folder, as the reason for which a configuration is refused.
 template <class Body>
 void refusing(const std::string& directory, Body&& body) {
   try {
@@ -159,7 +159,7 @@ std::string fault_unless(bool was_given, const std::function<void()>& check) {
     check();
     return "";
   } catch (const Error& error) {
-    // What may pass is tried again by the next start.
+    // The next start tries again what may pass.
     if (was_given || (error.code() != ExitCode::kConfig && !is_full(error))) throw;
     return error.what();
   }

@@ -75,7 +75,7 @@ JsonValue comparable(TrainConfig config) {
   return to_json(config);
 }
 
-// What tells the run of `folder` from this one; nothing if its configuration is the same.
+// The key that tells the run of `folder` from this one; nothing if its configuration is the same.
 std::optional<std::string> other_run(const std::string& folder, const TrainConfig& config) {
   const std::string path = fmt::format("{}/{}", folder, kConfigFile);
   if (!file_exists(path)) return fmt::format("without {}", kConfigFile);

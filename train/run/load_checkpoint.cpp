@@ -63,13 +63,13 @@ void read_all(const Resume& resume, RankTrainer& trainer, const Logger& logger) 
   }
 }
 
-// What asked for a checkpoint, for messages.
+// Names who asked for a checkpoint, for messages.
 struct AskedBy {
   std::string_view key;
   std::string_view value;
 };
 
-// Of one rank. Why `read` could not; nothing if it could.
+// Says why `read` failed on one rank; nothing if it did not.
 std::optional<Error> fault_in(const Resume& resume, const AskedBy& asked, const Logger& logger, FunctionRef<void()> read) {
   try {
     read_again(read, [&](const StorageError& error, double seconds) {
@@ -98,7 +98,7 @@ void throw_if_refused(const std::optional<Error>& fault, ParallelContext& contex
   if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), refused ? to_text(*fault) : "", first));
 }
 
-// What a run goes on with from `resume` as it would have been asked for at the start.
+// The configuration that a run goes on with from `resume`, as it would have been asked for at the start.
 TrainConfig adopted(const RunInputs& inputs, Resume& resume) {
   TrainConfig config = inputs.plan.config;
   adopt(config, resume);

@@ -77,7 +77,7 @@ void RankLoop::save_what_is_left() {
   checkpoints_.save(state(), say_);
 }
 
-// What a checkpoint of this moment says beside the tensors.
+// A checkpoint of this moment says this beside the tensors.
 TrainingState RankLoop::state() {
   const TrainerPosition position = trainer_.position();
   TrainingState state;
@@ -284,7 +284,7 @@ void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before
   else last_steps_[static_cast<std::size_t>(attempts_) % kSpreadSteps] = seconds;
 }
 
-// What a rank knows of a step by itself.
+// A rank knows these of a step by itself.
 StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const {
   StepMetrics metrics;
   metrics.step = updates();

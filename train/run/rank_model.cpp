@@ -68,7 +68,7 @@ void RankModel::allocate() {
   store_->bind(*arena_);
 }
 
-// What a GPU has left is known when all ranks have made what is not in the plan. What hosts have was compared before, in
+// A GPU's free memory is known when all ranks have made what is not in the plan. Hosts' memory was compared before, in
 // prepare_run().
 void RankModel::check_memory() {
   const std::optional<std::int64_t> free = device_.free_bytes();

@@ -22,7 +22,7 @@ namespace {
 
 enum class Content : std::uint8_t { kAll, kAny };
 
-// What is looked for.
+// The search's request.
 struct Wanted {
   std::string_view key;  // that asks for it
   std::string value;

@@ -176,7 +176,7 @@ void RunCheckpoints::make_writer(SavePlan plan, const Say& say) {
   if (saves_on_the_way()) trainer_.set_update_hook([this](int unit) { blocked_seconds_ += writer_->before_update(unit); });
 }
 
-// Of the memory of this rank's machine, what nothing is planned for: a share for each of its ranks.
+// The unplanned memory of this rank's machine: a share for each of its ranks.
 double RunCheckpoints::spare_bytes() const {
   if (on_gpu()) return static_cast<double>(available_memory().bytes) / std::max(1, inputs_.local_ranks);
   for (const MemoryPool& pool : plan_.memory) {
@@ -242,7 +242,7 @@ void RunCheckpoints::note_failure(const std::string& what, const Say& say) {
     throw StorageError(fmt::format("no checkpoint of step {}: {}; the run ends because checkpoint.on_error is \"stop\"", state_.updates, what));
 }
 
-// What was committed is not what was written, or not everybody sees it. It stays, for whoever can make something of it, and so do the
+// The committed files are not those that were written, or not everybody sees them. They stay for inspection, and so do the
 // earlier ones.
 void RunCheckpoints::note_unreadable(const Say& say) {
   stage_ = Stage::kNone;

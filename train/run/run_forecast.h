@@ -1,5 +1,5 @@
 // The forecast of a run, by a price of its step (planner/predict, which stands above): the run asks before its first
-// step and after its last one.
+// step, after evaluations and saves, and after its last step.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class RunForecast {
  public:
   virtual ~RunForecast() = default;
 
-  // Asked by rank 0 alone, on its thread. Neither throws because something cannot be priced: lines and values say so.
+  // Asked by rank 0 alone, on its thread. None throws because something cannot be priced: lines and values say so.
 
   // Before the first step.
   struct Predicted {
@@ -38,8 +38,8 @@ class RunForecast {
   // With log.report, after evaluations and saves and at the end: leaves last_step.json in the run directory, for reports.
   // `last_step`: collect_last_step(). StorageError.
   virtual void show_step(std::int64_t step, const std::vector<std::vector<InstructionTimes>>& last_step) = 0;
-  // After the last step: the closing lines that put what was predicted beside what was measured. Leaves what it says in
-  // `summary`'s run directory as well.
+  // After the last step: the closing lines that put what was predicted beside what was measured. Leaves
+  // comparison.json in the run directory, and report.html with log.report; what cannot be written is a line.
   virtual std::vector<std::string> compare(const RunSummary& summary) = 0;
 };
 

@@ -22,7 +22,7 @@ namespace {
 
 std::string loss_text(double first, double last) { return fmt::format("{:.4f} -> {:.4f} nats per token", first, last); }
 
-// Of the ranks that send and hold the most.
+// The ranks that send and hold the most.
 ZeroCost largest_cost(const RunPlan& plan, const ZeroPolicy& policy) {
   ZeroCost largest;
   for (const ZeroCost& cost : zero_costs(plan, policy)) {
@@ -106,7 +106,7 @@ std::vector<std::string> time_lines(const StepTimes& times) {
   for (std::size_t i = 0; i < kNumStepParts; ++i) {
     if (times.wall[i] > 0) parts += fmt::format("{} {:.1f}, ", to_string(static_cast<StepPart>(i)), 1e3 * times.wall[i]);
   }
-  // What the norm's sums wait for is whoever computed longest, and no tensor-parallel traffic.
+  // The norm's sums wait for whoever computed longest, not for tensor-parallel traffic.
   std::array<double, kNumWaitedFor> waited_for = times.waited_for;
   double& tensor = waited_for[static_cast<std::size_t>(WaitedFor::kTensor)];
   tensor = std::max(0.0, tensor - times.causes.statistics_waited);

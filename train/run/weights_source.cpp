@@ -162,7 +162,7 @@ std::optional<ModelDifference> model_difference(const ModelConfig& a, const Mode
   differ(a.qk_norm != b.qk_norm, "model_type", "as given", "another norm of queries and keys");
   differ(a.activation != b.activation, "model_type", "as given", "another activation");
   differ(a.position != b.position, "model_type", "as given", "another kind of positions");
-  // What no line above names is still a difference.
+  // A difference that no line above names is one, too.
   ModelConfig rest = b;
   rest.max_positions = a.max_positions, rest.init_std = a.init_std;
   rest.residual_dropout = a.residual_dropout, rest.embedding_dropout = a.embedding_dropout;

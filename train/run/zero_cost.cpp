@@ -20,7 +20,7 @@ std::int64_t state_bytes(const ArenaPlan& arena) {
   return bytes;
 }
 
-// Of all ranks.
+// The sum over all ranks.
 double model_state(const RunPlan& plan, const ZeroPolicy& policy) {
   const double replicas = static_cast<double>(plan.world_size() / plan.grid.degrees().pipeline);
   double bytes = 0;

@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtLeast)
   store_rows(out + head * s.query_length * width, acc, inverse, first_query, s.query_length, first_column, width);
 }
 
-// What the backward kernels read of one head.
+// The backward kernels read these of one head.
 template <class T>
 struct HeadInputs {
   const T *q, *d_out, *k, *v;

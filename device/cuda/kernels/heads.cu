@@ -9,7 +9,7 @@ namespace {
 // Elements as they are moved: 16 bytes, or one element of 4 bytes or 2 (Bf16, whatever they are).
 using Sixteen = Words<4>;
 
-// What both directions of the move between heads [B, n, S, D] and rows [S, B, C] need; sizes in units.
+// Both directions of the move between heads [B, n, S, D] and rows [S, B, C] need these; sizes in units.
 struct HeadLayout {
   unsigned batch, sequence;
   int num_heads, head_dim;
