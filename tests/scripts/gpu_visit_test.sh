@@ -98,7 +98,7 @@ grep -qF "$place/empty has no bin/trident; build with CUDA first" "$place/out" |
 # What is too large to be taken along.
 (cd "$tree" && git init -q . && git add scripts && git -c user.name=a -c user.email=a@b commit -qm one)
 mkdir -p "$place/built/bin"
-sed -i 's/^programs=(.*/programs=(bin\/trident/; s/^  tests\/cuda\/card.*/)/' "$tree/scripts/gpu_visit.sh"
+sed -i 's/^programs=(.*/programs=(bin\/trident/; s/^  tests\/cuda\/gpu.*/)/' "$tree/scripts/gpu_visit.sh"
 echo trainer >"$place/built/bin/trident"
 echo 'CMAKE_CUDA_ARCHITECTURES:STRING=90a-real' >"$place/built/CMakeCache.txt"
 printf '#!/bin/sh\ncp "$3" "$2"\n' | stand_in bin/strip
