@@ -164,13 +164,15 @@ TEST(ScratchFolder, IsRemovedWithAllItHoldsOrSaysWhyItCannotBe) {
   else ::setenv("TMPDIR", kept.c_str(), 1);
 }
 
-// A rename would put a file in the place of /dev/null.
-TEST(FileIo, ADeviceIsNotReplaced) {
-  for (const std::string device : {"/dev/null", "/dev/full"}) {
-    expect_error<StorageError>([&] { AtomicFile file(device); }, {device + ": is a device; name a file"});
+// A rename would put a file in the place of /dev/null, or of a pipe that somebody reads.
+TEST(FileIo, ADeviceOrAPipeIsNotReplaced) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const std::string& special : {std::string("/dev/null"), std::string("/dev/full"), folder / "pipe"}) {
+    expect_error<StorageError>([&] { AtomicFile file(special); }, {special + ": is a device or a pipe; name a file"});
     struct stat there {};
-    ASSERT_EQ(::stat(device.c_str(), &there), 0);
-    EXPECT_TRUE(S_ISCHR(there.st_mode));
+    ASSERT_EQ(::stat(special.c_str(), &there), 0);
+    EXPECT_FALSE(S_ISREG(there.st_mode));
   }
 }
 
