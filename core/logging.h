@@ -23,7 +23,7 @@ std::string_view to_string(LogLevel level);
 // Writes lines to a stream that outlives it. Safe to call from several threads; flushed per line.
 class LogSink {
  public:
-  // What a line looks like where it is shown, given without its end: a terminal has colours.
+  // Shapes a line, given without its end, for the place where it is shown: a terminal has colours.
   using Dress = std::function<std::string(LogLevel level, const std::string& line)>;
 
   explicit LogSink(std::ostream& stream, LogLevel threshold = LogLevel::kInfo, Dress dress = {})

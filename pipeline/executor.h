@@ -35,7 +35,7 @@ class Executor {
   // ranges, each instruction is one, called by its short_name(), which is made on the first run.
   void run(const StepProgram& program, std::vector<InstructionTimes>& times);
 
-  // What the instruction in progress has taken so far, for handlers that tell apart what they do.
+  // Times of the instruction in progress so far, for handlers that tell their parts apart.
   InstructionTimes so_far() const;
 
  private:

@@ -33,7 +33,7 @@ struct VocabularyShard {
   std::int64_t vocabulary = 0;    // global size; columns from here on are padding
 };
 
-// What a rule keeps of elements: the first num_states(rule) are there.
+// A rule's states of elements: the first num_states(rule) are there.
 struct UpdateStates {
   float* of[kMostUpdateStates] = {};
 };

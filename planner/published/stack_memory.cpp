@@ -32,7 +32,7 @@ double per_operation_bytes(const PricingInput& in, double input) {
   return input + 2 * tokens * (products + row.query_width() / row.tp) + (row.gated ? input : 0) + 4 * tokens * row.heads / row.tp;
 }
 
-// What is kept between the forward and the backward of a block by its mode of recomputation.
+// Bytes kept between the forward and the backward of a block by its mode of recomputation.
 double kept_bytes(const PricingInput& in) {
   const TrainingRow& row = in.row;
   const double input = 2 * tokens_of_micro_batch(row) * row.hidden / (row.sequence_parallel ? row.tp : 1);

@@ -50,7 +50,7 @@ struct LayoutMemoryInputs {
 };
 
 ArenaMemory arena_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank);
-// Of a unit, as RunPlan has it for its programs.
+// A unit's bytes, as RunPlan has them for its programs.
 UnitBytes unit_bytes_of(const LayoutMemoryInputs& in, UnitKind kind);
 
 }  // namespace trident

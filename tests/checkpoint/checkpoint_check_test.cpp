@@ -387,7 +387,7 @@ class DocumentedReader : public ::testing::Test {
     write_file(folder_ / "read_checkpoint.py",
                page.substr(begin + fence.size(), page.find("```\n", begin + 1) - begin - fence.size()));
   }
-  // What it prints, and how it ends.
+  // The program's output and exit.
   std::pair<std::string, int> run(const std::string& checkpoint) const {
     const std::string said = folder_ / "said";
     const int status = std::system(fmt::format("python3 {} {} >{} 2>&1", folder_ / "read_checkpoint.py", checkpoint, said).c_str());

@@ -37,7 +37,7 @@ TEST(Logging, OneMessageIsOneLine) {
   EXPECT_EQ(out.str(), "a b [31mc\n");
 }
 
-// What is shown may be dressed up; who keeps lines gets them as they are, until somebody says no more.
+// Shown lines may be dressed; whoever keeps lines gets them as they are, until the copy ends.
 TEST(Logging, LinesAreDressedWhereTheyAreShownAndCopiedAsTheyAre) {
   std::ostringstream out;
   const auto dress = [](LogLevel level, const std::string& line) { return fmt::format("<{}> {}", to_string(level), line); };

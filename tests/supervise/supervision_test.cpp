@@ -284,7 +284,7 @@ TEST_F(ElasticLayouts, AreReadInBothForms) {
   EXPECT_EQ(all[1].setting, "parallel=1DP x 4PP");
   EXPECT_EQ(all[2].ranks, 2);
   EXPECT_EQ(all[3].ranks, 8);
-  // What is handed on is read back as that layout.
+  // The next command reads the file back as that layout.
   for (const ElasticLayout& layout : all) {
     if (layout.setting.empty()) continue;
     OptionValues values;

@@ -334,7 +334,7 @@ TEST_F(StoredRuns, ThreadsSayWhichRankWarnsUnlessItIsTheFirst) {
   EXPECT_EQ(out.str(), lines[0] + lines[1]);
 }
 
-// Of a decay to 0 the last step changes nothing; where a start makes that step alone, it would change nothing at all.
+// The last step of a decay to 0 changes nothing; a start that makes that step alone would change nothing at all.
 TEST_F(StoredRuns, AStepThatIsAddedAloneHasARate) {
   const auto on = [&](const std::string& steps, const std::string& more = "log.every=1") {
     return train(settings("run", {"run.steps=" + steps, "lr_schedule.type=linear", more}));

@@ -272,7 +272,7 @@ TEST(ChunkedHead, LogitsOfAllRowsAreNotThere) {
   });
 }
 
-// What a head keeps and works in. R rows of width H, C columns, w bytes; ranges begin at multiples of 256 bytes.
+// A head's saved and working bytes. R rows of width H, C columns, w bytes; ranges begin at multiples of 256 bytes.
 TEST(ChunkedHead, TakesTheMemoryOfOneChunk) {
   const ModelConfig config = with_vocabulary(testing::tiny_llama(), 300);
   for (const int degree : {1, 2})
