@@ -48,10 +48,15 @@ struct FusedMatmul {
 // Attention of Sq queries over Sk keys. Query i has global position query_offset + i, key j key_offset + j; with `causal` a query
 // sees keys at positions <= its own. N % K == 0; query head n uses key/value head n / (N/K). A query that sees no key gets
 // output 0 and log-sum-exp -infinity.
+//
+// Over 0, `interval` says that queries see intervals: an operand, first_key i32 [B, Sq], names the global position of the first key
+// that each query sees; a sample's never decrease, and `causal` is true. flops() counts the last `interval` keys of each query.
+// Over 0, `softcap` bounds the scaled scores: softcap * tanh(score / softcap) takes their place.
 struct AttentionShape {
   std::int64_t batch = 0, query_heads = 0, kv_heads = 0, query_length = 0, key_length = 0, head_dim = 0;
   std::int64_t query_offset = 0, key_offset = 0;
-  float scale = 1.0f;
+  std::int64_t interval = 0;  // keys; 0: first_key is empty
+  float scale = 1.0f, softcap = 0.0f;
   bool causal = true;
   DType dtype = DType::kF32;
   bool operator==(const AttentionShape&) const = default;

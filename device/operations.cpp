@@ -42,6 +42,10 @@ Elements queries(const AttentionShape& s) { return {s.dtype, s.batch * s.query_h
 Elements keys(const AttentionShape& s) { return {s.dtype, s.batch * s.kv_heads * s.key_length * s.head_dim}; }
 Elements sums(const AttentionShape& s) { return {DType::kF32, s.batch * s.query_heads * s.query_length}; }
 
+void first_key_field(const AttentionShape& s, ConstTensorView first_key, FieldVisitor f) {
+  if (s.interval > 0) f(reads("first_key", first_key, {DType::kI32, s.batch * s.query_length}));
+}
+
 struct NamedShape {
   std::string_view name;
   const Shape& shape;
@@ -58,8 +62,9 @@ double scores(const AttentionShape& s) {
     // Query i sees first + i keys, of those that there are.
     const std::int64_t first = s.query_offset - s.key_offset + 1;
     const std::int64_t some = std::clamp<std::int64_t>(1 - first, 0, s.query_length);
-    const std::int64_t all = std::clamp<std::int64_t>(s.key_length - first, some, s.query_length);
-    pairs = static_cast<double>((all - some) * (2 * first + some + all - 1) / 2 + (s.query_length - all) * s.key_length);
+    const std::int64_t seen = s.interval > 0 ? std::min(s.interval, s.key_length) : s.key_length;  // by a query at most
+    const std::int64_t all = std::clamp<std::int64_t>(seen - first, some, s.query_length);
+    pairs = static_cast<double>((all - some) * (2 * first + some + all - 1) / 2 + (s.query_length - all) * seen);
   }
   return 2.0 * static_cast<double>(s.batch * s.query_heads * s.head_dim) * pairs;
 }
@@ -129,6 +134,9 @@ void check_attention(std::string_view operation, const AttentionShape& s) {
   TRIDENT_CHECK(s.dtype == DType::kF32 || s.dtype == DType::kBF16 || s.dtype == DType::kF16, "{}: dtype {}", operation,
                 to_string(s.dtype));
   TRIDENT_CHECK(s.head_dim > 0, "{}: head width {}", operation, s.head_dim);
+  TRIDENT_CHECK(s.interval >= 0 && (s.interval == 0 || s.causal), "{}: intervals of {} keys, causal {}", operation, s.interval,
+                s.causal);
+  TRIDENT_CHECK(s.softcap >= 0, "{}: scores bounded by {}", operation, s.softcap);
 }
 
 // The operands of attention's forward pass, over a cache or not.
@@ -139,6 +147,7 @@ void forward_fields(const Forward& o, FieldVisitor f) {
   f(reads("k", o.k, keys(o.shape)));
   f(reads("v", o.v, keys(o.shape)));
   f(writes("lse", o.lse, sums(o.shape)));
+  first_key_field(o.shape, o.first_key, f);
   f(scratch("the workspace", o.workspace));
 }
 
@@ -196,6 +205,7 @@ void AttentionBackward::fields(FieldVisitor f) const {
   f(reads("k", k, keys(shape)));
   f(reads("v", v, keys(shape)));
   f(reads("lse", lse, sums(shape)));
+  first_key_field(shape, first_key, f);
   f(scratch("the workspace", workspace));
 }
 

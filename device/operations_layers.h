@@ -45,13 +45,15 @@ struct Fused {
 
 void check_attention(std::string_view operation, const AttentionShape& shape);
 
-// out T[B,N,Sq,D]; lse f32[B,N,Sq] (natural log-sum-exp of the scaled scores); q T[B,N,Sq,D]; k, v T[B,K,Sk,D].
+// out T[B,N,Sq,D]; lse f32[B,N,Sq] (natural log-sum-exp of the scaled scores); q T[B,N,Sq,D]; k, v T[B,K,Sk,D]; first_key i32
+// [B,Sq] with shape.interval, else empty.
 struct AttentionForward {
   static constexpr OperationName kName{"attention_forward", WorkKind::kAttention};
   const AttentionShape& shape;
   TensorView out, lse;
   ConstTensorView q, k, v;
   TensorView workspace;
+  ConstTensorView first_key = {};
 
   void check() const;
   void fields(FieldVisitor f) const;
@@ -60,7 +62,7 @@ struct AttentionForward {
 
 // Attention over a cache of Sk positions, sample b's queries at positions first[b] + i: out, lse as above, of causal attention
 // with query_offset first[b]. first [B] lies in host memory, is read before the call returns, and is from 0 to Sk - 1; queries
-// behind the cache's end see all of it. `shape` is causal, with offsets of 0.
+// behind the cache's end see all of it. `shape` is causal, with offsets of 0; first_key has positions in the cache.
 struct CachedAttention {
   static constexpr OperationName kName{"cached_attention", WorkKind::kAttention};
   const AttentionShape& shape;
@@ -68,6 +70,7 @@ struct CachedAttention {
   TensorView out, lse;
   ConstTensorView q, k, v;
   TensorView workspace;
+  ConstTensorView first_key = {};
 
   AttentionShape of_sample(std::int64_t b) const;
   void check() const;
@@ -82,6 +85,7 @@ struct AttentionBackward {
   TensorView d_q, d_k, d_v;
   ConstTensorView d_out, out, q, k, v, lse;
   TensorView workspace;
+  ConstTensorView first_key = {};
 
   void check() const;
   void fields(FieldVisitor f) const;

@@ -23,6 +23,9 @@ struct MicroBatch {
   ConstTensorView targets;              // i32 [S*B]; last stage; negative = not counted
   ConstTensorView positions_by_row;     // i32 [S*B]; learned positions
   ConstTensorView positions_by_sample;  // i32 [B,S]; rotary positions
+  // i32 [B,S], never decreasing in a sample: the first key that attention sees, in layers that see all of a document and in those
+  // with a sliding window. Empty where such layers see every key up to the query.
+  ConstTensorView first_key = {}, first_key_in_window = {};
   ConstTensorView samples;              // i64 [B]: global sample index, for dropout
   std::int64_t step = 0;
   float gradient_scale = 1.0f;  // loss scale / global_valid_tokens: the one division

@@ -31,9 +31,11 @@ void CallTrace::append(ConstTensorView view) {
 // Fields are taken apart by bindings, which do not compile when one is added.
 
 void CallTrace::append(const AttentionShape& shape) {
-  const auto& [batch, query_heads, kv_heads, query_length, key_length, head_dim, query_offset, key_offset, scale, causal, dtype] = shape;
+  const auto& [batch, query_heads, kv_heads, query_length, key_length, head_dim, query_offset, key_offset, interval, scale, softcap,
+               causal, dtype] = shape;
   const auto all = [this](const auto&... fields) { (append(fields), ...); };
-  all(batch, query_heads, kv_heads, query_length, key_length, head_dim, query_offset, key_offset, scale, causal, dtype);
+  all(batch, query_heads, kv_heads, query_length, key_length, head_dim, query_offset, key_offset, interval, scale, softcap, causal,
+      dtype);
 }
 
 void CallTrace::append(std::span<const std::int64_t> values) {
