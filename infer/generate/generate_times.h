@@ -23,8 +23,8 @@ struct GenerateTimes {
   std::vector<PassTime> passes;
   // That a step reads, on the rank: all weights but what is looked up, and of each position that it looks at.
   std::int64_t step_weight_bytes = 0, cache_bytes_per_position = 0;
-  // Of the whole model, a multiply-add counted as two: of a prompt's token, of its last one beside, of a query with a key that it
-  // sees.
+  // FLOPs of the whole model, a multiply-add counted as two: of a prompt's token, of its last one beside, of a query with a key
+  // that it sees.
   double flops_per_token = 0, flops_per_prompt = 0, flops_per_pair = 0;
 };
 

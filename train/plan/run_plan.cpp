@@ -140,7 +140,8 @@ void check_lengths(const RunPlan& plan) {
   check_layout(plan.model, plan.tensor_layout, sequence);
 }
 
-// Of a unit on a rank: more of one would not be placed in the 32-bit numbers of programs, beside others that live with it.
+// A unit on a rank has at most so many: more would not be placed in the 32-bit numbers of programs, beside others that live with
+// it.
 void check_units(const RunPlan& plan) {
   constexpr std::int64_t kMost = std::int64_t{1} << 36;
   for (const UnitLayout& unit : plan.units) {
