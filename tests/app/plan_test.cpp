@@ -1,4 +1,4 @@
-// What `trident plan` says is what `trident train` then takes and sends.
+// Tests that `trident train` takes and sends what `trident plan` says.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What trident eval gives a model: windows over texts, questions as tokens.
+// Tests what trident eval gives a model: windows over texts, questions as tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a configuration may not say: every refusal is one line that names file, line, key, value and remedy.
+// Tests what a configuration may not say: every refusal is one line that names file, line, key, value and remedy.
 #include "tests/train/config_support.h"
 #include "train/config/layout_text.h"
 #include "train/config/option_check.h"

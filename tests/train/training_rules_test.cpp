@@ -1,4 +1,4 @@
-// What a step owes its user whatever the layout: the rate, the norm, clipping, decay, the update itself, evaluation.
+// Tests what a step owes its user whatever the layout: the rate, the norm, clipping, decay, the update itself, evaluation.
 
 #include <gtest/gtest.h>
 

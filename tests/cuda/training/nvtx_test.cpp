@@ -1,4 +1,4 @@
-// What a profiler is told of a run on simulated GPUs: the names of the run's own trace, and every range ends.
+// Tests what a profiler is told of a run on simulated GPUs: the names of the run's own trace, and every range ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>
