@@ -26,6 +26,7 @@ TensorView one_by_one(TensorView rows) { return rows.reshape({rows.shape()[0], 1
 
 Attention::Attention(const ModelConfig& config, std::int64_t layer)
     : config_(config),
+      slides_(config.slides(layer)),
       names_(block_names(config, layer)),
       norm_(config, names_.attention_norm, "the attention norm's output", "the attention part's output"),
       query_norm_(NormKind::kRmsNorm, config.norm_eps, config.head_dim, names_.query_norm, PartialGradient::kAlways),
@@ -87,14 +88,22 @@ void Attention::declare(ParamList& list) {
 }
 
 AttentionShape Attention::shape(const LayerGeometry& g) const {
+  const std::int64_t window = config_.sliding_window, seen = g.document_interval;
   return {.batch = g.micro_batch,
           .query_heads = q_.count,
           .kv_heads = k_.count,
           .query_length = g.sequence,
           .key_length = g.sequence,
           .head_dim = config_.head_dim,
+          .interval = !is_windowed(g) ? seen : seen > 0 ? std::min(window, seen) : window,
           .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim))),
+          .softcap = static_cast<float>(config_.attention_softcap),
           .dtype = g.compute};
+}
+
+ConstTensorView Attention::first_key(const LayerPass& p) const {
+  if (is_windowed(p.geometry)) return p.batch.first_key_in_window;
+  return p.geometry.document_interval > 0 ? p.batch.first_key : ConstTensorView();
 }
 
 void Attention::rotate(LayerPass& p, TensorView heads, Transpose inverse) const {
@@ -201,7 +210,7 @@ void Attention::recompute_core(LayerPass& p) const {
   const TensorView q = p[q_.saved], out = p.save(out_, q.dtype(), q.shape());
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
   p.run(op::AttentionForward{.shape = shape(p.geometry), .out = out, .lse = lse, .q = q, .k = p[k_.saved], .v = p[v_.saved],
-                             .workspace = p.workspace()});
+                             .workspace = p.workspace(), .first_key = first_key(p)});
 }
 
 void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
@@ -245,7 +254,7 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
     const TensorView d_q = p.scratch(g.compute, q.shape()), d_k = p.scratch(g.compute, k.shape()),
                      d_v = p.scratch(g.compute, v.shape());
     p.run(op::AttentionBackward{.shape = shape(g), .d_q = d_q, .d_k = d_k, .d_v = d_v, .d_out = d_out, .out = p[out_], .q = q,
-                                .k = k, .v = v, .lse = p[lse_], .workspace = p.workspace()});
+                                .k = k, .v = v, .lse = p[lse_], .workspace = p.workspace(), .first_key = first_key(p)});
     if (config_.qk_norm == QkNorm::kFullWidth) {
       merge_gradient_through_wide_norm(p, d_q, d_k, d_rows);
     } else {

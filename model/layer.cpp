@@ -11,7 +11,7 @@ namespace {
 MicroBatch dry_batch(const LayerGeometry& g) {
   MicroBatch batch;
   batch.tokens = batch.targets = batch.positions_by_row = dry_view(DType::kI32, {g.full_rows()});
-  batch.positions_by_sample = dry_view(DType::kI32, {g.micro_batch, g.sequence});
+  batch.positions_by_sample = batch.first_key = batch.first_key_in_window = dry_view(DType::kI32, {g.micro_batch, g.sequence});
   batch.samples = dry_view(DType::kI64, {g.micro_batch});
   batch.loss = dry_view(DType::kF64, {1});
   return batch;
