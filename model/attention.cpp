@@ -218,21 +218,29 @@ void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
   const TensorView q = p[q_.saved], k = p[k_.saved], v = p[v_.saved];
   const TensorView out = p.save(out_, q.dtype(), q.shape());
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
+  const bool windowed = slides_ && step.window.capacity > 0;
+  const CachePlaces& places = windowed ? step.window : step.all;
   for (std::int64_t b = 0; b < p.geometry.micro_batch; ++b) {
-    const std::int64_t first = step.first[static_cast<std::size_t>(b)], count = step.count[static_cast<std::size_t>(b)];
-    TRIDENT_CHECK(first >= 0 && count >= 1 && count <= p.geometry.sequence && first + count <= step.capacity,
-                  "tokens {}+{} in a pass of {} rows over a cache of {}", first, count, p.geometry.sequence, step.capacity);
+    const std::int64_t first = places.first[static_cast<std::size_t>(b)], count = step.count[static_cast<std::size_t>(b)];
+    const std::int64_t moved = places.moved.empty() ? 0 : places.moved[static_cast<std::size_t>(b)];
+    TRIDENT_CHECK(first >= 0 && count >= 1 && count <= p.geometry.sequence && first + count <= places.capacity,
+                  "tokens {}+{} in a pass of {} rows over a cache of {}", first, count, p.geometry.sequence, places.capacity);
     for (std::int64_t head = 0; head < k_.count; ++head) {
       const std::int64_t D = config_.head_dim, from = (b * k_.count + head) * p.geometry.sequence * D;
-      const std::int64_t to = ((b * k_.count + head) * step.capacity + first) * D;
+      const std::int64_t front = (b * k_.count + head) * places.capacity * D, to = front + first * D;
+      if (moved > 0 && first > 0)
+        for (const TensorView kept : {cache.keys, cache.values})
+          p.run(op::Convert{.out = kept.range(front, first * D), .x = kept.range(front + moved * D, first * D)});
       p.run(op::Convert{.out = cache.keys.range(to, count * D), .x = k.range(from, count * D)});
       p.run(op::Convert{.out = cache.values.range(to, count * D), .x = v.range(from, count * D)});
     }
   }
   AttentionShape over_cache = shape(p.geometry);
-  over_cache.key_length = step.capacity;
-  p.run(op::CachedAttention{.shape = over_cache, .first = step.first, .out = out, .lse = lse, .q = q, .k = cache.keys,
-                            .v = cache.values, .workspace = p.workspace()});
+  over_cache.key_length = places.capacity;
+  over_cache.interval = windowed ? config_.sliding_window : 0;
+  p.run(op::CachedAttention{.shape = over_cache, .first = places.first, .out = out, .lse = lse, .q = q, .k = cache.keys,
+                            .v = cache.values, .workspace = p.workspace(),
+                            .first_key = windowed ? p.batch.first_key_in_window : ConstTensorView()});
 }
 
 void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
