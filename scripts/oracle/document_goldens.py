@@ -3,8 +3,9 @@
 
 Writes OUT/<case>/ (default tests/model/goldens/documents), see README.md:
   config.json, model.safetensors   by save_pretrained
-  oracle.safetensors    stream i32[STEPS, BATCH, SEQ + 1]: tokens, and from the second one on targets; EOD ends a document;
-                        losses, grad_norms f32[STEPS]: of each AdamW step, norms before clipping; counted i32[STEPS]: targets
+  oracle.safetensors    text i32[STEPS * BATCH * SEQ + 1]: sample n has tokens n * SEQ .. n * SEQ + SEQ - 1, and those one further as
+                        targets; losses, grad_norms f32[STEPS]: of each AdamW step, norms before clipping; counted i32[STEPS]:
+                        targets
   gradients.safetensors d loss / d parameter of step 1, before clipping
 
 A document ends with its EOD. A token sees the tokens of its document up to itself, in layers with a window the last of them;
@@ -36,16 +37,17 @@ CASES = {
 }
 
 
-def stream_of(seed):
-    """Samples of documents of many lengths; in every step one begins with an EOD, ends with one, has two in a row, has none."""
+def text_of(seed):
+    """Documents of many lengths; in every step a sample begins with an EOD, one ends with it, one has two in a row, one has none."""
     generator = torch.Generator().manual_seed(seed)
-    stream = torch.randint(EOD + 1, VOCAB, (STEPS, BATCH, SEQ + 1), generator=generator)
-    stream[torch.rand(stream.shape, generator=generator) < 0.1] = EOD
-    stream[:, 0, 0] = EOD
-    stream[:, 1, SEQ - 1] = EOD
-    stream[:, 2, 11:13] = EOD
-    stream[:, 3][stream[:, 3] == EOD] = EOD + 1
-    return stream
+    text = torch.randint(EOD + 1, VOCAB, (STEPS * BATCH * SEQ + 1,), generator=generator)
+    text[torch.rand(text.shape, generator=generator) < 0.1] = EOD
+    samples = text[:-1].view(STEPS, BATCH, SEQ)
+    samples[:, 0, 0] = EOD
+    samples[:, 1, SEQ - 1] = EOD
+    samples[:, 2, 11:13] = EOD
+    samples[:, 3][samples[:, 3] == EOD] = EOD + 1
+    return text
 
 
 def documents_of(tokens):
@@ -78,11 +80,11 @@ def write_case(folder, name, config, seed):
     model = build(config, seed)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    stream = stream_of(seed + 1)
+    text = text_of(seed + 1)
     optimizer, losses, norms, counted = optimizer_of(model), [], [], []
-    for step, batch in enumerate(stream):
-        tokens = batch[:, :-1]
-        targets = torch.where(tokens == EOD, -100, batch[:, 1:])
+    samples = zip(text[:-1].view(STEPS, BATCH, SEQ), text[1:].view(STEPS, BATCH, SEQ))
+    for step, (tokens, following) in enumerate(samples):
+        targets = torch.where(tokens == EOD, -100, following)
         optimizer.zero_grad()
         logits = logits_of(model, tokens)
         loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), targets.reshape(-1))
@@ -94,7 +96,7 @@ def write_case(folder, name, config, seed):
         norms.append(clip_(model))
         counted.append((targets >= 0).sum().item())
         optimizer.step()
-    oracle = dict(stream=stream.to(torch.int32), losses=torch.tensor(losses), grad_norms=torch.tensor(norms),
+    oracle = dict(text=text.to(torch.int32), losses=torch.tensor(losses), grad_norms=torch.tensor(norms),
                   counted=torch.tensor(counted, dtype=torch.int32))
     save_file(oracle, folder / "oracle.safetensors", metadata=dict(format="pt"))
     size = sum(f.stat().st_size for f in folder.iterdir())
@@ -103,7 +105,7 @@ def write_case(folder, name, config, seed):
 
 def check_alone(model):
     """Documents of a packed sample give the logits that each has alone."""
-    tokens = stream_of(5)[0, 4:5, :-1]
+    tokens = text_of(5)[:-1].view(-1, SEQ)[4:5]
     packed, begins = logits_of(model, tokens)[0], documents_of(tokens)[0]
     for begin in begins.unique().tolist():
         own = (begins == begin).nonzero()[:, 0]

@@ -159,7 +159,7 @@ std::optional<ModelDifference> model_difference(const ModelConfig& a, const Mode
     for (std::int64_t layer = 0; layer < of.layers; ++layer) text += of.slides(layer) ? 's' : 'f';
     return text;
   };
-  differ(a.sliding_layers != b.sliding_layers, "layer_types", kinds(a), kinds(b));
+  differ(kinds(a) != kinds(b), "layer_types", kinds(a), kinds(b));
   const auto cap = [](double of) { return of > 0 ? text_of(of) : std::string("null"); };
   differ(a.attention_softcap != b.attention_softcap, "attn_logit_softcapping", cap(a.attention_softcap), cap(b.attention_softcap));
   differ(a.logit_softcap != b.logit_softcap, "final_logit_softcapping", cap(a.logit_softcap), cap(b.logit_softcap));
