@@ -150,6 +150,18 @@ std::vector<UnitParams> CachedStage::unit_params() const {
   return params;
 }
 
+std::int64_t CachedStage::positions_seen(std::int64_t tokens) const {
+  std::int64_t blocks = 0, seen = 0;
+  for (const Chunk& chunk : chunks_) {
+    for (const Unit& unit : chunk.units) {
+      if (unit.number == 0 || unit.number == head_unit(model_)) continue;
+      seen += slides(unit) ? std::min(tokens, model_.sliding_window) : tokens;
+      ++blocks;
+    }
+  }
+  return blocks == 0 ? tokens : seen / blocks;
+}
+
 std::int64_t CachedStage::weight_bytes_per_token() const {
   const LayerGeometry& g = variants_.front().geometry;
   std::int64_t elements = 0;
@@ -264,7 +276,8 @@ void CachedStage::write_batch(const Variant& variant, const CachedStep& step, st
                               : first_row == 0 ? shapes_.capacity
                                                : constants_.short_rows();
     for (std::int64_t s = 0; s < S; ++s) {
-      const auto position = static_cast<std::int32_t>(std::min(step.all.first[static_cast<std::size_t>(b)] + s, shapes_.capacity - 1));
+      const std::int64_t first = step.all.first[static_cast<std::size_t>(b)];
+      const auto position = static_cast<std::int32_t>(std::min(first + s, shapes_.capacity - 1));
       positions_by_row_[static_cast<std::size_t>(s * B + b)] = position;
       // Rows of padding lie behind the sequence, perhaps behind its table.
       positions_by_sample_[static_cast<std::size_t>(b * S + s)] =

@@ -71,6 +71,8 @@ class CachedStage {
   double logit_softcap() const { return model_.logit_softcap; }  // not yet applied to logits()
   // Bytes of keys and values for one position, in all layers.
   std::int64_t cache_bytes_per_position() const { return cache_bytes_per_position_; }
+  // Positions of a text of `tokens` tokens that a step's attention sees, on average over this rank's blocks.
+  std::int64_t positions_seen(std::int64_t tokens) const;
   // Bytes of weights that one token alone reads: all but the embedding's rows, unless they are the head's, too.
   std::int64_t weight_bytes_per_token() const;
 

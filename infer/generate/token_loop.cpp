@@ -124,7 +124,7 @@ void TokenLoop::step() {
     const std::int64_t length = std::ssize(slots_[i].seen);
     if (stage_.set_length(static_cast<std::int64_t>(i), length)) fill(i, length - 1, false);
     next_[i] = {slots_[i].seen.back(), length - 1};
-    positions += length;
+    positions += stage_.positions_seen(length);
   }
   stage_.step(next_);
   const std::vector<Choice> choices = choose(busy, false);

@@ -53,7 +53,8 @@ LoadSamples samples_of(const DocumentGolden& golden) {
     for (std::int64_t i = 0; i < count; ++i) {
       std::int32_t start = 0;
       for (std::int64_t s = 0; s < kDocumentSequence; ++s) {
-        const auto from = static_cast<std::size_t>((first + i) * kDocumentSequence + s), to = static_cast<std::size_t>(s * count + i);
+        const auto from = static_cast<std::size_t>((first + i) * kDocumentSequence + s);
+        const auto to = static_cast<std::size_t>(s * count + i);
         const bool ends = golden.text.at(from) == kEod;
         if (!spans.tokens.empty()) spans.tokens[to] = golden.text.at(from);
         if (!spans.targets.empty()) spans.targets[to] = ends ? -1 : golden.text.at(from + 1);
@@ -74,7 +75,8 @@ std::vector<DocumentRun> document_runs() {
   std::vector<DocumentRun> all;
   for (const char* golden : {"gpt2", "llama", "qwen2", "mistral", "llama_softcapped"}) {
     all.push_back({golden, "1rank", {}});
-    all.push_back({golden, "micro2_recompute_head_chunk", {"batch.micro=2", "recompute.policy=selective", "recompute.head_chunk=16"}});
+    all.push_back({golden, "micro2_recompute_head_chunk",
+                   {"batch.micro=2", "recompute.policy=selective", "recompute.head_chunk=16"}});
     all.push_back({golden, "3DP_2PP_2TP_zero3",
                    {"parallel.data=3", "parallel.pipeline=2", "parallel.tensor=2", "parallel.zero=zero3",
                     "parallel.sequence_parallel=true"}});
