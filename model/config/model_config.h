@@ -66,7 +66,7 @@ struct ModelConfig {
   Activation activation = Activation::kSwiGlu;
   PositionKind position = PositionKind::kRope;
   std::int64_t sliding_window = 0;   // tokens that a token of a sliding layer sees at most, itself among them; 0: no layer slides
-  std::vector<bool> sliding_layers;  // whether each layer slides, where there is a window and not all of them do
+  std::vector<bool> sliding_layers = {};  // whether each layer slides, where there is a window and not all of them do
   double attention_softcap = 0;      // scaled scores s become cap * tanh(s / cap); 0: they do not
   double logit_softcap = 0;          // and so the logits
   RopeConfig rope;           // meaningful with PositionKind::kRope
