@@ -198,6 +198,7 @@ struct Folder {
   explicit Folder(const std::string& model) {
     const std::string golden = std::string(TRIDENT_SOURCE_DIR "/tests/model/goldens/") + model + "/";
     std::filesystem::create_symlink(golden + "config.json", place / "config.json");
+    if (model.starts_with("families/")) return read_family(golden);
     std::filesystem::create_symlink(golden + "weights.safetensors", place / "model.safetensors");
     const test::TensorMap batch = test::read_safetensors(golden + "batch.safetensors");
     const test::TensorMap forward = test::read_safetensors(golden + "forward.safetensors");
@@ -206,6 +207,19 @@ struct Folder {
     logits = forward.at("logits").values<float>();
     sequence = forward.at("logits").shape.at(1);
     vocab_size = forward.at("logits").shape.at(2);
+  }
+  void read_family(const std::string& golden) {
+    std::filesystem::create_symlink(golden + "model.safetensors", place / "model.safetensors");
+    const test::TensorMap oracle = test::read_safetensors(golden + "oracle.safetensors");
+    const std::vector<std::int32_t> stream = oracle.at("stream").values<std::int32_t>();
+    logits = oracle.at("logits").values<float>();
+    sequence = oracle.at("logits").shape.at(1);
+    vocab_size = oracle.at("logits").shape.at(2);
+    for (std::int64_t i = 0; i < 2 * (sequence + 1); ++i) {
+      const std::int32_t id = stream.at(static_cast<std::size_t>(i));
+      if (i % (sequence + 1) < sequence) tokens.push_back(id);
+      if (i % (sequence + 1) > 0) targets.push_back(id);
+    }
   }
 
   // Of sample 0 or 1: --ids that have its tokens as inputs.
@@ -234,7 +248,9 @@ struct Folder {
 };
 
 TEST(EvalOfFolders, SaysWhatTransformersSays) {
-  for (const std::string model : {"gpt2", "llama", "qwen3"}) {
+  // The last four have windows that hide some of the text, and bounds of scores and logits.
+  for (const std::string model : {"gpt2", "llama", "qwen3", "families/mistral_windowed", "families/qwen2_windowed",
+                                  "families/qwen3_mixed", "families/llama_softcapped"}) {
     SCOPED_TRACE(model);
     const Folder folder(model);
     for (const std::int64_t sample : {0, 1}) {

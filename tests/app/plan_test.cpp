@@ -140,8 +140,8 @@ TEST(PlanOfALargeJob, HasLargeUnitsAndNothingOfThisMachine) {
   EXPECT_EQ(planned.out.find("of this node"), std::string::npos) << planned.out;
 }
 
-// What sequences are longer than is left out where the configuration says so, beside a preset, too.
-TEST(PlanOfALargeJob, AWindowIsLeftOutOnRequest) {
+// A window is priced by what is seen, and left out where the configuration says so, beside a preset, too.
+TEST(PlanOfALargeJob, AWindowCostsLessAndIsLeftOutOnRequest) {
   const auto plan = [](const std::string& window) {
     return run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/laptop.json", "--set", "model.preset=phi3-mini", "--set",
                         "batch.sequence=4096", "--set", "batch.micro=1", "--set", "batch.global=1", "--set",

@@ -269,7 +269,9 @@ RunPlan generation_only(RunPlan plan, KvCacheShape shapes) {
 std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch) {
   const PartFlops flops = part_flops_per_token(model, batch.sequence);
   const double tokens = static_cast<double>(batch.micro * batch.sequence) / 3.0;  // forward is a third of forward and backward
-  std::vector<double> costs(static_cast<std::size_t>(num_units(model)), flops.block * tokens);
+  std::vector<double> costs(static_cast<std::size_t>(num_units(model)));
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    costs[static_cast<std::size_t>(layer) + 1] = block_flops_per_token(model, layer, batch.sequence) * tokens;
   costs.front() = flops.embedding * tokens;
   costs.back() = flops.head * tokens;
   return costs;
