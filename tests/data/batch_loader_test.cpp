@@ -54,9 +54,9 @@ TEST_F(BatchLoaderTest, SampleIHoldsTokensITUpToItPlusTInclusive) {
         EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), begin));
         EXPECT_TRUE(std::equal(targets.begin(), targets.end(), begin + 1));
       };
-      in_order.load(g, 1, tokens, targets);
+      in_order.load(g, 1, {tokens, targets});
       expect_sample(g % n);
-      shuffled.load(g, 1, tokens, targets);
+      shuffled.load(g, 1, {tokens, targets});
       expect_sample(order.sample_at(g));
     }
   }
@@ -65,9 +65,9 @@ TEST_F(BatchLoaderTest, SampleIHoldsTokensITUpToItPlusTInclusive) {
 TEST_F(BatchLoaderTest, LayoutIsSequenceMajor) {
   BatchLoader single = loader(5, Shuffle::kPerEpoch), batched = loader(5, Shuffle::kPerEpoch);
   Ids tokens(15), targets(15), one(5), one_target(5);
-  batched.load(6, 3, tokens, targets);
+  batched.load(6, 3, {tokens, targets});
   for (std::size_t i = 0; i < 3; ++i) {
-    single.load(6 + static_cast<std::int64_t>(i), 1, one, one_target);
+    single.load(6 + static_cast<std::int64_t>(i), 1, {one, one_target});
     for (std::size_t s = 0; s < 5; ++s) {
       EXPECT_EQ(tokens[s * 3 + i], one[s]);
       EXPECT_EQ(targets[s * 3 + i], one_target[s]);
@@ -85,7 +85,7 @@ TEST_F(BatchLoaderTest, GlobalBatchesDoNotDependOnTheLayout) {
       for (std::int64_t j = 0; j < slicing.num_micro_batches(); ++j) {
         Ids tokens(static_cast<std::size_t>(T * micro));
         const std::int64_t first = slicing.first_sample(step, j, r);
-        mine.load(first, micro, tokens, {});
+        mine.load(first, micro, {tokens});
         for (std::int64_t i = 0; i < micro; ++i) {
           Ids& sample = samples[static_cast<std::size_t>(first + i - step * G)];
           for (std::int64_t s = 0; s < T; ++s) sample.push_back(tokens[static_cast<std::size_t>(s * micro + i)]);
@@ -104,13 +104,13 @@ TEST_F(BatchLoaderTest, GlobalBatchesDoNotDependOnTheLayout) {
 TEST_F(BatchLoaderTest, EitherSideMayBeLeftOut) {
   BatchLoader both = loader(4, Shuffle::kPerEpoch), half = loader(4, Shuffle::kPerEpoch);
   Ids tokens(8), targets(8), only(8);
-  both.load(2, 2, tokens, targets);
-  half.load(2, 2, only, {});
+  both.load(2, 2, {tokens, targets});
+  half.load(2, 2, {only});
   EXPECT_EQ(only, tokens);
-  half.load(2, 2, {}, only);
+  half.load(2, 2, {{}, only});
   EXPECT_EQ(only, targets);
-  EXPECT_THROW(half.load(2, 3, only, {}), InternalError);
-  EXPECT_THROW(half.load(2, 3, {}, only), InternalError);
+  EXPECT_THROW(half.load(2, 3, {only}), InternalError);
+  EXPECT_THROW(half.load(2, 3, {{}, only}), InternalError);
 }
 
 TEST_F(BatchLoaderTest, TooFewTokensForOneSampleAreRefused) {
@@ -124,12 +124,12 @@ TEST_F(BatchLoaderTest, TooFewTokensForOneSampleAreRefused) {
 TEST_F(BatchLoaderTest, IdsOutsideTheVocabularyAreRefused) {
   BatchLoader bad = loader(10, Shuffle::kInOrder, 25);
   Ids tokens(10), targets(10);
-  bad.load(1, 1, tokens, targets);
-  expect_error<DataError>([&] { bad.load(2, 1, tokens, targets); },
+  bad.load(1, 1, {tokens, targets});
+  expect_error<DataError>([&] { bad.load(2, 1, {tokens, targets}); },
                           {prefix_ + ".bin", "token 25 has id 25 (document 3, its token 10)", "vocabulary of 25"});
   BatchLoader edge = loader(5, Shuffle::kInOrder, 25);
-  edge.load(4, 1, std::span(tokens).first(5), {});  // tokens 20 .. 24
-  expect_error<DataError>([&] { edge.load(4, 1, {}, std::span(targets).first(5)); }, {"id 25"});
+  edge.load(4, 1, {std::span(tokens).first(5)});  // tokens 20 .. 24
+  expect_error<DataError>([&] { edge.load(4, 1, {{}, std::span(targets).first(5)}); }, {"id 25"});
 }
 
 TEST_F(BatchLoaderTest, BlendsTakeFromEachByWeight) {
@@ -143,7 +143,7 @@ TEST_F(BatchLoaderTest, BlendsTakeFromEachByWeight) {
   Ids tokens(9);
   std::int64_t seen = 0;
   for (std::int64_t g = 0; g < 8; ++g) {
-    blended.load(g, 1, tokens, {});
+    blended.load(g, 1, {tokens});
     from_other.push_back(tokens[0] == 999);
     if (!from_other.back()) {
       EXPECT_EQ(tokens[0], 9 * seen++);
@@ -168,7 +168,7 @@ TEST_F(BatchLoaderTest, SplitsCutByDocuments) {
   EXPECT_EQ(sources.valid[0].weight, 2.0);
   BatchLoader valid(sources.valid, {.sequence = 3, .vocab_size = kVocab, .seed = 1, .shuffle = Shuffle::kInOrder});
   Ids tokens(3);
-  valid.load(0, 1, tokens, {});
+  valid.load(0, 1, {tokens});
   EXPECT_EQ(tokens[0], tokens_of(0, 32) % kVocab);
   const TokenSources none = open_token_sources(train, {}, "1,0");
   expect_error<DataError>(
@@ -203,14 +203,14 @@ TEST_F(BatchLoaderTest, ASampleIsOneRead) {
   BatchLoader loader(sources.train, {.sequence = 10, .vocab_size = kVocab, .seed = 9, .shuffle = Shuffle::kPerEpoch});
   reads = bytes = 0;
   Ids tokens(30), targets(30);
-  loader.load(0, 3, tokens, targets);
+  loader.load(0, 3, {tokens, targets});
   EXPECT_EQ(reads, 3);
   EXPECT_EQ(bytes, 3 * 2 * 11);
-  loader.load(3, 3, tokens, {});
-  loader.load(3, 3, {}, targets);
+  loader.load(3, 3, {tokens});
+  loader.load(3, 3, {{}, targets});
   EXPECT_EQ(reads, 9);
   EXPECT_EQ(bytes, 3 * 2 * (11 + 10 + 10));
-  loader.load(6, 3, {}, {});
+  loader.load(6, 3, {});
   EXPECT_EQ(reads, 9);
 }
 
@@ -225,20 +225,20 @@ TEST_F(BatchLoaderTest, WhatCannotBeReadLaterIsNamed) {
       });
   BatchLoader loader(sources.train, {.sequence = 10, .vocab_size = kVocab, .seed = 9, .shuffle = Shuffle::kInOrder});
   Ids tokens(10), targets(10);
-  loader.load(8, 1, tokens, targets);
+  loader.load(8, 1, {tokens, targets});
   EXPECT_EQ(tokens.front(), 80);
   EXPECT_EQ(targets.back(), 90);
   broken = true;
-  expect_error<StorageError>([&] { loader.load(8, 1, tokens, targets); },
+  expect_error<StorageError>([&] { loader.load(8, 1, {tokens, targets}); },
                              {prefix_ + ".bin: 22 bytes at byte 160 of", "Input/output error"});
-  loader.load(2, 1, tokens, targets);
+  loader.load(2, 1, {tokens, targets});
   broken = false;
   std::filesystem::resize_file(prefix_ + ".bin", 165);
-  expect_error<StorageError>([&] { loader.load(8, 1, tokens, targets); },
+  expect_error<StorageError>([&] { loader.load(8, 1, {tokens, targets}); },
                              {prefix_ + ".bin: 17 bytes at byte 165 of", "became shorter"});
-  expect_error<StorageError>([&] { loader.load(20, 1, {}, targets); },
+  expect_error<StorageError>([&] { loader.load(20, 1, {{}, targets}); },
                              {prefix_ + ".bin: 20 bytes at byte 402 of", "became shorter"});
-  loader.load(7, 1, tokens, targets);
+  loader.load(7, 1, {tokens, targets});
   EXPECT_EQ(tokens.front(), 70);
 }
 
@@ -271,7 +271,7 @@ TEST_F(BatchLoaderTest, AnIndexDamagedWhereStartUpDoesNotLook) {
     BatchLoader loader(open_token_sources(train, {}, {}).train,
                        {.sequence = 10, .vocab_size = 990, .seed = 9, .shuffle = Shuffle::kInOrder});
     Ids tokens(10);
-    expect_error<DataError>([&] { loader.load(99, 1, tokens, {}); },
+    expect_error<DataError>([&] { loader.load(99, 1, {tokens}); },
                             {"token 990 has id 990 (in a document that its .idx does not tell", "vocabulary of 990"});
   }
 }
@@ -377,8 +377,8 @@ TEST_F(PrefetchTest, ChangesNothingThatIsLoaded) {
   for (std::int64_t position = 0; position < 60; position += 2) {
     ahead.prefetch(position + 20, 2);
     if (position == 30) ahead.prefetch(3, 5);  // also backwards
-    ahead.load(position, 2, same, same_targets);
-    plain.load(position, 2, tokens, targets);
+    ahead.load(position, 2, {same, same_targets});
+    plain.load(position, 2, {tokens, targets});
     ASSERT_EQ(tokens, same);
     ASSERT_EQ(targets, same_targets);
   }
@@ -390,7 +390,7 @@ TEST_F(PrefetchTest, AllocatesNothing) {
   const NoAllocationScope scope("loading");
   for (std::int64_t position = 0; position < 40; ++position) {
     mine.prefetch(position + 8, 1);
-    mine.load(position, 1, tokens, targets);
+    mine.load(position, 1, {tokens, targets});
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/cuda_options.h"
+#include "core/document_boundaries.h"
 #include "core/json_reader.h"
 #include "core/parallel_axis.h"
 #include "core/recompute_policy.h"
@@ -122,6 +123,12 @@ struct DataConfig {
   bool shuffle = true;
   std::optional<std::string> tokenizer;  // nothing: unknown
   bool tokenizer_was_auto = false;       // it was not named, but found by the vocabulary
+  bool eod_mask_loss = false;
+  DocumentBoundaries boundaries = DocumentBoundaries::kEod;
+  std::optional<std::int64_t> eod;  // nothing: the tokenizer's
+
+  // Whether something depends on where documents begin within a sample.
+  bool finds_documents() const { return eod_mask_loss; }
 };
 
 struct EvalConfig {

@@ -22,6 +22,7 @@
 #include "train/run/adopt.h"
 #include "train/run/arena_check.h"
 #include "train/run/earlier_run.h"
+#include "train/run/model_tokenizer.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_manifest.h"
 #include "train/run/run_together.h"
@@ -60,6 +61,22 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
     for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
   for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
     inputs.plan.details.push_back(std::move(note));
+}
+
+// Every process needs them, whoever looks at the data.
+void set_documents(RunInputs& inputs) {
+  const DataConfig& data = inputs.plan.config.data;
+  if (!data.finds_documents()) return;
+  std::unique_ptr<Tokenizer> tokenizer;
+  const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
+  if (!by_index && !data.eod && data.tokenizer) tokenizer = load_tokenizer(*data.tokenizer, "data.tokenizer");
+  inputs.documents = document_rules(data, inputs.plan.model.vocab_size, tokenizer.get());
+  for (const TokenSource& source : inputs.sources.train)
+    if (by_index && source.dataset->num_sequences() < 2)
+      throw DataError(fmt::format("{}: data.boundaries = \"index\", and it is one sequence, in which no document ends; prepare the "
+                                  "text as several documents (trident data prepare --separator-line), or set data.boundaries to "
+                                  "\"eod\"",
+                                  source.dataset->idx().path()));
 }
 
 // The ranks compare these facts of the data, with `looks` also a look at it.
@@ -123,6 +140,7 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   inputs.sources =
       open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at);
   if (looks) compare_tokenizers(inputs, read_at);
+  set_documents(inputs);
   train_loader(inputs);  // refuses files without one sample
   if (config.eval.every > 0) {
     if (inputs.sources.valid.empty()) {

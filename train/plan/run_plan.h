@@ -86,6 +86,8 @@ struct RunPlan {
   bool trains() const { return !step_programs.empty(); }
   bool has_programs() const { return !eval_programs.empty(); }  // false: of generation_only()
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
+  // Whether targets may not count: then ranks count those that do, and the count is the divisor in the place of tokens_per_step().
+  bool counts_targets() const { return config.data.eod_mask_loss; }
   LayerGeometry geometry(int tensor_rank) const;
   const StepProgram& step_program(int rank) const;
   const StepProgram& eval_program(int rank) const;

@@ -17,8 +17,9 @@ namespace trident {
 namespace {
 
 // Keys that must be what they were.
-constexpr std::string_view kCompared[] = {"run.seed",     "batch.global",   "batch.sequence",    "data.split",
-                                          "data.shuffle", "data.tokenizer", "data.train.weights"};
+constexpr std::string_view kCompared[] = {"run.seed",           "batch.global",       "batch.sequence",  "data.split", "data.shuffle",
+                                          "data.tokenizer",     "data.eod_mask_loss", "data.boundaries", "data.eod",
+                                          "data.train.weights"};
 // Blocks that may change, because they say how the run learns from here on and nothing of what it learned from.
 constexpr std::string_view kRateBlocks[] = {"optimizer", "lr_schedule"};
 

@@ -91,6 +91,8 @@ void BatchBuffers::set_lengths(const SampleTokens& tokens, const ModelConstants&
 }
 
 void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data) {
+  const bool counts = is_last() && plan_.counts_targets();
+  counted_ = counts && !device_.has_bytes() ? micro_batches_.size() * plan_.config.batch.micro * plan_.config.batch.sequence : 0;
   if (!device_.has_bytes()) return;
   const auto tokens_of_one = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
@@ -99,9 +101,11 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
       return wanted ? std::span(all).subspan(static_cast<std::size_t>(k) * tokens_of_one, tokens_of_one)
                     : std::span<std::int32_t>();
     };
-    if (is_first() || is_last()) load(first, slicing.micro, ids(host_.tokens, is_first()), ids(host_.targets, is_last()));
+    if (is_first() || is_last())
+      load(first, slicing.micro, {.tokens = ids(host_.tokens, is_first()), .targets = ids(host_.targets, is_last())});
     for (std::int64_t i = 0; i < slicing.micro; ++i) host_.samples[static_cast<std::size_t>(k * slicing.micro + i)] = first + i;
   }
+  if (counts) counted_ = std::ranges::count_if(host_.targets, [](std::int32_t target) { return target >= 0; });
   Stream& stream = device_.compute_stream();
   if (is_first()) device_.write(stream, tokens_, host_.tokens.data());
   if (is_last()) device_.write(stream, targets_, host_.targets.data());

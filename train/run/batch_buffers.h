@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "data/document_starts.h"
 #include "data/sample_order.h"
 #include "device/arena.h"
 #include "device/device.h"
@@ -16,10 +17,8 @@
 
 namespace trident {
 
-// Fills tokens and targets i32 [T, count] (row s*count + i) of the samples at positions first .. first+count-1; either may be
-// empty.
-using LoadSamples =
-    std::function<void(std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets)>;
+// Fills the spans that are not empty with the samples at positions first .. first+count-1.
+using LoadSamples = std::function<void(std::int64_t first, std::int64_t count, const SampleSpans& spans)>;
 
 // kOfTokens: every token's loss beside each micro-batch's.
 enum class LossDetail : std::uint8_t { kOfBatches, kOfTokens };
@@ -45,6 +44,8 @@ class BatchBuffers {
   std::span<const double> read_losses();
   // The losses of tokens; of others 0. f32 [m, T, b].
   std::span<const float> read_token_losses();
+  // The targets that count among those loaded, where RunPlan::counts_targets() and on the last stage; else 0. Without bytes: all.
+  std::int64_t counted() const { return counted_; }
   // As loaded, i32 [m, T, b]; only the last stage has them.
   std::span<const std::int32_t> targets() const { return host_.targets; }
 
@@ -57,6 +58,7 @@ class BatchBuffers {
   Device& device_;
   int stage_ = 0;
   LossDetail detail_;
+  std::int64_t counted_ = 0;
   SequenceRotations angles_;  // of each sample, with kOfTokens
   struct Slots {
     ArenaSlot tokens, targets, positions_by_row, positions_by_sample, samples, losses, token_losses;

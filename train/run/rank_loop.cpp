@@ -232,9 +232,8 @@ void RankLoop::one_step() {
   if (tracer_) tracer_->before_step(update);
   const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context());
   const double before = monotonic_seconds();
-  const StepResult result = trainer_.step([this](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
-    loader_.load(first, count, tokens, targets);
-  });
+  const StepResult result = trainer_.step(
+      [this](std::int64_t first, std::int64_t count, const SampleSpans& spans) { loader_.load(first, count, spans); });
   const double after = monotonic_seconds(), seconds = after - before;
   note_times(waited, seconds);
   if (tracer_) tracer_->after_step(update, before, after);
@@ -242,7 +241,8 @@ void RankLoop::one_step() {
     sink_.line(loss_scale_line(result, plan_.compute, updates(), trainer_.loss_scaler().options().growth_interval));
   Communicator& world = trainer_.context().world();
   if (!result.applied) {
-    if (!result.scale_can_shrink) warn_of_non_finite(world, trainer_.context().host_stream(), result, here_.logger);
+    if (result.counted == 0) warn_of_no_targets(world, updates(), here_.logger);
+    else if (!result.scale_can_shrink) warn_of_non_finite(world, trainer_.context().host_stream(), result, here_.logger);
     ++summary_.skipped;
     if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world, plan_, result, updates());
     return agree_to_stop();
@@ -294,6 +294,7 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   if (plan_.compute == DType::kF16) metrics.loss_scale = result.loss_scale;
   metrics.skipped = summary_.skipped;
   metrics.tokens = tokens();
+  metrics.loss_tokens = result.counted;
   metrics.step_ms = 1e3 * seconds;
   metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
   const double per_update = (monotonic_seconds() - start_) / static_cast<double>(new_updates());
@@ -336,10 +337,10 @@ EvalMetrics RankLoop::evaluate() {
   for (ValidationSet& set : validation_sets_) {
     for (std::int64_t batch = 0; batch < set.batches; ++batch) prefetch(set.loader, batch);
     const EvalResult result = trainer_.evaluate(
-        [&](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
+        [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
           if (rank() == 0)
             sink_.doing(fmt::format("evaluating {}/{}", batches_before + first / plan_.config.batch.global + 1, all_batches));
-          set.loader.load(first, count, tokens, targets);
+          set.loader.load(first, count, spans);
         },
         set.batches, inputs_.token_bytes);
     batches_before += set.batches;
