@@ -63,13 +63,15 @@ struct EmbeddingBackward {
 
 // ---- vocabulary-parallel cross-entropy
 
-// Columns c of logits T[R,V] with first_column + c >= vocabulary are padding: ignored, as if -infinity.
+// Columns c of logits T[R,V] with first_column + c >= vocabulary are padding: ignored, as if -infinity. Over 0, `softcap` bounds
+// logits in all of these operations: softcap * tanh(logit / softcap) takes the place of a logit that is read.
 // row_max f32[R] = largest valid logit (-infinity when there is none).
 struct CrossEntropyMax {
   static constexpr OperationName kName{"cross_entropy_max", WorkKind::kLoss};
   TensorView row_max;
   ConstTensorView logits;
   std::int64_t first_column, vocabulary;
+  float softcap = 0.0f;
 
   void fields(FieldVisitor f) const {
     f(reads("logits", logits));
@@ -79,7 +81,7 @@ struct CrossEntropyMax {
   void launch(const Kernels& k) const {
     const RowExtent e = row_extent(logits);
     k.cross_entropy_max(row_type(logits.dtype()), row_max.as<float>(), logits.data(), e.rows,
-                        VocabularyShard{e.width, first_column, vocabulary});
+                        VocabularyShard{e.width, first_column, vocabulary, softcap});
   }
 };
 
@@ -90,6 +92,7 @@ struct CrossEntropyStats {
   TensorView sum_exp, target_logit;
   ConstTensorView logits, row_max, targets;
   std::int64_t first_column, vocabulary;
+  float softcap = 0.0f;
 
   void fields(FieldVisitor f) const {
     const std::int64_t rows = row_extent(logits).rows;
@@ -104,7 +107,7 @@ struct CrossEntropyStats {
     const RowExtent e = row_extent(logits);
     k.cross_entropy_stats(row_type(logits.dtype()), sum_exp.as<float>(), target_logit.as<float>(), logits.data(),
                           row_max.as<float>(), targets.as<std::int32_t>(), e.rows,
-                          VocabularyShard{e.width, first_column, vocabulary});
+                          VocabularyShard{e.width, first_column, vocabulary, softcap});
   }
 };
 
@@ -153,14 +156,15 @@ struct CrossEntropyLoss {
   }
 };
 
-// In place: logits become d_logits = (exp(logit - row_max)/sum_exp - onehot(target)) * scale; rows with a negative target and
-// padding columns become 0. sum_exp summed over shards.
+// In place: logits become d_logits = (exp(logit - row_max)/sum_exp - onehot(target)) * scale, times the bound's slope; rows with a
+// negative target and padding columns become 0. sum_exp summed over shards.
 struct CrossEntropyBackward {
   static constexpr OperationName kName{"cross_entropy_backward", WorkKind::kLoss};
   TensorView logits;
   ConstTensorView row_max, sum_exp, targets;
   std::int64_t first_column, vocabulary;
   float scale;
+  float softcap = 0.0f;
 
   void fields(FieldVisitor f) const {
     const std::int64_t rows = row_extent(logits).rows;
@@ -173,7 +177,8 @@ struct CrossEntropyBackward {
   void launch(const Kernels& k) const {
     const RowExtent e = row_extent(logits);
     k.cross_entropy_backward(row_type(logits.dtype()), logits.data(), row_max.as<float>(), sum_exp.as<float>(),
-                             targets.as<std::int32_t>(), e.rows, VocabularyShard{e.width, first_column, vocabulary}, scale);
+                             targets.as<std::int32_t>(), e.rows,
+                             VocabularyShard{e.width, first_column, vocabulary, softcap}, scale);
   }
 };
 

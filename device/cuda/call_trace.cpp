@@ -51,10 +51,11 @@ void CallTrace::append(const FusedMatmul& fused) {
 }
 
 void CallTrace::append(const VocabularyShard& shard) {
-  const auto& [columns, first_column, vocabulary] = shard;
+  const auto& [columns, first_column, vocabulary, softcap] = shard;
   append(columns);
   append(first_column);
   append(vocabulary);
+  append(softcap);
 }
 
 void CallTrace::append(const cuda_kernels::Scratch& scratch) {

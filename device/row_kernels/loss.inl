@@ -1,30 +1,51 @@
 // Cross-entropy over the vocabulary columns held here, one row at a time; `valid` columns come first, padding after them.
 
+TRIDENT_ROW_BODY RowVec bounded(RowVec logit, float softcap) {
+  return hyperbolic_tangent(logit / broadcast(softcap)) * softcap;
+}
+
 template <class Team, class T>
-TRIDENT_ROW_BODY float largest_logit(const Team& team, const T* logits, I valid) {
+TRIDENT_ROW_BODY float largest_logit(const Team& team, const T* logits, I valid, float softcap) {
+  if (softcap > 0.0f) return team.largest(valid, [&](I i, auto lanes) { return bounded(load(logits + i, lanes), softcap); });
   return team.largest(valid, [&](I i, auto lanes) { return load(logits + i, lanes); });
 }
 
 template <class Team, class T>
-TRIDENT_ROW_BODY float sum_of_exponentials(const Team& team, const T* logits, float row_max, I valid) {
+TRIDENT_ROW_BODY float sum_of_exponentials(const Team& team, const T* logits, float row_max, I valid, float softcap) {
+  if (softcap > 0.0f)
+    return team.sum(valid, [&](I i, auto lanes) { return exponential(bounded(load(logits + i, lanes), softcap) - row_max); });
   return team.sum(valid, [&](I i, auto lanes) { return exponential(load(logits + i, lanes) - row_max); });
 }
 
-// logits become (exp(logit - row_max) / sum_exp - onehot(target)) * scale; `target` is the column here or negative when it is
+// Logits become gradient(logit), the target's gradient(logit, its own 1); `target` is the column here or negative when it is
 // elsewhere.
-template <class Team, class T>
-TRIDENT_ROW_BODY void cross_entropy_backward_row(const Team& team, T* logits, float row_max, float sum_exp, I target, I valid,
-                                                 float scale) {
+template <class Team, class T, class F>
+TRIDENT_ROW_BODY void each_logit_becomes(const Team& team, T* logits, I target, I valid, const F& gradient) {
   const SomeLanes one{1};
-  const float inverse = 1.0f / sum_exp;
   // The target's own value is formed apart: p - 1 must be taken before rounding.
   RowVec at_target{};
-  if (target >= 0) at_target = (exponential(load(logits + target, one) - row_max) * inverse - 1.0f) * scale;
+  if (target >= 0) at_target = gradient(load(logits + target, one), 1.0f);
   team.barrier();
-  team.each(valid,
-            [&](I i, auto lanes) { store(logits + i, exponential(load(logits + i, lanes) - row_max) * inverse * scale, lanes); });
+  team.each(valid, [&](I i, auto lanes) { store(logits + i, gradient(load(logits + i, lanes), 0.0f), lanes); });
   team.barrier();
   if (target >= 0 && team.leads()) store(logits + target, at_target, one);
+}
+
+// (exp(logit - row_max) / sum_exp - onehot(target)) * scale, times the slope of the bound.
+template <class Team, class T>
+TRIDENT_ROW_BODY void cross_entropy_backward_row(const Team& team, T* logits, float row_max, float sum_exp, I target, I valid,
+                                                 float scale, float softcap) {
+  const float inverse = 1.0f / sum_exp;
+  if (softcap > 0.0f) {
+    each_logit_becomes(team, logits, target, valid, [&](RowVec logit, float onehot) {
+      const auto part = hyperbolic_tangent(logit / broadcast(softcap));
+      const auto slope = fma(-part, part, broadcast(1.0f));
+      return (exponential(part * softcap - row_max) * inverse - onehot) * scale * slope;
+    });
+  } else {
+    each_logit_becomes(team, logits, target, valid,
+                       [&](RowVec logit, float onehot) { return (exponential(logit - row_max) * inverse - onehot) * scale; });
+  }
 }
 
 #ifdef TRIDENT_ROW_KERNEL  // the loops of processors
@@ -43,7 +64,8 @@ TRIDENT_ROW_BODY I target_column(std::int32_t target, const VocabularyShard& sha
 
 TRIDENT_ROW_KERNEL cross_entropy_max(RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard) {
   with_type(t, [&](auto* type) {
-    for (I r = 0; r < rows; ++r) row_max[r] = largest_logit(kTeam, as(logits, type) + r * shard.columns, valid_columns(shard));
+    for (I r = 0; r < rows; ++r)
+      row_max[r] = largest_logit(kTeam, as(logits, type) + r * shard.columns, valid_columns(shard), shard.softcap);
   });
 }
 
@@ -52,9 +74,10 @@ TRIDENT_ROW_KERNEL cross_entropy_stats(RowType t, float* sum_exp, float* target_
   with_type(t, [&](auto* type) {
     for (I r = 0; r < rows; ++r) {
       const auto* row = as(logits, type) + r * shard.columns;
-      sum_exp[r] = sum_of_exponentials(kTeam, row, row_max[r], valid_columns(shard));
+      sum_exp[r] = sum_of_exponentials(kTeam, row, row_max[r], valid_columns(shard), shard.softcap);
       const I target = target_column(targets[r], shard);
-      target_logit[r] = target >= 0 ? load(row + target, SomeLanes{1})[0] - row_max[r] : 0.0f;
+      const RowVec logit = target >= 0 ? load(row + target, SomeLanes{1}) : RowVec{};
+      target_logit[r] = target >= 0 ? (shard.softcap > 0.0f ? bounded(logit, shard.softcap) : logit)[0] - row_max[r] : 0.0f;
     }
   });
 }
@@ -66,7 +89,9 @@ TRIDENT_ROW_KERNEL cross_entropy_backward(RowType t, void* logits, const float* 
     for (I r = 0; r < rows; ++r) {
       auto* row = as(logits, type) + r * shard.columns;
       const I used = targets[r] < 0 ? 0 : valid;
-      if (used > 0) cross_entropy_backward_row(kTeam, row, row_max[r], sum_exp[r], target_column(targets[r], shard), valid, scale);
+      if (used > 0)
+        cross_entropy_backward_row(kTeam, row, row_max[r], sum_exp[r], target_column(targets[r], shard), valid, scale,
+                                   shard.softcap);
       zero_bytes(row + used, (shard.columns - used) * bytes_of(t));
     }
   });

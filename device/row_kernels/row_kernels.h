@@ -26,11 +26,12 @@ enum class RowType : std::uint8_t { kF32, kBF16, kF16 };
 // The RowType of a compute dtype; anything but f32, bf16 and f16 is an InternalError.
 RowType row_type(DType dtype);
 
-// Which columns of a vocabulary shard count: see op::CrossEntropyMax in device/operations.h.
+// Which columns of a vocabulary shard count, and how its logits are bounded: see op::CrossEntropyMax in device/operations.h.
 struct VocabularyShard {
   std::int64_t columns = 0;       // V, held here
   std::int64_t first_column = 0;  // global number of column 0
   std::int64_t vocabulary = 0;    // global size; columns from here on are padding
+  float softcap = 0.0f;           // over 0: the bound
 };
 
 // A rule's states of elements: the first num_states(rule) are there.

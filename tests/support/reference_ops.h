@@ -234,22 +234,29 @@ void embedding_backward(R* d_table, const R* d_out, const std::int32_t* tokens, 
 // ------------------------------------------------
 
 template <class R>
-void cross_entropy_max(R* row_max, const R* logits, Index rows, Index V, Index first_column, Index vocabulary) {
+R bounded(R logit, R softcap) {
+  return softcap > 0 ? softcap * std::tanh(logit / softcap) : logit;
+}
+
+template <class R>
+void cross_entropy_max(R* row_max, const R* logits, Index rows, Index V, Index first_column, Index vocabulary, R softcap = 0) {
   for (Index r = 0; r < rows; ++r) {
     row_max[r] = -std::numeric_limits<R>::infinity();
-    for (Index c = 0; c < V && first_column + c < vocabulary; ++c) row_max[r] = std::max(row_max[r], logits[r * V + c]);
+    for (Index c = 0; c < V && first_column + c < vocabulary; ++c)
+      row_max[r] = std::max(row_max[r], bounded(logits[r * V + c], softcap));
   }
 }
 
 // stats [2,R].
 template <class R>
 void cross_entropy_stats(R* stats, const R* logits, const R* row_max, const std::int32_t* targets, Index rows, Index V,
-                         Index first_column, Index vocabulary) {
+                         Index first_column, Index vocabulary, R softcap = 0) {
   for (Index r = 0; r < rows; ++r) {
     stats[r] = stats[rows + r] = 0;
     for (Index c = 0; c < V && first_column + c < vocabulary; ++c) {
-      stats[r] += std::exp(logits[r * V + c] - row_max[r]);
-      if (targets[r] >= 0 && targets[r] == first_column + c) stats[rows + r] = logits[r * V + c] - row_max[r];
+      const R logit = bounded(logits[r * V + c], softcap);
+      stats[r] += std::exp(logit - row_max[r]);
+      if (targets[r] >= 0 && targets[r] == first_column + c) stats[rows + r] = logit - row_max[r];
     }
   }
 }
@@ -268,12 +275,13 @@ R cross_entropy_loss(const R* stats, const std::int32_t* targets, Index rows, R*
 
 template <class R>
 void cross_entropy_backward(R* logits, const R* row_max, const R* stats, const std::int32_t* targets, Index rows, Index V,
-                            Index first_column, Index vocabulary, R scale) {
+                            Index first_column, Index vocabulary, R scale, R softcap = 0) {
   for (Index r = 0; r < rows; ++r)
     for (Index c = 0; c < V; ++c) {
       R& logit = logits[r * V + c];
       const bool counted = targets[r] >= 0 && first_column + c < vocabulary;
-      logit = counted ? (std::exp(logit - row_max[r]) / stats[r] - R(targets[r] == first_column + c)) * scale : R(0);
+      const R slope = softcap > 0 ? 1 - std::pow(std::tanh(logit / softcap), R(2)) : R(1), value = bounded(logit, softcap);
+      logit = counted ? (std::exp(value - row_max[r]) / stats[r] - R(targets[r] == first_column + c)) * scale * slope : R(0);
     }
 }
 

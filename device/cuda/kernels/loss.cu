@@ -22,38 +22,39 @@ __device__ __forceinline__ I target_column(std::int32_t target, I first_column, 
 
 template <class T, int n>
 __global__ void __launch_bounds__(kVocabularyThreads, 2)
-    cross_entropy_max_kernel(float* row_max, const T* logits, I columns, I valid) {
+    cross_entropy_max_kernel(float* row_max, const T* logits, I columns, I valid, float softcap) {
   const Team<n, BlockGroup, 0> team;
-  const float largest = RowBodies<n>::largest_logit(team, logits + I{blockIdx.x} * columns, valid);
+  const float largest = RowBodies<n>::largest_logit(team, logits + I{blockIdx.x} * columns, valid, softcap);
   if (team.leads()) row_max[blockIdx.x] = largest;
 }
 
 template <class T, int n>
 __global__ void __launch_bounds__(kVocabularyThreads, 2)
     cross_entropy_stats_kernel(float* sum_exp, float* target_logit, const T* logits, const float* row_max,
-                               const std::int32_t* targets, I columns, I first_column, I valid) {
+                               const std::int32_t* targets, I columns, I first_column, I valid, float softcap) {
   const Team<n, BlockGroup, 0> team;
   const T* const row = logits + I{blockIdx.x} * columns;
   const float largest = row_max[blockIdx.x];
-  const float sum = RowBodies<n>::sum_of_exponentials(team, row, largest, valid);
+  const float sum = RowBodies<n>::sum_of_exponentials(team, row, largest, valid, softcap);
   if (!team.leads()) return;
   sum_exp[blockIdx.x] = sum;
   const I target = target_column(targets[blockIdx.x], first_column, valid);
-  target_logit[blockIdx.x] = target >= 0 ? to_float(row[target]) - largest : 0.0f;
+  const float logit = target >= 0 ? to_float(row[target]) : 0.0f;
+  target_logit[blockIdx.x] = target >= 0 ? (softcap > 0.0f ? tanhf(logit / softcap) * softcap : logit) - largest : 0.0f;
 }
 
 // Scale: a float, or where one lies.
 template <class T, class Scale, int n>
 __global__ void __launch_bounds__(kVocabularyThreads, 2)
     cross_entropy_backward_kernel(T* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets, I columns,
-                                  I first_column, I valid, Scale scale) {
+                                  I first_column, I valid, Scale scale, float softcap) {
   const Team<n, BlockGroup, 0> team;
   T* const row = logits + I{blockIdx.x} * columns;
   const std::int32_t target = targets[blockIdx.x];
   const I used = target < 0 ? 0 : valid;
   if (used > 0)
     RowBodies<n>::cross_entropy_backward_row(team, row, row_max[blockIdx.x], sum_exp[blockIdx.x],
-                                             target_column(target, first_column, valid), valid, value_of(scale));
+                                             target_column(target, first_column, valid), valid, value_of(scale), softcap);
   for (I i = used + team.rank(); i < columns; i += team.size()) from_float(row[i], 0.0f);
 }
 
@@ -98,7 +99,7 @@ void form_gradient(Stream stream, RowType t, void* logits, const float* row_max,
     with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
       launch("cross_entropy_backward", listed<cross_entropy_backward_kernel<T, Scale, n>>(),
              {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), row_max,
-             sum_exp, targets, shard.columns, shard.first_column, valid_columns(shard), scale);
+             sum_exp, targets, shard.columns, shard.first_column, valid_columns(shard), scale, shard.softcap);
     });
   });
 }
@@ -111,7 +112,7 @@ void cross_entropy_max(Stream stream, RowType t, float* row_max, const void* log
     with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
       launch("cross_entropy_max", listed<cross_entropy_max_kernel<T, n>>(),
              {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, row_max, as(logits, type),
-             shard.columns, valid_columns(shard));
+             shard.columns, valid_columns(shard), shard.softcap);
     });
   });
 }
@@ -123,7 +124,7 @@ void cross_entropy_stats(Stream stream, RowType t, float* sum_exp, float* target
     with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
       launch("cross_entropy_stats", listed<cross_entropy_stats_kernel<T, n>>(),
              {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, sum_exp, target_logit,
-             as(logits, type), row_max, targets, shard.columns, shard.first_column, valid_columns(shard));
+             as(logits, type), row_max, targets, shard.columns, shard.first_column, valid_columns(shard), shard.softcap);
     });
   });
 }

@@ -72,6 +72,10 @@ struct RowBodies {
   TRIDENT_ROW_BODY RowVec exponential(const RowVec& x) {
     return map_lanes(x, [](float a) { return expf(a); });
   }
+  // Likewise.
+  TRIDENT_ROW_BODY RowVec hyperbolic_tangent(const RowVec& x) {
+    return map_lanes(x, [](float a) { return tanhf(a); });
+  }
 
 // Each needs the ones before it.
 // clang-format off

@@ -18,12 +18,13 @@ struct LossInputs {
     if (rows > 0) targets[0] = static_cast<std::int32_t>(std::max<Index>(last_valid, 0));
     if (rows > 1) targets[1] = -100;
     if (rows > 2) targets[2] = static_cast<std::int32_t>(shard.vocabulary);  // a padding column is no target
-    reference::cross_entropy_max(row_max.data(), logits.data(), rows, shard.columns, shard.first_column, shard.vocabulary);
+    reference::cross_entropy_max(row_max.data(), logits.data(), rows, shard.columns, shard.first_column, shard.vocabulary,
+                                 double{shard.softcap});
     // As if another shard held a larger logit in every third row; a shard of padding alone depends on that.
     for (std::size_t r = 0; r < row_max.size(); ++r)
       if (r % 3 == 0 || !std::isfinite(row_max[r])) row_max[r] = 9.5;
     reference::cross_entropy_stats(stats.data(), logits.data(), row_max.data(), targets.data(), rows, shard.columns,
-                                   shard.first_column, shard.vocabulary);
+                                   shard.first_column, shard.vocabulary, double{shard.softcap});
     for (std::size_t r = 0; r < row_max.size(); ++r) stats[r] += 0.75;  // the other shards' part
   }
   Random random;
@@ -35,9 +36,11 @@ struct LossInputs {
 void max_case(const RowKernels& k, RowType t, Index rows, const VocabularyShard& shard) {
   const LossInputs in(t, rows, shard);
   Values expected(static_cast<std::size_t>(rows));
-  reference::cross_entropy_max(expected.data(), in.logits.data(), rows, shard.columns, shard.first_column, shard.vocabulary);
+  reference::cross_entropy_max(expected.data(), in.logits.data(), rows, shard.columns, shard.first_column, shard.vocabulary,
+                               double{shard.softcap});
   Operand logits(t, in.logits), out(RowType::kF32, rows);
   k.cross_entropy_max(t, out.floats(), logits.data(), rows, shard);
+  if (shard.softcap > 0) return expect_close(out.values(), expected, RowType::kF32, "largest logit");
   EXPECT_EQ(out.values(), expected);
 }
 
@@ -56,7 +59,7 @@ void backward_case(const RowKernels& k, RowType t, Index rows, const VocabularyS
   const float scale = 0.125f * 1.7f;
   Values expected = in.logits;
   reference::cross_entropy_backward(expected.data(), in.row_max.data(), in.stats.data(), in.targets.data(), rows, shard.columns,
-                                    shard.first_column, shard.vocabulary, double{scale});
+                                    shard.first_column, shard.vocabulary, double{scale}, double{shard.softcap});
   Operand logits(t, in.logits), row_max(RowType::kF32, in.row_max), stats(RowType::kF32, in.stats);
   k.cross_entropy_backward(t, logits.data(), row_max.floats(), stats.floats(), in.targets.data(), rows, shard, scale);
   const Values actual = logits.values();
@@ -75,15 +78,17 @@ std::vector<OpCase> loss_cases() {
   widths.push_back(kLongWidth);
   for (const Index columns : widths)
     for (const Index rows : {0, 1, 7})
-      for (const int kind : {0, 1, 2, 3}) {
+      for (const int kind : {0, 1, 2, 3, 4}) {
         if (columns == kLongWidth && rows > 1) continue;
-        // 0: the whole vocabulary; 1: a shard in the middle; 2: the last shard, its tail padding; 3: all padding.
+        // 0: the whole vocabulary; 1: a shard in the middle; 2: the last shard, its tail padding; 3: all padding;
+        // 4: as 2, of bounded logits.
         VocabularyShard shard{columns, kind == 0 ? 0 : 40, columns};
         if (kind == 1) shard.vocabulary = columns + 100;
-        if (kind == 2) shard.vocabulary = 40 + (columns + 1) / 2;
+        if (kind == 2 || kind == 4) shard.vocabulary = 40 + (columns + 1) / 2;
         if (kind == 3) shard.vocabulary = 30;
+        if (kind == 4) shard.softcap = 2.5f;
         const std::string variant = std::to_string(rows) + "x" + std::to_string(columns) +
-                                    std::vector<std::string>{"_whole", "_middle", "_last", "_padding"}[kind];
+                                    std::vector<std::string>{"_whole", "_middle", "_last", "_padding", "_bounded"}[kind];
         cases.push_back({"cross_entropy_max", variant, [=](const RowKernels& k, RowType t) { max_case(k, t, rows, shard); }});
         cases.push_back({"cross_entropy_stats", variant, [=](const RowKernels& k, RowType t) { stats_case(k, t, rows, shard); }});
         cases.push_back(
