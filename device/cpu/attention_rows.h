@@ -2,8 +2,9 @@
 // set from attention_rows.inl; files compiled for one instruction set include nothing of std that has code.
 //
 // A tile holds the scores of `rows` queries and `columns` keys, f32[rows, columns] before scaling. Row r sees its first
-// min(max(first_visible + r * step, 0), columns) columns (step 1: causal; 0: every row the same). Pointers named "T" are f32,
-// bf16 or f16 by RowType. A row's result depends on that row alone.
+// min(max(first_visible + r * step, 0), columns) columns (step 1: causal; 0: every row the same), and of these, where there are
+// first keys, those from first_key[r] - key_position on. Pointers named "T" are f32, bf16 or f16 by RowType. A row's result depends
+// on that row alone.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,9 @@ namespace trident {
 struct ScoreTile {
   std::int64_t rows = 0, columns = 0;
   std::int64_t first_visible = 0, step = 0;
-  float scale = 1.0f;
+  const std::int32_t* first_key = nullptr;  // [rows], global positions; or null
+  std::int64_t key_position = 0;            // of column 0, global
+  float scale = 1.0f, softcap = 0.0f;       // over 0, softcap * tanh(score / softcap) takes a scaled score's place
 };
 
 struct AttentionRows {
@@ -29,8 +32,8 @@ struct AttentionRows {
                          std::int64_t rows, std::int64_t head_dim);
   // delta f32[rows] = row sums of d_out * out, both T[rows, head_dim].
   void (*delta)(RowType t, float* delta, const void* d_out, const void* out, std::int64_t rows, std::int64_t head_dim);
-  // p T = exp(scale * score - lse), d_s T = scale * p * (d_p - delta); 0 where a key is not seen. For f32 p may be the scores and
-  // d_s may be d_p.
+  // p T = exp(scale * score - lse), d_s T = scale * p * (d_p - delta), times the slope of the bound; 0 where a key is not seen. For
+  // f32 p may be the scores and d_s may be d_p.
   void (*softmax_backward)(RowType t, const ScoreTile& tile, const float* scores, const float* d_p, void* p, void* d_s,
                            const float* lse, const float* delta);
 };

@@ -15,18 +15,45 @@ namespace {
 // Tiles of 128 x 128: a score tile, its gradient and their 16-bit copies take 192 KB and stay in a core's L2 with the operands.
 constexpr std::int64_t kQueryTile = 128, kKeyTile = 128;
 
-// Queries first_query .. +rows against keys first_key .. +columns.
-ScoreTile score_tile(const AttentionShape& s, std::int64_t first_query, std::int64_t first_key) {
+// Queries query .. +rows against keys key .. +columns. first_keys: of the sample's queries, or null.
+ScoreTile score_tile(const AttentionShape& s, const std::int32_t* first_keys, std::int64_t query, std::int64_t key) {
   ScoreTile tile;
-  tile.rows = std::min(kQueryTile, s.query_length - first_query);
-  tile.columns = std::min(kKeyTile, s.key_length - first_key);
+  tile.rows = std::min(kQueryTile, s.query_length - query);
+  tile.columns = std::min(kKeyTile, s.key_length - key);
+  if (first_keys != nullptr) tile.first_key = first_keys + query;
+  tile.key_position = s.key_offset + key;
   tile.scale = s.scale;
+  tile.softcap = s.softcap;
   tile.step = s.causal ? 1 : 0;
-  tile.first_visible = s.causal ? s.query_offset + first_query - s.key_offset + 1 - first_key : tile.columns;
+  tile.first_visible = s.causal ? s.query_offset + query - s.key_offset + 1 - key : tile.columns;
   return tile;
 }
 
-bool sees_nothing(const ScoreTile& tile) { return tile.first_visible + (tile.rows - 1) * tile.step <= 0; }
+// First keys never decrease: the last row sees furthest forwards, the first one furthest back.
+bool sees_nothing(const ScoreTile& tile) {
+  return tile.first_visible + (tile.rows - 1) * tile.step <= 0 ||
+         (tile.first_key != nullptr && tile.first_key[0] >= tile.key_position + tile.columns);
+}
+
+// [B, Sq], or null where every key up to a query's own is seen.
+const std::int32_t* checked_first_keys(const AttentionShape& s, ConstTensorView first_key) {
+  if (s.interval == 0) return nullptr;
+  const std::int32_t* const first = first_key.as<std::int32_t>();
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    for (std::int64_t i = 0; i < s.query_length; ++i) {
+      const std::int32_t at = first[b * s.query_length + i], before = i == 0 ? at : first[b * s.query_length + i - 1];
+      TRIDENT_CHECK(at >= before && at <= s.query_offset + i,
+                    "attention: the first key of query {} of sample {} is {}; it is at most the query's own position, {}, and at "
+                    "least that of the query before, {}",
+                    i, b, at, s.query_offset + i, before);
+    }
+  }
+  return first;
+}
+
+const std::int32_t* first_keys_of(const AttentionShape& s, const std::int32_t* first_keys, std::int64_t b) {
+  return first_keys == nullptr ? nullptr : first_keys + b * s.query_length;
+}
 
 // scores [rows, columns] = queries [rows, D] keys^T, and the same for d_p = d_out v^T.
 MatmulShape scores_product(const AttentionShape& s, std::int64_t rows, std::int64_t columns) {
@@ -61,6 +88,7 @@ struct CpuAttention::Backward {
   std::byte *d_q, *d_k, *d_v;
   const std::byte *d_out, *out, *q, *k, *v;
   const float* lse;
+  const std::int32_t* first_key;
 };
 
 CpuAttention::CpuAttention(OnednnMatmul& matmul, const RowKernels& kernels)
@@ -126,19 +154,20 @@ void CpuAttention::multiply(const MatmulShape& shape, void* out, const void* a, 
 }
 
 void CpuAttention::forward(const AttentionShape& s, TensorView out, TensorView lse, ConstTensorView q, ConstTensorView k,
-                           ConstTensorView v, std::byte* workspace) {
+                           ConstTensorView v, ConstTensorView first_key, std::byte* workspace) {
   const Workspace w = lay_out(s, workspace);
+  const std::int32_t* const first_keys = checked_first_keys(s, first_key);
   const std::int64_t query_bytes = s.query_length * s.head_dim * size_of(s.dtype);
   const std::int64_t key_bytes = s.key_length * s.head_dim * size_of(s.dtype);
   for (std::int64_t head = 0; head < s.batch * s.query_heads; ++head) {
     const std::int64_t kv = head / (s.query_heads / s.kv_heads);  // exact across samples: query_heads is a multiple of kv_heads
     forward_head(s, out.data() + head * query_bytes, lse.as<float>() + head * s.query_length, q.data() + head * query_bytes,
-                 k.data() + kv * key_bytes, v.data() + kv * key_bytes, w);
+                 k.data() + kv * key_bytes, v.data() + kv * key_bytes, first_keys_of(s, first_keys, head / s.query_heads), w);
   }
 }
 
 void CpuAttention::forward_head(const AttentionShape& s, std::byte* out, float* lse, const std::byte* q, const std::byte* k,
-                                const std::byte* v, const Workspace& w) {
+                                const std::byte* v, const std::int32_t* first_key, const Workspace& w) {
   const RowType t = row_type(s.dtype);
   const std::int64_t row_bytes = s.head_dim * size_of(s.dtype);
   for (std::int64_t i = 0; i < s.query_length; i += kQueryTile) {
@@ -147,8 +176,8 @@ void CpuAttention::forward_head(const AttentionShape& s, std::byte* out, float* 
     zero(w.row_sum, rows);
     zero(w.acc, rows * s.head_dim);
     for (std::int64_t j = 0; j < s.key_length; j += kKeyTile) {
-      const ScoreTile tile = score_tile(s, i, j);
-      if (sees_nothing(tile)) break;
+      const ScoreTile tile = score_tile(s, first_key, i, j);
+      if (sees_nothing(tile)) continue;
       multiply(scores_product(s, rows, tile.columns), w.scores, q + i * row_bytes, k + j * row_bytes, w);
       rows_.softmax_step(t, tile, w.scores, w.p, w.row_max, w.row_sum, w.acc, s.head_dim);
       multiply(rows_product(s, rows, tile.columns), w.acc, w.p, v + j * row_bytes, w);
@@ -159,8 +188,9 @@ void CpuAttention::forward_head(const AttentionShape& s, std::byte* out, float* 
 
 void CpuAttention::backward(const AttentionShape& s, TensorView d_q, TensorView d_k, TensorView d_v, ConstTensorView d_out,
                             ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v, ConstTensorView lse,
-                            std::byte* workspace) {
+                            ConstTensorView first_key, std::byte* workspace) {
   const Workspace w = lay_out(s, workspace);
+  const std::int32_t* const first_keys = checked_first_keys(s, first_key);
   const std::int64_t queries = s.query_heads / s.kv_heads * s.query_length;  // of a group
   const std::int64_t query_bytes = queries * s.head_dim * size_of(s.dtype);
   const std::int64_t key_bytes = s.key_length * s.head_dim * size_of(s.dtype);
@@ -168,7 +198,8 @@ void CpuAttention::backward(const AttentionShape& s, TensorView d_q, TensorView 
     const std::int64_t at_q = g * query_bytes, at_k = g * key_bytes;
     backward_group(s,
                    {d_q.data() + at_q, d_k.data() + at_k, d_v.data() + at_k, d_out.data() + at_q, out.data() + at_q,
-                    q.data() + at_q, k.data() + at_k, v.data() + at_k, lse.as<float>() + g * queries},
+                    q.data() + at_q, k.data() + at_k, v.data() + at_k, lse.as<float>() + g * queries,
+                    first_keys_of(s, first_keys, g / s.kv_heads)},
                    w);
   }
 }
@@ -200,7 +231,7 @@ void CpuAttention::backward_group(const AttentionShape& s, const Backward& call,
 
 void CpuAttention::backward_tile(const AttentionShape& s, const Backward& call, std::int64_t head, std::int64_t first_query,
                                  std::int64_t first_key, const Workspace& w) {
-  const ScoreTile tile = score_tile(s, first_query, first_key);
+  const ScoreTile tile = score_tile(s, call.first_key, first_query, first_key);
   if (sees_nothing(tile)) return;
   const std::int64_t row_bytes = s.head_dim * size_of(s.dtype);
   const std::int64_t query = head * s.query_length + first_query;

@@ -22,12 +22,12 @@ class CpuAttention {
   std::int64_t prepare(const AttentionShape& shape);
   // Returns prepare()'s answer for this shape; a shape that was not prepared is an InternalError.
   std::int64_t workspace_bytes(const AttentionShape& shape) const;
-  // Shapes and dtypes as in device/ops.h; checked by the caller.
+  // Shapes and dtypes as in device/ops.h; checked by the caller. What first_key holds is checked here: InternalError.
   void forward(const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q, ConstTensorView k, ConstTensorView v,
-               std::byte* workspace);
+               ConstTensorView first_key, std::byte* workspace);
   void backward(const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v, ConstTensorView d_out,
                 ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v, ConstTensorView lse,
-                std::byte* workspace);
+                ConstTensorView first_key, std::byte* workspace);
 
  private:
   struct Workspace;
@@ -35,7 +35,7 @@ class CpuAttention {
   static Workspace lay_out(const AttentionShape& shape, std::byte* base);
   void multiply(const MatmulShape& shape, void* out, const void* a, const void* b, const Workspace& w);
   void forward_head(const AttentionShape& shape, std::byte* out, float* lse, const std::byte* q, const std::byte* k,
-                    const std::byte* v, const Workspace& w);
+                    const std::byte* v, const std::int32_t* first_key, const Workspace& w);
   void backward_tile(const AttentionShape& shape, const Backward& call, std::int64_t head, std::int64_t first_query,
                      std::int64_t first_key, const Workspace& w);
   void backward_group(const AttentionShape& shape, const Backward& call, const Workspace& w);

@@ -65,7 +65,7 @@ void CpuOps::execute(Stream& stream, const op::CachedAttention& a) {
     const AttentionShape one = a.of_sample(b);
     expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(one));
     attention_.forward(one, a.out.rows(b, 1), a.lse.rows(b, 1), a.q.rows(b, 1), a.k.rows(b, 1), a.v.rows(b, 1),
-                       a.workspace.data());
+                       a.first_key.data() == nullptr ? ConstTensorView() : a.first_key.rows(b, 1), a.workspace.data());
   }
 }
 
@@ -73,14 +73,14 @@ void CpuOps::execute(Stream& stream, const op::AttentionForward& a) {
   expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(a.shape));
   stream.synchronize();
   announce(a);
-  attention_.forward(a.shape, a.out, a.lse, a.q, a.k, a.v, a.workspace.data());
+  attention_.forward(a.shape, a.out, a.lse, a.q, a.k, a.v, a.first_key, a.workspace.data());
 }
 
 void CpuOps::execute(Stream& stream, const op::AttentionBackward& a) {
   expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(a.shape));
   stream.synchronize();
   announce(a);
-  attention_.backward(a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.workspace.data());
+  attention_.backward(a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.first_key, a.workspace.data());
 }
 
 }  // namespace trident

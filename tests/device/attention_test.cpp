@@ -1,6 +1,7 @@
 // Tiled attention, forward and backward, against plain loops in double; masks, offsets, grouping, independence of heads.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -26,10 +27,10 @@ void run(const AttentionShape& s, Tensors& t, std::optional<IsaLevel> level = st
   {
     const NoAllocationScope step("attention");
     ops.run(device.compute_stream(), op::AttentionForward{s, t.out.view(), t.lse.view(), t.q.view(), t.k.view(), t.v.view(),
-                                                          workspace.view()});
+                                                          workspace.view(), t.first_key.view()});
     ops.run(device.compute_stream(), op::AttentionBackward{s, t.d_q.view(), t.d_k.view(), t.d_v.view(), t.d_out.view(),
                                                            t.out.view(), t.q.view(), t.k.view(), t.v.view(), t.lse.view(),
-                                                           workspace.view()});
+                                                           workspace.view(), t.first_key.view()});
   }
   EXPECT_TRUE(workspace.guards_intact());
   for (const TestTensor* x : {&t.out, &t.lse, &t.d_q, &t.d_k, &t.d_v}) EXPECT_TRUE(x->guards_intact());
@@ -139,6 +140,142 @@ TEST(Attention, AHeadDoesNotDependOnItsNeighbours) {
     expect_equal(one.d_k, whole.d_k, k_at);
     expect_equal(one.d_v, whole.d_v, k_at);
   }
+}
+
+// ---- intervals of keys, bounded scores
+
+// `intervals` without documents and window are one document.
+void check_intervals(AttentionShape s, const reference::Intervals& intervals, std::optional<IsaLevel> level = std::nullopt) {
+  SCOPED_TRACE(fmt::format("Sq{} Sk{} offsets {} {}, {} documents, window {}, softcap {}, {} {}", s.query_length, s.key_length,
+                           s.query_offset, s.key_offset, intervals.starts.size(), intervals.window, s.softcap, to_string(s.dtype),
+                           level ? to_string(*level) : "own level"));
+  s.interval = std::max<std::int64_t>(s.key_length, 1);
+  Tensors t(s, intervals);
+  run(s, t, level);
+  expect_attention(s, t, 1e-6);
+}
+
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+
+TEST(Attention, EveryTypeOnEveryLevelSeesDocumentsAndWindows) {
+  for (const IsaLevel level : isa_levels()) {
+    for (const DType dtype : kTypes) {
+      // Documents of one key, and some that begin at the first and at the last one.
+      check_intervals(shape(2, 4, 2, 37, 37, 20, dtype), {{0, 1, 2, 9, 33, 36}}, level);
+      check_intervals(shape(2, 4, 2, 37, 37, 20, dtype), {{0, 20}, 5}, level);
+    }
+  }
+}
+
+TEST(Attention, DocumentsBeginAnywhereInATile) {
+  std::vector<std::int64_t> sixteen, each;
+  for (std::int64_t i = 0; i < 16; ++i) sixteen.push_back(24 * i);
+  for (std::int64_t i = 0; i < 140; ++i) each.push_back(i);
+  for (const DType dtype : kTypes) {
+    check_intervals(shape(1, 2, 1, 384, 384, 8, dtype), {sixteen});
+    check_intervals(shape(2, 2, 1, 300, 300, 16, dtype), {{0, 5, 127, 128, 129, 250, 256, 296}});
+    check_intervals(shape(1, 1, 1, 140, 140, 8, dtype), {each});
+  }
+}
+
+TEST(Attention, WindowsMayBeOfOneKeyUpToMoreThanThereAre) {
+  for (const DType dtype : kTypes)
+    for (const std::int64_t window : {1, 2, 127, 128, 129, 1000}) check_intervals(shape(1, 2, 1, 300, 300, 8, dtype), {{}, window});
+  check_intervals(shape(1, 2, 2, 300, 300, 8), {{0, 100, 131}, 64});  // the later of the two is first
+}
+
+TEST(Attention, FirstKeysAreGlobalPositions) {
+  for (const DType dtype : kTypes) {
+    AttentionShape s = shape(1, 2, 2, 5, 150, 24, dtype);
+    s.query_offset = 145;
+    check_intervals(s, {{0, 147}, 140});
+    s = shape(2, 2, 1, 140, 60, 8, dtype);
+    s.query_offset = 100, s.key_offset = 110;
+    check_intervals(s, {{0, 105, 118, 140, 171}, 0});  // queries from 171 on belong to a document behind the last key
+    check_intervals(s, {{}, 30});
+  }
+}
+
+TEST(Attention, BoundedScoresAreThoseOfTheReference) {
+  for (const IsaLevel level : isa_levels()) {
+    for (const DType dtype : kTypes) {
+      for (const bool causal : {true, false}) {
+        AttentionShape s = shape(1, 4, 2, 37, 37, 20, dtype);
+        s.causal = causal, s.softcap = 2.0f, s.scale = 1.5f;
+        check(s, level);
+      }
+      AttentionShape s = shape(1, 2, 1, 300, 300, 16, dtype);
+      s.softcap = 50.0f;
+      check_intervals(s, {{0, 130}, 140}, level);
+    }
+  }
+}
+
+TEST(Attention, IntervalsOfOneDocumentGiveTheCausalBits) {
+  for (const DType dtype : kTypes) {
+    AttentionShape s = shape(2, 2, 1, 300, 300, 16, dtype);
+    Tensors causal(s);
+    run(s, causal);
+    s.interval = 300;
+    Tensors document(s, {{0}});
+    run(s, document);
+    for (TestTensor Tensors::*x : {&Tensors::out, &Tensors::lse, &Tensors::d_q, &Tensors::d_k, &Tensors::d_v})
+      EXPECT_TRUE((document.*x).same_bits(causal.*x));
+  }
+}
+
+TEST(Attention, ARowDoesNotDependOnTheDocumentsOfOthers) {
+  for (const DType dtype : kTypes) {
+    AttentionShape s = shape(1, 2, 1, 420, 420, 16, dtype);
+    s.interval = 420;
+    const std::int64_t from = 200;  // the last document
+    Tensors few(s, {{0, from}}), many(s, {{0, 3, 60, 128, 190, from}});
+    run(s, few);
+    run(s, many);
+    const auto expect_rows = [&](const TestTensor& a, const TestTensor& b, std::int64_t heads, std::int64_t width) {
+      for (std::int64_t head = 0; head < heads; ++head)
+        for (std::int64_t at = (head * 420 + from) * width; at < (head + 1) * 420 * width; ++at) ASSERT_EQ(a.at(at), b.at(at));
+    };
+    expect_rows(few.out, many.out, 2, 16);
+    expect_rows(few.lse, many.lse, 2, 1);
+    expect_rows(few.d_q, many.d_q, 2, 16);
+    expect_rows(few.d_k, many.d_k, 1, 16);
+    expect_rows(few.d_v, many.d_v, 1, 16);
+  }
+}
+
+// A product with a tile of NaN would be NaN even where every probability is 0.
+TEST(Attention, TilesThatNobodySeesAreNotComputed) {
+  AttentionShape s = shape(1, 1, 1, 384, 384, 8);
+  s.interval = 128;
+  Tensors t(s, {{0, 128, 256}});
+  for (std::int64_t i = 128 * 8; i < 256 * 8; ++i) t.k.set(i, kNaN), t.v.set(i, kNaN), t.q.set(i, kNaN), t.d_out.set(i, kNaN);
+  run(s, t);
+  for (const TestTensor* x : {&t.out, &t.d_q, &t.d_k, &t.d_v})
+    for (std::int64_t i = 0; i < 384 * 8; ++i) ASSERT_EQ(std::isnan(x->at(i)), i / 8 / 128 == 1) << i;
+}
+
+TEST(Attention, FirstKeysThatNoQueryCanHaveAreRefused) {
+  AttentionShape s = shape(2, 1, 1, 4, 4, 4);
+  s.interval = 4;
+  Doorbell bell;
+  CpuDevice device(bell, {});
+  Ops& ops = device.ops();
+  const TestTensor workspace(DType::kU8, {ops.attention_workspace(s)});
+  const auto refusal = [&](std::int64_t query, std::int32_t first) -> std::string {
+    Tensors t(s, {{0, 1}});
+    t.first_key.view().as<std::int32_t>()[4 + query] = first;  // in sample 1
+    try {
+      ops.run(device.compute_stream(), op::AttentionForward{s, t.out.view(), t.lse.view(), t.q.view(), t.k.view(), t.v.view(),
+                                                            workspace.view(), t.first_key.view()});
+    } catch (const InternalError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(refusal(3, 3), "no error");
+  EXPECT_NE(refusal(3, -1).find("the first key of query 3 of sample 1 is -1"), std::string::npos);
+  EXPECT_NE(refusal(3, 4).find("at most the query's own position, 3"), std::string::npos);
 }
 
 TEST(Attention, WorkspaceDoesNotGrowWithTheSquareOfTheLength) {

@@ -101,6 +101,10 @@ TEST(ReferenceGradients, AttentionCausalGrouped) { check_attention({2, 4, 2, 5, 
 TEST(ReferenceGradients, AttentionFull) { check_attention({1, 2, 1, 3, 6, 4, 0, 0, 0.5, false}); }
 // Chunk offsets: queries at 4.., keys at 2..; and queries before every key, which see nothing.
 TEST(ReferenceGradients, AttentionChunks) { check_attention({1, 2, 2, 4, 6, 3, 4, 2, 0.6, true}); }
+TEST(ReferenceGradients, AttentionOfDocumentsAndBoundedScores) {
+  check_attention({2, 2, 1, 5, 5, 3, 0, 0, 0.577, true, 0.0, {0, 0, 2, 2, 2, 0, 1, 2, 3, 4}});
+  check_attention({1, 2, 1, 4, 4, 3, 0, 0, 0.9, true, 0.8, {0, 0, 0, 2}});
+}
 TEST(ReferenceGradients, AttentionQueriesThatSeeNothing) { check_attention({1, 1, 1, 4, 3, 3, 0, 2, 0.6, true}); }
 
 TEST(ReferenceGradients, QueriesThatSeeNothingGiveZeroAndMinusInfinity) {
@@ -252,7 +256,7 @@ TEST(ReferenceGradients, Embedding) {
 }
 
 // Two shards of a vocabulary of 9 in 2 x 5 columns (one of padding); loss = scale * sum over counted rows of log(sum exp) - target.
-TEST(ReferenceGradients, CrossEntropyOverTwoShards) {
+void check_two_shards(double softcap) {
   const std::int64_t rows = 4, V = 5, vocabulary = 9;
   const std::vector<std::int32_t> targets{0, 8, -1, 6};
   const double scale = 0.37;
@@ -262,11 +266,12 @@ TEST(ReferenceGradients, CrossEntropyOverTwoShards) {
     row_max.assign(4, -INFINITY);
     stats.assign(8, 0.0);
     for (int s = 0; s < 2; ++s) {
-      reference::cross_entropy_max(part_max.data(), shard[s].data(), rows, V, s * V, vocabulary);
+      reference::cross_entropy_max(part_max.data(), shard[s].data(), rows, V, s * V, vocabulary, softcap);
       for (std::size_t r = 0; r < 4; ++r) row_max[r] = std::max(row_max[r], part_max[r]);
     }
     for (int s = 0; s < 2; ++s) {
-      reference::cross_entropy_stats(part.data(), shard[s].data(), row_max.data(), targets.data(), rows, V, s * V, vocabulary);
+      reference::cross_entropy_stats(part.data(), shard[s].data(), row_max.data(), targets.data(), rows, V, s * V, vocabulary,
+                                     softcap);
       for (std::size_t i = 0; i < 8; ++i) stats[i] += part[i];
     }
   };
@@ -278,9 +283,11 @@ TEST(ReferenceGradients, CrossEntropyOverTwoShards) {
   Values gradient[2] = {shard[0], shard[1]};
   for (int s = 0; s < 2; ++s)
     reference::cross_entropy_backward(gradient[s].data(), row_max.data(), stats.data(), targets.data(), rows, V, s * V, vocabulary,
-                                      scale);
+                                      scale, softcap);
   for (int s = 0; s < 2; ++s) expect_gradient(shard[s], gradient[s], loss, s == 0 ? "shard 0" : "shard 1");
 }
+TEST(ReferenceGradients, CrossEntropyOverTwoShards) { check_two_shards(0); }
+TEST(ReferenceGradients, CrossEntropyOfBoundedLogits) { check_two_shards(1.5); }
 
 TEST(ReferenceGradients, AddBias) {
   Values bias = random_values(4, 1), x = random_values(12, 2), seed = random_values(12, 3), y, gradient(4);

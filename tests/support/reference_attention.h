@@ -28,8 +28,13 @@ struct Attention {
   std::int64_t query_offset = 0, key_offset = 0;
   double scale = 1.0;
   bool causal = true;
+  double softcap = 0.0;
+  std::vector<std::int32_t> first_key = {};  // [B,Sq] or nothing
 
-  bool sees(std::int64_t i, std::int64_t j) const { return !causal || key_offset + j <= query_offset + i; }
+  bool sees(std::int64_t b, std::int64_t i, std::int64_t j) const {
+    const bool from_here = first_key.empty() || key_offset + j >= first_key[static_cast<std::size_t>(b * query_length + i)];
+    return from_here && (!causal || key_offset + j <= query_offset + i);
+  }
   // Offsets of a row of q (and out, d_out), of k (and v), and of an element of lse.
   std::int64_t query_row(std::int64_t b, std::int64_t n, std::int64_t i) const {
     return ((b * query_heads + n) * query_length + i) * head_dim;
@@ -38,6 +43,28 @@ struct Attention {
     return ((b * kv_heads + n / (query_heads / kv_heads)) * key_length + j) * head_dim;
   }
 };
+
+// Documents that begin at the positions `starts`, which ascend and, but for 0, lie 3 b later in sample b; a window of keys, or 0.
+struct Intervals {
+  std::vector<std::int64_t> starts = {};
+  std::int64_t window = 0;
+};
+
+// The first keys [B,Sq] that queries of `shape` see.
+inline std::vector<std::int32_t> first_keys(const Attention& shape, const Intervals& intervals) {
+  std::vector<std::int32_t> first;
+  for (std::int64_t b = 0; b < shape.batch; ++b)
+    for (std::int64_t i = 0; i < shape.query_length; ++i) {
+      const std::int64_t position = shape.query_offset + i;
+      std::int64_t at = intervals.window > 0 ? std::max<std::int64_t>(0, position + 1 - intervals.window) : 0;
+      for (const std::int64_t start : intervals.starts) {
+        const std::int64_t shifted = start == 0 ? 0 : start + 3 * b;
+        if (shifted <= position) at = std::max(at, shifted);
+      }
+      first.push_back(static_cast<std::int32_t>(at));
+    }
+  return first;
+}
 
 // Calls f(b, n, i) for every query of every head.
 template <class F>
@@ -63,24 +90,26 @@ void attention_forward(const Attention& shape, R* out, R* lse, const R* q, const
     std::vector<R> scores(static_cast<std::size_t>(shape.key_length), -std::numeric_limits<R>::infinity());
     R largest = -std::numeric_limits<R>::infinity(), sum = 0;
     for (std::int64_t j = 0; j < shape.key_length; ++j) {
-      if (!shape.sees(i, j)) continue;
+      if (!shape.sees(b, i, j)) continue;
       R& score = scores[static_cast<std::size_t>(j)];
       score = R(shape.scale) * dot(q + row, k + shape.key_row(b, n, j), D);
+      if (shape.softcap > 0) score = R(shape.softcap) * std::tanh(score / R(shape.softcap));
       if (score > largest) largest = score;
     }
     for (std::int64_t d = 0; d < D; ++d) out[row + d] = 0;
     for (std::int64_t j = 0; j < shape.key_length; ++j)
-      if (shape.sees(i, j)) sum += std::exp(scores[static_cast<std::size_t>(j)] - largest);
+      if (shape.sees(b, i, j)) sum += std::exp(scores[static_cast<std::size_t>(j)] - largest);
     lse[row / D] = sum > 0 ? largest + std::log(sum) : -std::numeric_limits<R>::infinity();
     for (std::int64_t j = 0; j < shape.key_length; ++j) {
-      if (!shape.sees(i, j)) continue;
+      if (!shape.sees(b, i, j)) continue;
       const R p = std::exp(scores[static_cast<std::size_t>(j)] - lse[row / D]);
       for (std::int64_t d = 0; d < D; ++d) out[row + d] += p * v[shape.key_row(b, n, j) + d];
     }
   });
 }
 
-// With p = exp(score - lse): dv += p d_out; d_score = p (d_out . v - d_out . out); d_q += scale d_score k; d_k += scale d_score q.
+// With p = exp(score - lse): dv += p d_out; d_score = p (d_out . v - d_out . out), times 1 - (score / softcap)^2 with a bound;
+// d_q += scale d_score k; d_k += scale d_score q.
 template <class R>
 void attention_backward(const Attention& shape, R* d_q, R* d_k, R* d_v, const R* d_out, const R* out, const R* q, const R* k,
                         const R* v, const R* lse) {
@@ -92,10 +121,12 @@ void attention_backward(const Attention& shape, R* d_q, R* d_k, R* d_v, const R*
     const std::int64_t row = shape.query_row(b, n, i);
     const R delta = dot(d_out + row, out + row, D);
     for (std::int64_t j = 0; j < shape.key_length; ++j) {
-      if (!shape.sees(i, j)) continue;
+      if (!shape.sees(b, i, j)) continue;
       const std::int64_t key = shape.key_row(b, n, j);
-      const R p = std::exp(R(shape.scale) * dot(q + row, k + key, D) - lse[row / D]);
-      const R d_score = p * (dot(d_out + row, v + key, D) - delta) * R(shape.scale);
+      const R raw = R(shape.scale) * dot(q + row, k + key, D);
+      const R part = shape.softcap > 0 ? std::tanh(raw / R(shape.softcap)) : R(0);
+      const R p = std::exp((shape.softcap > 0 ? R(shape.softcap) * part : raw) - lse[row / D]);
+      const R d_score = p * (dot(d_out + row, v + key, D) - delta) * R(shape.scale) * (1 - part * part);
       for (std::int64_t d = 0; d < D; ++d) {
         d_v[key + d] += p * d_out[row + d];
         d_q[row + d] += d_score * k[key + d];
