@@ -185,7 +185,7 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
   const std::string folder = find_checkpoint(path);
   const Manifest manifest = open_manifest(folder);
   const double start = monotonic_seconds();
-  ProgressLine line(context.out, context.console, start);
+  ProgressLine line(context, "ckpt verify", start);
   const std::vector<std::string> problems = check_checkpoint(folder, manifest, [&](const CheckProgress& seen) {
     const double now = monotonic_seconds();
     line.update(seen.bytes_done, seen.bytes_total,
@@ -204,11 +204,9 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
 void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context) {
   StoredTensors of_a(find_checkpoint(a)), of_b(find_checkpoint(b));
   for (const StoredTensors* of : {&of_a, &of_b}) warn(of->lock_note(), context);
-  const double start = monotonic_seconds();
-  ProgressLine line(context.out, context.console, start);
-  const CheckpointDifference difference = compare_checkpoints(of_a, of_b, [&](std::int64_t done, std::int64_t all) {
-    line.update(done, all, counted(done, "tensor"), monotonic_seconds());
-  });
+  ProgressLine line(context, "ckpt diff");
+  const CheckpointDifference difference =
+      compare_checkpoints(of_a, of_b, [&](std::int64_t done, std::int64_t all) { line.count(done, all, "tensors"); });
   line.finish();
   print_differences(difference, context.out);
   if (!difference.is_equal())

@@ -2,11 +2,13 @@
 // trident plan cluster NAME --config FILE [--gpus N] [--tokens N] [--json | --csv] [--program] [--html FILE] [--trace FILE]
 // trident plan search --config FILE --cluster NAME|FILE --gpus N [--best N] [--write FILE] [--json]
 #include <algorithm>
+#include <cstdint>
 #include <ostream>
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
 #include "app/path_arguments.h"
+#include "app/progress_line.h"
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/printable.h"
@@ -134,10 +136,17 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
     throw ConfigError(fmt::format("--search: looks for layouts on clusters of GPUs, and {0} is a profile of processors; price "
                                   "configurations one by one with trident plan --config FILE --cluster {0}, or several with "
                                   "trident study", cluster));
+  ProgressLine line(context, "plan search");
+  const auto progress = [&line](std::string_view what, std::int64_t done, std::int64_t all) {
+    if (all > 0) return line.count(done, all, std::string(what));
+    line.update(done, all, fmt::format("{} {}", done, what));
+  };
   const SearchResult found = search_layouts({.config = config,
                                              .cluster = find_cluster(shipped_price_book(), cluster),
                                              .gpus = gpus,
-                                             .keep = static_cast<std::size_t>(best)});
+                                             .keep = static_cast<std::size_t>(best),
+                                             .progress = progress});
+  line.finish();
   const auto shown = static_cast<int>(found.best.size());
   if (rank > shown)
     throw ConfigError(fmt::format("--rank = {}: only {} shown; give another, or a larger --best", rank,

@@ -285,12 +285,18 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
 
 }  // namespace
 
-std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, LogSink& log, CudaBackend& cuda) {
+std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, LogSink& log, CudaBackend& cuda,
+                                   const OnProgress& progress) {
   EvalOptions options;
   EvalWork work;
   std::optional<EvalReport> report;
   const auto on_rank = [&](const ForwardInputs& inputs, JobRank rank) {
     RankEvaluator evaluator(inputs.plan, rank.device, std::move(rank.world), rank.board, rank.on_device);
+    const bool reports = evaluator.model().context().rank() == 0;
+    const auto is_done = [&](std::int64_t windows) {
+      if (reports && progress) progress(windows, std::ssize(work.windows));
+    };
+    is_done(0);
     load_weights(inputs.model.checkpoint, evaluator.model(), rank.logger, inputs.model.key, inputs.model.path);
     if (rank.board != nullptr) rank.board->set_phase(RunPhase::kEvaluating);
     const std::int64_t global = inputs.plan.config.batch.global, sequence = inputs.plan.config.batch.sequence;
@@ -298,9 +304,9 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
     const auto tokens = [&work](std::int64_t window) {
       return window < std::ssize(work.windows) ? work.windows[static_cast<std::size_t>(window)].inputs : 0;
     };
-    const bool reports = evaluator.model().context().rank() == 0;
     TextSums sums(work, options.token_losses);
     for (std::int64_t batch = 0; batch * global < std::ssize(work.windows); ++batch) {
+      is_done(batch * global);
       const std::span<const float> losses = evaluator.losses(load, batch, tokens);
       for (std::int64_t i = 0; reports && i < global && batch * global + i < std::ssize(work.windows); ++i)
         sums.add(work.windows[static_cast<std::size_t>(batch * global + i)],
