@@ -84,7 +84,8 @@ std::vector<std::string> row_of_other(const std::string& folder, const Checkpoin
           on_one_line(entry.why)};
 }
 
-void print_state(const TrainingState& state, std::ostream& out) {
+void print_state(const Manifest& manifest, std::ostream& out) {
+  const TrainingState& state = manifest.state;
   const auto line = [&](std::string_view name, const std::string& value) {
     out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
   };
@@ -92,8 +93,9 @@ void print_state(const TrainingState& state, std::ostream& out) {
                               state.skipped_in_a_row));
   line("samples", fmt::format("{}", state.samples));
   line("tokens", fmt::format("{}", state.tokens));
-  line("loss scale", fmt::format("{}, {} clean steps, {} overflows left", state.loss_scale, state.loss_scale_clean_steps,
-                                 state.loss_scale_overflows_left));
+  if (manifest.weights == DType::kF16)
+    line("loss scale", fmt::format("{}, {} clean steps, {} overflows left", state.loss_scale, state.loss_scale_clean_steps,
+                                   state.loss_scale_overflows_left));
   const auto list = [](const std::vector<std::int64_t>& values) {
     return to_json_text(JsonValue::Array(values.begin(), values.end()));
   };
@@ -163,7 +165,7 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
     out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
   };
   out << on_one_line(checkpoint.folder()) << '\n';
-  print_state(manifest.state, out);
+  print_state(manifest, out);
   line("content", content_text(manifest));
   line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(total_bytes(manifest))));
   line("written", utc_text(manifest.written_unix));
