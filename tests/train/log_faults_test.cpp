@@ -215,8 +215,8 @@ TEST_F(LogFaults, PrometheusReadsWhereTheRunIs) {
     EXPECT_GT(std::stod(value_of(name)), 0) << name;
   const std::string nowhere = folder_ / "none/run.prom";
   const std::string error = error_of<StorageError>([&] { train("other", {"log.prometheus=" + nowhere}); });
-  EXPECT_EQ(error, fmt::format("log.prometheus = {}: cannot be created: No such file or directory; create its folder first",
-                               nowhere));
+  EXPECT_EQ(error, fmt::format("log.prometheus = {}: cannot be created: No such file or directory; create its folder first; or "
+                               "name another file in log.prometheus", nowhere));
   EXPECT_FALSE(file_exists(folder_ / "other/config.resolved.json")) << "it leaves nothing of a run";
 }
 

@@ -189,7 +189,8 @@ void check_run_dir(const TrainConfig& config, const std::optional<Resume>& resum
   try {
     const AtomicFile could_be(*config.log.prometheus);
   } catch (const StorageError& error) {
-    throw StorageError(fmt::format("log.prometheus = {}", error.what()), error.system_error());
+    throw StorageError(fmt::format("log.prometheus = {}; or name another file in log.prometheus", error.what()),
+                       error.system_error());
   }
 }
 
