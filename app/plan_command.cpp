@@ -84,7 +84,8 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   ClusterQuestion question;
   bool json = false, csv = false, program = false;
   add_config_flags(app, flags);
-  app.add_option("NAME,--cluster", question.cluster, "a name like h100_sxm_ndr, cpu, or the path of a file")->required();
+  app.add_option("NAME,--cluster", question.cluster,
+                 "a name like h100_sxm_ndr, cpu, or the path of a file; required, as NAME or --cluster");
   in_range(app.add_option("--gpus", question.gpus,
                           "GPUs of the job (of processors: ranks); parallel.data becomes what they make of it"), 1, kMostGpus);
   in_range(app.add_option("--tokens", question.tokens, "say what training on so many tokens takes; else those of run.steps"),
@@ -100,6 +101,9 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
     return foreign_flag_hint(argument, next);
   };
   if (!parse_flags(app, arguments, context, {{}, instead})) return;
+  if (question.cluster.empty())
+    throw ConfigError(
+        "trident plan cluster: NAME or --cluster is required; give a name like h100_sxm_ndr, cpu, or the path of a file");
   if (csv && json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
   context.out << on_lines(plan_on_cluster(read_config(flags), question, detail_of(program),

@@ -67,10 +67,10 @@ class PageWriter {
       if (has_blocks) body_ += "</section>\n";
       else body_.resize(begin);
     }
+    if (left_out.number > LeftOut::kNamed) left_out.text += fmt::format(" and {} more", left_out.number - LeftOut::kNamed);
     if (left_out.number > 0)
-      left_out.text = fmt::format("<p class=\"remark\">Left out, because the page would be larger than {}: {}{}.</p>\n",
-                                  bytes_text(page.most_bytes), left_out.text,
-                                  left_out.number > LeftOut::kNamed ? fmt::format(" and {} more", left_out.number - LeftOut::kNamed) : "");
+      left_out.text = fmt::format("<p class=\"remark\">Left out, because the page would be larger than {}: {}.</p>\n",
+                                  bytes_text(page.most_bytes), left_out.text);
     std::string out = fmt::format(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

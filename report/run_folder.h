@@ -27,10 +27,9 @@ RunFolder read_run_folder(const std::string& path, std::size_t most_lines = kDra
 // The same of several, which share the lines that are drawn; runs of one name are called by their paths.
 std::vector<RunFolder> read_run_folders(const std::vector<std::string>& paths);
 
-// Writes metrics.jsonl of the runs to `out` as comma-separated values, fit for a terminal: a first column "run" with the run's name,
-// then a column for each other member of the lines, and a row for each line (report/table.h). No other file is read, twice and a
-// line at a time, as far as it reached at the first time. Returns sentences: which lines were left out. As read_run_folder(), and
-// StorageError.
+// Writes metrics.jsonl of the runs to `out` as comma-separated values, fit for a terminal: a first column "run" with the run's
+// name, then a column for each other member of the lines, and a row for each line (report/table.h). Reads no other file, and this
+// one twice, a line at a time. Returns sentences: which lines were left out. As read_run_folder(), and StorageError.
 std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths, std::ostream& out);
 
 }  // namespace trident

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/file_io.h"
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "report/markup.h"
@@ -404,12 +405,17 @@ std::string state_text(const RunFolder& run) {
   const double failed = number(run.failure, "unix_time");
   if (ended != nullptr && !(failed > number(*ended, "time"))) {
     const std::string why = words(*ended, "why");
-    return fmt::format("{}: {}", number(*ended, "exit_code") == 0 ? "over" : why, at);
+    const bool is_failure = !why.empty() && why == words(run.failure, "message");
+    return fmt::format("{}{}: {}", is_failure ? "failed: " : "", number(*ended, "exit_code") == 0 ? "over" : why, at);
   }
   if (run.is_written) return fmt::format("going on: {}", at);
   const double began = start == nullptr ? kNone : number(*start, "time");
   if (std::isfinite(failed) && !(failed < began)) return fmt::format("failed: {}", words(run.failure, "message"));
   return fmt::format("{}: {}", start == nullptr ? "nobody writes it" : "killed or cut off", at);
+}
+
+void write_run_page(const std::string& folder) {
+  write_file(folder + "/report.html", to_html(run_page({read_run_folder(folder)})));
 }
 
 ReportPage run_page(const std::vector<RunFolder>& runs) {

@@ -17,6 +17,7 @@
 #include "planner/price/price_book.h"
 #include "planner/study/study.h"
 #include "planner/study/study_keys.h"
+#include "report/run_page.h"
 #include "train/launch/run_training.h"
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
@@ -72,7 +73,7 @@ void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, Cud
   std::ostringstream console, lines;
   LogSink log(lines);
   run_training([&] { return config; }, {console, ConsoleMode::kPlain, log}, cuda,
-               {.check_profile = check_hardware_profile, .forecast = make_run_forecast});
+               {.check_profile = check_hardware_profile, .forecast = make_run_forecast, .report = write_run_page});
   // Where ranks share cores a step's wall time is not what was predicted: the run compares what processors worked.
   read_comparison(config.run.dir + "/comparison.json", row);
 }

@@ -2,6 +2,7 @@
 #include "report/run_page.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <sstream>
@@ -80,6 +81,15 @@ TEST_F(RunPages, NameTheStateOfARun) {
   {
     const AppendFile writer(folder + "/metrics.jsonl", AppendFile::Start::kAppend);
     EXPECT_EQ(state(), "going on: step 7 of 1,500");
+    const bool root = ::geteuid() == 0;
+    std::filesystem::permissions(folder + "/metrics.jsonl", std::filesystem::perms(0444));
+    if (root) {
+      ASSERT_EQ(::seteuid(65534), 0);
+    }
+    EXPECT_EQ(state(), "going on: step 7 of 1,500") << "to whoever may only read";
+    if (root) {
+      ASSERT_EQ(::seteuid(0), 0);
+    }
   }
   write_file(folder + "/failure.json", R"({"unix_time": 999, "message": "an older start"})");
   EXPECT_EQ(state(), "killed or cut off: step 7 of 1,500") << "the failure is of an earlier start";

@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/counted.h"
+#include "core/file_io.h"
 #include "data/dataset_record.h"
 #include "data/dataset_sample.h"
 #include "data/tokenizer/tokenizer.h"
@@ -202,6 +203,13 @@ void adopt_if_sound(TrainConfig& config, Resume& resume, const LaunchSite& place
 void check_run_dir(const TrainConfig& config, const std::optional<Resume>& resume) {
   refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
   if (!goes_on_in_run_dir(config, resume)) check_earlier_run(config);
+  if (!config.log.prometheus || resume) return;  // a run that goes on does so without what its logs cannot take
+  try {
+    const AtomicFile could_be(*config.log.prometheus);
+  } catch (const StorageError& error) {
+    throw StorageError(fmt::format("log.prometheus = {}; or name another file in log.prometheus", error.what()),
+                       error.system_error());
+  }
 }
 
 void compare_data(Rendezvous& job, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine) {

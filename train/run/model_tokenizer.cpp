@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <string>
 
+#include "checkpoint/checkpoint_path.h"
 #include "core/file_io.h"
+#include "train/config/stored_config.h"
+#include "train/run/resume.h"
 
 namespace trident {
 
@@ -16,10 +19,27 @@ std::optional<std::string> hf_files_of(const WeightsSource& source) {
   return folder_exists(carried) ? std::optional(carried) : std::nullopt;
 }
 
+namespace {
+
+// A folder counts from where the run was started that recorded it; anything else is a name.
+std::string place_of_tokenizer(const std::string& configured, const WeightsSource& source) {
+  if (source.hf != nullptr || source.folder.empty() || configured.find('/') == std::string::npos) return configured;
+  const JsonValue* const working_dir = source.manifest.writer.find("working_dir");
+  RecordedStart start;
+  start.recorded = checkpoint_folder_of(config_of(source).config);
+  start.now = source.folder + "/..";
+  if (working_dir != nullptr && working_dir->is_string()) start.working_dir = working_dir->as_string();
+  for (const std::string& place : places_of(configured, start))
+    if (folder_exists(place)) return place;
+  return configured;
+}
+
+}  // namespace
+
 ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
                               const WeightsSource& source, std::string_view key) {
   if (named) return {load_tokenizer(*named, "--tokenizer")};
-  if (configured) return {load_tokenizer(*configured, "data.tokenizer")};
+  if (configured) return {load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")};
   const std::optional<std::string> folder = hf_files_of(source);
   if (!folder) return {};
   try {

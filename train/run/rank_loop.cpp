@@ -4,9 +4,11 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <utility>
 
 #include "core/clock.h"
+#include "core/file_io.h"
 #include "core/host_name.h"
 #include "core/resident_memory.h"
 #include "model/config/model_stats.h"
@@ -122,11 +124,14 @@ void RankLoop::open() {
   if (rank() == 0) open_run_folder(largest);
   const std::vector<std::string> hosts = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), host_name());
   if (rank() == 0 && !leaves_files_)
-    write_start_file([&] { write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
+    write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
   // Everywhere: the last step whose evaluation is in the files. Also a barrier: the peak is measured while nobody else works.
+  std::array<std::int64_t, 2> of_rank_0{last_eval_at_, run_start_};
   Stream& stream = trainer_.context().host_stream();
-  trainer_.context().world().all_reduce(stream, TensorView(&last_eval_at_, DType::kI64, {1}), ReduceOp::kMax);
+  trainer_.context().world().all_reduce(stream, TensorView(of_rank_0.data(), DType::kI64, {2}), ReduceOp::kMax);
   stream.synchronize();
+  last_eval_at_ = of_rank_0[0], run_start_ = of_rank_0[1];
+  if (services_.progress != nullptr) services_.progress->updates = updates(), services_.progress->start = run_start_;
   const std::string folder = leaves_files_ ? "" : plan_.config.run.dir;
   write_start_file([&] { write_memory_file(folder, trainer_.context(), trainer_.arena_plan(), checkpoints_.staging_bytes()); });
 }
@@ -248,6 +253,7 @@ void RankLoop::one_step() {
     return agree_to_stop();
   }
   skipped_in_a_row_ = 0;
+  if (services_.progress != nullptr) services_.progress->updates = updates();
   agree_to_stop();
   if (new_updates() == 1) summary_.first_loss = result.loss;
   summary_.last_loss = result.loss;
@@ -385,9 +391,13 @@ void RankLoop::close() {
   const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
   sink_.errors().warn_of_missing();
   trainer_.drain();
-  if (rank() == 0 && !leaves_files_)
-    sink_.errors().keep("", [&] { write_run_end(plan_.config.run.dir, plan_, updates(), end_); }, 0);
-  if (new_updates() == 0) return;
+  const std::string& folder = plan_.config.run.dir;
+  if (rank() == 0 && run_start_ != 0)
+    sink_.errors().keep("", [&] { write_run_end(folder, plan_, run_start_, updates(), end_.exit_code(), end_.message()); }, 0);
+  if (new_updates() == 0) {
+    write_report();
+    return;
+  }
   summary_.step = updates();
   summary_.updates = new_updates();
   summary_.tokens = new_updates() * plan_.tokens_per_step();
@@ -405,8 +415,23 @@ void RankLoop::close() {
   std::vector<std::string> lines = closing_lines(plan_, summary_);
   const auto add = [&lines](const std::vector<std::string>& more) { lines.insert(lines.end(), more.begin(), more.end()); };
   if (services_.forecast != nullptr) add(services_.forecast->compare(summary_));
+  for (const char* name : {"run.log", "metrics.jsonl"})
+    if (file_exists(fmt::format("{}/{}", folder, name))) summary_.files.emplace_back(name);
+  if (write_report()) summary_.files.emplace_back("report.html");
   add(result_lines(plan_, summary_, end_));
   for (const std::string& line : lines) sink_.line(line);
+}
+
+// Whether the page is there now. No page ends a run.
+bool RankLoop::write_report() {
+  if (rank() != 0 || leaves_files_ || !plan_.config.log.report || !services_.report) return false;
+  try {
+    services_.report(plan_.config.run.dir);
+    return true;
+  } catch (const std::exception& error) {
+    sink_.line(fmt::format("no report.html: {}", error.what()));
+    return false;
+  }
 }
 
 }  // namespace trident
