@@ -1,6 +1,6 @@
 // trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
 // trident plan cluster NAME --config FILE [--gpus N] [--tokens N] [--json | --csv] [--program] [--html FILE] [--trace FILE]
-// trident plan search --config FILE --cluster NAME|FILE --gpus N [--best N] [--write FILE] [--json]
+// trident plan search --config FILE --cluster NAME|FILE --gpus N [--best N] [--write FILE] [--html FILE] [--json]
 #include <algorithm>
 #include <cstdint>
 #include <ostream>
@@ -15,6 +15,7 @@
 #include "planner/predict/plan_on_cluster.h"
 #include "planner/price/price_book.h"
 #include "planner/search/layout_costs.h"
+#include "planner/search/search_page.h"
 #include "planner/search/search_text.h"
 
 namespace trident {
@@ -119,7 +120,7 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
       "does not count. docs/planner.md explains it.",
       "trident plan search");
   ConfigFlags flags;
-  std::string cluster, write;
+  std::string cluster, write, html;
   int gpus = 0, best = 10, rank = 1;
   bool json = false;
   add_config_flags(app, flags);
@@ -129,9 +130,10 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   in_range(app.add_option("--best", best, "how many layouts to show")->capture_default_str(), 1, kMostReported);
   app.add_option("--write", write, "write the configuration with the best layout to this file, as trident train takes it");
   in_range(app.add_option("--rank", rank, "with --write: of the layout with this number, in place of the best"), 1, kMostReported);
+  app.add_option("--html", html, "write a page to look at in a browser, in one file");
   app.add_flag("--json", json, "print one JSON object");
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
-  check_named_files(app, {"--config", "--cluster"}, {"--write"});
+  check_named_files(app, {"--config", "--cluster"}, {"--write", "--html"});
   if (cluster.empty()) throw ConfigError("--search: for which GPUs? Name a cluster: --cluster h100_sxm_ndr, or its file");
   if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
   if (gpus == 0) throw ConfigError("--gpus: missing; write --gpus N, how many GPUs the search is for");
@@ -155,6 +157,7 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   if (rank > shown)
     throw ConfigError(fmt::format("--rank = {}: only {} shown; give another, or a larger --best", rank,
                                   counted(shown, "layout is", "layouts are")));
+  if (!html.empty()) write_file(html, to_html(page_of(found)));
   context.out << (json ? to_json_text(to_json(found)) + '\n' : to_text(found));
   if (write.empty()) return;
   write_file(write, to_json_text(to_json(with_layout(config, found.best[static_cast<std::size_t>(rank - 1)].layout)), 2) + '\n');

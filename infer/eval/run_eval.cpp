@@ -280,6 +280,7 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
     throw ConfigError(fmt::format("--sequence = {}: {} tensor ranks share out {} tokens (parallel.sequence_parallel), and the "
                                   "model has {} positions; use at most {}, or set parallel.sequence_parallel to false",
                                   sequence, unit, config.batch.sequence, architecture.max_positions, sequence / unit * unit));
+  if (model.halves_micro) config.batch.micro = windows_at_once(std::ssize(work.windows), config.batch.sequence);
   return model;
 }
 

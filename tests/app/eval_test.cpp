@@ -268,6 +268,22 @@ TEST(EvalOfFolders, SaysWhatTransformersSays) {
   }
 }
 
+// Many sequences at once, where nobody says how many: the numbers of one at a time.
+TEST(EvalOfFolders, TakesSequencesOfEightThousandTokensAtOnce) {
+  const Folder folder("gpt2");
+  const auto eval = [&](const std::vector<std::string>& more) {
+    const ProgramOutcome outcome = succeeded(run_program(
+        plus({"eval", "--hf", folder.place / ".", "--ids", folder.ids(0) + " " + folder.ids(1), "--sequence", "3", "--token-losses",
+              "--json", "--set", "precision.compute=fp32"}, more)));
+    return parse_json(outcome.out, "eval --json");
+  };
+  const JsonValue many = eval({}), one = eval({"--set", "batch.micro=1"});
+  const JsonValue::Array &losses = many.find("token_losses")->items(), &expected = one.find("token_losses")->items();
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t t = 0; t < losses.size(); ++t)
+    EXPECT_NEAR(losses[t].as_number(), expected[t].as_number(), 1e-6 * expected[t].as_number()) << t;
+}
+
 // Weights have no masters here: what is f32 in the folder becomes bf16 on its way into them.
 TEST(EvalOfFolders, WeightsAreRounded) {
   const Folder folder("llama");
