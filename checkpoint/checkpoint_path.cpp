@@ -26,7 +26,7 @@ std::string dir_in(const JsonValue& config, std::string_view block_name) {
   return dir != nullptr && dir->is_string() ? dir->as_string() : "";
 }
 
-// Of the latest start in a run's folder; "" where nothing says it.
+// The folder in which the latest start in a run's folder worked; "" where nothing says it.
 std::string working_dir_in(const std::string& run_dir) {
   try {
     if (!file_exists(run_dir + "/run.json")) return "";

@@ -23,7 +23,7 @@ std::string hues(std::string_view HueColors::*member) {
 }
 
 // "Starts: ..." of a block, as readers know it.
-std::string name_of(const ReportSection& section, const ReportBlock& block) {
+std::string name_of_block(const ReportSection& section, const ReportBlock& block) {
   const std::string title = std::visit(
       [](const auto& it) -> std::string {
         if constexpr (requires { it.title; }) return it.title;
@@ -62,7 +62,7 @@ class PageWriter {
           continue;
         }
         body_.resize(before);
-        left_out.add(name_of(section, block));
+        left_out.add(name_of_block(section, block));
       }
       if (has_blocks) body_ += "</section>\n";
       else body_.resize(begin);

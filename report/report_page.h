@@ -54,7 +54,7 @@ struct ReportPage {
   std::string title, subtitle;
   std::vector<ReportSection> sections;
   int reload_seconds = 0;  // the page loads itself again; 0: never
-  // Of the document; blocks that do not fit are left out, and named at its beginning. 0: no bound.
+  // The document is no larger: blocks that do not fit are left out, and named at its beginning. 0: no bound.
   std::size_t most_bytes = 0;
 };
 
