@@ -106,8 +106,8 @@ void CudaOps::expect_room(std::string_view operation, const AttentionShape& shap
 void CudaOps::execute(Stream& stream, const op::AttentionForward& a) {
   expect_room(a.kName.name, a.shape, a.workspace);
   const cudaStream_t work = handle(stream);
-  if (graphs_.note("attention_forward", a.shape, a.out, a.lse, a.q, a.k, a.v, a.workspace)) return;
-  attention_.forward(work, a.shape, a.out, a.lse, a.q, a.k, a.v, a.workspace.data());
+  if (graphs_.note("attention_forward", a.shape, a.out, a.lse, a.q, a.k, a.v, a.first_key, a.workspace)) return;
+  attention_.forward(work, a.shape, a.out, a.lse, a.q, a.k, a.v, a.first_key, a.workspace.data());
 }
 
 // Our own kernel for every type: a library's plan is for one offset, and here each pass has others.
@@ -118,18 +118,21 @@ std::int64_t CudaOps::cached_attention_workspace(const AttentionShape& shape) {
 
 void CudaOps::execute(Stream& stream, const op::CachedAttention& a) {
   const cudaStream_t work = handle(stream);
-  if (graphs_.note("cached_attention", a.shape, a.first, a.out, a.lse, a.q, a.k, a.v)) return;
+  if (graphs_.note("cached_attention", a.shape, a.first, a.out, a.lse, a.q, a.k, a.v, a.first_key)) return;
   const AttentionShape& s = a.shape;
   cuda_kernels::cached_attention(work, row_type(s.dtype), a.out.data(), a.lse.as<float>(), a.q.data(), a.k.data(), a.v.data(),
-                                 {s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length, s.head_dim, s.scale},
+                                 {s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length, s.head_dim, s.scale, s.softcap,
+                                  s.interval > 0 ? a.first_key.as<std::int32_t>() : nullptr},
                                  a.first.data());
 }
 
 void CudaOps::execute(Stream& stream, const op::AttentionBackward& a) {
   expect_room(a.kName.name, a.shape, a.workspace);
   const cudaStream_t work = handle(stream);
-  if (graphs_.note("attention_backward", a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.workspace)) return;
-  attention_.backward(work, a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.workspace.data());
+  if (graphs_.note("attention_backward", a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.first_key,
+                   a.workspace))
+    return;
+  attention_.backward(work, a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.first_key, a.workspace.data());
 }
 
 // ---- first runs

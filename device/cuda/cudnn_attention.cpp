@@ -19,7 +19,7 @@ using namespace attention_tensor;
 
 constexpr std::int64_t kAlignment = 256;  // of what lies in a workspace
 
-cuda_kernels::AttentionExtents extents(const AttentionShape& s) {
+cuda_kernels::AttentionExtents extents(const AttentionShape& s, ConstTensorView first_key) {
   return {.batch = s.batch,
           .query_heads = s.query_heads,
           .kv_heads = s.kv_heads,
@@ -28,13 +28,17 @@ cuda_kernels::AttentionExtents extents(const AttentionShape& s) {
           .head_dim = s.head_dim,
           .shift = s.query_offset - s.key_offset,
           .scale = s.scale,
-          .causal = s.causal ? 1 : 0};
+          .causal = s.causal ? 1 : 0,
+          .softcap = s.softcap,
+          .key_offset = s.key_offset,
+          .first_key = s.interval > 0 ? first_key.as<std::int32_t>() : nullptr};
 }
 
 // The scalars of a graph, in host memory while it is executed.
 struct Scalars {
-  explicit Scalars(const AttentionShape& s) : scale(s.scale), shift(static_cast<std::int32_t>(s.query_offset - s.key_offset)) {}
-  float scale, minus_infinity = -std::numeric_limits<float>::infinity(), one = 1.0f;
+  explicit Scalars(const AttentionShape& s)
+      : scale(s.scale), softcap(s.softcap), shift(static_cast<std::int32_t>(s.query_offset - s.key_offset)) {}
+  float scale, softcap, minus_infinity = -std::numeric_limits<float>::infinity(), one = 1.0f;
   std::int32_t shift;
 };
 
@@ -47,6 +51,7 @@ class Operands {
   }
   void add_scalars(Scalars& scalars, const AttentionShape& s) {
     add(kScale, &scalars.scale);
+    if (s.softcap > 0) add(kSoftcap, &scalars.softcap);
     if (!causal_mask_hides(s)) return;
     add(kMinusInfinity, &scalars.minus_infinity);
     if (s.query_offset != s.key_offset) add(kShift, &scalars.shift);
@@ -55,7 +60,7 @@ class Operands {
   std::span<void* const> pointers() const { return {pointers_.data(), count_}; }
 
  private:
-  static constexpr std::size_t kMost = 16;
+  static constexpr std::size_t kMost = 20;
   std::array<std::int64_t, kMost> uids_{};
   std::array<void*, kMost> pointers_{};
   std::size_t count_ = 0;
@@ -130,12 +135,12 @@ std::int64_t CudnnAttention::workspace_bytes(const AttentionShape& shape) const 
 // ---- running
 
 void CudnnAttention::forward(cudaStream_t stream, const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q,
-                             ConstTensorView k, ConstTensorView v, std::byte* workspace) {
+                             ConstTensorView k, ConstTensorView v, ConstTensorView first_key, std::byte* workspace) {
   const Pass& pass = prepared(shape).forward;
   handle_.use(stream);
   if (!pass.plan) {
     cuda_kernels::attention_f32_forward(stream, row_type(shape.dtype), out.data(), lse.as<float>(), q.data(), k.data(), v.data(),
-                                        extents(shape));
+                                        extents(shape, first_key));
     return;
   }
   Scalars scalars(shape);
@@ -146,18 +151,19 @@ void CudnnAttention::forward(cudaStream_t stream, const AttentionShape& shape, T
   operands.add(kV, v.data());
   operands.add(kOut, out.data());
   operands.add(kLse, lse.data());
+  if (shape.interval > 0) operands.add(kFirstKey, first_key.data());
   pass.plan->execute(handle_.get(), operands.uids(), operands.pointers(), workspace + pass.plan_at);
 }
 
 void CudnnAttention::backward(cudaStream_t stream, const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v,
                               ConstTensorView d_out, ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v,
-                              ConstTensorView lse, std::byte* workspace) {
+                              ConstTensorView lse, ConstTensorView first_key, std::byte* workspace) {
   const Pass& pass = prepared(shape).backward;
   handle_.use(stream);
   if (!pass.plan) {
     cuda_kernels::attention_f32_backward(stream, row_type(shape.dtype), d_q.data(), d_k.data(), d_v.data(),
                                          reinterpret_cast<float*>(workspace + pass.delta_at), d_out.data(), out.data(), q.data(),
-                                         k.data(), v.data(), lse.as<float>(), extents(shape));
+                                         k.data(), v.data(), lse.as<float>(), extents(shape, first_key));
     return;
   }
   Scalars scalars(shape);
@@ -176,6 +182,8 @@ void CudnnAttention::backward(cudaStream_t stream, const AttentionShape& shape, 
     operands.add(kDQ, d_q.data() + at_q);
     operands.add(kDK, d_k.data() + at_k);
     operands.add(kDV, d_v.data() + at_k);
+    const std::int64_t sample = i * pass.rule.piece.batch * pass.rule.piece.kv_heads / shape.kv_heads;
+    if (shape.interval > 0) operands.add(kFirstKey, first_key.as<std::int32_t>() + sample * shape.query_length);
     operands.add(kDelta, workspace + pass.delta_at);
     if (options_.determinism == AttentionDeterminism::kNo) operands.add(kDQSum, workspace + pass.d_q_sum_at);
     pass.plan->execute(handle_.get(), operands.uids(), operands.pointers(), workspace + pass.plan_at);
@@ -198,9 +206,10 @@ struct FirstAttention {
     for (TensorView* view : {&q, &out, &d_out, &d_q}) *view = take(s.dtype, queries * s.head_dim);
     for (TensorView* view : {&k, &v, &d_k, &d_v}) *view = take(s.dtype, keys * s.head_dim);
     lse = take(DType::kF32, queries);
+    first_key = take(DType::kI32, s.interval > 0 ? s.batch * s.query_length : 0);
     workspace = take(DType::kU8, workspace_bytes);
   }
-  TensorView q, k, v, out, lse, d_q, d_k, d_v, d_out, workspace;
+  TensorView q, k, v, out, lse, d_q, d_k, d_v, d_out, first_key, workspace;
   std::int64_t bytes = 0;
 };
 
@@ -217,8 +226,8 @@ void CudnnAttention::run_announced(cudaStream_t stream, std::byte* operands) {
   for (Entry& entry : entries_) {
     if (std::exchange(entry.has_run, true)) continue;
     const FirstAttention x(entry.shape, workspace_bytes(entry.shape), operands);
-    forward(stream, entry.shape, x.out, x.lse, x.q, x.k, x.v, x.workspace.data());
-    backward(stream, entry.shape, x.d_q, x.d_k, x.d_v, x.d_out, x.out, x.q, x.k, x.v, x.lse, x.workspace.data());
+    forward(stream, entry.shape, x.out, x.lse, x.q, x.k, x.v, x.first_key, x.workspace.data());
+    backward(stream, entry.shape, x.d_q, x.d_k, x.d_v, x.d_out, x.out, x.q, x.k, x.v, x.lse, x.first_key, x.workspace.data());
   }
 }
 

@@ -31,10 +31,10 @@ class CudnnAttention {
   // op::AttentionForward and op::AttentionBackward on 16-byte aligned device memory; shapes and dtypes are checked by the caller.
   // `workspace` (256-byte aligned, at least workspace_bytes(shape)) is for this call until it is done: one per stream.
   void forward(cudaStream_t stream, const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q,
-               ConstTensorView k, ConstTensorView v, std::byte* workspace);
+               ConstTensorView k, ConstTensorView v, ConstTensorView first_key, std::byte* workspace);
   void backward(cudaStream_t stream, const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v,
                 ConstTensorView d_out, ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v,
-                ConstTensorView lse, std::byte* workspace);
+                ConstTensorView lse, ConstTensorView first_key, std::byte* workspace);
 
   // Runs both directions of every shape prepared since the last such call once, on zeros at `operands` (256-byte aligned, at least
   // first_run_bytes() of device memory).

@@ -78,7 +78,16 @@ class Builder {
     return graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, minus_infinity, virtual_scores(), is);
   }
 
-  // -infinity where a key's position is above the query's: query + shift >= key.
+  // Of scaled scores: tanh(score / softcap), whose multiple by softcap takes their place.
+  CudnnTensor bounded(CudnnTensor x, CudnnTensor* part) {
+    if (shape.softcap == 0) return x;
+    const CudnnTensor softcap = graph.scalar(kSoftcap, kFloat);
+    const CudnnTensor ratio = graph.pointwise(CUDNN_POINTWISE_DIV, x, softcap, virtual_scores());
+    *part = graph.pointwise(CUDNN_POINTWISE_TANH_FWD, ratio, {}, virtual_scores());
+    return graph.pointwise(CUDNN_POINTWISE_MUL, *part, softcap, virtual_scores());
+  }
+
+  // -infinity where a key's position is above the query's, query + shift >= key, or below the first that the query sees.
   CudnnTensor causal_mask(CudnnTensor x) {
     if (!causal_mask_hides(shape)) return x;
     CudnnTensor row = graph.index(x, 2, virtual_scores(kInt));
@@ -86,6 +95,12 @@ class Builder {
     if (shape.query_offset != shape.key_offset)
       row = graph.pointwise(CUDNN_POINTWISE_ADD, row, graph.scalar(kShift, kInt), virtual_scores(kInt), {}, kInt);
     const CudnnTensor visible = compare(CUDNN_POINTWISE_CMP_GE, row, column);
+    if (shape.interval > 0) {
+      const CudnnDims of_sample{shape.batch, 1, shape.query_length, 1};
+      const CudnnTensor first = graph.memory(kFirstKey, kInt, of_sample, dense_strides(of_sample));
+      const CudnnTensor from_first = compare(CUDNN_POINTWISE_CMP_GE, column, first);
+      x = graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, minus_infinity, virtual_scores(), from_first);
+    }
     return graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, minus_infinity, virtual_scores(), visible);
   }
 
@@ -110,12 +125,15 @@ class Builder {
 
 }  // namespace
 
-bool causal_mask_hides(const AttentionShape& s) { return s.causal && s.key_offset + s.key_length - 1 > s.query_offset; }
+bool causal_mask_hides(const AttentionShape& s) {
+  return s.interval > 0 || (s.causal && s.key_offset + s.key_length - 1 > s.query_offset);
+}
 
 std::string describe(const AttentionShape& s) {
   const bool offsets = s.causal && (s.query_offset != 0 || s.key_offset != 0);
-  return fmt::format("B{} N{} K{} Sq{} Sk{} D{} {}{} {}", s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length,
-                     s.head_dim, s.causal ? "causal" : "full",
+  return fmt::format("B{} N{} K{} Sq{} Sk{} D{} {}{}{} {}", s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length,
+                     s.head_dim, s.interval > 0 ? "intervals" : s.causal ? "causal" : "full",
+                     s.softcap > 0 ? fmt::format(" softcap {}", s.softcap) : "",
                      offsets ? fmt::format(" offsets {} {}", s.query_offset, s.key_offset) : "", to_string(s.dtype));
 }
 
@@ -123,7 +141,8 @@ CudnnGraph attention_forward_graph(const AttentionShape& shape, SequenceLengths 
   Builder b(shape, lengths, "forward");
   CudnnGraph& g = b.graph;
   const CudnnTensor q = b.query_tensor(kQ), k = b.transposed_key_tensor(kK), v = b.key_tensor(kV), out = b.query_tensor(kOut);
-  const CudnnTensor x = b.causal_mask(b.padding_mask(b.scaled_scores(q, k)));
+  CudnnTensor part;
+  const CudnnTensor x = b.causal_mask(b.padding_mask(b.bounded(b.scaled_scores(q, k), &part)));
 
   const CudnnTensor largest = g.reduce(CUDNN_REDUCE_TENSOR_MAX, x, b.virtual_rows());
   const CudnnTensor lowered = g.pointwise(CUDNN_POINTWISE_SUB, x, largest, b.virtual_scores());
@@ -169,7 +188,8 @@ CudnnGraph attention_backward_graph(const AttentionShape& shape, SequenceLengths
   const CudnnTensor delta = g.pointwise(CUDNN_POINTWISE_MUL, row_sum, g.scalar(kOne, kFloat), b.row_tensor(kDelta));
 
   // p = exp(scores - lse), and from it d_v.
-  const CudnnTensor scores = b.padding_mask(b.scaled_scores(q, k));
+  CudnnTensor part;
+  const CudnnTensor scores = b.padding_mask(b.bounded(b.scaled_scores(q, k), &part));
   const CudnnTensor lowered = g.pointwise(CUDNN_POINTWISE_SUB, scores, b.row_tensor(kLse), b.virtual_scores());
   const CudnnTensor p = g.pointwise(CUDNN_POINTWISE_EXP, b.causal_mask(lowered), {}, b.virtual_scores());
   key_gradient(b, p, d_out, b.key_tensor(kDV));
@@ -178,7 +198,13 @@ CudnnGraph attention_backward_graph(const AttentionShape& shape, SequenceLengths
   const CudnnTensor d_p = g.matmul(d_out, v, b.virtual_scores(), {.m = b.query_lengths, .n = b.key_lengths});
   const CudnnTensor centred = g.pointwise(CUDNN_POINTWISE_SUB, d_p, delta, b.virtual_scores());
   const CudnnTensor weighted = g.pointwise(CUDNN_POINTWISE_MUL, centred, p, b.virtual_scores());
-  const CudnnTensor d_score = g.pointwise(CUDNN_POINTWISE_MUL, weighted, b.scale, b.virtual_scores());
+  CudnnTensor raw = weighted;
+  if (shape.softcap > 0) {
+    const CudnnTensor square = g.pointwise(CUDNN_POINTWISE_MUL, part, part, b.virtual_scores());
+    const CudnnTensor less = g.pointwise(CUDNN_POINTWISE_MUL, weighted, square, b.virtual_scores());
+    raw = g.pointwise(CUDNN_POINTWISE_SUB, weighted, less, b.virtual_scores());
+  }
+  const CudnnTensor d_score = g.pointwise(CUDNN_POINTWISE_MUL, raw, b.scale, b.virtual_scores());
   key_gradient(b, d_score, q, b.key_tensor(kDK));
 
   const CudnnTensor k_rows = g.reshape(k, g.intermediate(kFloat, b.keys, b.key_strides));

@@ -34,6 +34,8 @@ enum Uid : std::int64_t {
   kKeyLengths,     // i32[B], padded and packed: keys of each sample
   kQueryOffsets,   // i32[B+1], packed: first element of each sample in q (and out, d_out, d_q)
   kKeyOffsets,     // i32[B+1], packed: first element of each sample in k (and v, d_k, d_v)
+  kFirstKey,       // i32[B,Sq], with intervals
+  kSoftcap,        // f32 scalar, with bounded scores
 };
 }  // namespace attention_tensor
 
@@ -48,12 +50,12 @@ enum class AttentionDeterminism : std::uint8_t {
   kYes,  // d_score is kept whole (2 * B * N * Sq * Sk bytes of workspace) and d_q is one product
 };
 
-// Whether the causal mask hides anything: without, the graph has none.
+// Whether the causal mask hides anything, intervals included: without, the graph has none.
 bool causal_mask_hides(const AttentionShape& shape);
 // "B2 N8 K2 Sq1024 Sk1024 D64 causal bf16", with offsets where they are not zero.
 std::string describe(const AttentionShape& shape);
 
-// Shapes in bf16 or f16 with at least one query and key, whose first query sees a key.
+// Shapes in bf16 or f16 with at least one query and key, whose first query sees a key; with intervals, whose keys begin at 0.
 CudnnGraph attention_forward_graph(const AttentionShape& shape, SequenceLengths lengths);
 CudnnGraph attention_backward_graph(const AttentionShape& shape, SequenceLengths lengths, AttentionDeterminism determinism);
 

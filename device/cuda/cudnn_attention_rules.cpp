@@ -21,6 +21,8 @@ std::string refusal(const AttentionShape& s, AttentionDirection direction, int c
   if (s.dtype != DType::kBF16 && s.dtype != DType::kF16) return fmt::format("it has no attention in {}", to_string(s.dtype));
   if (s.batch == 0 || s.query_length == 0 || s.key_length == 0) return "there are no queries or no keys";
   if (s.causal && s.key_offset > s.query_offset) return "some queries see no key";
+  if (s.interval > 0 && s.key_offset != 0) return "intervals are of keys that do not begin at position 0";
+  if (s.interval > 0 && s.query_offset + s.query_length > s.key_length) return "queries behind the last key may see none";
   if (s.head_dim % 8 != 0) return fmt::format("a head width of {} is not a multiple of 8", s.head_dim);
   const std::int64_t widest = compute_major == 9 ? 256 : 128;
   if (backward && s.head_dim > widest)
@@ -74,8 +76,15 @@ AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection dir
     const std::int64_t group = shape.query_heads / shape.kv_heads, groups = shape.batch * shape.kv_heads;
     pass.piece.query_heads = group;
     pass.piece.kv_heads = 1;
-    pass.piece.batch = piece_size(groups, group * shape.query_length, d_score_bytes(shape, group), options.d_score_bytes);
+    // First keys are a sample's: with intervals, a piece has one group of it.
+    pass.piece.batch = shape.interval > 0 ? 1
+                                          : piece_size(groups, group * shape.query_length, d_score_bytes(shape, group),
+                                                       options.d_score_bytes);
     pass.pieces = groups / pass.piece.batch;
+  }
+  if (shape.interval > 0 && pass.pieces > 1 && shape.query_length % 4 != 0) {
+    pass.by_cudnn = false;
+    pass.why_not = "first keys of pieces of its backward pass would not begin at multiples of 16 bytes";
   }
   return pass;
 }

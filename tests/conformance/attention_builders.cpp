@@ -20,8 +20,18 @@ std::string with_option(std::string variant, bool given, std::string_view option
 }
 
 reference::Attention reference_shape(const AttentionShape& s) {
-  return {s.batch,    s.query_heads,  s.kv_heads,   s.query_length,  s.key_length,
-          s.head_dim, s.query_offset, s.key_offset, double{s.scale}, s.causal};
+  return {s.batch,        s.query_heads, s.kv_heads,      s.query_length, s.key_length,     s.head_dim,
+          s.query_offset, s.key_offset,  double{s.scale}, s.causal,       double{s.softcap}};
+}
+
+reference::Attention reference_shape(const AttentionShape& s, const reference::Intervals& intervals) {
+  reference::Attention r = reference_shape(s);
+  if (s.interval > 0) r.first_key = reference::first_keys(r, intervals);
+  return r;
+}
+
+Operand first_key_operand(const AttentionShape& s) {
+  return input("first_key", DType::kI32, {s.batch, s.query_length}, integers(0, 0));
 }
 
 // Of one product [Sq,D] x [D,Sk] per head, counting what the mask leaves of it.
@@ -29,9 +39,10 @@ double product_flops(const AttentionShape& s) {
   double pairs = static_cast<double>(s.query_length * s.key_length);
   if (s.causal) {
     const reference::Attention r = reference_shape(s);
+    const Index most = s.interval > 0 ? s.interval : r.key_length;
     pairs = 0;
     for (Index i = 0; i < s.query_length; ++i)
-      pairs += static_cast<double>(std::clamp<Index>(s.query_offset + i + 1 - s.key_offset, 0, r.key_length));
+      pairs += static_cast<double>(std::clamp<Index>(s.query_offset + i + 1 - s.key_offset, 0, std::min(r.key_length, most)));
   }
   return 2.0 * static_cast<double>(s.batch * s.query_heads * s.head_dim) * pairs;
 }
@@ -45,13 +56,15 @@ Tolerance attention_tolerance(DType t) {
   return tolerance;
 }
 
-OpCase attention_case(std::string op, const AttentionShape& s) {
+OpCase attention_case(std::string op, const AttentionShape& s, const reference::Intervals& intervals) {
   OpCase c;
   c.op = std::move(op);
   c.dtype = s.dtype;
   c.variant = fmt::format("b{}_n{}_k{}_q{}_s{}_d{}", s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length, s.head_dim);
   if (s.query_offset != 0 || s.key_offset != 0) c.variant += fmt::format("_at{}_{}", s.query_offset, s.key_offset);
   c.variant = with_option(c.variant, !s.causal, "full");
+  if (s.interval > 0) c.variant += fmt::format("_documents{}_window{}", intervals.starts.size(), intervals.window);
+  c.variant = with_option(c.variant, s.softcap > 0, "bounded");
   c.prepare = [s](Ops& ops) { return ops.attention_workspace(s); };
   return c;
 }
@@ -89,8 +102,8 @@ AttentionShape attention_shape(DType t, Index B, Index N, Index K, Index Sq, Ind
   return s;
 }
 
-OpCase attention_forward(const AttentionShape& s) {
-  OpCase c = attention_case("attention_forward", s);
+OpCase attention_forward(const AttentionShape& s, const reference::Intervals& intervals) {
+  OpCase c = attention_case("attention_forward", s, intervals);
   const Shape queries{s.batch, s.query_heads, s.query_length, s.head_dim}, keys{s.batch, s.kv_heads, s.key_length, s.head_dim};
   Tolerance statistics = rounded(DType::kF32, kSumNoise), outputs = attention_tolerance(s.dtype);
   outputs.zeros = Zeros::kExact;  // a query that sees no key
@@ -99,16 +112,20 @@ OpCase attention_forward(const AttentionShape& s) {
                 input("k", s.dtype, keys), input("v", s.dtype, keys)};
   c.flops = 2 * product_flops(s);
   c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
-    ops.run(stream, op::AttentionForward{s, v[0], v[1], v[2], v[3], v[4], workspace});
+    ops.run(stream, op::AttentionForward{s, v[0], v[1], v[2], v[3], v[4], workspace, v.size() > 5 ? v[5] : TensorView()});
   };
-  c.reference = [s](std::vector<Values>& v) {
-    reference::attention_forward(reference_shape(s), v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data());
+  const reference::Attention r = reference_shape(s, intervals);
+  c.reference = [r](std::vector<Values>& v) {
+    reference::attention_forward(r, v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data());
   };
+  if (s.interval == 0) return c;
+  c.operands.push_back(first_key_operand(s));
+  c.derive = [r](std::vector<Values>& v) { v[5].assign(r.first_key.begin(), r.first_key.end()); };
   return c;
 }
 
-OpCase cached_attention(const AttentionShape& s, std::vector<std::int64_t> first) {
-  OpCase c = attention_forward(s);
+OpCase cached_attention(const AttentionShape& s, std::vector<std::int64_t> first, const reference::Intervals& intervals) {
+  OpCase c = attention_forward(s, intervals);
   c.op = "cached_attention";
   c.flops = 0;
   for (std::size_t b = 0; b < std::min<std::size_t>(first.size(), 4); ++b) c.variant += fmt::format("_from{}", first[b]);
@@ -120,21 +137,28 @@ OpCase cached_attention(const AttentionShape& s, std::vector<std::int64_t> first
   for (std::size_t b = 0; b < first.size(); ++b) c.flops += 2 * product_flops(of_sample(b));
   c.prepare = [s](Ops& ops) { return ops.cached_attention_workspace(s); };
   c.run = [s, first](Ops& ops, Stream& stream, Views v, TensorView workspace) {
-    ops.run(stream, op::CachedAttention{s, first, v[0], v[1], v[2], v[3], v[4], workspace});
+    ops.run(stream, op::CachedAttention{s, first, v[0], v[1], v[2], v[3], v[4], workspace, v.size() > 5 ? v[5] : TensorView()});
   };
   c.reference = [=](std::vector<Values>& v) {
     const Index rows = s.query_heads * s.query_length, keys = s.kv_heads * s.key_length * s.head_dim;
     for (std::size_t b = 0; b < first.size(); ++b) {
       const Index at = static_cast<Index>(b) * rows, at_q = at * s.head_dim, at_k = static_cast<Index>(b) * keys;
-      reference::attention_forward(reference_shape(of_sample(b)), v[0].data() + at_q, v[1].data() + at, v[2].data() + at_q,
-                                   v[3].data() + at_k, v[4].data() + at_k);
+      reference::attention_forward(reference_shape(of_sample(b), intervals), v[0].data() + at_q, v[1].data() + at,
+                                   v[2].data() + at_q, v[3].data() + at_k, v[4].data() + at_k);
     }
+  };
+  if (s.interval == 0) return c;
+  c.derive = [=](std::vector<Values>& v) {
+    v[5].clear();
+    for (std::size_t b = 0; b < first.size(); ++b)
+      for (const std::int32_t key : reference_shape(of_sample(b), intervals).first_key) v[5].push_back(key);
   };
   return c;
 }
 
-OpCase attention_backward(const AttentionShape& s) {
-  OpCase c = attention_case("attention_backward", s);
+OpCase attention_backward(const AttentionShape& s, const reference::Intervals& intervals) {
+  OpCase c = attention_case("attention_backward", s, intervals);
+  const reference::Attention r = reference_shape(s, intervals);
   const Shape queries{s.batch, s.query_heads, s.query_length, s.head_dim}, keys{s.batch, s.kv_heads, s.key_length, s.head_dim};
   Tolerance tolerance = attention_tolerance(s.dtype);
   tolerance.terms = 1;  // where a query sees one key, d_score is a difference of equals
@@ -147,16 +171,19 @@ OpCase attention_backward(const AttentionShape& s) {
                 input("k", s.dtype, keys),
                 input("v", s.dtype, keys),
                 input("lse", DType::kF32, {s.batch, s.query_heads, s.query_length})};
+  if (s.interval > 0) c.operands.push_back(first_key_operand(s));
   c.flops = 5 * product_flops(s);
-  c.derive = [s](std::vector<Values>& v) {
-    reference::attention_forward(reference_shape(s), v[4].data(), v[8].data(), v[5].data(), v[6].data(), v[7].data());
+  c.derive = [r](std::vector<Values>& v) {
+    if (v.size() > 9) v[9].assign(r.first_key.begin(), r.first_key.end());
+    reference::attention_forward(r, v[4].data(), v[8].data(), v[5].data(), v[6].data(), v[7].data());
   };
   c.run = [s](Ops& ops, Stream& stream, Views v, TensorView workspace) {
-    ops.run(stream, op::AttentionBackward{s, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], workspace});
+    ops.run(stream, op::AttentionBackward{s, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], workspace,
+                                          v.size() > 9 ? v[9] : TensorView()});
   };
-  c.reference = [s](std::vector<Values>& v) {
-    reference::attention_backward(reference_shape(s), v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data(), v[5].data(),
-                                  v[6].data(), v[7].data(), v[8].data());
+  c.reference = [r](std::vector<Values>& v) {
+    reference::attention_backward(r, v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data(), v[5].data(), v[6].data(),
+                                  v[7].data(), v[8].data());
   };
   return c;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/conformance/op_case.h"
+#include "tests/support/reference_attention.h"
 
 namespace trident::conformance {
 
@@ -16,10 +17,11 @@ OpCase matmul_bias_gelu(const MatmulShape& shape);
 OpCase matmul_gelu_backward(const MatmulShape& shape);
 // d_weight f32[out_columns, in_columns] and d_bias of a linear layer.
 OpCase matmul_bias_gradient(DType t, Index out_columns, Index in_columns, Index rows, Accumulate accumulate, Draw draw);
-OpCase attention_forward(const AttentionShape& shape);
+// Of intervals where shape.interval says so.
+OpCase attention_forward(const AttentionShape& shape, const reference::Intervals& intervals = {});
 // Sample b's queries begin at position first[b] of a cache of shape.key_length.
-OpCase cached_attention(const AttentionShape& shape, std::vector<std::int64_t> first);
-OpCase attention_backward(const AttentionShape& shape);
+OpCase cached_attention(const AttentionShape& shape, std::vector<std::int64_t> first, const reference::Intervals& intervals = {});
+OpCase attention_backward(const AttentionShape& shape, const reference::Intervals& intervals = {});
 // Scale 1/sqrt(D), causal, no offsets.
 AttentionShape attention_shape(DType t, Index B, Index N, Index K, Index Sq, Index Sk, Index D);
 
@@ -70,9 +72,9 @@ OpCase embedding_backward(DType t, Index R, Index H, Index table_rows, Index fir
 struct VocabularyPart {
   Index columns, first_column, vocabulary;
 };
-OpCase cross_entropy_max(DType t, Index R, VocabularyPart part, Draw logits);
-OpCase cross_entropy_stats(DType t, Index R, VocabularyPart part, Draw logits);
-OpCase cross_entropy_backward(DType t, Index R, VocabularyPart part, Draw logits);
+OpCase cross_entropy_max(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
+OpCase cross_entropy_stats(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
+OpCase cross_entropy_backward(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
 OpCase cross_entropy_rescale(Index R, VocabularyPart part);
 OpCase cross_entropy_loss(Index R);
 

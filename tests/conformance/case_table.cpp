@@ -112,6 +112,51 @@ void add_attention(Cases& cases, DType t) {
   both(attention_shape(t, 1, 2, 1, 300, 300, 64), [](OpCase c) { return large(std::move(c)); });
 }
 
+void add_attention_of_intervals(Cases& cases, DType t) {
+  const auto of = [](AttentionShape s, const reference::Intervals& intervals, float softcap = 0) {
+    s.interval = intervals.window > 0 ? intervals.window : std::max<Index>(s.key_length, 1);
+    s.softcap = softcap;
+    return s;
+  };
+  const auto both = [&](AttentionShape s, const reference::Intervals& intervals, float softcap = 0) {
+    cases.push_back(attention_forward(of(s, intervals, softcap), intervals));
+    cases.push_back(attention_backward(of(s, intervals, softcap), intervals));
+  };
+  const auto cached = [&](AttentionShape s, std::vector<std::int64_t> first, const reference::Intervals& intervals, float cap = 0) {
+    cases.push_back(cached_attention(of(s, intervals, cap), std::move(first), intervals));
+  };
+  const auto at = [](AttentionShape s, Index query_offset, Index key_offset) {
+    s.query_offset = query_offset, s.key_offset = key_offset;
+    return s;
+  };
+  reference::Intervals sixteen;
+  for (Index i = 0; i < 16; ++i) sixteen.starts.push_back(6 * i);
+  both(attention_shape(t, 2, 4, 2, 37, 37, 16), {{0}});
+  both(attention_shape(t, 1, 2, 1, 96, 96, 16), sixteen);
+  both(attention_shape(t, 2, 4, 2, 37, 37, 16), {{0, 1, 2, 9, 33, 36}});  // of one key, and from the first and the last one on
+  for (const Index window : {1, 2, 31, 32, 33, 100}) both(attention_shape(t, 1, 2, 1, 70, 70, 20), {{}, window});
+  both(attention_shape(t, 2, 3, 3, 70, 70, 8), {{0, 20, 41}, 8});
+  both(at(attention_shape(t, 1, 2, 2, 5, 40, 24), 35, 0), {{0, 37}, 30});
+  both(at(attention_shape(t, 1, 2, 1, 40, 20, 8), 30, 40), {{0, 45, 62}});  // the last queries' document lies behind the keys
+  both(attention_shape(t, 1, 2, 1, 0, 3, 8), {{0}});
+  both(attention_shape(t, 1, 2, 1, 37, 37, 16), {{0, 20}}, 0.5f);
+  for (const bool causal : {true, false}) {
+    AttentionShape bounded = attention_shape(t, 2, 4, 2, 37, 37, 16);
+    bounded.causal = causal, bounded.softcap = 0.5f;
+    cases.push_back(attention_forward(bounded));
+    cases.push_back(attention_backward(bounded));
+  }
+  cached(attention_shape(t, 3, 4, 2, 1, 40, 16), {0, 39, 17}, {{}, 8});
+  cached(attention_shape(t, 2, 4, 1, 8, 20, 20), {9, 15}, {{0, 12}, 5});
+  cached(attention_shape(t, 2, 2, 1, 1, 290, 136), {289, 127}, {{}, 200}, 0.5f);
+  cached(attention_shape(t, 2, 2, 1, 3, 30, 8), {27, 4}, {{0, 29}});
+  cached(attention_shape(t, 70, 2, 1, 1, 5, 8), std::vector<std::int64_t>(70, 4), {{0, 1, 2, 3, 4}});
+  const reference::Intervals off_the_tiles{{0, 5, 127, 128, 129, 250, 256}, 129};
+  const AttentionShape wide = of(attention_shape(t, 1, 2, 1, 300, 300, 64), off_the_tiles);
+  cases.push_back(large(attention_forward(wide, off_the_tiles)));
+  cases.push_back(large(attention_backward(wide, off_the_tiles)));
+}
+
 void add_heads(Cases& cases, DType t) {
   for (const HeadShape h : {HeadShape{2, 3, 5, 8}, {1, 2, 7, 5}, {3, 1, 1, 1}, {2, 3, 0, 8}, {0, 3, 4, 8}, {2, 4, 33, 64}}) {
     const Index width = h.n * h.D;
@@ -287,6 +332,11 @@ void add_embedding_and_loss(Cases& cases, DType t) {
       losses(R, {V, 40, 40 + (V + 1) / 2}, normal(0, 3), plain);  // its end, then padding
       losses(R, {V, 40, 30}, normal(0, 3), plain);                // nothing but padding
     }
+  for (const VocabularyPart part : {VocabularyPart{33, 0, 33}, {264, 40, 40 + 132}, {33, 40, 30}}) {
+    cases.push_back(cross_entropy_max(t, 7, part, normal(0, 3), 2.5f));
+    cases.push_back(cross_entropy_stats(t, 7, part, normal(0, 3), 2.5f));
+    cases.push_back(cross_entropy_backward(t, 7, part, normal(0, 3), 2.5f));
+  }
   losses(7, {129, 0, 129}, normal(0, 1000), plain);  // exp() of what is left must not overflow
   losses(7, {40, 0, 40}, normal(0, 3), [](OpCase c) { return shifted(std::move(c)); });
   losses(20, {5003, 5003, 10001}, normal(0, 3), [](OpCase c) { return large(std::move(c)); });
@@ -298,6 +348,7 @@ Cases make_cases() {
     add_products(cases, t);
     add_fused_products(cases, t);
     add_attention(cases, t);
+    add_attention_of_intervals(cases, t);
     add_heads(cases, t);
     add_norms(cases, t);
     add_elementwise(cases, t);

@@ -20,12 +20,13 @@ using Tokens = std::vector<std::int32_t>;
 
 Tokens tokens_of(const Values& values) { return {values.begin(), values.end()}; }
 
-OpCase loss_case(std::string op, DType t, Index R, VocabularyPart part, Draw logits) {
+OpCase loss_case(std::string op, DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0) {
   OpCase c;
   c.op = std::move(op);
   c.dtype = t;
   c.variant = fmt::format("{}x{}_from{}_of{}", R, part.columns, part.first_column, part.vocabulary);
   if (logits.b > 100) c.variant += "_large_logits";
+  if (softcap > 0) c.variant += "_bounded";
   return c;
 }
 
@@ -45,8 +46,8 @@ void raise_padding(Values& logits, Index R, VocabularyPart p) {
 }
 
 // The maximum over all shards: every third row's, and that of a shard of padding, lies in another one.
-void derive_row_max(Values& row_max, const Values& logits, Index R, VocabularyPart p) {
-  reference::cross_entropy_max(row_max.data(), logits.data(), R, p.columns, p.first_column, p.vocabulary);
+void derive_row_max(Values& row_max, const Values& logits, Index R, VocabularyPart p, double softcap) {
+  reference::cross_entropy_max(row_max.data(), logits.data(), R, p.columns, p.first_column, p.vocabulary, softcap);
   for (std::size_t r = 0; r < row_max.size(); ++r) {
     if (!std::isfinite(row_max[r])) row_max[r] = 9.5;
     if (r % 3 == 0) row_max[r] = static_cast<float>(row_max[r] + 2.5);
@@ -54,11 +55,11 @@ void derive_row_max(Values& row_max, const Values& logits, Index R, VocabularyPa
 }
 
 // Sums of exponentials and target logits of this shard beside `row_max`.
-std::pair<Values, Values> statistics(const Values& logits, const Values& row_max, const Values& targets, Index R,
-                                     VocabularyPart p) {
+std::pair<Values, Values> statistics(const Values& logits, const Values& row_max, const Values& targets, Index R, VocabularyPart p,
+                                     double softcap) {
   Values both(static_cast<std::size_t>(2 * R));
   reference::cross_entropy_stats(both.data(), logits.data(), row_max.data(), tokens_of(targets).data(), R, p.columns,
-                                 p.first_column, p.vocabulary);
+                                 p.first_column, p.vocabulary, softcap);
   return {Values(both.begin(), both.begin() + R), Values(both.begin() + R, both.end())};
 }
 
@@ -103,33 +104,34 @@ OpCase embedding_backward(DType t, Index R, Index H, Index table_rows, Index fir
   return c;
 }
 
-OpCase cross_entropy_max(DType t, Index R, VocabularyPart p, Draw draw) {
-  OpCase c = loss_case("cross_entropy_max", t, R, p, draw);
-  c.operands = {output("row_max", DType::kF32, {R}, kExact), input("logits", t, {R, p.columns}, draw)};
+OpCase cross_entropy_max(DType t, Index R, VocabularyPart p, Draw draw, float softcap) {
+  OpCase c = loss_case("cross_entropy_max", t, R, p, draw, softcap);
+  c.operands = {output("row_max", DType::kF32, {R}, softcap > 0 ? rounded(DType::kF32, kElementNoise) : kExact),
+                input("logits", t, {R, p.columns}, draw)};
   c.derive = [=](std::vector<Values>& v) { raise_padding(v[1], R, p); };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.run(stream, op::CrossEntropyMax{v[0], v[1], p.first_column, p.vocabulary});
+    ops.run(stream, op::CrossEntropyMax{v[0], v[1], p.first_column, p.vocabulary, softcap});
   };
   c.reference = [=](std::vector<Values>& v) {
-    reference::cross_entropy_max(v[0].data(), v[1].data(), R, p.columns, p.first_column, p.vocabulary);
+    reference::cross_entropy_max(v[0].data(), v[1].data(), R, p.columns, p.first_column, p.vocabulary, double{softcap});
   };
   return c;
 }
 
-OpCase cross_entropy_stats(DType t, Index R, VocabularyPart p, Draw draw) {
-  OpCase c = loss_case("cross_entropy_stats", t, R, p, draw);
+OpCase cross_entropy_stats(DType t, Index R, VocabularyPart p, Draw draw, float softcap) {
+  OpCase c = loss_case("cross_entropy_stats", t, R, p, draw, softcap);
   const Tolerance tolerance{.relative = kSumNoise, .floor = 1e-7, .zeros = Zeros::kExact};
   c.operands = {output("sum_exp", DType::kF32, {R}, tolerance), output("target_logit", DType::kF32, {R}, tolerance),
                 input("logits", t, {R, p.columns}, draw), input("row_max", DType::kF32, {R}), targets_operand(R, p)};
   c.derive = [=](std::vector<Values>& v) {
     raise_padding(v[2], R, p);
     choose_targets(v[4], p);
-    derive_row_max(v[3], v[2], R, p);
+    derive_row_max(v[3], v[2], R, p, softcap);
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.run(stream, op::CrossEntropyStats{v[0], v[1], v[2], v[3], v[4], p.first_column, p.vocabulary});
+    ops.run(stream, op::CrossEntropyStats{v[0], v[1], v[2], v[3], v[4], p.first_column, p.vocabulary, softcap});
   };
-  c.reference = [=](std::vector<Values>& v) { std::tie(v[0], v[1]) = statistics(v[2], v[3], v[4], R, p); };
+  c.reference = [=](std::vector<Values>& v) { std::tie(v[0], v[1]) = statistics(v[2], v[3], v[4], R, p, softcap); };
   return c;
 }
 
@@ -163,9 +165,9 @@ OpCase cross_entropy_rescale(Index R, VocabularyPart p) {
   return c;
 }
 
-OpCase cross_entropy_backward(DType t, Index R, VocabularyPart p, Draw draw) {
+OpCase cross_entropy_backward(DType t, Index R, VocabularyPart p, Draw draw, float softcap) {
   constexpr float kScale = 0.125f * 1.7f;
-  OpCase c = loss_case("cross_entropy_backward", t, R, p, draw);
+  OpCase c = loss_case("cross_entropy_backward", t, R, p, draw, softcap);
   Tolerance tolerance = rounded(t, kElementNoise);
   tolerance.zeros = Zeros::kExact;  // padding, and rows that are not counted
   c.operands = {in_place("logits", t, {R, p.columns}, tolerance, draw), input("row_max", DType::kF32, {R}),
@@ -173,16 +175,16 @@ OpCase cross_entropy_backward(DType t, Index R, VocabularyPart p, Draw draw) {
   c.derive = [=](std::vector<Values>& v) {
     raise_padding(v[0], R, p);
     choose_targets(v[3], p);
-    derive_row_max(v[1], v[0], R, p);
-    v[2] = statistics(v[0], v[1], v[3], R, p).first;
+    derive_row_max(v[1], v[0], R, p, softcap);
+    v[2] = statistics(v[0], v[1], v[3], R, p, softcap).first;
     for (double& sum : v[2]) sum += 0.75;  // the other shards' part
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.run(stream, op::CrossEntropyBackward{v[0], v[1], v[2], v[3], p.first_column, p.vocabulary, kScale});
+    ops.run(stream, op::CrossEntropyBackward{v[0], v[1], v[2], v[3], p.first_column, p.vocabulary, kScale, softcap});
   };
   c.reference = [=](std::vector<Values>& v) {
     reference::cross_entropy_backward(v[0].data(), v[1].data(), v[2].data(), tokens_of(v[3]).data(), R, p.columns, p.first_column,
-                                      p.vocabulary, double{kScale});
+                                      p.vocabulary, double{kScale}, double{softcap});
   };
   return c;
 }

@@ -35,6 +35,11 @@ AttentionShape at(AttentionShape s, std::int64_t query_offset, std::int64_t key_
   return s;
 }
 
+AttentionShape seen(AttentionShape s, std::int64_t most, float softcap = 0) {
+  s.interval = most, s.softcap = softcap;
+  return s;
+}
+
 constexpr DType kF = DType::kF32, kH = DType::kBF16, kF16 = DType::kF16;
 
 struct Fixture {
@@ -49,35 +54,37 @@ void run(Fixture& f, const AttentionShape& s, Tensors& t) {
   const std::int64_t bytes = f.attention.prepare(s);
   TestTensor scratch(DType::kU8, {bytes});
   const DeviceTensor workspace(scratch);
-  const DeviceTensor q(t.q), k(t.k), v(t.v), d_out(t.d_out), out(t.out), lse(t.lse), d_q(t.d_q), d_k(t.d_k), d_v(t.d_v);
+  const DeviceTensor q(t.q), k(t.k), v(t.v), d_out(t.d_out), out(t.out), lse(t.lse), d_q(t.d_q), d_k(t.d_k), d_v(t.d_v),
+      first_key(t.first_key);
   {
     const NoAllocationScope step("attention");
-    f.attention.forward(f.stream.get(), s, out.view(), lse.view(), q.view(), k.view(), v.view(), workspace.view().data());
+    f.attention.forward(f.stream.get(), s, out.view(), lse.view(), q.view(), k.view(), v.view(), first_key.view(),
+                        workspace.view().data());
     f.attention.backward(f.stream.get(), s, d_q.view(), d_k.view(), d_v.view(), d_out.view(), out.view(), q.view(), k.view(),
-                         v.view(), lse.view(), workspace.view().data());
+                         v.view(), lse.view(), first_key.view(), workspace.view().data());
   }
   f.stream.synchronize();
   for (const DeviceTensor* x : {&workspace, &out, &lse, &d_q, &d_k, &d_v}) EXPECT_TRUE(x->guards_intact());
   t.out = out.download(), t.lse = lse.download(), t.d_q = d_q.download(), t.d_k = d_k.download(), t.d_v = d_v.download();
 }
 
-void check(Fixture& f, const AttentionShape& s) {
+void check(Fixture& f, const AttentionShape& s, const reference::Intervals& intervals = {}) {
   SCOPED_TRACE(describe(s));
-  Tensors t(s);
+  Tensors t(s, intervals);
   run(f, s, t);
   expect_attention(s, t);
 }
 
 // That `s` goes to cuDNN in both directions, and its numbers.
-void check_cudnn_numbers(Fixture& f, const AttentionShape& s) {
-  check(f, s);
+void check_cudnn_numbers(Fixture& f, const AttentionShape& s, const reference::Intervals& intervals = {}) {
+  check(f, s, intervals);
   EXPECT_TRUE(f.attention.notes().empty()) << f.attention.notes().front();
 }
 // That our own kernels compute both directions of `s`, and their numbers.
-void check_own_numbers(const AttentionShape& s) {
+void check_own_numbers(const AttentionShape& s, const reference::Intervals& intervals = {}) {
   Fixture f;
   const std::int64_t executions = simulated::cudnn_counts().executions;
-  check(f, s);
+  check(f, s, intervals);
   EXPECT_EQ(simulated::cudnn_counts().executions, executions) << describe(s);
 }
 
@@ -105,6 +112,21 @@ TEST(CudnnAttention, LengthsAndOffsetsMayDiffer) {
     check_cudnn_numbers(f, at(full(shape(2, 2, 1, 8, 20, 8, kH)), 0, 50));  // offsets mean nothing without the mask
     check_cudnn_numbers(f, shape(1, 2, 1, 20, 12, 8, kH));                  // more queries than keys
     check_cudnn_numbers(f, shape(3, 1, 1, 2, 1, 8, kH));
+  }
+}
+
+TEST(CudnnAttention, SeesIntervalsAndBoundsScores) {
+  for (const CudnnAttentionOptions& options : {CudnnAttentionOptions{}, fast(), in_small_pieces()}) {
+    Fixture f(options);
+    for (const float softcap : {0.0f, 2.0f}) {
+      check_cudnn_numbers(f, seen(shape(2, 4, 2, 40, 40, 16, kH), 12, softcap), {{0, 5, 33}, 12});
+      check_cudnn_numbers(f, seen(shape(3, 2, 1, 40, 40, 8, kH), 40, softcap), {{0, 1, 2, 30}});
+      check_cudnn_numbers(f, seen(at(shape(1, 2, 2, 8, 50, 24, kH), 42, 0), 30, softcap), {{0, 47}, 30});
+    }
+    AttentionShape bounded = shape(2, 4, 2, 37, 37, 16, kF16);
+    bounded.softcap = 2;
+    check_cudnn_numbers(f, bounded);
+    check_cudnn_numbers(f, full(bounded));
   }
 }
 
@@ -200,6 +222,18 @@ TEST(OwnAttention, OffsetsAndQueriesThatSeeNothing) {
   check_own_numbers(at(shape(1, 2, 2, 5, 50, 24, kF), 45, 0));
 }
 
+TEST(OwnAttention, SeesIntervalsAndBoundsScores) {
+  for (const DType dtype : {kF, kH}) {
+    for (const float softcap : {0.0f, 2.0f}) {
+      check_own_numbers(seen(shape(2, 4, 2, 37, 37, 20, dtype), 37, softcap), {{0, 1, 2, 9, 32, 33}});
+      for (const std::int64_t window : {1, 31, 32, 33, 100})
+        check_own_numbers(seen(shape(1, 2, 1, 70, 70, 20, dtype), window, softcap), {{0, 40}, window});
+      check_own_numbers(seen(at(shape(1, 2, 1, 40, 60, 8, dtype), 100, 110), 60, softcap), {{0, 112, 130}});
+    }
+  }
+  check_own_numbers(seen(shape(1, 2, 1, 70, 10, 16, kH), 4), {{}, 4});  // the last queries see nothing
+}
+
 TEST(OwnAttention, NoKeysOrNoQueriesAreNoError) {
   for (const DType dtype : {kF, kH}) {
     check_own_numbers(shape(1, 2, 1, 3, 0, 8, dtype));
@@ -275,6 +309,13 @@ TEST(AttentionRules, ReasonsAreGiven) {
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 192, kH), kForward, 8), "");
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 192, kH), kBackward, 8),
             "its backward pass ends at a head width of 128 on GPUs of compute capability 8.x");
+  EXPECT_EQ(why(seen(shape(1, 1, 1, 8, 8, 64, kH), 4, 30), kBackward, 9), "");
+  EXPECT_EQ(why(seen(at(shape(1, 1, 1, 8, 8, 64, kH), 8, 8), 4), kForward, 9),
+            "intervals are of keys that do not begin at position 0");
+  EXPECT_EQ(why(seen(shape(1, 1, 1, 9, 8, 64, kH), 4), kForward, 9), "queries behind the last key may see none");
+  EXPECT_EQ(attention_pass(seen(shape(2, 1, 1, 9, 9, 64, kH), 4), kBackward, 9, in_small_pieces()).why_not, "");
+  EXPECT_EQ(attention_pass(seen(shape(2, 4, 2, 9, 9, 64, kH), 4), kBackward, 9, in_small_pieces()).why_not,
+            "first keys of pieces of its backward pass would not begin at multiples of 16 bytes");
   EXPECT_EQ(why(shape(1, 1, 1, 1, 1, 64, kH), kForward, 9), "");
   EXPECT_EQ(why(shape(1, 1, 1, 1, 1, 64, kH), kBackward, 9), "its backward pass wants more than one query and key");
 }
@@ -335,7 +376,7 @@ TEST(CudnnAttention, MistakesAreNamed) {
   const DeviceTensor q(t.q), k(t.k), v(t.v), out(t.out), lse(t.lse), workspace(TestTensor(DType::kU8, {1 << 20}));
   const auto forward = [&](TensorView first) {
     return error_of<InternalError>([&] {
-      f.attention.forward(f.stream.get(), s, out.view(), lse.view(), first, k.view(), v.view(), workspace.view().data());
+      f.attention.forward(f.stream.get(), s, out.view(), lse.view(), first, k.view(), v.view(), {}, workspace.view().data());
     });
   };
   expect_parts(forward(q.view()), {"attention B1 N2 K1 Sq16 Sk16 D8 causal bf16 was not prepared"});

@@ -116,6 +116,16 @@ __device__ __forceinline__ I keys_seen(const AttentionExtents& s, I last) {
 __device__ __forceinline__ bool sees(const AttentionExtents& s, I query, I key) {
   return query < s.query_length && key < s.key_length && (s.causal == 0 || key <= query + s.shift);
 }
+// Kernels move first_key to their sample. No later query sees a key before this one.
+__device__ __forceinline__ I first_seen(const AttentionExtents& s, I query) {
+  return s.first_key == nullptr || query >= s.query_length ? I{0} : s.first_key[query] - s.key_offset;
+}
+__device__ __forceinline__ I first_tile_seen(const AttentionExtents& s, I query) {
+  return max(I{0}, first_seen(s, query)) / kTile * kTile;
+}
+__device__ __forceinline__ float bounded_score(const AttentionExtents& s, float score) {
+  return s.softcap > 0.0f ? tanhf(score / s.softcap) * s.softcap : score;
+}
 
 // Over the 8 threads that share rows.
 __device__ __forceinline__ float row_maximum(float x) {
@@ -135,11 +145,12 @@ __device__ __forceinline__ void softmax_step(const AttentionExtents& s, Micro& x
                                              Micro (&acc)[kChunks], I first_query, I first_key) {
   TRIDENT_UNROLL
   for (int i = 0; i < kEach; ++i) {
-    const I query = first_query + row_of_thread(i);
+    const I query = first_query + row_of_thread(i), first = first_seen(s, query);
     float new_largest = largest[i];
     TRIDENT_UNROLL
     for (int j = 0; j < kEach; ++j) {
-      x[i][j] = sees(s, query, first_key + column_of_thread(j)) ? x[i][j] * s.scale : minus_infinity();
+      const I key = first_key + column_of_thread(j);
+      x[i][j] = key >= first && sees(s, query, key) ? bounded_score(s, x[i][j] * s.scale) : minus_infinity();
       new_largest = fmaxf(new_largest, x[i][j]);
     }
     new_largest = row_maximum(new_largest);
@@ -148,7 +159,8 @@ __device__ __forceinline__ void softmax_step(const AttentionExtents& s, Micro& x
     sum[i] *= rescale;
     TRIDENT_UNROLL
     for (int j = 0; j < kEach; ++j) {
-      x[i][j] = sees(s, query, first_key + column_of_thread(j)) ? expf(x[i][j] - new_largest) : 0.0f;
+      const I key = first_key + column_of_thread(j);
+      x[i][j] = key >= first && sees(s, query, key) ? expf(x[i][j] - new_largest) : 0.0f;
       sum[i] += x[i][j];
     }
     TRIDENT_UNROLL
@@ -168,6 +180,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtLeast)
   const I first_query = I{blockIdx.y} * kTile, first_column = I{blockIdx.z} * kChunks * kTile;
   const T *queries = q + head * s.query_length * width, *keys = k + kv * s.key_length * width,
           *values = v + kv * s.key_length * width;
+  if (s.first_key != nullptr) s.first_key += head / s.query_heads * s.query_length;
   Micro acc[kChunks];
   float largest[kEach], sum[kEach];
   TRIDENT_UNROLL
@@ -176,7 +189,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtLeast)
   for (int i = 0; i < kEach; ++i) largest[i] = minus_infinity(), sum[i] = 0.0f;
 
   const I keys_end = keys_seen(s, min(first_query + kTile, s.query_length) - 1);
-  for (I key = 0; key < keys_end; key += kTile) {
+  for (I key = first_tile_seen(s, first_query); key < keys_end; key += kTile) {
     Micro x;
     product_of_rows(x, a, b, queries, first_query, s.query_length, keys, key, s.key_length, width);
     softmax_step(s, x, largest, sum, acc, first_query, key);
@@ -218,12 +231,15 @@ __device__ __forceinline__ void scores_backward(const AttentionExtents& s, const
   product_of_rows(d_score, a, b, head.d_out, first_query, s.query_length, head.v, first_key, s.key_length, s.head_dim);
   TRIDENT_UNROLL
   for (int i = 0; i < kEach; ++i) {
-    const I query = first_query + row_of_thread(i);
+    const I query = first_query + row_of_thread(i), first = first_seen(s, query);
     const float lse = query < s.query_length ? head.lse[query] : 0.0f, delta = query < s.query_length ? head.delta[query] : 0.0f;
     TRIDENT_UNROLL
     for (int j = 0; j < kEach; ++j) {
-      p[i][j] = sees(s, query, first_key + column_of_thread(j)) ? expf(p[i][j] * s.scale - lse) : 0.0f;
+      const I key = first_key + column_of_thread(j);
+      const float score = bounded_score(s, p[i][j] * s.scale);
+      p[i][j] = key >= first && sees(s, query, key) ? expf(score - lse) : 0.0f;
       d_score[i][j] = p[i][j] * (d_score[i][j] - delta) * s.scale;
+      if (s.softcap > 0.0f) d_score[i][j] *= 1.0f - score / s.softcap * (score / s.softcap);
     }
   }
 }
@@ -256,6 +272,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtLeast)
   const I first_query = I{blockIdx.y} * kTile, first_column = I{blockIdx.z} * kChunks * kTile;
   const I at_q = head * s.query_length * width, at_k = kv * s.key_length * width;
   float* const own_delta = delta + head * s.query_length;
+  if (s.first_key != nullptr) s.first_key += head / s.query_heads * s.query_length;
   delta_of_tile(s, own_delta, d_out + at_q, out + at_q, a, b, first_query);
   const HeadInputs<T> inputs{q + at_q, d_out + at_q, k + at_k, v + at_k, lse + head * s.query_length, own_delta};
   Micro acc[kChunks];
@@ -263,7 +280,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtLeast)
   for (int c = 0; c < kChunks; ++c) zero(acc[c]);
 
   const I keys_end = keys_seen(s, min(first_query + kTile, s.query_length) - 1);
-  for (I key = 0; key < keys_end; key += kTile) {
+  for (I key = first_tile_seen(s, first_query); key < keys_end; key += kTile) {
     Micro p, d_score;
     scores_backward(s, inputs, p, d_score, a, b, first_query, key);
     store_micro(d_scores, d_score);
@@ -292,12 +309,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtLeast)
   TRIDENT_UNROLL
   for (int c = 0; c < kChunks; ++c) zero(acc_k[c]), zero(acc_v[c]);
 
-  const I first_seen = s.causal != 0 ? max(I{0}, first_key - s.shift) : 0;
+  if (s.first_key != nullptr) s.first_key += kv / s.kv_heads * s.query_length;
+  const I first_query = s.causal != 0 ? max(I{0}, first_key - s.shift) : 0;
   for (I head = kv * group; head < (kv + 1) * group; ++head) {
     const I at_q = head * s.query_length * width;
     const HeadInputs<T> inputs{
         q + at_q, d_out + at_q, k + at_k, v + at_k, lse + head * s.query_length, delta + head * s.query_length};
-    for (I query = first_seen / kTile * kTile; query < s.query_length; query += kTile) {
+    for (I query = first_query / kTile * kTile; query < s.query_length; query += kTile) {
+      if (first_seen(s, query) >= first_key + kTile) break;
       Micro p, d_score;
       scores_backward(s, inputs, p, d_score, a, b, query, first_key);
       store_micro(ps, p);

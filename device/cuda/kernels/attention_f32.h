@@ -18,6 +18,9 @@ struct AttentionExtents {
   std::int64_t batch = 0, query_heads = 0, kv_heads = 0, query_length = 0, key_length = 0, head_dim = 0, shift = 0;
   float scale = 1.0f;
   int causal = 1;
+  float softcap = 0.0f;
+  std::int64_t key_offset = 0;              // of what first_key names
+  const std::int32_t* first_key = nullptr;  // [B,Sq] in device memory, or null
 };
 
 void attention_f32_forward(CUstream_st* stream, RowType t, void* out, float* lse, const void* q, const void* k, const void* v,

@@ -18,13 +18,14 @@ struct FirstPositions {
 
 // scores[j] of `count` keys, before the barrier that who reads them needs.
 template <class T>
-__device__ __forceinline__ void score_keys(float* scores, const float* query, const T* keys, int count, I width, float scale) {
+__device__ __forceinline__ void score_keys(float* scores, const float* query, const T* keys, int count, I width,
+                                           const CachedAttentionExtents& s) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int j = warp; j < count; j += kWarps) {
     float sum = 0.0f;
     for (I c = lane; c < width; c += kWarp) sum = __fmaf_rn(query[c], to_float(keys[j * width + c]), sum);
     sum = reduce_warp<Sum>(sum);
-    if (lane == 0) scores[j] = sum * scale;
+    if (lane == 0) scores[j] = s.softcap > 0.0f ? tanhf(sum * s.scale / s.softcap) * s.softcap : sum * s.scale;
   }
 }
 
@@ -38,6 +39,8 @@ __global__ void __launch_bounds__(kKeys)
   const I width = s.head_dim, row = blockIdx.x, head = row / s.query_length, kv = head / (s.query_heads / s.kv_heads);
   const I position = first.at[head / s.query_heads] + row % s.query_length;
   const I keys_end = min(s.key_length, position + 1);
+  const I keys_begin =
+      s.first_key == nullptr ? 0 : max(I{0}, I{s.first_key[head / s.query_heads * s.query_length + row % s.query_length]});
   const T *keys = k + kv * s.key_length * width, *values = v + kv * s.key_length * width;
   float* const query = dynamic_shared<float>();
   float* const acc = query + width;  // a column belongs to one thread
@@ -48,9 +51,9 @@ __global__ void __launch_bounds__(kKeys)
   __syncthreads();
 
   float largest = Largest::none(), total = 0.0f;
-  for (I key = 0; key < keys_end; key += kKeys) {
+  for (I key = keys_begin; key < keys_end; key += kKeys) {
     const int count = static_cast<int>(min(I{kKeys}, keys_end - key));
-    score_keys(p, query, keys + key * width, count, width, s.scale);
+    score_keys(p, query, keys + key * width, count, width, s);
     __syncthreads();
     const float score = thread < count ? p[thread] : Largest::none();
     float most[1] = {score};
@@ -83,12 +86,14 @@ void attend(cudaStream_t stream, T* out, float* lse, const T* q, const T* k, con
     const I samples = s.batch - b < kSamples ? s.batch - b : kSamples;
     FirstPositions positions{};
     for (I i = 0; i < samples; ++i) positions.at[i] = first[b + i];
+    CachedAttentionExtents part = s;
+    if (s.first_key != nullptr) part.first_key = s.first_key + b * s.query_length;
     launch("cached_attention", listed<cached_attention_kernel<T>>(),
            {.blocks = {grid_size(samples * rows)},
             .threads = {kKeys},
             .shared_bytes = static_cast<std::size_t>(2 * s.head_dim) * sizeof(float)},
            stream, out + b * rows * s.head_dim, lse + b * rows, q + b * rows * s.head_dim, k + b * cached * s.head_dim,
-           v + b * cached * s.head_dim, s, positions);
+           v + b * cached * s.head_dim, part, positions);
   }
 }
 

@@ -15,7 +15,8 @@ namespace trident::cuda_kernels {
 // As AttentionShape in device/op_values.h.
 struct CachedAttentionExtents {
   std::int64_t batch = 0, query_heads = 0, kv_heads = 0, query_length = 0, key_length = 0, head_dim = 0;
-  float scale = 1.0f;
+  float scale = 1.0f, softcap = 0.0f;
+  const std::int32_t* first_key = nullptr;  // [B,Sq] in device memory, or null
 };
 
 // out T[B,N,Sq,D]; lse f32[B,N,Sq]; q T[B,N,Sq,D]; k, v T[B,K,Sk,D]; first [B] in host memory, read before the call returns.

@@ -115,6 +115,20 @@ TEST_F(CudnnPlans, DeterministicBackwardOnAnH100) {
   for (const AttentionShape& s : kRepresentative) expect_plan(c, Graph::kDeterministicBackward, s);
 }
 
+// cuDNN proposes no engine where one selection asks for both bounds of an interval; two selections it takes.
+TEST_F(CudnnPlans, IntervalsAndBoundedScoresHavePlans) {
+  for (const bool bounded : {false, true}) {
+    AttentionShape s = shape(2, 8, 2, 1000, 64);
+    s.interval = 256, s.softcap = bounded ? 50.0f : 0.0f;
+    for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward}) expect_plan(h100(), graph, s);
+    expect_plan(a100(), Graph::kForward, s);
+    expect_no_plan(a100(), Graph::kDeterministicBackward, s);  // our own kernels compute it
+  }
+  AttentionShape s = shape(2, 32, 8, 8192, 128);  // a key/value head at a time
+  s.interval = 4096;
+  expect_plan(h100(), Graph::kDeterministicBackward, s);
+}
+
 TEST_F(CudnnPlans, AnH100HasPlansForOtherGraphs) {
   const Gpu c = h100();
   AttentionShape s = shape(2, 8, 2, 1000, 64);

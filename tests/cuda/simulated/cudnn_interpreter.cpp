@@ -87,6 +87,7 @@ float pointwise(int mode, float x, float b, float t) {
     case CUDNN_POINTWISE_DIV: return x / b;
     case CUDNN_POINTWISE_EXP: return std::exp(x);
     case CUDNN_POINTWISE_LOG: return std::log(x);
+    case CUDNN_POINTWISE_TANH_FWD: return std::tanh(x);
     case CUDNN_POINTWISE_IDENTITY: return x;
     case CUDNN_POINTWISE_CMP_GE: return x >= b ? 1.0f : 0.0f;
     case CUDNN_POINTWISE_CMP_LT: return x < b ? 1.0f : 0.0f;
@@ -100,8 +101,8 @@ enum class Operands : std::uint8_t { kOne, kTwo, kThree };
 
 Operands operands_of(int mode) {
   if (mode == CUDNN_POINTWISE_BINARY_SELECT) return Operands::kThree;
-  const bool one = mode == CUDNN_POINTWISE_EXP || mode == CUDNN_POINTWISE_LOG || mode == CUDNN_POINTWISE_IDENTITY ||
-                   mode == CUDNN_POINTWISE_GEN_INDEX;
+  const bool one = mode == CUDNN_POINTWISE_EXP || mode == CUDNN_POINTWISE_LOG || mode == CUDNN_POINTWISE_TANH_FWD ||
+                   mode == CUDNN_POINTWISE_IDENTITY || mode == CUDNN_POINTWISE_GEN_INDEX;
   return one ? Operands::kOne : Operands::kTwo;
 }
 
