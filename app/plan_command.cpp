@@ -14,6 +14,7 @@
 #include "planner/price/price_book.h"
 #include "planner/search/layout_costs.h"
 #include "planner/search/search_text.h"
+#include "train/launch/prepare_run.h"
 
 namespace trident {
 namespace {
@@ -29,7 +30,7 @@ PlanDetail detail_of(bool program) { return program ? PlanDetail::kProgram : Pla
 
 TrainConfig read_config(const ConfigFlags& flags) {
   OptionValues values;
-  return load_train_config(flags.file, flags.settings, values);
+  return with_measured_documents(load_train_config(flags.file, flags.settings, values));
 }
 
 }  // namespace

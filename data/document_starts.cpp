@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace trident {
 
@@ -16,8 +17,10 @@ void find_sequences(IndexReader& index, std::int64_t first, std::int64_t count, 
   std::int64_t low = 0, high = dataset.num_sequences();  // the first that begins behind `first` is one of low .. high
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
-    if (begin_of(middle) > first) high = middle;
-    else low = middle + 1;
+    if (begin_of(middle) > first)
+      high = middle;
+    else
+      low = middle + 1;
   }
   for (std::int64_t sequence = low; sequence < dataset.num_sequences(); ++sequence) {
     const std::int64_t row = begin_of(sequence) - first;

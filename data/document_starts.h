@@ -19,7 +19,7 @@ struct SampleSpans {
 
 struct DocumentRules {
   DocumentBoundaries boundaries = DocumentBoundaries::kEod;
-  std::int32_t eod = -1;      // with kEod
+  std::int32_t eod = -1;       // with kEod
   bool masks_targets = false;  // a target of another document than its input's does not count
 };
 

@@ -77,7 +77,7 @@ void StatisticsReducer::refuse_to_differ(Axis axis) const {
 }
 
 StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std::span<const double> losses,
-                                        std::optional<std::int64_t> counted) {
+                                         std::optional<std::int64_t> counted) {
   StepStatistics statistics;
   ExactSum loss;
   for (const double l : losses) loss.add(l);

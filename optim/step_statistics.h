@@ -30,9 +30,10 @@ class StatisticsReducer {
   StatisticsReducer(ParallelContext& context, ArenaPlan& plan);
   void bind(Arena& arena);
 
-  // Collective over the world; the host waits for the compute stream. `losses`: this rank's micro-batch losses (empty unless it is the first tensor
-  // rank of the last pipeline stage). The gradients must be reduced (ParamStore::wait_reduced); an empty `shards` leaves them out.
-  // `counted`: the targets that count among those of `losses`, given on every rank or on none; it adds a word to the message.
+  // Collective over the world; the host waits for the compute stream. `losses`: this rank's micro-batch losses (empty unless it is
+  // the first tensor rank of the last pipeline stage). The gradients must be reduced (ParamStore::wait_reduced); an empty `shards`
+  // leaves them out. `counted`: the targets that count among those of `losses`, given on every rank or on none; it adds a word to
+  // the message.
   StepStatistics reduce(std::span<const ParamShard> shards, std::span<const double> losses,
                         std::optional<std::int64_t> counted = std::nullopt);
 

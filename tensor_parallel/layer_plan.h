@@ -38,6 +38,7 @@ struct LayerGeometry {
   std::uint64_t seed = 0;       // of dropout
   // Keys that a query of a layer that sees whole documents sees on average; 0: all up to itself.
   std::int64_t document_interval = 0;
+  bool positions_restart = false;  // within a sequence: tables that turn by its length have rows for shorter ones
 
   TensorLayout layout() const { return {tensor_degree, sequence_parallel}; }
   bool shards_sequence() const { return layout().shards_sequence(); }

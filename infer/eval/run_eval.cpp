@@ -32,7 +32,7 @@ struct EvalText {
   const IndexedDataset* dataset = nullptr;  // or `ids`
   std::int64_t first = 0, tokens = 0;       // within the dataset
   std::vector<std::int32_t> ids = {};
-  bool has_documents = false;               // what depends on where documents begin does so in this text
+  bool has_documents = false;  // what depends on where documents begin does so in this text
 
   // Tokens begin .. begin + out.size() - 1.
   void read(std::int64_t begin, std::int64_t vocab_size, std::span<std::int32_t> out) const {

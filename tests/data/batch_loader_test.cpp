@@ -125,8 +125,11 @@ TEST_F(BatchLoaderTest, IdsOutsideTheVocabularyAreRefused) {
   BatchLoader bad = loader(10, Shuffle::kInOrder, 25);
   Ids tokens(10), targets(10);
   bad.load(1, 1, {tokens, targets});
-  expect_error<DataError>([&] { bad.load(2, 1, {tokens, targets}); },
-                          {prefix_ + ".bin", "token 25 has id 25 (document 3, its token 10)", "vocabulary of 25"});
+  expect_error<DataError>(
+      [&] {
+        bad.load(2, 1, {tokens, targets});
+      },
+      {prefix_ + ".bin", "token 25 has id 25 (document 3, its token 10)", "vocabulary of 25"});
   BatchLoader edge = loader(5, Shuffle::kInOrder, 25);
   edge.load(4, 1, {std::span(tokens).first(5)});  // tokens 20 .. 24
   expect_error<DataError>([&] { edge.load(4, 1, {{}, std::span(targets).first(5)}); }, {"id 25"});
@@ -229,17 +232,129 @@ TEST_F(BatchLoaderTest, WhatCannotBeReadLaterIsNamed) {
   EXPECT_EQ(tokens.front(), 80);
   EXPECT_EQ(targets.back(), 90);
   broken = true;
-  expect_error<StorageError>([&] { loader.load(8, 1, {tokens, targets}); },
-                             {prefix_ + ".bin: 22 bytes at byte 160 of", "Input/output error"});
+  expect_error<StorageError>(
+      [&] {
+        loader.load(8, 1, {tokens, targets});
+      },
+      {prefix_ + ".bin: 22 bytes at byte 160 of", "Input/output error"});
   loader.load(2, 1, {tokens, targets});
   broken = false;
   std::filesystem::resize_file(prefix_ + ".bin", 165);
-  expect_error<StorageError>([&] { loader.load(8, 1, {tokens, targets}); },
-                             {prefix_ + ".bin: 17 bytes at byte 165 of", "became shorter"});
-  expect_error<StorageError>([&] { loader.load(20, 1, {{}, targets}); },
-                             {prefix_ + ".bin: 20 bytes at byte 402 of", "became shorter"});
+  expect_error<StorageError>(
+      [&] {
+        loader.load(8, 1, {tokens, targets});
+      },
+      {prefix_ + ".bin: 17 bytes at byte 165 of", "became shorter"});
+  expect_error<StorageError>(
+      [&] {
+        loader.load(20, 1, {{}, targets});
+      },
+      {prefix_ + ".bin: 20 bytes at byte 402 of", "became shorter"});
   loader.load(7, 1, {tokens, targets});
   EXPECT_EQ(tokens.front(), 70);
+}
+
+// Documents within samples: ids count up, 7 ends a document.
+constexpr std::int32_t kEod = 7;
+
+struct Marked {
+  Ids tokens, targets, starts;
+};
+
+Marked load_marked(BatchLoader& loader, std::int64_t position, std::int64_t batch, std::int64_t sequence) {
+  const auto size = static_cast<std::size_t>(batch * sequence);
+  Marked marked{Ids(size), Ids(size), Ids(size, -5)};
+  loader.load(position, batch, {marked.tokens, marked.targets, marked.starts});
+  return marked;
+}
+
+class DocumentsOfSamples : public ::testing::Test {
+ protected:
+  BatchLoader loader(const Documents& documents, std::int64_t sequence, DocumentBoundaries boundaries) const {
+    write_dataset(folder_ / "text", documents, 100);
+    const std::vector<WeightedPath> train = {{folder_ / "text", 1.0}};
+    return BatchLoader(open_token_sources(train, {}, {}).train,
+                       {.sequence = sequence,
+                        .vocab_size = 100,
+                        .shuffle = Shuffle::kInOrder,
+                        .documents = {.boundaries = boundaries, .eod = kEod, .masks_targets = true}});
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(DocumentsOfSamples, BeginBehindEachEndAndCountFromWhereTheyBegin) {
+  struct Case {
+    const char* what;
+    Ids text, targets, starts;
+  };
+  const std::vector<Case> cases = {
+      {"no end", {1, 2, 3, 4, 5}, {2, 3, 4, 5}, {0, 0, 0, 0}},
+      {"an end first", {7, 2, 3, 4, 5}, {-1, 3, 4, 5}, {0, 1, 1, 1}},
+      {"an end in the middle", {1, 7, 3, 4, 5}, {7, -1, 4, 5}, {0, 0, 2, 2}},
+      {"an end as the last input", {1, 2, 3, 7, 5}, {2, 3, 7, -1}, {0, 0, 0, 0}},
+      {"an end as the last target alone", {1, 2, 3, 4, 7}, {2, 3, 4, 7}, {0, 0, 0, 0}},
+      {"two ends, a document of one token", {1, 7, 7, 4, 5}, {7, -1, -1, 5}, {0, 0, 2, 3}},
+      {"ends alone", {7, 7, 7, 7, 7}, {-1, -1, -1, -1}, {0, 1, 2, 3}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    BatchLoader by_eod = loader({c.text}, 4, DocumentBoundaries::kEod);
+    const Marked marked = load_marked(by_eod, 0, 1, 4);
+    EXPECT_EQ(marked.targets, c.targets);
+    EXPECT_EQ(marked.starts, c.starts);
+    // The same documents as sequences of the index.
+    Documents documents(1);
+    for (const std::int32_t id : c.text) {
+      documents.back().push_back(id);
+      if (id == kEod) documents.emplace_back();
+    }
+    BatchLoader by_index = loader(documents, 4, DocumentBoundaries::kIndex);
+    const Marked of_index = load_marked(by_index, 0, 1, 4);
+    EXPECT_EQ(of_index.targets, c.targets);
+    EXPECT_EQ(of_index.starts, c.starts);
+  }
+}
+
+TEST_F(DocumentsOfSamples, ASampleThatBeginsInsideADocumentCountsFromZero) {
+  const Ids first = {1, 2, 3, 4, 5, 6, 7}, second = {8, 9, 7}, third = {10, 11, 12, 13, 14};
+  for (const DocumentBoundaries boundaries : {DocumentBoundaries::kEod, DocumentBoundaries::kIndex}) {
+    BatchLoader mine = loader({first, {}, second, third}, 4, boundaries);
+    const Marked marked = load_marked(mine, 0, 3, 4);
+    EXPECT_EQ(marked.starts, (Ids{0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 2, 2}));
+    EXPECT_EQ(marked.targets, (Ids{2, 6, 7, 3, 7, -1, 4, -1, 11, 5, 9, 12})) << "sequence-major";
+    // Each side by itself has the same.
+    Ids targets(12), starts(12, -5);
+    mine.load(0, 3, {.targets = targets});
+    EXPECT_EQ(targets, marked.targets);
+    mine.load(0, 3, {.document_starts = starts});
+    EXPECT_EQ(starts, marked.starts);
+  }
+}
+
+TEST_F(DocumentsOfSamples, CostNoAllocationAfterTheFirstLoad) {
+  for (const DocumentBoundaries boundaries : {DocumentBoundaries::kEod, DocumentBoundaries::kIndex}) {
+    BatchLoader mine = loader(counting_documents(40, 100), 20, boundaries);
+    Marked marked = load_marked(mine, 0, 2, 20);
+    const NoAllocationScope scope("loading");
+    for (std::int64_t position = 2; position < 30; position += 2)
+      mine.load(position, 2, {marked.tokens, marked.targets, marked.starts});
+  }
+}
+
+TEST_F(DocumentsOfSamples, AreRefusedWhereTheIndexIsDamaged) {
+  BatchLoader whole = loader(counting_documents(70, 100), 10, DocumentBoundaries::kIndex);  // 60 sequences
+  const std::string path = folder_ / "text.idx";
+  std::string idx = read_file(path);
+  const std::int64_t wrong = 3;
+  std::memcpy(idx.data() + 34 + 4 * 60 + 8 * 30, &wrong, sizeof wrong);
+  write_file(path, idx);
+  Ids starts(10);
+  const std::vector<WeightedPath> train = {{path.substr(0, path.size() - 4), 1.0}};
+  BatchLoader damaged(
+      open_token_sources(train, {}, {}).train,
+      {.sequence = 10, .vocab_size = 100, .shuffle = Shuffle::kInOrder, .documents = {.boundaries = DocumentBoundaries::kIndex}});
+  expect_error<DataError>([&] { damaged.load(40, 1, {.document_starts = starts}); }, {".idx", "offset of sequence 30 = 3"});
 }
 
 // Start-up looks at few places of the index. What it did not see must name itself, or do no harm, when it is used.

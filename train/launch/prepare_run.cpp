@@ -73,10 +73,11 @@ void set_documents(RunInputs& inputs) {
   inputs.documents = document_rules(data, inputs.plan.model.vocab_size, tokenizer.get());
   for (const TokenSource& source : inputs.sources.train)
     if (by_index && source.dataset->num_sequences() < 2)
-      throw DataError(fmt::format("{}: data.boundaries = \"index\", and it is one sequence, in which no document ends; prepare the "
-                                  "text as several documents (trident data prepare --separator-line), or set data.boundaries to "
-                                  "\"eod\"",
-                                  source.dataset->idx().path()));
+      throw DataError(
+          fmt::format("{}: data.boundaries = \"index\", and it is one sequence, in which no document ends; prepare the "
+                      "text as several documents (trident data prepare --separator-line), or set data.boundaries to "
+                      "\"eod\"",
+                      source.dataset->idx().path()));
 }
 
 // The ranks compare these facts of the data, with `looks` also a look at it.
@@ -135,6 +136,26 @@ void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFac
 
 }  // namespace
 
+TrainConfig with_measured_documents(TrainConfig config) {
+  DataConfig& data = config.data;
+  if (!data.reset_attention_mask || data.mean_document) return config;
+  double documents = 0, weights = 0;  // of a token of the blend
+  try {
+    for (const DataSource& source : data.train) {
+      const IndexedDataset dataset(source.path);
+      const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
+      const std::int64_t count = by_index ? dataset.num_sequences() : dataset.num_documents();
+      documents +=
+          source.weight * static_cast<double>(count) / static_cast<double>(std::max<std::int64_t>(1, dataset.num_tokens()));
+      weights += source.weight;
+    }
+  } catch (const Error&) {
+    return config;  // a plan needs no data, and a run says what is wrong with it
+  }
+  if (documents > 0) data.measured_document = weights / documents;
+  return config;
+}
+
 void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   const TrainConfig& config = inputs.plan.config;
   inputs.sources =
@@ -164,7 +185,7 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
   // All memory together; machines and GPUs are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
   if (find_samples) inputs.samples = find_samples(config, model);
-  RunPlan plan = make_run_plan(config, model, place.world_size, machine);
+  RunPlan plan = make_run_plan(with_measured_documents(config), model, place.world_size, machine);
   if (inputs.samples) plan.generation = inputs.samples->shapes();
   inputs.plan = settle_grad_sync(std::move(plan), machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();

@@ -17,8 +17,17 @@ namespace trident {
 namespace {
 
 // Keys that must be what they were.
-constexpr std::string_view kCompared[] = {"run.seed",           "batch.global",       "batch.sequence",  "data.split", "data.shuffle",
-                                          "data.tokenizer",     "data.eod_mask_loss", "data.boundaries", "data.eod",
+constexpr std::string_view kCompared[] = {"run.seed",
+                                          "batch.global",
+                                          "batch.sequence",
+                                          "data.split",
+                                          "data.shuffle",
+                                          "data.tokenizer",
+                                          "data.reset_position_ids",
+                                          "data.reset_attention_mask",
+                                          "data.eod_mask_loss",
+                                          "data.boundaries",
+                                          "data.eod",
                                           "data.train.weights"};
 // Blocks that may change, because they say how the run learns from here on and nothing of what it learned from.
 constexpr std::string_view kRateBlocks[] = {"optimizer", "lr_schedule"};

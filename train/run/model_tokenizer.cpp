@@ -33,14 +33,16 @@ DocumentRules document_rules(const DataConfig& data, std::int64_t vocab_size, co
   DocumentRules rules{.boundaries = data.boundaries, .masks_targets = data.eod_mask_loss};
   if (!data.finds_documents() || data.boundaries == DocumentBoundaries::kIndex) return rules;
   if (!data.eod && tokenizer == nullptr)
-    throw ConfigError("data.eod = null: documents end in the tokenizer's end of a document, and there is no tokenizer; give its id, "
-                      "name the data's tokenizer, or set data.boundaries to \"index\"");
+    throw ConfigError(
+        "data.eod = null: documents end in the tokenizer's end of a document, and there is no tokenizer; give its id, "
+        "name the data's tokenizer, or set data.boundaries to \"index\"");
   const std::int64_t eod = data.eod ? *data.eod : tokenizer->eod();
   if (eod < 0 || eod >= vocab_size)
-    throw ConfigError(fmt::format("data.eod = {}: {}outside the model's vocabulary of {} tokens; give the id that ends the data's "
-                                  "documents, or set data.boundaries to \"index\"",
-                                  data.eod ? std::to_string(*data.eod) : "null",
-                                  data.eod ? "" : fmt::format("the tokenizer's end of a document is {}, ", eod), vocab_size));
+    throw ConfigError(
+        fmt::format("data.eod = {}: {}outside the model's vocabulary of {} tokens; give the id that ends the data's "
+                    "documents, or set data.boundaries to \"index\"",
+                    data.eod ? std::to_string(*data.eod) : "null",
+                    data.eod ? "" : fmt::format("the tokenizer's end of a document is {}, ", eod), vocab_size));
   rules.eod = static_cast<std::int32_t>(eod);
   return rules;
 }

@@ -1,6 +1,7 @@
 // The tokenizer that belongs to a model, and the files of Hugging Face's form that came with its weights.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

@@ -215,10 +215,10 @@ void RankLoop::agree_to_stop() {
   summary_.out_of_time = vote.time_is_up && updates() < plan_.config.run.steps;
 }
 
-// Asks for the pages of a batch that a later step will load. The stages between the first and the last load nothing.
+// Asks for the pages of a batch that a later step will load.
 void RankLoop::prefetch(BatchLoader& loader, std::int64_t batch) {
   const GridCoordinates here = trainer_.context().coordinates();
-  if (here.pipeline > 0 && here.pipeline < plan_.grid.degrees().pipeline - 1) return;
+  if (!plan_.loads_samples(here.pipeline)) return;
   BatchSlicing slicing = trainer_.slicing();
   if (&loader != &loader_) slicing.offset = 0;  // evaluations begin at the beginning
   loader.prefetch_step(slicing, batch, here.data);
@@ -241,8 +241,10 @@ void RankLoop::one_step() {
     sink_.line(loss_scale_line(result, plan_.compute, updates(), trainer_.loss_scaler().options().growth_interval));
   Communicator& world = trainer_.context().world();
   if (!result.applied) {
-    if (result.counted == 0) warn_of_no_targets(world, updates(), here_.logger);
-    else if (!result.scale_can_shrink) warn_of_non_finite(world, trainer_.context().host_stream(), result, here_.logger);
+    if (result.counted == 0)
+      warn_of_no_targets(world, updates(), here_.logger);
+    else if (!result.scale_can_shrink)
+      warn_of_non_finite(world, trainer_.context().host_stream(), result, here_.logger);
     ++summary_.skipped;
     if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world, plan_, result, updates());
     return agree_to_stop();
@@ -302,6 +304,15 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   return metrics;
 }
 
+// The FLOPs of a token of this rank's samples with the attention that it sees, over those with all of it.
+double RankLoop::seen_share() const {
+  const BatchBuffers::Seen seen = trainer_.seen();
+  const auto layers = static_cast<double>(plan_.model.layers), windowed = static_cast<double>(plan_.windowed_layers());
+  const double all = model_flops_per_token(plan_.model, plan_.config.batch.sequence), rest = model_flops_per_token(plan_.model, 0);
+  const double keys = ((layers - windowed) * seen.keys + windowed * seen.keys_in_window) / layers;
+  return (rest + (all - rest) * keys / static_cast<double>(plan_.config.batch.sequence)) / all;
+}
+
 // Collective.
 void RankLoop::log(const StepResult& result, double seconds) {
   const LoggedCounts mine{trainer_.context().bytes_sent(), trainer_.arena().planned_bytes(), trainer_.arena().high_water(),
@@ -320,6 +331,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   StepMetrics metrics = metrics_of(result, seconds);
   const double flops_per_token = model_flops_per_token(plan_.model, plan_.config.batch.sequence);
   metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_);
+  if (plan_.has_intervals()) metrics.seen_share = seen_share();
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
   std::optional<double> save_seconds;

@@ -59,6 +59,7 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
   BatchSlicing slicing = this->slicing();
   if (!training) slicing.offset = 0;
   batch_buffers_.load(load, batch, slicing, context().coordinates().data);
+  batch_buffers_.set_positions({}, model_.stage().constants(), batch, slicing, context().coordinates().data);
   const std::int64_t divisor = training && plan_.counts_targets() ? count_targets() : plan_.tokens_per_step();
   for (MicroBatch& mb : batch_buffers_.micro_batches()) {
     mb.step = batch;

@@ -35,14 +35,14 @@ struct StepResult {
   double lr = 0;
   double loss_scale = 1;       // that this step's loss was multiplied by
   double next_loss_scale = 1;  // the next step's
-  bool applied = true;       // false: a gradient was not finite, or no target counted, and nobody stepped
+  bool applied = true;         // false: a gradient was not finite, or no target counted, and nobody stepped
   bool scale_can_shrink = false;  // not applied, but a smaller loss scale, now or soon, may help
   std::string non_finite;    // "rank 3: <tensor>" on a rank that holds such a gradient
 };
 
 struct EvalResult {
-  double loss = 0;                          // mean nats per counted target
-  std::optional<double> bytes_per_token;    // of those, if token_bytes was given
+  double loss = 0;                        // mean nats per counted target
+  std::optional<double> bytes_per_token;  // of those, if token_bytes was given
 };
 
 // Where training stands, beside the tensors.
@@ -111,6 +111,8 @@ class RankTrainer {
   std::span<const InstructionTimes> instruction_times() const { return step_times_; }
   // Seconds that the last step spent on its batch before the first instruction.
   double batch_seconds() const { return batch_seconds_; }
+  // Of this rank's samples of the last step; between that and an evaluation.
+  BatchBuffers::Seen seen() const { return batch_buffers_.seen(); }
   // Times of its instructions by cause.
   const StepCauses& causes() const { return causes_; }
 

@@ -249,7 +249,7 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
       1e-6 * static_cast<double>(num_parameters(plan.model)), counted(summary.updates, "update"), summary.tokens, summary.seconds,
       d.data, d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
       summary.skipped > 0 ? fmt::format(", {} skipped for non-finite gradients{}", counted(summary.skipped, "batch", "batches"),
-                                          plan.counts_targets() ? " or without a target that counts" : "")
+                                        plan.counts_targets() ? " or without a target that counts" : "")
                           : ""));
   if (summary.out_of_time) {
     lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.step,
