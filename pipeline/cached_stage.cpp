@@ -26,7 +26,8 @@ LayerGeometry with_extent(LayerGeometry geometry, std::int64_t sequence, std::in
   geometry.micro_batch = batch;
   geometry.sequence_parallel = false;
   geometry.recompute = RecomputePolicy::kNone;
-  geometry.document_interval = 0;  // a text is one
+  geometry.document_interval = 0;  // a text is one document
+  geometry.positions_restart = false;
   return geometry;
 }
 
