@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <thread>
+#include <tuple>
 
 #include "data/dataset_sample.h"
 #include "device/no_allocation.h"
@@ -343,18 +344,21 @@ TEST_F(DocumentsOfSamples, CostNoAllocationAfterTheFirstLoad) {
 }
 
 TEST_F(DocumentsOfSamples, AreRefusedWhereTheIndexIsDamaged) {
-  BatchLoader whole = loader(counting_documents(70, 100), 10, DocumentBoundaries::kIndex);  // 60 sequences
-  const std::string path = folder_ / "text.idx";
-  std::string idx = read_file(path);
-  const std::int64_t wrong = 3;
-  std::memcpy(idx.data() + 34 + 4 * 60 + 8 * 30, &wrong, sizeof wrong);
-  write_file(path, idx);
-  Ids starts(10);
-  const std::vector<WeightedPath> train = {{path.substr(0, path.size() - 4), 1.0}};
-  BatchLoader damaged(
-      open_token_sources(train, {}, {}).train,
-      {.sequence = 10, .vocab_size = 100, .shuffle = Shuffle::kInOrder, .documents = {.boundaries = DocumentBoundaries::kIndex}});
-  expect_error<DataError>([&] { damaged.load(40, 1, {.document_starts = starts}); }, {".idx", "offset of sequence 30 = 3"});
+  loader(counting_documents(70, 100), 10, DocumentBoundaries::kIndex);  // 60 sequences; number 30 begins at token 525, 31 at 530
+  const std::string path = folder_ / "text.idx", whole = read_file(path);
+  for (const auto& [sequence, offset, words] :
+       {std::tuple(30, 3, "offset of sequence 30 = 3"), {31, 1062, "offset of sequence 31 = 1062, expected 1060"}}) {
+    std::string idx = whole;
+    const std::int64_t wrong = offset;
+    std::memcpy(idx.data() + 34 + 4 * 60 + 8 * sequence, &wrong, sizeof wrong);
+    write_file(path, idx);
+    const std::vector<WeightedPath> train = {{folder_ / "text", 1.0}};
+    BatchLoader damaged(
+        open_token_sources(train, {}, {}).train,
+        {.sequence = 10, .vocab_size = 100, .shuffle = Shuffle::kInOrder, .documents = {.boundaries = DocumentBoundaries::kIndex}});
+    Ids starts(10);
+    expect_error<DataError>([&] { damaged.load(52, 1, {.document_starts = starts}); }, {".idx", words});
+  }
 }
 
 // Start-up looks at few places of the index. What it did not see must name itself, or do no harm, when it is used.

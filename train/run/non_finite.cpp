@@ -20,7 +20,10 @@ void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& r
 
 void warn_of_no_targets(Communicator& world, std::int64_t updates, const Logger& logger) {
   if (world.rank() == 0)
-    logger.warning("no target of the batch after update {} counts (data.eod_mask_loss), no rank applies an update", updates);
+    logger.warning(
+        "no target of the batch after update {} counts (data.eod_mask_loss), no rank applies an update; look at the data and "
+        "at data.eod",
+        updates);
 }
 
 std::string loss_scale_line(const StepResult& result, DType compute, std::int64_t updates, std::int64_t growth_interval) {
