@@ -331,8 +331,8 @@ template <class R> class Model {
     linear_backward(output(layer), b.merged, branch, d_merged);
     const Values d_out = to_heads(d_merged, c_.heads);
     Values d_q = b.q, d_k = b.k, d_v = b.v;
-    attention_backward(attention_shape(layer), d_q.data(), d_k.data(), d_v.data(), d_out.data(), b.out.data(), b.q.data(), b.k.data(),
-                       b.v.data(), b.lse.data());
+    attention_backward(attention_shape(layer), d_q.data(), d_k.data(), d_v.data(), d_out.data(), b.out.data(), b.q.data(),
+                       b.k.data(), b.v.data(), b.lse.data());
     rotate(d_q, c_.heads, -1);
     rotate(d_k, c_.kv_heads, -1);
     if (c_.qk_norm == QkNorm::kPerHead) {

@@ -320,6 +320,11 @@ LayerGeometry RunPlan::geometry(int tensor_rank) const {
   return geometry;
 }
 
+std::int64_t RunPlan::windowed_layers() const {
+  if (window() == 0) return 0;
+  return model.sliding_layers.empty() ? model.layers : std::ranges::count(model.sliding_layers, true);
+}
+
 std::int64_t RunPlan::document_interval() const {
   if (!config.data.reset_attention_mask) return 0;
   const double longest = static_cast<double>(config.batch.sequence);

@@ -92,7 +92,7 @@ struct RunPlan {
   std::int64_t document_interval() const;
   // Keys that layers with a sliding window see at most, where that is less than the sequence; else 0.
   std::int64_t window() const { return model.sliding_window < config.batch.sequence ? model.sliding_window : 0; }
-  std::int64_t windowed_layers() const { return window() > 0 ? model.layers : 0; }
+  std::int64_t windowed_layers() const;
   // Whether attention sees less than all tokens up to its own.
   bool has_intervals() const { return config.data.reset_attention_mask || windowed_layers() > 0; }
   // Whether a stage's ranks need something of the samples themselves.

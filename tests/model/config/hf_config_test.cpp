@@ -186,7 +186,8 @@ TEST(HfConfig, SlidingWindowsAreRead) {
 
 TEST(HfConfig, LayersSlideFromOneOnOrByAList) {
   const auto kinds = [](const std::string& family, const std::string& more) {
-    const ModelConfig model = tiny(family, R"("num_key_value_heads": 2, "max_position_embeddings": 64, "sliding_window": 16)" + more);
+    const ModelConfig model =
+        tiny(family, R"("num_key_value_heads": 2, "max_position_embeddings": 64, "sliding_window": 16)" + more);
     std::string text;
     for (std::int64_t layer = 0; layer < model.layers; ++layer) text += model.slides(layer) ? 's' : 'f';
     return text;
@@ -198,7 +199,8 @@ TEST(HfConfig, LayersSlideFromOneOnOrByAList) {
   EXPECT_EQ(kinds("qwen2", on), "fff") << "max_window_layers = 28";
   EXPECT_EQ(kinds("qwen2", on + R"(, "max_window_layers": 0)"), "sss");
   EXPECT_EQ(kinds("qwen3", on + R"(, "max_window_layers": 2)"), "ffs");
-  const std::string list = R"(, "max_window_layers": 0, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])";
+  const std::string list =
+      R"(, "max_window_layers": 0, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])";
   EXPECT_EQ(kinds("qwen3", on + list), "sfs") << "a list counts, not max_window_layers";
   EXPECT_EQ(kinds("qwen3", list), "fff") << "the window is off";
 }
