@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <stdexcept>
@@ -92,6 +93,27 @@ TEST_F(Eval, IdsWindowsAndStridesCountEachTargetOnce) {
   for (const JsonValue& end : ends) expected += end.find("token_losses")->items().back().as_number();
   EXPECT_EQ(strided.find("tokens")->as_integer(), 6);
   EXPECT_NEAR(number(strided, "loss") * 6, expected, 1e-5);
+}
+
+TEST_F(Eval, TargetsOfAnotherDocumentDoNotCount) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> ids{"--ids", "5 17 2 900 17 44 8", "--token-losses"};
+  const std::vector<std::string> keys{"--set", "data.eod_mask_loss=true", "--set", "data.eod=17"};
+  const JsonValue whole = json(ids), counted = json(plus(ids, keys));
+  const JsonValue::Array &all = whole.find("token_losses")->items(), &some = counted.find("token_losses")->items();
+  double sum = 0;
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(some[i].is_null(), i == 1 || i == 4) << "the input is 17";
+    if (some[i].is_null()) continue;
+    EXPECT_EQ(some[i].as_number(), all[i].as_number());
+    sum += all[i].as_number();
+  }
+  EXPECT_EQ(counted.find("tokens")->as_integer(), 4);
+  EXPECT_NEAR(number(counted, "loss"), sum / 4, 1e-12);
+  // A question is one document, whatever is in it.
+  const std::string file = write("q.jsonl", "{\"context\": [5, 17], \"choices\": [[2]], \"answer\": 0}\n");
+  const std::vector<std::string> question{"--per-question", "--choices", file};
+  EXPECT_EQ(to_json_text(json(question)), to_json_text(json(plus(question, keys))));
 }
 
 TEST_F(Eval, DocumentsAndNamedSets) {
