@@ -84,7 +84,8 @@ std::vector<std::string> row_of_other(const std::string& folder, const Checkpoin
           on_one_line(entry.why)};
 }
 
-void print_state(const TrainingState& state, std::ostream& out) {
+void print_state(const Manifest& manifest, std::ostream& out) {
+  const TrainingState& state = manifest.state;
   const auto line = [&](std::string_view name, const std::string& value) {
     out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
   };
@@ -92,8 +93,9 @@ void print_state(const TrainingState& state, std::ostream& out) {
                               state.skipped_in_a_row));
   line("samples", fmt::format("{}", state.samples));
   line("tokens", fmt::format("{}", state.tokens));
-  line("loss scale", fmt::format("{}, {} clean steps, {} overflows left", state.loss_scale, state.loss_scale_clean_steps,
-                                 state.loss_scale_overflows_left));
+  if (manifest.weights == DType::kF16)
+    line("loss scale", fmt::format("{}, {} clean steps, {} overflows left", state.loss_scale, state.loss_scale_clean_steps,
+                                   state.loss_scale_overflows_left));
   const auto list = [](const std::vector<std::int64_t>& values) {
     return to_json_text(JsonValue::Array(values.begin(), values.end()));
   };
@@ -163,7 +165,7 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
     out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
   };
   out << on_one_line(checkpoint.folder()) << '\n';
-  print_state(manifest.state, out);
+  print_state(manifest, out);
   line("content", content_text(manifest));
   line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(total_bytes(manifest))));
   line("written", utc_text(manifest.written_unix));
@@ -185,7 +187,7 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
   const std::string folder = find_checkpoint(path);
   const Manifest manifest = open_manifest(folder);
   const double start = monotonic_seconds();
-  ProgressLine line(context.out, context.console, start);
+  ProgressLine line(context, "ckpt verify", start);
   const std::vector<std::string> problems = check_checkpoint(folder, manifest, [&](const CheckProgress& seen) {
     const double now = monotonic_seconds();
     line.update(seen.bytes_done, seen.bytes_total,
@@ -204,11 +206,9 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
 void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context) {
   StoredTensors of_a(find_checkpoint(a)), of_b(find_checkpoint(b));
   for (const StoredTensors* of : {&of_a, &of_b}) warn(of->lock_note(), context);
-  const double start = monotonic_seconds();
-  ProgressLine line(context.out, context.console, start);
-  const CheckpointDifference difference = compare_checkpoints(of_a, of_b, [&](std::int64_t done, std::int64_t all) {
-    line.update(done, all, counted(done, "tensor"), monotonic_seconds());
-  });
+  ProgressLine line(context, "ckpt diff");
+  const CheckpointDifference difference =
+      compare_checkpoints(of_a, of_b, [&](std::int64_t done, std::int64_t all) { line.count(done, all, "tensors"); });
   line.finish();
   print_differences(difference, context.out);
   if (!difference.is_equal())

@@ -86,10 +86,10 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   const double start = monotonic_seconds();
   ConvertReport report;
   {
-    ProgressLine line(context.out, context.console, start);
+    ProgressLine line(context, "convert", start);
     const auto progress = [&](std::int64_t done, std::int64_t all) {
       interruption.check();
-      line.update(done, all, bytes_text(done), monotonic_seconds());
+      line.update(done, all, fmt::format("{} of {}", bytes_text(done), bytes_text(all)));
     };
     report = to_hf ? checkpoint_to_hf(from[1], to[1], options, progress)
                    : hf_to_checkpoint(from[1], to[1], options.dtype, progress);

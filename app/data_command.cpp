@@ -74,7 +74,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   const auto vocabulary = load_tokenizer(tokenizer, "--tokenizer");
   const Interruption interruption("no file was changed");
   const double start = monotonic_seconds();
-  ProgressLine line(context.out, context.console, start);
+  ProgressLine line(context, "data prepare", start);
   options.on_bad_line = [&](const std::string& why) {
     line.finish();
     context.out << fmt::format("left out: {}\n", on_one_line(why)) << std::flush;
@@ -117,7 +117,7 @@ void data_merge_command(const Arguments& arguments, const CommandContext& contex
 
   const Interruption interruption("no file was changed");
   const double start = monotonic_seconds();
-  ProgressLine line(context.out, context.console, start);
+  ProgressLine line(context, "data merge", start);
   const Overwrite replacing = overwrite ? Overwrite::kYes : Overwrite::kNo;
   const MergeStats stats = merge_datasets(inputs, output, replacing, [&](const MergeProgress& seen) {
     interruption.check();

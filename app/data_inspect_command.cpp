@@ -64,15 +64,13 @@ void refuse_foreign_tokenizer(const IndexedDataset& dataset, const IdRange& ids,
                               bin_path(dataset.prefix()), ids.smallest, ids.largest, tokenizer.name(), tokenizer.vocab_size() - 1));
 }
 
-// `progress`: where to show how far it is, or nullptr.
 DatasetSummary read_whole(const IndexedDataset& dataset, const Tokenizer* tokenizer, const std::optional<DatasetRecord>& record,
-                          const InspectOptions& options, const CommandContext* progress) {
+                          const InspectOptions& options, const CommandContext& context) {
   SummaryOptions wanted;
   if (tokenizer != nullptr) wanted.end_token = tokenizer->eod();
   if (options.check) wanted.vocab_size = vocabulary_of(options, tokenizer, record);
-  if (progress == nullptr) return summarize(dataset, wanted);
   const double start = monotonic_seconds();
-  ProgressLine line(progress->out, progress->console, start);
+  ProgressLine line(context, "data inspect", start);
   return summarize(dataset, wanted, [&](const SummaryProgress& seen) {
     const double now = monotonic_seconds(), done = static_cast<double>(seen.tokens_done * size_of(dataset.type()));
     line.update(seen.tokens_done, seen.tokens_total, fmt::format("{}/s", bytes_text(done / (now - start))), now);
@@ -223,7 +221,7 @@ void data_inspect_command(const Arguments& arguments, const CommandContext& cont
   const IndexedDataset dataset(prefix);
   check_records(std::vector{prefix}, tokenizer.get(), "--tokenizer", std::numeric_limits<std::int64_t>::max());
   std::optional<DatasetRecord> record = read_record(prefix);
-  const DatasetSummary summary = read_whole(dataset, tokenizer.get(), record, options, json ? nullptr : &context);
+  const DatasetSummary summary = read_whole(dataset, tokenizer.get(), record, options, context);
   if (tokenizer && summary.ids) refuse_foreign_tokenizer(dataset, *summary.ids, *tokenizer);
   const Inspection seen{dataset,         std::move(record), summary,
                         tokenizer.get(), options,           excerpts_of(dataset, tokenizer.get(), options)};

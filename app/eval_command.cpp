@@ -6,6 +6,7 @@
 
 #include "app/command_line.h"
 #include "app/help_text.h"
+#include "app/progress_line.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
 #include "data/tokenizer/token_ids.h"
@@ -101,8 +102,11 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
     if (wrong) std::rethrow_exception(wrong);
     return flags.options;
   };
-  const std::optional<EvalReport> report = run_eval(read, log, *context.make_cuda());
+  ProgressLine line(context, "eval");
+  const auto progress = [&line](std::int64_t done, std::int64_t all) { line.count(done, all, "windows"); };
+  const std::optional<EvalReport> report = run_eval(read, log, *context.make_cuda(), progress);
   if (!report) return;  // another process prints
+  line.finish();
   if (flags.json)
     context.out << to_json_text(to_json(*report)) << '\n';
   else

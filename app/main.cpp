@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
                                                              .make_cuda = make_cuda_backend,
                                                              .console = console_mode_of(STDOUT_FILENO),
                                                              .columns = terminal_columns(STDOUT_FILENO),
+                                                             .err_console = console_mode_of(STDERR_FILENO),
                                                              .color = &color,
                                                              .dress = dress});
 }

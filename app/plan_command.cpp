@@ -1,19 +1,23 @@
 // trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
 // trident plan cluster NAME --config FILE [--gpus N] [--tokens N] [--json | --csv] [--program] [--html FILE] [--trace FILE]
-// trident plan search --config FILE --cluster NAME|FILE --gpus N [--best N] [--write FILE] [--json]
+// trident plan search --config FILE --cluster NAME|FILE --gpus N [--best N] [--write FILE] [--html FILE] [--json]
 #include <algorithm>
+#include <cstdint>
 #include <ostream>
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
 #include "app/path_arguments.h"
+#include "app/progress_line.h"
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/printable.h"
 #include "planner/predict/plan_on_cluster.h"
 #include "planner/price/price_book.h"
 #include "planner/search/layout_costs.h"
+#include "planner/search/search_page.h"
 #include "planner/search/search_text.h"
+#include "train/launch/prepare_run.h"
 
 namespace trident {
 namespace {
@@ -29,7 +33,7 @@ PlanDetail detail_of(bool program) { return program ? PlanDetail::kProgram : Pla
 
 TrainConfig read_config(const ConfigFlags& flags) {
   OptionValues values;
-  return load_train_config(flags.file, flags.settings, values);
+  return with_measured_documents(load_train_config(flags.file, flags.settings, values));
 }
 
 }  // namespace
@@ -82,7 +86,8 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   ClusterQuestion question;
   bool json = false, csv = false, program = false;
   add_config_flags(app, flags);
-  app.add_option("NAME,--cluster", question.cluster, "a name like h100_sxm_ndr, cpu, or the path of a file")->required();
+  app.add_option("NAME,--cluster", question.cluster,
+                 "a name like h100_sxm_ndr, cpu, or the path of a file; required, as NAME or --cluster");
   in_range(app.add_option("--gpus", question.gpus,
                           "GPUs of the job (of processors: ranks); parallel.data becomes what they make of it"), 1, kMostGpus);
   in_range(app.add_option("--tokens", question.tokens, "say what training on so many tokens takes; else those of run.steps"),
@@ -98,6 +103,9 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
     return foreign_flag_hint(argument, next);
   };
   if (!parse_flags(app, arguments, context, {{}, instead})) return;
+  if (question.cluster.empty())
+    throw ConfigError(
+        "trident plan cluster: NAME or --cluster is required; give a name like h100_sxm_ndr, cpu, or the path of a file");
   if (csv && json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
   context.out << on_lines(plan_on_cluster(read_config(flags), question, detail_of(program),
@@ -113,7 +121,7 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
       "does not count. docs/planner.md explains it.",
       "trident plan search");
   ConfigFlags flags;
-  std::string cluster, write;
+  std::string cluster, write, html;
   int gpus = 0, best = 10, rank = 1;
   bool json = false;
   add_config_flags(app, flags);
@@ -123,9 +131,10 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   in_range(app.add_option("--best", best, "how many layouts to show")->capture_default_str(), 1, kMostReported);
   app.add_option("--write", write, "write the configuration with the best layout to this file, as trident train takes it");
   in_range(app.add_option("--rank", rank, "with --write: of the layout with this number, in place of the best"), 1, kMostReported);
+  app.add_option("--html", html, "write a page to look at in a browser, in one file");
   app.add_flag("--json", json, "print one JSON object");
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
-  check_named_files(app, {"--config", "--cluster"}, {"--write"});
+  check_named_files(app, {"--config", "--cluster"}, {"--write", "--html"});
   if (cluster.empty()) throw ConfigError("--search: for which GPUs? Name a cluster: --cluster h100_sxm_ndr, or its file");
   if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
   if (gpus == 0) throw ConfigError("--gpus: missing; write --gpus N, how many GPUs the search is for");
@@ -134,14 +143,22 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
     throw ConfigError(fmt::format("--search: looks for layouts on clusters of GPUs, and {0} is a profile of processors; price "
                                   "configurations one by one with trident plan --config FILE --cluster {0}, or several with "
                                   "trident study", cluster));
+  ProgressLine line(context, "plan search");
+  const auto progress = [&line](std::string_view what, std::int64_t done, std::int64_t all) {
+    if (all > 0) return line.count(done, all, std::string(what));
+    line.update(done, all, fmt::format("{} {}", done, what));
+  };
   const SearchResult found = search_layouts({.config = config,
                                              .cluster = find_cluster(shipped_price_book(), cluster),
                                              .gpus = gpus,
-                                             .keep = static_cast<std::size_t>(best)});
+                                             .keep = static_cast<std::size_t>(best),
+                                             .progress = progress});
+  line.finish();
   const auto shown = static_cast<int>(found.best.size());
   if (rank > shown)
     throw ConfigError(fmt::format("--rank = {}: only {} shown; give another, or a larger --best", rank,
                                   counted(shown, "layout is", "layouts are")));
+  if (!html.empty()) write_file(html, to_html(page_of(found)));
   context.out << (json ? to_json_text(to_json(found)) + '\n' : to_text(found));
   if (write.empty()) return;
   write_file(write, to_json_text(to_json(with_layout(config, found.best[static_cast<std::size_t>(rank - 1)].layout)), 2) + '\n');

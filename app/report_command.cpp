@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <map>
 #include <ostream>
 #include <thread>
 
@@ -10,7 +9,6 @@
 #include "core/file_io.h"
 #include "core/printable.h"
 #include "report/run_page.h"
-#include "report/table.h"
 #include "train/run/stop_request.h"
 
 namespace trident {
@@ -24,32 +22,9 @@ struct ReportFlags {
   bool csv = false, watch = false;
 };
 
-std::vector<RunFolder> read_runs(const ReportFlags& flags, std::size_t most_lines) {
-  std::vector<RunFolder> runs;
-  for (const std::string& path : flags.runs) runs.push_back(read_run_folder(path, most_lines));
-  std::map<std::string, int> names;
-  for (const RunFolder& run : runs) ++names[run.name];
-  for (RunFolder& run : runs)  // runs of one name are told apart by their paths
-    if (names[run.name] > 1) run.name = run.path;
-  return runs;
-}
-
-// Every line of metrics.jsonl, each with its run.
-std::string metrics_csv(const ReportFlags& flags) {
-  JsonValue::Array rows;
-  for (const RunFolder& run : read_runs(flags, kEveryLine)) {
-    for (const JsonValue& record : run.metrics) {
-      JsonValue::Object row{{"run", run.name}};
-      row.insert(row.end(), record.members().begin(), record.members().end());
-      rows.emplace_back(std::move(row));
-    }
-  }
-  return to_csv(rows);
-}
-
 // Returns whether a run goes on; a page that `reloads` is then to be written again.
 bool write_page(const ReportFlags& flags, const std::string& output, bool reloads) {
-  const std::vector<RunFolder> runs = read_runs(flags, kDrawnLines / flags.runs.size() + 2);
+  const std::vector<RunFolder> runs = read_run_folders(flags.runs);
   const bool goes_on = std::ranges::any_of(runs, &RunFolder::is_written);
   ReportPage page = run_page(runs);
   if (reloads && goes_on) page.reload_seconds = kReloadSeconds;
@@ -73,7 +48,8 @@ void report_command(const Arguments& arguments, const CommandContext& context) {
   if (!parse_flags(app, arguments, context)) return;
   if (flags.csv) {
     refuse_given(app, {"--output", "--watch"}, "--csv writes no page", "leave --csv out");
-    context.out << on_lines(metrics_csv(flags));
+    LogSink log(context.err, LogLevel::kInfo, context.dress);
+    for (const std::string& remark : write_metrics_csv(flags.runs, context.out)) Logger(log).warning("{}", remark);
     return;
   }
   if (!flags.output.empty() && !flags.output.ends_with(".html"))

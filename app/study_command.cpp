@@ -8,6 +8,7 @@
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
 #include "app/path_arguments.h"
+#include "app/progress_line.h"
 #include "core/file_io.h"
 #include "core/printable.h"
 #include "planner/price/cluster.h"
@@ -105,7 +106,10 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   check_study_files(app, {});
   const StudySpec spec = spec_of(flags);
   check_study_files(app, spec);
-  const StudyResult result = run_study_here(spec, flags.run, *context.make_cuda());
+  ProgressLine line(context, "study");
+  const auto progress = [&line](std::int64_t done, std::int64_t all) { line.count(done, all, "points"); };
+  const StudyResult result = run_study_here(spec, flags.run, *context.make_cuda(), progress);
+  line.finish();
   if (!result.any_possible())
     throw ConfigError(fmt::format("no point of the study can be: {}; vary other values", reasons_text(result)));
   if (!flags.svg.empty()) write_file(flags.svg, study_svg(result));

@@ -21,6 +21,7 @@ struct CommandContext {
   std::function<std::unique_ptr<CudaBackend>()> make_cuda = {};
   ConsoleMode console = ConsoleMode::kPlain;  // of `out`
   std::size_t columns = 80;                   // of `out`
+  ConsoleMode err_console = ConsoleMode::kPlain;
   std::function<CpuRates(const CalibrateOptions&, const std::function<void(const std::string&)>& say)> calibrate = calibrate_cpu;
   Color* color = nullptr;                     // where --color is left
   LogSink::Dress dress = {};                  // of lines on `err`

@@ -11,6 +11,7 @@
 #include "core/printable.h"
 #include "infer/generate/eval_samples.h"
 #include "planner/predict/simulated_run_forecast.h"
+#include "report/run_page.h"
 #include "train/config/option_check.h"
 #include "train/config/option_docs.h"
 #include "train/launch/run_training.h"
@@ -31,7 +32,7 @@ void train(const std::function<TrainConfig()>& read_config, const CommandContext
   };
   try {
     run_training(read_config, {context.out, context.console, log, STDOUT_FILENO}, *cuda,
-                 {find_eval_samples, check_hardware_profile, make_run_forecast});
+                 {find_eval_samples, check_hardware_profile, make_run_forecast, write_run_page});
   } catch (...) {
     check_lines();
     throw;

@@ -3,9 +3,11 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 
 namespace trident {
@@ -15,8 +17,8 @@ constexpr const char* kPolicy = "OMP_WAIT_POLICY";
 
 bool computes(char** argv) {
   if (argv[0] == nullptr || argv[1] == nullptr) return false;
-  const std::string_view subcommand = argv[1];
-  return subcommand == "train" || subcommand == "bench" || subcommand == "generate";
+  constexpr std::string_view kWithModels[] = {"train", "eval", "generate", "convert", "bench", "study"};  // study --run trains
+  return std::ranges::find(kWithModels, std::string_view(argv[1])) != std::end(kWithModels);
 }
 
 }  // namespace

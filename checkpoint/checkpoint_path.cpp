@@ -20,24 +20,35 @@ bool has_checkpoints(const std::string& folder) {
   return is_there(folder + "/" + std::string(kManifestName)) || !checkpoint_steps(folder).empty();
 }
 
-// Where checkpoint.dir of the latest start in a run's folder may be: a relative one counts from where the run was started, which is
-// as many folders above the run's as run.dir has parts; from here, if the run's folder was moved.
+std::string dir_in(const JsonValue& config, std::string_view block_name) {
+  const JsonValue* const block = config.find(block_name);
+  const JsonValue* const dir = block == nullptr ? nullptr : block->find("dir");
+  return dir != nullptr && dir->is_string() ? dir->as_string() : "";
+}
+
+// The folder in which the latest start in a run's folder worked; "" where nothing says it.
+std::string working_dir_in(const std::string& run_dir) {
+  try {
+    if (!file_exists(run_dir + "/run.json")) return "";
+    const JsonValue run = read_json_file(run_dir + "/run.json", {.max_bytes = 64 << 20, .blame = ExitCode::kData});
+    const JsonValue* const starts = run.find("starts");
+    if (starts == nullptr || !starts->is_array() || starts->items().empty()) return "";
+    const JsonValue* const dir = starts->items().back().find("working_dir");
+    return dir != nullptr && dir->is_string() ? dir->as_string() : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// Where checkpoint.dir of the latest start in a run's folder may be.
 std::vector<std::string> checkpoint_dirs_of_run(const std::string& run_dir) {
   const std::string path = run_dir + "/config.resolved.json";
   if (!file_exists(path)) return {};
   try {
     const JsonValue config = read_json_file(path);
-    const auto dir_in = [&](std::string_view block_name) {
-      const JsonValue* const block = config.find(block_name);
-      const JsonValue* const dir = block == nullptr ? nullptr : block->find("dir");
-      return fs::path(dir != nullptr && dir->is_string() ? dir->as_string() : "").lexically_normal();
-    };
-    const fs::path checkpoints = dir_in("checkpoint"), run = dir_in("run");
+    const std::string checkpoints = dir_in(config, "checkpoint");
     if (checkpoints.empty()) return {};
-    fs::path start = fs::absolute(run_dir + "/.").lexically_normal().parent_path();
-    for (const fs::path& part : run)
-      if (run.is_relative() && !part.empty() && part != ".") start = start.parent_path();
-    return {start / checkpoints, checkpoints};  // the same where they are absolute
+    return places_of(checkpoints, {dir_in(config, "run"), run_dir, working_dir_in(run_dir)});
   } catch (const Error&) {
     return {};
   }
@@ -52,6 +63,21 @@ std::string folder_meant(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<std::string> places_of(const std::string& path, const RecordedStart& start) {
+  const fs::path of = fs::path(path).lexically_normal(), recorded = fs::path(start.recorded).lexically_normal();
+  if (of.is_absolute()) return {of};
+  std::vector<std::string> places;
+  if (!start.recorded.empty() && recorded.is_relative()) {
+    fs::path folder = fs::absolute(start.now + "/.").lexically_normal().parent_path();
+    for (const fs::path& part : recorded)
+      if (!part.empty() && part != ".") folder = folder.parent_path();
+    places.push_back(folder / of);
+  }
+  if (!start.working_dir.empty()) places.push_back(start.working_dir / of);
+  places.push_back(of);
+  return places;
+}
 
 std::string checkpoint_path(const std::string& path) {
   std::string given = path;

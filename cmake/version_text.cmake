@@ -2,9 +2,13 @@
 set(commit "not known, because these sources are in no git repository")
 if(EXISTS ${ROOT}/.git)
   execute_process(COMMAND git describe --always --dirty WORKING_DIRECTORY ${ROOT}
-    OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    OUTPUT_VARIABLE found RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   if(found)
     set(commit ${found})
+  elseif(failed MATCHES "No such file")
+    set(commit "not known, because git is not installed here")
+  else()
+    set(commit "not known, because git cannot say it")
   endif()
 endif()
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [[#include "app/version_text.h"

@@ -22,6 +22,8 @@ BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOpti
     : sources_(std::move(sources)), options_(options), blend_(weights_of(sources_), options.blend_start), blend_counted_(blend_), blend_ahead_(blend_) {
   TRIDENT_CHECK(options_.sequence > 0 && options_.vocab_size > 0, "sequence {}, vocabulary {}", options_.sequence,
                 options_.vocab_size);
+  inputs_.resize(static_cast<std::size_t>(options_.sequence));
+  begins_.reserve(inputs_.size());
   for (const TokenSource& source : sources_) {
     const std::int64_t num_samples = num_samples_of(source.num_tokens, options_.sequence);
     if (num_samples == 0) {
@@ -31,6 +33,7 @@ BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOpti
     orders_.emplace_back(num_samples, options_.seed, options_.shuffle, static_cast<std::uint32_t>(orders_.size()));
     const std::int64_t bytes = (options_.sequence + 1) * size_of(source.dataset->type());
     stored_.resize(std::max(stored_.size(), static_cast<std::size_t>(bytes)));
+    indices_.emplace_back(*source.dataset, IndexReader::Blocks::kNone);
   }
 }
 
@@ -40,25 +43,39 @@ std::int64_t BatchLoader::samples_per_epoch() const {
   return sum;
 }
 
-void BatchLoader::load(std::int64_t first_position, std::int64_t batch, std::span<std::int32_t> tokens,
-                       std::span<std::int32_t> targets) {
+void BatchLoader::load(std::int64_t first_position, std::int64_t batch, const SampleSpans& spans) {
+  const auto& [tokens, targets, starts] = spans;
   const auto elements = static_cast<std::size_t>(options_.sequence * batch);
-  TRIDENT_CHECK(tokens.empty() || tokens.size() == elements, "{} tokens for [{}, {}]", tokens.size(), options_.sequence, batch);
-  TRIDENT_CHECK(targets.empty() || targets.size() == elements, "{} targets for [{}, {}]", targets.size(), options_.sequence, batch);
-  if (tokens.empty() && targets.empty()) return;
+  for (const std::size_t size : {tokens.size(), targets.size(), starts.size()})
+    TRIDENT_CHECK(size == 0 || size == elements, "{} tokens, {} targets, {} starts for [{}, {}]", tokens.size(), targets.size(),
+                  starts.size(), options_.sequence, batch);
+  const DocumentRules& documents = options_.documents;
+  const bool finds = !starts.empty() || (documents.masks_targets && !targets.empty());
+  const bool by_eod = finds && documents.boundaries == DocumentBoundaries::kEod;
+  if (!finds && tokens.empty() && targets.empty()) return;
   for (std::int64_t i = 0; i < batch; ++i) {
     const Sample sample = sample_at(blend_, first_position + i);
     const IndexedDataset& dataset = *sample.source.dataset;
-    const std::int64_t skipped = tokens.empty() ? 1 : 0, count = options_.sequence + (targets.empty() ? 0 : 1) - skipped;
-    dataset.read_tokens(sample.first_token + skipped, count,
-                        std::span(stored_).first(static_cast<std::size_t>(count * size_of(dataset.type()))));
-    const auto decode = [&](std::int64_t first, std::span<std::int32_t> out) {
-      if (out.empty()) return;
+    const bool reads_inputs = by_eod || !tokens.empty();
+    const std::int64_t skipped = reads_inputs ? 0 : 1, count = options_.sequence + (targets.empty() ? 0 : 1) - skipped;
+    if (reads_inputs || !targets.empty())
+      dataset.read_tokens(sample.first_token + skipped, count,
+                          std::span(stored_).first(static_cast<std::size_t>(count * size_of(dataset.type()))));
+    const auto decode = [&](std::int64_t first, std::int32_t* out, std::int64_t stride) {
       const std::byte* stored = stored_.data() + (first - skipped) * size_of(dataset.type());
-      dataset.decode_tokens(stored, sample.first_token + first, options_.sequence, options_.vocab_size, out.data() + i, batch);
+      dataset.decode_tokens(stored, sample.first_token + first, options_.sequence, options_.vocab_size, out, stride);
     };
-    decode(0, tokens);
-    decode(1, targets);
+    if (!tokens.empty()) decode(0, tokens.data() + i, batch);
+    if (!targets.empty()) decode(1, targets.data() + i, batch);
+    if (!finds) continue;
+    begins_.clear();
+    if (by_eod) {
+      decode(0, inputs_.data(), 1);
+      find_behind_eod(inputs_, documents.eod, begins_);
+    } else {
+      find_sequences(indices_[sample.dataset], sample.first_token, options_.sequence, begins_);
+    }
+    mark_documents(begins_, documents.masks_targets, options_.sequence, i, batch, spans);
   }
 }
 
@@ -77,7 +94,7 @@ BatchLoader::Sample BatchLoader::sample_at(Blend& blend, std::int64_t position) 
   const BlendedSample blended = blend.at(position);
   const auto d = static_cast<std::size_t>(blended.dataset);
   const TokenSource& source = sources_[d];
-  return {source, source.first_token + orders_[d].sample_at(blended.index) * options_.sequence};
+  return {source, d, source.first_token + orders_[d].sample_at(blended.index) * options_.sequence};
 }
 
 }  // namespace trident

@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "data/blend.h"
+#include "data/document_starts.h"
 #include "data/sample_order.h"
 #include "data/token_source.h"
 
@@ -18,6 +18,7 @@ struct BatchLoaderOptions {
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kPerEpoch;
   BlendStart blend_start = {};  // one source: nothing
+  DocumentRules documents = {};
 };
 
 // One rank's loader; loaders of several ranks share the files. load() and prefetch() allocate nothing.
@@ -32,11 +33,11 @@ class BatchLoader {
   std::vector<std::int64_t> taken_before(std::int64_t position) { return blend_counted_.taken_before(position); }
   const BlendStart& blend_start() const { return options_.blend_start; }
 
-  // Fills tokens[s*B + i] and targets[s*B + i] (int32[T, B], sequence-major) with tokens s and s+1 of the sample at position
-  // first_position + i (see BatchSlicing). Either span may be empty: the first pipeline stage needs only tokens, the last only
-  // targets. One pread per sample. An id outside the vocabulary: DataError that names file, position, id and document. A file that
-  // cannot be read, or became shorter: StorageError.
-  void load(std::int64_t first_position, std::int64_t batch, std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
+  // Fills tokens[s*B + i] and targets[s*B + i] with tokens s and s+1 of the sample at position first_position + i (see
+  // BatchSlicing), and document_starts as DocumentRules has it. Each span may be empty: the first pipeline stage needs only tokens,
+  // the last only targets. One pread per sample, and with boundaries by the index those of find_sequences(). An id outside the
+  // vocabulary: DataError that names file, position, id and document. A file that cannot be read, or became shorter: StorageError.
+  void load(std::int64_t first_position, std::int64_t batch, const SampleSpans& spans);
 
   // Asks the kernel to read what load() of the same positions will copy, and returns without waiting. Called a step ahead, between
   // steps, it lets the disk work while the step computes, so that load() finds its pages in memory instead of waiting inside the
@@ -48,6 +49,7 @@ class BatchLoader {
  private:
   struct Sample {
     const TokenSource& source;
+    std::size_t dataset;       // its number
     std::int64_t first_token;  // of sequence + 1
   };
   Sample sample_at(Blend& blend, std::int64_t position) const;
@@ -57,6 +59,8 @@ class BatchLoader {
   std::vector<SampleOrder> orders_;  // one per source
   Blend blend_;
   std::vector<std::byte> stored_;    // of a sample as it is in the file
+  std::vector<IndexReader> indices_;           // one per source, with boundaries by the index
+  std::vector<std::int32_t> inputs_, begins_;  // of a sample: its tokens, and where documents begin
   Blend blend_counted_;  // of taken_before
   Blend blend_ahead_;  // of prefetch, which asks further ahead: a blend is cheap only for ascending positions
 };

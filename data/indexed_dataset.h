@@ -105,6 +105,8 @@ class IndexReader {
 
   explicit IndexReader(const IndexedDataset& dataset, Blocks blocks = Blocks::kAhead);
 
+  const IndexedDataset& dataset() const { return dataset_; }
+
   std::int64_t sequence_length(std::int64_t sequence);  // in tokens
   std::int64_t byte_offset(std::int64_t sequence);      // in the .bin
   // Number of the first sequence of document 0 .. num_documents(); the last one is num_sequences(). An empty document has none.

@@ -26,6 +26,7 @@ TensorView one_by_one(TensorView rows) { return rows.reshape({rows.shape()[0], 1
 
 Attention::Attention(const ModelConfig& config, std::int64_t layer)
     : config_(config),
+      slides_(config.slides(layer)),
       names_(block_names(config, layer)),
       norm_(config, names_.attention_norm, "the attention norm's output", "the attention part's output"),
       query_norm_(NormKind::kRmsNorm, config.norm_eps, config.head_dim, names_.query_norm, PartialGradient::kAlways),
@@ -87,14 +88,22 @@ void Attention::declare(ParamList& list) {
 }
 
 AttentionShape Attention::shape(const LayerGeometry& g) const {
+  const std::int64_t window = config_.sliding_window, seen = g.document_interval;
   return {.batch = g.micro_batch,
           .query_heads = q_.count,
           .kv_heads = k_.count,
           .query_length = g.sequence,
           .key_length = g.sequence,
           .head_dim = config_.head_dim,
+          .interval = !is_windowed(g) ? seen : seen > 0 ? std::min(window, seen) : window,
           .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim))),
+          .softcap = static_cast<float>(config_.attention_softcap),
           .dtype = g.compute};
+}
+
+ConstTensorView Attention::first_key(const LayerPass& p) const {
+  if (is_windowed(p.geometry)) return p.batch.first_key_in_window;
+  return p.geometry.document_interval > 0 ? p.batch.first_key : ConstTensorView();
 }
 
 void Attention::rotate(LayerPass& p, TensorView heads, Transpose inverse) const {
@@ -201,7 +210,7 @@ void Attention::recompute_core(LayerPass& p) const {
   const TensorView q = p[q_.saved], out = p.save(out_, q.dtype(), q.shape());
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
   p.run(op::AttentionForward{.shape = shape(p.geometry), .out = out, .lse = lse, .q = q, .k = p[k_.saved], .v = p[v_.saved],
-                             .workspace = p.workspace()});
+                             .workspace = p.workspace(), .first_key = first_key(p)});
 }
 
 void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
@@ -209,21 +218,29 @@ void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
   const TensorView q = p[q_.saved], k = p[k_.saved], v = p[v_.saved];
   const TensorView out = p.save(out_, q.dtype(), q.shape());
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
+  const bool windowed = slides_ && step.window.capacity > 0;
+  const CachePlaces& places = windowed ? step.window : step.all;
   for (std::int64_t b = 0; b < p.geometry.micro_batch; ++b) {
-    const std::int64_t first = step.first[static_cast<std::size_t>(b)], count = step.count[static_cast<std::size_t>(b)];
-    TRIDENT_CHECK(first >= 0 && count >= 1 && count <= p.geometry.sequence && first + count <= step.capacity,
-                  "tokens {}+{} in a pass of {} rows over a cache of {}", first, count, p.geometry.sequence, step.capacity);
+    const std::int64_t first = places.first[static_cast<std::size_t>(b)], count = step.count[static_cast<std::size_t>(b)];
+    const std::int64_t moved = places.moved.empty() ? 0 : places.moved[static_cast<std::size_t>(b)];
+    TRIDENT_CHECK(first >= 0 && count >= 1 && count <= p.geometry.sequence && first + count <= places.capacity,
+                  "tokens {}+{} in a pass of {} rows over a cache of {}", first, count, p.geometry.sequence, places.capacity);
     for (std::int64_t head = 0; head < k_.count; ++head) {
       const std::int64_t D = config_.head_dim, from = (b * k_.count + head) * p.geometry.sequence * D;
-      const std::int64_t to = ((b * k_.count + head) * step.capacity + first) * D;
+      const std::int64_t front = (b * k_.count + head) * places.capacity * D, to = front + first * D;
+      if (moved > 0 && first > 0)
+        for (const TensorView kept : {cache.keys, cache.values})
+          p.run(op::Convert{.out = kept.range(front, first * D), .x = kept.range(front + moved * D, first * D)});
       p.run(op::Convert{.out = cache.keys.range(to, count * D), .x = k.range(from, count * D)});
       p.run(op::Convert{.out = cache.values.range(to, count * D), .x = v.range(from, count * D)});
     }
   }
   AttentionShape over_cache = shape(p.geometry);
-  over_cache.key_length = step.capacity;
-  p.run(op::CachedAttention{.shape = over_cache, .first = step.first, .out = out, .lse = lse, .q = q, .k = cache.keys,
-                            .v = cache.values, .workspace = p.workspace()});
+  over_cache.key_length = places.capacity;
+  over_cache.interval = windowed ? config_.sliding_window : 0;
+  p.run(op::CachedAttention{.shape = over_cache, .first = places.first, .out = out, .lse = lse, .q = q, .k = cache.keys,
+                            .v = cache.values, .workspace = p.workspace(),
+                            .first_key = windowed ? p.batch.first_key_in_window : ConstTensorView()});
 }
 
 void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
@@ -245,7 +262,7 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
     const TensorView d_q = p.scratch(g.compute, q.shape()), d_k = p.scratch(g.compute, k.shape()),
                      d_v = p.scratch(g.compute, v.shape());
     p.run(op::AttentionBackward{.shape = shape(g), .d_q = d_q, .d_k = d_k, .d_v = d_v, .d_out = d_out, .out = p[out_], .q = q,
-                                .k = k, .v = v, .lse = p[lse_], .workspace = p.workspace()});
+                                .k = k, .v = v, .lse = p[lse_], .workspace = p.workspace(), .first_key = first_key(p)});
     if (config_.qk_norm == QkNorm::kFullWidth) {
       merge_gradient_through_wide_norm(p, d_q, d_k, d_rows);
     } else {

@@ -50,7 +50,10 @@ class Attention {
   static constexpr std::size_t kMaxProjections = 2;
   using Views = std::array<TensorView, kMaxProjections>;
 
+  // Whether the window hides some of the sequence from this layer.
+  bool is_windowed(const LayerGeometry& g) const { return slides_ && g.sequence > config_.sliding_window; }
   AttentionShape shape(const LayerGeometry& geometry) const;
+  ConstTensorView first_key(const LayerPass& p) const;
   std::int64_t inner_columns() const { return q_.count * config_.head_dim; }
   std::span<const TensorView> used(const Views& views) const { return std::span(views).first(qkv_.projections().size()); }
   void split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, const Views& rows) const;
@@ -64,6 +67,7 @@ class Attention {
   void merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, TensorView d_k, const Views& d_rows) const;
 
   ModelConfig config_;
+  bool slides_ = false;
   BlockNames names_;
   PhaseNorm norm_;
   Norm query_norm_, key_norm_;

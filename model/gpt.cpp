@@ -42,13 +42,6 @@ void check_layout(const ModelConfig& config, const TensorLayout& layout, std::in
     throw ConfigError(
         fmt::format("batch.sequence = {}: the model has {} positions; use at most that", sequence, config.max_positions));
   }
-  if (config.sliding_window > 0 && sequence > config.sliding_window) {
-    throw ConfigError(fmt::format(
-        "model.sliding_window = {}: sliding-window attention is not supported, and sequences of batch.sequence = {} are longer; "
-        "use at most {} (within the window both are the same), or set model.sliding_window to null if every token is to see all "
-        "before",
-        config.sliding_window, sequence, config.sliding_window));
-  }
   if (layout.shards_sequence() && sequence % layout.degree != 0) {
     throw ConfigError(fmt::format(
         "batch.sequence = {}: sequence parallelism splits it over parallel.tensor = {}; use a multiple, such as {}, or set "

@@ -14,7 +14,7 @@ inline int num_units(const ModelConfig& config) { return static_cast<int>(config
 inline int head_unit(const ModelConfig& config) { return num_units(config) - 1; }
 
 // Whether the model can be split over layout.degree ranks and run on sequences of this length. Throws ConfigError naming
-// parallel.tensor, batch.sequence or model.sliding_window, the values that do not divide, and degrees or lengths that would work.
+// parallel.tensor or batch.sequence, the values that do not divide, and degrees or lengths that would work.
 void check_layout(const ModelConfig& config, const TensorLayout& layout, std::int64_t sequence);
 
 // The layer of a unit. The layout it is planned with has passed check_layout.

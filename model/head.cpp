@@ -19,8 +19,9 @@ void Head::declare(ParamList& list) {
   norm_.declare(list);
   const ParamId table = declare_vocabulary(list, config_, TiedEnd::kHead, names.head, names.head_tensor);
   projection_ = ColumnParallelLinear({{table, {}, columns}});
-  cross_entropy_ = VocabParallelCrossEntropy(columns, config_.vocab_size);
-  chunked_ = ChunkedVocabHead(table, config_.hidden, columns, config_.vocab_size);
+  const auto softcap = static_cast<float>(config_.logit_softcap);
+  cross_entropy_ = VocabParallelCrossEntropy(columns, config_.vocab_size, softcap);
+  chunked_ = ChunkedVocabHead(table, config_.hidden, columns, config_.vocab_size, softcap);
 }
 
 // Computes logits for the samples' last tokens alone, in f32, because sampling compares them.

@@ -1,6 +1,6 @@
 // The last unit: final norm, logits over this rank's part of the vocabulary, cross-entropy. Its output is batch.loss.
 // Saved: the norm's output and statistics, the logits (which become their gradient in place), the softmax statistics.
-// In a cached pass there is no loss: the last tokens' logits go to CachedStep::logits.
+// In a cached pass there is no loss: the last tokens' logits go to CachedStep::logits. Logits are those before logit_softcap.
 // With LayerGeometry::head_chunk logits are not saved but made a few rows at a time, in forward and again in backward.
 #pragma once
 

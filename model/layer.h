@@ -24,7 +24,7 @@ struct MicroBatch {
   ConstTensorView positions_by_row;     // i32 [S*B]; learned positions
   ConstTensorView positions_by_sample;  // i32 [B,S]; rotary positions
   // i32 [B,S], never decreasing in a sample: the first key that attention sees, in layers that see all of a document and in those
-  // with a sliding window. Empty where such layers see every key up to the query.
+  // with a sliding window; in a cached pass its place. Empty where such layers see every key up to the query.
   ConstTensorView first_key = {}, first_key_in_window = {};
   ConstTensorView samples;              // i64 [B]: global sample index, for dropout
   std::int64_t step = 0;
@@ -110,8 +110,11 @@ enum class PlannedPasses : std::uint8_t { kAll, kForward };
 UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hidden, const ModelConstants& constants, Ops& oracle,
                    int unit = 0, PlannedPasses passes = PlannedPasses::kAll);
 
-// The same of forward passes over a cache of `capacity` positions.
-UnitPlan plan_cached_unit(Layer& layer, const LayerGeometry& geometry, const ModelConfig& config, std::int64_t capacity,
+// The same of forward passes over caches, by CachePlaces::capacity.
+struct CacheCapacities {
+  std::int64_t all = 0, window = 0;
+};
+UnitPlan plan_cached_unit(Layer& layer, const LayerGeometry& geometry, const ModelConfig& config, CacheCapacities capacities,
                           const ModelConstants& constants, Ops& oracle, int unit = 0);
 
 }  // namespace trident

@@ -15,7 +15,7 @@ namespace trident {
 namespace {
 
 constexpr std::int64_t kBlocksAtOnce = 16384;
-// Both sums, the number of non-finite parameters, and what the ranks of an axis called.
+// Both sums, the number of non-finite parameters, and what the ranks of an axis called; behind them the counted targets.
 constexpr std::int64_t kExchanged = 2 * ExactSum::kLimbs + 2;
 
 }  // namespace
@@ -76,7 +76,8 @@ void StatisticsReducer::refuse_to_differ(Axis axis) const {
       to_string(axis), context_.rank(), kMostGreeted));
 }
 
-StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std::span<const double> losses) {
+StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std::span<const double> losses,
+                                         std::optional<std::int64_t> counted) {
   StepStatistics statistics;
   ExactSum loss;
   for (const double l : losses) loss.add(l);
@@ -91,15 +92,17 @@ StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std
     name_non_finite(shards, statistics);
   }
   loss.normalise();
-  std::array<std::int64_t, kExchanged> words;  // of host memory, and small enough to travel from anywhere
+  std::array<std::int64_t, kExchanged + 1> words;  // of host memory, and small enough to travel from anywhere
   std::ranges::copy(loss.limbs(), words.begin());
   std::ranges::copy(squares.limbs(), words.begin() + ExactSum::kLimbs);
   std::int64_t &non_finite = words[kExchanged - 2], &history = words[kExchanged - 1];
   non_finite = statistics.non_finite;
+  words[kExchanged] = counted.value_or(0);
+  const TensorView message(words.data(), DType::kI64, {counted ? kExchanged + 1 : kExchanged});
   for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline}) {
     const std::int64_t mine = context_.history(axis);
     history = mine;
-    context_.statistics(axis).all_reduce(context_.host_stream(), TensorView(words.data(), DType::kI64, {kExchanged}), ReduceOp::kSum);
+    context_.statistics(axis).all_reduce(context_.host_stream(), message, ReduceOp::kSum);
     if (history != mine * context_.grid().degree(axis)) refuse_to_differ(axis);
   }
   std::copy_n(words.begin(), ExactSum::kLimbs, loss.limbs().begin());
@@ -107,6 +110,7 @@ StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std
   statistics.loss_sum = loss.value();
   statistics.gradient_norm = std::sqrt(squares.value());
   statistics.non_finite = non_finite;
+  statistics.counted = words[kExchanged];
   return statistics;
 }
 

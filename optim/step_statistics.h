@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -17,6 +18,7 @@ namespace trident {
 
 struct StepStatistics {
   double loss_sum = 0;       // nats, over all counted tokens of the global batch
+  std::int64_t counted = 0;  // of the ranks' counts the sum; 0 where none was given
   double gradient_norm = 0;  // 2-norm of the whole gradient as it lies in the buffers (still times the loss scale)
   // Gradient shards with a non-finite element, over all ranks. Nobody may apply the step unless it is 0.
   std::int64_t non_finite = 0;
@@ -28,9 +30,12 @@ class StatisticsReducer {
   StatisticsReducer(ParallelContext& context, ArenaPlan& plan);
   void bind(Arena& arena);
 
-  // Collective over the world; the host waits for the compute stream. `losses`: this rank's micro-batch losses (empty unless it is the first tensor
-  // rank of the last pipeline stage). The gradients must be reduced (ParamStore::wait_reduced); an empty `shards` leaves them out.
-  StepStatistics reduce(std::span<const ParamShard> shards, std::span<const double> losses);
+  // Collective over the world; the host waits for the compute stream. `losses`: this rank's micro-batch losses (empty unless it is
+  // the first tensor rank of the last pipeline stage). The gradients must be reduced (ParamStore::wait_reduced); an empty `shards`
+  // leaves them out. `counted`: the targets that count among those of `losses`, given on every rank or on none; it adds a word to
+  // the message.
+  StepStatistics reduce(std::span<const ParamShard> shards, std::span<const double> losses,
+                        std::optional<std::int64_t> counted = std::nullopt);
 
  private:
   void add_squares(const ParamShard& shard, const ShardPiece& piece);

@@ -26,7 +26,17 @@ LayerGeometry with_extent(LayerGeometry geometry, std::int64_t sequence, std::in
   geometry.micro_batch = batch;
   geometry.sequence_parallel = false;
   geometry.recompute = RecomputePolicy::kNone;
+  geometry.document_interval = 0;  // a text is one document
+  geometry.positions_restart = false;
   return geometry;
+}
+
+// Caches of layers with a window that hides some of the text have room for a pass behind what it sees; as much again, so that what
+// moves does not overlap.
+CacheCapacities capacities_of(const ModelConfig& model, const KvCacheShape& shapes) {
+  const std::int64_t window = model.sliding_window;
+  if (window == 0 || window >= shapes.capacity) return {shapes.capacity, 0};
+  return {shapes.capacity, std::min(shapes.capacity, 2 * (window - 1) + shapes.piece_rows.back())};
 }
 
 }  // namespace
@@ -50,18 +60,15 @@ std::vector<std::int64_t> pieces_of_prompt(std::int64_t tokens, std::span<const 
 
 KvCacheShape shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
                         std::string_view key) {
-  const auto check = [&](std::int64_t most, const std::string& what) {
-    const std::int64_t positions_left = most - longest;
-    if (positions_left < 1)
-      throw ConfigError(fmt::format("the longest prompt has {} tokens, and leaves no room for {} new ones in the {}; shorten it",
-                                    longest, new_tokens, what));
-    if (new_tokens > positions_left)
-      throw ConfigError(fmt::format("{} = {}: with the longest prompt, of {} tokens, that is more than the {}; use at most {}", key,
-                                    new_tokens, longest, what, positions_left));
-  };
-  check(model.longest_sequence(), fmt::format("model's {} positions", model.longest_sequence()));
-  if (model.sliding_window > 0)
-    check(model.sliding_window, fmt::format("sliding window of {} tokens, which is not supported", model.sliding_window));
+  const std::int64_t positions = model.longest_sequence(), positions_left = positions - longest;
+  if (positions_left < 1)
+    throw ConfigError(
+        fmt::format("the longest prompt has {} tokens, and leaves no room for {} new ones in the model's {} positions; shorten it",
+                    longest, new_tokens, positions));
+  if (new_tokens > positions_left)
+    throw ConfigError(
+        fmt::format("{} = {}: with the longest prompt, of {} tokens, that is more than the model's {} positions; use at most {}",
+                    key, new_tokens, longest, positions, positions_left));
   const std::int64_t capacity = longest + new_tokens - 1;  // the last new token is never looked at
   // Sequences that outgrow longrope's original context are computed again, in pieces that do not depend on prompts.
   const bool outgrow = model.rope.scaling == RopeScaling::kLongRope && capacity > model.rope.original_max_positions;
@@ -72,11 +79,13 @@ CachedStage::CachedStage(const ModelConfig& model, const LayerGeometry& geometry
                          const KvCacheShape& shapes, ParallelContext& context, ArenaPlan& plan)
     : model_(model),
       shapes_(shapes),
+      capacities_(capacities_of(model, shapes)),
       context_(context),
       constants_(model, with_extent(geometry, shapes.capacity, 1), plan, ModelConstants::Lengths::kGrowing),
       prompt_angles_(model, 1, shapes.capacity, plan),
       first_rows_(static_cast<std::size_t>(shapes.slots)),
-      lengths_(static_cast<std::size_t>(shapes.slots)) {
+      lengths_(static_cast<std::size_t>(shapes.slots)),
+      window_bases_(static_cast<std::size_t>(shapes.slots)) {
   for (const std::int64_t rows : shapes_.piece_rows) variants_.push_back({with_extent(geometry, rows, 1), {}});
   variants_.push_back({with_extent(geometry, 1, shapes_.slots), {}});
   last_virtual_stage_ = static_cast<int>(units_of_stage.size()) - 1;
@@ -94,7 +103,7 @@ CachedStage::Unit CachedStage::planned_unit(int number) {
   unit.layer = make_unit(model_, number);
   for (Variant& variant : variants_) {
     const UnitPlan planned =
-        plan_cached_unit(*unit.layer, variant.geometry, model_, shapes_.capacity, constants_, context_.device().ops(), number);
+        plan_cached_unit(*unit.layer, variant.geometry, model_, capacities_, constants_, context_.device().ops(), number);
     unit.params = planned.params();
     variant.memory.push_back(planned.memory());
     most_rows_ = std::max(most_rows_, variant.geometry.full_rows());
@@ -118,8 +127,8 @@ void CachedStage::book(ArenaPlan& plan) {
   for (ArenaSlot& slot : activation_slots_)
     slot = plan.book("activations between units", MemoryUse::kActivations, most_rows_ * model_.hidden * size_of(compute));
   const std::int64_t head_bytes = local_kv_heads(model_, tensor_degree) * model_.head_dim * size_of(compute);
-  const std::int64_t cache_bytes = shapes_.slots * shapes_.capacity * head_bytes;
   for_each_block([&](Unit& unit) {
+    const std::int64_t cache_bytes = shapes_.slots * capacity_of(unit) * head_bytes;
     unit.keys_slot = plan.book(fmt::format("keys of block {}", unit.number - 1), MemoryUse::kActivations, cache_bytes);
     unit.values_slot = plan.book(fmt::format("values of block {}", unit.number - 1), MemoryUse::kActivations, cache_bytes);
     cache_bytes_per_position_ += 2 * head_bytes;
@@ -128,6 +137,7 @@ void CachedStage::book(ArenaPlan& plan) {
   tokens_slot_ = plan.book("tokens", MemoryUse::kData, row_bytes);
   by_row_slot_ = plan.book("positions by row", MemoryUse::kData, row_bytes);
   by_sample_slot_ = plan.book("positions by sample", MemoryUse::kData, row_bytes);
+  first_key_slot_ = plan.book("first keys in the window", MemoryUse::kData, capacities_.window > 0 ? row_bytes : 0);
   samples_slot_ = plan.book("sample numbers", MemoryUse::kData, shapes_.slots * size_of(DType::kI64));
   const std::int64_t columns = padded_vocabulary(model_, tensor_degree) / tensor_degree;
   logits_slot_ = plan.book("logits of last tokens, f32", MemoryUse::kActivations,
@@ -139,6 +149,18 @@ std::vector<UnitParams> CachedStage::unit_params() const {
   for (const Chunk& chunk : chunks_)
     for (const Unit& unit : chunk.units) params.push_back({unit.number, unit.params});
   return params;
+}
+
+std::int64_t CachedStage::positions_seen(std::int64_t tokens) const {
+  std::int64_t blocks = 0, seen = 0;
+  for (const Chunk& chunk : chunks_) {
+    for (const Unit& unit : chunk.units) {
+      if (unit.number == 0 || unit.number == head_unit(model_)) continue;
+      seen += slides(unit) ? std::min(tokens, model_.sliding_window) : tokens;
+      ++blocks;
+    }
+  }
+  return blocks == 0 ? tokens : seen / blocks;
 }
 
 std::int64_t CachedStage::weight_bytes_per_token() const {
@@ -166,8 +188,8 @@ void CachedStage::bind(Arena& arena, ParamStore& store) {
     activations_[i] = arena.grant(activation_slots_[i], compute, {most_rows_ * model_.hidden});
   caches_.resize(static_cast<std::size_t>(num_units(model_)));
   slot_caches_.resize(caches_.size());
-  const Shape kept{shapes_.slots, local_kv_heads(model_, tensor_degree), shapes_.capacity, model_.head_dim};
   for_each_block([&](const Unit& unit) {
+    const Shape kept{shapes_.slots, local_kv_heads(model_, tensor_degree), capacity_of(unit), model_.head_dim};
     LayerCache& cache = caches_[static_cast<std::size_t>(unit.number)];
     cache = {arena.grant(unit.keys_slot, compute, kept), arena.grant(unit.values_slot, compute, kept)};
     // Places without a token are multiplied by a probability of 0, and must be numbers.
@@ -177,6 +199,7 @@ void CachedStage::bind(Arena& arena, ParamStore& store) {
   tokens_ = arena.grant(tokens_slot_, DType::kI32, {most_rows_});
   by_row_ = arena.grant(by_row_slot_, DType::kI32, {most_rows_});
   by_sample_ = arena.grant(by_sample_slot_, DType::kI32, {most_rows_});
+  if (capacities_.window > 0) first_key_ = arena.grant(first_key_slot_, DType::kI32, {most_rows_});
   samples_ = arena.grant(samples_slot_, DType::kI64, {shapes_.slots});
   if (is_last_stage()) {
     const std::int64_t columns = padded_vocabulary(model_, tensor_degree) / tensor_degree;
@@ -204,7 +227,7 @@ void CachedStage::extend(std::int64_t slot, std::int64_t first, std::span<const 
   if (prompt_angles_.any()) prompt_angles_.set(0, lengths_[static_cast<std::size_t>(slot)], context_.device());
   firsts_ = {first};
   counts_ = {std::ssize(tokens)};
-  const CachedStep step{shapes_.capacity, firsts_, counts_, slot_caches_, is_last_stage() ? all_logits_.rows(0, 1) : TensorView()};
+  const CachedStep step = step_of(slot, slot_caches_, is_last_stage() ? all_logits_.rows(0, 1) : TensorView());
   run(variants_[static_cast<std::size_t>(found - shapes_.piece_rows.begin())], step, slot, tokens, choose);
 }
 
@@ -217,7 +240,25 @@ void CachedStage::step(std::span<const Next> next) {
     firsts_.push_back(n.position);
     token_rows_.push_back(n.token);
   }
-  run(variants_.back(), {shapes_.capacity, firsts_, counts_, caches_, all_logits_}, 0, token_rows_, true);
+  run(variants_.back(), step_of(0, caches_, all_logits_), 0, token_rows_, true);
+}
+
+CachedStep CachedStage::step_of(std::int64_t slot, std::span<const LayerCache> caches, TensorView logits) {
+  const CachePlaces all{capacities_.all, firsts_};
+  if (capacities_.window == 0) return {all, {}, counts_, caches, logits};
+  window_firsts_.assign(firsts_.size(), 0);
+  window_moved_.assign(firsts_.size(), 0);
+  for (std::size_t b = 0; b < firsts_.size(); ++b) {
+    std::int64_t& base = window_bases_[static_cast<std::size_t>(slot) + b];
+    if (firsts_[b] == 0) base = 0;  // another text begins
+    if (firsts_[b] - base + counts_[b] > capacities_.window) {
+      const std::int64_t kept_from = firsts_[b] - (model_.sliding_window - 1);
+      window_moved_[b] = kept_from - base;
+      base = kept_from;
+    }
+    window_firsts_[b] = firsts_[b] - base;
+  }
+  return {all, {capacities_.window, window_firsts_, window_moved_}, counts_, caches, logits};
 }
 
 void CachedStage::write_batch(const Variant& variant, const CachedStep& step, std::int64_t slot,
@@ -228,6 +269,7 @@ void CachedStage::write_batch(const Variant& variant, const CachedStep& step, st
   row_tokens.resize(static_cast<std::size_t>(S * B), 0);
   positions_by_row_.resize(static_cast<std::size_t>(S * B));
   positions_by_sample_.resize(static_cast<std::size_t>(S * B));
+  first_keys_.resize(static_cast<std::size_t>(S * B));
   for (std::int64_t b = 0; b < B; ++b) {
     const std::int64_t first_row = first_rows_[static_cast<std::size_t>(slot + b)];
     const bool of_prompt = prompt_angles_.any() && &variant != &variants_.back();
@@ -235,11 +277,16 @@ void CachedStage::write_batch(const Variant& variant, const CachedStep& step, st
                               : first_row == 0 ? shapes_.capacity
                                                : constants_.short_rows();
     for (std::int64_t s = 0; s < S; ++s) {
-      const auto position = static_cast<std::int32_t>(std::min(step.first[static_cast<std::size_t>(b)] + s, shapes_.capacity - 1));
+      const std::int64_t first = step.all.first[static_cast<std::size_t>(b)];
+      const auto position = static_cast<std::int32_t>(std::min(first + s, shapes_.capacity - 1));
       positions_by_row_[static_cast<std::size_t>(s * B + b)] = position;
       // Rows of padding lie behind the sequence, perhaps behind its table.
       positions_by_sample_[static_cast<std::size_t>(b * S + s)] =
           static_cast<std::int32_t>(first_row + std::min<std::int64_t>(position, rows - 1));
+      if (step.window.capacity == 0) continue;
+      const std::int64_t place = std::min(step.window.first[static_cast<std::size_t>(b)] + s, step.window.capacity - 1);
+      first_keys_[static_cast<std::size_t>(b * S + s)] =
+          static_cast<std::int32_t>(std::max<std::int64_t>(place - model_.sliding_window + 1, 0));
     }
   }
   Device& device = context_.device();
@@ -247,6 +294,7 @@ void CachedStage::write_batch(const Variant& variant, const CachedStep& step, st
   device.write(stream, tokens_.range(0, S * B), row_tokens.data());
   device.write(stream, by_row_.range(0, S * B), positions_by_row_.data());
   device.write(stream, by_sample_.range(0, S * B), positions_by_sample_.data());
+  if (step.window.capacity > 0) device.write(stream, first_key_.range(0, S * B), first_keys_.data());
 }
 
 void CachedStage::run(const Variant& variant, const CachedStep& step, std::int64_t slot, std::span<const std::int32_t> tokens,
@@ -258,6 +306,8 @@ void CachedStage::run(const Variant& variant, const CachedStep& step, std::int64
   batch.tokens = tokens_.range(0, g.full_rows());
   batch.positions_by_row = by_row_.range(0, g.full_rows());
   batch.positions_by_sample = by_sample_.range(0, g.full_rows()).reshape({g.micro_batch, g.sequence});
+  if (step.window.capacity > 0)
+    batch.first_key_in_window = first_key_.range(0, g.full_rows()).reshape({g.micro_batch, g.sequence});
   batch.samples = samples_.range(0, g.micro_batch);
   // A prompt turns by the angles of its whole length, and keys stay as they were turned.
   if (prompt_angles_.any() && &variant != &variants_.back())

@@ -32,7 +32,7 @@ std::vector<std::int64_t> pieces_of_prompt(std::int64_t tokens, std::span<const 
 std::vector<std::int64_t> piece_rows_for(std::int64_t longest);
 
 // The caches for `slots` sequences at once of up to `longest` + `new_tokens` tokens. ConfigError naming `key`, which asks for
-// the new tokens, where that is more than the model's positions or its sliding window.
+// the new tokens, where that is more than the model's positions.
 KvCacheShape shapes_for(const ModelConfig& model, std::int64_t longest, std::int64_t new_tokens, std::int64_t slots,
                         std::string_view key);
 
@@ -68,9 +68,11 @@ class CachedStage {
   ConstTensorView logits() const { return logits_; }
   bool is_first_stage() const { return context_.coordinates().pipeline == 0; }
   bool is_last_stage() const { return context_.coordinates().pipeline == context_.grid().degrees().pipeline - 1; }
-  // Bytes of keys and values for one position.
+  double logit_softcap() const { return model_.logit_softcap; }  // not yet applied to logits()
+  // Bytes of keys and values for one position, in all layers.
   std::int64_t cache_bytes_per_position() const { return cache_bytes_per_position_; }
-  std::int64_t cache_bytes() const { return cache_bytes_per_position_ * shapes_.capacity * shapes_.slots; }
+  // Positions of a text of `tokens` tokens that a step's attention sees, on average over this rank's blocks.
+  std::int64_t positions_seen(std::int64_t tokens) const;
   // Bytes of weights that one token alone reads: all but the embedding's rows, unless they are the head's, too.
   std::int64_t weight_bytes_per_token() const;
 
@@ -98,7 +100,11 @@ class CachedStage {
       for (Unit& unit : chunk.units)
         if (unit.number != 0 && unit.number != head_unit(model_)) f(unit);
   }
+  bool slides(const Unit& unit) const { return capacities_.window > 0 && model_.slides(unit.number - 1); }
+  std::int64_t capacity_of(const Unit& unit) const { return slides(unit) ? capacities_.window : capacities_.all; }
   void book(ArenaPlan& plan);
+  // The pass's places from firsts_ and counts_, of samples from `slot` on.
+  CachedStep step_of(std::int64_t slot, std::span<const LayerCache> caches, TensorView logits);
   // `slot`: of sample 0.
   void run(const Variant& variant, const CachedStep& step, std::int64_t slot, std::span<const std::int32_t> tokens, bool choose);
   void run_unit(const Unit& unit, std::size_t index, const Variant& variant, const MicroBatch& batch, ConstTensorView x,
@@ -109,6 +115,7 @@ class CachedStage {
 
   ModelConfig model_;
   KvCacheShape shapes_;
+  CacheCapacities capacities_;
   ParallelContext& context_;
   ModelConstants constants_;
   SequenceRotations prompt_angles_;  // of the prompt in work
@@ -123,12 +130,14 @@ class CachedStage {
   std::array<std::byte*, kNumRegions> regions_{};
   std::array<ArenaSlot, 2> activation_slots_;
   std::array<TensorView, 2> activations_;  // T [rows * H]: what a unit reads and what it writes
-  ArenaSlot tokens_slot_, by_row_slot_, by_sample_slot_, samples_slot_, logits_slot_;
-  TensorView tokens_, by_row_, by_sample_, samples_, all_logits_, logits_;
+  ArenaSlot tokens_slot_, by_row_slot_, by_sample_slot_, first_key_slot_, samples_slot_, logits_slot_;
+  TensorView tokens_, by_row_, by_sample_, first_key_, samples_, all_logits_, logits_;
   std::vector<LayerCache> caches_;       // by unit of the model; T [slots, K, capacity, D]
   std::vector<LayerCache> slot_caches_;  // of the slot in work
-  std::vector<std::int32_t> positions_by_row_, positions_by_sample_, token_rows_;
+  std::vector<std::int32_t> positions_by_row_, positions_by_sample_, first_keys_, token_rows_;
   std::vector<std::int64_t> firsts_, counts_;
+  std::vector<std::int64_t> window_bases_;                // by slot: the position of the first place in caches of windows
+  std::vector<std::int64_t> window_firsts_, window_moved_;  // of the pass
   std::int64_t cache_bytes_per_position_ = 0;
   Event sent_;  // the last message to the next stage
   ParamStore* store_ = nullptr;

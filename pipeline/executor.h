@@ -1,5 +1,5 @@
-// Runs a step program: one loop over a table of handlers. It knows no layer, no parameter and no optimizer; whoever owns those binds
-// a handler per instruction kind. Between instructions it polls the device, so that communication in progress advances.
+// Runs a step program: one loop over a table of handlers. It knows no layer, no parameter and no optimizer; whoever owns those
+// binds a handler per instruction kind. Between instructions it polls the device, so that communication in progress advances.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace trident {
 
-// What an instruction took. On a monotonic clock, but for `cpu`.
+// An instruction took so long on a monotonic clock, but for `cpu`.
 struct InstructionTimes {
   double start = 0, end = 0;
   double cpu = 0;     // CPU time of this thread
@@ -31,8 +31,8 @@ class Executor {
   void bind(InstructionKind kind, Handler handler) { handlers_[static_cast<std::size_t>(kind)] = std::move(handler); }
 
   // Every instruction in order. An error is rethrown with the instruction and its neighbours in the program added to the message.
-  // times: one per instruction, overwritten; resized on a program's first run. `program` lives as long as this: where the device has
-  // ranges, each instruction is one, called by its short_name(), which is made on the first run.
+  // times: one per instruction, overwritten; resized on a program's first run. `program` lives as long as this: where the device
+  // has ranges, each instruction is one, called by its short_name(), which is made on the first run.
   void run(const StepProgram& program, std::vector<InstructionTimes>& times);
 
   // Times of the instruction in progress so far, for handlers that tell their parts apart.

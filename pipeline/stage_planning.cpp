@@ -45,8 +45,9 @@ std::int64_t Stage::Slots::add(std::int64_t more) {
 Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const UnitsOfStage& units_of_stage,
              std::span<const StepProgram* const> programs, ParallelContext& context, ArenaPlan& arena_plan)
     : geometry_(geometry),
-      constants_(model, geometry, arena_plan,
-                 forward_only(programs) ? ModelConstants::Lengths::kUpTo : ModelConstants::Lengths::kOne),
+      constants_(
+          model, geometry, arena_plan,
+          forward_only(programs) || geometry.positions_restart ? ModelConstants::Lengths::kUpTo : ModelConstants::Lengths::kOne),
       activation_shape_(geometry.activation_shape(model.hidden)),
       context_(context),
       num_virtual_stages_(static_cast<int>(units_of_stage.size())) {

@@ -1,5 +1,8 @@
 #include "report/markup.h"
 
+#include <fmt/core.h>
+
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "core/utf8.h"
 
@@ -18,6 +21,15 @@ std::string html_escaped(std::string_view text) {
     }
   }
   return out;
+}
+
+std::string beginning_of(std::string_view text, std::size_t most_bytes) {
+  if (text.size() <= most_bytes) return std::string(text);
+  const std::string_view beginning = text.substr(0, most_bytes);
+  // Where the cut goes through a character, its first bytes are left out too; what is no UTF-8 is cut where it is.
+  std::size_t end = beginning.size();
+  while (end + 4 > beginning.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return fmt::format("{}... ({} bytes)", beginning.substr(0, end), with_commas(std::ssize(text)));
 }
 
 // The three stand in strings alone, where an escape means the same.

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/check.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "report/assets.h"
 #include "report/axis_ticks.h"
@@ -21,6 +22,25 @@ std::string hues(std::string_view HueColors::*member) {
   return out;
 }
 
+// "Starts: ..." of a block, as readers know it.
+std::string name_of_block(const ReportSection& section, const ReportBlock& block) {
+  const std::string title = std::visit(
+      [](const auto& it) -> std::string {
+        if constexpr (requires { it.title; }) return it.title;
+        if constexpr (requires { it.summary; }) return it.summary;
+        return "";
+      },
+      block);
+  return title.empty() ? section.title : fmt::format("{}: {}", section.title, title);
+}
+
+// All of a page but its sections: scripts, styles, and in the rest what is said of it.
+std::size_t bytes_around_sections() {
+  constexpr std::size_t kRest = 64 << 10;
+  return page_style().size() + uplot_style().size() + uplot_license().size() + uplot_script().size() + chart_script().size() +
+         timeline_script().size() + kRest;
+}
+
 std::string_view to_string(AxisScale scale) {
   return scale == AxisScale::kLinear ? "linear" : scale == AxisScale::kLog2 ? "log2" : "log10";
 }
@@ -28,11 +48,29 @@ std::string_view to_string(AxisScale scale) {
 class PageWriter {
  public:
   std::string write(const ReportPage& page) {
+    LeftOut left_out;
+    const std::size_t room = page.most_bytes == 0 ? std::string::npos : page.most_bytes - bytes_around_sections();
     for (const ReportSection& section : page.sections) {
+      const std::size_t begin = body_.size();
       body_ += fmt::format("<section>\n<h2>{}</h2>\n", html_escaped(section.title));
-      for (const ReportBlock& block : section.blocks) std::visit([this](const auto& it) { add(it); }, block);
-      body_ += "</section>\n";
+      bool has_blocks = section.blocks.empty();
+      for (const ReportBlock& block : section.blocks) {
+        const std::size_t before = body_.size();
+        std::visit([this](const auto& it) { add(it); }, block);
+        if (body_.size() <= room) {
+          has_blocks = true;
+          continue;
+        }
+        body_.resize(before);
+        left_out.add(name_of_block(section, block));
+      }
+      if (has_blocks) body_ += "</section>\n";
+      else body_.resize(begin);
     }
+    if (left_out.number > LeftOut::kNamed) left_out.text += fmt::format(" and {} more", left_out.number - LeftOut::kNamed);
+    if (left_out.number > 0)
+      left_out.text = fmt::format("<p class=\"remark\">Left out, because the page would be larger than {}: {}.</p>\n",
+                                  bytes_text(page.most_bytes), left_out.text);
     std::string out = fmt::format(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -46,7 +84,7 @@ class PageWriter {
     if (draws_charts_) out += uplot_style();
     out += fmt::format("</style>\n</head>\n<body>\n<main>\n<header><h1>{}</h1><p>{}</p></header>\n", html_escaped(page.title),
                        html_escaped(page.subtitle));
-    out += body_;
+    out += left_out.text + body_;
     out += "</main>\n";
     if (draws_charts_)
       out += fmt::format("<script>\n/*!\n{}*/\n{}\n{}</script>\n", uplot_license(), uplot_script(), chart_script());
@@ -55,6 +93,15 @@ class PageWriter {
   }
 
  private:
+  struct LeftOut {
+    static constexpr std::size_t kNamed = 10;
+    std::string text;
+    std::size_t number = 0;
+    void add(std::string_view name) {
+      if (++number <= kNamed) text += fmt::format("{}{}", number > 1 ? ", " : "", html_escaped(beginning_of(name, 200)));
+    }
+  };
+
   void add(const Paragraph& paragraph) { body_ += fmt::format("<p>{}</p>\n", html_escaped(paragraph.text)); }
 
   void add(const KeyNumbers& block) {

@@ -3,6 +3,7 @@
 // as the reader's system says. All text of the values is escaped.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <variant>
@@ -53,6 +54,8 @@ struct ReportPage {
   std::string title, subtitle;
   std::vector<ReportSection> sections;
   int reload_seconds = 0;  // the page loads itself again; 0: never
+  // The document is no larger: blocks that do not fit are left out, and named at its beginning. 0: no bound.
+  std::size_t most_bytes = 0;
 };
 
 // Throws InternalError where a table's row has more cells than there are columns, or a bar has not a value for each part.

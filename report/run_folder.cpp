@@ -5,12 +5,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <ostream>
 #include <span>
 #include <string_view>
 
 #include "core/file_io.h"
 #include "core/file_lock.h"
+#include "core/function_ref.h"
 #include "core/number_text.h"
+#include "core/printable.h"
+#include "report/table.h"
 
 namespace trident {
 namespace {
@@ -18,6 +24,7 @@ namespace {
 constexpr std::int64_t kLongestLine = 1 << 16;   // bytes; longer lines are left out
 constexpr std::int64_t kReadWhole = 1 << 20;     // bytes; larger logs are sampled
 constexpr std::int64_t kLargestFile = 16 << 20;  // bytes; memory.json of thousands of ranks is larger
+constexpr std::string_view kMetrics = "metrics.jsonl";
 
 std::string text_at(const RandomAccessFile& file, std::int64_t offset, std::int64_t bytes) {
   std::string text(static_cast<std::size_t>(std::min(bytes, file.size() - offset)), '\0');
@@ -32,24 +39,36 @@ std::vector<std::string_view> whole_lines(std::string_view text) {
   return lines;
 }
 
+std::optional<JsonValue> record_from(std::string_view line, const std::string& path) {
+  try {
+    JsonValue record = parse_json(line, path, {.blame = ExitCode::kData});
+    if (record.is_object()) return record;
+  } catch (const DataError&) {
+  }
+  return std::nullopt;
+}
+
+std::string unreadable_text(std::string_view name, std::int64_t lines) {
+  return fmt::format("{} line{} of {} cannot be read and {} left out", with_commas(lines), lines == 1 ? "" : "s", name,
+                     lines == 1 ? "is" : "are");
+}
+
 class LineSampler {
  public:
   LineSampler(const std::string& path, std::size_t most) : file_(path), most_(most) {}
 
   std::vector<JsonValue> read() {
-    file_.size() <= kReadWhole || most_ == kEveryLine ? read_whole() : read_here_and_there();
+    file_.size() <= kReadWhole ? read_whole() : read_here_and_there();
     return std::move(records_);
   }
   bool left_out() const { return left_out_; }
+  std::int64_t unreadable() const { return unreadable_; }  // of the lines that were looked at
 
  private:
-  // A line that cannot be read, such as one that is being written, is left out.
   void add(std::string_view line) {
-    try {
-      records_.push_back(parse_json(line, file_.path(), {.blame = ExitCode::kData}));
-      if (!records_.back().is_object()) records_.pop_back();
-    } catch (const Error&) {
-    }
+    std::optional<JsonValue> record = record_from(line, file_.path());
+    if (record) records_.push_back(*std::move(record));
+    else ++unreadable_;
   }
 
   void read_whole() {
@@ -87,6 +106,7 @@ class LineSampler {
   std::size_t most_;
   std::vector<JsonValue> records_;
   bool left_out_ = false;
+  std::int64_t unreadable_ = 0;
 };
 
 class FolderReader {
@@ -95,7 +115,7 @@ class FolderReader {
 
   RunFolder read(std::size_t most_lines) {
     // First: a run that ends meanwhile has its end in run.json, which counts.
-    folder_.is_written = file_exists(path("metrics.jsonl")) && has_writer(path("metrics.jsonl"));
+    folder_.is_written = file_exists(path(kMetrics)) && has_writer(path(kMetrics));
     folder_.config = object("config.resolved.json");
     folder_.plan = object("plan.json");
     folder_.memory = object("memory.json");
@@ -103,7 +123,7 @@ class FolderReader {
     folder_.run = object("run.json");
     folder_.failure = object("failure.json");
     folder_.last_step = object("last_step.json");
-    folder_.metrics = records("metrics.jsonl", most_lines);
+    folder_.metrics = records(kMetrics, most_lines);
     folder_.timing = records("timing.jsonl", most_lines);
     folder_.evals = records("eval.jsonl", most_lines);
     folder_.samples = records("samples.jsonl", 20);
@@ -113,8 +133,15 @@ class FolderReader {
  private:
   std::string path(std::string_view name) const { return fmt::format("{}/{}", folder_.path, name); }
 
+  // Whether the file can be read; what lies there and is none is said.
+  bool has_file(std::string_view name) {
+    if (file_exists(path(name))) return true;
+    if (is_there(path(name))) folder_.remarks.push_back(fmt::format("{} is left out: it is not a regular file", name));
+    return false;
+  }
+
   JsonValue object(std::string_view name) {
-    if (!file_exists(path(name))) return {};
+    if (!has_file(name)) return {};
     try {
       JsonValue value = read_json_file(path(name), {.max_bytes = kLargestFile, .blame = ExitCode::kData});
       if (value.is_object()) return value;
@@ -126,12 +153,13 @@ class FolderReader {
   }
 
   std::vector<JsonValue> records(std::string_view name, std::size_t most) {
-    if (!file_exists(path(name))) return {};
+    if (!has_file(name)) return {};
     try {
       LineSampler lines(path(name), most);
       std::vector<JsonValue> read = lines.read();
       if (lines.left_out())
         folder_.remarks.push_back(fmt::format("of {} {} evenly spaced lines are shown", name, with_commas(std::ssize(read))));
+      if (lines.unreadable() > 0) folder_.remarks.push_back(unreadable_text(name, lines.unreadable()));
       return read;
     } catch (const Error& error) {
       folder_.remarks.push_back(fmt::format("{} is left out: {}", name, error.what()));
@@ -142,16 +170,95 @@ class FolderReader {
   RunFolder folder_;
 };
 
+// A path may be any, and a run of any name: what is no run's folder is refused.
+void check_is_run(const std::string& path) {
+  check_may_read(path);
+  if (!file_exists(path + "/config.resolved.json") && !file_exists(fmt::format("{}/{}", path, kMetrics)))
+    throw DataError(fmt::format(
+        "{}: is no run's folder: it has neither config.resolved.json nor metrics.jsonl; give the run.dir of a run", path));
+}
+
+std::string name_of(const std::string& path) {
+  return std::filesystem::absolute(path + "/.").lexically_normal().parent_path().filename().string();
+}
+
+// Runs of one name are told apart by their paths.
+std::vector<std::string> names_of(const std::vector<std::string>& paths) {
+  std::map<std::string, int> runs;
+  for (const std::string& path : paths) ++runs[name_of(path)];
+  std::vector<std::string> names;
+  for (const std::string& path : paths) names.push_back(runs[name_of(path)] > 1 ? path : name_of(path));
+  return names;
+}
+
+// Every line that ends in the file, in order, a block of the file at a time; of one that is too long nothing.
+void for_each_line(const RandomAccessFile& file, FunctionRef<void(std::string_view)> take) {
+  std::string text;  // from the beginning of a line on
+  bool is_too_long = false;
+  for (std::int64_t offset = 0; offset < file.size();) {
+    const std::size_t old = text.size();
+    text += text_at(file, offset, kReadWhole);
+    offset += kReadWhole;
+    std::size_t begin = 0;
+    for (std::size_t end = text.find('\n', old); end != text.npos; end = text.find('\n', begin)) {
+      take(is_too_long ? std::string_view() : std::string_view(text).substr(begin, end - begin));
+      is_too_long = false;
+      begin = end + 1;
+    }
+    text.erase(0, begin);
+    if (std::ssize(text) <= kReadWhole) continue;
+    is_too_long = true;
+    text.clear();
+  }
+}
+
 }  // namespace
 
 RunFolder read_run_folder(const std::string& path, std::size_t most_lines) {
-  check_may_read(path);
-  if (!file_exists(path + "/config.resolved.json") && !file_exists(path + "/metrics.jsonl"))
-    throw DataError(fmt::format(
-        "{}: is no run's folder: it has neither config.resolved.json nor metrics.jsonl; give the run.dir of a run", path));
+  check_is_run(path);
   RunFolder folder = FolderReader(path).read(most_lines);
-  folder.name = std::filesystem::absolute(path + "/.").lexically_normal().parent_path().filename().string();
+  folder.name = name_of(path);
   return folder;
+}
+
+std::vector<RunFolder> read_run_folders(const std::vector<std::string>& paths) {
+  const std::vector<std::string> names = names_of(paths);
+  std::vector<RunFolder> runs;
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    runs.emplace_back(read_run_folder(paths[i], kDrawnLines / paths.size() + 2)).name = names[i];
+  return runs;
+}
+
+std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths, std::ostream& out) {
+  const std::vector<std::string> names = names_of(paths);
+  std::vector<std::optional<RandomAccessFile>> files(paths.size());
+  std::vector<std::string> remarks;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    check_is_run(paths[i]);
+    const std::string path = fmt::format("{}/{}", paths[i], kMetrics);
+    if (file_exists(path)) files[i].emplace(path);
+    else remarks.push_back(fmt::format("{}: {}", path, is_there(path) ? "is not a regular file" : "is not there"));
+  }
+  CsvColumns columns;
+  columns.note(JsonValue::Object{{"run", ""}});
+  const auto each = [&](FunctionRef<void(std::size_t run, std::optional<JsonValue> record)> take) {
+    for (std::size_t i = 0; i < files.size(); ++i)
+      if (files[i]) for_each_line(*files[i], [&](std::string_view line) { take(i, record_from(line, files[i]->path())); });
+  };
+  std::vector<std::int64_t> unreadable(paths.size());
+  each([&](std::size_t i, const std::optional<JsonValue>& record) {
+    if (record) columns.note(*record);
+    else ++unreadable[i];
+  });
+  out << on_lines(columns.header());
+  each([&](std::size_t i, std::optional<JsonValue> record) {
+    if (!record) return;
+    record->set("run", names[i]);  // whatever a line of another program says of it
+    out << on_lines(columns.line(*record));
+  });
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    if (unreadable[i] > 0) remarks.push_back(unreadable_text(files[i]->path(), unreadable[i]));
+  return remarks;
 }
 
 }  // namespace trident

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <limits>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -19,10 +19,17 @@ struct RunFolder {
   std::vector<std::string> remarks;                        // sentences: what is left out, and why
 };
 
-inline constexpr std::size_t kDrawnLines = 2000, kEveryLine = std::numeric_limits<std::size_t>::max();
+inline constexpr std::size_t kDrawnLines = 2000;
 
 // Reads at most so many lines of a file, evenly spaced by bytes, with the first and the last: a log of any length costs the same.
 // DataError where `path` is no run's folder; NotPermitted.
 RunFolder read_run_folder(const std::string& path, std::size_t most_lines = kDrawnLines);
+// The same of several, which share the lines that are drawn; runs of one name are called by their paths.
+std::vector<RunFolder> read_run_folders(const std::vector<std::string>& paths);
+
+// Writes metrics.jsonl of the runs to `out` as comma-separated values, fit for a terminal: a first column "run" with the run's
+// name, then a column for each other member of the lines, and a row for each line (report/table.h). Reads no other file, and this
+// one twice, a line at a time. Returns sentences: which lines were left out. As read_run_folder(), and StorageError.
+std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths, std::ostream& out);
 
 }  // namespace trident

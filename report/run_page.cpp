@@ -9,17 +9,22 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
+#include "core/file_io.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "report/markup.h"
 
 namespace trident {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr std::size_t kMostKeys = 400;  // of the table of configurations
+constexpr std::size_t kMostPageBytes = 4'000'000;
+// What a page shows of anything at the most; more is for programs.
+constexpr std::size_t kMostRows = 400, kMostLines = 100, kMostTextBytes = 4000, kMostNameBytes = 200;
 
 double number(const JsonValue* value) { return value != nullptr && value->is_number() ? value->as_number() : kNone; }
 double number(const JsonValue& record, std::string_view key) { return number(record.find(key)); }
@@ -74,7 +79,8 @@ std::string time_text(const JsonValue& record, std::string_view key) {
 Table starts_table(const RunFolder& run) {
   Table table{"", {{"began", true}, {"at step"}, {"ranks"}, {"hosts", true}, {"version", true}, {"command", true}, {"end", true}}};
   const JsonValue::Array& starts = items(run.run.find("starts"));
-  for (const JsonValue& start : starts) {
+  if (starts.size() > kMostRows) table.title = fmt::format("The last {} of {} starts", kMostRows, with_commas(std::ssize(starts)));
+  for (const JsonValue& start : std::span(starts).last(std::min(starts.size(), kMostRows))) {
     const JsonValue* const ended = start.find("ended");
     const bool is_last = &start == &starts.back();
     const std::string end = ended != nullptr
@@ -231,14 +237,14 @@ ReportSection configuration_section(const std::vector<RunFolder>& runs) {
     const bool differs = std::ranges::any_of(row.begin() + 1, row.end(), [&](const std::string& value) { return value != row[1]; });
     if (differs)
       differing.rows.push_back(std::move(row));
-    else if (same.rows.size() < kMostKeys)
+    else
       same.rows.push_back({key, row[1]});
   }
   if (!differing.rows.empty()) {
     section.blocks.emplace_back(std::move(differing));
     same.title = "The same in all runs";
   }
-  section.blocks.emplace_back(Folded{fmt::format("{} keys", same.rows.size()), std::move(same)});
+  section.blocks.emplace_back(Folded{fmt::format("{} keys", with_commas(std::ssize(same.rows))), std::move(same)});
   return section;
 }
 
@@ -347,6 +353,48 @@ void add_run(const RunFolder& run, const std::string& of, std::vector<ReportSect
   add("Starts", starts);
 }
 
+// ---- bounds
+
+std::string more_text(std::size_t all, std::size_t shown, std::string_view what) {
+  return fmt::format("{} more {} are left out", with_commas(static_cast<std::int64_t>(all - shown)), what);
+}
+
+void bound(std::vector<std::string>& texts) {
+  for (std::string& text : texts) text = beginning_of(text, kMostTextBytes);
+}
+
+void bound(Table& table) {
+  table.title = beginning_of(table.title, kMostNameBytes);
+  const std::size_t rows = table.rows.size();
+  table.rows.resize(std::min(rows, kMostRows));
+  for (std::vector<std::string>& row : table.rows) bound(row);
+  if (rows > kMostRows) table.rows.push_back({more_text(rows, kMostRows, "rows")});
+}
+
+void bound(Folded& folded) { bound(folded.table); }
+void bound(Paragraph& paragraph) { paragraph.text = beginning_of(paragraph.text, kMostTextBytes); }
+
+void bound(BulletList& list) {
+  const std::size_t items = list.items.size();
+  list.items.resize(std::min(items, kMostRows));
+  bound(list.items);
+  if (items > kMostRows) list.items.push_back(more_text(items, kMostRows, "remarks"));
+}
+
+void bound(StackedBars& bars) {
+  if (bars.bars.size() <= kMostLines) return;
+  bars.title += fmt::format(" ({})", more_text(bars.bars.size(), kMostLines, "bars"));
+  bars.bars.resize(kMostLines);
+}
+
+void bound(LinePlot& plot) {
+  if (plot.lines.size() <= kMostLines) return;
+  plot.title += fmt::format(" ({})", more_text(plot.lines.size(), kMostLines, "lines"));
+  plot.lines.resize(kMostLines);
+}
+
+void bound(auto&) {}  // the page leaves out what does not fit
+
 }  // namespace
 
 std::string state_text(const RunFolder& run) {
@@ -357,7 +405,8 @@ std::string state_text(const RunFolder& run) {
   const double failed = number(run.failure, "unix_time");
   if (ended != nullptr && !(failed > number(*ended, "time"))) {
     const std::string why = words(*ended, "why");
-    return fmt::format("{}: {}", number(*ended, "exit_code") == 0 ? "over" : why, at);
+    const bool is_failure = !why.empty() && why == words(run.failure, "message");
+    return fmt::format("{}{}: {}", is_failure ? "failed: " : "", number(*ended, "exit_code") == 0 ? "over" : why, at);
   }
   if (run.is_written) return fmt::format("going on: {}", at);
   const double began = start == nullptr ? kNone : number(*start, "time");
@@ -365,16 +414,25 @@ std::string state_text(const RunFolder& run) {
   return fmt::format("{}: {}", start == nullptr ? "nobody writes it" : "killed or cut off", at);
 }
 
+void write_run_page(const std::string& folder) {
+  write_file(folder + "/report.html", to_html(run_page({read_run_folder(folder)})));
+}
+
 ReportPage run_page(const std::vector<RunFolder>& runs) {
   ReportPage page;
+  page.most_bytes = kMostPageBytes;
   for (const RunFolder& run : runs)
     page.title += fmt::format("{}{}", !page.title.empty() ? ", " : runs.size() == 1 ? "Run " : "Runs ", run.name);
+  page.title = beginning_of(page.title, 3 * kMostNameBytes);
   page.subtitle = runs.size() == 1 ? layout_text(runs.front()) : fmt::format("{} runs beside each other", runs.size());
   std::vector<ReportSection> sections{runs_section(runs), curves_section(runs)};
   for (const RunFolder& run : runs) add_run(run, runs.size() == 1 ? "" : fmt::format(": {}", run.name), sections);
   sections.push_back(configuration_section(runs));
-  for (ReportSection& section : sections)
-    if (!section.blocks.empty()) page.sections.push_back(std::move(section));
+  for (ReportSection& section : sections) {
+    if (section.blocks.empty()) continue;
+    for (ReportBlock& block : section.blocks) std::visit([](auto& it) { bound(it); }, block);
+    page.sections.push_back(std::move(section));
+  }
   return page;
 }
 

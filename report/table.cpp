@@ -1,7 +1,10 @@
 #include "report/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <utility>
+
+#include "core/function_ref.h"
 
 namespace trident {
 namespace {
@@ -16,15 +19,13 @@ std::string csv_field(const JsonValue& value) {
   return quoted + '"';
 }
 
-// Makes {"a": 1, "b_c": 2} of {"a": 1, "b": {"c": 2}}.
-JsonValue flat(const JsonValue& row) {
-  JsonValue out;
+// Calls take() with each member of {"a": 1, "b_c": 2} for {"a": 1, "b": {"c": 2}}.
+void for_each_field(const JsonValue& row, FunctionRef<void(const std::string& name, const JsonValue& value)> take) {
   for (const JsonMember& member : row.members()) {
-    if (!member.value.is_object()) out.set(member.key, member.value);
+    if (!member.value.is_object()) take(member.key, member.value);
     else
-      for (const JsonMember& inner : member.value.members()) out.set(member.key + '_' + inner.key, inner.value);
+      for (const JsonMember& inner : member.value.members()) take(member.key + '_' + inner.key, inner.value);
   }
-  return out;
 }
 
 }  // namespace
@@ -59,23 +60,41 @@ std::string to_text(const Table& table) {
 }
 
 std::string to_csv(const JsonValue::Array& rows) {
-  std::vector<std::string> names;
-  JsonValue::Array flat_rows;
-  for (const JsonValue& row : rows) {
-    for (const JsonMember& member : flat_rows.emplace_back(flat(row)).members())
-      if (std::ranges::find(names, member.key) == names.end()) names.push_back(member.key);
-  }
-  std::string text;
-  for (const std::string& name : names) text += fmt::format("{}{}", text.empty() ? "" : ",", csv_field(JsonValue(name)));
-  text += "\r\n";
-  for (const JsonValue& row : flat_rows) {
-    for (const std::string& name : names) {
-      const JsonValue* const value = row.find(name);
-      text += fmt::format("{}{}", &name == &names.front() ? "" : ",", value == nullptr ? "" : csv_field(*value));
-    }
-    text += "\r\n";
-  }
+  CsvColumns columns;
+  for (const JsonValue& row : rows) columns.note(row);
+  std::string text = columns.header();
+  for (const JsonValue& row : rows) text += columns.line(row);
   return text;
+}
+
+void CsvColumns::note(const JsonValue& row) {
+  std::size_t next = 0;  // most rows have the names of the row before, in that order
+  for_each_field(row, [&](const std::string& name, const JsonValue&) {
+    if (next < names_.size() && names_[next] == name) {
+      ++next;
+      return;
+    }
+    const auto found = std::ranges::find(names_, name);
+    next = static_cast<std::size_t>(found - names_.begin()) + 1;
+    if (found == names_.end()) names_.push_back(name);
+  });
+}
+
+std::string CsvColumns::header() const {
+  std::string text;
+  for (const std::string& name : names_) text += fmt::format("{}{}", text.empty() ? "" : ",", csv_field(JsonValue(name)));
+  return text + "\r\n";
+}
+
+std::string CsvColumns::line(const JsonValue& row) const {
+  std::vector<std::string> fields(names_.size());
+  std::size_t next = 0;
+  for_each_field(row, [&](const std::string& name, const JsonValue& value) {
+    if (next == names_.size() || names_[next] != name)
+      next = static_cast<std::size_t>(std::ranges::find(names_, name) - names_.begin());
+    if (next < names_.size()) fields[next++] = csv_field(value);
+  });
+  return fmt::format("{}\r\n", fmt::join(fields, ","));
 }
 
 }  // namespace trident

@@ -1,7 +1,6 @@
 // Rows and columns, made once: text for people, a part of a page (report_page.h), and of JSON objects the same rows as CSV.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -29,17 +28,19 @@ struct Table {
 // A line of titles where there are any, and one for each row; the table's own title is for pages.
 std::string to_text(const Table& table);
 
-// {"compute": 1.5, "bubble": 0.5}: numbers of all values of an enumeration, each as `as` has it.
-template <class Name, std::size_t kCount>
-JsonValue json_by_name(const std::array<double, kCount>& numbers,
-                       JsonValue (*as)(double) = [](double it) { return JsonValue(it); }) {
-  JsonValue out;
-  for (std::size_t i = 0; i < kCount; ++i) out.set(to_string(static_cast<Name>(i)), as(numbers[i]));
-  return out;
-}
-
 // A first line of names, in the order in which rows have them, and a line for each row, which is an object: members of objects
 // within it are joined by '_', what a row lacks and null are empty. RFC 4180.
 std::string to_csv(const JsonValue::Array& rows);
+
+// The same a row at a time, for rows that are not held together: every row is noted before the first line is made.
+class CsvColumns {
+ public:
+  void note(const JsonValue& row);
+  std::string header() const;
+  std::string line(const JsonValue& row) const;
+
+ private:
+  std::vector<std::string> names_;
+};
 
 }  // namespace trident

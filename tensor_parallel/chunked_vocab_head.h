@@ -16,9 +16,9 @@ namespace trident {
 class ChunkedVocabHead {
  public:
   ChunkedVocabHead() = default;
-  // `table` T[columns, hidden].
-  ChunkedVocabHead(ParamId table, std::int64_t hidden, std::int64_t columns, std::int64_t vocabulary)
-      : table_(table), hidden_(hidden), columns_(columns), cross_entropy_(columns, vocabulary, LastUse::kW) {}
+  // `table` T[columns, hidden]; `softcap` as VocabParallelCrossEntropy's.
+  ChunkedVocabHead(ParamId table, std::int64_t hidden, std::int64_t columns, std::int64_t vocabulary, float softcap)
+      : table_(table), hidden_(hidden), columns_(columns), cross_entropy_(columns, vocabulary, softcap, LastUse::kW) {}
 
   // loss f64[1] and token_losses as VocabParallelCrossEntropy::forward; x T[S',B,H], targets i32[R].
   void forward(Pass& p, TensorView loss, ConstTensorView x, ConstTensorView targets, TensorView token_losses) const;

@@ -36,6 +36,9 @@ struct LayerGeometry {
   RecomputePolicy recompute = RecomputePolicy::kNone;
   std::int64_t head_chunk = 0;  // rows of logits that exist at a time, recomputed in backward; 0: all of them, kept
   std::uint64_t seed = 0;       // of dropout
+  // Keys that a query of a layer that sees whole documents sees on average; 0: all up to itself.
+  std::int64_t document_interval = 0;
+  bool positions_restart = false;  // within a sequence: tables that turn by its length have rows for shorter ones
 
   TensorLayout layout() const { return {tensor_degree, sequence_parallel}; }
   bool shards_sequence() const { return layout().shards_sequence(); }

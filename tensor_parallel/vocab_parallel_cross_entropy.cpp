@@ -8,10 +8,12 @@ void VocabParallelCrossEntropy::forward(Pass& p, TensorView loss, ConstTensorVie
                                         TensorView token_losses) const {
   const std::int64_t rows = p.geometry.full_rows();
   const TensorView row_max = p.save(row_max_, DType::kF32, {rows}), stats = p.save(stats_, DType::kF32, {2, rows});
-  p.run(op::CrossEntropyMax{.row_max = row_max, .logits = logits, .first_column = first_column(p), .vocabulary = vocabulary_});
+  p.run(op::CrossEntropyMax{.row_max = row_max, .logits = logits, .first_column = first_column(p), .vocabulary = vocabulary_,
+                            .softcap = softcap_});
   p.tensor.all_reduce(p.stream, row_max, ReduceOp::kMax);
   p.run(op::CrossEntropyStats{.sum_exp = sum_exp(stats), .target_logit = target_logit(stats), .logits = logits, .row_max = row_max,
-                              .targets = targets, .first_column = first_column(p), .vocabulary = vocabulary_});
+                              .targets = targets, .first_column = first_column(p), .vocabulary = vocabulary_,
+                              .softcap = softcap_});
   p.tensor.all_reduce(p.stream, stats, ReduceOp::kSum);
   p.run(op::CrossEntropyLoss{.loss = loss, .row_losses = token_losses, .sum_exp = sum_exp(stats),
                              .target_logit = target_logit(stats), .targets = targets});
@@ -28,10 +30,12 @@ void VocabParallelCrossEntropy::add_rows(Pass& p, const Rows& all, ConstTensorVi
                                          ConstTensorView targets) const {
   const std::int64_t n = logits.shape()[0];
   const TensorView largest = all.shard_max.range(first, n);
-  p.run(op::CrossEntropyMax{.row_max = largest, .logits = logits, .first_column = first_column(p), .vocabulary = vocabulary_});
+  p.run(op::CrossEntropyMax{.row_max = largest, .logits = logits, .first_column = first_column(p), .vocabulary = vocabulary_,
+                            .softcap = softcap_});
   p.run(op::CrossEntropyStats{.sum_exp = sum_exp(all.stats).range(first, n),
                               .target_logit = target_logit(all.stats).range(first, n), .logits = logits, .row_max = largest,
-                              .targets = targets.range(first, n), .first_column = first_column(p), .vocabulary = vocabulary_});
+                              .targets = targets.range(first, n), .first_column = first_column(p), .vocabulary = vocabulary_,
+                              .softcap = softcap_});
 }
 
 void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, TensorView loss, ConstTensorView targets,
@@ -54,7 +58,8 @@ void VocabParallelCrossEntropy::backward(Pass& p, TensorView logits, std::int64_
   const std::int64_t n = logits.shape()[0];
   p.run(op::CrossEntropyBackward{.logits = logits, .row_max = p[row_max_].range(first, n),
                                  .sum_exp = sum_exp(p[stats_]).range(first, n), .targets = targets.range(first, n),
-                                 .first_column = first_column(p), .vocabulary = vocabulary_, .scale = scale});
+                                 .first_column = first_column(p), .vocabulary = vocabulary_, .scale = scale,
+                                 .softcap = softcap_});
 }
 
 }  // namespace trident

@@ -16,10 +16,10 @@ namespace trident {
 class VocabParallelCrossEntropy {
  public:
   VocabParallelCrossEntropy() = default;
-  // This rank holds `columns` = padded vocabulary / t of the `vocabulary` columns. `last_use`: of backward(), which reads the rows'
-  // statistics; kW where backward_weight makes logits again.
-  VocabParallelCrossEntropy(std::int64_t columns, std::int64_t vocabulary, LastUse last_use = LastUse::kB)
-      : columns_(columns), vocabulary_(vocabulary) {
+  // This rank holds `columns` = padded vocabulary / t of the `vocabulary` columns. Over 0, `softcap` bounds the logits. `last_use`:
+  // of backward(), which reads the rows' statistics; kW where backward_weight makes logits again.
+  VocabParallelCrossEntropy(std::int64_t columns, std::int64_t vocabulary, float softcap, LastUse last_use = LastUse::kB)
+      : columns_(columns), vocabulary_(vocabulary), softcap_(softcap) {
     row_max_.last_use = stats_.last_use = last_use;
   }
 
@@ -45,6 +45,7 @@ class VocabParallelCrossEntropy {
   std::int64_t first_column(const Pass& p) const { return p.geometry.tensor_rank * columns_; }
 
   std::int64_t columns_ = 0, vocabulary_ = 0;
+  float softcap_ = 0;
   Saved row_max_{"the rows' largest logits", ActivationKind::kLoss, LastUse::kB, RecomputeClass::kNever};  // f32[R]
   // f32[2,R]
   Saved stats_{"the rows' sums of exponentials and target logits", ActivationKind::kLoss, LastUse::kB, RecomputeClass::kNever};

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/on_progress.h"
 
 namespace trident {
 
@@ -21,14 +21,13 @@ struct ConvertReport {
   std::vector<std::string> warnings = {};  // one line each: values that are no numbers or became infinite, checkpoints passed over
 };
 
-using ConvertProgress = std::function<void(std::int64_t done_bytes, std::int64_t all_bytes)>;
 
 // Makes the folder `to` a checkpoint of weights alone with those of the Hugging Face folder `from`, in `dtype`: f32, bf16 or f16;
 // not given: the folder's own, f32 where it has several. What else the folder holds is carried along (side_files.h).
 // model.init_from takes the result. ConfigError: `to` is there, config.json says something that is not supported; DataError naming
 // file and tensor; StorageError. Then nothing is left of `to`.
 ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, std::optional<DType> dtype,
-                               const ConvertProgress& progress = {});
+                               const OnProgress& progress = {});
 
 // Makes the folder `to` one of Hugging Face's form with the weights of the checkpoint `from`, or of the newest valid one in that
 // folder (find_weights()): masters where `dtype` is not that of the weights and there are any. `shard_bytes`: of values in a file,
@@ -39,7 +38,7 @@ struct ExportOptions {
   std::optional<std::int64_t> shard_bytes;
 };
 ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, const ExportOptions& options,
-                               const ConvertProgress& progress = {});
+                               const OnProgress& progress = {});
 
 // Key of the manifest's writer: what the names in the folder that the checkpoint was made from leave out at their beginning.
 inline constexpr std::string_view kLeftOutOfNames = "left_out_of_names";

@@ -55,7 +55,7 @@ std::string left_out_of_names(const HfFolder& folder, const std::vector<Manifest
 
 class Importer {
  public:
-  Importer(std::shared_ptr<const HfFolder> folder, FileTable table, const ConvertProgress& progress)
+  Importer(std::shared_ptr<const HfFolder> folder, FileTable table, const OnProgress& progress)
       : folder_(std::move(folder)), table_(std::move(table)), progress_(progress) {}
 
   // Writes the file, and fills in the hashes of its blocks.
@@ -103,7 +103,7 @@ class Importer {
 
   std::shared_ptr<const HfFolder> folder_;
   FileTable table_;
-  const ConvertProgress& progress_;
+  const OnProgress& progress_;
   std::optional<std::pair<std::size_t, RandomAccessFile>> open_;
   std::vector<std::byte> scratch_;
   ValueCheck check_;
@@ -113,7 +113,7 @@ class Importer {
 }  // namespace
 
 ConvertReport hf_to_checkpoint(const std::string& given, const std::string& to, std::optional<DType> dtype,
-                               const ConvertProgress& progress) {
+                               const OnProgress& progress) {
   refuse_name_of_step(to, checkpoint_name(0));
   const Resume source = find_hf_weights(given, "--from hf");
   const std::shared_ptr<const HfFolder>& folder = source.hf;

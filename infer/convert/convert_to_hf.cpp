@@ -62,7 +62,7 @@ std::optional<std::vector<OutputFile>> files_of_index(const HfIndex& index, cons
 
 class Exporter {
  public:
-  Exporter(WeightsSource source, const ExportOptions& options, const ConvertProgress& progress)
+  Exporter(WeightsSource source, const ExportOptions& options, const OnProgress& progress)
       : source_(std::move(source)),
         model_(model_of(source_)),
         tensors_(tensors_of_hf(model_)),
@@ -258,7 +258,7 @@ class Exporter {
   std::vector<std::string> names_;       // of the tensors in the files
   DType dtype_, stored_ = DType::kF32;
   std::string carried_;
-  const ConvertProgress& progress_;
+  const OnProgress& progress_;
   ShardReader reader_;
   std::string_view prefix_;
   std::vector<OutputFile> files_;
@@ -291,7 +291,7 @@ std::vector<std::vector<std::size_t>> split_into_files(const std::vector<std::in
 }
 
 ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, const ExportOptions& options,
-                               const ConvertProgress& progress) {
+                               const OnProgress& progress) {
   if (is_hf_folder(hub_snapshot(from)))
     throw ConfigError(fmt::format("--from ckpt {}: is a Hugging Face folder; write --from hf", from));
   refuse_name_of_step(to);

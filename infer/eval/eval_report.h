@@ -29,7 +29,7 @@ struct EvalOptions {
   bool per_question = false;  // of `choices` alone
 };
 
-// Sums over the predicted tokens of a text.
+// Sums over the predicted tokens of a text that count.
 struct LossSum {
   double nats = 0;
   std::int64_t tokens = 0;
@@ -69,7 +69,7 @@ struct EvalReport {
   std::optional<std::int64_t> updates;  // of its training; nothing of a Hugging Face folder
   bool knows_bytes = false;             // there was a tokenizer
   std::vector<SetReport> sets;
-  std::vector<double> token_nats;  // EvalOptions::token_losses
+  std::vector<double> token_nats;  // EvalOptions::token_losses; NaN of a target that does not count
   std::optional<ChoicesReport> choices;
 };
 

@@ -25,4 +25,9 @@ EvalWindow last_window(std::int32_t text, std::int64_t tokens, std::int64_t sequ
   return {text, tokens - 1 - inputs, inputs, inputs - counted};
 }
 
+std::int64_t windows_at_once(std::int64_t windows, std::int64_t sequence) {
+  constexpr std::int64_t kTokens = 8192;
+  return std::clamp<std::int64_t>(kTokens / sequence, 1, windows);
+}
+
 }  // namespace trident

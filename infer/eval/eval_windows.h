@@ -25,4 +25,8 @@ void add_windows(std::int32_t text, std::int64_t tokens, std::int64_t sequence, 
 // hold: 1 <= counted <= min(sequence, tokens - 1).
 EvalWindow last_window(std::int32_t text, std::int64_t tokens, std::int64_t sequence, std::int64_t counted);
 
+// How many of `windows` (at least 1) the model is given at once where nobody says: as many as make 8,192 tokens, at least one. No
+// machine and no layout changes the number.
+std::int64_t windows_at_once(std::int64_t windows, std::int64_t sequence);
+
 }  // namespace trident

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "core/int_math.h"
 #include "data/dataset_record.h"
+#include "data/document_starts.h"
 #include "data/indexed_dataset.h"
 #include "data/tokenizer/token_ids.h"
 #include "data/tokenizer/tokenizer.h"
@@ -30,6 +32,7 @@ struct EvalText {
   const IndexedDataset* dataset = nullptr;  // or `ids`
   std::int64_t first = 0, tokens = 0;       // within the dataset
   std::vector<std::int32_t> ids = {};
+  bool has_documents = false;  // what depends on where documents begin does so in this text
 
   // Tokens begin .. begin + out.size() - 1.
   void read(std::int64_t begin, std::int64_t vocab_size, std::span<std::int32_t> out) const {
@@ -51,6 +54,7 @@ struct EvalWork {
   std::vector<EvalWindow> windows;
   std::vector<std::int64_t> texts_of_set;  // by set: how many texts
   std::vector<Question> questions;
+  DocumentRules documents;
   std::vector<std::int32_t> token_bytes;  // by id; empty without a tokenizer
   std::string why_no_bytes;               // where that is so
   std::int64_t vocab_size = 0;
@@ -95,9 +99,12 @@ void add_ids(EvalWork& work, const std::vector<std::int32_t>& ids) {
   work.texts_of_set.push_back(1);
 }
 
-EvalWork make_work(const EvalOptions& options, const ModelConfig& model, std::int64_t sequence, const ModelTokenizer& found) {
+EvalWork make_work(const EvalOptions& options, const DataConfig& data, const ModelConfig& model, std::int64_t sequence,
+                   const ModelTokenizer& found) {
   const Tokenizer* const tokenizer = found.tokenizer.get();  // or nothing
+  const bool finds_documents = data.finds_documents();
   EvalWork work;
+  work.documents = document_rules(data, model.vocab_size, tokenizer);
   work.vocab_size = model.vocab_size;
   if (tokenizer != nullptr) work.token_bytes = bytes_of_tokens(*tokenizer, model.vocab_size);
   std::vector<std::string> prefixes;
@@ -107,6 +114,7 @@ EvalWork make_work(const EvalOptions& options, const ModelConfig& model, std::in
   }
   check_records(prefixes, tokenizer, "--tokenizer", model.vocab_size);
   if (options.ids) add_ids(work, *options.ids);
+  for (EvalText& text : work.texts) text.has_documents = finds_documents;  // a question is one document, whatever is in it
   for (std::size_t t = 0; t < work.texts.size(); ++t)
     add_windows(static_cast<std::int32_t>(t), work.texts[t].tokens, sequence, options.stride.value_or(sequence), work.windows);
   if (!options.choices) return work;
@@ -126,24 +134,35 @@ EvalWork make_work(const EvalOptions& options, const ModelConfig& model, std::in
   return work;
 }
 
+// Sample i of `count` in the spans becomes this window.
+void load_window(const EvalWork& work, const EvalWindow& window, std::int64_t sequence, std::int64_t i, std::int64_t count,
+                 const SampleSpans& spans) {
+  const EvalText& text = work.texts[static_cast<std::size_t>(window.text)];
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(window.inputs) + 1), begins;
+  text.read(window.begin, work.vocab_size, ids);
+  for (std::int64_t s = 0; s < window.inputs; ++s) {
+    const auto at = static_cast<std::size_t>(s * count + i), token = static_cast<std::size_t>(s);
+    if (!spans.tokens.empty()) spans.tokens[at] = ids[token];
+    if (!spans.targets.empty() && s >= window.counted_from) spans.targets[at] = ids[token + 1];
+  }
+  if (text.has_documents && work.documents.boundaries == DocumentBoundaries::kEod) {
+    find_behind_eod(std::span(ids).first(static_cast<std::size_t>(window.inputs)), work.documents.eod, begins);
+  } else if (text.has_documents && text.dataset != nullptr) {
+    IndexReader index(*text.dataset, IndexReader::Blocks::kNone);
+    find_sequences(index, text.first + window.begin, window.inputs, begins);
+  }
+  mark_documents(begins, work.documents.masks_targets, sequence, i, count, spans);
+}
+
 // Loads windows as tokens and targets: a sample is a window, and behind the last one there are empty ones.
 LoadSamples loader_of(const EvalWork& work, std::int64_t sequence) {
-  return
-      [&work, sequence](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
-        std::fill(tokens.begin(), tokens.end(), 0);
-        std::fill(targets.begin(), targets.end(), -1);
-        std::vector<std::int32_t> ids(static_cast<std::size_t>(sequence) + 1);
-        for (std::int64_t i = 0; i < count && first + i < std::ssize(work.windows); ++i) {
-          const EvalWindow& window = work.windows[static_cast<std::size_t>(first + i)];
-          const std::span<std::int32_t> of_window = std::span(ids).first(static_cast<std::size_t>(window.inputs) + 1);
-          work.texts[static_cast<std::size_t>(window.text)].read(window.begin, work.vocab_size, of_window);
-          for (std::int64_t s = 0; s < window.inputs; ++s) {
-            const auto at = static_cast<std::size_t>(s * count + i), token = static_cast<std::size_t>(s);
-            if (!tokens.empty()) tokens[at] = of_window[token];
-            if (!targets.empty() && s >= window.counted_from) targets[at] = of_window[token + 1];
-          }
-        }
-      };
+  return [&work, sequence](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+    std::ranges::fill(spans.tokens, 0);
+    std::ranges::fill(spans.targets, -1);
+    std::ranges::fill(spans.document_starts, 0);
+    for (std::int64_t i = 0; i < count && first + i < std::ssize(work.windows); ++i)
+      load_window(work, work.windows[static_cast<std::size_t>(first + i)], sequence, i, count, spans);
+  };
 }
 
 // The sums of every text, and the losses of single tokens if they are `wanted`.
@@ -153,16 +172,17 @@ class TextSums {
 
   void add(const EvalWindow& window, std::span<const float> losses) {
     LossSum& sum = sums_[static_cast<std::size_t>(window.text)];
+    targets_.assign(static_cast<std::size_t>(window.inputs), -1);
+    load_window(work_, window, window.inputs, 0, 1, {.targets = targets_});
     for (std::int64_t s = window.counted_from; s < window.inputs; ++s) {
       const double nats = losses[static_cast<std::size_t>(s)];
+      const std::int32_t target = targets_[static_cast<std::size_t>(s)];
+      if (wanted_) token_nats_.push_back(target < 0 ? std::numeric_limits<double>::quiet_NaN() : nats);
+      if (target < 0) continue;
       sum.nats += nats;
-      if (wanted_) token_nats_.push_back(nats);
+      ++sum.tokens;
+      if (!work_.token_bytes.empty()) sum.bytes += work_.token_bytes[static_cast<std::size_t>(target)];
     }
-    sum.tokens += window.counted();
-    if (work_.token_bytes.empty()) return;
-    ids_.resize(static_cast<std::size_t>(window.counted()));
-    work_.texts[static_cast<std::size_t>(window.text)].read(window.begin + window.counted_from + 1, work_.vocab_size, ids_);
-    for (const std::int32_t id : ids_) sum.bytes += work_.token_bytes[static_cast<std::size_t>(id)];
   }
 
   const std::vector<LossSum>& sums() const { return sums_; }
@@ -173,7 +193,7 @@ class TextSums {
   bool wanted_;
   std::vector<LossSum> sums_;
   std::vector<double> token_nats_;
-  std::vector<std::int32_t> ids_;
+  std::vector<std::int32_t> targets_;
 };
 
 // The first of the largest.
@@ -251,7 +271,7 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
     throw ConfigError(fmt::format("--stride = {}: windows of {} tokens would leave tokens out; use at most --sequence",
                                   *options.stride, sequence));
   const ModelTokenizer tokenizer = find_tokenizer(options.tokenizer, config.data.tokenizer, model.checkpoint, model.key);
-  work = make_work(options, architecture, sequence, tokenizer);
+  work = make_work(options, config.data, architecture, sequence, tokenizer);
   work.why_no_bytes = tokenizer.refused ? tokenizer.refused->what() : "none is named, and the model's folder has none";
   // Sequences that tensor ranks share out must be a multiple of the tensor degree.
   const std::int64_t unit = config.parallel.sequence_parallel ? config.parallel.tensor : 1;
@@ -260,17 +280,24 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
     throw ConfigError(fmt::format("--sequence = {}: {} tensor ranks share out {} tokens (parallel.sequence_parallel), and the "
                                   "model has {} positions; use at most {}, or set parallel.sequence_parallel to false",
                                   sequence, unit, config.batch.sequence, architecture.max_positions, sequence / unit * unit));
+  if (model.halves_micro) config.batch.micro = windows_at_once(std::ssize(work.windows), config.batch.sequence);
   return model;
 }
 
 }  // namespace
 
-std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, LogSink& log, CudaBackend& cuda) {
+std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, LogSink& log, CudaBackend& cuda,
+                                   const OnProgress& progress) {
   EvalOptions options;
   EvalWork work;
   std::optional<EvalReport> report;
   const auto on_rank = [&](const ForwardInputs& inputs, JobRank rank) {
     RankEvaluator evaluator(inputs.plan, rank.device, std::move(rank.world), rank.board, rank.on_device);
+    const bool reports = evaluator.model().context().rank() == 0;
+    const auto is_done = [&](std::int64_t windows) {
+      if (reports && progress) progress(windows, std::ssize(work.windows));
+    };
+    is_done(0);
     load_weights(inputs.model.checkpoint, evaluator.model(), rank.logger, inputs.model.key, inputs.model.path);
     if (rank.board != nullptr) rank.board->set_phase(RunPhase::kEvaluating);
     const std::int64_t global = inputs.plan.config.batch.global, sequence = inputs.plan.config.batch.sequence;
@@ -278,9 +305,9 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
     const auto tokens = [&work](std::int64_t window) {
       return window < std::ssize(work.windows) ? work.windows[static_cast<std::size_t>(window)].inputs : 0;
     };
-    const bool reports = evaluator.model().context().rank() == 0;
     TextSums sums(work, options.token_losses);
     for (std::int64_t batch = 0; batch * global < std::ssize(work.windows); ++batch) {
+      is_done(batch * global);
       const std::span<const float> losses = evaluator.losses(load, batch, tokens);
       for (std::int64_t i = 0; reports && i < global && batch * global + i < std::ssize(work.windows); ++i)
         sums.add(work.windows[static_cast<std::size_t>(batch * global + i)],

@@ -14,7 +14,7 @@ struct PassTime {
   bool is_prompt = false;
   double seconds = 0, cpu_seconds = 0;  // passed, and of this thread
   std::int64_t tokens = 0;     // of the prompt, or new ones
-  std::int64_t positions = 0;  // cached ones that a step looked at, summed over slots in use; of a prompt 0
+  std::int64_t positions = 0;  // cached ones that a step looked at, a layer on average, summed over slots in use; of a prompt 0
   // Measured right after it: FLOP/s of products (prompt) or bytes/s read (step), by either clock; 0: was not.
   double machine_rate = 0, machine_cpu_rate = 0;
 };
@@ -23,8 +23,8 @@ struct GenerateTimes {
   std::vector<PassTime> passes;
   // That a step reads, on the rank: all weights but what is looked up, and of each position that it looks at.
   std::int64_t step_weight_bytes = 0, cache_bytes_per_position = 0;
-  // Of the whole model, a multiply-add counted as two: of a prompt's token, of its last one beside, of a query with a key that it
-  // sees.
+  // FLOPs of the whole model, a multiply-add counted as two: of a prompt's token, of its last one beside, of a query with a key
+  // that it sees.
   double flops_per_token = 0, flops_per_prompt = 0, flops_per_pair = 0;
 };
 

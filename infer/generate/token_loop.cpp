@@ -124,7 +124,7 @@ void TokenLoop::step() {
     const std::int64_t length = std::ssize(slots_[i].seen);
     if (stage_.set_length(static_cast<std::int64_t>(i), length)) fill(i, length - 1, false);
     next_[i] = {slots_[i].seen.back(), length - 1};
-    positions += length;
+    positions += stage_.positions_seen(length);
   }
   stage_.step(next_);
   const std::vector<Choice> choices = choose(busy, false);
@@ -184,6 +184,8 @@ std::vector<Choice> TokenLoop::choose_on_last_stage(std::span<const std::size_t>
   logits_.resize(static_cast<std::size_t>(all.num_elements()));
   context_.device().read(context_.compute_stream(), logits_.data(), all);
   context_.compute_stream().synchronize();
+  if (const auto cap = static_cast<float>(stage_.logit_softcap()); cap > 0)
+    for (float& logit : logits_) logit = cap * std::tanh(logit / cap);
   const int parts = context_.grid().degrees().tensor, part = context_.coordinates().tensor;
   const std::int64_t places = candidates_needed(request_.sampling, columns), row = kTotalNumbers + places * kCandidateNumbers;
   const std::int64_t rows = std::ssize(slots);

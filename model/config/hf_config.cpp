@@ -6,6 +6,8 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "model/config/hf_reader.h"
@@ -102,7 +104,7 @@ void check_architectures(HfReader& reader, const FamilyTraits& traits) {
 // Keys of models that are something else than this program computes, whatever their model_type says.
 void refuse_missing_features(HfReader& reader) {
   constexpr std::string_view kQuantized[] = {"quantization_config", "quantization", "compression_config"};
-  constexpr std::string_view kCaps[] = {"attn_logit_softcapping", "final_logit_softcapping", "logits_soft_cap"};
+  constexpr std::string_view kCaps[] = {"logits_soft_cap"};
   constexpr std::string_view kExperts[] = {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok",
                                            "moe_intermediate_size"};
   const auto refuse_any = [&](std::span<const std::string_view> keys, std::string_view why) {
@@ -110,7 +112,7 @@ void refuse_missing_features(HfReader& reader) {
       if (const JsonValue* value = reader.find(key); value != nullptr && !says_nothing(*value)) reader.refuse(key, why);
   };
   refuse_any(kQuantized, "quantised models are not supported; start from the unquantised one");
-  refuse_any(kCaps, "soft caps of logits are not supported; remove the key only if the model was trained without");
+  refuse_any(kCaps, "not supported; give attn_logit_softcapping or final_logit_softcapping");
   refuse_any(kExperts, "mixture-of-experts models are not supported; use a dense model");
 }
 
@@ -127,40 +129,51 @@ bool has_window_key(ModelFamily family) {
          family == ModelFamily::kPhi3;
 }
 
-// Whether any layer uses the window that the file gives.
-bool any_layer_slides(HfReader& reader, const ModelConfig& config) {
+// Whether each layer uses the window that the file gives.
+std::vector<bool> read_sliding_layers(HfReader& reader, const ModelConfig& config) {
   const bool switched = config.family == ModelFamily::kQwen2 || config.family == ModelFamily::kQwen3;
-  const bool always = has_window_key(config.family) && !switched;
+  const bool always = has_window_key(config.family) && !switched;  // everywhere, whatever a list says
   const bool enabled = switched ? reader.boolean("use_sliding_window", false) : always;
   const std::int64_t first_sliding_layer = switched ? reader.integer("max_window_layers", 28) : 0;
+  std::vector<bool> slides;
   const JsonValue* types = reader.find("layer_types");
-  if (types == nullptr) return enabled && first_sliding_layer < config.layers;
+  if (types == nullptr) {
+    if (enabled && first_sliding_layer < config.layers && config.layers <= kMaxLayers)  // validate() refuses more
+      for (std::int64_t layer = 0; layer < config.layers; ++layer) slides.push_back(layer >= first_sliding_layer);
+    return slides;
+  }
   if (!types->is_array() || static_cast<std::int64_t>(types->items().size()) != config.layers)
     reader.refuse("layer_types", fmt::format("must be a list with one entry per layer ({})", config.layers));
-  bool listed = always;  // these families' window is everywhere, whatever the list says
   for (const JsonValue& type : types->items()) {
     const bool sliding = type.is_string() && type.as_string() == "sliding_attention";
     if (!sliding && !(type.is_string() && type.as_string() == "full_attention"))
-      reader.refuse("layer_types", "only \"full_attention\" layers are supported");
-    listed = listed || sliding;
+      reader.refuse("layer_types", "only \"full_attention\" and \"sliding_attention\" layers are supported");
+    if (sliding && !has_window_key(config.family))
+      reader.refuse("layer_types", "windows are not supported in models of this family; use \"full_attention\" in every layer");
+    slides.push_back(always || (enabled && sliding));
   }
-  if (listed && !enabled && config.family != ModelFamily::kQwen2 && config.family != ModelFamily::kQwen3)
-    reader.refuse("layer_types", "sliding-window attention is not supported; use \"full_attention\" in every layer");
-  return enabled && listed;
+  return slides;
 }
 
-// The window of the layers that have one, 0 where none hides anything within the model's positions. Whether it counts is for the
-// length of sequences to say (check_layout).
-std::int64_t read_sliding_window(HfReader& reader, const ModelConfig& config) {
-  const bool slides = any_layer_slides(reader, config);
-  if (!has_window_key(config.family)) return 0;  // sliding_window is an unknown key there
+// The layers that slide, and their window: none where it hides nothing within the model's positions.
+void read_sliding_window(HfReader& reader, ModelConfig& config) {
+  std::vector<bool> slides = read_sliding_layers(reader, config);
+  if (!has_window_key(config.family)) return;  // sliding_window is an unknown key there
   // A missing key means 4096, and no window in Phi-3; null no window.
   const std::int64_t missing = config.family == ModelFamily::kPhi3 ? 0 : 4096;
   const bool given = reader.present("sliding_window");
   const std::int64_t window = reader.integer("sliding_window", given ? 0 : missing);
   if (given && reader.find("sliding_window") != nullptr && window < 1)
     reader.refuse("sliding_window", "must be at least 1, or null for no window");
-  return slides && window < config.max_positions ? window : 0;
+  if (window >= config.max_positions || std::ranges::find(slides, true) == slides.end()) return;
+  config.sliding_window = window;
+  if (std::ranges::find(slides, false) != slides.end()) config.sliding_layers = std::move(slides);
+}
+
+double read_softcap(HfReader& reader, std::string_view key) {
+  const double cap = reader.number(key, 0);
+  if (!(cap >= 0)) reader.refuse(key, "must be above 0, or null for none");
+  return cap;
 }
 
 void read_gpt2(HfReader& reader, std::optional<double> dropout, ModelConfig& config) {
@@ -249,7 +262,7 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
   }
   config.tie_embeddings = reader.boolean("tie_word_embeddings", false);
   refuse_attention_dropout(reader, "attention_dropout", dropout.has_value());
-  config.sliding_window = read_sliding_window(reader, config);
+  read_sliding_window(reader, config);
 }
 
 ModelConfig read_model(HfReader& reader, std::optional<double> dropout) {
@@ -261,6 +274,8 @@ ModelConfig read_model(HfReader& reader, std::optional<double> dropout) {
   config.vocab_size = reader.integer("vocab_size", traits.vocab_size);
   config.max_positions = traits.max_positions;
   config.init_std = reader.number("initializer_range", 0.02);
+  config.attention_softcap = read_softcap(reader, "attn_logit_softcapping");
+  config.logit_softcap = read_softcap(reader, "final_logit_softcapping");
   if (config.family == ModelFamily::kGpt2)
     read_gpt2(reader, dropout, config);
   else

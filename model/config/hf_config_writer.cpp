@@ -1,7 +1,10 @@
 #include "model/config/hf_config_writer.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/check.h"
 
@@ -74,13 +77,19 @@ void add_gpt2(const ModelConfig& config, JsonValue& json) {
 
 void add_window(const ModelConfig& config, JsonValue& json) {
   const JsonValue window = config.sliding_window > 0 ? JsonValue(config.sliding_window) : JsonValue();
+  const std::vector<bool>& slides = config.sliding_layers;
+  const auto first = std::ranges::find(slides, true);
   switch (config.family) {
     case ModelFamily::kQwen2:
     case ModelFamily::kQwen3:
       json.set("use_sliding_window", config.sliding_window > 0);
       json.set("sliding_window", window);
-      // Which of the layers see no further is not known here; sequences within the window do not tell.
-      json.set("max_window_layers", config.sliding_window > 0 ? 0 : config.layers);
+      json.set("max_window_layers", config.sliding_window > 0 ? first - slides.begin() : config.layers);
+      if (std::find(first, slides.end(), false) != slides.end()) {  // no layer from which on all slide
+        JsonValue::Array types;
+        for (const bool sliding : slides) types.emplace_back(sliding ? "sliding_attention" : "full_attention");
+        json.set("layer_types", std::move(types));
+      }
       break;
     case ModelFamily::kMistral:
     case ModelFamily::kPhi3: json.set("sliding_window", window); break;
@@ -142,6 +151,8 @@ JsonValue hf_config_json(const ModelConfig& config, DType dtype) {
   else
     add_llama_like(config, json);
   json.set("initializer_range", config.init_std);
+  if (config.attention_softcap > 0) json.set("attn_logit_softcapping", config.attention_softcap);
+  if (config.logit_softcap > 0) json.set("final_logit_softcapping", config.logit_softcap);
   json.set("tie_word_embeddings", config.tie_embeddings);
   json.set("use_cache", true);
   json.set("torch_dtype", hf_dtype_name(dtype));

@@ -24,9 +24,8 @@ std::int64_t ModelConfig::longest_sequence() const {
 
 namespace {
 
-// Widths and depth are bounded so that no count overflows, and depth also so that files have room for the names of all tensors.
+// Widths and depth are bounded so that no count overflows.
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
-constexpr std::int64_t kMaxLayers = std::int64_t{1} << 12;
 
 void require_size(std::int64_t value, std::string_view name, std::string_view where, std::int64_t largest = kMaxWidth) {
   if (value < 1 || value > largest)

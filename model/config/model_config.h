@@ -4,6 +4,7 @@
 // the whole model: nothing here knows about ranks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -12,6 +13,8 @@
 #include "core/json_reader.h"
 
 namespace trident {
+
+inline constexpr std::int64_t kMaxLayers = std::int64_t{1} << 12;  // of a model: files have room for the names of all tensors
 
 enum class ModelFamily : std::uint8_t { kGpt2, kLlama, kQwen2, kQwen3, kMistral, kOlmo, kOlmo2, kPhi3 };
 
@@ -62,7 +65,10 @@ struct ModelConfig {
   NormPlacement norm_placement = NormPlacement::kBefore;
   Activation activation = Activation::kSwiGlu;
   PositionKind position = PositionKind::kRope;
-  std::int64_t sliding_window = 0;  // tokens that a token of some layer sees at most, itself among them; 0: all. See check_layout
+  std::int64_t sliding_window = 0;   // tokens that a token of a sliding layer sees at most, itself among them; 0: no layer slides
+  std::vector<bool> sliding_layers = {};  // whether each layer slides, where there is a window and not all of them do
+  double attention_softcap = 0;      // scaled scores s become cap * tanh(s / cap); 0: they do not
+  double logit_softcap = 0;          // and so the logits
   RopeConfig rope;           // meaningful with PositionKind::kRope
   bool qkv_bias = false;     // of the query, key and value projections
   bool output_bias = false;  // of the attention's output projection
@@ -76,6 +82,9 @@ struct ModelConfig {
 
   std::int64_t query_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }
+  bool slides(std::int64_t layer) const {
+    return sliding_window > 0 && (sliding_layers.empty() || sliding_layers.at(static_cast<std::size_t>(layer)));
+  }
   // Dimensions of a head that are rotated; even.
   std::int64_t rotary_dim() const;
   // Tokens of the longest sequence: all positions, but any number with dynamic scaling, which adapts to them.
@@ -95,9 +104,11 @@ void validate(const ModelConfig& config, std::string_view where);
 // - Dropout: embd_pdrop and resid_pdrop of GPT-2 and Phi-3 are honoured; missing keys are no dropout (transformers says 0.1 in
 //   GPT-2: a trainer's default must not depend on a family). Dropout of attention probabilities does not exist here and is refused,
 //   unless `dropout` is given: it then replaces every probability of the file (residual and embedding = dropout, attention = 0).
-// - A sliding window is read; check_layout (gpt.h) refuses sequences that are longer.
-// - Unknown keys, and features this program does not have (mixture of experts, soft caps, other
-//   activations, quantised weights), are refused by name.
+// - A sliding window that hides nothing within the model's positions is none. Layers of Qwen slide from max_window_layers on, or as
+//   layer_types says; in Mistral and Phi-3 all do.
+// - attn_logit_softcapping and final_logit_softcapping bound scores and logits in every family, as Gemma 2 has them.
+// - Unknown keys, and features this program does not have (mixture of experts, other activations, quantised weights), are refused
+//   by name.
 //
 // `where` begins every message: "<where>.<key> = <value>: <why>; <remedy>". Throws ConfigError. The result is validated.
 ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout = std::nullopt);

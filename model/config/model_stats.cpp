@@ -72,6 +72,18 @@ PartFlops part_flops_per_token(const ModelConfig& config, std::int64_t sequence)
   return flops;
 }
 
+double seen_share(const ModelConfig& config, std::int64_t layer, std::int64_t sequence) {
+  if (!config.slides(layer) || config.sliding_window >= sequence) return 1;
+  const auto s = static_cast<double>(sequence), w = static_cast<double>(config.sliding_window);
+  return w * (2 * s - w + 1) / (s * (s + 1));
+}
+
+double block_flops_per_token(const ModelConfig& config, std::int64_t layer, std::int64_t sequence) {
+  const double hidden_attention = 12.0 * static_cast<double>(sequence) * static_cast<double>(config.query_width()) *
+                                  (1 - seen_share(config, layer, sequence));
+  return part_flops_per_token(config, sequence).block - hidden_attention;
+}
+
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   const PartFlops flops = part_flops_per_token(config, sequence);
   return static_cast<double>(config.layers) * flops.block + flops.head;

@@ -23,7 +23,8 @@ std::int64_t block_matmul_parameters(const ModelConfig& config);
 std::int64_t matmul_parameters(const ModelConfig& config);
 
 // Model FLOPs of one token's forward and backward pass, a multiply-add counted as two: 6 * matmul_parameters + 12 L s a d,
-// attention counted in full (not the causal half), recomputation not counted (Narayanan et al. 2021, Korthikanti et al. 2022).
+// attention counted in full (not the causal half, no window), recomputation not counted (Narayanan et al. 2021, Korthikanti et al.
+// 2022).
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence);
 
 // The same split by part, for balancing pipeline stages: blocks * L + head = model_flops_per_token. A lookup has no products;
@@ -34,5 +35,9 @@ struct PartFlops {
   double head = 0;
 };
 PartFlops part_flops_per_token(const ModelConfig& config, std::int64_t sequence);
+// The part of a token and those up to it that a layer's window lets it see, on average: 1 where it hides nothing.
+double seen_share(const ModelConfig& config, std::int64_t layer, std::int64_t sequence);
+// PartFlops::block of one layer, its attention times seen_share().
+double block_flops_per_token(const ModelConfig& config, std::int64_t layer, std::int64_t sequence);
 
 }  // namespace trident

@@ -17,8 +17,8 @@ namespace {
 constexpr int kCalls = 4;
 constexpr double kBudgets = 7.5;        // of options.seconds, for a point, where nothing else computes
 constexpr int kFewest = 8, kMost = 60;  // batches
-// Of all ranks together: more than the caches of cores hold, less than what these share. What is exchanged in training was written
-// a while ago.
+// All ranks together exchange more than the caches of cores hold, less than what these share. What is exchanged in training was
+// written a while ago.
 constexpr std::int64_t kOperandBytes = std::int64_t{16} << 20;
 
 // Operands of calls, round and round in a window; the same places on all ranks.

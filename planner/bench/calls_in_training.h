@@ -21,7 +21,7 @@ struct CallTimes {
   std::vector<double> seconds;                                      // one for each call
 };
 
-// What a call adds to a step, where the least would say what it took when its operands happened to be at hand. Of one thread, whose
+// A call adds this to a step; the least would say what it took when its operands happened to be at hand. With one thread, whose
 // CPU time was measured, the mean, a call that took more than three times the median one counting as that; of several, which the
 // clock measured, the median, because other programs stretch single calls as they stretch single steps. `seconds` is not empty.
 double typical_seconds(std::vector<double> seconds, int threads);
@@ -38,7 +38,7 @@ class CallMeter final : public WorkListener {
   std::map<std::pair<std::string, double>, std::vector<CallTimes>> calls_;
 };
 
-// Of calls of divided models, whose ranks had `threads` each, those that count beside calls of models `alone` on the machine. Of
+// Keeps the calls of divided models, whose ranks had `threads` each, that count beside calls of models `alone` on the machine. Of
 // one thread, whose CPU time was measured, all; of several, which the clock measured while ranks took the cores from each other,
 // those of operations that no other model has.
 std::vector<CallTimes> calls_beside(std::span<const CallTimes> alone, std::span<const CallTimes> of_divided, int threads);

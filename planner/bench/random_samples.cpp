@@ -9,7 +9,7 @@
 namespace trident {
 
 LoadSamples random_samples(std::int64_t vocabulary, std::int64_t sequence) {
-  return [=](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
+  return [=](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
     for (std::int64_t i = 0; i < count; ++i) {
       const PhiloxKey key = random_key(/*seed=*/0, RandomPurpose::kBench, static_cast<std::uint64_t>(first + i));
       PhiloxCounter words{};
@@ -17,8 +17,8 @@ LoadSamples random_samples(std::int64_t vocabulary, std::int64_t sequence) {
         if (s % 4 == 0) words = philox4x32({static_cast<std::uint32_t>(s / 4), 0, 0, 0}, key);
         const auto token =
             static_cast<std::int32_t>(words[static_cast<std::size_t>(s % 4)] % static_cast<std::uint64_t>(vocabulary));
-        if (!tokens.empty() && s < sequence) tokens[static_cast<std::size_t>(s * count + i)] = token;
-        if (!targets.empty() && s > 0) targets[static_cast<std::size_t>((s - 1) * count + i)] = token;
+        if (!spans.tokens.empty() && s < sequence) spans.tokens[static_cast<std::size_t>(s * count + i)] = token;
+        if (!spans.targets.empty() && s > 0) spans.targets[static_cast<std::size_t>((s - 1) * count + i)] = token;
       }
     }
   };

@@ -16,8 +16,8 @@ struct StepSum {
   double roots = 0;  // sum over calls of groups of the root of the seconds worked since the one before
 };
 
-// What is measured and not priced, as so much for each of `of`: least squares of errors relative to `measured`, at least 0. 0 where
-// no step has any.
+// Explains what is measured and not priced as so much for each of `of`: least squares of errors relative to `measured`, at least 0.
+// 0 where no step has any.
 double seconds_of_each(std::span<const StepSum> sums, double StepSum::*of);
 
 // The same as the median of what each step says, so that neither a step that was disturbed weighs, nor one of a model so small that

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/json_by_name.h"
 #include "planner/predict/cluster_report.h"
 #include "report/table.h"
 

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/json_by_name.h"
 #include "core/number_text.h"
 
 namespace trident {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/json_by_name.h"
 #include "core/number_text.h"
 #include "infer/generate/eval_samples.h"
 #include "model/config/model_stats.h"

@@ -10,7 +10,6 @@
 #include "core/file_io.h"
 #include "planner/predict/forecast.h"
 #include "planner/predict/plan_timeline.h"
-#include "report/run_page.h"
 #include "report/timeline_data.h"
 
 namespace trident {
@@ -79,8 +78,6 @@ std::vector<std::string> SimulatedRunForecast::compare(const RunSummary& summary
     JsonValue json = to_json(comparison);
     json.set("last_step", summary.step);
     write_file(inputs_.plan.config.run.dir + "/comparison.json", to_json_text(json, 2) + "\n");
-    const std::string& folder = inputs_.plan.config.run.dir;
-    if (inputs_.plan.config.log.report) write_file(folder + "/report.html", to_html(run_page({read_run_folder(folder)})));
   } catch (const Error& error) {
     lines.push_back(fmt::format("predicted beside measured could not be written: {}", error.what()));
   }

@@ -1,6 +1,6 @@
 // The two streams of one rank as a simulated step runs them: one computes, the other gathers and reduces beside it. Pure.
 //
-// What is issued beside starts when what was issued before it there has ended, and never waits for later computing; hence both
+// Work issued beside starts when the work issued before it there has ended, and never waits for later computing; hence both
 // streams are run in one pass, in the order of the rank's instructions. Half of what InstructionGraph can do.
 #pragma once
 
@@ -91,7 +91,7 @@ class BesideStreams {
     if (left_ < 0) begin_head(std::max(clock_, at(head_).issued));
     end_head(clock_ + left_);
   }
-  // What is beside runs alone up to `time`.
+  // Work beside runs alone up to `time`.
   void advance(double time) {
     while (head_ < issued_) {
       if (left_ < 0) {

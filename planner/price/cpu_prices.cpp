@@ -98,7 +98,7 @@ double CpuPrices::device_seconds(const RecordedOperation& operation) const {
     if (found == attention_.end()) refuse(rates_, fmt::format("attention {} {}", operation.name, to_string(place_.compute)));
     const std::array sizes{std::sqrt(static_cast<double>(a->query_length) * static_cast<double>(a->key_length)),
                            priced_head_dim(a->head_dim)};
-    const double heads = static_cast<double>(a->batch) * static_cast<double>(a->query_heads);
+    const double heads = static_cast<double>(a->batch) * static_cast<double>(a->query_heads) * interval_share(*a);
     return call + heads * over_threads(found->second, [&](const AttentionTimes& t) { return t.seconds_per_head.at(sizes); });
   }
   const auto found = operations_.find(operation.name);

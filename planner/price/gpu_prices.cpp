@@ -47,7 +47,7 @@ double GpuPrices::device_seconds(const RecordedOperation& operation) const {
   if (const auto* const shape = std::get_if<AttentionShape>(&operation.shape)) {
     // In fp32 by kernels of our own, which do without tensor cores.
     const double slower = shape->dtype == DType::kF32 ? gpu_.peak_16bit / peak_flops(gpu_, MathFormat::kFp32) : 1;
-    return fused_attention_seconds(gpu_, attention_, slower * square_flops(*shape),
+    return fused_attention_seconds(gpu_, attention_, slower * interval_share(*shape) * square_flops(*shape),
                                    operation.name == op::AttentionBackward::kName.name);
   }
   return row_seconds(gpu_, operation.bytes);

@@ -23,7 +23,7 @@ struct ProgramLoop {
 };
 using ProgramLoops = std::vector<ProgramLoop>;  // in the order of the program
 
-// What a turn of a schedule's loop goes on by, in micro-batches. `sync_every`: between reductions, 0: once a step.
+// A turn of a schedule's loop goes on by so many micro-batches. `sync_every`: between reductions, 0: once a step.
 int loop_turn(ScheduleKind kind, int pipeline, std::int64_t sync_every);
 // Micro-batches of a program that shows the loops of a longer one of `micro_batches`: as few as will do, whole turns fewer than
 // those, or `micro_batches` itself where nothing is gained.

@@ -1,6 +1,7 @@
 // Times of the calls of a recorded step on some hardware: the seam between prices of single calls and that of a step.
 #pragma once
 
+#include "device/operations_layers.h"
 #include "planner/price/collective_cost.h"
 #include "planner/price/overlap_slowdown.h"
 #include "train/plan/step_record.h"
@@ -28,5 +29,13 @@ class WorkPrices {
   // Seconds of a step that are not recorded: data, the loop.
   virtual double step_seconds() const = 0;
 };
+
+// The part of the keys up to each query that intervals let it see; rates of attention are those of all.
+inline double interval_share(const AttentionShape& shape) {
+  AttentionShape all = shape;
+  all.interval = 0;
+  const auto flops = [](const AttentionShape& of) { return op::AttentionForward{of, {}, {}, {}, {}, {}, {}, {}}.flops(); };
+  return shape.interval == 0 ? 1 : flops(shape) / flops(all);
+}
 
 }  // namespace trident

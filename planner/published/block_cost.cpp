@@ -45,7 +45,7 @@ Linears linears_of(const TrainingRow& row) {
            {row.ffn / t, row.hidden}}};
 }
 
-// Of the library's rates, what the software of the row's year reaches.
+// The software of the row's year reaches this part of the library's rates.
 double generation(const PricingInput& in) {
   return in.row.year > 0 && in.row.year <= in.gpu.gemm.early_year ? in.gpu.gemm.early_factor : 1;
 }
@@ -124,7 +124,7 @@ double cp_seconds(const PricingInput& in, bool backward) {
   return overlapped_seconds(work, traffic, in.gpu.compute_slowdown, in.gpu.network_slowdown) - work;
 }
 
-// What `traffic` adds to GEMMs of `compute` seconds when a part of it, `hidden`, runs beside them.
+// Returns what `traffic` adds to GEMMs of `compute` seconds when a part of it, `hidden`, runs beside them.
 double beside(const PricingInput& in, double compute, double traffic, double hidden) {
   const double alone = hidden * traffic / in.gpu.network_slowdown;
   return (1 - hidden) * traffic +

@@ -12,7 +12,7 @@
 
 namespace trident {
 
-// What a row asks. What it knows of the answer (measured, derived, expected, tolerance, tolerance_abs, notes, note,
+// A row asks a question. What it knows of the answer (measured, derived, expected, tolerance, tolerance_abs, notes, note,
 // our_event_model) is gone before anybody reads it, and so are the members that say where it comes from.
 struct CaseRow {
   JsonValue id;         // a text; of a row that cannot be read what it has there, null where that is an array, an object or nothing
@@ -67,7 +67,7 @@ class CaseFields {
   JsonValue::Object assumed_;
 };
 
-// What a case asks for, by the name that its table uses.
+// A case asks for this, by the name that its table uses.
 using CaseQuantities = JsonValue::Object;
 
 // Whole numbers as integers, so that nothing is printed as 1e+11.

@@ -80,7 +80,7 @@ std::vector<Stage> stages_of(const PricingInput& in, const StageSplit& layers) {
 // Micro-batches that are simulated; beyond them each costs the same.
 int most_simulated(const TrainingRow& row) { return (splits_backwards(row.schedule.order) ? 8 : 4) * row.pp; }
 
-// What a schedule takes at least: what a rank works, behind the first forwards and before the last backwards of the stages before.
+// A schedule takes at least what a rank works, behind the first forwards and before the last backwards of the stages before.
 double least_span(const TrainingRow& row, const std::vector<Stage>& stages, double m) {
   std::vector<double> work(static_cast<std::size_t>(row.pp));
   for (std::size_t i = 0; i < stages.size(); ++i)
@@ -141,7 +141,7 @@ double sharded_exposed(const PricingInput& in, const Stage& stage, int blocks) {
   return blocks * (beside(f, gather) + backward) + outer * (1 + wire) + gather + reduce;
 }
 
-// What a rank does not work. No schedule is shorter than the work of one rank, but sums in another order differ in their last
+// A rank waits so long. No schedule is shorter than the work of one rank, but sums in another order differ in their last
 // digits.
 double bubble_of(double span, double work) {
   constexpr double kRounding = 1e-9;
@@ -227,7 +227,7 @@ std::string why_not_priced(const PricingInput& in) {
   if (row.layers < row.pp * row.vpp && row.layers + 2 != row.pp * row.vpp)  // embedding and head may fill the ends
     return fmt::format("{} layers do not fill {} stages", row.layers, row.pp * row.vpp);
   const double m = std::round(row.micro_batches);
-  // What is searched simulates passes some forty times.
+  // A search simulates passes some forty times.
   const double passes = 1.0 * row.pp * row.vpp * std::min<double>(m, most_simulated(row));
   const double limit = depends_on_times(row.schedule.order) ? kMostSearchedPasses : kMostPricedPasses;
   if (passes > limit) return fmt::format("{} stages of a pipeline are more than {} passes to simulate", row.pp * row.vpp, limit);

@@ -49,7 +49,7 @@ struct GptLayer {
 double layer_activation_bytes(ActivationMode mode, const GptLayer& layer);
 // 1 + (p-1)/(p v) for v > 1, else 1: how much more the first stage holds when stages interleave.
 double interleaving_factor(double pipeline, double virtual_stages);
-// Of the first stage's layers: it holds p micro-batches of L/p layers.
+// Counts the first stage's layers: it holds p micro-batches of L/p layers.
 double first_stage_activation_bytes(ActivationMode mode, const GptLayer& layer, double layers, double pipeline,
                                     double virtual_stages);
 // 18 bytes of 12 L h^2/(t p) parameters.
@@ -83,7 +83,7 @@ struct MegatronEstimate {
 };
 MegatronEstimate megatron_estimate(const MegatronQuestion& question);
 
-// Of one micro-batch's logits on a rank: s b V `bytes`/t.
+// Counts one micro-batch's logits on a rank: s b V `bytes`/t.
 double logits_bytes(double sequence, double micro_batch, double vocab, double tensor, double bytes);
 
 }  // namespace trident

@@ -1,5 +1,5 @@
-// What words of published tables say: sharding, recomputation, precision, networks. Letters' case does not count. Words that say
-// something which is not priced give nothing, never the nearest thing that is.
+// Words of published tables are read here: sharding, recomputation, precision, networks. Letters' case does not count. Words that
+// say something which is not priced give nothing, never the nearest thing that is.
 #pragma once
 
 #include <optional>

@@ -51,7 +51,7 @@ void settle_attention(const GpuRates& gpu, const TrainingStack& stack, RowReadin
   if (corrected || reading.open.attention) reading.assumed.push_back({"stack.attention", run.attention});
 }
 
-// What a row leaves to its stack, but for recomputation that memory asks for.
+// Lists what a row leaves to its stack, but for recomputation that memory asks for.
 void settle_by_stack(const GpuRates& gpu, const TrainingStack& stack, RowReading& reading) {
   TrainingRow& run = reading.row;
   const StackDefaults& defaults = stack.when_not_said;
@@ -133,7 +133,7 @@ std::string names_of(const PublishedBook& book) {
   return names;
 }
 
-// What a family's name ("H100") or one in other letters may have meant; "" without any.
+// Returns what a family's name ("H100") or one in other letters may have meant; "" without any.
 std::string names_with(const PublishedBook& book, std::string_view said) {
   std::string names;
   for (const GpuRates& gpu : book.hardware)

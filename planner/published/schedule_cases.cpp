@@ -11,8 +11,8 @@ namespace {
 
 // Passes of a layer relative to its forward, and a message: medians of the twelve measured sets in Qi et al. 2023, Table 9.
 constexpr double kTypicalInput = 0.986, kTypicalWeight = 0.693, kTypicalMessage = 0.033;
-// Of pipelines that several nodes share: medians of the three sets of its longest one, 32 stages. Wider layers spend more on weight
-// gradients, fewer layers a stage more on messages.
+// These are medians of the three sets of the longest pipeline that several nodes share, 32 stages. Wider layers spend more on
+// weight gradients, fewer layers a stage more on messages.
 constexpr double kLongInput = 0.980, kLongWeight = 0.740, kLongMessage = 0.0392;
 constexpr std::int64_t kLongPipeline = 16;
 constexpr std::int64_t kMostStages = 1024;

@@ -69,7 +69,7 @@ ScheduleWords read_schedule_words(std::string_view name) {
   for (std::size_t i = 0; i <= name.size(); ++i) {
     const unsigned char c = i < name.size() ? static_cast<unsigned char>(name[i]) : ' ';
     const bool dash = c == '-' || c == '_';
-    // What is neither a letter of ASCII nor a sign that stands between words is part of a word, which then nobody knows.
+    // A byte that is neither a letter of ASCII nor a sign between words is part of a word, which then nobody knows.
     if (std::isalnum(c) || dash || c < ' ' || c > '~') {
       said += static_cast<char>(std::tolower(c));
       if (!dash) word += said.back();

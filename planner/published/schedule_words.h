@@ -1,4 +1,4 @@
-// What the name of a pipeline schedule in a published table says, word by word.
+// The name of a pipeline schedule in a published table is read word by word.
 #pragma once
 
 #include <string>

@@ -32,8 +32,8 @@ struct SimulatedSchedule {
   double weight_share = 1;  // that memory was counted with, see peak_activations
 };
 
-// What is left of a micro-batch's activations for its weight gradient when the input gradient is done, in zb-1p and zb-2p: 32 of
-// 34 + 5as/h bytes per element (Qi et al., Korthikanti et al. 2022), as/h = 8, the scores of 16-bit attention that is not fused,
+// This part of a micro-batch's activations is left for its weight gradient when the input gradient is done, in zb-1p and zb-2p: 32
+// of 34 + 5as/h bytes per element (Qi et al., Korthikanti et al. 2022), as/h = 8, the scores of 16-bit attention that is not fused,
 // at 1,024 tokens and heads of 128. The published tables were made with such layers.
 inline constexpr double kUnfusedWeightShare = 32.0 / (34.0 + 5.0 * 8.0);
 

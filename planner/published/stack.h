@@ -1,5 +1,5 @@
-// What a training system does beyond the arithmetic, as data: which operations it fuses, what it keeps for the backward pass, in
-// which types gradients live and travel, what it overlaps, how fast its host issues kernels.
+// A stack says, as data, what a training system does beyond the arithmetic: which operations it fuses, what it keeps for the
+// backward pass, in which types gradients live and travel, what it overlaps, how fast its host issues kernels.
 //
 // One JSON file a stack (configs/stacks/*.json), every number with its source. Pricing reads the table; it never asks which
 // system it is.
@@ -20,7 +20,7 @@ struct RowTraffic {
   double backward = 0;
 };
 
-// What runs where a table does not say: the system's own default.
+// The system's own default runs where a table does not say.
 struct StackDefaults {
   Recompute recompute = Recompute::kNone;
   ZeroWords zero;

@@ -53,7 +53,7 @@ double workspace_bytes(const PricingInput& in) {
   return bytes + (block_activation_bytes(in) - kept_bytes(in));
 }
 
-// What a block's forward allocates and gives back: tensors that recomputation makes again, and scores on their way.
+// A block's forward allocates and gives back tensors that recomputation makes again, and scores on their way.
 double forward_transient_bytes(const PricingInput& in) {
   const TrainingRow& row = in.row;
   const ScoreKernels* kernels = find_score_kernels(row.attention);
@@ -61,7 +61,7 @@ double forward_transient_bytes(const PricingInput& in) {
   return block_activation_bytes(in) - kept_bytes(in) + scores;
 }
 
-// What the loss's logits may take at most, where the program that the row names need not have the stack's own loss. A verdict is
+// The loss's logits take at most so much where the program that the row names need not have the stack's own loss. A verdict is
 // to be safe; the peak and the times stay those of the stack's own.
 double dearest_logit_bytes(const PricingInput& in, double share) {
   const TrainingRow& row = in.row;

@@ -5,7 +5,7 @@
 
 namespace trident {
 
-// Of whichever of tensor, pipeline, data, context parallelism or bus bandwidth the row gives the letters.
+// Answers for whichever of tensor, pipeline, data, context parallelism or bus bandwidth the row gives the letters.
 CaseQuantities traffic(CaseFields& input);
 
 }  // namespace trident

@@ -28,7 +28,7 @@ std::vector<Block> blocks_of(int p, const BlockSteps& steps, const std::array<in
   return blocks;
 }
 
-// Of all micro-batches, no two passes of a rank at once.
+// No two passes of a rank run at once, over all micro-batches.
 bool are_apart(const Block& block) {
   std::array<bool, kPeriod> taken{};
   for (const int pass : block.passes()) {

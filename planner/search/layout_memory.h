@@ -1,4 +1,4 @@
-// What the ranks of a layout book in their arenas, in closed form from single units: to the byte what a dry run of each rank books.
+// The ranks of a layout book this in their arenas, computed from single units: to the byte as a dry run of each rank books it.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What memory and messages of a pipeline schedule come to, without units: what every layout with that schedule shares. Pure.
+// Layouts with the same pipeline schedule share these facts about its memory and messages, without units. Pure.
 #pragma once
 
 #include <cstdint>

@@ -100,6 +100,19 @@ class Search {
     return space;
   }
 
+  // Called from the threads that work.
+  void begin(std::string_view what, std::size_t all) {
+    what_ = what, all_ = static_cast<std::int64_t>(all), done_ = 0;
+    if (request_.progress) request_.progress(what_, 0, all_);
+  }
+  void one_done() {
+    constexpr std::int64_t kSome = 32;
+    const std::int64_t done = ++done_;
+    if (!request_.progress || done % kSome != 0) return;
+    const std::scoped_lock lock(mutex_);
+    request_.progress(what_, done, all_);
+  }
+
   std::int64_t usable(const SearchLayout& layout) const { return usable_bytes(request_.cluster.gpu, model_, layout); }
 
   void describe() {
@@ -116,8 +129,10 @@ class Search {
 
   std::vector<SearchLayout> fitting_of(const std::vector<SearchLayout>& layouts) {
     std::vector<std::int64_t> over(layouts.size());  // bytes beyond what there is
+    begin("layouts planned", layouts.size());
     for_each_index(layouts.size(), request_.threads, [&](std::size_t i) {
       over[i] = costs_.worst_memory(layouts[i]).memory.total() - usable(layouts[i]);
+      one_done();
     });
     std::vector<SearchLayout> fitting;
     Rejected& rejected = result_.rejections[static_cast<std::size_t>(Rejection::kMemory)];
@@ -167,6 +182,7 @@ class Search {
   double seconds_of(const SearchLayout& layout) {
     const CpuTimer timer(simulation_nanoseconds_);
     const double seconds = price_step(costs_.looped_step(layout), *hardware_.prices).seconds;
+    one_done();
     const std::scoped_lock lock(mutex_);
     choices_.add(layout, seconds);
     return seconds;
@@ -174,7 +190,9 @@ class Search {
 
   void rank(const std::vector<SearchLayout>& fitting) {
     std::vector<BoundedLayout> candidates(fitting.size());
+    begin("layouts bounded", fitting.size());
     for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
+      one_done();
       const CpuTimer timer(bound_nanoseconds_);
       candidates[i] = {fitting[i], keeps_parameters(fitting[i]) ? kSameAsAnother : costs_.least_seconds(fitting[i])};
     });
@@ -183,6 +201,7 @@ class Search {
     // As many as it takes for enough that are no variations of each other.
     RankedLayouts ranked;
     std::size_t simulations = 0;
+    begin("layouts timed", 0);
     for (std::size_t kept = std::max(request_.ranked, request_.keep);; kept *= 2) {
       ranked = fastest_layouts(candidates, kept, kBeyond, request_.threads,
                                [this](const SearchLayout& layout) { return seconds_of(layout); });
@@ -305,6 +324,9 @@ class Search {
   LayoutCosts costs_;
   std::atomic<std::int64_t> bound_nanoseconds_{0}, simulation_nanoseconds_{0};
   std::mutex mutex_;
+  std::string_view what_;  // is being done with layouts
+  std::int64_t all_ = 0;
+  std::atomic<std::int64_t> done_{0};
   ChoiceTimes choices_;
   SearchResult result_;
 };

@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/price/cluster.h"
@@ -23,6 +25,8 @@ struct SearchRequest {
   std::size_t keep = 10;        // layouts to report
   std::size_t ranked = 100;     // layouts, at least, that are put in order: variations of the best are among them
   int threads = 2;
+  // "layouts planned", of all; "layouts bounded", of those that fit; "layouts timed", of a number that is not known: 0.
+  std::function<void(std::string_view what, std::int64_t done, std::int64_t all)> progress = {};
 };
 
 // The same layout but for chunks, micro-batch, or when gradients are reduced.

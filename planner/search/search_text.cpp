@@ -67,13 +67,6 @@ std::string variations_text(const FoundLayout& found) {
   return text.empty() ? "" : text + '\n';
 }
 
-// " --set 'parallel=6DP x 64PP x 8TP' --set ...", as a shell takes it.
-std::string settings_text(const SearchLayout& layout) {
-  std::string text;
-  for (const std::string& setting : layout_settings(layout)) text += " --set " + for_shell(setting);
-  return text;
-}
-
 std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
   return fmt::format("{:2}  {:.4g} s  {:.0f} tokens/s  {:.0f} a GPU  mfu {} %  {}{}\n", number, found.seconds,
                      found.tokens_per_second, found.tokens_per_second / gpus, percent_digits(found.mfu), to_string(found.layout),
@@ -82,7 +75,7 @@ std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
          fmt::format("    memory of pipeline rank {}: {}\n", found.fullest, memory_text(found.memory)) +
          (found.trainable
-              ? fmt::format("    next limit: {}\n    to train it:{}\n", found.next_limit, settings_text(found.layout))
+              ? fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found.layout))
               : "");
 }
 
@@ -129,6 +122,12 @@ JsonValue json_of(const FoundLayout& found) {
 }
 
 }  // namespace
+
+std::string settings_text(const SearchLayout& layout) {
+  std::string text;
+  for (const std::string& setting : layout_settings(layout)) text += (text.empty() ? "--set " : " --set ") + for_shell(setting);
+  return text;
+}
 
 std::string AmountUnit::number(std::int64_t amount) const {
   return fmt::format("{:.{}f}", static_cast<double>(amount) / size, decimals);

@@ -14,6 +14,9 @@ namespace trident {
 std::string to_text(const SearchResult& result);
 JsonValue to_json(const SearchResult& result);
 
+// "--set 'parallel=6DP x 64PP x 8TP' --set ...", as a shell takes it.
+std::string settings_text(const SearchLayout& layout);
+
 // A unit in which an amount has three digits that count, or more.
 struct AmountUnit {
   double size = 1;

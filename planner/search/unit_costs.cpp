@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/int_math.h"
+#include "model/config/model_stats.h"
 #include "model/gpt.h"
 #include "model/layer.h"
 #include "model/model_constants.h"
@@ -45,9 +47,18 @@ TrainConfig tiny_config(const TrainConfig& config, const PassKey& key) {
   return tiny;
 }
 
-ModelConfig tiny_model(const ModelConfig& model) {
+// Where some layers slide, all do here, in a window in which a token sees what it sees of the model's layers on average.
+ModelConfig tiny_model(const ModelConfig& model, std::int64_t sequence) {
   ModelConfig tiny = model;
   tiny.layers = kStages;
+  if (model.sliding_layers.empty()) return tiny;
+  tiny.sliding_layers.clear();
+  double seen = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    seen += seen_share(model, layer, sequence) / static_cast<double>(model.layers);
+  const double s = static_cast<double>(sequence), twice = 2 * s + 1;  // seen = w (2 s - w + 1) / (s (s + 1))
+  const double window = (twice - std::sqrt(std::max(twice * twice - 4 * seen * s * (s + 1), 0.0))) / 2;
+  tiny.sliding_window = std::max<std::int64_t>(std::llround(window), 1);
   return tiny;
 }
 
@@ -145,13 +156,13 @@ void sum_over_groups(PassRecord& reduce, const StoreKey& key) {
 UnitCosts::UnitCosts(const TrainConfig& config, const ModelConfig& model, const MachineFacts& machine, Ops* oracle)
     : config_(config), model_(model), machine_(machine), oracle_(oracle) {
   PassKey smallest;
-  const RunPlan plan = make_run_plan(tiny_config(config_, smallest), tiny_model(model_), 0, machine_);
+  const RunPlan plan = make_run_plan(tiny_config(config_, smallest), tiny_model(model_, config_.batch.sequence), 0, machine_);
   compute_ = plan.compute;
   optimizer_states_ = num_states(config_.optimizer.type);
 }
 
 UnitPasses UnitCosts::make_passes(const PassKey& key) const {
-  const RunPlan plan = make_run_plan(tiny_config(config_, key), tiny_model(model_), 0, machine_);
+  const RunPlan plan = make_run_plan(tiny_config(config_, key), tiny_model(model_, config_.batch.sequence), 0, machine_);
   const TinyStep step(plan, oracle_);
   const int head = head_unit(plan.model);
   const auto gaps = [&](int unit) { return num_gaps(plan.units[static_cast<std::size_t>(unit)]); };

@@ -39,6 +39,7 @@ class DryStore {
   DryStore(const StoreKey& key, const UnitStoreInputs& in, std::span<const UnitKind> kinds, int stage)
       : model_(in.model),
         cuda_(in.config.cuda),
+        counts_(in.config.data.eod_mask_loss),
         recorder_(Interning::kOff),
         device_(in.oracle),
         grid_({key.tensor, 1, key.data, key.both_ends ? 1 : 2}, in.config.parallel.order),
@@ -76,7 +77,7 @@ class DryStore {
       calls.erase(calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>(passes.finish.calls.size()));
     }
     const std::vector<ParamShard> shards = shards_of(unit);
-    passes.norm = without_last(record([&] { statistics_.reduce(shards, {}); }), norm().calls.size());
+    passes.norm = without_last(record([&] { statistics_.reduce(shards, {}, counted()); }), norm().calls.size());
     passes.update = record([&] { device_.run_capturable([&] { optimizer_.step(unit, kUpdate, 1e-3, 1); }); });
     if (key.data > 1 && key.sharded) passes.gather = record([&] { store_.gather(unit, kPlace); });
     if (key.on_use) store_.free(unit, kPlace);
@@ -87,11 +88,14 @@ class DryStore {
     return record([&] { store_.exchange_tied(peer); });
   }
 
+  // As a trainer counts; the message before the first forward, 8 bytes in all, is priced nowhere.
+  std::optional<std::int64_t> counted() const { return counts_ ? std::optional<std::int64_t>(0) : std::nullopt; }
+
   // The norm's cost beside the sums of squares of each unit.
   PassRecord norm() {
     ParamShard nothing = store_.shards().front();
     nothing.counts_in_norm = false;
-    return record([&] { statistics_.reduce({&nothing, 1}, {}); });
+    return record([&] { statistics_.reduce({&nothing, 1}, {}, counted()); });
   }
 
  private:
@@ -157,6 +161,7 @@ class DryStore {
 
   const ModelConfig& model_;
   const CudaOptions cuda_;
+  const bool counts_;
   const StepProgram nothing_;
   StepRecorder recorder_;
   DryDevice device_;

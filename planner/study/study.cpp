@@ -80,14 +80,17 @@ StudyHardware processor_hardware(const CpuRates& rates) {
           [hardware = hardware_of(rates)](const PointConfig& point, StudyRow& row) { price_on_processors(hardware, point, row); }};
 }
 
-StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, const ExecutePoint& execute) {
+StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, const ExecutePoint& execute,
+                      const OnProgress& progress) {
   StudyResult result{.spec = spec,
                      .hardware = hardware.name,
                      .counted_as = hardware.counted_as,
                      .held = held_fixed(spec, hardware.counted_as),
                      .rows = {},
                      .causes = {}};
-  for (StudyPoint& point : points_of(spec)) {
+  std::vector<StudyPoint> points = points_of(spec);
+  for (StudyPoint& point : points) {
+    if (progress) progress(std::ssize(result.rows), std::ssize(points));
     StudyRow row;
     row.point = std::move(point);
     try {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "core/on_progress.h"
 #include "planner/price/cluster.h"
 #include "planner/price/cpu_rates.h"
 #include "planner/study/study_result.h"
@@ -32,7 +33,8 @@ void check_on_processors(const TrainConfig& config);
 using ExecutePoint = std::function<void(const PointConfig& point, StudyRow& row)>;
 
 // One row for each point, whether it can be or not; with comparisons and causes. A point that cannot be (ConfigError of its
-// configuration, its plan, or the hardware) has its reason. `execute`: not set, nothing is executed.
-StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, const ExecutePoint& execute = {});
+// configuration, its plan, or the hardware) has its reason. `execute`: not set, nothing is executed. `progress`: of points.
+StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, const ExecutePoint& execute = {},
+                      const OnProgress& progress = {});
 
 }  // namespace trident

@@ -96,7 +96,7 @@ std::string collectives(const StudyRow& row) {
                      counted(static_cast<std::int64_t>(std::round(each)), "collective"));
 }
 
-// What a row is held against: the first arm's with the same values; without arms the fastest of as many GPUs, of those that fit if
+// A row is held against the first arm's with the same values; without arms the fastest of as many GPUs, of those that fit if
 // any do.
 const StudyRow* rival_of(const StudyResult& result, const StudyRow& slow) {
   const StudyRow* fastest = nullptr;
@@ -274,7 +274,7 @@ std::vector<std::string> causes_of(const StudyResult& result) {
     }
     if (slow != nullptr && ratio(*slow, *fast) > kAlike) causes.push_back(why_slower(result, *slow, *fast));
   }
-  // Of growing numbers of GPUs the largest stands against the reference.
+  // The largest number of GPUs stands against the reference.
   for (const StudyRow& row : rows) {
     if (!row.possible() || row.efficiency == 0) continue;
     const StudyRow *largest = &row, *reference = nullptr;

@@ -17,6 +17,7 @@
 #include "planner/price/price_book.h"
 #include "planner/study/study.h"
 #include "planner/study/study_keys.h"
+#include "report/run_page.h"
 #include "train/launch/run_training.h"
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
@@ -72,7 +73,7 @@ void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, Cud
   std::ostringstream console, lines;
   LogSink log(lines);
   run_training([&] { return config; }, {console, ConsoleMode::kPlain, log}, cuda,
-               {.check_profile = check_hardware_profile, .forecast = make_run_forecast});
+               {.check_profile = check_hardware_profile, .forecast = make_run_forecast, .report = write_run_page});
   // Where ranks share cores a step's wall time is not what was predicted: the run compares what processors worked.
   read_comparison(config.run.dir + "/comparison.json", row);
 }
@@ -85,18 +86,18 @@ void check_device(const StudySpec& spec) {
 
 }  // namespace
 
-StudyResult run_study_here(const StudySpec& spec, bool executes, CudaBackend& cuda) {
+StudyResult run_study_here(const StudySpec& spec, bool executes, CudaBackend& cuda, const OnProgress& progress) {
   const std::optional<CpuRates> named = find_processors(spec.cluster);
   if (!named && !spec.cluster.empty() && !executes)
-    return run_study(spec, cluster_hardware(find_cluster(shipped_price_book(), spec.cluster)));
+    return run_study(spec, cluster_hardware(find_cluster(shipped_price_book(), spec.cluster)), {}, progress);
   if (spec.cluster.empty() && !executes && (spec.gpus > 0 || spec.varies(kGpusKey)))
     throw ConfigError("gpus: this machine's processors are none; name their cluster with --cluster, such as h100_sxm_ndr");
   check_device(spec);
   const int cores = cpu_machine_facts(1).core_share.at_once();
   const CpuRates rates = named ? *named : rates_of_this_machine(cores, Kept::kTaken);
-  if (!executes) return run_study(spec, processor_hardware(rates));
-  StudyResult result = run_study(
-      spec, processor_hardware(rates), [&](const PointConfig& point, StudyRow& row) { execute(point, rates, row, cuda); });
+  if (!executes) return run_study(spec, processor_hardware(rates), {}, progress);
+  const auto on_point = [&](const PointConfig& point, StudyRow& row) { execute(point, rates, row, cuda); };
+  StudyResult result = run_study(spec, processor_hardware(rates), on_point, progress);
   const std::string here = processor_name();
   if (rates.processor != here || rates.cores != cores)
     result.held.push_back(fmt::format(

@@ -11,7 +11,7 @@
 
 namespace trident {
 
-// What stays constant while the number of GPUs grows: the global batch, or the batch of a replica (the ranks that hold one copy of
+// This stays constant while the number of GPUs grows: the global batch, or the batch of a replica (the ranks that hold one copy of
 // the model together; there are parallel.data of them).
 enum class Scaling : std::uint8_t { kStrong, kWeak };
 std::string_view to_string(Scaling scaling);  // "strong", "weak"

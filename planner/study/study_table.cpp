@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/json_by_name.h"
 #include "core/number_text.h"
 #include "planner/study/study_keys.h"
 

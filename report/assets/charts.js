@@ -32,7 +32,7 @@
       return [placed.map(([x]) => x), placed.map(([, i]) => y[i])];
     });
     if (data.limit !== undefined) {
-      const all = data.lines.flatMap(xOf);
+      const all = data.lines.flatMap(xOf).filter((x) => x != null);
       const low = all.reduce((a, b) => Math.min(a, b), Infinity), high = all.reduce((a, b) => Math.max(a, b), -Infinity);
       if (all.length) sets.push([low === high ? [low] : [low, high], low === high ? [data.limit] : [data.limit, data.limit]]);
     }

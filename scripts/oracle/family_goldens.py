@@ -51,6 +51,13 @@ FAMILIES = {
     "olmo_clipped": transformers.OlmoConfig(**SIZES, clip_qkv=0.25),
     "llama_dynamic": transformers.LlamaConfig(**{**SIZES, "max_position_embeddings": 10}, rms_norm_eps=1e-5,
                                               rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=2.0)),
+    # Windows that hide something, in every layer, from a layer on, and in layers of a list.
+    "mistral_windowed": transformers.MistralConfig(**SIZES, sliding_window=5),
+    "qwen2_windowed": transformers.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=6, max_window_layers=1),
+    "qwen3_mixed": transformers.Qwen3Config(**SIZES, head_dim=8, use_sliding_window=True, sliding_window=4,
+                                            layer_types=["sliding_attention", "full_attention"]),
+    "llama_softcapped": transformers.LlamaConfig(**SIZES, rms_norm_eps=1e-5, attn_logit_softcapping=0.25,
+                                                 final_logit_softcapping=0.5),
 }
 
 

@@ -19,6 +19,7 @@ import torch
 import transformers
 
 from family_goldens import LLAMA3_ROPE
+from make_goldens import bounded
 
 VOCAB, NEW, PENALTY = 97, 32, 1.3
 LENGTHS = (13, 1, 9, 27, 4)
@@ -50,6 +51,11 @@ FAMILIES = {
     "olmo2": (F32, transformers.Olmo2Config(**SIZES, rms_norm_eps=1e-6)),
     "phi3": (BF16, transformers.Phi3Config(**SIZES, resid_pdrop=0.0, embd_pdrop=0.0, sliding_window=None,
                                            original_max_position_embeddings=64, rope_parameters=LONGROPE)),
+    # Shorter than some prompts and than every prompt with its new tokens.
+    "mistral_windowed": (BF16, transformers.MistralConfig(**SIZES, sliding_window=8)),
+    "qwen2_windowed": (BF16, transformers.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=6, max_window_layers=1)),
+    "llama_softcapped": (BF16, transformers.LlamaConfig(**SIZES, rms_norm_eps=1e-5, attn_logit_softcapping=2.0,
+                                                        final_logit_softcapping=6.0)),
 }
 
 
@@ -70,7 +76,7 @@ def build(config, dtype, seed):
                 p.mul_(3.0)  # wider logits
             p.copy_(p.to(dtype).float())
     model.generation_config = transformers.GenerationConfig()  # what generate() is given below is all that it knows
-    return model
+    return bounded(model)
 
 
 @torch.no_grad()

@@ -12,6 +12,8 @@ and OUT/rope.json: cos and sin of rotary embeddings for every scaling.
 """
 
 import argparse
+import functools
+import importlib
 import json
 import math
 import pathlib
@@ -19,6 +21,7 @@ import pathlib
 import torch
 import transformers
 from safetensors.torch import save_file
+from transformers.models.gemma2 import modeling_gemma2
 
 STEPS, BATCH, SEQ, VOCAB = 10, 2, 16, 97
 LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.95), 1e-8, 0.1, 1.0
@@ -56,6 +59,20 @@ def build(config, seed):
                 p.normal_(0.0, 0.05)
             else:
                 p.normal_(1.0, 0.1)
+    return bounded(model)
+
+
+def bounded(model):
+    """The model with the bounds of scores and logits that its config names, as Gemma 2 has them: other families ignore the keys."""
+    modeling = importlib.import_module(type(model).__module__)
+    if hasattr(modeling, "eager_attention_forward"):
+        plain = getattr(modeling, "plain_eager_attention_forward", modeling.eager_attention_forward)
+        modeling.plain_eager_attention_forward = plain
+        cap = getattr(model.config, "attn_logit_softcapping", None)
+        modeling.eager_attention_forward = functools.partial(modeling_gemma2.eager_attention_forward, softcap=cap) if cap else plain
+    cap = getattr(model.config, "final_logit_softcapping", None)
+    if cap:
+        model.lm_head.register_forward_hook(lambda module, inputs, logits: torch.tanh(logits / cap) * cap)
     return model
 
 

@@ -140,7 +140,7 @@ std::vector<BadFolder> bad_configs_and_indices() {
        64,
        {"config.json", "quantization_config"}},
       {"softcap",
-       [](Parts& p) { set_key(p.config, "final_logit_softcapping", "30.0"); },
+       [](Parts& p) { set_key(p.config, "final_logit_softcapping", "-30.0"); },
        64,
        {"config.json", "final_logit_softcapping"}},
       {"activation", [](Parts& p) { set_key(p.config, "hidden_act", "\"relu\""); }, 64, {"config.json", "hidden_act", "relu"}},

@@ -122,6 +122,17 @@ TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
   expect_parts(faster.out, {"optimizer.lr was 0.001 and is 0.002 from here on"});
 }
 
+// How documents are kept apart is part of what the run learned from.
+TEST_F(Checkpoints, DocumentsAreKeptApartAsBefore) {
+  ASSERT_EQ(train({"data.eod_mask_loss=true"}).exit_code, 0);
+  expect_one_line(train({"run.steps=6"}), 64, {"data.eod_mask_loss = false", "was trained with true", "checkpoint.allow"});
+  expect_one_line(train({"run.steps=6", "data.eod_mask_loss=true", "data.eod=50255"}), 64,
+                  {"data.eod = 50255", "was trained with null"});
+  const ProgramOutcome allowed = succeeded(train({"run.steps=6", "checkpoint.allow=data.eod_mask_loss"}));
+  expect_parts(allowed.out, {"data.eod_mask_loss was true and is false from here on (checkpoint.allow)"});
+  succeeded(train({"run.steps=7", "data.mean_document=20"}));
+}
+
 // "auto" may have come to another tokenizer when the run began, and a run does not change its own.
 TEST_F(Checkpoints, ATokenizerThatIsNotNamedStays) {
   ASSERT_EQ(train({"data.tokenizer=null"}).exit_code, 0);

@@ -87,6 +87,12 @@ TEST_F(CkptCommand, ShowSaysWhatOneHolds) {
   expect_parts(run({"show", folder_ / "400"}).err, {"there is no", "step-00000400"});
 }
 
+TEST_F(CkptCommand, ShowHasALossScaleOnlyWhereTrainingHasOne) {
+  write(250, DType::kF16, 0, test::some_value);
+  expect_parts(run({"show", folder_ / "250"}).out, {"  loss scale       1"});
+  for (const char* step : {"100", "200"}) EXPECT_FALSE(contains(run({"show", folder_ / step}).out, "loss scale")) << step;
+}
+
 TEST_F(CkptCommand, VerifyReadsEveryByte) {
   const Outcome whole = run({"verify", folder_ / "100"});
   EXPECT_EQ(whole.code, 0) << whole.err;

@@ -352,8 +352,7 @@ TEST_F(CommandLine, BadConfigurationsLeaveNothingBehind) {
   expect_refusal({"train", "--config", path("missing.json")}, "missing.json: cannot be opened");
   expect_refusal({"train", "--config", folder_.string()}, "folder");
   expect_refusal({"train", "--config", config_, "--set", "parallel.tensr=2"}, "did you mean parallel.tensor?");
-  expect_refusal({"train", "--config", config_, "--set", "data.reset_position_ids=true"},
-                 "data.reset_position_ids = true: not built yet");
+  expect_refusal({"train", "--config", config_, "--set", "parallel.context=2"}, "parallel.context = 2: not built yet");
   std::ofstream(path("bad.json")) << "{\n \"run\": {\"steps\": \"five\"}}";
   expect_refusal({"train", "--config", path("bad.json")}, path("bad.json") + ":2: run.steps = \"five\": must be an integer >= 1");
   std::ofstream(path("broken.json")) << "{\n \"run\": ";

@@ -335,8 +335,7 @@ TEST_F(Checkpoints, TheTokenizerOfAFolderIsFoundByARelativePath) {
   EXPECT_FALSE(fs::exists(place_ / "gone/tokenizer_config.json"));
 }
 
-// A folder whose tokens see 16 others: sequences within that train as with all; longer ones, and another window, are refused by
-// key.
+// A folder whose tokens see 16 others: sequences within that train as with all, longer ones do not.
 TEST_F(Checkpoints, AFoldersWindowCounts) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
   const std::string hf = place_ / "hf";
@@ -354,10 +353,16 @@ TEST_F(Checkpoints, AFoldersWindowCounts) {
   const auto begin = [&](const std::string& run, const std::vector<std::string>& more) {
     return place_.train(plus({"run.dir=" + (place_ / run), "run.steps=1", "batch.sequence=16"}, more), "", "window.json");
   };
-  succeeded(begin("a", {}));
-  expect_one_line(begin("b", {"batch.sequence=17"}), 64, {"model.sliding_window = 16", "batch.sequence = 17", "use at most 16"});
-  succeeded(begin("c", {"batch.sequence=32", "model.sliding_window=32"}));
-  succeeded(begin("d", {"batch.sequence=32", "model.sliding_window=null"}));
+  const auto loss = [&](const std::string& run, const std::vector<std::string>& more) {
+    succeeded(begin(run, more));
+    return place_.metrics(run).at(0).find("loss")->as_number();
+  };
+  EXPECT_EQ(loss("a", {}), loss("b", {"model.sliding_window=null"}));
+  const double windowed = loss("c", {"batch.sequence=32"});
+  EXPECT_NE(windowed, loss("d", {"batch.sequence=32", "model.sliding_window=17"}));
+  const double all = loss("e", {"batch.sequence=32", "model.sliding_window=32"});
+  EXPECT_EQ(all, loss("f", {"batch.sequence=32", "model.sliding_window=null"}));
+  EXPECT_NE(windowed, all);
 }
 
 }  // namespace

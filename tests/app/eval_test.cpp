@@ -198,6 +198,7 @@ struct Folder {
   explicit Folder(const std::string& model) {
     const std::string golden = std::string(TRIDENT_SOURCE_DIR "/tests/model/goldens/") + model + "/";
     std::filesystem::create_symlink(golden + "config.json", place / "config.json");
+    if (model.starts_with("families/")) return read_family(golden);
     std::filesystem::create_symlink(golden + "weights.safetensors", place / "model.safetensors");
     const test::TensorMap batch = test::read_safetensors(golden + "batch.safetensors");
     const test::TensorMap forward = test::read_safetensors(golden + "forward.safetensors");
@@ -206,6 +207,19 @@ struct Folder {
     logits = forward.at("logits").values<float>();
     sequence = forward.at("logits").shape.at(1);
     vocab_size = forward.at("logits").shape.at(2);
+  }
+  void read_family(const std::string& golden) {
+    std::filesystem::create_symlink(golden + "model.safetensors", place / "model.safetensors");
+    const test::TensorMap oracle = test::read_safetensors(golden + "oracle.safetensors");
+    const std::vector<std::int32_t> stream = oracle.at("stream").values<std::int32_t>();
+    logits = oracle.at("logits").values<float>();
+    sequence = oracle.at("logits").shape.at(1);
+    vocab_size = oracle.at("logits").shape.at(2);
+    for (std::int64_t i = 0; i < 2 * (sequence + 1); ++i) {
+      const std::int32_t id = stream.at(static_cast<std::size_t>(i));
+      if (i % (sequence + 1) < sequence) tokens.push_back(id);
+      if (i % (sequence + 1) > 0) targets.push_back(id);
+    }
   }
 
   // Of sample 0 or 1: --ids that have its tokens as inputs.
@@ -234,7 +248,9 @@ struct Folder {
 };
 
 TEST(EvalOfFolders, SaysWhatTransformersSays) {
-  for (const std::string model : {"gpt2", "llama", "qwen3"}) {
+  // The last four have windows that hide some of the text, and bounds of scores and logits.
+  for (const std::string model : {"gpt2", "llama", "qwen3", "families/mistral_windowed", "families/qwen2_windowed",
+                                  "families/qwen3_mixed", "families/llama_softcapped"}) {
     SCOPED_TRACE(model);
     const Folder folder(model);
     for (const std::int64_t sample : {0, 1}) {
@@ -250,6 +266,22 @@ TEST(EvalOfFolders, SaysWhatTransformersSays) {
       EXPECT_EQ(to_json_text(*stages.find("token_losses")), to_json_text(*one.find("token_losses")));
     }
   }
+}
+
+// Many sequences at once, where nobody says how many: the numbers of one at a time.
+TEST(EvalOfFolders, TakesSequencesOfEightThousandTokensAtOnce) {
+  const Folder folder("gpt2");
+  const auto eval = [&](const std::vector<std::string>& more) {
+    const ProgramOutcome outcome = succeeded(run_program(
+        plus({"eval", "--hf", folder.place / ".", "--ids", folder.ids(0) + " " + folder.ids(1), "--sequence", "3", "--token-losses",
+              "--json", "--set", "precision.compute=fp32"}, more)));
+    return parse_json(outcome.out, "eval --json");
+  };
+  const JsonValue many = eval({}), one = eval({"--set", "batch.micro=1"});
+  const JsonValue::Array &losses = many.find("token_losses")->items(), &expected = one.find("token_losses")->items();
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t t = 0; t < losses.size(); ++t)
+    EXPECT_NEAR(losses[t].as_number(), expected[t].as_number(), 1e-6 * expected[t].as_number()) << t;
 }
 
 // Weights have no masters here: what is f32 in the folder becomes bf16 on its way into them.

@@ -1,5 +1,5 @@
-// What trident convert, eval and generate do with Hugging Face folders that are like those that users have: dropout, tokenizers of
-// other programs, values that are no numbers; and convert when it is stopped.
+// Tests what trident convert, eval and generate do with Hugging Face folders that are like those that users have: dropout,
+// tokenizers of other programs, values that are no numbers; and convert when it is stopped.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

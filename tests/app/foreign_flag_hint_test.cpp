@@ -1,4 +1,4 @@
-// What users of other systems write on the command line, and what they are told.
+// Tests what users of other systems write on the command line, and what they are told.
 #include "app/foreign_flag_hint.h"
 
 #include <gtest/gtest.h>

@@ -281,7 +281,7 @@ class GreedyGoldens : public ::testing::TestWithParam<std::string> {
 
 INSTANTIATE_TEST_SUITE_P(Families, GreedyGoldens,
                          ::testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3", "llama_dynamic",
-                                           "olmo_clipped"),
+                                           "olmo_clipped", "mistral_windowed", "qwen2_windowed", "llama_softcapped"),
                          [](const auto& info) { return info.param; });
 
 // The goldens tell something: no choice is near another, so that rounding cannot excuse another text.

@@ -42,7 +42,8 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
   TemporaryFolder folder;
   const std::string written = folder / "best.json";
   const ProgramOutcome outcome =
-      succeeded(run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "3", "--json", "--write", written})));
+      succeeded(run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "3", "--json", "--write", written,
+                                    "--html", folder / "page.html"})));
   const JsonValue result = parse_json(outcome.out, "a test", {.max_bytes = 1 << 24, .max_depth = 16});
   const JsonValue::Array& best = result.find("best")->items();
   ASSERT_EQ(best.size(), 3u);
@@ -59,6 +60,10 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
     EXPECT_EQ(bytes, layout.find("memory_bytes")->as_integer());
     EXPECT_LE(bytes, result.find("usable_bytes")->as_integer());
   }
+  const std::string page = read_file(folder / "page.html");
+  EXPECT_TRUE(page.starts_with("<!doctype html>"));
+  for (const std::string& said : {best[2].find("layout")->as_string(), std::string("--set "), std::string("does not fit")})
+    EXPECT_NE(page.find(said), page.npos) << said;
   EXPECT_GT(result.find("rejected")->find("does not fit")->find("layouts")->as_integer(), 0);
 
   OptionValues values;

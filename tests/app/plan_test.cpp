@@ -1,4 +1,4 @@
-// What `trident plan` says is what `trident train` then takes and sends.
+// Tests that `trident train` takes and sends what `trident plan` says.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -140,15 +140,19 @@ TEST(PlanOfALargeJob, HasLargeUnitsAndNothingOfThisMachine) {
   EXPECT_EQ(planned.out.find("of this node"), std::string::npos) << planned.out;
 }
 
-// What sequences are longer than is left out where the configuration says so, beside a preset, too.
-TEST(PlanOfALargeJob, AWindowIsLeftOutOnRequest) {
-  const auto plan = [](const std::string& window) {
-    return run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/laptop.json", "--set", "model.preset=phi3-mini", "--set",
-                        "batch.sequence=4096", "--set", "batch.micro=1", "--set", "batch.global=1", "--set",
-                        "model.sliding_window=" + window});
+// A window is priced by what is seen, and left out where the configuration says so, beside a preset, too.
+TEST(PlanOfALargeJob, AWindowCostsLessAndIsLeftOutOnRequest) {
+  const auto seconds = [](const std::string& window) {
+    const ProgramOutcome priced = succeeded(run_program(
+        {"plan", "cluster", "h100_sxm_ndr", "--gpus", "8", "--config", TRIDENT_SOURCE_DIR "/configs/laptop.json", "--set",
+         "model.preset=phi3-mini", "--set", "device=cuda", "--set", "batch.sequence=4096", "--set", "batch.micro=1", "--set",
+         "batch.global=8", "--set", "model.sliding_window=" + window, "--json"}));
+    return parsed(priced.out).find("cluster")->find("step")->find("seconds")->as_number();
   };
-  expect_one_line(plan("2047"), 64, {"model.sliding_window = 2047: ", "or set model.sliding_window to null"});
-  succeeded(plan("null"));
+  const double whole = seconds("null");
+  EXPECT_EQ(seconds("4096"), whole);
+  EXPECT_LT(seconds("2047"), whole);
+  EXPECT_LT(seconds("256"), seconds("2047"));
 }
 
 // A GPU that is not here: the most that its workspaces take is booked, and said to be that.

@@ -1,4 +1,5 @@
-// What the program says, at the end of a run, of what it predicted: the closing lines, comparison.json, plan.json and report.html.
+// Tests what the program says, at the end of a run, of what it predicted: the closing lines, comparison.json, plan.json and
+// report.html.
 #include <chrono>
 #include <cmath>
 #include <csignal>

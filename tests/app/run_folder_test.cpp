@@ -109,6 +109,10 @@ TEST(WaitingThreads, SleepUnlessTheUserSaysOtherwise) {
   EXPECT_EQ(loaded(""), (std::vector<std::string>{"PASSIVE", "PASSIVE"})) << "as libgomp shows what is not set, and once more";
   EXPECT_EQ(loaded("OMP_WAIT_POLICY=active"), std::vector<std::string>{"ACTIVE"});
   EXPECT_EQ(loaded("GOMP_SPINCOUNT=1000").size(), 1u);
+  for (const char* computing : {"eval", "generate", "convert", "bench", "study"})
+    EXPECT_NE(run_program({computing, "--help"}, "OMP_DISPLAY_ENV=true").err.find("OMP_WAIT_POLICY"),
+              run_program({computing, "--help"}, "OMP_DISPLAY_ENV=true").err.rfind("OMP_WAIT_POLICY"))
+        << computing;
   EXPECT_EQ(run_program({"help"}, "OMP_DISPLAY_ENV=true").err.find("WAIT_POLICY"),
             run_program({"help"}, "OMP_DISPLAY_ENV=true").err.rfind("WAIT_POLICY"));
 }

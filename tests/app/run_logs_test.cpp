@@ -1,4 +1,4 @@
-// What a run leaves to look at, through the real program: TensorBoard events, a trace, times, memory, and the closing lines.
+// Tests what a run leaves to look at, through the real program: TensorBoard events, a trace, times, memory, and the closing lines.
 #include <cmath>
 #include <cstdint>
 #include <filesystem>

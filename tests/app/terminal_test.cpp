@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -41,7 +42,7 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 Shown on_terminal(int columns, std::vector<std::string> words, const Variables& variables = {}) {
   winsize size{};
   size.ws_row = 24, size.ws_col = static_cast<unsigned short>(columns);
-  words.insert(words.begin(), TRIDENT_BINARY);
+  if (words.front() != "bash") words.insert(words.begin(), TRIDENT_BINARY);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -51,7 +52,7 @@ Shown on_terminal(int columns, std::vector<std::string> words, const Variables& 
     ::setenv("TERM", "xterm", 1);
     ::unsetenv("NO_COLOR");
     for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
-    ::execv(arguments[0], arguments.data());
+    ::execvp(arguments[0], arguments.data());
     ::_exit(127);
   }
   Shown shown;
@@ -131,6 +132,44 @@ TEST(Terminal, ErrorsAreRedUnlessSomebodyWantsNoColours) {
   EXPECT_EQ(run_program(wrong).err.find('\x1b'), std::string::npos);
   EXPECT_EQ(run_program(with({"--color=always"})).err.find(red), 0u);
   expect_one_line(run_program(with({"--color=blue"})), 64, {"--color: \"blue\" is none of its words; say auto, always or never"});
+}
+
+// Standard output is a file, so that what comes on the terminal is standard error.
+TEST(Terminal, LongCommandsSayOnStandardErrorHowFarTheyAre) {
+  const Workplace place;
+  write_file(place / "a", "One two three.\n");
+  ASSERT_EQ(place.train({"checkpoint.every=end"}).exit_code, 0);
+  const std::string config = place / "config.json", cluster = "h100_sxm_ndr";
+  struct Case {
+    std::vector<std::string> words;
+    std::string shown, printed;
+  };
+  const std::vector<Case> cases{
+      {{"eval", "--ckpt", place / "run", "--data", place / "valid", "--json"}, "eval  0/", "{\"model\":"},
+      {{"convert", "--from", "ckpt", place / "run", "--to", "hf", place / "hf"}, "convert  ", "/hf: "},
+      {{"data", "prepare", "--input", place / "a", "--tokenizer", "gpt2", "--output", place / "again"}, "data prepare  ", ".idx: "},
+      {{"study", "--config", config, "--cluster", cluster, "--vary", "gpus=2..4"}, "study  0/2 points  0%  ETA -:--", " MFU"},
+      {{"plan", "search", "--config", config, "--cluster", cluster, "--gpus", "4", "--json"}, "plan search  0/", "{\"model\":"}};
+  for (const Case& it : cases) {
+    SCOPED_TRACE(it.words.front());
+    std::string command = "exec '" TRIDENT_BINARY "'";
+    for (const std::string& word : it.words) command += " '" + word + "'";
+    const std::string file = place / "printed";
+    const auto printed = [&](const Variables& variables) {
+      for (const char* made : {"hf", "again.bin", "again.idx", "again.trident.json"}) std::filesystem::remove_all(place / made);
+      const Shown shown = on_terminal(80, {"bash", "-c", command + " > '" + file + "'"}, variables);
+      EXPECT_EQ(shown.exit_code, 0) << shown.text;
+      return shown.text;
+    };
+    const std::string drawn = printed({});
+    EXPECT_NE(drawn.find("\r\x1b[K" + it.shown), std::string::npos) << drawn;
+    EXPECT_TRUE(drawn.ends_with("\r\x1b[K")) << drawn;
+    const std::string out = read_file(file);
+    EXPECT_NE(out.find(it.printed), std::string::npos) << out;
+    EXPECT_EQ(out.find('\x1b'), std::string::npos) << out;
+    EXPECT_EQ(out.find("ETA"), std::string::npos) << out;
+    EXPECT_EQ(printed({{"TERM", "dumb"}}).find(it.shown), std::string::npos) << "it cannot take back what it shows";
+  }
 }
 
 }  // namespace

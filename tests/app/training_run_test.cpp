@@ -1,10 +1,12 @@
 // Whole runs of the real program on thread ranks: what a run directory holds, and that runs repeat.
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 
 #include "core/file_io.h"
 #include "tests/app/json_answer.h"
 #include "tests/app/program.h"
+#include "tests/data/token_files.h"
 
 namespace trident {
 namespace {
@@ -159,6 +161,60 @@ TEST_F(TrainingRun, TenBatchesInARowWithoutAnUpdateEndTheRun) {
   EXPECT_NE(outcome.err.find("warning: gradient is not finite, no rank applies the update: rank 0: model."), std::string::npos)
       << outcome.err;
   EXPECT_NE(outcome.err.find("trident: 10 batches in a row had non-finite gradients"), std::string::npos) << outcome.err;
+}
+
+// Documents that are one token long predict nothing of each other.
+TEST_F(TrainingRun, BatchesWithoutATargetThatCountsAreSkippedByName) {
+  write_dataset(place_ / "ends", Documents(400, std::vector<std::int32_t>{7}), 50257);
+  const ProgramOutcome outcome =
+      place_.train({"data.train=" + (place_ / "ends"), "data.eod_mask_loss=true", "data.eod=7", kLayout});
+  EXPECT_EQ(outcome.exit_code, 93) << outcome.err;
+  EXPECT_NE(
+      outcome.err.find("warning: no target of the batch after update 0 counts (data.eod_mask_loss), no rank applies an update"),
+      std::string::npos)
+      << outcome.err;
+  EXPECT_NE(outcome.err.find("trident: 10 batches in a row made no update after update 0, the last one because none of its targets "
+                             "counts (data.eod_mask_loss)"),
+            std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(TrainingRun, CountedTargetsAreInTheirOwnKey) {
+  Documents documents;
+  for (std::int32_t d = 0; d < 400; ++d) documents.push_back({d, d + 1, d + 2, 7});
+  write_dataset(place_ / "fours", documents, 50257);
+  const std::vector<std::string> settings{"data.train=" + (place_ / "fours"), "data.eod_mask_loss=true", "run.steps=2",
+                                          "data.valid=" + (place_ / "fours"), "eval.every=1"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), settings.begin(), settings.end());
+    return more;
+  };
+  const std::vector<JsonValue> by_eod = train(with({"data.eod=7"}), "eod"),
+                               by_index = train(with({"data.boundaries=index", kLayout}), "index");
+  EXPECT_EQ(keys_of(by_eod.front()).at(11), "loss_tokens");
+  EXPECT_EQ(number(by_eod.front(), "loss_tokens"), 8 * 32 * 3 / 4);
+  EXPECT_EQ(number(by_index.front(), "loss_tokens"), 8 * 32 * 3 / 4);
+  EXPECT_EQ(number(by_eod.back(), "tokens"), 2 * 8 * 32);
+  expect_same_losses(by_eod, by_index, 1e-6);
+  const std::vector<JsonValue> hidden =
+      train({settings[0], "run.steps=1", "data.reset_attention_mask=true", "data.eod=7", "data.shuffle=false"}, "hidden");
+  EXPECT_EQ(keys_of(hidden.front()).at(11), "mfu_masked");
+  EXPECT_LT(number(hidden.front(), "mfu_masked"), number(hidden.front(), "mfu"));
+  for (const char* run : {"eod", "index"})
+    EXPECT_NEAR(number(place_.records(fmt::format("{}/eval.jsonl", run)).front(), "valid_loss"), number(by_eod.front(), "loss"),
+                0.1);
+}
+
+TEST_F(TrainingRun, DocumentsThatNobodyCanTellApartAreRefused) {
+  write_dataset(place_ / "one", {std::vector<std::int32_t>(1000, 5)}, 50257);
+  const auto refused = [&](std::vector<std::string> settings, int code, std::vector<std::string> words) {
+    settings.push_back("data.eod_mask_loss=true");
+    expect_one_line(place_.train(settings), code, words);
+  };
+  refused({"data.train=" + (place_ / "one"), "data.boundaries=index"}, 65,
+          {"one.idx: data.boundaries = \"index\", and it is one sequence"});
+  refused({"data.eod=50257"}, 64, {"data.eod = 50257: outside the model's vocabulary of 50257 tokens"});
+  refused({"data.tokenizer=null"}, 64, {"data.eod = null: ", "there is no tokenizer", "data.boundaries"});
 }
 
 // Overflows of fp16 are expected as long as a smaller scale may help, and no longer.

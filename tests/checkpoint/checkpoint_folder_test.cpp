@@ -276,6 +276,20 @@ TEST(CheckpointPath, ARelativeFolderOfARunIsFoundFromAnywhere) {
   const std::string moved = checkpoint_path("../moved");
   std::filesystem::current_path(here);
   EXPECT_EQ(moved, "saved/a");
+  const std::string absolute = write_run("f", "saved/a");  // by a start that worked in "started"
+  write_file(absolute + "/config.resolved.json",
+             fmt::format(R"({{"run": {{"dir": "{}"}}, "checkpoint": {{"dir": "saved/a"}}}})", absolute));
+  EXPECT_EQ(checkpoint_path(absolute), absolute) << "nothing says where it worked";
+  write_file(absolute + "/run.json", fmt::format(R"({{"starts": [{{"working_dir": "{}"}}]}})", folder / "started"));
+  EXPECT_EQ(checkpoint_path(absolute), folder / "started/saved/a");
+}
+
+TEST(CheckpointPath, WhatAStartRecordedIsLookedForWhereItWorked) {
+  using Places = std::vector<std::string>;
+  EXPECT_EQ(places_of("/tokens", {"runs/a", "/home/runs/a", "/old"}), Places{"/tokens"});
+  EXPECT_EQ(places_of("./tokens", {"runs/a", "/home/runs/a", "/old"}), (Places{"/home/tokens", "/old/tokens", "tokens"}));
+  EXPECT_EQ(places_of("tokens", {"/home/runs/a", "/home/runs/a", "/old"}), (Places{"/old/tokens", "tokens"}));
+  EXPECT_EQ(places_of("tokens", {"", "/home/runs/a", ""}), Places{"tokens"});
 }
 
 }  // namespace

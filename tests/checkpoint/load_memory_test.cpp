@@ -1,5 +1,5 @@
-// What reading a checkpoint takes beside the memory it reads into. The linker sends this executable's calls of malloc and free
-// through here (--wrap, in CMakeLists.txt), those of the operators new and delete included.
+// Tests what reading a checkpoint takes beside the memory it reads into. The linker sends this executable's calls of malloc and
+// free through here (--wrap, in CMakeLists.txt), those of the operators new and delete included.
 #include <gtest/gtest.h>
 #include <malloc.h>
 

@@ -50,7 +50,7 @@ void count(ParallelContext& context, const std::vector<SubAxis>& partial_axes, C
   for (const SubAxis& axis : partial_axes) add(axis.axis, context.partial(axis));
 }
 
-std::pair<LayoutRun, Bytes> run_and_count(const ContractCase& c) {
+std::pair<LayoutRun, Bytes> run_and_count(const ContractCase& c, const std::vector<std::string>& settings = {}) {
   Counted counted;
   std::mutex mutex;
   LayoutRunOptions options;
@@ -59,7 +59,7 @@ std::pair<LayoutRun, Bytes> run_and_count(const ContractCase& c) {
     const std::lock_guard lock(mutex);
     count(trainer.context(), trainer.plan().partial_axes, counted);
   };
-  LayoutRun run = testing::run_layout(config_of(c), {}, options);
+  LayoutRun run = testing::run_layout(config_of(c), settings, options);
   return {std::move(run), counted.bytes()};
 }
 
@@ -83,6 +83,22 @@ TEST_P(CommunicationContract, CountsAreWhatTheLayoutCallsFor) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, CommunicationContract, ::testing::ValuesIn(contract_cases()),
                          [](const auto& info) { return info.param.name; });
+
+// A word more of every message of statistics, and one message over dp on the last stage.
+TEST(CommunicationOfCounts, IsAWordPerMessageAndOneMessageOfTheLastStage) {
+  for (const ContractCase& c : contract_cases()) {
+    if (c.name != "tp2_sp_pp2_dp2_zero1_bf16") continue;
+    Bytes expected = expected_bytes(c);
+    expected["tp all_reduce"] += 8 * 8;  // 8 ranks, 2 x (2 - 1) / 2 x 8 bytes of each
+    expected["dp all_reduce"] += 8 * 8 + 4 * 8;
+    expected["pp all_reduce"] += 8 * 8;
+    const auto [run, counted] = run_and_count(c, {"data.eod_mask_loss=true"});
+    EXPECT_EQ(counted, expected);
+    EXPECT_EQ(step_bytes_sent(run.plan), run.bytes_sent);
+    return;
+  }
+  FAIL() << "the layout is not among the cases";
+}
 
 // The numbers of docs/design/communication.md's example.
 TEST(CommunicationExample, IsWhatTheDocumentSays) {

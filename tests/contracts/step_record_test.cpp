@@ -39,7 +39,7 @@ std::vector<OperationTotal> metered(const RunPlan& plan, int rank) {
   const auto measured = make_metered_device(device, meter);
   RankTrainer trainer(plan, *measured, make_dry_world(rank, plan.world_size()));
   meter.start();
-  trainer.step([](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {});
+  trainer.step([](std::int64_t, std::int64_t, const SampleSpans&) {});
   std::map<std::string_view, OperationTotal> totals;
   for (const Work& work : meter.work()) totals[work.operation] = {work.operation, work.kind, work.calls, work.flops, work.bytes};
   std::vector<OperationTotal> list;

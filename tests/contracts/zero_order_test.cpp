@@ -1,4 +1,4 @@
-// What shards more takes no more memory: in planned bytes of every rank, over layouts and the shipped configurations.
+// Tests that sharding more takes no more memory: in planned bytes of every rank, over layouts and the shipped configurations.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What cuDNN's backend API answers to mistakes. The same tests run with the real library (tests/cuda/plans) and with the simulated
-// one, which other tests trust to answer alike.
+// Tests what cuDNN's backend API answers to mistakes. The same tests run with the real library (tests/cuda/plans) and with the
+// simulated one, which other tests trust to answer alike.
 #include <cudnn_graph.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What is special about NCCL: how groups come about, and what happens when the library fails.
+// Tests what is special about NCCL: how groups come about, and what happens when the library fails.
 #include "parallel/cuda/nccl_communicator.h"
 
 #include <cstdint>

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <thread>
+#include <tuple>
 
 #include "data/dataset_sample.h"
 #include "device/no_allocation.h"
@@ -54,9 +55,9 @@ TEST_F(BatchLoaderTest, SampleIHoldsTokensITUpToItPlusTInclusive) {
         EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), begin));
         EXPECT_TRUE(std::equal(targets.begin(), targets.end(), begin + 1));
       };
-      in_order.load(g, 1, tokens, targets);
+      in_order.load(g, 1, {tokens, targets});
       expect_sample(g % n);
-      shuffled.load(g, 1, tokens, targets);
+      shuffled.load(g, 1, {tokens, targets});
       expect_sample(order.sample_at(g));
     }
   }
@@ -65,9 +66,9 @@ TEST_F(BatchLoaderTest, SampleIHoldsTokensITUpToItPlusTInclusive) {
 TEST_F(BatchLoaderTest, LayoutIsSequenceMajor) {
   BatchLoader single = loader(5, Shuffle::kPerEpoch), batched = loader(5, Shuffle::kPerEpoch);
   Ids tokens(15), targets(15), one(5), one_target(5);
-  batched.load(6, 3, tokens, targets);
+  batched.load(6, 3, {tokens, targets});
   for (std::size_t i = 0; i < 3; ++i) {
-    single.load(6 + static_cast<std::int64_t>(i), 1, one, one_target);
+    single.load(6 + static_cast<std::int64_t>(i), 1, {one, one_target});
     for (std::size_t s = 0; s < 5; ++s) {
       EXPECT_EQ(tokens[s * 3 + i], one[s]);
       EXPECT_EQ(targets[s * 3 + i], one_target[s]);
@@ -85,7 +86,7 @@ TEST_F(BatchLoaderTest, GlobalBatchesDoNotDependOnTheLayout) {
       for (std::int64_t j = 0; j < slicing.num_micro_batches(); ++j) {
         Ids tokens(static_cast<std::size_t>(T * micro));
         const std::int64_t first = slicing.first_sample(step, j, r);
-        mine.load(first, micro, tokens, {});
+        mine.load(first, micro, {tokens});
         for (std::int64_t i = 0; i < micro; ++i) {
           Ids& sample = samples[static_cast<std::size_t>(first + i - step * G)];
           for (std::int64_t s = 0; s < T; ++s) sample.push_back(tokens[static_cast<std::size_t>(s * micro + i)]);
@@ -104,13 +105,13 @@ TEST_F(BatchLoaderTest, GlobalBatchesDoNotDependOnTheLayout) {
 TEST_F(BatchLoaderTest, EitherSideMayBeLeftOut) {
   BatchLoader both = loader(4, Shuffle::kPerEpoch), half = loader(4, Shuffle::kPerEpoch);
   Ids tokens(8), targets(8), only(8);
-  both.load(2, 2, tokens, targets);
-  half.load(2, 2, only, {});
+  both.load(2, 2, {tokens, targets});
+  half.load(2, 2, {only});
   EXPECT_EQ(only, tokens);
-  half.load(2, 2, {}, only);
+  half.load(2, 2, {{}, only});
   EXPECT_EQ(only, targets);
-  EXPECT_THROW(half.load(2, 3, only, {}), InternalError);
-  EXPECT_THROW(half.load(2, 3, {}, only), InternalError);
+  EXPECT_THROW(half.load(2, 3, {only}), InternalError);
+  EXPECT_THROW(half.load(2, 3, {{}, only}), InternalError);
 }
 
 TEST_F(BatchLoaderTest, TooFewTokensForOneSampleAreRefused) {
@@ -124,12 +125,15 @@ TEST_F(BatchLoaderTest, TooFewTokensForOneSampleAreRefused) {
 TEST_F(BatchLoaderTest, IdsOutsideTheVocabularyAreRefused) {
   BatchLoader bad = loader(10, Shuffle::kInOrder, 25);
   Ids tokens(10), targets(10);
-  bad.load(1, 1, tokens, targets);
-  expect_error<DataError>([&] { bad.load(2, 1, tokens, targets); },
-                          {prefix_ + ".bin", "token 25 has id 25 (document 3, its token 10)", "vocabulary of 25"});
+  bad.load(1, 1, {tokens, targets});
+  expect_error<DataError>(
+      [&] {
+        bad.load(2, 1, {tokens, targets});
+      },
+      {prefix_ + ".bin", "token 25 has id 25 (document 3, its token 10)", "vocabulary of 25"});
   BatchLoader edge = loader(5, Shuffle::kInOrder, 25);
-  edge.load(4, 1, std::span(tokens).first(5), {});  // tokens 20 .. 24
-  expect_error<DataError>([&] { edge.load(4, 1, {}, std::span(targets).first(5)); }, {"id 25"});
+  edge.load(4, 1, {std::span(tokens).first(5)});  // tokens 20 .. 24
+  expect_error<DataError>([&] { edge.load(4, 1, {{}, std::span(targets).first(5)}); }, {"id 25"});
 }
 
 TEST_F(BatchLoaderTest, BlendsTakeFromEachByWeight) {
@@ -143,7 +147,7 @@ TEST_F(BatchLoaderTest, BlendsTakeFromEachByWeight) {
   Ids tokens(9);
   std::int64_t seen = 0;
   for (std::int64_t g = 0; g < 8; ++g) {
-    blended.load(g, 1, tokens, {});
+    blended.load(g, 1, {tokens});
     from_other.push_back(tokens[0] == 999);
     if (!from_other.back()) {
       EXPECT_EQ(tokens[0], 9 * seen++);
@@ -168,7 +172,7 @@ TEST_F(BatchLoaderTest, SplitsCutByDocuments) {
   EXPECT_EQ(sources.valid[0].weight, 2.0);
   BatchLoader valid(sources.valid, {.sequence = 3, .vocab_size = kVocab, .seed = 1, .shuffle = Shuffle::kInOrder});
   Ids tokens(3);
-  valid.load(0, 1, tokens, {});
+  valid.load(0, 1, {tokens});
   EXPECT_EQ(tokens[0], tokens_of(0, 32) % kVocab);
   const TokenSources none = open_token_sources(train, {}, "1,0");
   expect_error<DataError>(
@@ -203,14 +207,14 @@ TEST_F(BatchLoaderTest, ASampleIsOneRead) {
   BatchLoader loader(sources.train, {.sequence = 10, .vocab_size = kVocab, .seed = 9, .shuffle = Shuffle::kPerEpoch});
   reads = bytes = 0;
   Ids tokens(30), targets(30);
-  loader.load(0, 3, tokens, targets);
+  loader.load(0, 3, {tokens, targets});
   EXPECT_EQ(reads, 3);
   EXPECT_EQ(bytes, 3 * 2 * 11);
-  loader.load(3, 3, tokens, {});
-  loader.load(3, 3, {}, targets);
+  loader.load(3, 3, {tokens});
+  loader.load(3, 3, {{}, targets});
   EXPECT_EQ(reads, 9);
   EXPECT_EQ(bytes, 3 * 2 * (11 + 10 + 10));
-  loader.load(6, 3, {}, {});
+  loader.load(6, 3, {});
   EXPECT_EQ(reads, 9);
 }
 
@@ -225,21 +229,136 @@ TEST_F(BatchLoaderTest, WhatCannotBeReadLaterIsNamed) {
       });
   BatchLoader loader(sources.train, {.sequence = 10, .vocab_size = kVocab, .seed = 9, .shuffle = Shuffle::kInOrder});
   Ids tokens(10), targets(10);
-  loader.load(8, 1, tokens, targets);
+  loader.load(8, 1, {tokens, targets});
   EXPECT_EQ(tokens.front(), 80);
   EXPECT_EQ(targets.back(), 90);
   broken = true;
-  expect_error<StorageError>([&] { loader.load(8, 1, tokens, targets); },
-                             {prefix_ + ".bin: 22 bytes at byte 160 of", "Input/output error"});
-  loader.load(2, 1, tokens, targets);
+  expect_error<StorageError>(
+      [&] {
+        loader.load(8, 1, {tokens, targets});
+      },
+      {prefix_ + ".bin: 22 bytes at byte 160 of", "Input/output error"});
+  loader.load(2, 1, {tokens, targets});
   broken = false;
   std::filesystem::resize_file(prefix_ + ".bin", 165);
-  expect_error<StorageError>([&] { loader.load(8, 1, tokens, targets); },
-                             {prefix_ + ".bin: 17 bytes at byte 165 of", "became shorter"});
-  expect_error<StorageError>([&] { loader.load(20, 1, {}, targets); },
-                             {prefix_ + ".bin: 20 bytes at byte 402 of", "became shorter"});
-  loader.load(7, 1, tokens, targets);
+  expect_error<StorageError>(
+      [&] {
+        loader.load(8, 1, {tokens, targets});
+      },
+      {prefix_ + ".bin: 17 bytes at byte 165 of", "became shorter"});
+  expect_error<StorageError>(
+      [&] {
+        loader.load(20, 1, {{}, targets});
+      },
+      {prefix_ + ".bin: 20 bytes at byte 402 of", "became shorter"});
+  loader.load(7, 1, {tokens, targets});
   EXPECT_EQ(tokens.front(), 70);
+}
+
+// Documents within samples: ids count up, 7 ends a document.
+constexpr std::int32_t kEod = 7;
+
+struct Marked {
+  Ids tokens, targets, starts;
+};
+
+Marked load_marked(BatchLoader& loader, std::int64_t position, std::int64_t batch, std::int64_t sequence) {
+  const auto size = static_cast<std::size_t>(batch * sequence);
+  Marked marked{Ids(size), Ids(size), Ids(size, -5)};
+  loader.load(position, batch, {marked.tokens, marked.targets, marked.starts});
+  return marked;
+}
+
+class DocumentsOfSamples : public ::testing::Test {
+ protected:
+  BatchLoader loader(const Documents& documents, std::int64_t sequence, DocumentBoundaries boundaries) const {
+    write_dataset(folder_ / "text", documents, 100);
+    const std::vector<WeightedPath> train = {{folder_ / "text", 1.0}};
+    return BatchLoader(open_token_sources(train, {}, {}).train,
+                       {.sequence = sequence,
+                        .vocab_size = 100,
+                        .shuffle = Shuffle::kInOrder,
+                        .documents = {.boundaries = boundaries, .eod = kEod, .masks_targets = true}});
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(DocumentsOfSamples, BeginBehindEachEndAndCountFromWhereTheyBegin) {
+  struct Case {
+    const char* what;
+    Ids text, targets, starts;
+  };
+  const std::vector<Case> cases = {
+      {"no end", {1, 2, 3, 4, 5}, {2, 3, 4, 5}, {0, 0, 0, 0}},
+      {"an end first", {7, 2, 3, 4, 5}, {-1, 3, 4, 5}, {0, 1, 1, 1}},
+      {"an end in the middle", {1, 7, 3, 4, 5}, {7, -1, 4, 5}, {0, 0, 2, 2}},
+      {"an end as the last input", {1, 2, 3, 7, 5}, {2, 3, 7, -1}, {0, 0, 0, 0}},
+      {"an end as the last target alone", {1, 2, 3, 4, 7}, {2, 3, 4, 7}, {0, 0, 0, 0}},
+      {"two ends, a document of one token", {1, 7, 7, 4, 5}, {7, -1, -1, 5}, {0, 0, 2, 3}},
+      {"ends alone", {7, 7, 7, 7, 7}, {-1, -1, -1, -1}, {0, 1, 2, 3}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    BatchLoader by_eod = loader({c.text}, 4, DocumentBoundaries::kEod);
+    const Marked marked = load_marked(by_eod, 0, 1, 4);
+    EXPECT_EQ(marked.targets, c.targets);
+    EXPECT_EQ(marked.starts, c.starts);
+    // The same documents as sequences of the index.
+    Documents documents(1);
+    for (const std::int32_t id : c.text) {
+      documents.back().push_back(id);
+      if (id == kEod) documents.emplace_back();
+    }
+    BatchLoader by_index = loader(documents, 4, DocumentBoundaries::kIndex);
+    const Marked of_index = load_marked(by_index, 0, 1, 4);
+    EXPECT_EQ(of_index.targets, c.targets);
+    EXPECT_EQ(of_index.starts, c.starts);
+  }
+}
+
+TEST_F(DocumentsOfSamples, ASampleThatBeginsInsideADocumentCountsFromZero) {
+  const Ids first = {1, 2, 3, 4, 5, 6, 7}, second = {8, 9, 7}, third = {10, 11, 12, 13, 14};
+  for (const DocumentBoundaries boundaries : {DocumentBoundaries::kEod, DocumentBoundaries::kIndex}) {
+    BatchLoader mine = loader({first, {}, second, third}, 4, boundaries);
+    const Marked marked = load_marked(mine, 0, 3, 4);
+    EXPECT_EQ(marked.starts, (Ids{0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 2, 2}));
+    EXPECT_EQ(marked.targets, (Ids{2, 6, 7, 3, 7, -1, 4, -1, 11, 5, 9, 12})) << "sequence-major";
+    // Each side by itself has the same.
+    Ids targets(12), starts(12, -5);
+    mine.load(0, 3, {.targets = targets});
+    EXPECT_EQ(targets, marked.targets);
+    mine.load(0, 3, {.document_starts = starts});
+    EXPECT_EQ(starts, marked.starts);
+  }
+}
+
+TEST_F(DocumentsOfSamples, CostNoAllocationAfterTheFirstLoad) {
+  for (const DocumentBoundaries boundaries : {DocumentBoundaries::kEod, DocumentBoundaries::kIndex}) {
+    BatchLoader mine = loader(counting_documents(40, 100), 20, boundaries);
+    Marked marked = load_marked(mine, 0, 2, 20);
+    const NoAllocationScope scope("loading");
+    for (std::int64_t position = 2; position < 30; position += 2)
+      mine.load(position, 2, {marked.tokens, marked.targets, marked.starts});
+  }
+}
+
+TEST_F(DocumentsOfSamples, AreRefusedWhereTheIndexIsDamaged) {
+  loader(counting_documents(70, 100), 10, DocumentBoundaries::kIndex);  // 60 sequences; number 30 begins at token 525, 31 at 530
+  const std::string path = folder_ / "text.idx", whole = read_file(path);
+  for (const auto& [sequence, offset, words] :
+       {std::tuple(30, 3, "offset of sequence 30 = 3"), {31, 1062, "offset of sequence 31 = 1062, expected 1060"}}) {
+    std::string idx = whole;
+    const std::int64_t wrong = offset;
+    std::memcpy(idx.data() + 34 + 4 * 60 + 8 * sequence, &wrong, sizeof wrong);
+    write_file(path, idx);
+    const std::vector<WeightedPath> train = {{folder_ / "text", 1.0}};
+    BatchLoader damaged(
+        open_token_sources(train, {}, {}).train,
+        {.sequence = 10, .vocab_size = 100, .shuffle = Shuffle::kInOrder, .documents = {.boundaries = DocumentBoundaries::kIndex}});
+    Ids starts(10);
+    expect_error<DataError>([&] { damaged.load(52, 1, {.document_starts = starts}); }, {".idx", words});
+  }
 }
 
 // Start-up looks at few places of the index. What it did not see must name itself, or do no harm, when it is used.
@@ -271,7 +390,7 @@ TEST_F(BatchLoaderTest, AnIndexDamagedWhereStartUpDoesNotLook) {
     BatchLoader loader(open_token_sources(train, {}, {}).train,
                        {.sequence = 10, .vocab_size = 990, .seed = 9, .shuffle = Shuffle::kInOrder});
     Ids tokens(10);
-    expect_error<DataError>([&] { loader.load(99, 1, tokens, {}); },
+    expect_error<DataError>([&] { loader.load(99, 1, {tokens}); },
                             {"token 990 has id 990 (in a document that its .idx does not tell", "vocabulary of 990"});
   }
 }
@@ -377,8 +496,8 @@ TEST_F(PrefetchTest, ChangesNothingThatIsLoaded) {
   for (std::int64_t position = 0; position < 60; position += 2) {
     ahead.prefetch(position + 20, 2);
     if (position == 30) ahead.prefetch(3, 5);  // also backwards
-    ahead.load(position, 2, same, same_targets);
-    plain.load(position, 2, tokens, targets);
+    ahead.load(position, 2, {same, same_targets});
+    plain.load(position, 2, {tokens, targets});
     ASSERT_EQ(tokens, same);
     ASSERT_EQ(targets, same_targets);
   }
@@ -390,7 +509,7 @@ TEST_F(PrefetchTest, AllocatesNothing) {
   const NoAllocationScope scope("loading");
   for (std::int64_t position = 0; position < 40; ++position) {
     mine.prefetch(position + 8, 1);
-    mine.load(position, 1, tokens, targets);
+    mine.load(position, 1, {tokens, targets});
   }
 }
 

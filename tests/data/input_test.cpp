@@ -335,7 +335,7 @@ TEST_F(LargeFilesTest, SamplesReachBeyondTwoToTheThirtyTwo) {
   for (const std::int64_t epoch : {0, 1, 1000}) {  // positions beyond 2^42
     const std::int64_t first = epoch * (kTokens - 1) + kTokens - 4;
     loader.prefetch(first, 3);
-    loader.load(first, 3, tokens, targets);
+    loader.load(first, 3, {tokens, targets});
     EXPECT_EQ(tokens[0], 12);
     EXPECT_EQ(targets[2], 15);
   }
@@ -343,7 +343,7 @@ TEST_F(LargeFilesTest, SamplesReachBeyondTwoToTheThirtyTwo) {
   EXPECT_EQ(split.valid[0].first_token, 3 * kLongest);
   BatchLoader valid(split.valid, {.sequence = 4, .vocab_size = 100, .seed = 1, .shuffle = Shuffle::kPerEpoch});
   std::int32_t last[4];
-  valid.load(7, 1, {}, last);
+  valid.load(7, 1, {{}, last});
   EXPECT_EQ(std::vector<std::int32_t>(last, last + 4), (std::vector<std::int32_t>{12, 13, 14, 15}));
 }
 

@@ -40,7 +40,7 @@ void measure(const char* name, const std::string& prefix, std::int64_t sequence,
     if (ahead) loader.prefetch_step(slicing, step + 1, 0);
     asking += monotonic_seconds() - start;
     start = monotonic_seconds();
-    loader.load(step * global, global, tokens, targets);
+    loader.load(step * global, global, {tokens, targets});
     if (step > 0) loads.push_back(1e3 * (monotonic_seconds() - start));  // the first one is cold either way
     std::this_thread::sleep_for(std::chrono::milliseconds(step_ms));
   }

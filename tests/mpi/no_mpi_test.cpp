@@ -1,4 +1,4 @@
-// What a build without MPI says; linked with parallel/no_mpi in every build.
+// Tests what a build without MPI says; linked with parallel/no_mpi in every build.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -186,7 +186,7 @@ class LostForward : public ProcessForward, public ::testing::WithParamInterface<
     std::string questions;
     for (int i = 0; i < 300'000; ++i) questions += "{\"context\": [5, 6], \"choices\": [[7, 8], [9]], \"answer\": 0}\n";
     write_file(place_ / "questions.jsonl", questions);
-    return {"eval", "--hf", golden, "--choices", place_ / "questions.jsonl"};
+    return {"eval", "--hf", golden, "--choices", place_ / "questions.jsonl", "--set", "batch.micro=1"};
   }
   TemporaryFolder place_;
 };

@@ -126,5 +126,27 @@ TEST_F(FullSavingNodes, ARunOfAnotherNodeIsSeenToLiveAndToDie) {
   expect_parts(outcome.err, {"on n1 had it; waiting up to 15 s for a sign of life"});
 }
 
+// The first one saves nothing before its end, so the lock of the lease's file alone shows that it lives. A copy of its folder is
+// the same run in another place: it gets the checkpoint.dir of both after the first one's end, and goes on from what that saved.
+TEST_F(FullSavingNodes, CopiesOfARunFolderTakeTurns) {
+  const std::string base = command({"lr_schedule.decay_steps=null", "lr_schedule.type=constant", "checkpoint.every=end"});
+  write_file(place_ / "turns.sh", fmt::format(R"(cd {0}
+on() {{ "$ON_NODE" $1 {1} --set run.dir={0}/$2 --set $3; }}
+on n1 run run.steps=1000000 >/dev/null 2>&1 & until [ -s run/metrics.jsonl ]; do sleep 0.1; done
+first=$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' shared/ckpt/lease-*)
+cp -r run copy
+for turn in 'run run.steps=2' 'run checkpoint.dir={0}/own' 'copy run.steps=2'; do on n2 $turn; echo $?; done
+kill -USR1 $first; wait $!; echo $?
+step=$(basename shared/ckpt/step-* | sed 's/step-0*//')
+on n2 copy run.steps=$((step + 1)); echo $?
+)", place_.path(), base));
+  const ProgramOutcome outcome = on_nodes(2, 1, "sh " + (place_ / "turns.sh"));
+  EXPECT_TRUE(outcome.out.starts_with("64\n64\n64\n75\n") && outcome.out.ends_with("\n0\n")) << outcome.out << outcome.err;
+  // The copy lacks lines of the steps that the first one made after it was taken, and says so.
+  const std::regex said(
+      "(.*another run is writing metrics.jsonl.*\n){2}.*another run saves there, pid [0-9]+ on n1; let it end.*\n(warning: .*\n)?");
+  EXPECT_TRUE(std::regex_match(outcome.err, said)) << outcome.err;
+}
+
 }  // namespace
 }  // namespace trident

@@ -1,4 +1,4 @@
-// What the step's statistics carry beside sums.
+// Tests what the step's statistics carry beside sums.
 #include "optim/step_statistics.h"
 
 #include <gtest/gtest.h>

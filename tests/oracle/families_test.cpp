@@ -28,13 +28,13 @@ std::vector<FamilyRun> runs() {
 }
 
 LoadSamples samples_of(const FamilyGolden& golden) {
-  return [&golden](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
+  return [&golden](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
     for (std::int64_t i = 0; i < count; ++i) {
       for (std::int64_t s = 0; s < kFamilySequence; ++s) {
         const std::int64_t sample = first + i, step = sample / kFamilyBatch;
         const auto to = static_cast<std::size_t>(s * count + i);
-        if (!tokens.empty()) tokens[to] = golden.token(step, sample % kFamilyBatch, s);
-        if (!targets.empty()) targets[to] = golden.token(step, sample % kFamilyBatch, s + 1);
+        if (!spans.tokens.empty()) spans.tokens[to] = golden.token(step, sample % kFamilyBatch, s);
+        if (!spans.targets.empty()) spans.targets[to] = golden.token(step, sample % kFamilyBatch, s + 1);
       }
     }
   };

@@ -83,12 +83,12 @@ std::string GoldenCase::train_config() const {
 }
 
 LoadSamples GoldenCase::samples() const {
-  return [this](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens_out, std::span<std::int32_t> targets_out) {
+  return [this](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
     for (std::int64_t i = 0; i < count; ++i) {
       for (std::int64_t s = 0; s < kGoldenSequence; ++s) {
         const auto from = static_cast<std::size_t>((first + i) * kGoldenSequence + s), to = static_cast<std::size_t>(s * count + i);
-        if (!tokens_out.empty()) tokens_out[to] = static_cast<std::int32_t>(tokens.at(from));
-        if (!targets_out.empty()) targets_out[to] = static_cast<std::int32_t>(targets.at(from));
+        if (!spans.tokens.empty()) spans.tokens[to] = static_cast<std::int32_t>(tokens.at(from));
+        if (!spans.targets.empty()) spans.targets[to] = static_cast<std::int32_t>(targets.at(from));
       }
     }
   };

@@ -1,4 +1,4 @@
-// What happens when ranks disagree, stay away, give up or throw: every rank ends, and the message says who and what.
+// Tests what happens when ranks disagree, stay away, give up or throw: every rank ends, and the message says who and what.
 #include <gtest/gtest.h>
 
 #include <atomic>

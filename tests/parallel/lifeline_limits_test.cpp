@@ -1,4 +1,4 @@
-// What the system refuses to a lifeline: descriptors, a thread; and what it costs while it waits.
+// Tests what the system refuses to a lifeline: descriptors, a thread; and what it costs while it waits.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>

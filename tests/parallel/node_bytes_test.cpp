@@ -1,4 +1,4 @@
-// What crosses nodes: exactly the bytes that must, in messages of bounded size.
+// Tests what crosses nodes: exactly the bytes that must, in messages of bounded size.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What happens when ranks of several nodes disagree, stay away, give up or throw: every rank ends, and the message names world
-// ranks.
+// Tests what happens when ranks of several nodes disagree, stay away, give up or throw: every rank ends, and the message names
+// world ranks.
 #include <gtest/gtest.h>
 
 #include <chrono>

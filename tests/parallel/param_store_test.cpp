@@ -1,4 +1,4 @@
-// What a store asks of the communicators: seen on a device that only counts.
+// Tests what a store asks of the communicators: seen on a device that only counts.
 #include "parallel/zero/param_store.h"
 
 #include <gtest/gtest.h>

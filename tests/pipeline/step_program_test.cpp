@@ -1,4 +1,4 @@
-// What the builder makes of schedules and ZeRO policies.
+// Tests what the builder makes of schedules and ZeRO policies.
 #include "pipeline/schedule/step_program.h"
 
 #include <gtest/gtest.h>

@@ -2,8 +2,10 @@
 #include "report/run_page.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 #include "core/file_io.h"
@@ -67,7 +69,6 @@ TEST_F(RunPages, ShowEveryLineOfAShortLogAndFewOfALongOne) {
     ASSERT_GT(folder.metrics[i].find("step")->as_integer(), folder.metrics[i - 1].find("step")->as_integer());
   ASSERT_EQ(folder.remarks.size(), 1u);
   EXPECT_NE(folder.remarks[0].find("metrics.jsonl"), std::string::npos) << folder.remarks[0];
-  EXPECT_EQ(read_run_folder(endless, kEveryLine).metrics.size(), 60'000u);
   EXPECT_LE(to_html(run_page({folder})).size(), 4u << 20);
 }
 
@@ -80,6 +81,15 @@ TEST_F(RunPages, NameTheStateOfARun) {
   {
     const AppendFile writer(folder + "/metrics.jsonl", AppendFile::Start::kAppend);
     EXPECT_EQ(state(), "going on: step 7 of 1,500");
+    const bool root = ::geteuid() == 0;
+    std::filesystem::permissions(folder + "/metrics.jsonl", std::filesystem::perms(0444));
+    if (root) {
+      ASSERT_EQ(::seteuid(65534), 0);
+    }
+    EXPECT_EQ(state(), "going on: step 7 of 1,500") << "to whoever may only read";
+    if (root) {
+      ASSERT_EQ(::seteuid(0), 0);
+    }
   }
   write_file(folder + "/failure.json", R"({"unix_time": 999, "message": "an older start"})");
   EXPECT_EQ(state(), "killed or cut off: step 7 of 1,500") << "the failure is of an earlier start";
@@ -89,6 +99,8 @@ TEST_F(RunPages, NameTheStateOfARun) {
   EXPECT_EQ(state(), "stopped by SIGTERM: step 7 of 1,500");
   write_run(folder, R"(, "ended": {"time": 1002, "step": 7, "exit_code": 0, "why": "the run is over"})");
   EXPECT_EQ(state(), "over: step 7 of 1,500");
+  write_file(folder + "/failure.json", R"({"unix_time": 1003, "message": "the disk failed"})");
+  EXPECT_EQ(state(), "failed: the disk failed") << "after the end was written";
 }
 
 TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
@@ -119,9 +131,81 @@ TEST_F(RunPages, SurviveFoldersThatHoldAnything) {
   write_file(folder + "/run.json", R"({"starts": [{"time": 1e300, "hosts": 5, "command": [1, "x"], "ended": {"why": 5}}, 7]})");
   const RunFolder run = read_run_folder(folder);
   EXPECT_EQ(run.metrics.size(), 2u);
-  EXPECT_EQ(run.remarks.size(), 2u) << "plan.json and comparison.json";
+  EXPECT_EQ(run.remarks.size(), 3u) << "plan.json, comparison.json and two lines of metrics.jsonl";
   const std::string html = to_html(run_page({run}));
   EXPECT_EQ(html.find("<img"), std::string::npos);
+}
+
+TEST_F(RunPages, SayWhichFilesAndLinesCannotBeRead) {
+  const std::string folder = make_run("run", 3);
+  create_folder(folder + "/timing.jsonl");
+  create_folder(folder + "/memory.json");
+  std::filesystem::create_symlink("nowhere", folder + "/samples.jsonl");
+  write_file(folder + "/eval.jsonl", "{\"step\": 1, \"valid_loss\": 2.5}\n\x01\n{\"step\": 2, \"val");
+  const RunFolder run = read_run_folder(folder);
+  EXPECT_EQ(run.evals.size(), 1u);
+  EXPECT_EQ(run.remarks, (std::vector<std::string>{"memory.json is left out: it is not a regular file",
+                                                   "timing.jsonl is left out: it is not a regular file",
+                                                   "1 line of eval.jsonl cannot be read and is left out",
+                                                   "samples.jsonl is left out: it is not a regular file"}));
+  EXPECT_NE(to_html(run_page({run})).find("1 line of eval.jsonl cannot be read"), std::string::npos);
+}
+
+TEST_F(RunPages, CallRunsOfOneNameByTheirPaths) {
+  const std::string one = make_run("a/run", 2), two = make_run("b/run", 3), other = make_run("other", 4);
+  const std::vector<RunFolder> runs = read_run_folders({one, other, two});
+  EXPECT_EQ(runs[0].name, one);
+  EXPECT_EQ(runs[1].name, "other");
+  EXPECT_EQ(runs[2].name, two);
+  EXPECT_EQ(runs[2].metrics.size(), 3u);
+}
+
+TEST_F(RunPages, StayWithinTheirSizeAndSayWhatIsLeftOut) {
+  const std::string folder = make_run("run", 3), text(100'000, 'x');
+  std::string config = "{\"run\": {\"steps\": 3}", ranks, starts, samples;
+  for (int i = 0; i < 5000; ++i) config += fmt::format(", \"key {}\": \"{}\"", i, text.substr(0, 100));
+  write_file(folder + "/config.resolved.json", config + ", \"long\": \"" + text + "\"}");
+  for (int i = 0; i < 3000; ++i)
+    ranks += fmt::format("{}{{\"pp\": {}, \"allocations\": 1, \"by_use\": {{\"parameters\": 5}}}}", i == 0 ? "" : ", ", i);
+  write_file(folder + "/memory.json", "{\"ranks\": [" + ranks + "]}");
+  for (int i = 0; i < 900; ++i)
+    starts += fmt::format("{}{{\"time\": 1, \"step\": {}, \"command\": [\"{}\"]}}", i == 0 ? "" : ", ", i, text.substr(0, 9000));
+  write_file(folder + "/run.json", "{\"starts\": [" + starts + "]}");
+  for (int i = 0; i < 9; ++i) samples += fmt::format("{{\"step\": {}, \"prompt\": \"p\", \"text\": \"{}\"}}\n", i, text);
+  write_file(folder + "/samples.jsonl", samples);
+  std::string numbers = "1";
+  for (int i = 0; i < 400'000; ++i) numbers += ",1234567890";
+  write_file(folder + "/last_step.json", "{\"measured\": {\"title\": \"Measured: step 3\", \"rows\": [" + numbers + "]}}");
+  const RunFolder run = read_run_folder(folder);
+  EXPECT_TRUE(run.remarks.empty()) << run.remarks.front();
+  const std::string html = to_html(run_page({run}));
+  EXPECT_LE(html.size(), 4'000'000u);
+  for (const std::string said : {"Left out, because the page would be larger than 4.0 MB: A step: Measured: step 3.",
+                                 "5,002 keys", "4,602 more rows are left out", "(2,900 more bars are left out)",
+                                 "... (100,000 bytes)", "The last 400 of 900 starts", ">899<"})
+    EXPECT_NE(html.find(said), std::string::npos) << said;
+  std::vector<RunFolder> runs(2000, read_run_folder(make_run("small", 30)));
+  for (RunFolder& one : runs) one.name = text.substr(0, 255);
+  EXPECT_LE(to_html(run_page(runs)).size(), 4'000'000u);
+}
+
+TEST_F(RunPages, WriteEveryLineAsCommaSeparatedValues) {
+  const std::string one = make_run("one", 60'000), two = make_run("two", 2);
+  write_file(two + "/metrics.jsonl", "{\"step\": 1, \"run\": \"its own\", \"bytes\": {\"tp\": 7}}\nno json\n{\"text\": \"" +
+                                         std::string(3 << 20, 'x') + "\"}\n{\"step\": 2, \"loss\": 0.5}\n{\"step\": 3");
+  create_folder(two + "/memory.json");  // is not looked at
+  std::ostringstream out;
+  const std::vector<std::string> remarks = write_metrics_csv({one, two}, out);
+  EXPECT_EQ(remarks, std::vector<std::string>{"2 lines of " + two + "/metrics.jsonl cannot be read and are left out"});
+  std::istringstream lines(out.str());
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(line.substr(0, line.size() - 1));
+  ASSERT_EQ(rows.size(), 60'003u);
+  EXPECT_EQ(rows[0], "run,step,loss,grad_norm,lr,tokens,tokens_per_s,bytes_tp");
+  EXPECT_EQ(rows[1], "one,1,10,,0.1,256,7,");
+  EXPECT_EQ(rows[60'000].substr(0, 10), "one,60000,");
+  EXPECT_EQ(rows[60'001], "two,1,,,,,,7");
+  EXPECT_EQ(rows[60'002], "two,2,0.5,,,,,");
 }
 
 }  // namespace

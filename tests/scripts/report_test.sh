@@ -19,6 +19,7 @@ train() {  # FOLDER SETTING...
 }
 train one --set run.steps=5 --set log.every=1 --set eval.every=2 >out.txt
 [[ -s one/report.html ]] || fail "a run leaves no report"
+grep -qF '(run.log, metrics.jsonl, report.html)' out.txt || fail "the last lines do not name the page"
 grep -q '"exit_code": 0' one/run.json || fail "run.json has no end"
 instead_of_me=1 train two --set run.steps=100000 --set log.every=1 --set optimizer.lr=1e-4 --set checkpoint.every=2 >out.txt 2>&1 &
 run=$!
@@ -28,8 +29,14 @@ for ((i = 0; i < 600; ++i)); do
 done
 "$trident" report two --output going.html >said.txt
 grep -q 'going on: step' going.html || fail "a run that goes on is not said to"
+"$trident" report two --watch --output watched.html >watched.txt &
+watch=$!
+for ((i = 0; i < 100; ++i)); do [[ ! -s watched.html ]] || break; sleep 0.1; done
+grep -q 'http-equiv="refresh"' watched.html || fail "the page of a run that goes on does not load itself again"
 kill -9 "$run"
 wait "$run" 2>/dev/null || true
+wait "$watch" || fail "--watch ends with $?"
+if grep -q 'http-equiv="refresh"' watched.html; then fail "the page loads itself again after the run's end"; fi
 "$trident" report one two --output both.html >said.txt
 [[ $(<said.txt) == 'both.html: open it in a browser' ]] || fail "it says: $(<said.txt)"
 for part in 'killed or cut off: step' 'over: step 5 of 5' 'optimizer.lr' 'Measured: step' 'two, training'; do
@@ -37,6 +44,7 @@ for part in 'killed or cut off: step' 'over: step 5 of 5' 'optimizer.lr' 'Measur
 done
 "$trident" report one --csv >lines.csv
 [[ $(head -c 9 lines.csv) == run,step, && $(wc -l <lines.csv) -eq 6 ]] || fail "not a line for each step: $(<lines.csv)"
+said=$(cd / && "$trident" generate --ckpt "$place/one" --prompt a --max-new-tokens 2 2>&1) || fail "from another folder: $said"
 code=0
 "$trident" report corpus >said.txt 2>&1 || code=$?
 [[ $code -eq 65 ]] && grep -q "is no run's folder" said.txt || fail "another folder: $code, $(<said.txt)"

@@ -1,4 +1,4 @@
-// What follows a command's end: every code, every history, and the waits, without a process or a clock.
+// Tests what follows a command's end: every code, every history, and the waits, without a process or a clock.
 #include "supervise/supervision.h"
 
 #include <gtest/gtest.h>

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kFamilySteps = 6, kFamilyBatch = 6, kFamilySequenc
 
 inline std::vector<std::string> family_golden_names() {
   return {"gpt2", "llama", "llama3", "smollm", "qwen2", "qwen2.5", "qwen3", "mistral", "olmo", "olmo2", "phi3",
-          "olmo_clipped", "llama_dynamic"};
+          "olmo_clipped", "llama_dynamic", "mistral_windowed", "qwen2_windowed", "qwen3_mixed", "llama_softcapped"};
 }
 
 struct FamilyGolden {

@@ -60,7 +60,7 @@ double norm2(const std::vector<float>& v) {
 }  // namespace
 
 LoadSamples random_tokens(std::int64_t vocabulary, std::int64_t sequence) {
-  return [=](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
+  return [=](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
     for (std::int64_t i = 0; i < count; ++i) {
       const PhiloxKey key = random_key(7, RandomPurpose::kTest, static_cast<std::uint64_t>(first + i));
       const auto token = [&](std::int64_t s) {
@@ -69,8 +69,8 @@ LoadSamples random_tokens(std::int64_t vocabulary, std::int64_t sequence) {
       };
       for (std::int64_t s = 0; s < sequence; ++s) {
         const auto at = static_cast<std::size_t>(s * count + i);
-        if (!tokens.empty()) tokens[at] = token(s);
-        if (!targets.empty()) targets[at] = token(s + 1);
+        if (!spans.tokens.empty()) spans.tokens[at] = token(s);
+        if (!spans.targets.empty()) spans.targets[at] = token(s + 1);
       }
     }
   };

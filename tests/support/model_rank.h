@@ -43,14 +43,17 @@ class ModelRank {
     const std::int64_t S = batch.sequence, B = batch.samples;
     by_row_.resize(static_cast<std::size_t>(S * B));
     by_sample_.resize(by_row_.size());
+    first_key_.resize(by_row_.size());
     for (std::int64_t i = 0; i < S * B; ++i) {
       by_row_[index(i)] = static_cast<std::int32_t>(i / B);
       by_sample_[index(i)] = static_cast<std::int32_t>(i % S);
+      first_key_[index(i)] = static_cast<std::int32_t>(std::max<std::int64_t>(i % S + 1 - config_.sliding_window, 0));
     }
     batch_ = {.tokens = {batch.tokens.data(), DType::kI32, {S * B}},
               .targets = {batch.targets.data(), DType::kI32, {S * B}},
               .positions_by_row = {by_row_.data(), DType::kI32, {S * B}},
               .positions_by_sample = {by_sample_.data(), DType::kI32, {B, S}},
+              .first_key_in_window = {first_key_.data(), DType::kI32, {B, S}},
               .samples = {batch.sample_numbers.data(), DType::kI64, {B}},
               .step = batch.step,
               .gradient_scale = static_cast<float>(batch.gradient_scale),
@@ -158,7 +161,7 @@ class ModelRank {
   std::unique_ptr<Arena> arena_;
   std::array<Buffer, kNumRegions> shared_;
   std::vector<Buffer> saved_, saved_for_w_, activations_;
-  std::vector<std::int32_t> by_row_, by_sample_;
+  std::vector<std::int32_t> by_row_, by_sample_, first_key_;
   MicroBatch batch_;
   std::optional<StoreViews> views_;
   std::optional<LayerPass> pass_;

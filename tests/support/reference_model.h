@@ -166,13 +166,14 @@ template <class R> class Model {
     norm_forward(state, c_.norm, norm, x, c_.hidden);
     Values logits = zeros(rows() * V), row_max = zeros(rows()), stats = zeros(2 * rows()), d_n = zeros(rows() * c_.hidden);
     matmul(logits.data(), state.y.data(), false, w(head_name()), true, rows(), V, c_.hidden, false);
-    cross_entropy_max(row_max.data(), logits.data(), rows(), V, 0, V);
-    cross_entropy_stats(stats.data(), logits.data(), row_max.data(), batch_->targets.data(), rows(), V, 0, V);
+    cross_entropy_max(row_max.data(), logits.data(), rows(), V, 0, V, R(c_.logit_softcap));
+    cross_entropy_stats(stats.data(), logits.data(), row_max.data(), batch_->targets.data(), rows(), V, 0, V,
+                        R(c_.logit_softcap));
     R loss = 0;
     for (std::size_t r = 0; r < row_max.size(); ++r)
       if (batch_->targets[r] >= 0) loss += std::log(stats[r]) - stats[row_max.size() + r];
     cross_entropy_backward(logits.data(), row_max.data(), stats.data(), batch_->targets.data(), rows(), V, 0, V,
-                           R(batch_->gradient_scale));
+                           R(batch_->gradient_scale), R(c_.logit_softcap));
     matmul(d_n.data(), logits.data(), false, w(head_name()), false, rows(), c_.hidden, V, false);
     matmul(g(head_name()), logits.data(), true, state.y.data(), false, V, c_.hidden, rows(), true);
     d_x = norm_backward(state, c_.norm, norm, x, d_n, c_.hidden);
@@ -207,9 +208,12 @@ template <class R> class Model {
     return block_name(layer) + (gpt2_ ? "ln_2" : after() ? "post_feedforward_layernorm" : "post_attention_layernorm");
   }
 
-  Attention attention_shape() const {
-    return {.batch = batch_->samples, .query_heads = c_.heads, .kv_heads = c_.kv_heads, .query_length = batch_->sequence,
-            .key_length = batch_->sequence, .head_dim = c_.head_dim, .scale = 1.0 / std::sqrt(static_cast<double>(c_.head_dim))};
+  Attention attention_shape(Index layer) const {
+    Attention shape{.batch = batch_->samples, .query_heads = c_.heads, .kv_heads = c_.kv_heads, .query_length = batch_->sequence,
+                    .key_length = batch_->sequence, .head_dim = c_.head_dim,
+                    .scale = 1.0 / std::sqrt(static_cast<double>(c_.head_dim)), .softcap = c_.attention_softcap};
+    if (c_.slides(layer)) shape.first_key = first_keys(shape, {.window = c_.sliding_window});
+    return shape;
   }
   Values to_heads(const Values& x, Index n) const {
     Values heads = zeros(static_cast<Index>(x.size()));
@@ -257,7 +261,7 @@ template <class R> class Model {
     rotate(b.k, c_.kv_heads, 1);
     b.out = zeros(static_cast<Index>(b.q.size()));
     b.lse = zeros(static_cast<Index>(b.q.size()) / c_.head_dim);
-    attention_forward(attention_shape(), b.out.data(), b.lse.data(), b.q.data(), b.k.data(), b.v.data());
+    attention_forward(attention_shape(layer), b.out.data(), b.lse.data(), b.q.data(), b.k.data(), b.v.data());
     b.merged = to_rows(b.out, c_.heads);
     b.middle = b.attended = linear(output(layer), b.merged);
     if (after()) {
@@ -327,8 +331,8 @@ template <class R> class Model {
     linear_backward(output(layer), b.merged, branch, d_merged);
     const Values d_out = to_heads(d_merged, c_.heads);
     Values d_q = b.q, d_k = b.k, d_v = b.v;
-    attention_backward(attention_shape(), d_q.data(), d_k.data(), d_v.data(), d_out.data(), b.out.data(), b.q.data(), b.k.data(),
-                       b.v.data(), b.lse.data());
+    attention_backward(attention_shape(layer), d_q.data(), d_k.data(), d_v.data(), d_out.data(), b.out.data(), b.q.data(),
+                       b.k.data(), b.v.data(), b.lse.data());
     rotate(d_q, c_.heads, -1);
     rotate(d_k, c_.kv_heads, -1);
     if (c_.qk_norm == QkNorm::kPerHead) {

@@ -3,12 +3,13 @@
 
 #include "infer/generate/eval_samples.h"
 #include "planner/predict/simulated_run_forecast.h"
+#include "report/run_page.h"
 #include "train/launch/train_hooks.h"
 
 namespace trident {
 
 inline const TrainHooks& train_hooks() {
-  static const TrainHooks hooks{find_eval_samples, check_hardware_profile, make_run_forecast};
+  static const TrainHooks hooks{find_eval_samples, check_hardware_profile, make_run_forecast, write_run_page};
   return hooks;
 }
 

@@ -1,4 +1,4 @@
-// What is said when the ranks' memory is not there: of machines together, of GPUs one by one.
+// Tests what is said when the ranks' memory is not there: of machines together, of GPUs one by one.
 #include "train/run/arena_check.h"
 
 #include <gtest/gtest.h>

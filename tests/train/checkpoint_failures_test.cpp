@@ -1,4 +1,4 @@
-// What becomes of a run whose checkpoints cannot be written, read back, or read.
+// Tests what becomes of a run whose checkpoints cannot be written, read back, or read.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>

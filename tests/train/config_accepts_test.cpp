@@ -1,4 +1,4 @@
-// What a configuration may say, and what it then means.
+// Tests what a configuration may say, and what it then means.
 
 #include <cstdint>
 #include <optional>

@@ -237,10 +237,7 @@ TEST(Console, AStateStandsWhereTheNumbersAre) {
   EXPECT_TRUE(out.str().ends_with("] step 20/40  loss 0.30  1.0M tok/s  ETA 4:05")) << out.str();
 }
 
-TEST(Console, BarAndClock) {
-  EXPECT_EQ(progress_bar(0, 10, NAN, 4), "[>   ]   0%  ETA -:--");
-  EXPECT_EQ(progress_bar(10, 10, 0, 4), "[====] 100%  ETA 0:00");
-  EXPECT_EQ(progress_bar(0, 0, 0, 4), "[>   ]   0%  ETA 0:00");
+TEST(Console, ClockAndMode) {
   EXPECT_EQ(clock_text(3723.4), "1:02:03");
   EXPECT_EQ(clock_text(245), "4:05");
   EXPECT_EQ(clock_text(-1), "-:--");

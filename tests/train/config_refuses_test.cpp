@@ -1,4 +1,4 @@
-// What a configuration may not say: every refusal is one line that names file, line, key, value and remedy.
+// Tests what a configuration may not say: every refusal is one line that names file, line, key, value and remedy.
 #include "tests/train/config_support.h"
 #include "train/config/layout_text.h"
 #include "train/config/option_check.h"
@@ -216,7 +216,10 @@ TEST(ConfigRefuses, ReservedValuesByName) {
                     fmt::format("is \"{}\"; set it to \"bf16\", or precision.stochastic_rounding to false", compute)});
   expect_refusal({"precision.stochastic_rounding=1"}, {"precision.stochastic_rounding = 1: must be true or false"});
   expect_refusal({"parallel.schedule=zb-h1"}, {"parallel.schedule = \"zb-h1\": not built yet"});
-  expect_refusal({"data.reset_position_ids=true"}, {"data.reset_position_ids = true: not built yet"});
+  expect_refusal({"data.reset_position_ids=1"}, {"data.reset_position_ids = 1: must be true or false"});
+  expect_refusal({"data.boundaries=sentence"}, {"data.boundaries = \"sentence\": must be \"eod\" or \"index\""});
+  expect_refusal({"data.eod=-1"}, {"data.eod = -1: must be an integer from 0 to"});
+  expect_refusal({"data.mean_document=0"}, {"data.mean_document = 0: must be a number > 0"});
   expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});
   expect_refusal({"log.prometheus="}, {"log.prometheus = \"\": must not be empty"});
   expect_refusal({"log.prometheus=runs/a/metrics.jsonl"}, {"log.prometheus = \"runs/a/metrics.jsonl\": a file of that name"});

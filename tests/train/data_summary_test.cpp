@@ -1,4 +1,4 @@
-// What a run says at its start about the data it is going to read.
+// Tests what a run says at its start about the data it is going to read.
 #include "train/run/data_summary.h"
 
 #include <gtest/gtest.h>

@@ -306,6 +306,8 @@ const Change kChanges[] = {
      }},
     {"mistral", "sliding_window", [](ModelConfig& m) { m.sliding_window = 17; }},
     {"mistral", "sliding_window", [](ModelConfig& m) { m.sliding_window = m.sliding_window == 0 ? 9 : 0; }},
+    {"llama", "attn_logit_softcapping", [](ModelConfig& m) { m.attention_softcap = 50; }},
+    {"llama", "final_logit_softcapping", [](ModelConfig& m) { m.logit_softcap = 30; }},
     {"llama", "model_type", [](ModelConfig& m) { m.norm = NormKind::kRmsNormRoundedOnce; }},
     {"llama", "model_type", [](ModelConfig& m) { m.norm_placement = NormPlacement::kAfter; }},
     {"olmo", "clip_qkv", [](ModelConfig& m) { m.clip_qkv = 8; }},
@@ -344,6 +346,18 @@ TEST(ModelDifference, AWindowIsShownAsInTheFile) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->a, "8");
   EXPECT_EQ(found->b, "null");
+}
+
+TEST(ModelDifference, LayersThatSlideAreNamedOneByOne) {
+  ModelConfig all = model_of("qwen2"), some = all;
+  all.sliding_window = some.sliding_window = 8;
+  some.sliding_layers.assign(static_cast<std::size_t>(some.layers), true);
+  some.sliding_layers[0] = false;
+  const std::optional<ModelDifference> found = model_difference(all, some);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->key, "layer_types");
+  EXPECT_EQ(found->a, std::string(static_cast<std::size_t>(all.layers), 's'));
+  EXPECT_EQ(found->b, "f" + found->a.substr(1));
 }
 
 }  // namespace

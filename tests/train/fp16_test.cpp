@@ -29,8 +29,8 @@ enum class Batches : std::uint8_t { kAllDifferent, kAllTheSame };
 
 std::vector<RankRecord> train(const RunPlan& plan, int steps, Batches batches = Batches::kAllDifferent) {
   const LoadSamples load = random_tokens(plan.model.vocab_size, plan.config.batch.sequence);
-  const LoadSamples same = [&](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
-    load(first % plan.config.batch.global, count, tokens, targets);
+  const LoadSamples same = [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+    load(first % plan.config.batch.global, count, spans);
   };
   std::vector<RankRecord> records(static_cast<std::size_t>(plan.world_size()));
   on_cpu_ranks(plan, [&](int rank, RankTrainer& trainer) {

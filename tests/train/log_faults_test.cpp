@@ -168,6 +168,7 @@ TEST_F(LogFaults, ADiskThatStaysFullDoesNotEndTheRunEither) {
   EXPECT_TRUE(contains(said, "step 10/10  loss")) << said;
   EXPECT_TRUE(contains(said, "no trace: its file could not be written")) << said;
   EXPECT_TRUE(contains(said, "9 of metrics.jsonl")) << said;
+  EXPECT_TRUE(contains(said, "(run.log, metrics.jsonl)")) << "no page is named that is not there: " << said;
   EXPECT_EQ(steps_of("full/metrics.jsonl"), LoggedSteps{1});
 }
 
@@ -214,7 +215,58 @@ TEST_F(LogFaults, PrometheusReadsWhereTheRunIs) {
     EXPECT_GT(std::stod(value_of(name)), 0) << name;
   const std::string nowhere = folder_ / "none/run.prom";
   const std::string error = error_of<StorageError>([&] { train("other", {"log.prometheus=" + nowhere}); });
-  EXPECT_TRUE(contains(error, "none/run.prom")) << error;
+  EXPECT_EQ(error, fmt::format("log.prometheus = {}: cannot be created: No such file or directory; create its folder first; or "
+                               "name another file in log.prometheus", nowhere));
+  EXPECT_FALSE(file_exists(folder_ / "other/config.resolved.json")) << "it leaves nothing of a run";
+}
+
+// run.json says how every start ended, and its page is there, however it ended.
+TEST_F(LogFaults, ARunThatFailsHasAnEndAndAPage) {
+  const auto last_start = [&](const std::string& run) {
+    return parse_json(read_file(folder_ / (run + "/run.json")), "run.json").find("starts")->items().back();
+  };
+  const std::string error = error_of<Error>([&] {
+    train("lost", {"optimizer.lr=1e30", "optimizer.grad_clip=0", "run.steps=12", "eval.every=0", "eval.sample_ids=[]",
+                   "log.trace_steps=[]", "log.report=true"});
+  });
+  ASSERT_TRUE(contains(error, "10 batches in a row had non-finite gradients")) << error;
+  const JsonValue ended = *last_start("lost").find("ended");
+  EXPECT_EQ(ended.find("exit_code")->as_integer(), exit_status(ExitCode::kNoProgress));
+  EXPECT_EQ(ended.find("why")->as_string(), error);
+  EXPECT_TRUE(contains(error, fmt::format("after update {};", ended.find("step")->as_integer()))) << error;
+  EXPECT_EQ(last_start("lost").find("working_dir")->as_string(), std::filesystem::current_path().string());
+  EXPECT_TRUE(contains(read_file(folder_ / "lost/report.html"), "failed: 10 batches in a row"));
+  EXPECT_TRUE(contains(read_file(folder_ / "lost/run.log"), "gradient is not finite")) << "the last warnings are there";
+
+  const Look look = no_disk_between("step 3/", "never");
+  EXPECT_NE(error_of<StorageError>([&] { train("full", {"log.on_error=stop"}, look); }), "");
+  no_disk_.reset();
+  EXPECT_EQ(last_start("full").find("ended"), nullptr) << "there was no room for it";
+
+  train("run", {"run.steps=6"});
+  const JsonValue before = last_start("run");
+  {
+    const NoBytes no_bytes;
+    train("run", {"run.steps=8", "checkpoint.every=0"});
+  }
+  EXPECT_EQ(last_start("run"), before) << "a start that is not on record does not end an earlier one";
+}
+
+TEST_F(LogFaults, TheLastLinesNameWhatIsThere) {
+  const std::string said = train("run", {"run.steps=6", "log.report=true"});
+  EXPECT_TRUE(contains(said, "(run.log, metrics.jsonl, report.html)")) << said;
+  EXPECT_TRUE(contains(said, " nats per token; validation loss ")) << said;
+  std::filesystem::remove(folder_ / "run/report.html");
+  std::filesystem::create_directory(folder_ / "run/report.html");
+  std::filesystem::remove(folder_ / "run/comparison.json");
+  std::filesystem::create_directory(folder_ / "run/comparison.json");
+  std::string again = train("run", {"run.steps=8", "log.report=true"});
+  EXPECT_TRUE(contains(again, "(run.log, metrics.jsonl)")) << again;
+  EXPECT_TRUE(contains(again, "no report.html: ")) << again;
+  EXPECT_EQ(count(again, "; validation loss "), 1u) << "of the last step, though this start made none before its first: " << again;
+  std::filesystem::remove(folder_ / "run/report.html");
+  again = train("run", {"run.steps=9", "log.report=true"});
+  EXPECT_TRUE(contains(again, "(run.log, metrics.jsonl, report.html)")) << "though comparison.json cannot be written: " << again;
 }
 
 // Whoever starts a run again may not be able to make room.

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 
+#include "data/document_starts.h"
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
 
@@ -21,6 +23,26 @@ int steps_of_this_suite() {
   return suite.starts_with("Full") ? kSteps : kFewSteps;
 }
 
+constexpr std::int32_t kEod = 5;
+
+// The samples of tiny_llama_config() with the ends of documents in them: three tokens of 16 on average, two in a row among them.
+void samples_with_documents(std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+  constexpr std::int64_t kSequence = 16;
+  static const LoadSamples random = random_tokens(97, kSequence);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(kSequence * count)), targets(tokens.size());
+  random(first, count, {.tokens = tokens, .targets = targets});
+  for (std::vector<std::int32_t>* ids : {&tokens, &targets})
+    for (std::int32_t& id : *ids) id = id % 5 == 0 ? kEod : id;
+  if (!spans.tokens.empty()) std::ranges::copy(tokens, spans.tokens.begin());
+  if (!spans.targets.empty()) std::ranges::copy(targets, spans.targets.begin());
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::vector<std::int32_t> inputs, begins;
+    for (std::int64_t s = 0; s < kSequence; ++s) inputs.push_back(tokens[static_cast<std::size_t>(s * count + i)]);
+    find_behind_eod(inputs, kEod, begins);
+    mark_documents(begins, true, kSequence, i, count, spans);
+  }
+}
+
 // Runs of this process by what they ran; one process runs many cases against the same references.
 class Runs {
  public:
@@ -31,6 +53,7 @@ class Runs {
     if (found != runs_.end()) return found->second;
     LayoutRunOptions options;
     options.steps = steps_of_this_suite();
+    if (key.find("reset_attention_mask") != key.npos) options.load = samples_with_documents;
     return runs_.emplace(key, run_layout(config, settings, options)).first->second;
   }
 
@@ -132,6 +155,38 @@ TEST_P(Recompute, FullEqualsNone) {
 }
 INSTANTIATE_TEST_SUITE_P(Policies, Recompute, ::testing::ValuesIn(recompute_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(FullPolicies, Recompute, ::testing::ValuesIn(recompute_cases()), case_name);
+
+// Documents in a sequence, positions that restart, targets that do not count, and a window in every layer: 24 layouts.
+std::string documents_config() {
+  std::string config = tiny_llama_config();
+  config.replace(config.find("llama"), 5, "mistral");
+  config.replace(config.find("\"rms_norm_eps\""), 0, "\"sliding_window\": 6, ");
+  return config;
+}
+std::vector<ParityCase> document_cases(bool all) {
+  int n = 0;
+  return some([&](const ParityCase& c) {
+    const int ranks = c.tensor * c.pipeline * c.data;
+    const bool kept = ranks == 8   ? c.tensor == 2 && c.pipeline == 2 && c.sequence_parallel
+                      : ranks == 4 ? c.pipeline == 4 || c.tensor == 4 || (c.pipeline == 2 && c.data == 2 && c.zero == "zero2")
+                                   : ranks == 2 && c.zero == "zero3";
+    return kept && (++n % 3 == 0 || all);
+  });
+}
+using Documents = ParityTest;
+TEST_P(Documents, EqualsOneRank) {
+  const std::vector<std::string> documents{"data.reset_attention_mask=true", "data.reset_position_ids=true",
+                                           "data.eod_mask_loss=true", fmt::format("data.eod={}", kEod)};
+  const LayoutRun& layout = run(documents_config(), GetParam(), documents);
+  expect_equal_to_one_rank(layout, run(documents_config(), ParityCase{}, documents));
+  EXPECT_EQ("", compare_bits(layout, run(documents_config(), GetParam().without_pipeline(), documents)));
+  std::vector<std::string> more = documents;
+  more.insert(more.end(), {"recompute.policy=full", "recompute.head_chunk=5"});
+  expect_equal_to_one_rank(run(documents_config(), GetParam(), more), run(documents_config(), ParityCase{}, documents));
+}
+INSTANTIATE_TEST_SUITE_P(Masks, Documents, ::testing::ValuesIn(document_cases(false)), case_name);
+TEST(ParityMatrix, Has24LayoutsWithDocuments) { EXPECT_EQ(document_cases(true).size(), 24u); }
+INSTANTIATE_TEST_SUITE_P(FullMasks, Documents, ::testing::ValuesIn(document_cases(true)), case_name);
 
 // Logits in chunks are those of the whole; chunks are a matter of the head alone, so the bits are equal where they were.
 std::vector<ParityCase> head_chunk_cases() {

@@ -1,4 +1,4 @@
-// What a run's start reads of its token files, and what the ranks compare.
+// Tests what a run's start reads of its token files, and what the ranks compare.
 #include <gtest/gtest.h>
 
 #include <cstdint>

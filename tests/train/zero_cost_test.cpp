@@ -1,4 +1,4 @@
-// What parallel.grad_sync "auto" comes to, by the memory that is there, and that it is planned as if that had been asked for.
+// Tests what parallel.grad_sync "auto" comes to, by the memory that is there, and that it is planned as if that had been asked for.
 #include "train/run/zero_cost.h"
 
 #include <gtest/gtest.h>

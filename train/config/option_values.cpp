@@ -34,7 +34,8 @@ std::string keys_of(std::string_view block) {
   throw ConfigError(fmt::format("{}unknown key {}{}", where, shown.substr(1, shown.size() - 2), did_you_mean(path, value)));
 }
 
-// What other systems call an option, and no config.json has: the model's reader would take it for a misspelt key of the model.
+// Other systems call options so, and no config.json has these words: the model's reader would take them for misspelt keys of the
+// model.
 bool is_word_of_others(const std::string& key) {
   if (key == "dtype") return false;  // config.json has it, too
   const ForeignWord* const row = find_foreign_word(key);

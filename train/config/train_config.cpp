@@ -27,6 +27,7 @@ void read(const JsonValue& v, ParamGather& out) { out = parse_param_gather(v.as_
 void read(const JsonValue& v, ScheduleKind& out) { out = parse_schedule_kind(v.as_string()).value(); }
 void read(const JsonValue& v, ComputeFormat& out) { out = parse_compute_format(v.as_string()).value(); }
 void read(const JsonValue& v, RecomputePolicy& out) { out = parse_recompute_policy(v.as_string()).value(); }
+void read(const JsonValue& v, DocumentBoundaries& out) { out = parse_document_boundaries(v.as_string()).value(); }
 void read(const JsonValue& v, AskedDevice& out) { out = parse_asked_device(v.as_string()).value(); }
 void read(const JsonValue& v, UpdateRule& out) { out = parse_update_rule(v.as_string()).value(); }
 void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
@@ -154,7 +155,10 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("lr_schedule.decay_steps", s.decay_steps), v("lr_schedule.wsd_decay_steps", s.wsd_decay_steps);
   v("lr_schedule.wsd_decay_type", s.wsd_decay_type);
   v("data.train", c.data.train), v("data.valid", c.data.valid), v("data.split", c.data.split), v("data.shuffle", c.data.shuffle);
-  v("data.tokenizer", c.data.tokenizer), v("eval.every", c.eval.every), v("eval.steps", c.eval.steps);
+  v("data.tokenizer", c.data.tokenizer), v("data.reset_position_ids", c.data.reset_position_ids);
+  v("data.reset_attention_mask", c.data.reset_attention_mask), v("data.eod_mask_loss", c.data.eod_mask_loss);
+  v("data.boundaries", c.data.boundaries), v("data.eod", c.data.eod), v("data.mean_document", c.data.mean_document);
+  v("eval.every", c.eval.every), v("eval.steps", c.eval.steps);
   v("eval.samples", c.eval.samples), v("eval.sample_ids", c.eval.sample_ids), v("eval.sample_tokens", c.eval.sample_tokens);
   v("eval.sample_temperature", c.eval.sample_temperature);
   auto& k = c.checkpoint;

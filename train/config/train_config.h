@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/cuda_options.h"
+#include "core/document_boundaries.h"
 #include "core/json_reader.h"
 #include "core/parallel_axis.h"
 #include "core/recompute_policy.h"
@@ -122,6 +123,18 @@ struct DataConfig {
   bool shuffle = true;
   std::optional<std::string> tokenizer;  // nothing: unknown
   bool tokenizer_was_auto = false;       // it was not named, but found by the vocabulary
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  DocumentBoundaries boundaries = DocumentBoundaries::kEod;
+  std::optional<std::int64_t> eod;          // nothing: the tokenizer's
+  std::optional<double> mean_document;      // tokens, as given; mean_document_tokens() is the one in force
+  std::optional<double> measured_document;  // no key: of the training files' .idx
+
+  std::optional<double> mean_document_tokens() const { return mean_document ? mean_document : measured_document; }
+
+  // Whether something depends on where documents begin within a sample.
+  bool finds_documents() const { return eod_mask_loss || needs_starts(); }
+  // Whether each token's document is to be known, and not only which targets belong to another one.
+  bool needs_starts() const { return reset_position_ids || reset_attention_mask; }
 };
 
 struct EvalConfig {

@@ -3,13 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <span>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 
@@ -35,7 +35,6 @@ std::string start_given() {
 
 void write_failure(const std::string& folder, const RunFailure& failure) {
   if (!folder_exists(folder)) return;
-  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   JsonValue object;
   object.set("rank", failure.rank);
   object.set("host", failure.host);
@@ -43,7 +42,7 @@ void write_failure(const std::string& folder, const RunFailure& failure) {
   object.set("exit_code", failure.exit_code);
   object.set("step", failure.step);
   object.set("message", failure.message);
-  object.set("unix_time", now);
+  object.set("unix_time", unix_seconds());
   if (!failure.start.empty()) object.set("start", failure.start);
   // Whole or not there, and not flushed: mpirun leaves the process a second at most, and a disk at work takes longer to say that it
   // has something.

@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/counted.h"
+#include "core/file_io.h"
 #include "data/dataset_record.h"
 #include "data/dataset_sample.h"
 #include "data/tokenizer/tokenizer.h"
@@ -22,6 +23,7 @@
 #include "train/run/adopt.h"
 #include "train/run/arena_check.h"
 #include "train/run/earlier_run.h"
+#include "train/run/model_tokenizer.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_manifest.h"
 #include "train/run/run_together.h"
@@ -60,6 +62,23 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
     for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
   for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
     inputs.plan.details.push_back(std::move(note));
+}
+
+// Every process needs them, whoever looks at the data.
+void set_documents(RunInputs& inputs) {
+  const DataConfig& data = inputs.plan.config.data;
+  if (!data.finds_documents()) return;
+  std::unique_ptr<Tokenizer> tokenizer;
+  const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
+  if (!by_index && !data.eod && data.tokenizer) tokenizer = load_tokenizer(*data.tokenizer, "data.tokenizer");
+  inputs.documents = document_rules(data, inputs.plan.model.vocab_size, tokenizer.get());
+  for (const TokenSource& source : inputs.sources.train)
+    if (by_index && source.dataset->num_sequences() < 2)
+      throw DataError(
+          fmt::format("{}: data.boundaries = \"index\", and it is one sequence, in which no document ends; prepare the "
+                      "text as several documents (trident data prepare --separator-line), or set data.boundaries to "
+                      "\"eod\"",
+                      source.dataset->idx().path()));
 }
 
 // The ranks compare these facts of the data, with `looks` also a look at it.
@@ -118,11 +137,32 @@ void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFac
 
 }  // namespace
 
+TrainConfig with_measured_documents(TrainConfig config) {
+  DataConfig& data = config.data;
+  if (!data.reset_attention_mask || data.mean_document) return config;
+  double documents = 0, weights = 0;  // of a token of the blend
+  try {
+    for (const DataSource& source : data.train) {
+      const IndexedDataset dataset(source.path);
+      const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
+      const std::int64_t count = by_index ? dataset.num_sequences() : dataset.num_documents();
+      documents +=
+          source.weight * static_cast<double>(count) / static_cast<double>(std::max<std::int64_t>(1, dataset.num_tokens()));
+      weights += source.weight;
+    }
+  } catch (const Error&) {
+    return config;  // a plan needs no data, and a run says what is wrong with it
+  }
+  if (documents > 0) data.measured_document = weights / documents;
+  return config;
+}
+
 void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   const TrainConfig& config = inputs.plan.config;
   inputs.sources =
       open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at);
   if (looks) compare_tokenizers(inputs, read_at);
+  set_documents(inputs);
   train_loader(inputs);  // refuses files without one sample
   if (config.eval.every > 0) {
     if (inputs.sources.valid.empty()) {
@@ -146,7 +186,7 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
   // All memory together; machines and GPUs are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
   if (find_samples) inputs.samples = find_samples(config, model);
-  RunPlan plan = make_run_plan(config, model, place.world_size, machine);
+  RunPlan plan = make_run_plan(with_measured_documents(config), model, place.world_size, machine);
   if (inputs.samples) plan.generation = inputs.samples->shapes();
   inputs.plan = settle_grad_sync(std::move(plan), machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
@@ -184,6 +224,13 @@ void adopt_if_sound(TrainConfig& config, Resume& resume, const LaunchSite& place
 void check_run_dir(const TrainConfig& config, const std::optional<Resume>& resume) {
   refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
   if (!goes_on_in_run_dir(config, resume)) check_earlier_run(config);
+  if (!config.log.prometheus || resume) return;  // a run that goes on does so without what its logs cannot take
+  try {
+    const AtomicFile could_be(*config.log.prometheus);
+  } catch (const StorageError& error) {
+    throw StorageError(fmt::format("log.prometheus = {}; or name another file in log.prometheus", error.what()),
+                       error.system_error());
+  }
 }
 
 void compare_data(Rendezvous& job, const std::string& host_of_rank_0, const std::vector<DataFacts>& mine) {

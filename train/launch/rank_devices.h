@@ -21,13 +21,16 @@ struct DeviceChoice {
   GpuSearch found;  // on GPUs
 };
 
-// cuda takes the GPUs, auto takes them if there is one for each of this process's ranks. ConfigError if cuda was asked for and there is none.
+// cuda takes the GPUs, auto takes them if there is one for each of this process's ranks. ConfigError if cuda was asked for and
+// there is none.
 DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, GpuSearch found);
 
-// What this process found: its machine's memory, shared by `local_ranks`, or that of all the run's GPUs; products that the oldest of its GPUs has.
+// This process found its machine's memory, shared by `local_ranks`, or that of all the run's GPUs; products that the oldest of its
+// GPUs has.
 MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks);
 
-// Dense FLOP/s that the maker names for a GPU; none for GPUs not in the table, parts of divided GPUs, and dtypes other than bf16 and f16.
+// Dense FLOP/s that the maker names for a GPU; none for GPUs not in the table, parts of divided GPUs, and dtypes other than bf16
+// and f16.
 std::optional<double> named_peak_flops(const std::string& gpu, DType compute);
 // The sum of all; none unless every one is known.
 std::optional<double> named_peak_flops(const std::vector<std::string>& gpus, DType compute);

@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"
+#include "core/counted.h"
 #include "core/json_reader.h"
 #include "train/config/option_values.h"
 #include "train/config/rank_count.h"
@@ -22,6 +23,12 @@
 namespace trident {
 namespace {
 
+constexpr std::string_view kMicro = "batch.micro=";
+
+bool gives_micro(const std::vector<std::string>& settings) {
+  return std::ranges::any_of(settings, [](const std::string& setting) { return setting.starts_with(kMicro); });
+}
+
 // Enough for stages to be busy together; one where there is one stage.
 std::int64_t micro_batches_for(std::int64_t stages) { return stages == 1 ? 1 : 2 * stages; }
 
@@ -31,18 +38,28 @@ ForwardInputs prepare(ForwardModel model, int world_size, const MachineFacts& ma
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t replica = ranks_of_a_replica(parallel);
   const std::int64_t data = parallel.data.ranks.value_or(std::max<std::int64_t>(1, world_size / replica));
-  config.batch.global = config.batch.micro * data * micro_batches_for(parallel.pipeline);
+  const std::int64_t wanted = config.batch.micro;
   ForwardInputs inputs;
-  inputs.plan = kind.plan(make_run_plan(config, resolve_model(config), world_size, machine));
-  if (!model.checkpoint.folder.empty()) check_initial_model(config, stored_tensors(inputs.plan), model.checkpoint);
-  kind.check_memory(inputs.plan, arena_needs(inputs.plan, dry_stages_here(inputs.plan, machine.device, DryWork::kConstruct)));
+  for (;; config.batch.micro /= 2) {
+    config.batch.global = config.batch.micro * data * micro_batches_for(parallel.pipeline);
+    inputs.plan = kind.plan(make_run_plan(config, resolve_model(config), world_size, machine));
+    if (!model.checkpoint.folder.empty()) check_initial_model(config, stored_tensors(inputs.plan), model.checkpoint);
+    try {
+      kind.check_memory(inputs.plan, arena_needs(inputs.plan, dry_stages_here(inputs.plan, machine.device, DryWork::kConstruct)));
+      break;
+    } catch (const ConfigError&) {
+      if (!model.halves_micro || config.batch.micro == 1) throw;
+    }
+  }
+  if (config.batch.micro < wanted)
+    model.checkpoint.notes.push_back(fmt::format("{} of {} tokens at a time, because there is too little memory for {}",
+                                                 counted(config.batch.micro, "sequence"), config.batch.sequence, wanted));
   inputs.model = std::move(model);
   return inputs;
 }
 
 // How many sequences are given at once is decided later (prepare); until then one micro-batch is all, whatever its size.
 std::vector<std::string> with_global_batch(std::vector<std::string> settings) {
-  constexpr std::string_view kMicro = "batch.micro=";
   for (std::size_t i = 0, given = settings.size(); i < given; ++i)
     if (settings[i].starts_with(kMicro)) settings.push_back("batch.global=" + settings[i].substr(kMicro.size()));
   return settings;
@@ -85,7 +102,11 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
   model.path = path;
   model.checkpoint = find_weights(path, key);
   const std::string source = model.checkpoint.folder + "/" + std::string(kManifestName);
-  model.config = config_for_forward(model.checkpoint.manifest.config, source, settings);
+  const Manifest& manifest = model.checkpoint.manifest;
+  model.config = config_for_forward(manifest.config, source, settings);
+  const JsonValue* const batch = manifest.config.find("batch");
+  const bool records_it = batch != nullptr && batch->find("micro") != nullptr && manifest.writer.find("converted_from") == nullptr;
+  model.halves_micro = !records_it && !gives_micro(settings);
   return model;
 }
 
@@ -95,6 +116,7 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
   model.path = path;
   model.checkpoint = find_hf_weights(path, key);
   model.config = config_for_forward(config_of_hf(model.checkpoint.folder), path, settings);
+  model.halves_micro = !gives_micro(settings);
   return model;
 }
 

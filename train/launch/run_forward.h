@@ -25,6 +25,9 @@ struct ForwardModel {
   // The model; precision, layout, micro-batch and sequence of the ranks. batch.global does not count, and batch.sequence may be no
   // multiple of the tensor ranks that share it out: whoever sets it before the ranks run sees to that.
   TrainConfig config;
+  // Neither `settings` nor the run that saved the weights said batch.micro: it is 1 until whoever runs the model sets it, and is
+  // halved for as long as memory does not allow it, which is said.
+  bool halves_micro = false;
   Resume checkpoint;      // without a folder: weights are drawn at random; its notes are said once, before the work
   std::string key, path;  // "--ckpt" and what was given for it, for messages
 };
@@ -34,8 +37,8 @@ struct ForwardModel {
 // DataError for a folder that is no checkpoint; ConfigError for settings that cannot be.
 ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
 
-// The same of a Hugging Face folder: its config.json's model, precision and all else as they are by default, one sequence at a
-// time, of as many tokens as the model has positions and at most kFolderSequence. DataError for a folder that is none.
+// The same of a Hugging Face folder: its config.json's model, precision and all else as they are by default, and sequences of as
+// many tokens as the model has positions and at most kFolderSequence. DataError for a folder that is none.
 ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
 
 // The same of a run's configuration: its model with the weights of the run's newest checkpoint, or drawn at random where it has

@@ -1,5 +1,6 @@
 #include "train/launch/run_training.h"
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
 #include "train/run/rank_loop.h"
+#include "train/run/run_files.h"
 #include "train/run/stop_request.h"
 
 namespace trident {
@@ -35,7 +37,8 @@ class Training {
       const bool is_first = rank.world->rank() == 0;
       RankServices services;
       services.stop = &stop_;
-      if (is_first) services.forecast = forecast_.get();
+      if (is_first) services.forecast = forecast_.get(), services.report = hooks_.report;
+      if (is_first || !job_.is_threads()) services.progress = &progress_;
       // Where ranks are threads rank 0's end is the job's: it writes the last metrics after the others.
       services.trained = [this, is_first](const RunEnd& end) {
         if (is_first || !job_.is_threads()) job_.set_end(end);
@@ -114,13 +117,22 @@ class Training {
     if (failure.rank == 0) made_folder_.reset();
     // Where another run writes, it is not this one that failed. Among processes the writer may be this run's.
     if (job_.is_threads()) refuse_if_written(inputs_.plan.config.run.dir);
-    write_failure(inputs_.plan.config.run.dir, failure);
+    const std::string& folder = inputs_.plan.config.run.dir;
+    write_failure(folder, failure);
+    if (progress_.start == 0) return;
+    write_run_end(folder, inputs_.plan, progress_.start, progress_.updates, failure.exit_code, failure.message);
+    try {
+      if (inputs_.plan.config.log.report && hooks_.report) hooks_.report(folder);
+    } catch (const std::exception&) {
+      return;  // why the run failed is what is to be said
+    }
   }
 
   const TrainHooks& hooks_;
   const StopRequest stop_;  // from the first moment: a job may be told to stop while it starts
   std::optional<MadeFolder> made_folder_;  // checkpoint.dir, on rank 0
   RunInputs inputs_;
+  RunProgress progress_;
   std::unique_ptr<RunForecast> forecast_;  // of rank 0
   Job job_;                               // behind all that its threads use
   const TrainOutput output_;

@@ -106,12 +106,6 @@ std::string short_number(double value) {
 
 }  // namespace
 
-std::string progress_bar(std::int64_t step, std::int64_t total_steps, double seconds_left, int width) {
-  const double done = share_done(step, total_steps);
-  return fmt::format("{} {:3.0f}%  ETA {}", bar_of(done, static_cast<std::size_t>(width)), std::floor(100 * done),
-                     clock_text(seconds_left));
-}
-
 std::string plain_step_line(const StepMetrics& m, std::int64_t total_steps) {
   const double percent = std::floor(100 * share_done(m.step, total_steps));
   return fmt::format("{}  {:.0f} % done  ETA {}", step_line(m, total_steps), percent, clock_text(m.seconds_left));

@@ -35,8 +35,6 @@ std::string plain_step_line(const StepMetrics& metrics, std::int64_t total_steps
 // "step 20/200  valid loss 6.0000  perplexity 403.43  1.2345 bits per byte", and of several sets a line "  NAME  loss ..." for
 // each.
 std::vector<std::string> eval_lines(const EvalMetrics& metrics, std::int64_t total_steps);
-// "[=====>     ]  45%  ETA 1:02:03"; `width` is that of the bar in characters.
-std::string progress_bar(std::int64_t step, std::int64_t total_steps, double seconds_left, int width = 30);
 // "1:02:03", "4:05"; "-:--" for a time that is not known.
 std::string clock_text(double seconds);
 

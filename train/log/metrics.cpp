@@ -15,9 +15,20 @@ double ValidLoss::perplexity() const { return std::exp(loss); }
 
 std::string to_json_line(const StepMetrics& m) {
   const JsonValue::Object comm{{"tp", m.comm_bytes.tp}, {"cp", m.comm_bytes.cp}, {"dp", m.comm_bytes.dp}, {"pp", m.comm_bytes.pp}};
-  return to_json_text(JsonValue::Object{{"step", m.step}, {"loss", m.loss}, {"grad_norm", m.grad_norm}, {"lr", m.lr}, {"loss_scale", optional_number(m.loss_scale)}, {"tokens", m.tokens},
-                                        {"step_ms", m.step_ms}, {"tokens_per_s", m.tokens_per_s}, {"mfu", optional_number(m.mfu)},
-                                        {"peak_bytes", m.peak_bytes}, {"comm_bytes", comm}});
+  JsonValue line(JsonValue::Object{{"step", m.step},
+                                   {"loss", m.loss},
+                                   {"grad_norm", m.grad_norm},
+                                   {"lr", m.lr},
+                                   {"loss_scale", optional_number(m.loss_scale)},
+                                   {"tokens", m.tokens},
+                                   {"step_ms", m.step_ms},
+                                   {"tokens_per_s", m.tokens_per_s},
+                                   {"mfu", optional_number(m.mfu)},
+                                   {"peak_bytes", m.peak_bytes},
+                                   {"comm_bytes", comm}});
+  if (m.seen_share) line.set("mfu_masked", m.mfu ? JsonValue(*m.mfu * *m.seen_share) : JsonValue());
+  if (m.loss_tokens) line.set("loss_tokens", *m.loss_tokens);
+  return to_json_text(line);
 }
 
 std::string to_json_line(const EvalMetrics& m) {

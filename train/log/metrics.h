@@ -20,15 +20,18 @@ struct CommBytes {
 
 struct StepMetrics {
   std::int64_t step = 0;         // completed updates; the first is 1
-  double loss = 0;               // mean nats per token of this global batch, before the update
+  double loss = 0;               // mean nats per counted target of this global batch, before the update
   double grad_norm = 0;          // unscaled, before clipping
   double lr = 0;
   std::optional<double> loss_scale;  // of this step; nothing: the compute format needs none
-  std::int64_t skipped = 0;      // batches so far whose gradients were not finite (not in the record)
+  std::int64_t skipped = 0;          // batches so far that made no update (not in the record)
   std::int64_t tokens = 0;       // trained on so far, this step included
+  std::optional<std::int64_t> loss_tokens;  // targets of this global batch that count; nothing: all of them
   double step_ms = 0;
   double tokens_per_s = 0;
   std::optional<double> mfu;     // model FLOPs over the peak (train/run/peak_flops.h), in [0, 1]; nothing: peak unknown
+  std::optional<double>
+      seen_share;                // of those, with the attention that is seen alone; nothing: no token sees less than all before it
   std::int64_t peak_bytes = 0;   // arena high-water, maximum over ranks
   CommBytes comm_bytes;
   double seconds_left = 0;       // to the last step, as this start's went so far (not in the record)
@@ -36,7 +39,7 @@ struct StepMetrics {
 
 // The loss on validation data.
 struct ValidLoss {
-  double loss = 0;                      // mean nats per token
+  double loss = 0;                      // mean nats per counted target; no number where none counts
   std::optional<double> bits_per_byte;  // of the text that the tokens stand for; nothing: tokenizer unknown
 
   double perplexity() const;  // e to the loss
@@ -54,8 +57,9 @@ struct EvalMetrics {
 };
 
 // One line without its end. Doubles in their shortest exact form; a non-finite or absent number is null (JSON has no other word).
-std::string to_json_line(
-    const StepMetrics& metrics);  // step, loss, grad_norm, lr, loss_scale, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes
+// step, loss, grad_norm, lr, loss_scale, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes; mfu_masked = mfu * seen_share
+// and loss_tokens, each where it is given
+std::string to_json_line(const StepMetrics& metrics);
 // step, valid_loss, valid_perplexity, valid_bits_per_byte; of several sets also sets: {NAME: {loss, perplexity, bits_per_byte}}
 std::string to_json_line(const EvalMetrics& metrics);
 

@@ -43,7 +43,8 @@ std::string prometheus_text(const RunGauges& g) {
   add("grad_norm", "Gradient norm before clipping.", of_step(&StepMetrics::grad_norm));
   add("learning_rate", "Learning rate of that step.", of_step(&StepMetrics::lr));
   add("tokens_total", "Tokens trained on so far.", of_step(&StepMetrics::tokens), "counter");
-  add("skipped_steps_total", "Batches skipped for non-finite gradients so far.", of_step(&StepMetrics::skipped), "counter");
+  add("skipped_steps_total", "Batches skipped so far, for non-finite gradients or without a target that counts.",
+      of_step(&StepMetrics::skipped), "counter");
   add("tokens_per_second", "Tokens per second in that step, all ranks.", of_step(&StepMetrics::tokens_per_s));
   add("step_seconds", "Wall time of that step.", g.logged ? std::optional(1e-3 * g.logged->step_ms) : std::nullopt);
   add("mfu_ratio", "Model FLOPs over the peak, 0 to 1.", g.logged ? g.logged->mfu : std::nullopt);

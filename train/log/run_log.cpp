@@ -10,16 +10,13 @@
 
 #include "core/counted.h"
 #include "core/file_io.h"
-#include "core/json_reader.h"
+#include "core/json_by_name.h"
 
 namespace trident {
 namespace {
 
-JsonValue by_part(const std::array<double, kNumStepParts>& seconds) {
-  JsonValue out;
-  for (std::size_t i = 0; i < kNumStepParts; ++i) out.set(to_string(static_cast<StepPart>(i)), 1e3 * seconds[i]);
-  return out;
-}
+JsonValue milliseconds(double seconds) { return 1e3 * seconds; }
+JsonValue by_part(const std::array<double, kNumStepParts>& seconds) { return json_by_name<StepPart>(seconds, milliseconds); }
 
 // Tags as TensorBoard groups them: by what stands before the slash. The names of parts and axes outlive the call.
 std::vector<Scalar> scalars_of(const StepMetrics& m, const std::vector<std::pair<std::string, double>>& named) {
@@ -39,8 +36,7 @@ std::vector<Scalar> scalars_of(const StepMetrics& m, const std::vector<std::pair
 }  // namespace
 
 std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const Extremes& busy, std::optional<double> save_seconds) {
-  JsonValue line, waited_for, busy_ms;
-  for (std::size_t i = 0; i < kNumWaitedFor; ++i) waited_for.set(to_string(static_cast<WaitedFor>(i)), 1e3 * mean.waited_for[i]);
+  JsonValue line, busy_ms;
   busy_ms.set("min", 1e3 * busy.min);
   busy_ms.set("mean", 1e3 * busy.mean);
   busy_ms.set("max", 1e3 * busy.max);
@@ -52,7 +48,7 @@ std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& 
   line.set("rest_ms", 1e3 * mean.rest());
   line.set("cpu_ms", by_part(mean.cpu));
   line.set("waited_ms", by_part(mean.waited));
-  line.set("waited_for_ms", std::move(waited_for));
+  line.set("waited_for_ms", json_by_name<WaitedFor>(mean.waited_for, milliseconds));
   line.set("busy_ms", std::move(busy_ms));
   if (save_seconds) line.set("save_ms", 1e3 * *save_seconds);
   return to_json_text(line);

@@ -4,12 +4,12 @@
 
 #include <array>
 #include <bit>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/host_name.h"
 
 namespace trident {
@@ -62,8 +62,6 @@ constexpr std::array<std::uint32_t, 256> kCrcTable = make_crc_table();
 // As TFRecord stores it, so that a checksum of data that holds checksums stays a good one.
 std::uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8u; }
 
-double wall_seconds_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
 template <class F> void with_remedy(F write) {
   try {
     write();
@@ -111,13 +109,13 @@ std::string text_event(double wall_seconds, std::int64_t step, std::string_view 
 
 TensorBoardWriter::TensorBoardWriter(std::string folder, std::int64_t first_step, std::string_view config)
     : folder_(std::move(folder)) {
-  const double now = wall_seconds_now();
+  const double now = unix_seconds();
   head_ = framed(version_event(now)) + framed(start_event(now, first_step));
   if (!config.empty()) head_ += framed(text_event(now, first_step, "config", config));
 }
 
 void TensorBoardWriter::write(const std::string& event) {
-  const auto seconds = static_cast<std::int64_t>(wall_seconds_now());
+  const auto seconds = static_cast<std::int64_t>(unix_seconds());
   with_remedy([&] {
     // A run that starts over within the same second, in the same process, takes the next number.
     for (int n = 0; !file_; ++n)
@@ -130,11 +128,11 @@ void TensorBoardWriter::write(const std::string& event) {
 }
 
 void TensorBoardWriter::scalars(std::int64_t step, std::span<const Scalar> scalars) {
-  write(scalars_event(wall_seconds_now(), step, scalars));
+  write(scalars_event(unix_seconds(), step, scalars));
 }
 
 void TensorBoardWriter::text(std::int64_t step, std::string_view tag, std::string_view markdown) {
-  write(text_event(wall_seconds_now(), step, tag, markdown));
+  write(text_event(unix_seconds(), step, tag, markdown));
 }
 
 }  // namespace trident

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "core/int_math.h"
 #include "device/dry/dry_device.h"
 #include "model/config/model_stats.h"
+#include "model/config/rope_table.h"
 #include "model/layer.h"
 #include "model/model_constants.h"
 #include "pipeline/schedule/schedule_check.h"
@@ -137,10 +139,18 @@ void check_lengths(const RunPlan& plan) {
     throw ConfigError(fmt::format("batch.sequence = {}: the model has {} positions; use at most {}", sequence,
                                   plan.model.max_positions, plan.model.max_positions));
   }
+  if (plan.config.data.reset_position_ids && plan.model.position == PositionKind::kRope &&
+      turns_by_length(plan.model.rope, sequence))
+    throw ConfigError(
+        fmt::format("data.reset_position_ids = true: the model's rope_scaling \"dynamic\" turns all tokens of a sequence "
+                    "of more than {} tokens by angles of its length, and documents have lengths of their own; use "
+                    "batch.sequence up to that, or set the key to false",
+                    plan.model.rope.original_max_positions));
   check_layout(plan.model, plan.tensor_layout, sequence);
 }
 
-// Of a unit on a rank: more of one would not be placed in the 32-bit numbers of programs, beside others that live with it.
+// A unit on a rank has at most so many: more would not be placed in the 32-bit numbers of programs, beside others that live with
+// it.
 void check_units(const RunPlan& plan) {
   constexpr std::int64_t kMost = std::int64_t{1} << 36;
   for (const UnitLayout& unit : plan.units) {
@@ -268,7 +278,9 @@ RunPlan generation_only(RunPlan plan, KvCacheShape shapes) {
 std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batch) {
   const PartFlops flops = part_flops_per_token(model, batch.sequence);
   const double tokens = static_cast<double>(batch.micro * batch.sequence) / 3.0;  // forward is a third of forward and backward
-  std::vector<double> costs(static_cast<std::size_t>(num_units(model)), flops.block * tokens);
+  std::vector<double> costs(static_cast<std::size_t>(num_units(model)));
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    costs[static_cast<std::size_t>(layer) + 1] = block_flops_per_token(model, layer, batch.sequence) * tokens;
   costs.front() = flops.embedding * tokens;
   costs.back() = flops.head * tokens;
   return costs;
@@ -303,7 +315,21 @@ LayerGeometry RunPlan::geometry(int tensor_rank) const {
   geometry.recompute = recompute;
   geometry.head_chunk = config.recompute.head_chunk;
   geometry.seed = static_cast<std::uint64_t>(config.run.seed);
+  geometry.document_interval = document_interval();
+  geometry.positions_restart = config.data.reset_position_ids;
   return geometry;
+}
+
+std::int64_t RunPlan::windowed_layers() const {
+  if (window() == 0) return 0;
+  return model.sliding_layers.empty() ? model.layers : std::ranges::count(model.sliding_layers, true);
+}
+
+std::int64_t RunPlan::document_interval() const {
+  if (!config.data.reset_attention_mask) return 0;
+  const double longest = static_cast<double>(config.batch.sequence);
+  const double seen = (config.data.mean_document_tokens().value_or(2 * longest) + 1) / 2;
+  return std::llround(std::clamp(seen, 1.0, longest));
 }
 
 const StepProgram& RunPlan::step_program(int rank) const {

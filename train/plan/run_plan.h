@@ -86,6 +86,17 @@ struct RunPlan {
   bool trains() const { return !step_programs.empty(); }
   bool has_programs() const { return !eval_programs.empty(); }  // false: of generation_only()
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
+  // Whether targets may not count: then ranks count those that do, and the count is the divisor in the place of tokens_per_step().
+  bool counts_targets() const { return config.data.eod_mask_loss; }
+  // LayerGeometry::document_interval: half of the mean document, or, where nobody knows it, the whole sequence.
+  std::int64_t document_interval() const;
+  // Keys that layers with a sliding window see at most, where that is less than the sequence; else 0.
+  std::int64_t window() const { return model.sliding_window < config.batch.sequence ? model.sliding_window : 0; }
+  std::int64_t windowed_layers() const;
+  // Whether attention sees less than all tokens up to its own.
+  bool has_intervals() const { return config.data.reset_attention_mask || windowed_layers() > 0; }
+  // Whether a stage's ranks need something of the samples themselves.
+  bool loads_samples(int stage) const { return stage == 0 || stage == grid.degrees().pipeline - 1 || config.data.needs_starts(); }
   LayerGeometry geometry(int tensor_rank) const;
   const StepProgram& step_program(int rank) const;
   const StepProgram& eval_program(int rank) const;

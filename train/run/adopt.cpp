@@ -17,8 +17,18 @@ namespace trident {
 namespace {
 
 // Keys that must be what they were.
-constexpr std::string_view kCompared[] = {"run.seed",     "batch.global",   "batch.sequence",    "data.split",
-                                          "data.shuffle", "data.tokenizer", "data.train.weights"};
+constexpr std::string_view kCompared[] = {"run.seed",
+                                          "batch.global",
+                                          "batch.sequence",
+                                          "data.split",
+                                          "data.shuffle",
+                                          "data.tokenizer",
+                                          "data.reset_position_ids",
+                                          "data.reset_attention_mask",
+                                          "data.eod_mask_loss",
+                                          "data.boundaries",
+                                          "data.eod",
+                                          "data.train.weights"};
 // Blocks that may change, because they say how the run learns from here on and nothing of what it learned from.
 constexpr std::string_view kRateBlocks[] = {"optimizer", "lr_schedule"};
 
@@ -151,7 +161,7 @@ void check_initial_folder(const TrainConfig& config, const Resume& initial) {
   ModelConfig there = model_of_hf(initial.folder);
   // A window that the configuration gives itself is what it wants in the place of the folder's.
   if (config.model.keys.is_object() && config.model.keys.find("sliding_window") != nullptr)
-    there.sliding_window = model.sliding_window;
+    there.sliding_window = model.sliding_window, there.sliding_layers = model.sliding_layers;
   const std::optional<ModelDifference> difference = model_difference(model, there);
   if (difference && !allows(config, "model"))
     throw ConfigError(

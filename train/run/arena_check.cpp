@@ -123,7 +123,7 @@ struct PoolNeed {
 
 bool fits(const MemoryPool& pool, const PoolNeed& need) { return need.total <= bytes_for_arenas(pool, need.free); }
 
-// What the ranks that share `pool` need together; those without one, each alone. Of what is free, the least that any of them sees.
+// Ranks that share `pool` need memory together, those without one each alone. The least that any of them sees counts as free.
 PoolNeed need_of_pool(const MemoryPool* pool, Communicator& world, Stream& stream, const ArenaNeed& mine) {
   const std::vector<int> sharers = pool != nullptr ? pool->ranks : std::vector<int>{world.rank()};
   const std::unique_ptr<Communicator> part = std::ssize(sharers) < world.size() ? world.split(sharers, "memory") : nullptr;

@@ -4,7 +4,22 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/check.h"
+
 namespace trident {
+namespace {
+
+// Attention takes these for granted: of each sample, 0 .. its position, and never less than before.
+void check_starts(std::span<const std::int32_t> starts, std::int64_t sequence) {
+  for (std::int64_t i = 0; i < std::ssize(starts); ++i) {
+    const std::int64_t s = i % sequence, start = starts[static_cast<std::size_t>(i)];
+    const std::int64_t before = s == 0 ? 0 : starts[static_cast<std::size_t>(i - 1)];
+    TRIDENT_CHECK(start >= before && start <= s, "position {} of a sample is of a document that begins at {}, behind {}", s, start,
+                  before);
+  }
+}
+
+}  // namespace
 
 BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan)
     : plan_(plan), device_(device), stage_(stage), detail_(detail),
@@ -15,13 +30,19 @@ BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossD
   const auto book = [&](const char* name, std::int64_t elements, DType dtype) {
     return arena_plan.book(name, MemoryUse::kData, elements * size_of(dtype));
   };
+  const bool hides = plan_.config.data.reset_attention_mask;
+  const auto book_if = [&](bool wanted, const char* name, std::int64_t elements, DType dtype) {
+    return wanted ? book(name, elements, dtype) : ArenaSlot{};
+  };
   slots_ = {book("tokens", m * tokens, DType::kI32),
             book("targets", m * tokens, DType::kI32),
-            book("positions by row", tokens, DType::kI32),
-            book("positions by sample", (detail_ == LossDetail::kOfTokens ? m : 1) * tokens, DType::kI32),
+            book("positions by row", kinds_of_rows() * tokens, DType::kI32),
+            book("positions by sample", kinds_of_samples() * tokens, DType::kI32),
+            book_if(hides, "first keys", m * tokens, DType::kI32),
+            book_if(plan_.window() > 0, "first keys in windows", (hides ? m : 1) * tokens, DType::kI32),
             book("sample numbers", m * batch.micro, DType::kI64),
             book("losses", m, DType::kF64),
-            detail_ == LossDetail::kOfTokens ? book("losses of tokens", m * tokens, DType::kF32) : ArenaSlot{}};
+            book_if(detail_ == LossDetail::kOfTokens, "losses of tokens", m * tokens, DType::kF32)};
 }
 
 void BatchBuffers::bind(Arena& arena) {
@@ -29,14 +50,20 @@ void BatchBuffers::bind(Arena& arena) {
   angles_.bind(arena);
   tokens_ = arena.grant(slots_.tokens, DType::kI32, {m, t * b});
   targets_ = arena.grant(slots_.targets, DType::kI32, {m, t * b});
-  positions_by_row_ = arena.grant(slots_.positions_by_row, DType::kI32, {t * b});
-  const std::int64_t kinds = detail_ == LossDetail::kOfTokens ? m : 1;  // of micro-batches: all are alike but for lengths
+  const bool hides = plan_.config.data.reset_attention_mask;
+  const std::int64_t rows = kinds_of_rows(), kinds = kinds_of_samples(), windows = plan_.window() == 0 ? 0 : hides ? m : 1;
+  positions_by_row_ = arena.grant(slots_.positions_by_row, DType::kI32, {rows, t * b});
   positions_by_sample_ = arena.grant(slots_.positions_by_sample, DType::kI32, {kinds, b * t});
+  if (hides) first_key_ = arena.grant(slots_.first_key, DType::kI32, {m, b * t});
+  if (windows > 0) first_key_in_window_ = arena.grant(slots_.first_key_in_window, DType::kI32, {windows, b * t});
   samples_ = arena.grant(slots_.samples, DType::kI64, {m, b});
   losses_ = arena.grant(slots_.losses, DType::kF64, {m});
   if (detail_ == LossDetail::kOfTokens) token_losses_ = arena.grant(slots_.token_losses, DType::kF32, {m, t * b});
   if (device_.has_bytes()) {
+    if (plan_.config.data.needs_starts()) host_.document_starts.resize(static_cast<std::size_t>(m * t * b));
+    host_.first_key_in_window.resize(static_cast<std::size_t>(windows * t * b));
     write_positions();
+    write_first_keys();
     host_.tokens.resize(static_cast<std::size_t>(m * t * b));
     host_.targets.resize(host_.tokens.size());
     host_.samples.resize(static_cast<std::size_t>(m * b));
@@ -48,8 +75,10 @@ void BatchBuffers::bind(Arena& arena) {
     MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
     mb.tokens = tokens_.rows(k, 1).flat();
     mb.targets = targets_.rows(k, 1).flat();
-    mb.positions_by_row = positions_by_row_;
+    mb.positions_by_row = positions_by_row_.rows(k % rows, 1).flat();
     mb.positions_by_sample = positions_by_sample_.rows(k % kinds, 1).reshape({b, t});
+    if (hides) mb.first_key = first_key_.rows(k, 1).reshape({b, t});
+    if (windows > 0) mb.first_key_in_window = first_key_in_window_.rows(k % windows, 1).reshape({b, t});
     mb.samples = samples_.rows(k, 1).flat();
     mb.loss = losses_.range(k, 1);
     if (detail_ == LossDetail::kOfTokens) mb.token_losses = token_losses_.rows(k, 1).flat();
@@ -58,39 +87,79 @@ void BatchBuffers::bind(Arena& arena) {
 
 void BatchBuffers::write_positions() {
   const std::int64_t b = plan_.config.batch.micro, t = plan_.config.batch.sequence;
-  std::vector<std::int32_t> by_row(static_cast<std::size_t>(t * b));
-  std::vector<std::int32_t> by_sample(static_cast<std::size_t>(positions_by_sample_.shape().num_elements()));
-  for (std::size_t i = 0; i < by_row.size(); ++i) by_row[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) / b);
+  std::vector<std::int32_t>&by_row = host_.positions_by_row, &by_sample = host_.positions_by_sample;
+  by_row.resize(static_cast<std::size_t>(positions_by_row_.shape().num_elements()));
+  by_sample.resize(static_cast<std::size_t>(positions_by_sample_.shape().num_elements()));
+  for (std::size_t i = 0; i < by_row.size(); ++i) by_row[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) / b % t);
   for (std::size_t i = 0; i < by_sample.size(); ++i) by_sample[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % t);
   device_.write(device_.compute_stream(), positions_by_row_, by_row.data());
   device_.write(device_.compute_stream(), positions_by_sample_, by_sample.data());
 }
 
-void BatchBuffers::set_lengths(const SampleTokens& tokens, const ModelConstants& constants, std::int64_t batch,
-                               const BatchSlicing& slicing, int data) {
-  if ((constants.short_rows() == 0 && !angles_.any()) || !device_.has_bytes()) return;  // one table for all lengths
+// What attention of every sample sees at first; without documents a window is the same in all.
+void BatchBuffers::write_first_keys() {
   const std::int64_t t = plan_.config.batch.sequence;
-  std::vector<std::int32_t>& rows = host_.positions_by_sample;
-  rows.clear();
+  const bool hides = plan_.config.data.reset_attention_mask;
+  std::vector<std::int32_t>& in_window = host_.first_key_in_window;
+  for (std::size_t i = 0; i < in_window.size(); ++i) {
+    const std::int64_t s = static_cast<std::int64_t>(i) % t, first = std::max<std::int64_t>(0, s - plan_.window() + 1);
+    in_window[i] = std::max(static_cast<std::int32_t>(first), hides ? host_.document_starts[i] : 0);
+  }
+  if (!in_window.empty()) device_.write(device_.compute_stream(), first_key_in_window_, in_window.data());
+  if (hides) device_.write(device_.compute_stream(), first_key_, host_.document_starts.data());
+}
+
+BatchBuffers::Seen BatchBuffers::seen() const {
+  const std::int64_t t = plan_.config.batch.sequence;
+  const auto mean = [t](std::span<const std::int32_t> first_keys) {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < first_keys.size(); ++i) sum += static_cast<std::int64_t>(i) % t + 1 - first_keys[i];
+    return static_cast<double>(sum) / static_cast<double>(std::max<std::size_t>(1, first_keys.size()));
+  };
+  const bool hides = plan_.config.data.reset_attention_mask;
+  return {hides ? mean(host_.document_starts) : static_cast<double>(t + 1) / 2, mean(host_.first_key_in_window)};
+}
+
+void BatchBuffers::set_positions(const SampleTokens& tokens, const ModelConstants& constants, std::int64_t batch,
+                                 const BatchSlicing& slicing, int data) {
+  const bool by_length = constants.short_rows() > 0 || angles_.any();
+  if ((!restarts() && (!by_length || !tokens)) || !device_.has_bytes()) return;  // every sample has the same
+  const std::int64_t b = slicing.micro, t = plan_.config.batch.sequence;
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
     const std::int64_t first = slicing.first_sample(batch, k, data);
-    for (std::int64_t i = 0; i < slicing.micro; ++i) {
-      const std::int64_t length = std::max<std::int64_t>(tokens(first + i), 1);
-      const std::int64_t begin = angles_.any() ? i * t : constants.first_row(length);
-      // Padding may lie behind the table.
-      const std::int64_t last = (angles_.any() ? length : begin == 0 ? t : constants.short_rows()) - 1;
-      if (angles_.any()) angles_.set(k * slicing.micro + i, length, device_);
-      for (std::int64_t s = 0; s < t; ++s) rows.push_back(static_cast<std::int32_t>(begin + std::min(s, last)));
+    for (std::int64_t i = 0; i < b; ++i) {
+      const std::int64_t length = tokens ? std::max<std::int64_t>(tokens(first + i), 1) : t, sample = (k * b + i) * t;
+      if (angles_.any()) angles_.set(k * b + i, length, device_);
+      const auto start_of = [&](std::int64_t s) {
+        return restarts() ? host_.document_starts[static_cast<std::size_t>(sample + s)] : 0;
+      };
+      for (std::int64_t s = 0, end = 0; s < t; s = end) {
+        const std::int64_t start = start_of(s);
+        while (end < t && start_of(end) == start) ++end;
+        const std::int64_t document = std::max<std::int64_t>(std::min(end, length) - start, 1);
+        const std::int64_t begin = angles_.any() ? i * t : constants.first_row(document);
+        // Padding may lie behind the table.
+        const std::int64_t last = (angles_.any() ? length : begin == 0 ? t : constants.short_rows()) - 1;
+        for (std::int64_t at = s; at < end; ++at) {
+          host_.positions_by_sample[static_cast<std::size_t>(sample + at)] =
+              static_cast<std::int32_t>(begin + std::min(at - start, last));
+          if (restarts())
+            host_.positions_by_row[static_cast<std::size_t>((k * t + at) * b + i)] = static_cast<std::int32_t>(at - start);
+        }
+      }
     }
     if (!angles_.any()) continue;
     MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
-    mb.rope_cos = angles_.cos(k * slicing.micro, slicing.micro);
-    mb.rope_sin = angles_.sin(k * slicing.micro, slicing.micro);
+    mb.rope_cos = angles_.cos(k * b, b);
+    mb.rope_sin = angles_.sin(k * b, b);
   }
-  device_.write(device_.compute_stream(), positions_by_sample_, rows.data());
+  device_.write(device_.compute_stream(), positions_by_sample_, host_.positions_by_sample.data());
+  if (restarts()) device_.write(device_.compute_stream(), positions_by_row_, host_.positions_by_row.data());
 }
 
 void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data) {
+  const bool counts = is_last() && plan_.counts_targets();
+  counted_ = counts && !device_.has_bytes() ? micro_batches_.size() * plan_.config.batch.micro * plan_.config.batch.sequence : 0;
   if (!device_.has_bytes()) return;
   const auto tokens_of_one = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
@@ -99,9 +168,16 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
       return wanted ? std::span(all).subspan(static_cast<std::size_t>(k) * tokens_of_one, tokens_of_one)
                     : std::span<std::int32_t>();
     };
-    if (is_first() || is_last()) load(first, slicing.micro, ids(host_.tokens, is_first()), ids(host_.targets, is_last()));
+    if (plan_.loads_samples(stage_))
+      load(first, slicing.micro,
+           {.tokens = ids(host_.tokens, is_first()),
+            .targets = ids(host_.targets, is_last()),
+            .document_starts = ids(host_.document_starts, plan_.config.data.needs_starts())});
     for (std::int64_t i = 0; i < slicing.micro; ++i) host_.samples[static_cast<std::size_t>(k * slicing.micro + i)] = first + i;
   }
+  check_starts(host_.document_starts, plan_.config.batch.sequence);
+  if (plan_.config.data.reset_attention_mask) write_first_keys();
+  if (counts) counted_ = std::ranges::count_if(host_.targets, [](std::int32_t target) { return target >= 0; });
   Stream& stream = device_.compute_stream();
   if (is_first()) device_.write(stream, tokens_, host_.tokens.data());
   if (is_last()) device_.write(stream, targets_, host_.targets.data());

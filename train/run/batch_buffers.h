@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "data/document_starts.h"
 #include "data/sample_order.h"
 #include "device/arena.h"
 #include "device/device.h"
@@ -16,10 +17,8 @@
 
 namespace trident {
 
-// Fills tokens and targets i32 [T, count] (row s*count + i) of the samples at positions first .. first+count-1; either may be
-// empty.
-using LoadSamples =
-    std::function<void(std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets)>;
+// Fills the spans that are not empty with the samples at positions first .. first+count-1.
+using LoadSamples = std::function<void(std::int64_t first, std::int64_t count, const SampleSpans& spans)>;
 
 // kOfTokens: every token's loss beside each micro-batch's.
 enum class LossDetail : std::uint8_t { kOfBatches, kOfTokens };
@@ -31,25 +30,39 @@ class BatchBuffers {
   BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan);
   void bind(Arena& arena);
 
-  // With kOfTokens, of the same samples as load(): `tokens` is how many each has without its padding, and its positions become the
-  // rows of `constants` for that length, or of a table of its own. Not called: every sample has T.
-  using SampleTokens = std::function<std::int64_t(std::int64_t sample)>;
-  void set_lengths(const SampleTokens& tokens, const ModelConstants& constants, std::int64_t batch, const BatchSlicing& slicing,
-                   int data);
-
-  // The samples that data rank `data` has of a global batch. Without bytes on the device nothing is loaded.
+  // The samples that data rank `data` has of a global batch, and which keys their tokens see. Without bytes on the device nothing
+  // is loaded.
   void load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data);
+
+  // Positions of the samples that were loaded. `tokens` is how many each has without its padding (nothing: T), for which kOfTokens
+  // is asked. With data.reset_position_ids they count from each document's beginning. Rotary ones become the rows of `constants`
+  // for the length of sample or document, or of a table of the sample's own.
+  using SampleTokens = std::function<std::int64_t(std::int64_t sample)>;
+  void set_positions(const SampleTokens& tokens, const ModelConstants& constants, std::int64_t batch, const BatchSlicing& slicing,
+                     int data);
 
   std::vector<MicroBatch>& micro_batches() { return micro_batches_; }
   // The losses of micro-batches, once they are computed. f64 [m].
   std::span<const double> read_losses();
   // The losses of tokens; of others 0. f32 [m, T, b].
   std::span<const float> read_token_losses();
+  // The targets that count among those loaded, where RunPlan::counts_targets() and on the last stage; else 0. Without bytes: all.
+  std::int64_t counted() const { return counted_; }
+  // Keys that a token of those loaded sees on average, where RunPlan::has_intervals(): in layers without a window, and with one.
+  struct Seen {
+    double keys = 0, keys_in_window = 0;
+  };
+  Seen seen() const;
   // As loaded, i32 [m, T, b]; only the last stage has them.
   std::span<const std::int32_t> targets() const { return host_.targets; }
 
  private:
   void write_positions();
+  void write_first_keys();
+  bool restarts() const { return plan_.config.data.reset_position_ids; }
+  // How many micro-batches have rotary positions of their own, and how many other ones.
+  std::int64_t kinds_of_samples() const { return detail_ == LossDetail::kOfTokens || restarts() ? plan_.num_micro_batches : 1; }
+  std::int64_t kinds_of_rows() const { return restarts() ? plan_.num_micro_batches : 1; }
   bool is_first() const { return stage_ == 0; }
   bool is_last() const { return stage_ == plan_.grid.degrees().pipeline - 1; }
 
@@ -57,13 +70,16 @@ class BatchBuffers {
   Device& device_;
   int stage_ = 0;
   LossDetail detail_;
+  std::int64_t counted_ = 0;
   SequenceRotations angles_;  // of each sample, with kOfTokens
   struct Slots {
-    ArenaSlot tokens, targets, positions_by_row, positions_by_sample, samples, losses, token_losses;
+    ArenaSlot tokens, targets, positions_by_row, positions_by_sample, first_key, first_key_in_window, samples, losses, token_losses;
   } slots_;
-  TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, samples_, losses_, token_losses_;
+  TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, first_key_, first_key_in_window_, samples_, losses_;
+  TensorView token_losses_;
   struct HostBatch {  // the same in host memory, on the way to the device and back
-    std::vector<std::int32_t> tokens, targets, positions_by_sample;
+    std::vector<std::int32_t> tokens, targets, positions_by_row, positions_by_sample;
+    std::vector<std::int32_t> document_starts, first_key_in_window;  // [m, b, T]
     std::vector<std::int64_t> samples;
     std::vector<double> losses;
     std::vector<float> token_losses;

@@ -39,7 +39,7 @@ class ProcessorWorkspaces final : public GpuWorkspaces {
   PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue) override { return {prepare_matmul(shape), false}; }
 };
 
-constexpr auto kNoData = [](std::int64_t, std::int64_t, std::span<std::int32_t>, std::span<std::int32_t>) {};
+constexpr auto kNoData = [](std::int64_t, std::int64_t, const SampleSpans&) {};
 
 DryRun dry_text(const RunPlan& plan, int rank, Ops* oracle, DryWork work) {
   TRIDENT_CHECK(work == DryWork::kConstruct, "dry work of a plan without programs");

@@ -1,6 +1,14 @@
 #include "train/run/model_tokenizer.h"
 
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <string>
+
+#include "checkpoint/checkpoint_path.h"
 #include "core/file_io.h"
+#include "train/config/stored_config.h"
+#include "train/run/resume.h"
 
 namespace trident {
 
@@ -11,10 +19,27 @@ std::optional<std::string> hf_files_of(const WeightsSource& source) {
   return folder_exists(carried) ? std::optional(carried) : std::nullopt;
 }
 
+namespace {
+
+// A folder counts from where the run was started that recorded it; anything else is a name.
+std::string place_of_tokenizer(const std::string& configured, const WeightsSource& source) {
+  if (source.hf != nullptr || source.folder.empty() || configured.find('/') == std::string::npos) return configured;
+  const JsonValue* const working_dir = source.manifest.writer.find("working_dir");
+  RecordedStart start;
+  start.recorded = checkpoint_folder_of(config_of(source).config);
+  start.now = source.folder + "/..";
+  if (working_dir != nullptr && working_dir->is_string()) start.working_dir = working_dir->as_string();
+  for (const std::string& place : places_of(configured, start))
+    if (folder_exists(place)) return place;
+  return configured;
+}
+
+}  // namespace
+
 ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
                               const WeightsSource& source, std::string_view key) {
   if (named) return {load_tokenizer(*named, "--tokenizer")};
-  if (configured) return {load_tokenizer(*configured, "data.tokenizer")};
+  if (configured) return {load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")};
   const std::optional<std::string> folder = hf_files_of(source);
   if (!folder) return {};
   try {
@@ -22,6 +47,24 @@ ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std
   } catch (const Error& error) {
     return {nullptr, error};
   }
+}
+
+DocumentRules document_rules(const DataConfig& data, std::int64_t vocab_size, const Tokenizer* tokenizer) {
+  DocumentRules rules{.boundaries = data.boundaries, .masks_targets = data.eod_mask_loss};
+  if (!data.finds_documents() || data.boundaries == DocumentBoundaries::kIndex) return rules;
+  if (!data.eod && tokenizer == nullptr)
+    throw ConfigError(
+        "data.eod = null: documents end in the tokenizer's end of a document, and there is no tokenizer; give its id, "
+        "name the data's tokenizer, or set data.boundaries to \"index\"");
+  const std::int64_t eod = data.eod ? *data.eod : tokenizer->eod();
+  if (eod < 0 || eod >= vocab_size)
+    throw ConfigError(
+        fmt::format("data.eod = {}: {}outside the model's vocabulary of {} tokens; give the id that ends the data's "
+                    "documents, or set data.boundaries to \"index\"",
+                    data.eod ? std::to_string(*data.eod) : "null",
+                    data.eod ? "" : fmt::format("the tokenizer's end of a document is {}, ", eod), vocab_size));
+  rules.eod = static_cast<std::int32_t>(eod);
+  return rules;
 }
 
 }  // namespace trident

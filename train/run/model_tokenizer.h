@@ -1,12 +1,14 @@
 // The tokenizer that belongs to a model, and the files of Hugging Face's form that came with its weights.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "core/check.h"
+#include "data/document_starts.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/run/weights_source.h"
 
@@ -25,5 +27,9 @@ struct ModelTokenizer {
 // `source`, for messages. Throws as load_tokenizer() for the first two.
 ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
                               const WeightsSource& source, std::string_view key);
+
+// How documents are told apart within samples. `tokenizer`: whose end of a document counts where data.eod is null; or nullptr.
+// ConfigError: nobody says the end of a document and it is asked for, or it is outside the vocabulary.
+DocumentRules document_rules(const DataConfig& data, std::int64_t vocab_size, const Tokenizer* tokenizer);
 
 }  // namespace trident

@@ -18,6 +18,14 @@ void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& r
                  ranks == 1 ? "" : fmt::format(" (and parameters of {} more rank{})", ranks - 1, ranks == 2 ? "" : "s"));
 }
 
+void warn_of_no_targets(Communicator& world, std::int64_t updates, const Logger& logger) {
+  if (world.rank() == 0)
+    logger.warning(
+        "no target of the batch after update {} counts (data.eod_mask_loss), no rank applies an update; look at the data and "
+        "at data.eod",
+        updates);
+}
+
 std::string loss_scale_line(const StepResult& result, DType compute, std::int64_t updates, std::int64_t growth_interval) {
   return fmt::format(
       "loss scale {:.0f} -> {:.0f}: {}", result.loss_scale, result.next_loss_scale,
@@ -27,6 +35,11 @@ std::string loss_scale_line(const StepResult& result, DType compute, std::int64_
 
 void refuse_to_go_on(Communicator& world, const RunPlan& plan, const StepResult& result, std::int64_t updates) {
   world.barrier();
+  if (result.counted == 0)
+    throw Error(ExitCode::kNoProgress,
+                fmt::format("{} batches in a row made no update after update {}, the last one because none of its targets counts "
+                            "(data.eod_mask_loss); look at the data, and at the id of data.eod",
+                            kMaxSkippedInARow, updates));
   const std::string what = fmt::format("{} batches in a row had non-finite gradients after update {}", kMaxSkippedInARow, updates);
   if (plan.compute != DType::kF16) throw Error(ExitCode::kNoProgress, what + "; lower optimizer.lr or look at the data");
   const bool fixed = plan.config.precision.loss_scale.kind == LossScale::Kind::kFixed;

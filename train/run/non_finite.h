@@ -1,4 +1,4 @@
-// A run's reaction to gradients that are not finite.
+// A run's reaction to batches that make no update: gradients that are not finite, no target that counts.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,9 @@ inline constexpr int kMaxSkippedInARow = 10;  // after as many batches without a
 
 // Collective. The first rank that has something to name says so for all.
 void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& result, const Logger& logger);
+
+// Rank 0 says that no target of the batch after update `updates` counts.
+void warn_of_no_targets(Communicator& world, std::int64_t updates, const Logger& logger);
 
 // A scale that changed; `updates`: made so far. `growth_interval`: of the scaler.
 std::string loss_scale_line(const StepResult& result, DType compute, std::int64_t updates, std::int64_t growth_interval);

@@ -26,7 +26,7 @@ std::span<const float> RankEvaluator::losses(const LoadSamples& load, std::int64
   const RangeScope range(model_.device().ranges(), "evaluation");
   const BatchSlicing slicing{plan_.config.batch.global, plan_.config.batch.micro, plan_.grid.degrees().data};
   buffers_.load(load, batch, slicing, context.coordinates().data);
-  if (tokens) buffers_.set_lengths(tokens, model_.stage().constants(), batch, slicing, context.coordinates().data);
+  buffers_.set_positions(tokens, model_.stage().constants(), batch, slicing, context.coordinates().data);
   model_.stage().set_micro_batches(buffers_.micro_batches(), program);
   model_.executor().run(program, times_);
   std::fill(losses_.begin(), losses_.end(), 0.0f);

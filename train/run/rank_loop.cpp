@@ -4,9 +4,11 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <utility>
 
 #include "core/clock.h"
+#include "core/file_io.h"
 #include "core/host_name.h"
 #include "core/resident_memory.h"
 #include "model/config/model_stats.h"
@@ -122,11 +124,14 @@ void RankLoop::open() {
   if (rank() == 0) open_run_folder(largest);
   const std::vector<std::string> hosts = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), host_name());
   if (rank() == 0 && !leaves_files_)
-    write_start_file([&] { write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
+    write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
   // Everywhere: the last step whose evaluation is in the files. Also a barrier: the peak is measured while nobody else works.
+  std::array<std::int64_t, 2> of_rank_0{last_eval_at_, run_start_};
   Stream& stream = trainer_.context().host_stream();
-  trainer_.context().world().all_reduce(stream, TensorView(&last_eval_at_, DType::kI64, {1}), ReduceOp::kMax);
+  trainer_.context().world().all_reduce(stream, TensorView(of_rank_0.data(), DType::kI64, {2}), ReduceOp::kMax);
   stream.synchronize();
+  last_eval_at_ = of_rank_0[0], run_start_ = of_rank_0[1];
+  if (services_.progress != nullptr) services_.progress->updates = updates(), services_.progress->start = run_start_;
   const std::string folder = leaves_files_ ? "" : plan_.config.run.dir;
   write_start_file([&] { write_memory_file(folder, trainer_.context(), trainer_.arena_plan(), checkpoints_.staging_bytes()); });
 }
@@ -215,10 +220,10 @@ void RankLoop::agree_to_stop() {
   summary_.out_of_time = vote.time_is_up && updates() < plan_.config.run.steps;
 }
 
-// Asks for the pages of a batch that a later step will load. The stages between the first and the last load nothing.
+// Asks for the pages of a batch that a later step will load.
 void RankLoop::prefetch(BatchLoader& loader, std::int64_t batch) {
   const GridCoordinates here = trainer_.context().coordinates();
-  if (here.pipeline > 0 && here.pipeline < plan_.grid.degrees().pipeline - 1) return;
+  if (!plan_.loads_samples(here.pipeline)) return;
   BatchSlicing slicing = trainer_.slicing();
   if (&loader != &loader_) slicing.offset = 0;  // evaluations begin at the beginning
   loader.prefetch_step(slicing, batch, here.data);
@@ -232,9 +237,8 @@ void RankLoop::one_step() {
   if (tracer_) tracer_->before_step(update);
   const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context());
   const double before = monotonic_seconds();
-  const StepResult result = trainer_.step([this](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
-    loader_.load(first, count, tokens, targets);
-  });
+  const StepResult result = trainer_.step(
+      [this](std::int64_t first, std::int64_t count, const SampleSpans& spans) { loader_.load(first, count, spans); });
   const double after = monotonic_seconds(), seconds = after - before;
   note_times(waited, seconds);
   if (tracer_) tracer_->after_step(update, before, after);
@@ -242,12 +246,16 @@ void RankLoop::one_step() {
     sink_.line(loss_scale_line(result, plan_.compute, updates(), trainer_.loss_scaler().options().growth_interval));
   Communicator& world = trainer_.context().world();
   if (!result.applied) {
-    if (!result.scale_can_shrink) warn_of_non_finite(world, trainer_.context().host_stream(), result, here_.logger);
+    if (result.counted == 0)
+      warn_of_no_targets(world, updates(), here_.logger);
+    else if (!result.scale_can_shrink)
+      warn_of_non_finite(world, trainer_.context().host_stream(), result, here_.logger);
     ++summary_.skipped;
     if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world, plan_, result, updates());
     return agree_to_stop();
   }
   skipped_in_a_row_ = 0;
+  if (services_.progress != nullptr) services_.progress->updates = updates();
   agree_to_stop();
   if (new_updates() == 1) summary_.first_loss = result.loss;
   summary_.last_loss = result.loss;
@@ -294,11 +302,21 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   if (plan_.compute == DType::kF16) metrics.loss_scale = result.loss_scale;
   metrics.skipped = summary_.skipped;
   metrics.tokens = tokens();
+  metrics.loss_tokens = result.counted;
   metrics.step_ms = 1e3 * seconds;
   metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
   const double per_update = (monotonic_seconds() - start_) / static_cast<double>(new_updates());
   metrics.seconds_left = per_update * static_cast<double>(plan_.config.run.steps - updates());
   return metrics;
+}
+
+// The FLOPs of a token of this rank's samples with the attention that it sees, over those with all of it.
+double RankLoop::seen_share() const {
+  const BatchBuffers::Seen seen = trainer_.seen();
+  const auto layers = static_cast<double>(plan_.model.layers), windowed = static_cast<double>(plan_.windowed_layers());
+  const double all = model_flops_per_token(plan_.model, plan_.config.batch.sequence), rest = model_flops_per_token(plan_.model, 0);
+  const double keys = ((layers - windowed) * seen.keys + windowed * seen.keys_in_window) / layers;
+  return (rest + (all - rest) * keys / static_cast<double>(plan_.config.batch.sequence)) / all;
 }
 
 // Collective.
@@ -319,6 +337,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   StepMetrics metrics = metrics_of(result, seconds);
   const double flops_per_token = model_flops_per_token(plan_.model, plan_.config.batch.sequence);
   metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_);
+  if (plan_.has_intervals()) metrics.seen_share = seen_share();
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
   std::optional<double> save_seconds;
@@ -336,10 +355,10 @@ EvalMetrics RankLoop::evaluate() {
   for (ValidationSet& set : validation_sets_) {
     for (std::int64_t batch = 0; batch < set.batches; ++batch) prefetch(set.loader, batch);
     const EvalResult result = trainer_.evaluate(
-        [&](std::int64_t first, std::int64_t count, auto tokens, auto targets) {
+        [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
           if (rank() == 0)
             sink_.doing(fmt::format("evaluating {}/{}", batches_before + first / plan_.config.batch.global + 1, all_batches));
-          set.loader.load(first, count, tokens, targets);
+          set.loader.load(first, count, spans);
         },
         set.batches, inputs_.token_bytes);
     batches_before += set.batches;
@@ -384,9 +403,13 @@ void RankLoop::close() {
   const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
   sink_.errors().warn_of_missing();
   trainer_.drain();
-  if (rank() == 0 && !leaves_files_)
-    sink_.errors().keep("", [&] { write_run_end(plan_.config.run.dir, plan_, updates(), end_); }, 0);
-  if (new_updates() == 0) return;
+  const std::string& folder = plan_.config.run.dir;
+  if (rank() == 0 && run_start_ != 0)
+    sink_.errors().keep("", [&] { write_run_end(folder, plan_, run_start_, updates(), end_.exit_code(), end_.message()); }, 0);
+  if (new_updates() == 0) {
+    write_report();
+    return;
+  }
   summary_.step = updates();
   summary_.updates = new_updates();
   summary_.tokens = new_updates() * plan_.tokens_per_step();
@@ -404,8 +427,23 @@ void RankLoop::close() {
   std::vector<std::string> lines = closing_lines(plan_, summary_);
   const auto add = [&lines](const std::vector<std::string>& more) { lines.insert(lines.end(), more.begin(), more.end()); };
   if (services_.forecast != nullptr) add(services_.forecast->compare(summary_));
+  for (const char* name : {"run.log", "metrics.jsonl"})
+    if (file_exists(fmt::format("{}/{}", folder, name))) summary_.files.emplace_back(name);
+  if (write_report()) summary_.files.emplace_back("report.html");
   add(result_lines(plan_, summary_, end_));
   for (const std::string& line : lines) sink_.line(line);
+}
+
+// Whether the page is there now. No page ends a run.
+bool RankLoop::write_report() {
+  if (rank() != 0 || leaves_files_ || !plan_.config.log.report || !services_.report) return false;
+  try {
+    services_.report(plan_.config.run.dir);
+    return true;
+  } catch (const std::exception& error) {
+    sink_.line(fmt::format("no report.html: {}", error.what()));
+    return false;
+  }
 }
 
 }  // namespace trident

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -26,10 +27,18 @@
 
 namespace trident {
 
+// How far a run is, for whoever has to say it when the run fails.
+struct RunProgress {
+  std::atomic<std::int64_t> start = 0;    // that run.json knows this start by (write_run_start); 0: it does not
+  std::atomic<std::int64_t> updates = 0;  // made so far
+};
+
 // The process offers these to the loops of its ranks; each may be absent.
 struct RankServices {
   const StopRequest* stop = nullptr;  // looked at between steps
   RunForecast* forecast = nullptr;     // of rank 0
+  RunProgress* progress = nullptr;     // written by one rank of the process
+  std::function<void(const std::string& folder)> report = {};  // of rank 0: writes report.html of the run in `folder`; may throw
   // Called when training is over, before it is reported, with what run() returns: what fails from then on does not fail the run.
   std::function<void(const RunEnd& end)> trained = {};
 };
@@ -60,12 +69,14 @@ class RankLoop {
   void prefetch(BatchLoader& loader, std::int64_t batch);
   bool is_logged(std::int64_t update) const;
   void note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds);
+  double seen_share() const;
   StepMetrics metrics_of(const StepResult& result, double seconds) const;
   void log(const StepResult& result, double seconds);
   EvalMetrics evaluate();
   std::int64_t largest_arena();
   std::int64_t total_bytes_between_nodes();
   void show_last_step();
+  bool write_report();
   void close();
 
   const RunInputs& inputs_;
@@ -81,6 +92,7 @@ class RankLoop {
   std::optional<StepTracer> tracer_;
   bool leaves_files_ = false;  // the files that say what the run is stay as they are
   bool has_start_files_ = false;  // on rank 0: they are there, from an earlier start
+  std::int64_t run_start_ = 0;  // as RunProgress::start
   RunSummary summary_;
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once
   EvalMetrics last_eval_;

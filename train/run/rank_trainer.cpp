@@ -59,12 +59,30 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
   BatchSlicing slicing = this->slicing();
   if (!training) slicing.offset = 0;
   batch_buffers_.load(load, batch, slicing, context().coordinates().data);
+  batch_buffers_.set_positions({}, model_.stage().constants(), batch, slicing, context().coordinates().data);
+  const std::int64_t divisor = training && plan_.counts_targets() ? count_targets() : plan_.tokens_per_step();
   for (MicroBatch& mb : batch_buffers_.micro_batches()) {
     mb.step = batch;
     mb.training = training;
     // The one division. The scale is a power of two: the product is rounded as the quotient is.
-    mb.gradient_scale = static_cast<float>(loss_scaler_.scale() / static_cast<double>(plan_.tokens_per_step()));
+    mb.gradient_scale = divisor == 0 ? 0.0f : static_cast<float>(loss_scaler_.scale() / static_cast<double>(divisor));
   }
+}
+
+// Targets of the global batch that count. Of the stages only the last one divides by them, and only it has them.
+std::int64_t RankTrainer::count_targets() {
+  const GridCoordinates here = context().coordinates();
+  if (here.pipeline != plan_.grid.degrees().pipeline - 1) return 0;
+  std::int64_t count = batch_buffers_.counted();
+  for (const Axis axis : {Axis::kContext, Axis::kData})
+    context().statistics(axis).all_reduce(context().host_stream(), TensorView(&count, DType::kI64, {1}), ReduceOp::kSum);
+  return count;
+}
+
+// What this rank adds to the count that travels with the statistics: each target once.
+std::optional<std::int64_t> RankTrainer::counted_here() {
+  if (!plan_.counts_targets()) return std::nullopt;
+  return model_.reports_losses() ? batch_buffers_.counted() : 0;
 }
 
 // The losses this rank reports, once they are computed.
@@ -97,9 +115,12 @@ double RankTrainer::held_seconds() { return context().compute_stream().held_seco
 
 void RankTrainer::decide_update() {
   if (gradient_hook_) gradient_hook_(store());
-  StepStatistics statistics = statistics_.reduce(store().shards(), read_losses());
-  result_.loss = statistics.loss_sum / static_cast<double>(plan_.tokens_per_step());
-  result_.loss_scale = loss_scaler_.scale();
+  StepStatistics statistics = statistics_.reduce(store().shards(), read_losses(), counted_here());
+  result_.loss_scale = result_.next_loss_scale = loss_scaler_.scale();
+  if (plan_.counts_targets()) result_.counted = statistics.counted;
+  result_.applied = result_.counted != 0;
+  if (!result_.applied) return;
+  result_.loss = statistics.loss_sum / static_cast<double>(result_.counted.value_or(plan_.tokens_per_step()));
   result_.grad_norm = statistics.gradient_norm / result_.loss_scale;
   result_.applied = statistics.non_finite == 0;
   result_.scale_can_shrink = !result_.applied && loss_scaler_.can_shrink();
@@ -134,18 +155,21 @@ StepResult RankTrainer::step(const LoadSamples& load) {
 EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes) {
   const StepProgram& program = plan_.eval_program(context().rank());
   double loss_sum = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0, counted = 0;
   const RangeScope range(device().ranges(), "evaluation");
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     load_batch(load, batch, /*training=*/false);
     model_.stage().set_micro_batches(batch_buffers_.micro_batches(), program);
     model_.executor().run(program, eval_times_);
     const std::span<const double> losses = read_losses();
-    loss_sum += statistics_.reduce({}, losses).loss_sum;
+    const StepStatistics statistics = statistics_.reduce({}, losses, counted_here());
+    loss_sum += statistics.loss_sum;
+    counted += plan_.counts_targets() ? statistics.counted : plan_.tokens_per_step();
     if (losses.empty() || token_bytes.empty()) continue;
-    for (const std::int32_t id : batch_buffers_.targets()) bytes += token_bytes[static_cast<std::size_t>(id)];
+    for (const std::int32_t id : batch_buffers_.targets())
+      if (id >= 0) bytes += token_bytes[static_cast<std::size_t>(id)];
   }
-  const double tokens = static_cast<double>(batches * plan_.tokens_per_step());
+  const auto tokens = static_cast<double>(counted);
   EvalResult result{loss_sum / tokens, std::nullopt};
   if (!token_bytes.empty()) {
     context().world().all_reduce(context().host_stream(), TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);

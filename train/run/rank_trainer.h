@@ -28,19 +28,21 @@ namespace trident {
 
 struct StepResult {
   std::int64_t updates = 0;  // completed, this one included
-  double loss = 0;           // mean nats per token of the global batch, before the update
+  double loss = 0;           // mean nats per counted target of the global batch, before the update
+  // Targets of the global batch that count, where they are counted (RunPlan::counts_targets()). 0: nobody stepped.
+  std::optional<std::int64_t> counted;
   double grad_norm = 0;      // unscaled, before clipping
   double lr = 0;
   double loss_scale = 1;       // that this step's loss was multiplied by
   double next_loss_scale = 1;  // the next step's
-  bool applied = true;       // false: a gradient was not finite and nobody stepped
+  bool applied = true;         // false: a gradient was not finite, or no target counted, and nobody stepped
   bool scale_can_shrink = false;  // not applied, but a smaller loss scale, now or soon, may help
   std::string non_finite;    // "rank 3: <tensor>" on a rank that holds such a gradient
 };
 
 struct EvalResult {
-  double loss = 0;                          // mean nats per token
-  std::optional<double> bytes_per_token;    // of the targets, if token_bytes was given
+  double loss = 0;                        // mean nats per counted target
+  std::optional<double> bytes_per_token;  // of those, if token_bytes was given
 };
 
 // Where training stands, beside the tensors.
@@ -109,12 +111,16 @@ class RankTrainer {
   std::span<const InstructionTimes> instruction_times() const { return step_times_; }
   // Seconds that the last step spent on its batch before the first instruction.
   double batch_seconds() const { return batch_seconds_; }
+  // Of this rank's samples of the last step; between that and an evaluation.
+  BatchBuffers::Seen seen() const { return batch_buffers_.seen(); }
   // Times of its instructions by cause.
   const StepCauses& causes() const { return causes_; }
 
  private:
   void bind_handlers();
   void load_batch(const LoadSamples& load, std::int64_t batch, bool training);
+  std::int64_t count_targets();
+  std::optional<std::int64_t> counted_here();
   void decide_update();
   double held_seconds();
   std::span<const double> read_losses();

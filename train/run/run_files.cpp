@@ -1,7 +1,7 @@
 #include "train/run/run_files.h"
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/file_io.h"
+#include "core/json_by_name.h"
 #include "core/printable.h"
 #include "model/config/model_stats.h"
 #include "train/config/stored_config.h"
@@ -30,15 +32,7 @@ JsonValue stages_of(const RunPlan& plan) {
   return JsonValue(std::move(stages));
 }
 
-JsonValue bytes_of(const std::array<double, kNumAxes>& sent) {
-  JsonValue bytes;
-  for (std::size_t a = 0; a < sent.size(); ++a) bytes.set(to_string(static_cast<Axis>(a)), sent[a]);
-  return bytes;
-}
-
 constexpr std::size_t kMostStarts = 1000;
-
-double unix_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 // The starts of run.json; none where it is not there or is not as runs write it.
 JsonValue::Array starts_in(const std::string& folder) {
@@ -73,26 +67,33 @@ std::vector<std::string> command_of_process() {
 
 }  // namespace
 
-void write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step, const std::vector<std::string>& hosts) {
+std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step,
+                             const std::vector<std::string>& hosts) {
+  const std::int64_t start = std::llround(1e3 * unix_seconds());
+  std::error_code ignored;
   JsonValue::Array starts = starts_in(folder);
   if (starts.size() >= kMostStarts) starts.erase(starts.begin(), starts.end() - (kMostStarts - 1));
   std::vector<std::string> nodes;
   for (const std::string& host : hosts)
     if (std::ranges::find(nodes, host) == nodes.end()) nodes.push_back(host);
-  starts.push_back(JsonValue::Object{{"time", unix_seconds()},
+  starts.push_back(JsonValue::Object{{"time", 1e-3 * static_cast<double>(start)},
                                      {"step", step},
                                      {"ranks", plan.world_size()},
                                      {"hosts", texts(nodes)},
                                      {"version", TRIDENT_VERSION},
-                                     {"command", texts(command_of_process())}});
+                                     {"command", texts(command_of_process())},
+                                     {"working_dir", on_one_line(std::filesystem::current_path(ignored).string())}});
   write_starts(folder, plan, std::move(starts));
+  return start;
 }
 
-void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t step, const RunEnd& end) {
+void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t start, std::int64_t step, int exit_code,
+                   std::string_view why) {
   JsonValue::Array starts = starts_in(folder);
-  if (starts.empty()) return;
-  starts.back().set(
-      "ended", JsonValue::Object{{"time", unix_seconds()}, {"step", step}, {"exit_code", end.exit_code()}, {"why", end.message()}});
+  if (starts.empty() || starts.back().find("ended") != nullptr) return;
+  const JsonValue* const time = starts.back().find("time");
+  if (time == nullptr || !time->is_number() || std::llround(1e3 * time->as_number()) != start) return;
+  starts.back().set("ended", JsonValue::Object{{"time", unix_seconds()}, {"step", step}, {"exit_code", exit_code}, {"why", why}});
   write_starts(folder, plan, std::move(starts));
 }
 
@@ -175,7 +176,7 @@ void write_plan_file(const std::string& folder, const RunPlan& plan, const Arena
   out.set("grad_sync_every", plan.zero.grad_sync_every);
   out.set("units_of_stage", stages_of(plan));
   out.set("bubble_over_ideal", plan.predicted_bubble);
-  out.set("step_comm_bytes", bytes_of(bytes_sent));
+  out.set("step_comm_bytes", json_by_name<Axis>(bytes_sent));
   if (!step.is_null()) out.set("predicted_step", step);
   out.set("arena_bytes_rank0", memory.total_bytes());
   out.set("allocations_rank0", allocations_of(memory));

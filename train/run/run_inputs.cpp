@@ -11,8 +11,10 @@
 namespace trident {
 namespace {
 
-BatchLoader make_loader(const RunPlan& plan, const std::vector<TokenSource>& sources, Shuffle shuffle, BlendStart start = {}) {
-  return BatchLoader(sources, {plan.config.batch.sequence, plan.model.vocab_size, static_cast<std::uint64_t>(plan.config.run.seed), shuffle, std::move(start)});
+BatchLoader make_loader(const RunInputs& inputs, const std::vector<TokenSource>& sources, Shuffle shuffle, BlendStart start = {}) {
+  const RunPlan& plan = inputs.plan;
+  return BatchLoader(sources, {plan.config.batch.sequence, plan.model.vocab_size, static_cast<std::uint64_t>(plan.config.run.seed),
+                               shuffle, std::move(start), inputs.documents});
 }
 
 Shuffle train_order(const RunPlan& plan) { return plan.config.data.shuffle ? Shuffle::kPerEpoch : Shuffle::kInOrder; }
@@ -36,7 +38,7 @@ std::vector<DataFacts> RunInputs::training_facts() const {
 BatchLoader train_loader(const RunInputs& inputs) { return train_loader(inputs, inputs.resume); }
 
 BatchLoader train_loader(const RunInputs& inputs, const std::optional<Resume>& resume) {
-  return make_loader(inputs.plan, inputs.sources.train, train_order(inputs.plan), blend_start(inputs.plan.config, resume));
+  return make_loader(inputs, inputs.sources.train, train_order(inputs.plan), blend_start(inputs.plan.config, resume));
 }
 
 std::int64_t eval_batches(const TrainConfig& config, std::int64_t samples_of_set) {
@@ -53,7 +55,7 @@ std::vector<ValidationSet> validation_sets(const RunInputs& inputs) {
   std::vector<ValidationSet> sets;
   for (std::size_t i = 0; i < inputs.sources.valid.size(); ++i) {
     const std::string& path = named[i].path;
-    BatchLoader loader = make_loader(inputs.plan, {inputs.sources.valid[i]}, Shuffle::kInOrder);
+    BatchLoader loader = make_loader(inputs, {inputs.sources.valid[i]}, Shuffle::kInOrder);
     const std::int64_t batches = eval_batches(inputs.plan.config, loader.samples_per_epoch());
     sets.push_back({names.size() == named.size() ? last_part(path) : path, named[i].weight / weights, std::move(loader), batches});
   }

@@ -26,6 +26,7 @@ struct RunInputs {
   RunPlan plan;
   TokenSources sources;
   std::vector<DataFacts> data_facts;      // of the training sources, then of the validation sources
+  DocumentRules documents = {};           // of the samples of all sources
   std::vector<std::int32_t> token_bytes;  // of every token's text; empty without a tokenizer, or where another process has them
   double ranks_at_once = 1;               // of all nodes together: those that have cores, or a GPU, to themselves
   double peak_flops = 0;                  // that the makers name for all GPUs together; 0: to be measured

@@ -8,10 +8,12 @@
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "checkpoint/shard_boxes.h"
 #include "core/host_name.h"
+#include "core/printable.h"
 #include "train/config/config_difference.h"
 #include "train/config/resolve_model.h"
 #include "train/config/stored_config.h"
@@ -31,6 +33,8 @@ JsonValue writer_facts(const RunPlan& plan) {
   layout.set("zero", to_string(plan.zero.preset));
   facts.set("program", "trident");
   facts.set("host", host_name());
+  std::error_code ignored;
+  facts.set("working_dir", on_one_line(std::filesystem::current_path(ignored).string()));
   facts.set("saved_with", std::move(layout));
   return facts;
 }

@@ -1,5 +1,7 @@
 #include "train/run/run_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -77,7 +79,12 @@ std::string device_line(const RunPlan& plan, const std::string& device) {
                      plan.device_reason.empty() ? "" : "; " + plan.device_reason);
 }
 
-std::string valid_text(const ValidLoss& first, const ValidLoss& last) {
+// `before`: nullptr where there is none.
+std::string valid_text(const ValidLoss* before, const ValidLoss& last) {
+  if (before == nullptr)
+    return fmt::format("{:.4f} nats per token, perplexity {:.2f}{}", last.loss, last.perplexity(),
+                       last.bits_per_byte ? fmt::format(", {:.3f} bits per byte", *last.bits_per_byte) : "");
+  const ValidLoss& first = *before;
   std::string text =
       fmt::format("{}, perplexity {:.2f} -> {:.2f}", loss_text(first.loss, last.loss), first.perplexity(), last.perplexity());
   if (first.bits_per_byte && last.bits_per_byte)
@@ -248,17 +255,18 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
       "trained {:.2f}M parameters for {} on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
       1e-6 * static_cast<double>(num_parameters(plan.model)), counted(summary.updates, "update"), summary.tokens, summary.seconds,
       d.data, d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
-      summary.skipped > 0 ? fmt::format(", {} skipped for non-finite gradients", counted(summary.skipped, "batch", "batches"))
+      summary.skipped > 0 ? fmt::format(", {} skipped for non-finite gradients{}", counted(summary.skipped, "batch", "batches"),
+                                        plan.counts_targets() ? " or without a target that counts" : "")
                           : ""));
   if (summary.out_of_time) {
     lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.step,
                                 plan.config.run.steps));
   }
-  if (summary.first_valid && summary.last_valid) {
-    const EvalMetrics &first = *summary.first_valid, &last = *summary.last_valid;
-    for (std::size_t i = 0; i < last.sets.size(); ++i)
-      lines.push_back(
-          fmt::format("validation loss of {} {}", last.sets[i].name, valid_text(first.sets[i].valid, last.sets[i].valid)));
+  if (summary.last_valid) {
+    const std::vector<NamedLoss>& last = summary.last_valid->sets;
+    for (std::size_t i = 0; i < last.size(); ++i)
+      lines.push_back(fmt::format("validation loss of {} {}", last[i].name,
+                                  valid_text(summary.first_valid ? &summary.first_valid->sets[i].valid : nullptr, last[i].valid)));
   }
   lines.push_back(fmt::format("bubble (idle over ideal): replayed {:.3f}, by the CPU time of each instruction; {:.3f} if FLOPs alone took time",
                               summary.replayed_bubble, plan.predicted_bubble));
@@ -295,9 +303,11 @@ std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& sum
   std::string reached = fmt::format("result: step {}/{}, {} tokens in {}; training loss {}", summary.step, config.run.steps,
                                     with_commas(summary.tokens), clock_text(summary.seconds),
                                     loss_text(summary.first_loss, summary.last_loss));
-  if (summary.first_valid && summary.last_valid)
-    reached += "; validation loss " + valid_text(summary.first_valid->valid, summary.last_valid->valid);
-  std::string where = fmt::format("files: {} (run.log, metrics.jsonl{})", config.run.dir, config.log.report ? ", report.html" : "");
+  if (summary.last_valid)
+    reached += "; validation loss " +
+               valid_text(summary.first_valid ? &summary.first_valid->valid : nullptr, summary.last_valid->valid);
+  std::string where = fmt::format("files: {}", config.run.dir);
+  if (!summary.files.empty()) where += fmt::format(" ({})", fmt::join(summary.files, ", "));
   if (end.saved || end.weights || end.begins_anew)
     where += fmt::format("; checkpoint {}/{}", checkpoint_folder_of(config), checkpoint_name(summary.step));
   return {aligned(std::move(reached)), aligned(std::move(where)), aligned("next: " + next_text(config, summary, end))};

@@ -19,7 +19,8 @@ namespace trident {
 // Facts about a finished run, on rank 0.
 struct RunSummary {
   double first_loss = 0, last_loss = 0;  // nats per token, training
-  std::optional<EvalMetrics> first_valid, last_valid;
+  std::optional<EvalMetrics> first_valid, last_valid;  // the first of this start, where it made one before its first step
+  std::vector<std::string> files;                      // in run.dir, to be looked at
   std::int64_t updates = 0, tokens = 0;  // of this start
   std::int64_t skipped = 0, step = 0;    // of the run
   double seconds = 0;                    // of the loop

@@ -154,8 +154,16 @@ std::optional<ModelDifference> model_difference(const ModelConfig& a, const Mode
     return of.sliding_window > 0 ? text_of(of.sliding_window) : std::string("null");
   };
   differ(a.sliding_window != b.sliding_window, "sliding_window", window(a), window(b));
-  const auto clip = [](const ModelConfig& of) { return of.clip_qkv > 0 ? text_of(of.clip_qkv) : std::string("null"); };
-  differ(a.clip_qkv != b.clip_qkv, "clip_qkv", clip(a), clip(b));
+  const auto kinds = [](const ModelConfig& of) {  // f full, s sliding
+    std::string text;
+    for (std::int64_t layer = 0; layer < of.layers; ++layer) text += of.slides(layer) ? 's' : 'f';
+    return text;
+  };
+  differ(kinds(a) != kinds(b), "layer_types", kinds(a), kinds(b));
+  const auto cap = [](double of) { return of > 0 ? text_of(of) : std::string("null"); };
+  differ(a.attention_softcap != b.attention_softcap, "attn_logit_softcapping", cap(a.attention_softcap), cap(b.attention_softcap));
+  differ(a.logit_softcap != b.logit_softcap, "final_logit_softcapping", cap(a.logit_softcap), cap(b.logit_softcap));
+  differ(a.clip_qkv != b.clip_qkv, "clip_qkv", cap(a.clip_qkv), cap(b.clip_qkv));
   // Families decide these; an equal model_type with another is none of theirs.
   differ(a.norm != b.norm, "model_type", "as given", "another kind of norm");
   differ(a.norm_placement != b.norm_placement, "model_type", "as given", "norms in another place of its blocks");

@@ -30,11 +30,11 @@ constexpr const char* kGpt2 = R"({
   "model": {"model_type": "gpt2", "vocab_size": 61, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16, "dropout": 0},
   "parallel": {"data": 1}, "batch": {"global": 4, "micro": 2, "sequence": 8}, "precision": {"compute": "fp32"}, "optimizer": {"lr": 3e-4}})";
 
-void load(std::int64_t first, std::int64_t, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<std::int32_t>((static_cast<std::size_t>(first) + 7 * i) % 61);
-  for (std::size_t i = 0; i < targets.size(); ++i)
-    targets[i] = static_cast<std::int32_t>((static_cast<std::size_t>(first) + 5 * i) % 61);
+void load(std::int64_t first, std::int64_t, const SampleSpans& spans) {
+  for (std::size_t i = 0; i < spans.tokens.size(); ++i)
+    spans.tokens[i] = static_cast<std::int32_t>((static_cast<std::size_t>(first) + 7 * i) % 61);
+  for (std::size_t i = 0; i < spans.targets.size(); ++i)
+    spans.targets[i] = static_cast<std::int32_t>((static_cast<std::size_t>(first) + 5 * i) % 61);
 }
 
 struct Trained {

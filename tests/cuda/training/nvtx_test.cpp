@@ -1,4 +1,4 @@
-// What a profiler is told of a run on simulated GPUs: the names of the run's own trace, and every range ends.
+// Tests what a profiler is told of a run on simulated GPUs: the names of the run's own trace, and every range ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -169,8 +169,8 @@ TEST_F(Nvtx, RangesEndWhereTheGpuFails) {
     const TemporaryFolder folder;
     int loads = 0;
     std::mutex mutex;
-    const auto load = [&](std::int64_t first, std::int64_t count, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
-      random_tokens(61, 8)(first, count, tokens, targets);
+    const auto load = [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+      random_tokens(61, 8)(first, count, spans);
       const std::lock_guard lock(mutex);
       if (++loads == 10) simulated::fail_next("rank_order_sum", 700, 3);
     };

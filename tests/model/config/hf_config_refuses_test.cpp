@@ -150,7 +150,8 @@ TEST(HfConfigRefuses, FeaturesThatDoNotExistHere) {
   for (const std::string key : {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"})
     expect_refused(llama("\"" + key + "\": 8"), {"model." + key + " = 8", "mixture-of-experts"});
   for (const std::string key : {"attn_logit_softcapping", "final_logit_softcapping"})
-    expect_refused(llama("\"" + key + "\": 30.0"), {"model." + key + " = 30", "soft caps"});
+    expect_refused(llama("\"" + key + "\": -30.0"), {"model." + key + " = -30", "above 0, or null"});
+  expect_refused(llama(R"("logits_soft_cap": 30.0)"), {"model.logits_soft_cap = 30", "final_logit_softcapping"});
   expect_refused(R"({"model_type": "gemma2"})", {"model.model_type = \"gemma2\"", "must be one of"});
   expect_refused(family("phi3", R"("lm_head_bias": true)"), {"lm_head_bias = true", "set it to false"});
   expect_refused(family("phi3", R"("interpolate_factor": 2)"), {"interpolate_factor = 2", "set it to 1"});
@@ -170,7 +171,7 @@ TEST(HfConfigRefuses, DropoutThatItDoesNotDo) {
 TEST(HfConfigRefuses, SlidingWindowsThatItDoesNotDo) {
   expect_refused(family("mistral", R"("sliding_window": 0)"), {"sliding_window = 0", "at least 1, or null"});
   expect_refused(llama(R"("layer_types": ["full_attention", "sliding_attention"])"), {"layer_types", "not supported"});
-  expect_refused(llama(R"("layer_types": ["full_attention", "linear_attention"])"), {"only \"full_attention\""});
+  expect_refused(llama(R"("layer_types": ["full_attention", "linear_attention"])"), {"only \"full_attention\" and"});
   expect_refused(llama(R"("layer_types": ["full_attention"])"), {"one entry per layer (2)"});
 }
 

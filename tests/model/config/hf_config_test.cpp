@@ -163,7 +163,7 @@ TEST(HfConfig, DropoutIsWhatTheFileOrTheUserSays) {
   EXPECT_EQ(tiny("llama", R"("attention_dropout": 0.1)", 0.0).residual_dropout, 0.0);
 }
 
-// What counts is the window that sequences could exceed; whether they do is for check_layout to say.
+// What counts is a window that hides something within the model's positions.
 TEST(HfConfig, SlidingWindowsAreRead) {
   const auto window = [](const std::string& family, const std::string& more) {
     return tiny(family, R"("num_key_value_heads": 2, )" + more).sliding_window;
@@ -182,6 +182,39 @@ TEST(HfConfig, SlidingWindowsAreRead) {
   const std::string all = R"("use_sliding_window": true, "sliding_window": 16, "max_window_layers": 0, "layer_types": )";
   EXPECT_EQ(window("qwen3", all + R"(["full_attention", "full_attention", "full_attention"])"), 0);
   EXPECT_EQ(window("qwen3", all + R"(["full_attention", "full_attention", "sliding_attention"])"), 16);
+}
+
+TEST(HfConfig, LayersSlideFromOneOnOrByAList) {
+  const auto kinds = [](const std::string& family, const std::string& more) {
+    const ModelConfig model =
+        tiny(family, R"("num_key_value_heads": 2, "max_position_embeddings": 64, "sliding_window": 16)" + more);
+    std::string text;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) text += model.slides(layer) ? 's' : 'f';
+    return text;
+  };
+  EXPECT_EQ(kinds("mistral", ""), "sss");
+  EXPECT_EQ(kinds("phi3", R"(, "layer_types": ["full_attention", "full_attention", "full_attention"])"), "sss")
+      << "these families' window is everywhere";
+  const std::string on = R"(, "use_sliding_window": true)";
+  EXPECT_EQ(kinds("qwen2", on), "fff") << "max_window_layers = 28";
+  EXPECT_EQ(kinds("qwen2", on + R"(, "max_window_layers": 0)"), "sss");
+  EXPECT_EQ(kinds("qwen3", on + R"(, "max_window_layers": 2)"), "ffs");
+  const std::string list =
+      R"(, "max_window_layers": 0, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])";
+  EXPECT_EQ(kinds("qwen3", on + list), "sfs") << "a list counts, not max_window_layers";
+  EXPECT_EQ(kinds("qwen3", list), "fff") << "the window is off";
+}
+
+TEST(HfConfig, BoundsOfScoresAndLogitsAreReadInEveryFamily) {
+  for (const char* family : {"llama", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3"}) {
+    const ModelConfig model =
+        tiny(family, R"("num_key_value_heads": 2, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30)");
+    EXPECT_EQ(model.attention_softcap, 50) << family;
+    EXPECT_EQ(model.logit_softcap, 30) << family;
+    const ModelConfig none =
+        tiny(family, R"("num_key_value_heads": 2, "attn_logit_softcapping": null, "final_logit_softcapping": 0)");
+    EXPECT_EQ(none.attention_softcap + none.logit_softcap, 0) << family;
+  }
 }
 
 TEST(HfConfig, Olmo2IsRead) {
@@ -291,7 +324,8 @@ TEST(HfConfig, UnknownKeysOfAFileThatAreSwitchedOffAreLeftOut) {
 // config.json as it is written, read again: the same model, for every family and for values far from the usual.
 
 const char* const kFamilies[] = {"gpt2",  "llama",   "llama3", "smollm", "qwen2", "qwen2.5",
-                                 "qwen3", "mistral", "olmo",   "olmo2",  "phi3",    "olmo_clipped", "llama_dynamic"};
+                                 "qwen3", "mistral", "olmo",   "olmo2",  "phi3",    "olmo_clipped", "llama_dynamic",
+                                 "mistral_windowed", "qwen2_windowed", "qwen3_mixed", "llama_softcapped"};
 
 ModelConfig read_family(const std::string& name) {
   const std::string path = std::string(TRIDENT_MODEL_GOLDENS "/families/") + name + "/config.json";
@@ -320,6 +354,7 @@ TEST(HfConfigWriter, UnusualNumbersComeBack) {
     ModelConfig model = read_family(family);
     model.vocab_size = 50257 * 3;
     model.layers = 7;
+    if (!model.sliding_layers.empty()) model.sliding_layers.resize(7, true);
     model.ffn = 12345;
     model.max_positions = 1 << 20;
     model.init_std = 0.1 + 0.2;

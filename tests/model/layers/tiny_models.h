@@ -78,6 +78,22 @@ inline ModelConfig tiny_phi3() {
   c.rope.partial_rotary_factor = 0.5;
   return c;
 }
+// The second layer sees no further than three tokens.
+inline ModelConfig tiny_half_windowed() {
+  ModelConfig c = tiny_qwen2();
+  c.sliding_window = 3;
+  c.sliding_layers = {false, true};
+  return c;
+}
+// Every layer sees no further than five tokens; scores and logits are bounded where most of them lie.
+inline ModelConfig tiny_bounded() {
+  ModelConfig c = tiny_llama();
+  c.family = ModelFamily::kMistral;
+  c.sliding_window = 5;
+  c.attention_softcap = 0.5;
+  c.logit_softcap = 1.25;
+  return c;
+}
 inline ModelConfig with_dropout(ModelConfig c) {
   c.residual_dropout = 0.25;
   c.embedding_dropout = 0.125;
@@ -89,7 +105,8 @@ inline std::vector<TinyModel> tiny_models() {
           {"Qwen2", tiny_qwen2()}, {"Qwen3", tiny_qwen3()},
           {"Olmo", tiny_olmo()},   {"Olmo2", tiny_olmo2()},
           {"OlmoClipped", tiny_clipped_olmo()}, {"Phi3", tiny_phi3()},   {"Gpt2Dropout", with_dropout(tiny_gpt2())},
-          {"Olmo2Dropout", with_dropout(tiny_olmo2())}};
+          {"Olmo2Dropout", with_dropout(tiny_olmo2())},
+          {"HalfWindowed", tiny_half_windowed()}, {"Bounded", tiny_bounded()}};
 }
 
 // Every tensor of the model; nothing is zero or one, so that a bias added twice or a norm weight left out shows.

@@ -97,14 +97,6 @@ TEST(UnitParamsTest, MoreRanksThanKeyValueHeadsReplicateThem) {
   EXPECT_TRUE(partial_axes(testing::tiny_llama(), {1, true}).empty());
 }
 
-TEST(UnitParamsTest, AWindowRefusesLongerSequencesOnly) {
-  ModelConfig config = testing::tiny_llama();
-  config.sliding_window = 8;
-  EXPECT_NO_THROW(check_layout(config, {}, 8));
-  const std::string message = error_of<ConfigError>([&] { check_layout(config, {}, 9); });
-  expect_parts(message, {"model.sliding_window = 8", "batch.sequence = 9", "at most 8", "null"});
-}
-
 TEST(UnitParamsTest, NormsOverAllHeadsAreSplitAsTheHeadsAre) {
   const auto block = by_name(unit_params(testing::tiny_olmo2(), {4, false}, 1));  // 4 heads, 2 key/value heads
   const ParamSpec& query = block.at("model.layers.0.self_attn.q_norm.weight");

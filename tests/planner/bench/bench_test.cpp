@@ -1,4 +1,5 @@
-// What trident bench measures: every product of a step is counted once, whatever its layout was, and measuring changes nothing.
+// Tests what trident bench measures: every product of a step is counted once, whatever its layout was, and measuring changes
+// nothing.
 #include "planner/bench/bench.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What calibration writes: every table that small models need, from calls that were measured, in a form that is read back.
+// Tests what calibration writes: every table that small models need, from calls that were measured, in a form that is read back.
 #include "planner/bench/calibrate.h"
 
 #include <gtest/gtest.h>

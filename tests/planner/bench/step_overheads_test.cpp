@@ -1,4 +1,4 @@
-// What steps take beside their operations is found again in steps that were made of known constants.
+// Tests that the time of steps beside their operations is found again in steps that were made of known constants.
 #include "planner/bench/step_overheads.h"
 
 #include <gtest/gtest.h>

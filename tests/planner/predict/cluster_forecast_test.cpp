@@ -1,4 +1,4 @@
-// What a plan on a cluster says: parts add up, memory over time meets the arena, advice is what its settings give.
+// Tests what a plan on a cluster says: parts add up, memory over time meets the arena, advice is what its settings give.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What was predicted of a run beside what was measured: which part each measured second belongs to, and what is named as off.
+// Tests what was predicted of a run beside what was measured: which part each measured second belongs to, and what is named as off.
 #include "planner/predict/comparison.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What cuda.graphs, cuda.tf32 and fp32 change of a price, and what is said where a profile has no number for them.
+// Tests what cuda.graphs, cuda.tf32 and fp32 change of a price, and what is said where a profile has no number for them.
 #include <gtest/gtest.h>
 
 #include <algorithm>

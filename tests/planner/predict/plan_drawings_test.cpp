@@ -1,4 +1,4 @@
-// What a plan on a cluster draws: trace, timeline, page and memory over time.
+// Tests what a plan on a cluster draws: trace, timeline, page and memory over time.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What a plan on processors says: parts add up, a foreign machine is not taken for this one, advice is what its settings give.
+// Tests what a plan on processors says: parts add up, a foreign machine is not taken for this one, advice is what its settings
+// give.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,5 @@
-// What a run says of itself before it starts, where its prices come from, and what of a step and of memory is measured at its end.
+// Tests what a run says of itself before it starts, where its prices come from, and what of a step and of memory is measured at its
+// end.
 #include "planner/predict/simulated_run_forecast.h"
 
 #include <gtest/gtest.h>

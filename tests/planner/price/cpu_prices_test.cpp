@@ -161,6 +161,8 @@ TEST(CpuPrices, AttentionIsPricedByHeadsLengthAndWidth) {
   attention.shape =
       AttentionShape{.batch = 3, .query_heads = 4, .kv_heads = 2, .query_length = 50, .key_length = 50, .head_dim = 16};
   EXPECT_NEAR(prices.device_seconds(attention), 2e-6 + 12 * 25 * 2 * 1e-6, 1e-10);
+  std::get<AttentionShape>(attention.shape).interval = 10;  // of 50 keys
+  EXPECT_NEAR(prices.device_seconds(attention), 2e-6 + 12 * 25 * 2 * 1e-6 * (10.0 * 91) / (50 * 51), 1e-10);
 }
 
 TEST(CpuPrices, CollectivesArePricedByGroupAndByRanksOfTheMachine) {

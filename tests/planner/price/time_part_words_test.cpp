@@ -1,4 +1,4 @@
-// What parts of a step are called: each by words of its own.
+// Tests what parts of a step are called: each by words of its own.
 #include "planner/price/time_part_words.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// What holds of the answer to every published run: its verdict agrees with its numbers, bytes are whole, every null is listed.
+// Tests what holds of the answer to every published run: its verdict agrees with its numbers, bytes are whole, every null is
+// listed.
 #include <gtest/gtest.h>
 
 #include <array>

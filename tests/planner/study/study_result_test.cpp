@@ -1,4 +1,4 @@
-// What is read out of a study's rows: efficiency, causes, tables.
+// Tests what is read out of a study's rows: efficiency, causes, tables.
 #include "planner/study/study_result.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What --vary and study files say, and what they may not.
+// Tests what --vary and study files say, and what they may not.
 #include "planner/study/study_spec.h"
 
 #include <gtest/gtest.h>

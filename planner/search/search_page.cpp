@@ -1,0 +1,80 @@
+#include "planner/search/search_page.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "core/number_text.h"
+#include "planner/price/time_part_words.h"
+#include "planner/search/search_text.h"
+
+namespace trident {
+namespace {
+
+Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, int gpus) {
+  Table table{"", {{"#"}, {"layout", true}, {"step"}, {"tokens/s"}, {"a GPU"}, {"MFU"}, {"memory"}, {"next limit", true}}};
+  for (const FoundLayout& found : layouts)
+    table.rows.push_back({fmt::format("{}", first++), to_string(found.layout), seconds_text(found.seconds),
+                          rounded_text(found.tokens_per_second), rounded_text(found.tokens_per_second / gpus),
+                          percent_digits(found.mfu) + " %", bytes_text(found.memory.total()), found.next_limit});
+  return table;
+}
+
+Table flags_table(const std::vector<FoundLayout>& layouts) {
+  Table table{"What trains them", {{"#"}, {"trident train --config FILE ...", true}}};
+  for (std::size_t i = 0; i < layouts.size(); ++i)
+    table.rows.push_back({fmt::format("{}", i + 1), settings_text(layouts[i].layout)});
+  return table;
+}
+
+StackedBars bars_of(const std::vector<FoundLayout>& layouts) {
+  StackedBars bars{.title = "Where the time of a step goes, on the busiest pipeline rank", .unit = "s", .parts = {}, .bars = {}};
+  for (std::size_t part = 0; part < kNumTimeParts; ++part)
+    bars.parts.push_back({std::string(part_words(static_cast<TimePart>(part)).title), hue_of(part)});
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const auto& seconds = layouts[i].parts.seconds;
+    bars.bars.push_back({fmt::format("layout {}", i + 1), {seconds.begin(), seconds.end()}, layouts[i].seconds});
+  }
+  return bars;
+}
+
+Table choices_table(const std::vector<ChoiceTime>& choices) {
+  Table table{"", {{"with", true}, {"step"}, {"slower"}}};
+  double least = choices.empty() ? 0 : choices.front().seconds;
+  for (const ChoiceTime& choice : choices) least = std::min(least, choice.seconds);
+  for (const auto& [name, seconds] : choices)
+    table.rows.push_back({name, seconds_text(seconds), fmt::format("{:+.1f} %", 100 * (seconds / least - 1))});
+  return table;
+}
+
+Table rejections_table(const Rejections& rejections) {
+  Table table{"", {{"layouts"}, {"why", true}, {"such as", true}}};
+  for (std::size_t r = 0; r < kNumRejections; ++r)
+    if (rejections[r].layouts > 0)
+      table.rows.push_back({fmt::format("{}", rejections[r].layouts), std::string(to_string(static_cast<Rejection>(r))),
+                            rejections[r].example});
+  return table;
+}
+
+}  // namespace
+
+ReportPage page_of(const SearchResult& result) {
+  ReportPage page{"Layouts of " + result.model, "", {}};
+  page.subtitle = fmt::format("{} GPUs of {}, {} of each for tensors; {} sequences of {} tokens a step", result.gpus,
+                              result.cluster, bytes_text(result.usable_bytes), result.global_batch, result.sequence);
+  Paragraph looked{fmt::format("{} layouts looked at, {} fit, {} timed. Predicted, not measured.", result.layouts, result.fitting,
+                               result.timed)};
+  page.sections.push_back({"The fastest", {std::move(looked), layouts_table(result.best, 1, result.gpus), flags_table(result.best),
+                                           bars_of(result.best)}});
+  if (!result.not_trainable.empty())
+    page.sections.push_back({"Estimates beside them, not trainable yet",
+                             {Paragraph{"Context parallel; sharding within groups of ranks."},
+                              layouts_table(result.not_trainable, result.best.size() + 1, result.gpus)}});
+  page.sections.push_back({"The fastest timed layout with another choice", {choices_table(result.best_by_choice)}});
+  page.sections.push_back({"Not looked at, or not fitting", {rejections_table(result.rejections)}});
+  return page;
+}
+
+}  // namespace trident
