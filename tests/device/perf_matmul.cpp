@@ -1,4 +1,5 @@
-// Prints rates of matrix products (forward, input gradient, weight gradient) and attention on one thread, by shape:
+// Prints rates of matrix products (forward, input gradient, weight gradient) and attention on one thread, by shape, and what
+// intervals of keys take of it:
 //   perf_device [seconds per measurement]
 // Operands are random; medians over repeated runs, in CPU seconds of this thread, so that a busy machine disturbs them less.
 // ONEDNN_VERBOSE=1 shows the kernels oneDNN chooses.
@@ -88,6 +89,45 @@ void print_attention(CpuDevice& device, DType dtype, std::int64_t heads, std::in
              to_string(dtype), heads, length, width, 1e3 * forward, 2 * product / forward, 1e3 * backward, 5 * product / backward);
 }
 
+// What forward and backward of one document and of sixteen take beside those without intervals: medians of pairs, one after the
+// other.
+void print_intervals(CpuDevice& device, DType dtype, std::int64_t length, std::int64_t width, double budget) {
+  AttentionShape causal;
+  causal.batch = 1, causal.query_heads = causal.kv_heads = 2, causal.query_length = causal.key_length = length;
+  causal.head_dim = width, causal.scale = 1.0f / std::sqrt(static_cast<float>(width)), causal.dtype = dtype;
+  AttentionShape intervals = causal;
+  intervals.interval = length;
+  const Shape shape{1, 2, length, width};
+  TestTensor q(dtype, shape), k(dtype, shape), v(dtype, shape), d_out(dtype, shape);
+  q.randomize("q"), k.randomize("k"), v.randomize("v"), d_out.randomize("d_out");
+  const TestTensor out(dtype, shape), lse(DType::kF32, {1, 2, length}), d_q(dtype, shape), d_k(dtype, shape), d_v(dtype, shape);
+  const TestTensor first_key(DType::kI32, {1, length});
+  const TestTensor workspace(DType::kU8, {device.ops().attention_workspace(causal)});
+  device.ops().attention_workspace(intervals);
+  const auto seconds = [&](const AttentionShape& s) {
+    const double start = thread_cpu_seconds();
+    device.ops().run(device.compute_stream(), op::AttentionForward{s, out.view(), lse.view(), q.view(), k.view(), v.view(),
+                                                                   workspace.view(), first_key.view()});
+    device.ops().run(device.compute_stream(), op::AttentionBackward{s, d_q.view(), d_k.view(), d_v.view(), d_out.view(), out.view(),
+                                                                    q.view(), k.view(), v.view(), lse.view(), workspace.view(),
+                                                                    first_key.view()});
+    return thread_cpu_seconds() - start;
+  };
+  for (const std::int64_t documents : {1, 16}) {
+    for (std::int64_t i = 0; i < length; ++i)
+      first_key.view().as<std::int32_t>()[i] = static_cast<std::int32_t>(i * documents / length * (length / documents));
+    std::vector<double> shares;
+    const double end = monotonic_seconds() + 40 * budget;
+    while (shares.size() < 5 || monotonic_seconds() < end) {
+      const double whole = seconds(causal);
+      shares.push_back(seconds(intervals) / whole);
+    }
+    std::nth_element(shares.begin(), shares.begin() + static_cast<std::ptrdiff_t>(shares.size() / 2), shares.end());
+    fmt::print("{:<5} attention S={} D={}  {} documents take {:.3f} of causal, {} pairs\n", to_string(dtype), length, width,
+               documents, shares[shares.size() / 2], shares.size());
+  }
+}
+
 }  // namespace
 }  // namespace trident
 
@@ -107,6 +147,7 @@ int main(int argc, char** argv) {
     print_layer(device, names, dtype, 64, 64, 64, budget);
     print_attention(device, dtype, 12, 256, 64, budget);
     print_attention(device, dtype, 12, 1024, 64, budget);
+    print_intervals(device, dtype, 4096, 64, budget);
   }
   return 0;
 }
