@@ -101,7 +101,8 @@ constexpr ForeignWord kFlags[] = {
     {kModel, "--init-method-std X", kModelKey, "initializer_range"},
     {kModel, "--make-vocab-size-divisible-by N", kImplied, "", "",
      "the table is padded for the tensor ranks; padding has no part in the loss"},
-    {kModel, "--window-size W", kModelKey, "sliding_window", "", "W + 1, which counts the token itself; of mistral, phi3, qwen2 and qwen3"},
+    {kModel, "--window-size W", kModelKey, "sliding_window", "",
+     "W + 1, which counts the token itself; of mistral, phi3, qwen2 and qwen3"},
     {kModel, "--use-cpu-initialization", kImplied, "", "", "initial weights do not depend on the layout"},
 
     {kOptimizer, "--optimizer NAME", kKey, "optimizer.type", "", kBuiltRules},
