@@ -92,8 +92,8 @@ TEST_P(VocabularyTest, EmbeddingEqualsSerial) {
   EXPECT_EQ(collector.whole().at("table"), d_table);
 }
 
-TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
-  const Case c = GetParam();
+// `softcap` over 0 bounds the logits.
+void expect_serial_cross_entropy(const Case& c, float softcap) {
   const float scale = 0.125f;
   std::vector<double> logits(kRows * kVocabulary), d_logits(logits.size());
   std::vector<std::int32_t> targets(kRows);
@@ -103,12 +103,18 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
   for (std::size_t r = 0; r < kRows; ++r) {
     targets[r] = r % 5 == 4 ? -1 : static_cast<std::int32_t>(r * 3 % kVocabulary);
     if (targets[r] < 0) continue;
-    const double* row = &logits[r * kVocabulary];
-    double largest = *std::max_element(row, row + kVocabulary), sum = 0.0;
+    std::vector<double> row(&logits[r * kVocabulary], &logits[r * kVocabulary] + kVocabulary), slope(kVocabulary, 1.0);
+    for (std::size_t v = 0; softcap > 0 && v < kVocabulary; ++v) {
+      const double bounded = std::tanh(row[v] / softcap);
+      row[v] = softcap * bounded;
+      slope[v] = 1 - bounded * bounded;
+    }
+    double largest = *std::ranges::max_element(row), sum = 0.0;
     for (std::size_t v = 0; v < kVocabulary; ++v) sum += std::exp(row[v] - largest);
     for (std::size_t v = 0; v < kVocabulary; ++v)
-      d_logits[r * kVocabulary + v] = (std::exp(row[v] - largest) / sum - (targets[r] == static_cast<std::int32_t>(v))) * scale;
-    row_losses[r] = std::log(sum) + largest - row[targets[r]];
+      d_logits[r * kVocabulary + v] =
+          (std::exp(row[v] - largest) / sum - (targets[r] == static_cast<std::int32_t>(v))) * slope[v] * scale;
+    row_losses[r] = std::log(sum) + largest - row[static_cast<std::size_t>(targets[r])];
     loss += row_losses[r];
   }
 
@@ -116,7 +122,7 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
     const LayerGeometry g = geometry_of(c, rank.rank());
     const auto columns = static_cast<std::size_t>(c.padded() / c.degree), first = columns * static_cast<std::size_t>(rank.rank());
     UnitPlan plan(g, rank.device.ops());
-    const VocabParallelCrossEntropy cross_entropy(static_cast<std::int64_t>(columns), kVocabulary);
+    const VocabParallelCrossEntropy cross_entropy(static_cast<std::int64_t>(columns), kVocabulary, softcap);
     plan.run([&](Pass& p) {
       p.begin(PassKind::kForward);
       const ScratchScope scope(p.scratch_cursor());
@@ -180,6 +186,9 @@ TEST_P(VocabularyTest, CrossEntropyEqualsSerial) {
       }
   });
 }
+
+TEST_P(VocabularyTest, CrossEntropyEqualsSerial) { expect_serial_cross_entropy(GetParam(), 0); }
+TEST_P(VocabularyTest, BoundedCrossEntropyEqualsSerial) { expect_serial_cross_entropy(GetParam(), 30); }
 
 INSTANTIATE_TEST_SUITE_P(Degrees, VocabularyTest,
                          ::testing::Values(Case{1, false, 1}, Case{1, false, 128}, Case{2, false, 1}, Case{2, true, 4},
