@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -34,6 +35,11 @@ std::string place_of_tokenizer(const std::string& configured, const WeightsSourc
   return configured;
 }
 
+bool has_tokenizer_files(const std::string& folder) {
+  constexpr const char* kFiles[] = {"tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "merges.txt"};
+  return std::ranges::any_of(kFiles, [&](const char* file) { return is_there(folder + "/" + file); });
+}
+
 }  // namespace
 
 ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
@@ -41,7 +47,7 @@ ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std
   if (named) return {load_tokenizer(*named, "--tokenizer")};
   if (configured) return {load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")};
   const std::optional<std::string> folder = hf_files_of(source);
-  if (!folder) return {};
+  if (!folder || !has_tokenizer_files(*folder)) return {};
   try {
     return {load_tokenizer(*folder, key)};
   } catch (const Error& error) {
