@@ -158,8 +158,6 @@ void BatchBuffers::set_positions(const SampleTokens& tokens, const ModelConstant
 }
 
 void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data) {
-  const bool counts = is_last() && plan_.counts_targets();
-  counted_ = counts && !device_.has_bytes() ? micro_batches_.size() * plan_.config.batch.micro * plan_.config.batch.sequence : 0;
   if (!device_.has_bytes()) return;
   const auto tokens_of_one = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
@@ -177,7 +175,8 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
   }
   check_starts(host_.document_starts, plan_.config.batch.sequence);
   if (plan_.config.data.reset_attention_mask) write_first_keys();
-  if (counts) counted_ = std::ranges::count_if(host_.targets, [](std::int32_t target) { return target >= 0; });
+  if (is_last() && plan_.counts_targets())
+    counted_ = std::ranges::count_if(host_.targets, [](std::int32_t target) { return target >= 0; });
   Stream& stream = device_.compute_stream();
   if (is_first()) device_.write(stream, tokens_, host_.tokens.data());
   if (is_last()) device_.write(stream, targets_, host_.targets.data());

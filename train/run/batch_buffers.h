@@ -46,7 +46,7 @@ class BatchBuffers {
   std::span<const double> read_losses();
   // The losses of tokens; of others 0. f32 [m, T, b].
   std::span<const float> read_token_losses();
-  // The targets that count among those loaded, where RunPlan::counts_targets() and on the last stage; else 0. Without bytes: all.
+  // Targets that count among those loaded, where RunPlan::counts_targets(), on the last stage of a device with bytes; 0 elsewhere.
   std::int64_t counted() const { return counted_; }
   // Keys that a token of those loaded sees on average, where RunPlan::has_intervals(): in layers without a window, and with one.
   struct Seen {

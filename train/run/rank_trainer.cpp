@@ -117,7 +117,8 @@ void RankTrainer::decide_update() {
   if (gradient_hook_) gradient_hook_(store());
   StepStatistics statistics = statistics_.reduce(store().shards(), read_losses(), counted_here());
   result_.loss_scale = result_.next_loss_scale = loss_scaler_.scale();
-  if (plan_.counts_targets()) result_.counted = statistics.counted;
+  // Nothing is loaded without bytes: such a step counts all targets, on every rank.
+  if (plan_.counts_targets()) result_.counted = device().has_bytes() ? statistics.counted : plan_.tokens_per_step();
   result_.applied = result_.counted != 0;
   if (!result_.applied) return;
   result_.loss = statistics.loss_sum / static_cast<double>(result_.counted.value_or(plan_.tokens_per_step()));
