@@ -407,6 +407,20 @@ TEST(DocumentBuffers, HaveFirstKeysWindowsAndPositionsOfEveryMicroBatch) {
   }
 }
 
+// cuDNN takes no operand that begins elsewhere.
+TEST(DocumentBuffers, BeginAtMultiplesOf16Bytes) {
+  RunPlan plan =
+      cpu_plan(tiny_llama_config(), {"model.num_hidden_layers=1", "batch.sequence=15", "data.reset_attention_mask=true"});
+  plan.model.sliding_window = 5;
+  LoadedBuffers loaded(plan);
+  ASSERT_GT(plan.num_micro_batches, 1);
+  for (const MicroBatch& mb : loaded.buffers.micro_batches())
+    for (const ConstTensorView& keys : {mb.first_key, mb.first_key_in_window}) {
+      EXPECT_EQ(keys.shape(), (Shape{1, 15}));
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(keys.data()) % 16, 0u);
+    }
+}
+
 TEST(DocumentBuffers, OfAWindowAloneAreTheSameInEveryMicroBatch) {
   RunPlan plan = cpu_plan(tiny_llama_config(), {"model.num_hidden_layers=1"});
   plan.model.sliding_window = 4;

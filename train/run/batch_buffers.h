@@ -59,6 +59,8 @@ class BatchBuffers {
  private:
   void write_positions();
   void write_first_keys();
+  std::int64_t first_keys_stride() const;  // from one micro-batch to the next, in elements
+  TensorView first_keys(TensorView all, std::int64_t k) const;
   bool restarts() const { return plan_.config.data.reset_position_ids; }
   // How many micro-batches have rotary positions of their own, and how many other ones.
   std::int64_t kinds_of_samples() const { return detail_ == LossDetail::kOfTokens || restarts() ? plan_.num_micro_batches : 1; }
