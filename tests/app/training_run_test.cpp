@@ -179,6 +179,28 @@ TEST_F(TrainingRun, BatchesWithoutATargetThatCountsAreSkippedByName) {
       << outcome.err;
 }
 
+// Nor has a validation set of such documents a loss.
+TEST_F(TrainingRun, AValidationSetWithoutATargetThatCountsIsLeftOutOfTheMean) {
+  write_dataset(place_ / "ends", Documents(400, std::vector<std::int32_t>{7}), 50257);
+  Documents documents;
+  for (std::int32_t d = 0; d < 400; ++d) documents.push_back({d, d + 1, d + 2, 7});
+  write_dataset(place_ / "fours", documents, 50257);
+  const std::vector<std::string> settings{
+      "data.eod_mask_loss=true", "data.eod=7", "run.steps=1", "eval.every=1", "eval.steps=1",
+      "data.valid=[\"" + (place_ / "fours") + "\",{\"path\":\"" + (place_ / "ends") + "\",\"weight\":2}]"};
+  const ProgramOutcome outcome = place_.train(settings);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("warning: no target of validation set \"ends\" counts (data.eod_mask_loss), valid_loss is the mean of "
+                             "the others"),
+            std::string::npos)
+      << outcome.err;
+  const JsonValue eval = place_.records("run/eval.jsonl").back();
+  const JsonValue& sets = *eval.find("sets");
+  EXPECT_TRUE(sets.find("ends")->find("loss")->is_null());
+  EXPECT_NEAR(number(eval, "valid_loss"), number(*sets.find("fours"), "loss"), 1e-12);
+  EXPECT_NEAR(number(eval, "valid_bits_per_byte"), number(*sets.find("fours"), "bits_per_byte"), 1e-12);
+}
+
 TEST_F(TrainingRun, CountedTargetsAreInTheirOwnKey) {
   Documents documents;
   for (std::int32_t d = 0; d < 400; ++d) documents.push_back({d, d + 1, d + 2, 7});

@@ -351,6 +351,7 @@ EvalMetrics RankLoop::evaluate() {
   EvalMetrics metrics;
   metrics.step = updates();
   std::int64_t all_batches = 0, batches_before = 0;  // of the sets before
+  double left_out = 0;                               // weight of the sets that have no loss
   for (const ValidationSet& set : validation_sets_) all_batches += set.batches;
   for (ValidationSet& set : validation_sets_) {
     for (std::int64_t batch = 0; batch < set.batches; ++batch) prefetch(set.loader, batch);
@@ -362,10 +363,23 @@ EvalMetrics RankLoop::evaluate() {
         },
         set.batches, inputs_.token_bytes);
     batches_before += set.batches;
+    if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
+    if (result.counted == 0) {
+      left_out += set.weight;
+      if (rank() == 0)
+        here_.logger.warning(
+            "no target of validation set {} counts (data.eod_mask_loss), valid_loss is the mean of the others; look at the data "
+            "and at data.eod",
+            in_quotes(set.name));
+      continue;
+    }
+    mean.counted += result.counted;
     mean.loss += set.weight * result.loss;
     if (result.bytes_per_token) mean.bytes_per_token = mean.bytes_per_token.value_or(0) + set.weight * *result.bytes_per_token;
-    if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
   }
+  const double share = mean.counted == 0 ? 0 : 1 - left_out;
+  mean.loss /= share;
+  if (mean.bytes_per_token) *mean.bytes_per_token /= share;
   metrics.valid = valid_loss(mean);
   last_eval_ = metrics;
   last_eval_at_ = updates();

@@ -171,7 +171,7 @@ EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, 
       if (id >= 0) bytes += token_bytes[static_cast<std::size_t>(id)];
   }
   const auto tokens = static_cast<double>(counted);
-  EvalResult result{loss_sum / tokens, std::nullopt};
+  EvalResult result{loss_sum / tokens, counted, std::nullopt};
   if (!token_bytes.empty()) {
     context().world().all_reduce(context().host_stream(), TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
     result.bytes_per_token = static_cast<double>(bytes) / tokens;
