@@ -218,8 +218,12 @@ TEST_F(TrainingRun, CountedTargetsAreInTheirOwnKey) {
   EXPECT_EQ(number(by_index.front(), "loss_tokens"), 8 * 32 * 3 / 4);
   EXPECT_EQ(number(by_eod.back(), "tokens"), 2 * 8 * 32);
   expect_same_losses(by_eod, by_index, 1e-6);
-  const std::vector<JsonValue> hidden =
-      train({settings[0], "run.steps=1", "data.reset_attention_mask=true", "data.eod=7", "data.shuffle=false"}, "hidden");
+  const std::vector<std::string> hides{settings[0], "run.steps=2", "data.reset_attention_mask=true", "data.eod=7",
+                                       "data.shuffle=false"};
+  const std::vector<JsonValue> hidden = train(hides, "hidden");
+  std::vector<std::string> in_stages = hides;
+  in_stages.emplace_back("parallel=1DP x 4PP");  // the middle ones have neither tokens nor targets
+  expect_same_losses(hidden, train(in_stages, "stages"), 1e-6);
   EXPECT_EQ(keys_of(hidden.front()).at(11), "mfu_masked");
   EXPECT_LT(number(hidden.front(), "mfu_masked"), number(hidden.front(), "mfu"));
   for (const char* run : {"eod", "index"})
