@@ -407,7 +407,6 @@ TEST(DocumentBuffers, HaveFirstKeysWindowsAndPositionsOfEveryMicroBatch) {
   }
 }
 
-// cuDNN takes no operand that begins elsewhere.
 TEST(DocumentBuffers, BeginAtMultiplesOf16Bytes) {
   RunPlan plan =
       cpu_plan(tiny_llama_config(), {"model.num_hidden_layers=1", "batch.sequence=15", "data.reset_attention_mask=true"});
@@ -419,6 +418,17 @@ TEST(DocumentBuffers, BeginAtMultiplesOf16Bytes) {
       EXPECT_EQ(keys.shape(), (Shape{1, 15}));
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(keys.data()) % 16, 0u);
     }
+}
+
+TEST(DocumentBuffers, RefuseStartsThatNoSampleCanHave) {
+  const RunPlan plan = cpu_plan(tiny_llama_config(), {"model.num_hidden_layers=1", "data.reset_attention_mask=true"});
+  LoadedBuffers loaded(plan);
+  for (const std::int32_t third : {0, 3}) {
+    const LoadSamples load = [third](std::int64_t, std::int64_t, const SampleSpans& spans) {
+      spans.document_starts[1] = 1, spans.document_starts[2] = third;
+    };
+    EXPECT_THROW(loaded.buffers.load(load, 0, {8, 1, 1}, 0), InternalError) << third;
+  }
 }
 
 TEST(DocumentBuffers, OfAWindowAloneAreTheSameInEveryMicroBatch) {

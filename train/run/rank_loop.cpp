@@ -310,8 +310,8 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   return metrics;
 }
 
-// The FLOPs of a token of this rank's samples with the attention that it sees, over those with all of it.
-double RankLoop::seen_share() const {
+// Model FLOPs of a token of this rank's samples with attention to the keys that it sees alone, over model_flops_per_token().
+double RankLoop::masked_flops_share() const {
   const BatchBuffers::Seen seen = trainer_.seen();
   const auto layers = static_cast<double>(plan_.model.layers), windowed = static_cast<double>(plan_.windowed_layers());
   const double all = model_flops_per_token(plan_.model, plan_.config.batch.sequence), rest = model_flops_per_token(plan_.model, 0);
@@ -337,7 +337,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   StepMetrics metrics = metrics_of(result, seconds);
   const double flops_per_token = model_flops_per_token(plan_.model, plan_.config.batch.sequence);
   metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_);
-  if (plan_.has_intervals()) metrics.seen_share = seen_share();
+  if (plan_.has_intervals()) metrics.masked_flops_share = masked_flops_share();
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
   std::optional<double> save_seconds;
