@@ -22,8 +22,9 @@ BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOpti
     : sources_(std::move(sources)), options_(options), blend_(weights_of(sources_), options.blend_start), blend_counted_(blend_), blend_ahead_(blend_) {
   TRIDENT_CHECK(options_.sequence > 0 && options_.vocab_size > 0, "sequence {}, vocabulary {}", options_.sequence,
                 options_.vocab_size);
-  inputs_.resize(static_cast<std::size_t>(options_.sequence));
-  begins_.reserve(inputs_.size());
+  const bool by_index = options_.documents.boundaries == DocumentBoundaries::kIndex;
+  if (!by_index && options_.documents.eod >= 0) inputs_.resize(static_cast<std::size_t>(options_.sequence));
+  if (by_index || !inputs_.empty()) begins_.reserve(static_cast<std::size_t>(options_.sequence));
   for (const TokenSource& source : sources_) {
     const std::int64_t num_samples = num_samples_of(source.num_tokens, options_.sequence);
     if (num_samples == 0) {
@@ -33,7 +34,7 @@ BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOpti
     orders_.emplace_back(num_samples, options_.seed, options_.shuffle, static_cast<std::uint32_t>(orders_.size()));
     const std::int64_t bytes = (options_.sequence + 1) * size_of(source.dataset->type());
     stored_.resize(std::max(stored_.size(), static_cast<std::size_t>(bytes)));
-    indices_.emplace_back(*source.dataset, IndexReader::Blocks::kNone);
+    if (by_index) indices_.emplace_back(*source.dataset, IndexReader::Blocks::kNone);
   }
 }
 
@@ -51,7 +52,7 @@ void BatchLoader::load(std::int64_t first_position, std::int64_t batch, const Sa
                   starts.size(), options_.sequence, batch);
   const DocumentRules& documents = options_.documents;
   const bool finds = !starts.empty() || (documents.masks_targets && !targets.empty());
-  const bool by_eod = finds && documents.boundaries == DocumentBoundaries::kEod;
+  const bool by_eod = finds && !inputs_.empty();
   if (!finds && tokens.empty() && targets.empty()) return;
   for (std::int64_t i = 0; i < batch; ++i) {
     const Sample sample = sample_at(blend_, first_position + i);
@@ -72,7 +73,7 @@ void BatchLoader::load(std::int64_t first_position, std::int64_t batch, const Sa
     if (by_eod) {
       decode(0, inputs_.data(), 1);
       find_behind_eod(inputs_, documents.eod, begins_);
-    } else {
+    } else if (!indices_.empty()) {
       find_sequences(indices_[sample.dataset], sample.first_token, options_.sequence, begins_);
     }
     mark_documents(begins_, documents.masks_targets, options_.sequence, i, batch, spans);

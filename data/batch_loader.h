@@ -59,8 +59,8 @@ class BatchLoader {
   std::vector<SampleOrder> orders_;  // one per source
   Blend blend_;
   std::vector<std::byte> stored_;    // of a sample as it is in the file
-  std::vector<IndexReader> indices_;           // one per source, with boundaries by the index
-  std::vector<std::int32_t> inputs_, begins_;  // of a sample: its tokens, and where documents begin
+  std::vector<IndexReader> indices_;           // with boundaries by the index: one per source
+  std::vector<std::int32_t> inputs_, begins_;  // of a sample: with boundaries by an eod its tokens, and where documents begin
   Blend blend_counted_;  // of taken_before
   Blend blend_ahead_;  // of prefetch, which asks further ahead: a blend is cheap only for ascending positions
 };

@@ -35,24 +35,9 @@ bool sees_nothing(const ScoreTile& tile) {
          (tile.first_key != nullptr && tile.first_key[0] >= tile.key_position + tile.columns);
 }
 
-// [B, Sq], or null where every key up to a query's own is seen.
-const std::int32_t* checked_first_keys(const AttentionShape& s, ConstTensorView first_key) {
-  if (s.interval == 0) return nullptr;
-  const std::int32_t* const first = first_key.as<std::int32_t>();
-  for (std::int64_t b = 0; b < s.batch; ++b) {
-    for (std::int64_t i = 0; i < s.query_length; ++i) {
-      const std::int32_t at = first[b * s.query_length + i], before = i == 0 ? at : first[b * s.query_length + i - 1];
-      TRIDENT_CHECK(at >= before && at <= s.query_offset + i,
-                    "attention: the first key of query {} of sample {} is {}; it is at most the query's own position, {}, and at "
-                    "least that of the query before, {}",
-                    i, b, at, s.query_offset + i, before);
-    }
-  }
-  return first;
-}
-
-const std::int32_t* first_keys_of(const AttentionShape& s, const std::int32_t* first_keys, std::int64_t b) {
-  return first_keys == nullptr ? nullptr : first_keys + b * s.query_length;
+// Those of sample b, [Sq], or null where every key up to a query's own is seen.
+const std::int32_t* first_keys_of(const AttentionShape& s, ConstTensorView first_key, std::int64_t b) {
+  return s.interval == 0 ? nullptr : first_key.as<std::int32_t>() + b * s.query_length;
 }
 
 // scores [rows, columns] = queries [rows, D] keys^T, and the same for d_p = d_out v^T.
@@ -156,13 +141,12 @@ void CpuAttention::multiply(const MatmulShape& shape, void* out, const void* a, 
 void CpuAttention::forward(const AttentionShape& s, TensorView out, TensorView lse, ConstTensorView q, ConstTensorView k,
                            ConstTensorView v, ConstTensorView first_key, std::byte* workspace) {
   const Workspace w = lay_out(s, workspace);
-  const std::int32_t* const first_keys = checked_first_keys(s, first_key);
   const std::int64_t query_bytes = s.query_length * s.head_dim * size_of(s.dtype);
   const std::int64_t key_bytes = s.key_length * s.head_dim * size_of(s.dtype);
   for (std::int64_t head = 0; head < s.batch * s.query_heads; ++head) {
     const std::int64_t kv = head / (s.query_heads / s.kv_heads);  // exact across samples: query_heads is a multiple of kv_heads
     forward_head(s, out.data() + head * query_bytes, lse.as<float>() + head * s.query_length, q.data() + head * query_bytes,
-                 k.data() + kv * key_bytes, v.data() + kv * key_bytes, first_keys_of(s, first_keys, head / s.query_heads), w);
+                 k.data() + kv * key_bytes, v.data() + kv * key_bytes, first_keys_of(s, first_key, head / s.query_heads), w);
   }
 }
 
@@ -190,7 +174,6 @@ void CpuAttention::backward(const AttentionShape& s, TensorView d_q, TensorView 
                             ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v, ConstTensorView lse,
                             ConstTensorView first_key, std::byte* workspace) {
   const Workspace w = lay_out(s, workspace);
-  const std::int32_t* const first_keys = checked_first_keys(s, first_key);
   const std::int64_t queries = s.query_heads / s.kv_heads * s.query_length;  // of a group
   const std::int64_t query_bytes = queries * s.head_dim * size_of(s.dtype);
   const std::int64_t key_bytes = s.key_length * s.head_dim * size_of(s.dtype);
@@ -199,7 +182,7 @@ void CpuAttention::backward(const AttentionShape& s, TensorView d_q, TensorView 
     backward_group(s,
                    {d_q.data() + at_q, d_k.data() + at_k, d_v.data() + at_k, d_out.data() + at_q, out.data() + at_q,
                     q.data() + at_q, k.data() + at_k, v.data() + at_k, lse.as<float>() + g * queries,
-                    first_keys_of(s, first_keys, g / s.kv_heads)},
+                    first_keys_of(s, first_key, g / s.kv_heads)},
                    w);
   }
 }

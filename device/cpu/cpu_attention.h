@@ -22,7 +22,7 @@ class CpuAttention {
   std::int64_t prepare(const AttentionShape& shape);
   // Returns prepare()'s answer for this shape; a shape that was not prepared is an InternalError.
   std::int64_t workspace_bytes(const AttentionShape& shape) const;
-  // Shapes and dtypes as in device/ops.h; checked by the caller. What first_key holds is checked here: InternalError.
+  // Shapes, dtypes and what first_key holds as in device/ops.h; checked by the caller.
   void forward(const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q, ConstTensorView k, ConstTensorView v,
                ConstTensorView first_key, std::byte* workspace);
   void backward(const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v, ConstTensorView d_out,

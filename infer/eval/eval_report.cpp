@@ -106,7 +106,8 @@ std::string to_text(const EvalReport& report) {
   }
   if (report.sets.size() > 1) text += fmt::format("{:<16} {}\n", "all", line_of(sum_of(report), report.knows_bytes));
   for (std::size_t i = 0; i < report.token_nats.size(); ++i)
-    text += fmt::format("  token {:<10} {:.6f}\n", i + 1, report.token_nats[i]);
+    text += fmt::format("  token {:<10} {}\n", i + 1,
+                        std::isnan(report.token_nats[i]) ? "does not count" : fmt::format("{:.6f}", report.token_nats[i]));
   if (!report.choices) return text;
   const ChoicesReport& choices = *report.choices;
   for (std::size_t q = 0; q < choices.each.size(); ++q) {

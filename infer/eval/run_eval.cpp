@@ -330,7 +330,11 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
       throw DataError(
           fmt::format("{}: the loss of {} is no finite number; the model's weights are damaged, or hold NaN or infinity",
                       report->model, in_quotes(set.name)));
-    if (!set.sum.bits_per_byte() && report->knows_bytes)
+    if (set.sum.tokens == 0)
+      log.write(LogLevel::kWarning, "trident: ",
+                fmt::format("no loss of {}: none of its targets counts (data.eod_mask_loss); look at the data and at data.eod",
+                            in_quotes(set.name)));
+    else if (!set.sum.bits_per_byte() && report->knows_bytes)
       log.write(LogLevel::kWarning,
                 "trident: ", fmt::format("no bits per byte of {}: its tokens have no text", in_quotes(set.name)));
   }

@@ -116,6 +116,24 @@ TEST_F(Eval, TargetsOfAnotherDocumentDoNotCount) {
   EXPECT_EQ(to_json_text(json(question)), to_json_text(json(plus(question, keys))));
 }
 
+TEST_F(Eval, SeesEachDocumentAloneAndSaysInTextWhatDoesNotCount) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::vector<std::string> ids{"--ids", "5 17 2 900 31 44 8", "--token-losses"}, eod{"--set", "data.eod=900", "--set"};
+  const auto losses = [](const JsonValue& report) { return report.find("token_losses")->items(); };
+  const std::vector<std::string> apart{"data.reset_attention_mask=true", "--set", "data.reset_position_ids=true"};
+  const JsonValue::Array all = losses(json(ids)), of_two = losses(json(plus(plus(ids, eod), apart))),
+                         alone = losses(json({"--ids", "31 44 8", "--token-losses"}));
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(of_two.at(4 + i).as_number(), alone.at(i).as_number(), 1e-5) << i;
+  EXPECT_NE(of_two[4].as_number(), all.at(4).as_number());
+  expect_parts(succeeded(eval(plus(plus(ids, eod), {"data.eod_mask_loss=true"}))).out,
+               {"  5 tokens\n", "  token 4          does not count\n",
+                fmt::format("  token 5          {:.6f}\n", all[4].as_number())});
+  const ProgramOutcome none = succeeded(eval(plus({"--ids", "900 900 900"}, plus(eod, {"data.eod_mask_loss=true"}))));
+  expect_parts(none.out, {"no token to predict"});
+  expect_parts(none.err, {"no loss of \"ids\": none of its targets counts (data.eod_mask_loss)"});
+  EXPECT_EQ(none.err.find("have no text"), std::string::npos) << none.err;
+}
+
 TEST_F(Eval, DocumentsAndNamedSets) {
   ASSERT_EQ(train().exit_code, 0);
   const std::string lines = write("docs.jsonl", "{\"text\": \"One two three.\"}\n{\"text\": \"\"}\n{\"text\": \"Four five.\"}\n");

@@ -61,6 +61,7 @@ TEST(RunFolder, AnotherRunsFilesAreMovedOnlyWhenAskedAndOnlyByARunThatStarts) {
   const ProgramOutcome other = place.train(with({"run.overwrite=true", "optimizer.lr=2e-3"}));
   ASSERT_EQ(other.exit_code, 0) << other.err;
   EXPECT_EQ(read_file(place / "run/earlier-1/metrics.jsonl"), metrics);
+  EXPECT_EQ(place.train(with({"optimizer.lr=2e-3", "data.mean_document=20"})).exit_code, 0) << "no number of a run depends on it";
 }
 
 TEST(RunFolder, APipeInTheWayDoesNotHoldTheRun) {

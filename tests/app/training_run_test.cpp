@@ -179,6 +179,28 @@ TEST_F(TrainingRun, BatchesWithoutATargetThatCountsAreSkippedByName) {
       << outcome.err;
 }
 
+// Nor has a validation set of such documents a loss.
+TEST_F(TrainingRun, AValidationSetWithoutATargetThatCountsIsLeftOutOfTheMean) {
+  write_dataset(place_ / "ends", Documents(400, std::vector<std::int32_t>{7}), 50257);
+  Documents documents;
+  for (std::int32_t d = 0; d < 400; ++d) documents.push_back({d, d + 1, d + 2, 7});
+  write_dataset(place_ / "fours", documents, 50257);
+  const std::vector<std::string> settings{
+      "data.eod_mask_loss=true", "data.eod=7", "run.steps=1", "eval.every=1", "eval.steps=1",
+      "data.valid=[\"" + (place_ / "fours") + "\",{\"path\":\"" + (place_ / "ends") + "\",\"weight\":2}]"};
+  const ProgramOutcome outcome = place_.train(settings);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("warning: no target of validation set \"ends\" counts (data.eod_mask_loss), valid_loss is the mean of "
+                             "the others"),
+            std::string::npos)
+      << outcome.err;
+  const JsonValue eval = place_.records("run/eval.jsonl").back();
+  const JsonValue& sets = *eval.find("sets");
+  EXPECT_TRUE(sets.find("ends")->find("loss")->is_null());
+  EXPECT_NEAR(number(eval, "valid_loss"), number(*sets.find("fours"), "loss"), 1e-12);
+  EXPECT_NEAR(number(eval, "valid_bits_per_byte"), number(*sets.find("fours"), "bits_per_byte"), 1e-12);
+}
+
 TEST_F(TrainingRun, CountedTargetsAreInTheirOwnKey) {
   Documents documents;
   for (std::int32_t d = 0; d < 400; ++d) documents.push_back({d, d + 1, d + 2, 7});
@@ -196,8 +218,12 @@ TEST_F(TrainingRun, CountedTargetsAreInTheirOwnKey) {
   EXPECT_EQ(number(by_index.front(), "loss_tokens"), 8 * 32 * 3 / 4);
   EXPECT_EQ(number(by_eod.back(), "tokens"), 2 * 8 * 32);
   expect_same_losses(by_eod, by_index, 1e-6);
-  const std::vector<JsonValue> hidden =
-      train({settings[0], "run.steps=1", "data.reset_attention_mask=true", "data.eod=7", "data.shuffle=false"}, "hidden");
+  const std::vector<std::string> hides{settings[0], "run.steps=2", "data.reset_attention_mask=true", "data.eod=7",
+                                       "data.shuffle=false"};
+  const std::vector<JsonValue> hidden = train(hides, "hidden");
+  std::vector<std::string> in_stages = hides;
+  in_stages.emplace_back("parallel=1DP x 4PP");  // the middle ones have neither tokens nor targets
+  expect_same_losses(hidden, train(in_stages, "stages"), 1e-6);
   EXPECT_EQ(keys_of(hidden.front()).at(11), "mfu_masked");
   EXPECT_LT(number(hidden.front(), "mfu_masked"), number(hidden.front(), "mfu"));
   for (const char* run : {"eod", "index"})

@@ -89,6 +89,17 @@ TEST(StepRecord, IsTheWholeStepOf175BWithEightMicroBatches) {
     expect_same(plan, plan.grid.rank({.pipeline = stage}), DryWork::kStep);
 }
 
+// A dry step counts every target, on stages without a loss too, and so has its optimizer.
+TEST(StepRecord, CountedTargetsLeaveEveryStageItsOperations) {
+  const RunPlan plain = plan_of("demo_2dp_4pp_4tp.json", {}),
+                counts = plan_of("demo_2dp_4pp_4tp.json", {"data.eod_mask_loss=true"});
+  for (int stage = 0; stage < plain.grid.degrees().pipeline; ++stage) {
+    const int rank = plain.grid.rank({.pipeline = stage});
+    expect_totals(record_step(counts, rank, nullptr, DryWork::kStep).operations(),
+                  record_step(plain, rank, nullptr, DryWork::kStep).operations());
+  }
+}
+
 // The operand of a collective is the whole one, whichever side of the call has it: what a rank of n sends follows from it.
 TEST(StepRecord, CollectivesSayTheirWholeOperand) {
   const RunPlan plan = plan_of("demo_2dp_4pp_4tp.json", {"parallel.zero=zero3"});

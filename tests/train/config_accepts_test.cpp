@@ -211,6 +211,12 @@ TEST(ConfigAccepts, DataSources) {
   EXPECT_EQ(small_with({"data.split=969,30,1"}).data.split, "969,30,1");
 }
 
+// Files of before, when they were names of what was to come, may have null.
+TEST(ConfigAccepts, NullForKeysOfDocuments) {
+  for (const char* key : {"data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss"})
+    EXPECT_FALSE(small_with({std::string(key) + "=null"}).data.finds_documents()) << key;
+}
+
 TEST(ConfigAccepts, NeutralValuesOfReservedKeys) {
   for (const Option& option : option_table()) {
     if (option.status != OptionStatus::kReserved) continue;

@@ -407,6 +407,30 @@ TEST(DocumentBuffers, HaveFirstKeysWindowsAndPositionsOfEveryMicroBatch) {
   }
 }
 
+TEST(DocumentBuffers, BeginAtMultiplesOf16Bytes) {
+  RunPlan plan =
+      cpu_plan(tiny_llama_config(), {"model.num_hidden_layers=1", "batch.sequence=15", "data.reset_attention_mask=true"});
+  plan.model.sliding_window = 5;
+  LoadedBuffers loaded(plan);
+  ASSERT_GT(plan.num_micro_batches, 1);
+  for (const MicroBatch& mb : loaded.buffers.micro_batches())
+    for (const ConstTensorView& keys : {mb.first_key, mb.first_key_in_window}) {
+      EXPECT_EQ(keys.shape(), (Shape{1, 15}));
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(keys.data()) % 16, 0u);
+    }
+}
+
+TEST(DocumentBuffers, RefuseStartsThatNoSampleCanHave) {
+  const RunPlan plan = cpu_plan(tiny_llama_config(), {"model.num_hidden_layers=1", "data.reset_attention_mask=true"});
+  LoadedBuffers loaded(plan);
+  for (const std::int32_t third : {0, 3}) {
+    const LoadSamples load = [third](std::int64_t, std::int64_t, const SampleSpans& spans) {
+      spans.document_starts[1] = 1, spans.document_starts[2] = third;
+    };
+    EXPECT_THROW(loaded.buffers.load(load, 0, {8, 1, 1}, 0), InternalError) << third;
+  }
+}
+
 TEST(DocumentBuffers, OfAWindowAloneAreTheSameInEveryMicroBatch) {
   RunPlan plan = cpu_plan(tiny_llama_config(), {"model.num_hidden_layers=1"});
   plan.model.sliding_window = 4;

@@ -203,11 +203,11 @@ std::vector<Option> data_options() {
        .doc = "Tokenizer the data was prepared with, gpt2 or a folder; null: unknown; auto: gpt2 for a vocabulary of 50257 (or up to "
               "50304 with model_type gpt2), null for any other.",
        .aka = {"tokenizer_type"}},
-      {.path = "data.reset_position_ids", .takes = kBool, .fallback = "false",
+      {.path = "data.reset_position_ids", .takes = kNull | kBool, .fallback = "false",
        .doc = "Positions begin again at 0 with each document of a sample."},
-      {.path = "data.reset_attention_mask", .takes = kBool, .fallback = "false",
+      {.path = "data.reset_attention_mask", .takes = kNull | kBool, .fallback = "false",
        .doc = "A token sees the tokens of its own document alone."},
-      {.path = "data.eod_mask_loss", .takes = kBool, .fallback = "false",
+      {.path = "data.eod_mask_loss", .takes = kNull | kBool, .fallback = "false",
        .doc = "No loss where the target belongs to another document than its input, as the first token of one does that follows an "
               "end of document; the loss is the mean over the targets that count."},
       {.path = "data.boundaries", .takes = kString, .fallback = "\"eod\"",

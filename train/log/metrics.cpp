@@ -26,7 +26,7 @@ std::string to_json_line(const StepMetrics& m) {
                                    {"mfu", optional_number(m.mfu)},
                                    {"peak_bytes", m.peak_bytes},
                                    {"comm_bytes", comm}});
-  if (m.seen_share) line.set("mfu_masked", m.mfu ? JsonValue(*m.mfu * *m.seen_share) : JsonValue());
+  if (m.masked_flops_share) line.set("mfu_masked", m.mfu ? JsonValue(*m.mfu * *m.masked_flops_share) : JsonValue());
   if (m.loss_tokens) line.set("loss_tokens", *m.loss_tokens);
   return to_json_text(line);
 }

@@ -31,7 +31,7 @@ struct StepMetrics {
   double tokens_per_s = 0;
   std::optional<double> mfu;     // model FLOPs over the peak (train/run/peak_flops.h), in [0, 1]; nothing: peak unknown
   std::optional<double>
-      seen_share;                // of those, with the attention that is seen alone; nothing: no token sees less than all before it
+      masked_flops_share;        // of those, with the keys that are seen alone; nothing: no token sees less than all before it
   std::int64_t peak_bytes = 0;   // arena high-water, maximum over ranks
   CommBytes comm_bytes;
   double seconds_left = 0;       // to the last step, as this start's went so far (not in the record)
@@ -57,7 +57,8 @@ struct EvalMetrics {
 };
 
 // One line without its end. Doubles in their shortest exact form; a non-finite or absent number is null (JSON has no other word).
-// step, loss, grad_norm, lr, loss_scale, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes; mfu_masked = mfu * seen_share
+// step, loss, grad_norm, lr, loss_scale, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes; mfu_masked = mfu *
+// masked_flops_share
 // and loss_tokens, each where it is given
 std::string to_json_line(const StepMetrics& metrics);
 // step, valid_loss, valid_perplexity, valid_bits_per_byte; of several sets also sets: {NAME: {loss, perplexity, bits_per_byte}}

@@ -9,6 +9,7 @@
 #include "core/file_io.h"
 #include "train/config/config_difference.h"
 #include "train/plan/run_plan.h"
+#include "train/run/model_tokenizer.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_inputs.h"
 #include "train/run/weights_source.h"
@@ -26,8 +27,6 @@ constexpr std::string_view kCompared[] = {"run.seed",
                                           "data.reset_position_ids",
                                           "data.reset_attention_mask",
                                           "data.eod_mask_loss",
-                                          "data.boundaries",
-                                          "data.eod",
                                           "data.train.weights"};
 // Blocks that may change, because they say how the run learns from here on and nothing of what it learned from.
 constexpr std::string_view kRateBlocks[] = {"optimizer", "lr_schedule"};
@@ -52,6 +51,21 @@ JsonValue compared_of(const TrainConfig& config) {
     if (config.data.train.size() > 1) out.set(path, std::move(weights));
   }
   return out;
+}
+
+// Where both find documents: what ends one. A data.eod of null is the tokenizer's, where the other has an id to compare it with.
+void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& other, const Resume& resume) {
+  if (!data.finds_documents() || !other.finds_documents()) return;
+  out.set("data.boundaries", std::string(to_string(data.boundaries)));
+  if (data.boundaries != DocumentBoundaries::kEod || other.boundaries != DocumentBoundaries::kEod) return;
+  JsonValue eod = data.eod ? JsonValue(*data.eod) : JsonValue();
+  if (!data.eod && other.eod && data.tokenizer) {
+    try {
+      eod = JsonValue(static_cast<std::int64_t>(find_tokenizer({}, data.tokenizer, resume, "").tokenizer->eod()));
+    } catch (const Error&) {  // a tokenizer that is gone
+    }
+  }
+  out.set("data.eod", eod);
 }
 
 bool allows(const TrainConfig& config, std::string_view path) {
@@ -196,7 +210,9 @@ void adopt(TrainConfig& config, Resume& resume) {
         fmt::format("optimizer.type = \"{}\": the states in the checkpoint {} are those of \"{}\"; give that value, or begin from "
                     "its weights alone with model.init_from and another run.dir",
                     to_string(config.optimizer.type), resume.folder, to_string(then.optimizer.type)));
-  const JsonValue now = compared_of(config), before = compared_of(then);
+  JsonValue now = compared_of(config), before = compared_of(then);
+  add_boundaries(now, config.data, then.data, resume);
+  add_boundaries(before, then.data, config.data, resume);
   for (const auto& [path, value] : now.members()) {
     const JsonValue* const earlier = before.find(path);
     const auto difference = first_difference(value, earlier == nullptr ? JsonValue() : *earlier, path);

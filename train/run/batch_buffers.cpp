@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "core/int_math.h"
 
 namespace trident {
 namespace {
@@ -38,8 +39,8 @@ BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossD
             book("targets", m * tokens, DType::kI32),
             book("positions by row", kinds_of_rows() * tokens, DType::kI32),
             book("positions by sample", kinds_of_samples() * tokens, DType::kI32),
-            book_if(hides, "first keys", m * tokens, DType::kI32),
-            book_if(plan_.window() > 0, "first keys in windows", (hides ? m : 1) * tokens, DType::kI32),
+            book_if(hides, "first keys", m * first_keys_stride(), DType::kI32),
+            book_if(plan_.window() > 0, "first keys in windows", (hides ? m : 1) * first_keys_stride(), DType::kI32),
             book("sample numbers", m * batch.micro, DType::kI64),
             book("losses", m, DType::kF64),
             book_if(detail_ == LossDetail::kOfTokens, "losses of tokens", m * tokens, DType::kF32)};
@@ -54,8 +55,8 @@ void BatchBuffers::bind(Arena& arena) {
   const std::int64_t rows = kinds_of_rows(), kinds = kinds_of_samples(), windows = plan_.window() == 0 ? 0 : hides ? m : 1;
   positions_by_row_ = arena.grant(slots_.positions_by_row, DType::kI32, {rows, t * b});
   positions_by_sample_ = arena.grant(slots_.positions_by_sample, DType::kI32, {kinds, b * t});
-  if (hides) first_key_ = arena.grant(slots_.first_key, DType::kI32, {m, b * t});
-  if (windows > 0) first_key_in_window_ = arena.grant(slots_.first_key_in_window, DType::kI32, {windows, b * t});
+  if (hides) first_key_ = arena.grant(slots_.first_key, DType::kI32, {m, first_keys_stride()});
+  if (windows > 0) first_key_in_window_ = arena.grant(slots_.first_key_in_window, DType::kI32, {windows, first_keys_stride()});
   samples_ = arena.grant(slots_.samples, DType::kI64, {m, b});
   losses_ = arena.grant(slots_.losses, DType::kF64, {m});
   if (detail_ == LossDetail::kOfTokens) token_losses_ = arena.grant(slots_.token_losses, DType::kF32, {m, t * b});
@@ -77,8 +78,8 @@ void BatchBuffers::bind(Arena& arena) {
     mb.targets = targets_.rows(k, 1).flat();
     mb.positions_by_row = positions_by_row_.rows(k % rows, 1).flat();
     mb.positions_by_sample = positions_by_sample_.rows(k % kinds, 1).reshape({b, t});
-    if (hides) mb.first_key = first_key_.rows(k, 1).reshape({b, t});
-    if (windows > 0) mb.first_key_in_window = first_key_in_window_.rows(k % windows, 1).reshape({b, t});
+    if (hides) mb.first_key = first_keys(first_key_, k).reshape({b, t});
+    if (windows > 0) mb.first_key_in_window = first_keys(first_key_in_window_, k % windows).reshape({b, t});
     mb.samples = samples_.rows(k, 1).flat();
     mb.loss = losses_.range(k, 1);
     if (detail_ == LossDetail::kOfTokens) mb.token_losses = token_losses_.rows(k, 1).flat();
@@ -96,6 +97,16 @@ void BatchBuffers::write_positions() {
   device_.write(device_.compute_stream(), positions_by_sample_, by_sample.data());
 }
 
+// cuDNN wants operands that begin at multiples of 16 bytes.
+std::int64_t BatchBuffers::first_keys_stride() const {
+  return round_up(plan_.config.batch.micro * plan_.config.batch.sequence, 16 / size_of(DType::kI32));
+}
+
+// Those of micro-batch k, i32 [b*T].
+TensorView BatchBuffers::first_keys(TensorView all, std::int64_t k) const {
+  return all.rows(k, 1).flat().range(0, plan_.config.batch.micro * plan_.config.batch.sequence);
+}
+
 // What attention of every sample sees at first; without documents a window is the same in all.
 void BatchBuffers::write_first_keys() {
   const std::int64_t t = plan_.config.batch.sequence;
@@ -105,8 +116,12 @@ void BatchBuffers::write_first_keys() {
     const std::int64_t s = static_cast<std::int64_t>(i) % t, first = std::max<std::int64_t>(0, s - plan_.window() + 1);
     in_window[i] = std::max(static_cast<std::int32_t>(first), hides ? host_.document_starts[i] : 0);
   }
-  if (!in_window.empty()) device_.write(device_.compute_stream(), first_key_in_window_, in_window.data());
-  if (hides) device_.write(device_.compute_stream(), first_key_, host_.document_starts.data());
+  const auto write = [&](TensorView to, const std::vector<std::int32_t>& from) {
+    for (std::int64_t at = 0, k = 0; at < std::ssize(from); at += plan_.config.batch.micro * t)
+      device_.write(device_.compute_stream(), first_keys(to, k++), from.data() + at);
+  };
+  write(first_key_in_window_, in_window);
+  if (hides) write(first_key_, host_.document_starts);
 }
 
 BatchBuffers::Seen BatchBuffers::seen() const {
@@ -158,8 +173,6 @@ void BatchBuffers::set_positions(const SampleTokens& tokens, const ModelConstant
 }
 
 void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data) {
-  const bool counts = is_last() && plan_.counts_targets();
-  counted_ = counts && !device_.has_bytes() ? micro_batches_.size() * plan_.config.batch.micro * plan_.config.batch.sequence : 0;
   if (!device_.has_bytes()) return;
   const auto tokens_of_one = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
@@ -177,7 +190,8 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
   }
   check_starts(host_.document_starts, plan_.config.batch.sequence);
   if (plan_.config.data.reset_attention_mask) write_first_keys();
-  if (counts) counted_ = std::ranges::count_if(host_.targets, [](std::int32_t target) { return target >= 0; });
+  if (is_last() && plan_.counts_targets())
+    counted_ = std::ranges::count_if(host_.targets, [](std::int32_t target) { return target >= 0; });
   Stream& stream = device_.compute_stream();
   if (is_first()) device_.write(stream, tokens_, host_.tokens.data());
   if (is_last()) device_.write(stream, targets_, host_.targets.data());

@@ -46,7 +46,7 @@ class BatchBuffers {
   std::span<const double> read_losses();
   // The losses of tokens; of others 0. f32 [m, T, b].
   std::span<const float> read_token_losses();
-  // The targets that count among those loaded, where RunPlan::counts_targets() and on the last stage; else 0. Without bytes: all.
+  // Targets that count among those loaded, where RunPlan::counts_targets(), on the last stage of a device with bytes; 0 elsewhere.
   std::int64_t counted() const { return counted_; }
   // Keys that a token of those loaded sees on average, where RunPlan::has_intervals(): in layers without a window, and with one.
   struct Seen {
@@ -59,6 +59,8 @@ class BatchBuffers {
  private:
   void write_positions();
   void write_first_keys();
+  std::int64_t first_keys_stride() const;  // from one micro-batch to the next, in elements
+  TensorView first_keys(TensorView all, std::int64_t k) const;
   bool restarts() const { return plan_.config.data.reset_position_ids; }
   // How many micro-batches have rotary positions of their own, and how many other ones.
   std::int64_t kinds_of_samples() const { return detail_ == LossDetail::kOfTokens || restarts() ? plan_.num_micro_batches : 1; }

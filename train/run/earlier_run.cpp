@@ -61,8 +61,8 @@ void check_kinds(const std::string& folder, const std::vector<std::string>& name
   }
 }
 
-// Without what a run may change while it goes on, and defaults between versions: how long it is, its layout, what it saves, shows
-// and logs.
+// Without what a run may change while it goes on, and defaults between versions: how long it is, its layout, what it saves, shows,
+// logs and predicts.
 JsonValue comparable(TrainConfig config) {
   RunConfig run;
   run.seed = config.run.seed;
@@ -72,6 +72,7 @@ JsonValue comparable(TrainConfig config) {
   config.checkpoint = {};
   config.parallel = {};
   config.elastic = {};
+  config.data.mean_document.reset();
   return to_json(config);
 }
 

@@ -310,8 +310,8 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   return metrics;
 }
 
-// The FLOPs of a token of this rank's samples with the attention that it sees, over those with all of it.
-double RankLoop::seen_share() const {
+// Model FLOPs of a token of this rank's samples with attention to the keys that it sees alone, over model_flops_per_token().
+double RankLoop::masked_flops_share() const {
   const BatchBuffers::Seen seen = trainer_.seen();
   const auto layers = static_cast<double>(plan_.model.layers), windowed = static_cast<double>(plan_.windowed_layers());
   const double all = model_flops_per_token(plan_.model, plan_.config.batch.sequence), rest = model_flops_per_token(plan_.model, 0);
@@ -337,7 +337,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   StepMetrics metrics = metrics_of(result, seconds);
   const double flops_per_token = model_flops_per_token(plan_.model, plan_.config.batch.sequence);
   metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_);
-  if (plan_.has_intervals()) metrics.seen_share = seen_share();
+  if (plan_.has_intervals()) metrics.masked_flops_share = masked_flops_share();
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
   std::optional<double> save_seconds;
@@ -351,6 +351,7 @@ EvalMetrics RankLoop::evaluate() {
   EvalMetrics metrics;
   metrics.step = updates();
   std::int64_t all_batches = 0, batches_before = 0;  // of the sets before
+  double left_out = 0;                               // weight of the sets that have no loss
   for (const ValidationSet& set : validation_sets_) all_batches += set.batches;
   for (ValidationSet& set : validation_sets_) {
     for (std::int64_t batch = 0; batch < set.batches; ++batch) prefetch(set.loader, batch);
@@ -362,10 +363,23 @@ EvalMetrics RankLoop::evaluate() {
         },
         set.batches, inputs_.token_bytes);
     batches_before += set.batches;
+    if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
+    if (result.counted == 0) {
+      left_out += set.weight;
+      if (rank() == 0)
+        here_.logger.warning(
+            "no target of validation set {} counts (data.eod_mask_loss), valid_loss is the mean of the others; look at the data "
+            "and at data.eod",
+            in_quotes(set.name));
+      continue;
+    }
+    mean.counted += result.counted;
     mean.loss += set.weight * result.loss;
     if (result.bytes_per_token) mean.bytes_per_token = mean.bytes_per_token.value_or(0) + set.weight * *result.bytes_per_token;
-    if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
   }
+  const double share = mean.counted == 0 ? 0 : 1 - left_out;
+  mean.loss /= share;
+  if (mean.bytes_per_token) *mean.bytes_per_token /= share;
   metrics.valid = valid_loss(mean);
   last_eval_ = metrics;
   last_eval_at_ = updates();

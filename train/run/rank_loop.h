@@ -69,7 +69,7 @@ class RankLoop {
   void prefetch(BatchLoader& loader, std::int64_t batch);
   bool is_logged(std::int64_t update) const;
   void note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds);
-  double seen_share() const;
+  double masked_flops_share() const;
   StepMetrics metrics_of(const StepResult& result, double seconds) const;
   void log(const StepResult& result, double seconds);
   EvalMetrics evaluate();

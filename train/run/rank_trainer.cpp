@@ -117,7 +117,8 @@ void RankTrainer::decide_update() {
   if (gradient_hook_) gradient_hook_(store());
   StepStatistics statistics = statistics_.reduce(store().shards(), read_losses(), counted_here());
   result_.loss_scale = result_.next_loss_scale = loss_scaler_.scale();
-  if (plan_.counts_targets()) result_.counted = statistics.counted;
+  // Nothing is loaded without bytes: such a step counts all targets, on every rank.
+  if (plan_.counts_targets()) result_.counted = device().has_bytes() ? statistics.counted : plan_.tokens_per_step();
   result_.applied = result_.counted != 0;
   if (!result_.applied) return;
   result_.loss = statistics.loss_sum / static_cast<double>(result_.counted.value_or(plan_.tokens_per_step()));
@@ -170,7 +171,7 @@ EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, 
       if (id >= 0) bytes += token_bytes[static_cast<std::size_t>(id)];
   }
   const auto tokens = static_cast<double>(counted);
-  EvalResult result{loss_sum / tokens, std::nullopt};
+  EvalResult result{loss_sum / tokens, counted, std::nullopt};
   if (!token_bytes.empty()) {
     context().world().all_reduce(context().host_stream(), TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
     result.bytes_per_token = static_cast<double>(bytes) / tokens;

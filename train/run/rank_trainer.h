@@ -42,6 +42,7 @@ struct StepResult {
 
 struct EvalResult {
   double loss = 0;                        // mean nats per counted target
+  std::int64_t counted = 0;               // targets
   std::optional<double> bytes_per_token;  // of those, if token_bytes was given
 };
 
