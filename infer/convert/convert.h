@@ -21,7 +21,6 @@ struct ConvertReport {
   std::vector<std::string> warnings = {};  // one line each: values that are no numbers or became infinite, checkpoints passed over
 };
 
-
 // Makes the folder `to` a checkpoint of weights alone with those of the Hugging Face folder `from`, in `dtype`: f32, bf16 or f16;
 // not given: the folder's own, f32 where it has several. What else the folder holds is carried along (side_files.h).
 // model.init_from takes the result. ConfigError: `to` is there, config.json says something that is not supported; DataError naming
