@@ -18,9 +18,9 @@ struct ConvertReport {
   std::int64_t tensors = 0, bytes = 0;  // of values
   DType dtype = DType::kF32;
   std::vector<std::string> weight_files = {}, other_files = {};  // names in the folder
-  std::vector<std::string> warnings = {};  // one line each: values that are no numbers or became infinite, checkpoints passed over
+  // One line each: values that are no numbers or became infinite, checkpoints passed over, keys that transformers ignores.
+  std::vector<std::string> warnings = {};
 };
-
 
 // Makes the folder `to` a checkpoint of weights alone with those of the Hugging Face folder `from`, in `dtype`: f32, bf16 or f16;
 // not given: the folder's own, f32 where it has several. What else the folder holds is carried along (side_files.h).

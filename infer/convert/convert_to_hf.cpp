@@ -88,6 +88,11 @@ class Exporter {
   ConvertReport write(const std::string& to) {
     OutputFolder out(to);
     ConvertReport report{std::ssize(tensors_), all_bytes_, dtype_};
+    if (model_.attention_softcap > 0 || model_.logit_softcap > 0)
+      report.warnings.push_back(fmt::format("config.json bounds scores or logits (attn_logit_softcapping = {}, "
+                                            "final_logit_softcapping = {}), and transformers ignores these keys in models of "
+                                            "type {}: its numbers are those of a model without bounds",
+                                            model_.attention_softcap, model_.logit_softcap, to_string(model_.family)));
     for (OutputFile& file : files_) {
       // As the reference writer orders tensors of one dtype.
       std::ranges::sort(file.tensors, {}, [&](std::size_t t) { return names_[t]; });

@@ -155,7 +155,7 @@ std::vector<bool> read_sliding_layers(HfReader& reader, const ModelConfig& confi
   return slides;
 }
 
-// The layers that slide, and their window: none where it hides nothing within the model's positions.
+// The layers that slide, and their window: none where it hides nothing in the longest sequence.
 void read_sliding_window(HfReader& reader, ModelConfig& config) {
   std::vector<bool> slides = read_sliding_layers(reader, config);
   if (!has_window_key(config.family)) return;  // sliding_window is an unknown key there
@@ -165,7 +165,7 @@ void read_sliding_window(HfReader& reader, ModelConfig& config) {
   const std::int64_t window = reader.integer("sliding_window", given ? 0 : missing);
   if (given && reader.find("sliding_window") != nullptr && window < 1)
     reader.refuse("sliding_window", "must be at least 1, or null for no window");
-  if (window >= config.max_positions || std::ranges::find(slides, true) == slides.end()) return;
+  if (window >= config.longest_sequence() || std::ranges::find(slides, true) == slides.end()) return;
   config.sliding_window = window;
   if (std::ranges::find(slides, false) != slides.end()) config.sliding_layers = std::move(slides);
 }

@@ -104,7 +104,7 @@ void validate(const ModelConfig& config, std::string_view where);
 // - Dropout: embd_pdrop and resid_pdrop of GPT-2 and Phi-3 are honoured; missing keys are no dropout (transformers says 0.1 in
 //   GPT-2: a trainer's default must not depend on a family). Dropout of attention probabilities does not exist here and is refused,
 //   unless `dropout` is given: it then replaces every probability of the file (residual and embedding = dropout, attention = 0).
-// - A sliding window that hides nothing within the model's positions is none. Layers of Qwen slide from max_window_layers on, or as
+// - A sliding window that hides nothing in the longest sequence is none. Layers of Qwen slide from max_window_layers on, or as
 //   layer_types says; in Mistral and Phi-3 all do.
 // - attn_logit_softcapping and final_logit_softcapping bound scores and logits in every family, as Gemma 2 has them.
 // - Unknown keys, and features this program does not have (mixture of experts, other activations, quantised weights), are refused

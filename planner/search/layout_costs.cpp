@@ -10,6 +10,7 @@
 #include "core/int_math.h"
 #include "pipeline/schedule/step_program_views.h"
 #include "planner/search/layout_record.h"
+#include "train/run/batch_buffers.h"
 
 namespace trident {
 
@@ -70,6 +71,9 @@ const StorePasses& LayoutCosts::stores(const SearchLayout& layout, bool on_use) 
 LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
   const int m = micro_batches(layout);
   const TrainConfig& config = units_.config();
+  const BatchConfig batch{.micro = layout.micro, .sequence = config.batch.sequence / layout.context};
+  ArenaPlan buffers;
+  book_batch(config.data, batch, units_.model().sliding_window, m, LossDetail::kOfBatches, buffers);
   return {.passes = passes(layout),
           .buckets = units_.buckets(layout.tensor, layout.sequence_parallel, layout.data_shard_ranks()),
           .schedule = schedules_.facts({layout.schedule, layout.pipeline, layout.virtual_stages, m}),
@@ -81,9 +85,7 @@ LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
           .data = layout.data_shard_ranks(),
           .pipeline = layout.pipeline,
           .chunks = layout.virtual_stages,
-          .micro_batches = m,
-          .micro = layout.micro,
-          .sequence = config.batch.sequence / layout.context};
+          .batch = buffers.total_bytes()};
 }
 
 std::vector<ArenaMemory> LayoutCosts::memory(const SearchLayout& layout) {

@@ -161,11 +161,7 @@ class Booking {
   void book_rest() {
     book(MemoryUse::kWorkspace, kStatisticsBlocks * size_of(DType::kF64));
     book(MemoryUse::kWorkspace, static_cast<std::int64_t>(ExactSum::kLimbs) * size_of(DType::kI64));
-    const std::int64_t m = in_.micro_batches, tokens = in_.micro * in_.sequence;
-    book(MemoryUse::kData, m * tokens * size_of(DType::kI32), 2);
-    book(MemoryUse::kData, tokens * size_of(DType::kI32), 2);
-    book(MemoryUse::kData, m * in_.micro * size_of(DType::kI64));
-    book(MemoryUse::kData, m * size_of(DType::kF64));
+    book(MemoryUse::kData, in_.batch);
   }
 
   const LayoutMemoryInputs& in_;

@@ -46,7 +46,7 @@ struct LayoutMemoryInputs {
   int optimizer_states = 0;
   bool overlap = true, tied = false;
   int data = 1, pipeline = 1, chunks = 1;
-  std::int64_t micro_batches = 1, micro = 1, sequence = 1;
+  std::int64_t batch = 0;  // bytes of the buffers of micro-batches
 };
 
 ArenaMemory arena_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "core/number_text.h"
@@ -53,7 +54,7 @@ Table rejections_table(const Rejections& rejections) {
   Table table{"", {{"layouts"}, {"why", true}, {"such as", true}}};
   for (std::size_t r = 0; r < kNumRejections; ++r)
     if (rejections[r].layouts > 0)
-      table.rows.push_back({fmt::format("{}", rejections[r].layouts), std::string(to_string(static_cast<Rejection>(r))),
+      table.rows.push_back({with_commas(rejections[r].layouts), std::string(to_string(static_cast<Rejection>(r))),
                             rejections[r].example});
   return table;
 }
@@ -64,8 +65,9 @@ ReportPage page_of(const SearchResult& result) {
   ReportPage page{"Layouts of " + result.model, "", {}};
   page.subtitle = fmt::format("{} GPUs of {}, {} of each for tensors; {} sequences of {} tokens a step", result.gpus,
                               result.cluster, bytes_text(result.usable_bytes), result.global_batch, result.sequence);
-  Paragraph looked{fmt::format("{} layouts looked at, {} fit, {} timed. Predicted, not measured.", result.layouts, result.fitting,
-                               result.timed)};
+  const auto count = [](std::size_t layouts) { return with_commas(static_cast<std::int64_t>(layouts)); };
+  Paragraph looked{fmt::format("{} layouts looked at, {} fit, {} timed. Predicted, not measured.", count(result.layouts),
+                               count(result.fitting), count(result.timed))};
   page.sections.push_back({"The fastest", {std::move(looked), layouts_table(result.best, 1, result.gpus), flags_table(result.best),
                                            bars_of(result.best)}});
   if (!result.not_trainable.empty())

@@ -100,17 +100,15 @@ class Search {
     return space;
   }
 
-  // Called from the threads that work.
   void begin(std::string_view what, std::size_t all) {
     what_ = what, all_ = static_cast<std::int64_t>(all), done_ = 0;
     if (request_.progress) request_.progress(what_, 0, all_);
   }
+  // Called from the threads that work. They count under the lock, so that nobody hears of 64 layouts before 32.
   void one_done() {
     constexpr std::int64_t kSome = 32;
-    const std::int64_t done = ++done_;
-    if (!request_.progress || done % kSome != 0) return;
     const std::scoped_lock lock(mutex_);
-    request_.progress(what_, done, all_);
+    if (++done_ % kSome == 0 && request_.progress) request_.progress(what_, done_, all_);
   }
 
   std::int64_t usable(const SearchLayout& layout) const { return usable_bytes(request_.cluster.gpu, model_, layout); }
@@ -325,8 +323,7 @@ class Search {
   std::atomic<std::int64_t> bound_nanoseconds_{0}, simulation_nanoseconds_{0};
   std::mutex mutex_;
   std::string_view what_;  // is being done with layouts
-  std::int64_t all_ = 0;
-  std::atomic<std::int64_t> done_{0};
+  std::int64_t all_ = 0, done_ = 0;
   ChoiceTimes choices_;
   SearchResult result_;
 };

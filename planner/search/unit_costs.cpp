@@ -51,14 +51,14 @@ TrainConfig tiny_config(const TrainConfig& config, const PassKey& key) {
 ModelConfig tiny_model(const ModelConfig& model, std::int64_t sequence) {
   ModelConfig tiny = model;
   tiny.layers = kStages;
-  if (model.sliding_layers.empty()) return tiny;
   tiny.sliding_layers.clear();
+  if (model.sliding_layers.empty() || model.sliding_window >= sequence) return tiny;
   double seen = 0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
     seen += seen_share(model, layer, sequence) / static_cast<double>(model.layers);
   const double s = static_cast<double>(sequence), twice = 2 * s + 1;  // seen = w (2 s - w + 1) / (s (s + 1))
   const double window = (twice - std::sqrt(std::max(twice * twice - 4 * seen * s * (s + 1), 0.0))) / 2;
-  tiny.sliding_window = std::max<std::int64_t>(std::llround(window), 1);
+  tiny.sliding_window = std::clamp<std::int64_t>(std::llround(window), 1, sequence - 1);  // the model's hides something, too
   return tiny;
 }
 

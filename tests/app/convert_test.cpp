@@ -335,6 +335,15 @@ TEST_F(Checkpoints, TheTokenizerOfAFolderIsFoundByARelativePath) {
   EXPECT_FALSE(fs::exists(place_ / "gone/tokenizer_config.json"));
 }
 
+// Stock transformers computes no bounds in these families.
+TEST_F(Checkpoints, BoundsThatTransformersIgnoresAreWarnedOf) {
+  ASSERT_EQ(train({"run.steps=2", "model.final_logit_softcapping=6"}).exit_code, 0);
+  const std::string hf = place_ / "hf";
+  const ProgramOutcome out = succeeded(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}));
+  expect_parts(out.out, {"warning: config.json bounds scores or logits", "final_logit_softcapping = 6", "transformers ignores"});
+  expect_parts(read_file(hf + "/config.json"), {"\"final_logit_softcapping\": 6"});
+}
+
 // A folder whose tokens see 16 others: sequences within that train as with all, longer ones do not.
 TEST_F(Checkpoints, AFoldersWindowCounts) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);

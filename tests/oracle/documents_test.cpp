@@ -81,6 +81,8 @@ std::vector<DocumentRun> document_runs() {
                    {"parallel.data=3", "parallel.pipeline=2", "parallel.tensor=2", "parallel.zero=zero3",
                     "parallel.sequence_parallel=true"}});
   }
+  // Each rank bounds the logits of its part of the vocabulary, chunk by chunk.
+  all.push_back({"llama_softcapped", "2TP_head_chunk", {"parallel.tensor=2", "recompute.head_chunk=5"}});
   return all;
 }
 

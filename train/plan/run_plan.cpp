@@ -324,8 +324,9 @@ LayerGeometry RunPlan::geometry(int tensor_rank) const {
 }
 
 std::int64_t RunPlan::windowed_layers() const {
-  if (window() == 0) return 0;
-  return model.sliding_layers.empty() ? model.layers : std::ranges::count(model.sliding_layers, true);
+  std::int64_t count = 0;
+  for (std::int64_t layer = 0; layer < model.layers && window() > 0; ++layer) count += model.slides(layer) ? 1 : 0;
+  return count;
 }
 
 std::int64_t RunPlan::document_interval() const {

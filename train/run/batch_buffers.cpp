@@ -10,6 +10,11 @@
 namespace trident {
 namespace {
 
+// From the first keys of a micro-batch to the next, in elements: cuDNN wants operands that begin at multiples of 16 bytes.
+std::int64_t first_keys_stride(const BatchConfig& batch) {
+  return round_up(batch.micro * batch.sequence, 16 / size_of(DType::kI32));
+}
+
 // Attention takes these for granted: of each sample, 0 .. its position, and never less than before.
 void check_starts(std::span<const std::int32_t> starts, std::int64_t sequence) {
   for (std::int64_t i = 0; i < std::ssize(starts); ++i) {
@@ -20,30 +25,43 @@ void check_starts(std::span<const std::int32_t> starts, std::int64_t sequence) {
   }
 }
 
+// How many micro-batches have rotary positions of their own, and how many other ones.
+std::int64_t kinds_of_samples(const DataConfig& data, LossDetail detail, std::int64_t micro_batches) {
+  return detail == LossDetail::kOfTokens || data.reset_position_ids ? micro_batches : 1;
+}
+std::int64_t kinds_of_rows(const DataConfig& data, std::int64_t micro_batches) {
+  return data.reset_position_ids ? micro_batches : 1;
+}
+
 }  // namespace
+
+BatchSlots book_batch(const DataConfig& data, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
+                      LossDetail detail, ArenaPlan& arena_plan) {
+  const std::int64_t m = micro_batches, tokens = batch.micro * batch.sequence, first_keys = first_keys_stride(batch);
+  const auto book = [&](const char* name, std::int64_t elements, DType dtype) {
+    return arena_plan.book(name, MemoryUse::kData, elements * size_of(dtype));
+  };
+  const bool hides = data.reset_attention_mask;
+  const auto book_if = [&](bool wanted, const char* name, std::int64_t elements, DType dtype) {
+    return wanted ? book(name, elements, dtype) : ArenaSlot{};
+  };
+  return {book("tokens", m * tokens, DType::kI32),
+          book("targets", m * tokens, DType::kI32),
+          book("positions by row", kinds_of_rows(data, m) * tokens, DType::kI32),
+          book("positions by sample", kinds_of_samples(data, detail, m) * tokens, DType::kI32),
+          book_if(hides, "first keys", m * first_keys, DType::kI32),
+          book_if(window > 0 && window < batch.sequence, "first keys in windows", (hides ? m : 1) * first_keys, DType::kI32),
+          book("sample numbers", m * batch.micro, DType::kI64),
+          book("losses", m, DType::kF64),
+          book_if(detail == LossDetail::kOfTokens, "losses of tokens", m * tokens, DType::kF32)};
+}
 
 BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan)
     : plan_(plan), device_(device), stage_(stage), detail_(detail),
       angles_(plan.model, detail == LossDetail::kOfTokens ? plan.num_micro_batches * plan.config.batch.micro : 0,
               plan.config.batch.sequence, arena_plan) {
-  const BatchConfig& batch = plan_.config.batch;
-  const std::int64_t m = plan_.num_micro_batches, tokens = batch.micro * batch.sequence;
-  const auto book = [&](const char* name, std::int64_t elements, DType dtype) {
-    return arena_plan.book(name, MemoryUse::kData, elements * size_of(dtype));
-  };
-  const bool hides = plan_.config.data.reset_attention_mask;
-  const auto book_if = [&](bool wanted, const char* name, std::int64_t elements, DType dtype) {
-    return wanted ? book(name, elements, dtype) : ArenaSlot{};
-  };
-  slots_ = {book("tokens", m * tokens, DType::kI32),
-            book("targets", m * tokens, DType::kI32),
-            book("positions by row", kinds_of_rows() * tokens, DType::kI32),
-            book("positions by sample", kinds_of_samples() * tokens, DType::kI32),
-            book_if(hides, "first keys", m * first_keys_stride(), DType::kI32),
-            book_if(plan_.window() > 0, "first keys in windows", (hides ? m : 1) * first_keys_stride(), DType::kI32),
-            book("sample numbers", m * batch.micro, DType::kI64),
-            book("losses", m, DType::kF64),
-            book_if(detail_ == LossDetail::kOfTokens, "losses of tokens", m * tokens, DType::kF32)};
+  slots_ = book_batch(plan_.config.data, plan_.config.batch, plan_.model.sliding_window, plan_.num_micro_batches, detail_,
+                      arena_plan);
 }
 
 void BatchBuffers::bind(Arena& arena) {
@@ -52,11 +70,12 @@ void BatchBuffers::bind(Arena& arena) {
   tokens_ = arena.grant(slots_.tokens, DType::kI32, {m, t * b});
   targets_ = arena.grant(slots_.targets, DType::kI32, {m, t * b});
   const bool hides = plan_.config.data.reset_attention_mask;
-  const std::int64_t rows = kinds_of_rows(), kinds = kinds_of_samples(), windows = plan_.window() == 0 ? 0 : hides ? m : 1;
+  const std::int64_t rows = kinds_of_rows(plan_.config.data, m), kinds = kinds_of_samples(plan_.config.data, detail_, m);
+  const std::int64_t windows = plan_.window() == 0 ? 0 : hides ? m : 1, stride = first_keys_stride(plan_.config.batch);
   positions_by_row_ = arena.grant(slots_.positions_by_row, DType::kI32, {rows, t * b});
   positions_by_sample_ = arena.grant(slots_.positions_by_sample, DType::kI32, {kinds, b * t});
-  if (hides) first_key_ = arena.grant(slots_.first_key, DType::kI32, {m, first_keys_stride()});
-  if (windows > 0) first_key_in_window_ = arena.grant(slots_.first_key_in_window, DType::kI32, {windows, first_keys_stride()});
+  if (hides) first_key_ = arena.grant(slots_.first_key, DType::kI32, {m, stride});
+  if (windows > 0) first_key_in_window_ = arena.grant(slots_.first_key_in_window, DType::kI32, {windows, stride});
   samples_ = arena.grant(slots_.samples, DType::kI64, {m, b});
   losses_ = arena.grant(slots_.losses, DType::kF64, {m});
   if (detail_ == LossDetail::kOfTokens) token_losses_ = arena.grant(slots_.token_losses, DType::kF32, {m, t * b});
@@ -95,11 +114,6 @@ void BatchBuffers::write_positions() {
   for (std::size_t i = 0; i < by_sample.size(); ++i) by_sample[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % t);
   device_.write(device_.compute_stream(), positions_by_row_, by_row.data());
   device_.write(device_.compute_stream(), positions_by_sample_, by_sample.data());
-}
-
-// cuDNN wants operands that begin at multiples of 16 bytes.
-std::int64_t BatchBuffers::first_keys_stride() const {
-  return round_up(plan_.config.batch.micro * plan_.config.batch.sequence, 16 / size_of(DType::kI32));
 }
 
 // Those of micro-batch k, i32 [b*T].

@@ -23,6 +23,14 @@ using LoadSamples = std::function<void(std::int64_t first, std::int64_t count, c
 // kOfTokens: every token's loss beside each micro-batch's.
 enum class LossDetail : std::uint8_t { kOfBatches, kOfTokens };
 
+// The ranges of an arena that hold them. Ranges that a run does not need have no bytes.
+struct BatchSlots {
+  ArenaSlot tokens, targets, positions_by_row, positions_by_sample, first_key, first_key_in_window, samples, losses, token_losses;
+};
+// Books them for `micro_batches` of batch.micro samples of batch.sequence tokens. `window`: ModelConfig::sliding_window.
+BatchSlots book_batch(const DataConfig& data, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
+                      LossDetail detail, ArenaPlan& arena_plan);
+
 // m micro-batches of b samples of T tokens. What is read or written on the device is so on its compute stream.
 class BatchBuffers {
  public:
@@ -59,12 +67,8 @@ class BatchBuffers {
  private:
   void write_positions();
   void write_first_keys();
-  std::int64_t first_keys_stride() const;  // from one micro-batch to the next, in elements
   TensorView first_keys(TensorView all, std::int64_t k) const;
   bool restarts() const { return plan_.config.data.reset_position_ids; }
-  // How many micro-batches have rotary positions of their own, and how many other ones.
-  std::int64_t kinds_of_samples() const { return detail_ == LossDetail::kOfTokens || restarts() ? plan_.num_micro_batches : 1; }
-  std::int64_t kinds_of_rows() const { return restarts() ? plan_.num_micro_batches : 1; }
   bool is_first() const { return stage_ == 0; }
   bool is_last() const { return stage_ == plan_.grid.degrees().pipeline - 1; }
 
@@ -74,9 +78,7 @@ class BatchBuffers {
   LossDetail detail_;
   std::int64_t counted_ = 0;
   SequenceRotations angles_;  // of each sample, with kOfTokens
-  struct Slots {
-    ArenaSlot tokens, targets, positions_by_row, positions_by_sample, first_key, first_key_in_window, samples, losses, token_losses;
-  } slots_;
+  BatchSlots slots_;
   TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, first_key_, first_key_in_window_, samples_, losses_;
   TensorView token_losses_;
   struct HostBatch {  // the same in host memory, on the way to the device and back

@@ -163,7 +163,7 @@ TEST(HfConfig, DropoutIsWhatTheFileOrTheUserSays) {
   EXPECT_EQ(tiny("llama", R"("attention_dropout": 0.1)", 0.0).residual_dropout, 0.0);
 }
 
-// What counts is a window that hides something within the model's positions.
+// What counts is a window that hides something in the longest sequence.
 TEST(HfConfig, SlidingWindowsAreRead) {
   const auto window = [](const std::string& family, const std::string& more) {
     return tiny(family, R"("num_key_value_heads": 2, )" + more).sliding_window;
@@ -173,6 +173,9 @@ TEST(HfConfig, SlidingWindowsAreRead) {
   EXPECT_EQ(window("mistral", R"("max_position_embeddings": 4096)"), 0) << "positions end within it";
   EXPECT_EQ(window("mistral", R"("max_position_embeddings": 128, "sliding_window": 128)"), 0);
   EXPECT_EQ(window("mistral", R"("max_position_embeddings": 128, "sliding_window": 127)"), 127);
+  EXPECT_EQ(window("mistral", R"("max_position_embeddings": 128, "sliding_window": 512,
+                                 "rope_scaling": {"rope_type": "dynamic", "factor": 2.0})"), 512)
+      << "dynamic scaling takes longer sequences than there are positions";
   EXPECT_EQ(window("phi3", R"("max_position_embeddings": 4096)"), 0) << "a missing key is none in Phi-3";
   EXPECT_EQ(window("phi3", R"("max_position_embeddings": 4096, "sliding_window": 2047)"), 2047);
   EXPECT_EQ(window("qwen2", R"("use_sliding_window": false, "sliding_window": 16)"), 0);

@@ -34,6 +34,17 @@ constexpr const char* kGpt2 =
     R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 5, "n_head": 4, "vocab_size": 3000, "n_positions": 64, "resid_pdrop": 0.1,
         "attn_pdrop": 0.0})";
 
+constexpr const char* kMistral =
+    R"({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": 500, "max_position_embeddings": 64, "sliding_window": 16})";
+// One layer of six slides, in a window that leaves out one key.
+constexpr const char* kQwen2 =
+    R"({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": 500, "max_position_embeddings": 64, "use_sliding_window": true,
+        "sliding_window": 62, "max_window_layers": 5})";
+const std::vector<std::string> kDocuments = {"data.reset_attention_mask=true", "data.reset_position_ids=true",
+                                             "data.eod_mask_loss=true", "data.eod=0", "data.mean_document=20"};
+
 TrainConfig config_of(const Space& space) {
   const std::string text = R"({"model": )" + space.model + R"(, "batch": {"global": )" + std::to_string(space.batch) +
                            R"(, "sequence": )" + std::to_string(space.sequence) + R"(}, "optimizer": {"lr": 1e-3}})";
@@ -108,7 +119,9 @@ TEST_P(LayoutCostsOf, TimeIsThatOfTheSimulator) {
     record.offer(std::abs(price_step(costs.step(layout), prices).seconds / simulated - 1), layout);
     bound.offer(costs.least_seconds(layout) / simulated - 1, layout);
   }
-  EXPECT_LE(record.error, 1e-12) << record.where;
+  // Searches price no message before the first forward, which counts targets, and a mean window where only some layers slide.
+  const bool exact = !config.data.eod_mask_loss && model.sliding_layers.empty();
+  EXPECT_LE(record.error, exact ? 1e-12 : 2e-2) << record.where;
   EXPECT_LE(bound.error, 1e-12) << bound.where;
 }
 
@@ -116,6 +129,9 @@ INSTANTIATE_TEST_SUITE_P(Spaces, LayoutCostsOf,
                          ::testing::Values(Space{"Llama8", kLlama, 8}, Space{"Llama1", kLlama, 1, 6}, Space{"Gpt2Tied8", kGpt2, 8},
                                            Space{"LlamaWithoutOverlap", kLlama, 4, 24, 64, {"parallel.overlap=false"}},
                                            Space{"Gpt2Fp32", kGpt2, 4, 24, 64, {"precision.compute=fp32", "cuda.tf32=true"}},
+                                           Space{"LlamaDocuments", kLlama, 4, 24, 62, kDocuments},
+                                           Space{"MistralWindow", kMistral, 4, 24, 63},
+                                           Space{"Qwen2WindowsAndDocuments", kQwen2, 4, 24, 64, kDocuments},
                                            Space{"LlamaGraphs", kLlama, 8, 24, 64, {"cuda.graphs=true"}}),
                          [](const auto& info) { return info.param.name; });
 

@@ -172,6 +172,21 @@ TEST(LayoutSearch, LooksAtEachDivisorOfTheBatch) {
   }
 }
 
+TEST(LayoutSearch, ProgressOnlyGrowsWhateverTheNumberOfThreads) {
+  SearchRequest request = request_of(config_of(gpt2_json(24, 1024, 16), 64, 1024), "a100_sxm_hdr", 16);
+  request.threads = 8;
+  std::string_view stage;
+  std::int64_t before = 0;
+  int reports = 0;
+  request.progress = [&](std::string_view what, std::int64_t done, std::int64_t) {
+    if (what == stage) EXPECT_GT(done, before) << what;
+    else EXPECT_EQ(done, 0) << what;
+    stage = what, before = done, ++reports;
+  };
+  search_layouts(request);
+  EXPECT_GT(reports, 10);
+}
+
 TEST(LayoutSearch, RefusesWhatCannotBe) {
   const TrainConfig config = config_of(gpt2_json(36, 4096, 32), 64, 1024);
   EXPECT_NE(message_of(request_of(config, "h100_sxm_ndr", 12)).find("whole nodes"), std::string::npos);

@@ -8,9 +8,11 @@
 #include "core/file_io.h"
 #include "planner/study/study_keys.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
 #include "train/config/option_table.h"
 #include "train/config/resolve_model.h"
+#include "train/launch/prepare_run.h"
 
 namespace trident {
 namespace {
@@ -155,6 +157,19 @@ TEST(StudyPoints, OfADataAutoConfigurationTheSmallestPointHasItsBatch) {
   spec.settings = {"parallel.data=auto"};
   EXPECT_EQ(replica_batch(spec, 0), 1536 / 2);
   EXPECT_EQ(config_of(spec, {0, {"512", "4"}, 512}).config.batch.global, 768 * 16);
+}
+
+// Six documents of 20 tokens: the plan of a configuration prices attention by them, and a study of it does the same.
+TEST(StudyPoints, GoByTheMeasuredDocumentsAsPlansDo) {
+  const TemporaryFolder folder;
+  write_dataset(folder / "text", Documents(6, std::vector<std::int32_t>(20, 7)), 100);
+  StudySpec spec = gpt3({"zero=zero1|zero3"}, Scaling::kStrong);
+  spec.settings = {"data.reset_attention_mask=true", "data.eod=0", "data.train=" + folder / "text"};
+  const TrainConfig studied = config_of(spec, points_of(spec).front()).config;
+  OptionValues values;
+  const TrainConfig planned = with_measured_documents(load_train_config(spec.config, spec.settings, values));
+  EXPECT_EQ(studied.data.mean_document_tokens(), 20);
+  EXPECT_EQ(studied.data.mean_document_tokens(), planned.data.mean_document_tokens());
 }
 
 TEST(StudyPoints, ReplicasMakeGpus) {
