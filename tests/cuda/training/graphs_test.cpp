@@ -55,6 +55,7 @@ class Graphs : public ::testing::Test {
     options.cuda = backend_.get();
     options.steps = steps;
     options.evaluate = true;
+    options.load = load_;
     return run_layout(config, settings, options);
   }
   // What graphs there were, after checking that they changed nothing.
@@ -68,6 +69,7 @@ class Graphs : public ::testing::Test {
   }
 
   std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
+  LoadSamples load_;
 };
 
 // One rank, four units, six micro-batches in one activation block, two gradient buffers that take turns. Different
@@ -168,6 +170,21 @@ TEST_F(Graphs, KeepTheBitsWhileTheLossScaleIsSearched) {
               kSteps * kMicroBatches * kUnits * 2 + kEvaluations * kMicroBatches * kUnits + applied * kUnits - works);
     SetUp();
   }
+}
+
+// First keys are read from memory: documents begin elsewhere in each step than in the one whose passes were captured.
+TEST_F(Graphs, KeepTheBitsOfDocuments) {
+  constexpr std::int64_t kSequence = 8;
+  load_ = [random = random_tokens(61, kSequence)](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+    random(first, count, spans);
+    if (spans.document_starts.empty()) return;
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t s = 0, start = 1 + (first + i) % (kSequence - 1); s < kSequence; ++s)
+        spans.document_starts[static_cast<std::size_t>(i * kSequence + s)] = static_cast<std::int32_t>(s < start ? 0 : start);
+  };
+  const std::vector<std::string> documents = {"data.reset_attention_mask=true", "data.eod=1"};
+  EXPECT_GT(expect_same(llama(), documents).launched, 200u);
+  EXPECT_NE(run(llama(), documents, true).losses, run(llama(), {}, true).losses) << "nothing was hidden";
 }
 
 // Collectives lie within the passes: only updates are repeated.
