@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <span>
 #include <string>
@@ -165,14 +166,15 @@ void read_sliding_window(HfReader& reader, ModelConfig& config) {
   const std::int64_t window = reader.integer("sliding_window", given ? 0 : missing);
   if (given && reader.find("sliding_window") != nullptr && window < 1)
     reader.refuse("sliding_window", "must be at least 1, or null for no window");
-  if (window >= config.longest_sequence() || std::ranges::find(slides, true) == slides.end()) return;
+  if (window == 0 || window >= config.longest_sequence() || std::ranges::find(slides, true) == slides.end()) return;
   config.sliding_window = window;
   if (std::ranges::find(slides, false) != slides.end()) config.sliding_layers = std::move(slides);
 }
 
 double read_softcap(HfReader& reader, std::string_view key) {
   const double cap = reader.number(key, 0);
-  if (!(cap >= 0)) reader.refuse(key, "must be above 0, or null for none");
+  if (cap != 0 && !(cap >= std::numeric_limits<float>::min() && cap <= std::numeric_limits<float>::max()))
+    reader.refuse(key, "must be a number from 1.2e-38 to 3.4e38, or 0 or null for none");
   return cap;
 }
 

@@ -79,6 +79,8 @@ TEST(PeakFlops, IsOneValueThatAFasterStepRaises) {
     EXPECT_EQ(peak.share(4, 1, say), 1 / c.raised) << "the old peak is gone";
     EXPECT_EQ(peak.share(5, 8, say), 1);
     EXPECT_EQ(peak.share(6, 4, say), 0.5);
+    EXPECT_EQ(peak.share(7, 16, say, 0.25), 2) << "attention that sees a quarter raises no peak";
+    EXPECT_EQ(peak.share(8, 4, say), 0.5);
     EXPECT_EQ(measured, 2) << "a third time it is not measured";
   }
   std::string said;

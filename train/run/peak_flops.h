@@ -9,8 +9,8 @@
 
 namespace trident {
 
-// One value for all steps of a start. No share above 1 is ever hidden: a step that is faster than the peak shows that the peak was
-// too low, so it is raised, which is said, and later shares are of the new one.
+// One value for all steps of a start. A step that computes faster than the peak shows that the peak was too low, so it is raised,
+// which is said, and later shares are of the new one.
 class PeakFlops {
  public:
   // Nothing: it is not known, and there are no shares.
@@ -20,8 +20,9 @@ class PeakFlops {
   // `measure`: called now, and once more where a step is faster than what it returned.
   PeakFlops(Measure measure, const Say& say);
 
-  // The share of a step that made `flops` model FLOPs per second.
-  std::optional<double> share(std::int64_t step, double flops, const Say& say);
+  // The share of a step that made `flops` model FLOPs per second and computed `computed_share` of them, because attention saw no
+  // more: such a share may be above 1.
+  std::optional<double> share(std::int64_t step, double flops, const Say& say, double computed_share = 1);
 
  private:
   std::optional<double> flops_;

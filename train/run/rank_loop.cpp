@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "core/clock.h"
@@ -101,7 +102,8 @@ TrainingState RankLoop::state() {
   state.best_valid_loss = checkpoints_.best_valid().loss;
   state.best_valid_step = checkpoints_.best_valid().step;
   const bool evaluated = last_eval_at_ == updates() && last_eval_.step == updates();
-  if (evaluated && (!state.best_valid_loss || last_eval_.valid.loss < *state.best_valid_loss)) {
+  const double loss = last_eval_.valid.loss;  // not a number where no target counts
+  if (evaluated && std::isfinite(loss) && (!state.best_valid_loss || loss < *state.best_valid_loss)) {
     state.best_valid_loss = last_eval_.valid.loss;
     state.best_valid_step = updates();
   }
@@ -336,8 +338,9 @@ void RankLoop::log(const StepResult& result, double seconds) {
   const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
   StepMetrics metrics = metrics_of(result, seconds);
   const double flops_per_token = model_flops_per_token(plan_.model, plan_.config.batch.sequence);
-  metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_);
   if (plan_.has_intervals()) metrics.masked_flops_share = masked_flops_share();
+  const double computed_share = metrics.masked_flops_share.value_or(1);
+  metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_, computed_share);
   metrics.peak_bytes = summary_.granted_bytes;
   metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
   std::optional<double> save_seconds;
@@ -368,9 +371,8 @@ EvalMetrics RankLoop::evaluate() {
       left_out += set.weight;
       if (rank() == 0)
         here_.logger.warning(
-            "no target of validation set {} counts (data.eod_mask_loss), valid_loss is the mean of the others; look at the data "
-            "and at data.eod",
-            in_quotes(set.name));
+            "no target of validation set {} counts (data.eod_mask_loss), valid_loss {}; look at the data and at data.eod",
+            in_quotes(set.name), validation_sets_.size() > 1 ? "is the mean of the others" : "is not known");
       continue;
     }
     mean.counted += result.counted;
@@ -378,7 +380,7 @@ EvalMetrics RankLoop::evaluate() {
     if (result.bytes_per_token) mean.bytes_per_token = mean.bytes_per_token.value_or(0) + set.weight * *result.bytes_per_token;
   }
   const double share = mean.counted == 0 ? 0 : 1 - left_out;
-  mean.loss /= share;
+  mean.loss = share > 0 ? mean.loss / share : std::numeric_limits<double>::quiet_NaN();
   if (mean.bytes_per_token) *mean.bytes_per_token /= share;
   metrics.valid = valid_loss(mean);
   last_eval_ = metrics;

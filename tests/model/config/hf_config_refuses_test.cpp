@@ -150,7 +150,8 @@ TEST(HfConfigRefuses, FeaturesThatDoNotExistHere) {
   for (const std::string key : {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"})
     expect_refused(llama("\"" + key + "\": 8"), {"model." + key + " = 8", "mixture-of-experts"});
   for (const std::string key : {"attn_logit_softcapping", "final_logit_softcapping"})
-    expect_refused(llama("\"" + key + "\": -30.0"), {"model." + key + " = -30", "above 0, or null"});
+    for (const std::string cap : {"-30.0", "1e39", "1e-46"})
+      expect_refused(llama("\"" + key + "\": " + cap), {"model." + key + " = ", "from 1.2e-38 to 3.4e38, or 0 or null"});
   expect_refused(llama(R"("logits_soft_cap": 30.0)"), {"model.logits_soft_cap = 30", "final_logit_softcapping"});
   expect_refused(R"({"model_type": "gemma2"})", {"model.model_type = \"gemma2\"", "must be one of"});
   expect_refused(family("phi3", R"("lm_head_bias": true)"), {"lm_head_bias = true", "set it to false"});
