@@ -103,11 +103,11 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
     return foreign_flag_hint(argument, next);
   };
   if (!parse_flags(app, arguments, context, {{}, instead})) return;
+  check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
   if (question.cluster.empty())
     throw ConfigError(
         "trident plan cluster: NAME or --cluster is required; give a name like h100_sxm_ndr, cpu, or the path of a file");
   if (csv && json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
-  check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
   context.out << on_lines(plan_on_cluster(read_config(flags), question, detail_of(program),
                                           json  ? PlanForm::kJson
                                           : csv ? PlanForm::kCsv

@@ -41,7 +41,7 @@ TEST(MegatronFlags, ModelKeysAreHuggingFaces) {
     JsonValue model = parse_json(
         row.target.starts_with("n_")
             ? R"({"model_type": "gpt2", "vocab_size": 10, "n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 8})"
-            : R"({"model_type": "llama", "vocab_size": 10, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            : R"({"model_type": "mistral", "vocab_size": 10, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
                   "num_key_value_heads": 2, "intermediate_size": 8, "max_position_embeddings": 8})",
         "m");
     if (model.find(row.target) == nullptr) model.set(row.target, JsonValue{});
