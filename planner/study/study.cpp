@@ -5,6 +5,7 @@
 
 #include "core/int_math.h"
 #include "planner/predict/cluster_forecast.h"
+#include "train/launch/prepare_run.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {
@@ -94,7 +95,8 @@ StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, cons
     StudyRow row;
     row.point = std::move(point);
     try {
-      const PointConfig chosen = config_of(spec, row.point);
+      PointConfig chosen = config_of(spec, row.point);
+      chosen.config = with_measured_documents(std::move(chosen.config));
       hardware.price(chosen, row);
       if (execute) execute(chosen, row);
     } catch (const ConfigError& error) {

@@ -14,7 +14,6 @@
 #include "planner/study/study_keys.h"
 #include "train/config/option_table.h"
 #include "train/config/rank_count.h"
-#include "train/launch/prepare_run.h"
 
 namespace trident {
 namespace {
@@ -254,7 +253,7 @@ PointConfig config_of(const StudySpec& spec, const StudyPoint& point) {
     settings.push_back(fmt::format("batch.global={}", replica_batch(spec, point.arm) * replicas));
   }
   OptionValues settled;
-  return {with_measured_documents(load_train_config(spec.config, settings, settled)), gpus, replicas};
+  return {load_train_config(spec.config, settings, settled), gpus, replicas};
 }
 
 }  // namespace trident

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/file_io.h"
+#include "planner/study/study.h"
 #include "planner/study/study_keys.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
@@ -165,7 +166,8 @@ TEST(StudyPoints, GoByTheMeasuredDocumentsAsPlansDo) {
   write_dataset(folder / "text", Documents(6, std::vector<std::int32_t>(20, 7)), 100);
   StudySpec spec = gpt3({"zero=zero1|zero3"}, Scaling::kStrong);
   spec.settings = {"data.reset_attention_mask=true", "data.eod=0", "data.train=" + folder / "text"};
-  const TrainConfig studied = config_of(spec, points_of(spec).front()).config;
+  TrainConfig studied;
+  run_study(spec, {"none", "GPU", [&](const PointConfig& point, StudyRow&) { studied = point.config; }});
   OptionValues values;
   const TrainConfig planned = with_measured_documents(load_train_config(spec.config, spec.settings, values));
   EXPECT_EQ(studied.data.mean_document_tokens(), 20);
