@@ -206,7 +206,7 @@ TEST(HfConfig, LayersSlideFromOneOnOrByAList) {
       R"(, "max_window_layers": 0, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])";
   EXPECT_EQ(kinds("qwen3", on + list), "sfs") << "a list counts, not max_window_layers";
   EXPECT_EQ(kinds("qwen3", list), "fff") << "the window is off";
-  const ModelConfig none = tiny("qwen3", R"("num_key_value_heads": 2, "num_hidden_layers": 3, "sliding_window": null)" + on + list);
+  const ModelConfig none = tiny("qwen3", R"("num_key_value_heads": 2, "sliding_window": null)" + on + list);
   EXPECT_TRUE(none.sliding_layers.empty()) << "an export would have layers that slide without a window";
 }
 
