@@ -1,4 +1,4 @@
-// What says where the documents of a token file begin.
+// This says where the documents of a token file begin.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostPageBytes = 4'000'000;
-// What a page shows of anything at the most; more is for programs.
+// A page shows at most so many of anything; more is for programs.
 constexpr std::size_t kMostRows = 400, kMostLines = 100, kMostTextBytes = 4000, kMostNameBytes = 200;
 
 double number(const JsonValue* value) { return value != nullptr && value->is_number() ? value->as_number() : kNone; }

@@ -78,7 +78,7 @@ class Builder {
     return graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, minus_infinity, virtual_scores(), is);
   }
 
-  // Of scaled scores: tanh(score / softcap), whose multiple by softcap takes their place.
+  // Returns tanh(score / softcap) of a scaled score, whose multiple by softcap takes its place.
   CudnnTensor bounded(CudnnTensor x, CudnnTensor* part) {
     if (shape.softcap == 0) return x;
     const CudnnTensor softcap = graph.scalar(kSoftcap, kFloat);

@@ -17,7 +17,7 @@ OpCase matmul_bias_gelu(const MatmulShape& shape);
 OpCase matmul_gelu_backward(const MatmulShape& shape);
 // d_weight f32[out_columns, in_columns] and d_bias of a linear layer.
 OpCase matmul_bias_gradient(DType t, Index out_columns, Index in_columns, Index rows, Accumulate accumulate, Draw draw);
-// Of intervals where shape.interval says so.
+// Adds first_key where shape.interval says that there are intervals.
 OpCase attention_forward(const AttentionShape& shape, const reference::Intervals& intervals = {});
 // Sample b's queries begin at position first[b] of a cache of shape.key_length.
 OpCase cached_attention(const AttentionShape& shape, std::vector<std::int64_t> first, const reference::Intervals& intervals = {});

@@ -89,7 +89,7 @@ void print_attention(CpuDevice& device, DType dtype, std::int64_t heads, std::in
              to_string(dtype), heads, length, width, 1e3 * forward, 2 * product / forward, 1e3 * backward, 5 * product / backward);
 }
 
-// What forward and backward of one document and of sixteen take beside those without intervals: medians of pairs, one after the
+// Prints what one document and sixteen take, forward and backward, beside none: medians of pairs, one after the
 // other.
 void print_intervals(CpuDevice& device, DType dtype, std::int64_t length, std::int64_t width, double budget) {
   AttentionShape causal;

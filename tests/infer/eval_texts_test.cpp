@@ -57,7 +57,7 @@ TEST(EvalWindows, AreGivenAsManyAtOnceAsMakeSoManyTokens) {
   EXPECT_EQ(windows_at_once(100'000, 1), 8192);
 }
 
-// What is said of progress: it is counted in batches.
+// Progress is counted in batches.
 TEST(EvalWindows, AreGivenAtOnceUnlessTheirNumberIsSaid) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "hf");

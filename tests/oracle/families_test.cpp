@@ -61,16 +61,7 @@ TEST_P(FamilyTraining, MeetsPyTorch) {
 
   ASSERT_EQ(run.initial.size(), golden.weights.size());
   for (const auto& [name, weight] : golden.weights) ASSERT_EQ(run.initial.at(name), weight) << name << ": was not loaded";
-  ASSERT_EQ(run.losses.size(), golden.losses.size());
-  double worst = 0;
-  for (std::size_t i = 0; i < golden.losses.size(); ++i) {
-    const double loss_off = std::abs(run.losses[i] / static_cast<double>(golden.losses[i]) - 1);
-    const double norm_off = std::abs(run.grad_norms.at(i) / static_cast<double>(golden.grad_norms[i]) - 1);
-    worst = std::max({worst, loss_off, norm_off});
-    EXPECT_LE(loss_off, 1e-5) << "loss of step " << i + 1;
-    EXPECT_LE(norm_off, 1e-5) << "gradient norm of step " << i + 1;
-  }
-  RecordProperty("worst", fmt::format("{:.3g}", worst));
+  RecordProperty("worst", expect_golden_steps(run, golden.losses, golden.grad_norms));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyTraining, ::testing::ValuesIn(runs()), [](const auto& info) {

@@ -1,5 +1,8 @@
 #include "tests/oracle/golden_case.h"
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -109,6 +112,19 @@ void load_folder(RankTrainer& trainer, const std::string& folder) {
       read_weights(source, trainer.store(), trainer.shard_holder(), trainer.device(), trainer.context().compute_stream());
   TRIDENT_CHECK(not_numbers.empty(), "{} has values that are no numbers", folder);
   trainer.store().publish_masters();
+}
+
+std::string expect_golden_steps(const LayoutRun& run, const std::vector<float>& losses, const std::vector<float>& grad_norms) {
+  EXPECT_EQ(run.losses.size(), losses.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const double loss_off = std::abs(run.losses.at(i) / static_cast<double>(losses[i]) - 1);
+    const double norm_off = std::abs(run.grad_norms.at(i) / static_cast<double>(grad_norms.at(i)) - 1);
+    worst = std::max({worst, loss_off, norm_off});
+    EXPECT_LE(loss_off, 1e-5) << "loss of step " << i + 1;
+    EXPECT_LE(norm_off, 1e-5) << "gradient norm of step " << i + 1;
+  }
+  return fmt::format("{:.3g}", worst);
 }
 
 double norm2(const std::vector<float>& values) { return distance(values, std::vector<float>(values.size())); }

@@ -121,7 +121,7 @@ TensorView BatchBuffers::first_keys(TensorView all, std::int64_t k) const {
   return all.rows(k, 1).flat().range(0, plan_.config.batch.micro * plan_.config.batch.sequence);
 }
 
-// What attention of every sample sees at first; without documents a window is the same in all.
+// Writes the first keys that attention of every sample sees; without documents a window is the same in all.
 void BatchBuffers::write_first_keys() {
   const std::int64_t t = plan_.config.batch.sequence;
   const bool hides = plan_.config.data.reset_attention_mask;

@@ -69,7 +69,7 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
   }
 }
 
-// Targets of the global batch that count. Of the stages only the last one divides by them, and only it has them.
+// Targets of the global batch that count. Only the last stage divides by them and has them.
 std::int64_t RankTrainer::count_targets() {
   const GridCoordinates here = context().coordinates();
   if (here.pipeline != plan_.grid.degrees().pipeline - 1) return 0;
@@ -79,7 +79,7 @@ std::int64_t RankTrainer::count_targets() {
   return count;
 }
 
-// What this rank adds to the count that travels with the statistics: each target once.
+// Returns what this rank adds to the count that travels with the statistics: each target once.
 std::optional<std::int64_t> RankTrainer::counted_here() {
   if (!plan_.counts_targets()) return std::nullopt;
   return model_.reports_losses() ? batch_buffers_.counted() : 0;

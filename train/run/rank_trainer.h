@@ -112,7 +112,7 @@ class RankTrainer {
   std::span<const InstructionTimes> instruction_times() const { return step_times_; }
   // Seconds that the last step spent on its batch before the first instruction.
   double batch_seconds() const { return batch_seconds_; }
-  // Of this rank's samples of the last step; between that and an evaluation.
+  // Goes by this rank's samples of the last step; called between that and an evaluation.
   BatchBuffers::Seen seen() const { return batch_buffers_.seen(); }
   // Times of its instructions by cause.
   const StepCauses& causes() const { return causes_; }

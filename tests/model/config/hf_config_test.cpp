@@ -163,7 +163,7 @@ TEST(HfConfig, DropoutIsWhatTheFileOrTheUserSays) {
   EXPECT_EQ(tiny("llama", R"("attention_dropout": 0.1)", 0.0).residual_dropout, 0.0);
 }
 
-// What counts is a window that hides something in the longest sequence.
+// A window counts if it hides something in the longest sequence.
 TEST(HfConfig, SlidingWindowsAreRead) {
   const auto window = [](const std::string& family, const std::string& more) {
     return tiny(family, R"("num_key_value_heads": 2, )" + more).sliding_window;
