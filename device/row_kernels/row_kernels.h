@@ -26,7 +26,7 @@ enum class RowType : std::uint8_t { kF32, kBF16, kF16 };
 // The RowType of a compute dtype; anything but f32, bf16 and f16 is an InternalError.
 RowType row_type(DType dtype);
 
-// Which columns of a vocabulary shard count, and how its logits are bounded: see op::CrossEntropyMax in device/operations.h.
+// Which columns of a vocabulary shard count, and how its logits are bounded: see op::CrossEntropyStats in device/operations.h.
 struct VocabularyShard {
   std::int64_t columns = 0;       // V, held here
   std::int64_t first_column = 0;  // global number of column 0
@@ -85,12 +85,13 @@ struct RowKernels {
   void (*embedding_backward)(RowType t, float* d_table, const void* d_out, const std::int32_t* tokens, I rows, I width, I first_row,
                              I table_rows);
 
-  // ---- cross-entropy: logits T[rows, shard.columns]; sum_exp and target_logit are the two rows of `stats`
-  void (*cross_entropy_max)(RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard);
-  void (*cross_entropy_stats)(RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+  // ---- cross-entropy: logits T[rows, shard.columns]
+  void (*cross_entropy_stats)(RowType t, float* row_max, float* sum_exp, float* target_logit, const void* logits,
                               const std::int32_t* targets, I rows, const VocabularyShard& shard);
   void (*cross_entropy_backward)(RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets,
                                  I rows, const VocabularyShard& shard, float scale);
+  void (*cross_entropy_gradient)(RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets, I rows,
+                                 const VocabularyShard& shard, float scale);
 
   // ---- elementwise, copies, reductions
   void (*add_bias)(RowType t, void* x, const void* bias, I rows, I width);
@@ -117,12 +118,12 @@ struct RowKernels {
 // those with scratch: which there also take memory for sums over rows.
 #define TRIDENT_PLAIN_ROW_KERNELS(X)                                                                                         \
   X(split_heads) X(merge_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \
-  X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_max) X(cross_entropy_stats)    \
+  X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_stats)                         \
   X(add_bias) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)                     \
   X(clip_forward) X(clip_backward)
 #define TRIDENT_SCRATCH_ROW_KERNELS(X)                                                                                       \
   X(rms_norm_backward) X(rms_norm_apply_backward) X(layer_norm_backward) X(sum_rows)
-#define TRIDENT_OTHER_ROW_KERNELS(X) X(cross_entropy_backward) X(dropout) X(convert) X(fill_zero) X(update)
+#define TRIDENT_OTHER_ROW_KERNELS(X) X(cross_entropy_backward) X(cross_entropy_gradient) X(dropout) X(convert) X(fill_zero) X(update)
 
 // The kernels for `level`, which the processor must support.
 const RowKernels& row_kernels(IsaLevel level);

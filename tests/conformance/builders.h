@@ -72,9 +72,10 @@ OpCase embedding_backward(DType t, Index R, Index H, Index table_rows, Index fir
 struct VocabularyPart {
   Index columns, first_column, vocabulary;
 };
-OpCase cross_entropy_max(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
 OpCase cross_entropy_stats(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
 OpCase cross_entropy_backward(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
+// Of a whole vocabulary: part.first_column is 0.
+OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
 OpCase cross_entropy_rescale(Index R, VocabularyPart part);
 OpCase cross_entropy_loss(Index R);
 

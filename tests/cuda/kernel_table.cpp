@@ -154,15 +154,11 @@ struct Table {
     ck::embedding_backward(s.stream(), t, s.out(d_table, table_rows * width), s.in(t, d_out, rows * width), s.in(tokens, rows),
                            rows, width, first_row, table_rows);
   }
-  static void cross_entropy_max(RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard) {
-    StagedOperands s(placement);
-    ck::cross_entropy_max(s.stream(), t, s.out(row_max, rows), s.in(t, logits, rows * shard.columns), rows, shard);
-  }
-  static void cross_entropy_stats(RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+  static void cross_entropy_stats(RowType t, float* row_max, float* sum_exp, float* target_logit, const void* logits,
                                   const std::int32_t* targets, I rows, const VocabularyShard& shard) {
     StagedOperands s(placement);
-    ck::cross_entropy_stats(s.stream(), t, s.out(sum_exp, rows), s.out(target_logit, rows), s.in(t, logits, rows * shard.columns),
-                            s.in(row_max, rows), s.in(targets, rows), rows, shard);
+    ck::cross_entropy_stats(s.stream(), t, s.out(row_max, rows), s.out(sum_exp, rows), s.out(target_logit, rows),
+                            s.in(t, logits, rows * shard.columns), s.in(targets, rows), rows, shard);
   }
   static void cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp,
                                      const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
@@ -175,6 +171,19 @@ struct Table {
       StagedOperands s(placement);
       ck::cross_entropy_backward(s.stream(), t, s.out(t, logits, rows * shard.columns), s.in(row_max, rows), s.in(sum_exp, rows),
                                  s.in(targets, rows), rows, shard, scale);
+    });
+  }
+  static void cross_entropy_gradient(RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
+                                     I rows, const VocabularyShard& shard, float scale) {
+    const auto of_memory = [&] {
+      StagedOperands s(placement);
+      ck::cross_entropy_gradient_from_memory(s.stream(), t, s.out(t, logits, rows * shard.columns), s.out(sum_exp, rows),
+                                             s.out(target_logit, rows), s.in(targets, rows), rows, shard, s.in(&scale, 1));
+    };
+    expect_same({{logits, rows * shard.columns, bytes_of(t)}}, of_memory, [&] {
+      StagedOperands s(placement);
+      ck::cross_entropy_gradient(s.stream(), t, s.out(t, logits, rows * shard.columns), s.out(sum_exp, rows),
+                                 s.out(target_logit, rows), s.in(targets, rows), rows, shard, scale);
     });
   }
   static void add_bias(RowType t, void* x, const void* bias, I rows, I width) {
@@ -266,9 +275,9 @@ struct Table {
     k.clip_backward = clip_backward;
     k.embedding_forward = embedding_forward;
     k.embedding_backward = embedding_backward;
-    k.cross_entropy_max = cross_entropy_max;
     k.cross_entropy_stats = cross_entropy_stats;
     k.cross_entropy_backward = cross_entropy_backward;
+    k.cross_entropy_gradient = cross_entropy_gradient;
     k.add_bias = add_bias;
     k.sum_rows = sum_rows;
     k.add = add;
