@@ -97,65 +97,94 @@ struct AttentionBackward {
 // heads [B, n, S, D] beside rows [S, B, C] of which columns first_column .. + n*D are meant.
 void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column);
 
-// heads T[B,n,S,D] <- columns first_column .. first_column + n*D of rows T[S,B,C].
+// Turns pairs (j, j + P) of the first 2P elements of a head, P = table width (half-split form). cos, sin f32[positions, P]; position
+// i32[B,S] picks the row. Views of nothing: nothing turns.
+struct Rotation {
+  ConstTensorView cos = {}, sin = {}, position = {};
+
+  bool turns() const { return cos.shape().rank() > 0; }
+  std::int64_t pairs() const { return cos.shape()[-1]; }
+  void check(std::string_view operation, const Shape& heads) const;
+  void fields(FieldVisitor f, const Shape& heads) const {
+    f(reads("cos", cos, {DType::kF32, cos.num_elements()}));
+    f(reads("sin", sin, {DType::kF32, cos.num_elements()}));
+    f(reads("position", position, {DType::kI32, heads[0] * heads[2]}));
+  }
+};
+
+// heads T[B,n,S,D] <- columns first_column .. first_column + n*D of rows T[S,B,C], turned by `rotation`.
 struct SplitHeads {
   static constexpr OperationName kName{"split_heads", WorkKind::kHeads};
   TensorView heads;
   ConstTensorView rows;
   std::int64_t first_column;
+  Rotation rotation = {};
 
-  void check() const { check_heads(kName.name, heads, rows, first_column); }
+  void check() const {
+    check_heads(kName.name, heads, rows, first_column);
+    if (rotation.turns()) rotation.check(kName.name, heads.shape());
+  }
   void fields(FieldVisitor f) const {
     f(writes("heads", heads));
     f(reads("rows", rows).moving(heads.num_bytes()));
+    if (rotation.turns()) rotation.fields(f, heads.shape());
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const Shape& h = heads.shape();
+    if (rotation.turns())
+      return k.split_rotated_heads(row_type(heads.dtype()), heads.data(), rows.data(), h[0], h[1], h[2], h[3], rows.shape()[2],
+                                   first_column, rotation.cos.as<float>(), rotation.sin.as<float>(),
+                                   rotation.position.as<std::int32_t>(), rotation.pairs());
     k.split_heads(row_type(heads.dtype()), heads.data(), rows.data(), h[0], h[1], h[2], h[3], rows.shape()[2], first_column);
   }
 };
 
-// The inverse: writes those columns of rows T[S,B,C], leaves the others.
+// The inverse: writes those columns of rows T[S,B,C], turned back by `rotation`, leaves the others.
 struct MergeHeads {
   static constexpr OperationName kName{"merge_heads", WorkKind::kHeads};
   TensorView rows;
   ConstTensorView heads;
   std::int64_t first_column;
+  Rotation rotation = {};
 
-  void check() const { check_heads(kName.name, heads, rows, first_column); }
+  void check() const {
+    check_heads(kName.name, heads, rows, first_column);
+    if (rotation.turns()) rotation.check(kName.name, heads.shape());
+  }
   void fields(FieldVisitor f) const {
     f(writes("rows", rows).moving(heads.num_bytes()));
     f(reads("heads", heads));
+    if (rotation.turns()) rotation.fields(f, heads.shape());
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const Shape& h = heads.shape();
+    if (rotation.turns())
+      return k.merge_rotated_heads(row_type(heads.dtype()), rows.data(), heads.data(), h[0], h[1], h[2], h[3], rows.shape()[2],
+                                   first_column, rotation.cos.as<float>(), rotation.sin.as<float>(),
+                                   rotation.position.as<std::int32_t>(), rotation.pairs());
     k.merge_heads(row_type(heads.dtype()), rows.data(), heads.data(), h[0], h[1], h[2], h[3], rows.shape()[2], first_column);
   }
 };
 
-// In place on x T[B,n,S,D]: rotates pairs (j, j + P) of the first 2P elements of a head, P = table width (half-split form).
-// cos, sin f32[positions, P]; position i32[B,S] picks the row. `inverse` = kYes rotates back (the backward pass).
+// In place on x T[B,n,S,D]; `inverse` = kYes turns back (the backward pass).
 struct Rope {
   static constexpr OperationName kName{"rope", WorkKind::kHeads};
   TensorView x;
-  ConstTensorView cos, sin, position;
+  Rotation rotation;
   Transpose inverse;
 
   void check() const;
   void fields(FieldVisitor f) const {
-    const Shape& s = x.shape();
     f(updates("x", x));
-    f(reads("cos", cos, {DType::kF32, cos.num_elements()}));
-    f(reads("sin", sin, {DType::kF32, cos.num_elements()}));
-    f(reads("position", position, {DType::kI32, s[0] * s[2]}));
+    rotation.fields(f, x.shape());
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const Shape& s = x.shape();
-    k.rope(row_type(x.dtype()), x.data(), cos.as<float>(), sin.as<float>(), position.as<std::int32_t>(), s[0], s[1], s[2], s[3],
-           cos.shape()[-1], inverse);
+    k.rope(row_type(x.dtype()), x.data(), rotation.cos.as<float>(), rotation.sin.as<float>(), rotation.position.as<std::int32_t>(),
+           s[0], s[1], s[2], s[3], rotation.pairs(), inverse);
   }
 };
 

@@ -48,6 +48,11 @@ struct RowKernels {
                       I first_column);
   void (*merge_heads)(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
                       I first_column);
+  // The same of heads that turn on the way, as rope; merging turns them back.
+  void (*split_rotated_heads)(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
+                              I first_column, const float* cos, const float* sin, const std::int32_t* position, I half);
+  void (*merge_rotated_heads)(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
+                              I first_column, const float* cos, const float* sin, const std::int32_t* position, I half);
   // x T[batch, heads, sequence, head_dim] in place; cos, sin f32[positions, half] with 2 * half <= head_dim; position [batch,
   // sequence].
   void (*rope)(RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,
@@ -117,7 +122,7 @@ struct RowKernels {
 // X(name) of every function above. The plain ones: those that on a GPU take nothing but a stream besides (device/cuda/kernels);
 // those with scratch: which there also take memory for sums over rows.
 #define TRIDENT_PLAIN_ROW_KERNELS(X)                                                                                         \
-  X(split_heads) X(merge_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \
+  X(split_heads) X(merge_heads) X(split_rotated_heads) X(merge_rotated_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \
   X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_stats)                         \
   X(add_bias) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)                     \
   X(clip_forward) X(clip_backward)

@@ -31,6 +31,8 @@ struct HeadShape {
 };
 OpCase split_heads(DType t, HeadShape heads, Index columns, Index first_column);
 OpCase merge_heads(DType t, HeadShape heads, Index columns, Index first_column);
+OpCase split_rotated_heads(DType t, HeadShape heads, Index columns, Index first_column, Index pairs);
+OpCase merge_rotated_heads(DType t, HeadShape heads, Index columns, Index first_column, Index pairs);
 OpCase rope(DType t, HeadShape heads, Index pairs, Transpose inverse);
 
 // ---- norms

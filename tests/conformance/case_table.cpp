@@ -164,6 +164,11 @@ void add_heads(Cases& cases, DType t) {
       cases.push_back(split_heads(t, h, 3 * width, first));
       cases.push_back(merge_heads(t, h, 3 * width, first));
     }
+    if (h.D > 1)
+      for (const Index pairs : {h.D / 2, h.D / 4}) {
+        cases.push_back(split_rotated_heads(t, h, 3 * width, width, pairs));
+        cases.push_back(merge_rotated_heads(t, h, 3 * width, width, pairs));
+      }
     for (const Transpose back : {kN, kT}) {
       if (h.D == 1) continue;
       cases.push_back(rope(t, h, h.D / 2, back));
@@ -173,6 +178,8 @@ void add_heads(Cases& cases, DType t) {
   cases.push_back(shifted(split_heads(t, {2, 3, 5, 8}, 72, 24)));
   cases.push_back(shifted(merge_heads(t, {2, 3, 5, 8}, 72, 24)));
   cases.push_back(shifted(rope(t, {2, 3, 5, 8}, 4, kN)));
+  cases.push_back(split_rotated_heads(t, {2, 3, 5, 16}, 150, 3, 8));
+  cases.push_back(shifted(merge_rotated_heads(t, {2, 3, 5, 16}, 144, 48, 4)));
 }
 
 void add_norms(Cases& cases, DType t) {
@@ -389,6 +396,8 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
                       attention_backward(attention),
                       split_heads(t, heads, qkv, 0),
                       merge_heads(t, heads, qkv, 0),
+                      split_rotated_heads(t, heads, qkv, 0, D / 2),
+                      merge_rotated_heads(t, heads, qkv, 0, D / 2),
                       rope(t, heads, D / 2, kN),
                       rms_norm_forward(t, T, H),
                       rms_norm_backward(t, T, H, Gradient::kAdd, kAdd),

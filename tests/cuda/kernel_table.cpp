@@ -59,11 +59,31 @@ struct Table {
                     s.in(t, heads, batch * num_heads * sequence * head_dim), batch, num_heads, sequence, head_dim, columns,
                     first_column);
   }
+  static I rows_of_tables(const std::int32_t* position, I tokens) {
+    I positions = 0;
+    for (I i = 0; i < tokens; ++i) positions = std::max(positions, I{position[i]} + 1);
+    return positions;
+  }
+  static void split_rotated_heads(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
+                                  I first_column, const float* cos, const float* sin, const std::int32_t* position, I half) {
+    StagedOperands s(placement);
+    const I tables = rows_of_tables(position, batch * sequence) * half;
+    ck::split_rotated_heads(s.stream(), t, s.out(t, heads, batch * num_heads * sequence * head_dim),
+                            s.in(t, rows, sequence * batch * columns), batch, num_heads, sequence, head_dim, columns, first_column,
+                            s.in(cos, tables), s.in(sin, tables), s.in(position, batch * sequence), half);
+  }
+  static void merge_rotated_heads(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
+                                  I first_column, const float* cos, const float* sin, const std::int32_t* position, I half) {
+    StagedOperands s(placement);
+    const I tables = rows_of_tables(position, batch * sequence) * half;
+    ck::merge_rotated_heads(s.stream(), t, s.out(t, rows, sequence * batch * columns),
+                            s.in(t, heads, batch * num_heads * sequence * head_dim), batch, num_heads, sequence, head_dim, columns,
+                            first_column, s.in(cos, tables), s.in(sin, tables), s.in(position, batch * sequence), half);
+  }
   static void rope(RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,
                    I sequence, I head_dim, I half, Transpose inverse) {
     StagedOperands s(placement);
-    I positions = 0;
-    for (I i = 0; i < batch * sequence; ++i) positions = std::max(positions, I{position[i]} + 1);
+    const I positions = rows_of_tables(position, batch * sequence);
     ck::rope(s.stream(), t, s.out(t, x, batch * num_heads * sequence * head_dim), s.in(cos, positions * half),
              s.in(sin, positions * half), s.in(position, batch * sequence), batch, num_heads, sequence, head_dim, half, inverse);
   }
@@ -258,6 +278,8 @@ struct Table {
     RowKernels k{};
     k.split_heads = split_heads;
     k.merge_heads = merge_heads;
+    k.split_rotated_heads = split_rotated_heads;
+    k.merge_rotated_heads = merge_rotated_heads;
     k.rope = rope;
     k.rms_norm_forward = rms_norm_forward;
     k.rms_norm_backward = rms_norm_backward;

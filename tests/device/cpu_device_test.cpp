@@ -195,12 +195,13 @@ TEST(CpuOps, MistakesAreNamed) {
       {"adamw: 1 states instead of 2",
        [&] { ops.run(s, op::Update{UpdateRule::kAdamW, v(x), v(x), std::span(moments).first(1), v(x), {}, nullptr}); }},
       {"split_heads: heads", [&] { ops.run(s, op::SplitHeads{v(heads), v(x), 1}); }},
+      {"split_heads: 6 pairs", [&] { ops.run(s, op::SplitHeads{v(heads), v(x), 0, {v(six), v(six), v(row)}}); }},
       {"merge_heads: heads", [&] { ops.run(s, op::MergeHeads{v(x), v(heads), -1}); }},
-      {"rope: 6 pairs", [&] { ops.run(s, op::Rope{v(heads), v(six), v(six), v(row), Transpose::kNo}); }},
+      {"rope: 6 pairs", [&] { ops.run(s, op::Rope{v(heads), {v(six), v(six), v(row)}, Transpose::kNo}); }},
       {"rope: position",
        [&] {
          const TensorView column = v(six).reshape({6, 1});
-         ops.run(s, op::Rope{v(heads), column, column, v(row), Transpose::kNo});
+         ops.run(s, op::Rope{v(heads), {column, column, v(row)}, Transpose::kNo});
        }},
   };
   for (const auto& [expected, call] : cases) {

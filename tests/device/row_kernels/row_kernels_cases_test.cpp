@@ -8,6 +8,8 @@ namespace {
 
 const std::vector<std::string> kOps{"split_heads",
                                     "merge_heads",
+                                    "split_rotated_heads",
+                                    "merge_rotated_heads",
                                     "rope",
                                     "rms_norm_forward",
                                     "rms_norm_backward",
