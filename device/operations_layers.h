@@ -376,13 +376,14 @@ struct SwigluForward {
   }
 };
 
+// In place, d_out becomes what forward gave, which the gradient of the next weight is made of.
 struct SwigluBackward {
   static constexpr OperationName kName{"swiglu_backward", WorkKind::kRows};
-  TensorView d_gate_up;
-  ConstTensorView d_out, gate_up;
+  TensorView d_gate_up, d_out;
+  ConstTensorView gate_up;
 
   void fields(FieldVisitor f) const {
-    f(reads("d_out", d_out));
+    f(updates("d_out", d_out));
     f(reads("gate_up", gate_up, {d_out.dtype(), 2 * d_out.num_elements()}));
     f(writes("d_gate_up", d_gate_up, like(gate_up)));
   }
@@ -409,14 +410,33 @@ struct GeluForward {
   }
 };
 
+// In place x T[R,C] += bias T[C] in every row, rounded; out = gelu(x).
+struct BiasGelu {
+  static constexpr OperationName kName = GeluForward::kName;
+  TensorView out, x;
+  ConstTensorView bias;
+
+  void fields(FieldVisitor f) const {
+    f(writes("out", out, like(x)));
+    f(updates("x", x));
+    f(reads("bias", bias, {x.dtype(), row_extent(x).width}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.bias_gelu(row_type(x.dtype()), out.data(), x.data(), bias.data(), e.rows, e.width);
+  }
+};
+
+// In place, d_out becomes gelu(x), which the gradient of the next weight is made of.
 struct GeluBackward {
   static constexpr OperationName kName{"gelu_backward", WorkKind::kRows};
-  TensorView d_x;
-  ConstTensorView d_out, x;
+  TensorView d_x, d_out;
+  ConstTensorView x;
 
   void fields(FieldVisitor f) const {
     f(writes("d_x", d_x, like(x)));
-    f(reads("d_out", d_out, like(x)));
+    f(updates("d_out", d_out, like(x)));
     f(reads("x", x));
   }
   template <class Kernels>
@@ -463,7 +483,7 @@ struct ClipBackward {
 
 using LayerOperations =
     OperationList<Matmul, AttentionForward, CachedAttention, AttentionBackward, SplitHeads, MergeHeads, Rope, RmsNormForward,
-                  RmsNormBackward, LayerNormForward, LayerNormBackward, SwigluForward, SwigluBackward, GeluForward, GeluBackward,
+                  RmsNormBackward, LayerNormForward, LayerNormBackward, SwigluForward, SwigluBackward, GeluForward, BiasGelu, GeluBackward,
                   RmsNormSquares, RmsNormApply, RmsNormDots, RmsNormApplyBackward, ClipForward, ClipBackward>;
 
 }  // namespace trident::op

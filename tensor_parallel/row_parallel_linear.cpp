@@ -21,8 +21,8 @@ MatmulOperands RowParallelLinear::input_gradient(Pass& p, TensorView d_x) const 
 
 void RowParallelLinear::backward_input(Pass& p, TensorView d_x) const { p.matmul(input_gradient(p, d_x)); }
 
-void RowParallelLinear::backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView d_x, ConstTensorView pre) const {
-  p.ops.matmul_gelu_backward(p.stream, input_gradient(p, d_x), pre, d_pre);
+void RowParallelLinear::backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView x, ConstTensorView pre) const {
+  p.ops.matmul_gelu_backward(p.stream, input_gradient(p, x), pre, d_pre);
 }
 
 void RowParallelLinear::backward_weight(Pass& p, ConstTensorView x) const {

@@ -23,8 +23,8 @@ class RowParallelLinear {
   TensorView d_y(Pass& p) const { return d_y_.local(p, output_columns_); }
   // d_x T[R,K] overwritten. Gathers d_y under sequence parallelism.
   void backward_input(Pass& p, TensorView d_x) const;
-  // Where x is gelu(pre), pre T[R,K]: d_pre T[R,K] overwritten; d_x T[R,K] is scratch.
-  void backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView d_x, ConstTensorView pre) const;
+  // Where x is gelu(pre), pre T[R,K]: d_pre and x, T[R,K], overwritten.
+  void backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView x, ConstTensorView pre) const;
   // Weight and bias gradients (grad_mode), from d_y as backward_input left it.
   void backward_weight(Pass& p, ConstTensorView x) const;
 

@@ -78,9 +78,10 @@ struct RowKernels {
 
   // ---- activations: gate_up T[rows, 2 * width]
   void (*swiglu_forward)(RowType t, void* out, const void* gate_up, I rows, I width);
-  void (*swiglu_backward)(RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width);
+  void (*swiglu_backward)(RowType t, void* d_gate_up, void* d_out, const void* gate_up, I rows, I width);
   void (*gelu_forward)(RowType t, void* out, const void* x, I count);
-  void (*gelu_backward)(RowType t, void* d_x, const void* d_out, const void* x, I count);
+  void (*bias_gelu)(RowType t, void* out, void* x, const void* bias, I rows, I width);
+  void (*gelu_backward)(RowType t, void* d_x, void* d_out, const void* x, I count);
   void (*clip_forward)(RowType t, void* out, const void* x, I count, float limit);
   void (*clip_backward)(RowType t, void* d_x, const void* d_out, const void* x, I count, float limit);
 
@@ -123,7 +124,7 @@ struct RowKernels {
 // those with scratch: which there also take memory for sums over rows.
 #define TRIDENT_PLAIN_ROW_KERNELS(X)                                                                                         \
   X(split_heads) X(merge_heads) X(split_rotated_heads) X(merge_rotated_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \
-  X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_stats)                         \
+  X(gelu_forward) X(bias_gelu) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_stats)                         \
   X(add_bias) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)                     \
   X(clip_forward) X(clip_backward)
 #define TRIDENT_SCRATCH_ROW_KERNELS(X)                                                                                       \

@@ -51,6 +51,7 @@ OpCase layer_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate w
 OpCase swiglu_forward(DType t, Index R, Index F, Draw x = normal(0, 3));
 OpCase swiglu_backward(DType t, Index R, Index F, Draw x = normal(0, 3));
 OpCase gelu_forward(DType t, Index R, Index F, Draw x = normal(0, 3));
+OpCase bias_gelu(DType t, Index R, Index F, Draw x = normal(0, 2));
 OpCase gelu_backward(DType t, Index R, Index F, Draw x = normal(0, 3));
 // Integers, so that many lie on the bounds.
 OpCase clip_forward(DType t, Index count, float limit, Draw x = integers(-4, 4));

@@ -227,6 +227,7 @@ void add_elementwise(Cases& cases, DType t) {
       cases.push_back(swiglu_forward(t, R, C));
       cases.push_back(swiglu_backward(t, R, C));
       cases.push_back(gelu_forward(t, R, C));
+      cases.push_back(bias_gelu(t, R, C));
       cases.push_back(gelu_backward(t, R, C));
       cases.push_back(add_bias(t, R, C));
       for (const Accumulate sum : {kSet, kAdd}) cases.push_back(sum_rows(t, R, C, sum, kSmallIntegers));
@@ -250,6 +251,7 @@ void add_elementwise(Cases& cases, DType t) {
   cases.push_back(swiglu_forward(t, 5, 40, wide));
   cases.push_back(swiglu_backward(t, 5, 40, wide));
   cases.push_back(gelu_forward(t, 5, 40, wide));
+  cases.push_back(bias_gelu(t, 5, 40, wide));
   cases.push_back(gelu_backward(t, 5, 40, wide));
   for (const Alias alias : {Alias::kNone, Alias::kFirst}) {
     for (const Index H : {1, 8, 33}) cases.push_back(dropout(t, 5, 3, H, 0.1f, alias));
@@ -259,6 +261,7 @@ void add_elementwise(Cases& cases, DType t) {
   const Cases unaligned = {swiglu_forward(t, 5, 24),
                            swiglu_backward(t, 5, 24),
                            gelu_forward(t, 5, 24),
+                           bias_gelu(t, 5, 24),
                            gelu_backward(t, 5, 24),
                            add_bias(t, 5, 24),
                            sum_rows(t, 5, 24, kSet, kSmallIntegers),
@@ -280,6 +283,7 @@ void add_elementwise(Cases& cases, DType t) {
   const Cases larger = {swiglu_forward(t, 130, 257),
                         swiglu_backward(t, 130, 257),
                         gelu_forward(t, 130, 257),
+                        bias_gelu(t, 130, 257),
                         gelu_backward(t, 130, 257),
                         add_bias(t, 300, 130),
                         sum_rows(t, 1500, 130, kSet, normal()),
@@ -410,6 +414,7 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
                       swiglu_forward(t, T, F),
                       swiglu_backward(t, T, F),
                       gelu_forward(t, T, F),
+                      bias_gelu(t, T, F),
                       gelu_backward(t, T, F),
                       clip_forward(t, T * H, 1, normal()),
                       clip_backward(t, T * H, 1, true, normal()),

@@ -141,18 +141,22 @@ struct Table {
     StagedOperands s(placement);
     ck::swiglu_forward(s.stream(), t, s.out(t, out, rows * width), s.in(t, gate_up, rows * 2 * width), rows, width);
   }
-  static void swiglu_backward(RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width) {
+  static void swiglu_backward(RowType t, void* d_gate_up, void* d_out, const void* gate_up, I rows, I width) {
     StagedOperands s(placement);
-    ck::swiglu_backward(s.stream(), t, s.out(t, d_gate_up, rows * 2 * width), s.in(t, d_out, rows * width),
+    ck::swiglu_backward(s.stream(), t, s.out(t, d_gate_up, rows * 2 * width), s.out(t, d_out, rows * width),
                         s.in(t, gate_up, rows * 2 * width), rows, width);
   }
   static void gelu_forward(RowType t, void* out, const void* x, I count) {
     StagedOperands s(placement);
     ck::gelu_forward(s.stream(), t, s.out(t, out, count), s.in(t, x, count), count);
   }
-  static void gelu_backward(RowType t, void* d_x, const void* d_out, const void* x, I count) {
+  static void bias_gelu(RowType t, void* out, void* x, const void* bias, I rows, I width) {
     StagedOperands s(placement);
-    ck::gelu_backward(s.stream(), t, s.out(t, d_x, count), s.in(t, d_out, count), s.in(t, x, count), count);
+    ck::bias_gelu(s.stream(), t, s.out(t, out, rows * width), s.out(t, x, rows * width), s.in(t, bias, width), rows, width);
+  }
+  static void gelu_backward(RowType t, void* d_x, void* d_out, const void* x, I count) {
+    StagedOperands s(placement);
+    ck::gelu_backward(s.stream(), t, s.out(t, d_x, count), s.out(t, d_out, count), s.in(t, x, count), count);
   }
   static void clip_forward(RowType t, void* out, const void* x, I count, float limit) {
     StagedOperands s(placement);
@@ -292,6 +296,7 @@ struct Table {
     k.swiglu_forward = swiglu_forward;
     k.swiglu_backward = swiglu_backward;
     k.gelu_forward = gelu_forward;
+    k.bias_gelu = bias_gelu;
     k.gelu_backward = gelu_backward;
     k.clip_forward = clip_forward;
     k.clip_backward = clip_backward;

@@ -167,6 +167,7 @@ TEST(CpuOps, MistakesAreNamed) {
       {"swiglu_forward: gate_up", [&] { ops.run(s, op::SwigluForward{v(x), v(x)}); }},
       {"swiglu_backward: d_gate_up", [&] { ops.run(s, op::SwigluBackward{v(x), v(x), v(wide)}); }},
       {"gelu_forward: out", [&] { ops.run(s, op::GeluForward{v(half), v(x)}); }},
+      {"gelu_forward: bias", [&] { ops.run(s, op::BiasGelu{v(x), v(x), v(six)}); }},
       {"gelu_backward: d_out", [&] { ops.run(s, op::GeluBackward{v(x), v(wide), v(x)}); }},
       {"clip_forward: out", [&] { ops.run(s, op::ClipForward{v(half), v(x), 1}); }},
       {"clip_backward: d_out", [&] { ops.run(s, op::ClipBackward{v(x), v(wide), v(x), 1}); }},

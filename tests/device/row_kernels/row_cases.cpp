@@ -88,6 +88,9 @@ void swiglu_backward_case(const RowKernels& k, RowType t, Index rows, Index widt
   Operand in(t, gate_up), gradient(t, d_out), out(t, rows * 2 * width);
   k.swiglu_backward(t, out.data(), gradient.data(), in.data(), rows, width);
   expect_close(out.values(), expected, t, "d_gate_up");
+  Operand forward(t, rows * width);
+  k.swiglu_forward(t, forward.data(), in.data(), rows, width);
+  EXPECT_EQ(gradient.bits(), forward.bits()) << "what forward gave";
 }
 
 constexpr Index kFirstRow = 20, kTableRows = 9;

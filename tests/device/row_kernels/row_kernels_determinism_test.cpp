@@ -107,7 +107,8 @@ TEST_P(RowKernelDeterminism, SwiGlu) {
     expect_row_alone(t_, width, Values(static_cast<std::size_t>(kRows * width)),
                      [&](void* out, Index r, Index rows) { k_.swiglu_forward(t_, out, gate_up.at(r * 2 * width), rows, width); });
     expect_row_alone(t_, 2 * width, Values(static_cast<std::size_t>(kRows * 2 * width)), [&](void* out, Index r, Index rows) {
-      k_.swiglu_backward(t_, out, d_out.at(r * width), gate_up.at(r * 2 * width), rows, width);
+      Operand d = d_out;
+      k_.swiglu_backward(t_, out, d.at(r * width), gate_up.at(r * 2 * width), rows, width);
     });
   }
 }
@@ -136,8 +137,9 @@ TEST_P(RowKernelDeterminism, Elements) {
   Operand x(t_, random.values(t_, count, 0, 3)), d_out(t_, random.values(t_, count)), all(t_, count), one(t_, 1);
   for (const bool backward : {false, true}) {
     const auto run = [&](void* out, Index first, Index n) {
+      Operand d = d_out;
       if (backward)
-        k_.gelu_backward(t_, out, d_out.at(first), x.at(first), n);
+        k_.gelu_backward(t_, out, d.at(first), x.at(first), n);
       else
         k_.gelu_forward(t_, out, x.at(first), n);
     };

@@ -62,7 +62,7 @@ TEST_P(RowKernelNumerics, ExpOfSpecialValues) {
 TEST_P(RowKernelNumerics, ActivationsAtTheirEnds) {
   std::vector<float> x{-kInfinity, kInfinity, kNan, 1e30f, -1e30f, 100.0f, -100.0f, 0.0f, -20.0f, 20.0f, 1e-30f}, y(x.size()),
       d(x.size());
-  const std::vector<float> ones(x.size(), 1.0f);
+  std::vector<float> ones(x.size(), 1.0f);
   k_.gelu_forward(RowType::kF32, y.data(), x.data(), static_cast<Index>(x.size()));
   k_.gelu_backward(RowType::kF32, d.data(), ones.data(), x.data(), static_cast<Index>(x.size()));
   EXPECT_EQ(y[1], kInfinity);
