@@ -66,9 +66,9 @@ struct EmbeddingBackward {
 // Columns c of logits T[R,V] with first_column + c >= vocabulary are padding: ignored, as if -infinity. Over 0, `softcap` bounds
 // logits in all of these operations: softcap * tanh(logit / softcap) takes the place of a logit that is read.
 //
-// Of the columns held here, in one reading: row_max f32[R] = largest valid logit (-infinity when there is none), sum_exp f32[R] = sum
-// exp(logit - row_max) (then 0), target_logit f32[R] = logit of the target minus row_max if this shard holds it, else 0. targets
-// i32[R]; a negative target is not counted (contributes 0).
+// Of the columns held here, in one reading: row_max f32[R] = largest valid logit (-infinity when there is none), sum_exp f32[R] =
+// sum exp(logit - row_max) (then 0), target_logit f32[R] = logit of the target minus row_max if this shard holds it, else 0.
+// targets i32[R]; a negative target is not counted (contributes 0).
 struct CrossEntropyStats {
   static constexpr OperationName kName{"cross_entropy_stats", WorkKind::kLoss};
   TensorView row_max, sum_exp, target_logit;
@@ -195,19 +195,22 @@ struct CrossEntropyGradient {
 
 // ---- elementwise, copies, reductions
 
-// In place: x T[R,C] += bias T[C] in every row.
+// In place: x T[R,C] += bias T[C] in every row; with a residual T[R,C] also += that, rounded once.
 struct AddBias {
   static constexpr OperationName kName{"add_bias", WorkKind::kRows};
   TensorView x;
-  ConstTensorView bias;
+  ConstTensorView bias, residual = {};
 
   void fields(FieldVisitor f) const {
     f(updates("x", x));
     f(reads("bias", bias, {x.dtype(), row_extent(x).width}));
+    if (residual.data() != nullptr) f(reads("residual", residual, like(x)));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const RowExtent e = row_extent(x);
+    if (residual.data() != nullptr)
+      return k.add_bias_residual(row_type(x.dtype()), x.data(), bias.data(), residual.data(), e.rows, e.width);
     k.add_bias(row_type(x.dtype()), x.data(), bias.data(), e.rows, e.width);
   }
 };

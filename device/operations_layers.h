@@ -97,8 +97,8 @@ struct AttentionBackward {
 // heads [B, n, S, D] beside rows [S, B, C] of which columns first_column .. + n*D are meant.
 void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column);
 
-// Turns pairs (j, j + P) of the first 2P elements of a head, P = table width (half-split form). cos, sin f32[positions, P]; position
-// i32[B,S] picks the row. Views of nothing: nothing turns.
+// Turns pairs (j, j + P) of the first 2P elements of a head, P = table width (half-split form). cos, sin f32[positions, P];
+// position i32[B,S] picks the row. Views of nothing: nothing turns.
 struct Rotation {
   ConstTensorView cos = {}, sin = {}, position = {};
 
@@ -190,17 +190,34 @@ struct Rope {
 
 // ---- norms
 
-// Rows that are normed, as far as all norms have the same operands.
+// Rows x T[rows,H] still lack these: x += bias T[H] + residual T[rows,H], rounded once. Without a bias its view is one of nothing;
+// so are both where nothing lacks.
+struct Summands {
+  ConstTensorView bias = {}, residual = {};
+
+  bool any() const { return residual.shape().rank() > 0; }
+  const void* bias_data() const { return bias.data(); }
+};
+
+// Rows that are normed, as far as all norms have the same operands. With summands x is `sum`, which is completed in place first.
 struct NormedRows {
   TensorView y, rstd;
   ConstTensorView x, weight;
   float eps;
+  TensorView sum = {};
+  Summands summands = {};
 
   RowExtent extent() const { return row_extent(x); }
   void fields(FieldVisitor f) const {
     f(writes("y", y, like(x)));
     f(writes("rstd", rstd, {DType::kF32, extent().rows}));
-    f(reads("x", x));
+    if (summands.any()) {
+      f(updates("x", sum, like(x)));
+      f(reads("residual", summands.residual, like(x)));
+      if (summands.bias_data() != nullptr) f(reads("summed bias", summands.bias, {x.dtype(), extent().width}));
+    } else {
+      f(reads("x", x));
+    }
     f(reads("weight", weight, {x.dtype(), extent().width}));
   }
 };
@@ -228,6 +245,9 @@ struct RmsNormForward : NormedRows {
   template <class Kernels>
   void launch(const Kernels& k) const {
     const RowExtent e = extent();
+    if (summands.any())
+      return k.residual_rms_norm(row_type(x.dtype()), y.data(), rstd.as<float>(), sum.data(), summands.bias_data(),
+                                 summands.residual.data(), weight.data(), e.rows, e.width, eps);
     k.rms_norm_forward(row_type(x.dtype()), y.data(), rstd.as<float>(), x.data(), weight.data(), e.rows, e.width, eps);
   }
 };
@@ -334,6 +354,10 @@ struct LayerNormForward : NormedRows {
   template <class Kernels>
   void launch(const Kernels& k) const {
     const RowExtent e = extent();
+    if (summands.any())
+      return k.residual_layer_norm(row_type(x.dtype()), y.data(), mean.as<float>(), rstd.as<float>(), sum.data(),
+                                   summands.bias_data(), summands.residual.data(), weight.data(), bias.data(), e.rows, e.width,
+                                   eps);
     k.layer_norm_forward(row_type(x.dtype()), y.data(), mean.as<float>(), rstd.as<float>(), x.data(), weight.data(), bias.data(),
                          e.rows, e.width, eps);
   }
@@ -483,7 +507,7 @@ struct ClipBackward {
 
 using LayerOperations =
     OperationList<Matmul, AttentionForward, CachedAttention, AttentionBackward, SplitHeads, MergeHeads, Rope, RmsNormForward,
-                  RmsNormBackward, LayerNormForward, LayerNormBackward, SwigluForward, SwigluBackward, GeluForward, BiasGelu, GeluBackward,
-                  RmsNormSquares, RmsNormApply, RmsNormDots, RmsNormApplyBackward, ClipForward, ClipBackward>;
+                  RmsNormBackward, LayerNormForward, LayerNormBackward, SwigluForward, SwigluBackward, GeluForward, BiasGelu,
+                  GeluBackward, RmsNormSquares, RmsNormApply, RmsNormDots, RmsNormApplyBackward, ClipForward, ClipBackward>;
 
 }  // namespace trident::op

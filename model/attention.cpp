@@ -116,7 +116,8 @@ op::Rotation Attention::rotation(const LayerPass& p) const {
 void Attention::split(LayerPass& p, const Heads& heads, const Norm* norm, const op::Rotation& rotation, const Views& rows) const {
   const Shape shape{p.geometry.micro_batch, heads.count, p.geometry.sequence, config_.head_dim};
   const TensorView saved = p.save(heads.saved, p.geometry.compute, shape);
-  op::SplitHeads splits{.heads = saved, .rows = by_position(p.geometry, rows[heads.projection]), .first_column = heads.first_column};
+  op::SplitHeads splits{.heads = saved, .rows = by_position(p.geometry, rows[heads.projection]),
+                        .first_column = heads.first_column};
   if (norm == nullptr) {
     splits.rotation = rotation;
     return p.run(splits);
@@ -189,7 +190,7 @@ Attention::Views Attention::project(LayerPass& p, ConstTensorView x) const {
   return rows;
 }
 
-void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
+op::Summands Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const LayerGeometry& g = p.geometry;
   norm_.enter(p, x);
   {
@@ -207,9 +208,8 @@ void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const ScratchScope scope(p.scratch_cursor());
   const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
   p.run(op::MergeHeads{.rows = by_position(g, merged), .heads = p[out_], .first_column = 0});
-  norm_.leave(p, y, [&](TensorView out) { output_.forward(p, out, merged); });
-  dropout_.apply(p, y, y);
-  p.run(op::Add{.out = y, .a = y, .b = x});
+  const ConstTensorView bias = norm_.leave(p, y, [&](TensorView out) { return output_.forward(p, out, merged); });
+  return dropout_.apply_before(p, y, {.bias = bias, .residual = x});
 }
 
 void Attention::recompute_core(LayerPass& p) const {

@@ -30,8 +30,8 @@ class Attention {
 
   void declare(ParamList& list);
 
-  // y may not alias x.
-  void forward(LayerPass& p, ConstTensorView x, TensorView y) const;
+  // y may not alias x. Returns what y still lacks, the residual x among it.
+  op::Summands forward(LayerPass& p, ConstTensorView x, TensorView y) const;
   // Makes the core's output and log-sum-exp again from the saved q, k, v (selective recompute).
   void recompute_core(LayerPass& p) const;
   // d: gradient of y -> gradient of x, in place.

@@ -35,29 +35,29 @@ void Mlp::declare(ParamList& list) {
   down_ = RowParallelLinear(config_.hidden, down.weight, down.bias);
 }
 
-void Mlp::enter(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const {
-  norm_.enter(p, x);
+void Mlp::expand(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const {
   const TensorView pre = p.save(pre_, p.geometry.compute, {p.geometry.full_rows(), up_.projections().front().output_columns});
   up_.forward(p, norm_.input(p, x), std::span(&pre, 1), gelu() ? act : std::nullopt);
   if (!gelu() && act) p.run(op::SwigluForward{.out = *act, .gate_up = pre});
 }
 
-void Mlp::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
+void Mlp::forward(LayerPass& p, TensorView x, const op::Summands& lacking, TensorView y) const {
+  norm_.enter(p, x, lacking);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
-  enter(p, x, act);
-  norm_.leave(p, y, [&](TensorView out) { down_.forward(p, out, act); });
-  dropout_.apply(p, y, y);
-  p.run(op::Add{.out = y, .a = y, .b = x});
+  expand(p, x, act);
+  const ConstTensorView bias = norm_.leave(p, y, [&](TensorView out) { return down_.forward(p, out, act); });
+  add(p, y, dropout_.apply_before(p, y, {.bias = bias, .residual = x}));
 }
 
-void Mlp::recompute(LayerPass& p, ConstTensorView x) const {
-  if (!norm_.is_after()) return enter(p, x, std::nullopt);
+void Mlp::recompute(LayerPass& p, TensorView x, const op::Summands& lacking) const {
+  norm_.enter(p, x, lacking);
+  if (!norm_.is_after()) return expand(p, x, std::nullopt);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
-  enter(p, x, act);
+  expand(p, x, act);
   // For the norm's input and statistics.
-  norm_.leave(p, p.scratch(x.dtype(), x.shape()), [&](TensorView out) { down_.forward(p, out, act); });
+  norm_.leave(p, p.scratch(x.dtype(), x.shape()), [&](TensorView out) { return down_.forward(p, out, act); });
 }
 
 void Mlp::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {

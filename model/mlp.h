@@ -24,10 +24,10 @@ class Mlp {
 
   void declare(ParamList& list);
 
-  // y may not alias x.
-  void forward(LayerPass& p, ConstTensorView x, TensorView y) const;
+  // x still lacks `lacking` and gets it. y may not alias x.
+  void forward(LayerPass& p, TensorView x, const op::Summands& lacking, TensorView y) const;
   // Makes what forward saves again (full recompute).
-  void recompute(LayerPass& p, ConstTensorView x) const;
+  void recompute(LayerPass& p, TensorView x, const op::Summands& lacking) const;
   // d: gradient of y -> gradient of x, in place.
   void backward_input(LayerPass& p, ConstTensorView x, TensorView d) const;
   // x is looked at where the norm comes after.
@@ -35,8 +35,8 @@ class Mlp {
 
  private:
   bool gelu() const { return config_.activation == Activation::kGeluTanh; }
-  // Norm and first product; with `act` also its activation.
-  void enter(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const;
+  // The first product; with `act` also its activation.
+  void expand(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const;
 
   ModelConfig config_;
   BlockNames names_;

@@ -72,6 +72,11 @@ struct RowKernels {
                                   Accumulate accumulate_weight);
   void (*layer_norm_forward)(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight, const void* bias,
                              I rows, I width, float eps);
+  // The forward norms of x += summed_bias + residual, rounded once; summed_bias may be null.
+  void (*residual_rms_norm)(RowType t, void* y, float* rstd, void* x, const void* summed_bias, const void* residual,
+                            const void* weight, I rows, I width, float eps);
+  void (*residual_layer_norm)(RowType t, void* y, float* mean, float* rstd, void* x, const void* summed_bias,
+                              const void* residual, const void* weight, const void* bias, I rows, I width, float eps);
   void (*layer_norm_backward)(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
                               const void* weight, const float* mean, const float* rstd, I rows, I width, Accumulate accumulate_x,
                               Accumulate accumulate_weight);
@@ -101,6 +106,7 @@ struct RowKernels {
 
   // ---- elementwise, copies, reductions
   void (*add_bias)(RowType t, void* x, const void* bias, I rows, I width);
+  void (*add_bias_residual)(RowType t, void* x, const void* bias, const void* residual, I rows, I width);
   void (*sum_rows)(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate);
   void (*add)(RowType t, void* out, const void* a, const void* b, I count);
   void (*accumulate)(float* out, const float* x, I count);
@@ -123,13 +129,15 @@ struct RowKernels {
 // X(name) of every function above. The plain ones: those that on a GPU take nothing but a stream besides (device/cuda/kernels);
 // those with scratch: which there also take memory for sums over rows.
 #define TRIDENT_PLAIN_ROW_KERNELS(X)                                                                                         \
-  X(split_heads) X(merge_heads) X(split_rotated_heads) X(merge_rotated_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \
-  X(gelu_forward) X(bias_gelu) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_stats)                         \
-  X(add_bias) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)                     \
+  X(split_heads) X(merge_heads) X(split_rotated_heads) X(merge_rotated_heads) X(rope) X(rms_norm_forward)                    \
+  X(layer_norm_forward) X(residual_rms_norm) X(residual_layer_norm) X(swiglu_forward) X(swiglu_backward) X(gelu_forward)     \
+  X(bias_gelu) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_stats) X(add_bias)                \
+  X(add_bias_residual) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)            \
   X(clip_forward) X(clip_backward)
 #define TRIDENT_SCRATCH_ROW_KERNELS(X)                                                                                       \
   X(rms_norm_backward) X(rms_norm_apply_backward) X(layer_norm_backward) X(sum_rows)
-#define TRIDENT_OTHER_ROW_KERNELS(X) X(cross_entropy_backward) X(cross_entropy_gradient) X(dropout) X(convert) X(fill_zero) X(update)
+#define TRIDENT_OTHER_ROW_KERNELS(X)                                                                                         \
+  X(cross_entropy_backward) X(cross_entropy_gradient) X(dropout) X(convert) X(fill_zero) X(update)
 
 // The kernels for `level`, which the processor must support.
 const RowKernels& row_kernels(IsaLevel level);

@@ -38,6 +38,9 @@ OpCase rope(DType t, HeadShape heads, Index pairs, Transpose inverse);
 // ---- norms
 enum class Gradient : std::uint8_t { kOverwrite, kAdd, kInPlace };  // d_x is written, added to, or lies where d_y lay
 OpCase rms_norm_forward(DType t, Index R, Index H);
+// Of rows that still lack a residual, and a bias before it.
+OpCase residual_rms_norm(DType t, Index R, Index H, bool bias);
+OpCase residual_layer_norm(DType t, Index R, Index H, bool bias);
 OpCase rms_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight);
 // Of the first H of 3 H columns: the other parts' sums are twice as large.
 OpCase rms_norm_squares(DType t, Index R, Index H);
@@ -58,6 +61,7 @@ OpCase clip_forward(DType t, Index count, float limit, Draw x = integers(-4, 4))
 OpCase clip_backward(DType t, Index count, float limit, bool aliased, Draw x = integers(-4, 4));
 enum class Alias : std::uint8_t { kNone, kFirst, kSecond };  // which input lies where the output does
 OpCase add_bias(DType t, Index R, Index C);
+OpCase add_bias_residual(DType t, Index R, Index C);
 OpCase sum_rows(DType t, Index R, Index C, Accumulate accumulate, Draw draw);
 OpCase add(DType t, Index n, Alias alias);
 OpCase accumulate(Index n);

@@ -186,6 +186,10 @@ void add_norms(Cases& cases, DType t) {
   for (const Index H : {3, 8, 33, 264, 1030})
     for (const Index R : {0, 1, 5}) {
       cases.push_back(rms_norm_forward(t, R, H));
+      for (const bool bias : {false, true}) {
+        cases.push_back(residual_rms_norm(t, R, H, bias));
+        cases.push_back(residual_layer_norm(t, R, H, bias));
+      }
       cases.push_back(rms_norm_squares(t, R, H));
       cases.push_back(rms_norm_apply(t, R, H));
       cases.push_back(rms_norm_dots(t, R, H));
@@ -200,6 +204,8 @@ void add_norms(Cases& cases, DType t) {
   cases.push_back(rms_norm_forward(t, 2, 1));
   cases.push_back(shifted(rms_norm_forward(t, 5, 40)));
   cases.push_back(shifted(layer_norm_forward(t, 5, 40)));
+  cases.push_back(shifted(residual_rms_norm(t, 5, 40, false)));
+  cases.push_back(shifted(residual_layer_norm(t, 5, 40, true)));
   cases.push_back(shifted(rms_norm_backward(t, 5, 40, Gradient::kAdd, kAdd)));
   cases.push_back(shifted(layer_norm_backward(t, 5, 40, Gradient::kAdd, kAdd)));
   cases.push_back(shifted(rms_norm_squares(t, 5, 40)));
@@ -208,6 +214,8 @@ void add_norms(Cases& cases, DType t) {
   cases.push_back(shifted(rms_norm_apply_backward(t, 5, 40, Gradient::kAdd, kAdd)));
   cases.push_back(large(rms_norm_forward(t, 70, 4096)));
   cases.push_back(large(layer_norm_forward(t, 70, 1600)));
+  cases.push_back(large(residual_rms_norm(t, 70, 4096, false)));
+  cases.push_back(large(residual_layer_norm(t, 70, 1600, true)));
   cases.push_back(large(rms_norm_backward(t, 600, 264, Gradient::kOverwrite, kAdd)));
   cases.push_back(large(rms_norm_squares(t, 70, 4096)));
   cases.push_back(large(rms_norm_apply(t, 70, 4096)));
@@ -230,6 +238,7 @@ void add_elementwise(Cases& cases, DType t) {
       cases.push_back(bias_gelu(t, R, C));
       cases.push_back(gelu_backward(t, R, C));
       cases.push_back(add_bias(t, R, C));
+      cases.push_back(add_bias_residual(t, R, C));
       for (const Accumulate sum : {kSet, kAdd}) cases.push_back(sum_rows(t, R, C, sum, kSmallIntegers));
     }
   for (const Index n : {0, 1, 7, 64, 65, 1030}) {
@@ -264,6 +273,7 @@ void add_elementwise(Cases& cases, DType t) {
                            bias_gelu(t, 5, 24),
                            gelu_backward(t, 5, 24),
                            add_bias(t, 5, 24),
+                           add_bias_residual(t, 5, 24),
                            sum_rows(t, 5, 24, kSet, kSmallIntegers),
                            add(t, 100, Alias::kNone),
                            fill_zero(t, 100),
@@ -404,12 +414,14 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
                       merge_rotated_heads(t, heads, qkv, 0, D / 2),
                       rope(t, heads, D / 2, kN),
                       rms_norm_forward(t, T, H),
+                      residual_rms_norm(t, T, H, false),
                       rms_norm_backward(t, T, H, Gradient::kAdd, kAdd),
                       rms_norm_squares(t, T, H),
                       rms_norm_apply(t, T, H),
                       rms_norm_dots(t, T, H),
                       rms_norm_apply_backward(t, T, H, Gradient::kAdd, kAdd),
                       layer_norm_forward(t, T, H),
+                      residual_layer_norm(t, T, H, true),
                       layer_norm_backward(t, T, H, Gradient::kAdd, kAdd),
                       swiglu_forward(t, T, F),
                       swiglu_backward(t, T, F),

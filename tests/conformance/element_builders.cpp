@@ -49,8 +49,8 @@ OpCase swiglu_forward(DType t, Index R, Index F, Draw x) {
 
 OpCase swiglu_backward(DType t, Index R, Index F, Draw x) {
   OpCase c = element_case("swiglu_backward", t, size_name(R, F, x));
-  c.operands = {output("d_gate_up", t, {R, 2 * F}, rounded(t, kElementNoise)), in_place("d_out", t, {R, F}, rounded(t, kElementNoise)),
-                input("gate_up", t, {R, 2 * F}, x)};
+  c.operands = {output("d_gate_up", t, {R, 2 * F}, rounded(t, kElementNoise)),
+                in_place("d_out", t, {R, F}, rounded(t, kElementNoise)), input("gate_up", t, {R, 2 * F}, x)};
   c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::SwigluBackward{v[0], v[1], v[2]}); };
   c.reference = [=](std::vector<Values>& v) {
     reference::swiglu_backward(v[0].data(), v[1].data(), v[2].data(), R, F);
@@ -119,6 +119,17 @@ OpCase add_bias(DType t, Index R, Index C) {
   c.operands = {in_place("x", t, {R, C}, rounded(t, 1e-7)), input("bias", t, {C})};
   c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::AddBias{v[0], v[1]}); };
   c.reference = [=](std::vector<Values>& v) { reference::add_bias(v[0].data(), v[1].data(), R, C); };
+  return c;
+}
+
+OpCase add_bias_residual(DType t, Index R, Index C) {
+  OpCase c = element_case("add_bias", t, size_name(R, C) + "_residual");
+  c.operands = {in_place("x", t, {R, C}, rounded(t, kElementNoise)), input("bias", t, {C}), input("residual", t, {R, C})};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::AddBias{v[0], v[1], v[2]}); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::add_bias(v[0].data(), v[1].data(), R, C);
+    reference::add(v[0].data(), v[0].data(), v[2].data(), R * C);
+  };
   return c;
 }
 

@@ -126,7 +126,8 @@ OpCase cross_entropy_stats(DType t, Index R, VocabularyPart p, Draw draw, float 
 
 OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart p, Draw draw, float softcap) {
   constexpr float kScale = 0.125f * 1.7f;
-  OpCase c = loss_case("cross_entropy_gradient", t, R, p, draw, softcap);
+  OpCase c = loss_case("cross_entropy_backward", t, R, p, draw, softcap);
+  c.variant += "_with_statistics";
   const Tolerance sums{.relative = kSumNoise, .floor = 1e-7, .zeros = Zeros::kExact};
   Tolerance tolerance = rounded(t, kSumNoise);
   tolerance.zeros = Zeros::kExact;  // padding, and rows that are not counted

@@ -128,6 +128,20 @@ struct Table {
     ck::layer_norm_forward(s.stream(), t, s.out(t, y, rows * width), s.out(mean, rows), s.out(rstd, rows), s.in(t, x, rows * width),
                            s.in(t, weight, width), s.in(t, bias, width), rows, width, eps);
   }
+  static void residual_rms_norm(RowType t, void* y, float* rstd, void* x, const void* summed_bias, const void* residual,
+                                const void* weight, I rows, I width, float eps) {
+    StagedOperands s(placement);
+    ck::residual_rms_norm(s.stream(), t, s.out(t, y, rows * width), s.out(rstd, rows), s.out(t, x, rows * width),
+                          summed_bias == nullptr ? nullptr : s.in(t, summed_bias, width), s.in(t, residual, rows * width),
+                          s.in(t, weight, width), rows, width, eps);
+  }
+  static void residual_layer_norm(RowType t, void* y, float* mean, float* rstd, void* x, const void* summed_bias,
+                                  const void* residual, const void* weight, const void* bias, I rows, I width, float eps) {
+    StagedOperands s(placement);
+    ck::residual_layer_norm(s.stream(), t, s.out(t, y, rows * width), s.out(mean, rows), s.out(rstd, rows),
+                            s.out(t, x, rows * width), summed_bias == nullptr ? nullptr : s.in(t, summed_bias, width),
+                            s.in(t, residual, rows * width), s.in(t, weight, width), s.in(t, bias, width), rows, width, eps);
+  }
   static void layer_norm_backward(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
                                   const void* weight, const float* mean, const float* rstd, I rows, I width,
                                   Accumulate accumulate_x, Accumulate accumulate_weight) {
@@ -214,6 +228,11 @@ struct Table {
     StagedOperands s(placement);
     ck::add_bias(s.stream(), t, s.out(t, x, rows * width), s.in(t, bias, width), rows, width);
   }
+  static void add_bias_residual(RowType t, void* x, const void* bias, const void* residual, I rows, I width) {
+    StagedOperands s(placement);
+    ck::add_bias_residual(s.stream(), t, s.out(t, x, rows * width), s.in(t, bias, width), s.in(t, residual, rows * width), rows,
+                          width);
+  }
   static void sum_rows(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate) {
     StagedOperands s(placement);
     ck::sum_rows(s.stream(), t, s.out(out, width), s.in(t, x, rows * width), rows, width, accumulate,
@@ -293,6 +312,8 @@ struct Table {
     k.rms_norm_apply_backward = rms_norm_apply_backward;
     k.layer_norm_forward = layer_norm_forward;
     k.layer_norm_backward = layer_norm_backward;
+    k.residual_rms_norm = residual_rms_norm;
+    k.residual_layer_norm = residual_layer_norm;
     k.swiglu_forward = swiglu_forward;
     k.swiglu_backward = swiglu_backward;
     k.gelu_forward = gelu_forward;
@@ -306,6 +327,7 @@ struct Table {
     k.cross_entropy_backward = cross_entropy_backward;
     k.cross_entropy_gradient = cross_entropy_gradient;
     k.add_bias = add_bias;
+    k.add_bias_residual = add_bias_residual;
     k.sum_rows = sum_rows;
     k.add = add;
     k.accumulate = accumulate;

@@ -155,6 +155,10 @@ TEST(CpuOps, MistakesAreNamed) {
   const Accumulate no = Accumulate::kNo;
   const std::vector<std::pair<std::string, std::function<void()>>> cases = {
       {"rms_norm_forward: y", [&] { ops.run(s, op::RmsNormForward{{v(wide), v(six), v(x), v(row), 1e-5f}}); }},
+      {"rms_norm_forward: residual",
+       [&] { ops.run(s, op::RmsNormForward{{v(x), v(six), v(x), v(row), 1e-5f, v(x), {{}, v(wide)}}}); }},
+      {"layer_norm_forward: summed bias",
+       [&] { ops.run(s, op::LayerNormForward{{v(x), v(six), v(x), v(row), 1e-5f, v(x), {v(six), v(x)}}, v(six), v(row)}); }},
       {"rms_norm_backward: d_weight", [&] { ops.run(s, op::RmsNormBackward{{v(x), v(six), v(x), v(x), v(row), v(six), no, no}}); }},
       {"rms_norm_squares: squares", [&] { ops.run(s, op::RmsNormSquares{v(row), v(x)}); }},
       {"rms_norm_apply: squares", [&] { ops.run(s, op::RmsNormApply{{v(x), v(six), v(x), v(row), 1e-5f}, v(row), 12}); }},
@@ -186,6 +190,7 @@ TEST(CpuOps, MistakesAreNamed) {
       {"cross_entropy_backward: 4 columns of a vocabulary of 5",
        [&] { ops.run(s, op::CrossEntropyGradient{v(six), v(six), v(x), v(ints), 5, 1.0f}); }},
       {"add_bias: bias", [&] { ops.run(s, op::AddBias{v(x), v(six)}); }},
+      {"add_bias: residual", [&] { ops.run(s, op::AddBias{v(x), v(row), v(wide)}); }},
       {"sum_rows: out", [&] { ops.run(s, op::SumRows{v(six), v(x), no}); }},
       {"add: b", [&] { ops.run(s, op::Add{v(x), v(x), v(half)}); }},
       {"accumulate: x", [&] { ops.run(s, op::AccumulateInto{v(x), v(half)}); }},

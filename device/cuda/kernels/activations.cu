@@ -95,8 +95,9 @@ void bias_gelu(Stream stream, RowType t, void* out, void* x, const void* bias, I
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({out, x, bias}, width * bytes_of(t)), [&](auto n) {
       const Tiling tiling = tile_row(width, n, kFlatVectors);
-      launch("bias_gelu", listed<bias_gelu_kernel<T, n>>(), {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}},
-             stream, as(out, type), as(x, type), as(bias, type), tiling.tiles, tiling.width, width);
+      launch("bias_gelu", listed<bias_gelu_kernel<T, n>>(),
+             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(out, type), as(x, type),
+             as(bias, type), tiling.tiles, tiling.width, width);
     });
   });
 }

@@ -60,7 +60,9 @@ void with_units(RowType t, std::initializer_list<const void*> operands, I batch,
 struct HeadStrides {
   I sample, head, position;
 };
-HeadStrides of_heads(I num_heads, I sequence, I head_dim) { return {num_heads * sequence * head_dim, sequence * head_dim, head_dim}; }
+HeadStrides of_heads(I num_heads, I sequence, I head_dim) {
+  return {num_heads * sequence * head_dim, sequence * head_dim, head_dim};
+}
 HeadStrides of_rows(I batch, I columns, I head_dim) { return {columns, head_dim, batch * columns}; }
 
 // `out` may be x, with the same strides.
@@ -80,13 +82,10 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   for (unsigned piece = threadIdx.x % pieces; piece * I{n} < half; piece += pieces)
     RowBodies<n>::rope_row(OnePiece<n>{piece * I{n}}, to, from, cos + at, sin + at, half, direction);
   if (to == from) return;
-  for (I i = 2 * half + I{threadIdx.x % pieces} * n; i < head_dim; i += I{pieces} * n) {
-    const auto rest = i + n <= head_dim ? RowBodies<n>::load(from + i, AllLanes{}) : RowBodies<n>::load(from + i, SomeLanes{static_cast<int>(head_dim - i)});
-    if (i + n <= head_dim)
-      RowBodies<n>::store(to + i, rest, AllLanes{});
-    else
-      RowBodies<n>::store(to + i, rest, SomeLanes{static_cast<int>(head_dim - i)});
-  }
+  for (I i = 2 * half + I{threadIdx.x % pieces} * n; i < head_dim; i += I{pieces} * n)
+    OnePiece<n>{i}.each(head_dim, [&](I rest, auto lanes) {
+      RowBodies<n>::store(to + rest, RowBodies<n>::load(from + rest, lanes), lanes);
+    });
 }
 
 struct Rotated {
@@ -96,10 +95,12 @@ struct Rotated {
 };
 // `rows_aligned`: whether rows of either begin at multiples of 16 bytes if the operands do.
 void rotate(const char* name, Stream stream, RowType t, const Rotated& heads, const float* cos, const float* sin,
-            const std::int32_t* position, I batch, I num_heads, I sequence, I head_dim, I half, float direction, bool rows_aligned) {
+            const std::int32_t* position, I batch, I num_heads, I sequence, I head_dim, I half, float direction,
+            bool rows_aligned) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    const bool aligned = rows_aligned && are_aligned({heads.out, heads.x, cos, sin}, head_dim * bytes_of(t)) && half * bytes_of(t) % 16 == 0;
+    const bool aligned = rows_aligned && are_aligned({heads.out, heads.x, cos, sin}, head_dim * bytes_of(t)) &&
+                         half * bytes_of(t) % 16 == 0;
     with_lanes<T>(aligned, [&](auto n) {
       const I pieces = min(divide_up(half < 1 ? 1 : half, n), I{kMaxThreads});
       const I rows_of_tile = min(kMaxThreads / pieces, sequence < 1 ? 1 : sequence);
@@ -142,15 +143,17 @@ void merge_heads(Stream stream, RowType t, void* rows, const void* heads, I batc
 void split_rotated_heads(Stream stream, RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim,
                          I columns, I first_column, const float* cos, const float* sin, const std::int32_t* position, I half) {
   const void* const first = static_cast<const char*>(rows) + first_column * bytes_of(t);
-  rotate("split_rotated_heads", stream, t, {heads, first, of_heads(num_heads, sequence, head_dim), of_rows(batch, columns, head_dim)},
-         cos, sin, position, batch, num_heads, sequence, head_dim, half, 1.0f, rows_are_aligned(t, columns, first_column));
+  rotate("split_rotated_heads", stream, t,
+         {heads, first, of_heads(num_heads, sequence, head_dim), of_rows(batch, columns, head_dim)}, cos, sin, position,
+         batch, num_heads, sequence, head_dim, half, 1.0f, rows_are_aligned(t, columns, first_column));
 }
 
 void merge_rotated_heads(Stream stream, RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim,
                          I columns, I first_column, const float* cos, const float* sin, const std::int32_t* position, I half) {
   void* const first = static_cast<char*>(rows) + first_column * bytes_of(t);
-  rotate("merge_rotated_heads", stream, t, {first, heads, of_rows(batch, columns, head_dim), of_heads(num_heads, sequence, head_dim)},
-         cos, sin, position, batch, num_heads, sequence, head_dim, half, -1.0f, rows_are_aligned(t, columns, first_column));
+  rotate("merge_rotated_heads", stream, t,
+         {first, heads, of_rows(batch, columns, head_dim), of_heads(num_heads, sequence, head_dim)}, cos, sin, position,
+         batch, num_heads, sequence, head_dim, half, -1.0f, rows_are_aligned(t, columns, first_column));
 }
 
 void rope(Stream stream, RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,

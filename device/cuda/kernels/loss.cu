@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(kVocabularyThreads, 2)
   const Team<n, BlockGroup, 0> team;
   const T* const row = logits + I{blockIdx.x} * columns;
   const auto s = RowBodies<n>::logit_statistics(team, row, valid, softcap, valid);
-  const float relative = RowBodies<n>::relative_logit(team, row, target_column(targets[blockIdx.x], first_column, valid), s.largest, softcap);
+  const I target = target_column(targets[blockIdx.x], first_column, valid);
+  const float relative = RowBodies<n>::relative_logit(team, row, target, s.largest, softcap);
   if (!team.leads()) return;
   row_max[blockIdx.x] = s.largest;
   sum_exp[blockIdx.x] = s.sum_exp;
@@ -168,8 +169,8 @@ void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, 
   form_gradient(stream, t, logits, row_max, sum_exp, targets, rows, shard, scale);
 }
 
-void cross_entropy_gradient(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
-                            I rows, const VocabularyShard& shard, float scale) {
+void cross_entropy_gradient(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit,
+                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
   form_whole_gradient(stream, t, logits, sum_exp, target_logit, targets, rows, shard, scale);
 }
 
