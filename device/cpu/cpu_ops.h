@@ -22,7 +22,7 @@ class CpuOps final : public Ops {
     static void add_exact(std::int64_t* limbs, const double* x, std::int64_t count);
   };
 
-  // `level`: of the row kernels; the processor must have it.
+  // `level`: of kernels; the processor must have it.
   CpuOps(IsaLevel level, Bf16Products bf16, SmallProducts small = SmallProducts::kBlocked);
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
