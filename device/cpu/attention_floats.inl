@@ -7,10 +7,10 @@ constexpr I kPack = 1;
 
 inline Floats multiply_add(Floats sum, Floats a, Floats b) { return sum + a * b; }
 
-// x T[rows, width] as rows of `words`, a multiple of kWidth: 0 behind the width.
+// x T[rows, width], x_row elements from one to the next, as rows of `words`, a multiple of kWidth: 0 behind the width.
 template <class T>
-void pack_rows(float* to, I words, const T* x, I rows, I width) {
-  for (I r = 0; r < rows; ++r, x += width, to += words) {
+void pack_rows(float* to, I words, const T* x, I x_row, I rows, I width) {
+  for (I r = 0; r < rows; ++r, x += x_row, to += words) {
     I c = 0;
     for (; c + kWidth <= width; c += kWidth) store(to + c, load(x + c, kWidth), kWidth);
     if (c < width) store(to + c, load(x + c, width - c), kWidth);
@@ -18,8 +18,8 @@ void pack_rows(float* to, I words, const T* x, I rows, I width) {
   }
 }
 template <class T>
-void pack_across(float* to, I columns, const T* x, I rows, I width) {
-  pack_rows(to, columns, x, rows, width);
+void pack_across(float* to, I columns, const T* x, I x_row, I rows, I width) {
+  pack_rows(to, columns, x, x_row, rows, width);
 }
 
 // kPack vectors of a row.

@@ -6,8 +6,8 @@ typedef std::int16_t Pairs __attribute__((vector_size(4 * kWidth)));
 
 inline Floats multiply_add(Floats sum, Floats a, Floats b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
 
-inline void pack_rows(float* to, I words, const Bf16* x, I rows, I width) {
-  for (I r = 0; r < rows; ++r, x += width, to += words) {
+inline void pack_rows(float* to, I words, const Bf16* x, I x_row, I rows, I width) {
+  for (I r = 0; r < rows; ++r, x += x_row, to += words) {
     for (I c = 0; c < words; c += kWidth) {
       const I left = width - kPack * c;
       Floats v = {};
@@ -19,11 +19,11 @@ inline void pack_rows(float* to, I words, const Bf16* x, I rows, I width) {
     }
   }
 }
-inline void pack_across(float* to, I columns, const Bf16* x, I rows, I width) {
-  for (I r = 0; r < rows; r += kPack, x += kPack * width, to += columns) {
+inline void pack_across(float* to, I columns, const Bf16* x, I x_row, I rows, I width) {
+  for (I r = 0; r < rows; r += kPack, x += kPack * x_row, to += columns) {
     for (I c = 0; c < columns; c += kWidth) {
       const I left = width - c, count = left < 0 ? 0 : left < kWidth ? left : kWidth;
-      const Words first = load_bits(x + c, count), second = r + 1 < rows ? load_bits(x + width + c, count) : Words{};
+      const Words first = load_bits(x + c, count), second = r + 1 < rows ? load_bits(x + x_row + c, count) : Words{};
       store(to + c, (Floats)(first | second << 16), kWidth);
     }
   }

@@ -16,6 +16,11 @@ namespace trident {
 // Queries and keys of a tile.
 inline constexpr std::int64_t kAttentionTile = 128;
 
+// Elements from a query or key to the next, and from one head of a group to the next.
+struct HeadStrides {
+  std::int64_t row = 0, head = 0;
+};
+
 // The query heads that share one key/value head of a sample. Query i sees the keys up to i + offset, all where not causal, and of
 // these those from first_key[i] - key_position on.
 struct AttentionGroup {
@@ -25,6 +30,7 @@ struct AttentionGroup {
   const std::int32_t* first_key = nullptr;  // [query_length], or null: from the first on
   std::int64_t key_position = 0;            // global, of key 0
   float scale = 1.0f, softcap = 0.0f;       // over 0, softcap * tanh(score / softcap) takes a scaled score's place
+  HeadStrides q, k, v, out;                 // gradients lie as what they are of
 };
 
 // What a call of the backward pass makes, of all heads: d_q of the queries first_query .. end_query - 1 from all keys, if there is
@@ -41,11 +47,9 @@ struct AttentionTiles {
   // Floats that a call works in.
   std::int64_t (*forward_floats)(const AttentionGroup& group);
   std::int64_t (*backward_floats)(const AttentionGroup& group);
-  // Queries first_query .. end_query - 1 of every head; first_query is a multiple of kAttentionTile. out, q T[heads, query_length,
-  // head_dim], lse f32[heads, query_length], k, v T[key_length, head_dim].
+  // Queries first_query .. end_query - 1 of every head; first_query is a multiple of kAttentionTile. lse f32[heads, query_length].
   void (*forward)(RowType t, const AttentionGroup& group, std::int64_t first_query, std::int64_t end_query, void* out, float* lse,
                   const void* q, const void* k, const void* v, float* memory);
-  // d_q, d_out and out as q, d_k and d_v as k.
   void (*backward)(RowType t, const AttentionGroup& group, const AttentionGradients& gradients, float* memory);
 };
 

@@ -105,9 +105,9 @@ inline I padded(I width) { return up_to_multiple(width, kWidth); }
 
 // to [words, kTile]: x T[rows, width] in columns, zeros behind the rows; `in_rows` is scratch.
 template <class T>
-void pack_columns(float* to, float* in_rows, const T* x, I rows, I width) {
+void pack_columns(float* to, float* in_rows, const T* x, I x_row, I rows, I width) {
   const I words = row_words(width), columns = up_to_multiple(rows, kStep);
-  pack_rows(in_rows, words, x, rows, width);
+  pack_rows(in_rows, words, x, x_row, rows, width);
   for (I i = rows * words; i < columns * words; i += kWidth) store(in_rows + i, Floats{}, kWidth);
   for (I word = 0; word < words; word += kWidth)
     for (I r = 0; r < columns; r += kWidth)
@@ -246,7 +246,7 @@ template <class T>
 void forward_tile(const AttentionGroup& g, I query, I rows, T* out, float* lse, const T* q, const ForwardMemory& m, float* memory) {
   float *scores = memory + m.scores, *acc = memory + m.acc, *row_max = memory + m.row_max, *row_sum = memory + m.row_sum;
   float* weights = memory + (kPack == 1 ? m.scores : m.weights);
-  pack_rows(memory + m.q, m.words, q, rows, g.head_dim);
+  pack_rows(memory + m.q, m.words, q, g.q.row, rows, g.head_dim);
   fill(acc, rows * m.width, 0.0f);
   fill(row_max, rows, -kInfinity);
   fill(row_sum, rows * kWidth, 0.0f);
@@ -272,7 +272,7 @@ void forward_tile(const AttentionGroup& g, I query, I rows, T* out, float* lse, 
     }
   }
   for (I r = 0; r < rows; ++r)
-    finish_row(out + r * g.head_dim, lse + r, acc + r * m.width, row_max[r], load(row_sum + r * kWidth, kWidth), g.head_dim);
+    finish_row(out + r * g.out.row, lse + r, acc + r * m.width, row_max[r], load(row_sum + r * kWidth, kWidth), g.head_dim);
 }
 
 template <class T>
@@ -282,13 +282,13 @@ void forward_of(const AttentionGroup& g, I first_query, I end_query, T* out, flo
   const Seen all = seen_keys(g, first_query, end_query - first_query, 0, g.key_length);
   for (I key = all.first / kTile * kTile; key < all.end; key += kTile) {
     const I keys = smaller(kTile, g.key_length - key);
-    pack_columns(memory + m.k + key * m.words, memory + m.in_rows, k + key * g.head_dim, keys, g.head_dim);
-    pack_across(memory + m.v + key / kPack * m.width, m.width, v + key * g.head_dim, keys, g.head_dim);
+    pack_columns(memory + m.k + key * m.words, memory + m.in_rows, k + key * g.k.row, g.k.row, keys, g.head_dim);
+    pack_across(memory + m.v + key / kPack * m.width, m.width, v + key * g.v.row, g.v.row, keys, g.head_dim);
   }
   for (I head = 0; head < g.heads; ++head) {
     for (I i = first_query; i < end_query; i += kTile) {
-      const I row = head * g.query_length + i;
-      forward_tile(g, i, smaller(kTile, end_query - i), out + row * g.head_dim, lse + row, q + row * g.head_dim, m, memory);
+      forward_tile(g, i, smaller(kTile, end_query - i), out + head * g.out.head + i * g.out.row, lse + head * g.query_length + i,
+                   q + head * g.q.head + i * g.q.row, m, memory);
     }
   }
 }
@@ -319,14 +319,14 @@ struct BackwardMemory {
   }
 };
 
-// Row sums of d_out * out.
+// Row sums of d_out * out, both of rows `row` elements apart.
 template <class T>
-void row_dots(float* delta, const T* d_out, const T* out, I rows, I head_dim) {
-  for (I r = 0; r < rows; ++r) {
+void row_dots(float* delta, const T* d_out, const T* out, I row, I rows, I head_dim) {
+  for (I r = 0; r < rows; ++r, d_out += row, out += row) {
     Floats sum = {};
     for (I d = 0; d < head_dim; d += kWidth) {
       const I count = smaller(kWidth, head_dim - d);
-      sum += load(d_out + r * head_dim + d, count) * load(out + r * head_dim + d, count);
+      sum += load(d_out + d, count) * load(out + d, count);
     }
     delta[r] = sum_of(sum);
   }
@@ -373,17 +373,18 @@ inline void weigh_rows(const AttentionGroup& g, const float* scores, const float
   for (I c = end; c < kTile; c += kWidth) store(p + c, Floats{}, kWidth), store(d_s + c, Floats{}, kWidth);
 }
 
-// Queries query .. + rows of a head, whose first row is `row` of the group, and the keys key .. + keys, which are packed.
+// Queries query .. + rows of a head with the keys key .. + keys, which are packed.
 template <class T>
-void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I row, I query, I rows, I key, I keys,
+void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head, I query, I rows, I key, I keys,
                    const BackwardMemory& m, float* memory) {
-  const I width = g.head_dim, words = (width + kPack - 1) / kPack, vectors = m.width / kWidth;
-  const T *q = static_cast<const T*>(of.q) + row * width, *d_out = static_cast<const T*>(of.d_out) + row * width;
-  pack_rows(memory + m.q, m.words, q, rows, width);
-  pack_rows(memory + m.d_out, m.words, d_out, rows, width);
+  const I width = g.head_dim, words = (width + kPack - 1) / kPack, vectors = m.width / kWidth, row = head * g.query_length + query;
+  const T* q = static_cast<const T*>(of.q) + head * g.q.head + query * g.q.row;
+  const T* d_out = static_cast<const T*>(of.d_out) + head * g.out.head + query * g.out.row;
+  pack_rows(memory + m.q, m.words, q, g.q.row, rows, width);
+  pack_rows(memory + m.d_out, m.words, d_out, g.out.row, rows, width);
   if constexpr (kPack > 1) {
-    pack_across(memory + m.q_across, m.width, q, rows, width);
-    pack_across(memory + m.d_out_across, m.width, d_out, rows, width);
+    pack_across(memory + m.q_across, m.width, q, g.q.row, rows, width);
+    pack_across(memory + m.d_out_across, m.width, d_out, g.out.row, rows, width);
   }
   float *scores = memory + m.scores, *d_p = memory + m.d_p, *d_s_rows = memory + m.d_s_rows;
   for (I r = 0; r < rows; r += kRows) {
@@ -429,8 +430,8 @@ void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I row,
 }
 
 template <class T>
-void store_rows(T* to, const float* from, I from_row, I rows, I width) {
-  for (I r = 0; r < rows; ++r, to += width, from += from_row) {
+void store_rows(T* to, I to_row, const float* from, I from_row, I rows, I width) {
+  for (I r = 0; r < rows; ++r, to += to_row, from += from_row) {
     for (I c = 0; c < width; c += kWidth) {
       const I count = smaller(kWidth, width - c);
       store(to + c, load(from + c, count), count);
@@ -441,36 +442,35 @@ void store_rows(T* to, const float* from, I from_row, I rows, I width) {
 template <class T>
 void backward_of(const AttentionGroup& g, const AttentionGradients& of, float* memory) {
   const BackwardMemory m(g);
-  const I width = g.head_dim, queries = of.end_query - of.first_query;
-  const T *k = static_cast<const T*>(of.k), *v = static_cast<const T*>(of.v);
+  const I width = g.head_dim, first = of.first_query, queries = of.end_query - first;
   for (I head = 0; head < g.heads; ++head) {
-    const I row = head * g.query_length + of.first_query;
+    const I row = head * g.query_length + first, at = head * g.out.head + first * g.out.row;
     fill(memory + m.d_q + row * m.width, queries * m.width, 0.0f);
-    row_dots(memory + m.delta + row, static_cast<const T*>(of.d_out) + row * width, static_cast<const T*>(of.out) + row * width,
-             queries, width);
+    row_dots(memory + m.delta + row, static_cast<const T*>(of.d_out) + at, static_cast<const T*>(of.out) + at, g.out.row, queries,
+             width);
   }
   for (I key = of.first_key; key < of.end_key; key += kTile) {
-    const I keys = smaller(kTile, of.end_key - key), at = key * width;
-    if (of.d_k == nullptr && seen_keys(g, of.first_query, queries, key, keys).nothing()) continue;
-    pack_columns(memory + m.k, memory + m.q, k + at, keys, width);
-    pack_columns(memory + m.v, memory + m.q, v + at, keys, width);
-    pack_across(memory + m.k_across, m.width, k + at, keys, width);
+    const I keys = smaller(kTile, of.end_key - key);
+    if (of.d_k == nullptr && seen_keys(g, first, queries, key, keys).nothing()) continue;
+    const T *k = static_cast<const T*>(of.k) + key * g.k.row, *v = static_cast<const T*>(of.v) + key * g.v.row;
+    pack_columns(memory + m.k, memory + m.q, k, g.k.row, keys, width);
+    pack_columns(memory + m.v, memory + m.q, v, g.v.row, keys, width);
+    pack_across(memory + m.k_across, m.width, k, g.k.row, keys, width);
     fill(memory + m.d_k, keys * m.width, 0.0f);
     fill(memory + m.d_v, keys * m.width, 0.0f);
     for (I head = 0; head < g.heads; ++head) {
-      for (I i = of.first_query; i < of.end_query; i += kTile) {
+      for (I i = first; i < of.end_query; i += kTile) {
         const I rows = smaller(kTile, of.end_query - i);
-        if (seen_keys(g, i, rows, key, keys).nothing()) continue;
-        backward_tile<T>(g, of, head * g.query_length + i, i, rows, key, keys, m, memory);
+        if (!seen_keys(g, i, rows, key, keys).nothing()) backward_tile<T>(g, of, head, i, rows, key, keys, m, memory);
       }
     }
     if (of.d_k == nullptr) continue;
-    store_rows(static_cast<T*>(of.d_k) + at, memory + m.d_k, m.width, keys, width);
-    store_rows(static_cast<T*>(of.d_v) + at, memory + m.d_v, m.width, keys, width);
+    store_rows(static_cast<T*>(of.d_k) + key * g.k.row, g.k.row, memory + m.d_k, m.width, keys, width);
+    store_rows(static_cast<T*>(of.d_v) + key * g.v.row, g.v.row, memory + m.d_v, m.width, keys, width);
   }
   for (I head = 0; head < g.heads && of.d_q != nullptr; ++head) {
-    const I row = head * g.query_length + of.first_query;
-    store_rows(static_cast<T*>(of.d_q) + row * width, memory + m.d_q + row * m.width, m.width, queries, width);
+    store_rows(static_cast<T*>(of.d_q) + head * g.q.head + first * g.q.row, g.q.row,
+               memory + m.d_q + (head * g.query_length + first) * m.width, m.width, queries, width);
   }
 }
 

@@ -11,15 +11,42 @@ namespace trident {
 
 namespace {
 
-AttentionGroup group_of(const AttentionShape& s, ConstTensorView first_key, std::int64_t sample) {
+// An operand of heads: where its first head lies, and how far it is in elements to the next sample, head and row.
+template <class Byte>
+struct Heads {
+  Byte* data;
+  std::int64_t sample, head, row, element;
+
+  Heads(BasicTensorView<Byte> view, std::int64_t head_dim, std::int64_t first_column) : element(size_of(view.dtype())) {
+    const Shape& shape = view.shape();
+    const bool by_rows = shape.rank() == 3;  // [S, B, C], else [B, n, S, D]
+    data = view.data() + (by_rows ? first_column * element : 0);
+    sample = by_rows ? shape[2] : shape[1] * shape[2] * shape[3];
+    head = by_rows ? head_dim : shape[2] * head_dim;
+    row = by_rows ? shape[1] * shape[2] : head_dim;
+  }
+  Byte* at(std::int64_t of_sample, std::int64_t of_head) const { return data + (of_sample * sample + of_head * head) * element; }
+  HeadStrides strides() const { return {row, head}; }
+};
+
+// The extents of one group of a shape.
+AttentionGroup extents_of(const AttentionShape& s) {
   AttentionGroup g;
-  g.heads = s.kv_heads == 0 ? 0 : s.query_heads / s.kv_heads;
+  g.heads = s.query_heads / s.kv_heads;
   g.query_length = s.query_length, g.key_length = s.key_length, g.head_dim = s.head_dim;
+  return g;
+}
+
+template <class Attention>
+AttentionGroup group_of(const Attention& a, const AttentionShape& s, std::int64_t sample) {
+  AttentionGroup g = extents_of(s);
   g.causal = s.causal;
   g.offset = s.query_offset - s.key_offset;
-  if (s.interval > 0 && first_key.data() != nullptr) g.first_key = first_key.as<std::int32_t>() + sample * s.query_length;
+  if (s.interval > 0) g.first_key = a.first_key.template as<std::int32_t>() + sample * s.query_length;
   g.key_position = s.key_offset;
   g.scale = s.scale, g.softcap = s.softcap;
+  const Heads q(a.q, s.head_dim, 0), k(a.k, s.head_dim, 0), v(a.v, s.head_dim, 0), out(a.out, s.head_dim, 0);
+  g.q = q.strides(), g.k = k.strides(), g.v = v.strides(), g.out = out.strides();
   return g;
 }
 
@@ -66,40 +93,48 @@ CpuAttention::CpuAttention(IsaLevel level, bool bf16_pairs)
     : tiles_(attention_tiles(level, false)), bf16_tiles_(attention_tiles(level, bf16_pairs)) {}
 
 std::int64_t CpuAttention::workspace_bytes(const AttentionShape& s) const {
-  const AttentionGroup g = group_of(s, {}, 0);
-  return team_size() *
-         std::max(bytes_of_a_thread(tiles(s.dtype).forward_floats(g)), bytes_of_a_thread(tiles(s.dtype).backward_floats(g)));
+  const AttentionGroup g = extents_of(s);
+  const AttentionTiles& t = tiles(s.dtype);
+  return team_size() * bytes_of_a_thread(std::max(t.forward_floats(g), t.backward_floats(g)));
 }
 
-void CpuAttention::forward(const AttentionShape& s, TensorView out, TensorView lse, ConstTensorView q, ConstTensorView k,
-                           ConstTensorView v, ConstTensorView first_key, std::byte* workspace) const {
+template <class Forward>
+void CpuAttention::run_forward(const Forward& a, const AttentionShape& s, std::int64_t sample) const {
+  const Heads out(a.out, s.head_dim, 0), q(a.q, s.head_dim, a.columns.q), k(a.k, s.head_dim, a.columns.k),
+      v(a.v, s.head_dim, a.columns.v);
   const Tasks tasks(s, s.query_length);
-  const std::int64_t key_bytes = s.key_length * s.head_dim * size_of(s.dtype);
   in_tasks(s, tasks.count(), [&](std::int64_t i, std::int64_t member) {
     // The last queries, which see most keys, come first.
-    const std::int64_t group = i % tasks.groups, first = (tasks.parts - 1 - i / tasks.groups) * tasks.rows;
-    const AttentionGroup g = group_of(s, first_key, group / s.kv_heads);
-    const std::int64_t rows = group * g.heads * s.query_length, query_at = rows * s.head_dim * size_of(s.dtype);
-    const std::int64_t bytes = bytes_of_a_thread(tiles(s.dtype).forward_floats(g));
-    tiles(s.dtype).forward(row_type(s.dtype), g, first, std::min(first + tasks.rows, s.query_length), out.data() + query_at,
-                           lse.as<float>() + rows, q.data() + query_at, k.data() + group * key_bytes, v.data() + group * key_bytes,
-                           reinterpret_cast<float*>(workspace + member * bytes));
+    const std::int64_t first = (tasks.parts - 1 - i / tasks.groups) * tasks.rows;
+    const std::int64_t b = sample + i % tasks.groups / s.kv_heads, kv = i % tasks.groups % s.kv_heads;
+    const AttentionGroup g = group_of(a, s, b);
+    const std::int64_t head = kv * g.heads, bytes = bytes_of_a_thread(tiles(s.dtype).forward_floats(g));
+    tiles(s.dtype).forward(row_type(s.dtype), g, first, std::min(first + tasks.rows, s.query_length), out.at(b, head),
+                           a.lse.template as<float>() + (b * s.query_heads + head) * s.query_length, q.at(b, head), k.at(b, kv),
+                           v.at(b, kv), reinterpret_cast<float*>(a.workspace.data() + member * bytes));
   });
 }
 
-void CpuAttention::backward(const AttentionShape& s, TensorView d_q, TensorView d_k, TensorView d_v, ConstTensorView d_out,
-                            ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v, ConstTensorView lse,
-                            ConstTensorView first_key, std::byte* workspace) const {
+void CpuAttention::run(const op::AttentionForward& a) const { run_forward(a, a.shape, 0); }
+
+void CpuAttention::run(const op::CachedAttention& a) const {
+  for (std::int64_t b = 0; b < a.shape.batch; ++b) run_forward(a, a.of_sample(b), b);
+}
+
+void CpuAttention::run(const op::AttentionBackward& a) const {
+  const AttentionShape& s = a.shape;
+  const Heads d_q(a.d_q, s.head_dim, a.columns.q), d_k(a.d_k, s.head_dim, a.columns.k), d_v(a.d_v, s.head_dim, a.columns.v);
+  const Heads q(a.q, s.head_dim, a.columns.q), k(a.k, s.head_dim, a.columns.k), v(a.v, s.head_dim, a.columns.v);
+  const Heads d_out(a.d_out, s.head_dim, 0), out(a.out, s.head_dim, 0);
   const auto make = [&](std::int64_t group, std::int64_t member, AttentionGradients of, bool of_queries, bool of_keys) {
-    const AttentionGroup g = group_of(s, first_key, group / s.kv_heads);
-    const std::int64_t rows = group * g.heads * s.query_length, query_at = rows * s.head_dim * size_of(s.dtype);
-    const std::int64_t key_at = group * s.key_length * s.head_dim * size_of(s.dtype);
-    of.d_q = of_queries ? d_q.data() + query_at : nullptr;
-    of.d_k = of_keys ? d_k.data() + key_at : nullptr, of.d_v = of_keys ? d_v.data() + key_at : nullptr;
-    of.d_out = d_out.data() + query_at, of.out = out.data() + query_at, of.q = q.data() + query_at;
-    of.k = k.data() + key_at, of.v = v.data() + key_at, of.lse = lse.as<float>() + rows;
-    const std::int64_t bytes = bytes_of_a_thread(tiles(s.dtype).backward_floats(g));
-    tiles(s.dtype).backward(row_type(s.dtype), g, of, reinterpret_cast<float*>(workspace + member * bytes));
+    const std::int64_t b = group / s.kv_heads, kv = group % s.kv_heads;
+    const AttentionGroup g = group_of(a, s, b);
+    const std::int64_t head = kv * g.heads, bytes = bytes_of_a_thread(tiles(s.dtype).backward_floats(g));
+    if (of_queries) of.d_q = d_q.at(b, head);
+    if (of_keys) of.d_k = d_k.at(b, kv), of.d_v = d_v.at(b, kv);
+    of.d_out = d_out.at(b, head), of.out = out.at(b, head), of.q = q.at(b, head), of.k = k.at(b, kv), of.v = v.at(b, kv);
+    of.lse = a.lse.as<float>() + (b * s.query_heads + head) * s.query_length;
+    tiles(s.dtype).backward(row_type(s.dtype), g, of, reinterpret_cast<float*>(a.workspace.data() + member * bytes));
   };
   const AttentionGradients all{.end_query = s.query_length, .end_key = s.key_length};
   if (!backward_apart(s)) {
@@ -120,6 +155,14 @@ void CpuAttention::backward(const AttentionShape& s, TensorView d_q, TensorView 
     of.end_query = std::min(of.first_query + queries.rows, s.query_length);
     make(i % queries.groups, member, of, true, false);
   });
+}
+
+std::int64_t largest_attention_workspace(const AttentionShape& s, std::int64_t threads) {
+  constexpr std::int64_t kMostWidth = 16, kSmall = 1 << 14;  // floats: of a vector, and what grows with vectors besides heads
+  AttentionGroup g = extents_of(s);
+  g.head_dim = round_up(g.head_dim, kMostWidth);
+  const AttentionTiles t = attention_tiles(IsaLevel::kBaseline, false);
+  return threads * bytes_of_a_thread(std::max(t.forward_floats(g), t.backward_floats(g)) + kSmall);
 }
 
 }  // namespace trident

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "device/cpu/attention_tiles.h"
-#include "device/ops.h"
+#include "device/operations.h"
 
 namespace trident {
 
@@ -16,19 +16,23 @@ class CpuAttention {
   // `bf16_pairs`: the processor multiplies pairs of bf16 faster than f32.
   CpuAttention(IsaLevel level, bool bf16_pairs);
 
-  // Of either pass, with the calling rank's compute threads, in bytes.
+  // Of every pass, with the calling rank's compute threads, in bytes.
   std::int64_t workspace_bytes(const AttentionShape& shape) const;
-  // Shapes, dtypes and what first_key holds as in device/ops.h; checked by the caller.
-  void forward(const AttentionShape& shape, TensorView out, TensorView lse, ConstTensorView q, ConstTensorView k, ConstTensorView v,
-               ConstTensorView first_key, std::byte* workspace) const;
-  void backward(const AttentionShape& shape, TensorView d_q, TensorView d_k, TensorView d_v, ConstTensorView d_out,
-                ConstTensorView out, ConstTensorView q, ConstTensorView k, ConstTensorView v, ConstTensorView lse,
-                ConstTensorView first_key, std::byte* workspace) const;
+  // Operands and the room for the workspace are checked by the caller.
+  void run(const op::AttentionForward& attention) const;
+  void run(const op::CachedAttention& attention) const;
+  void run(const op::AttentionBackward& attention) const;
 
  private:
   const AttentionTiles& tiles(DType dtype) const { return dtype == DType::kBF16 ? bf16_tiles_ : tiles_; }
+  // Samples from `sample` on, as many as `shape` has.
+  template <class Forward>
+  void run_forward(const Forward& attention, const AttentionShape& shape, std::int64_t sample) const;
 
   AttentionTiles tiles_, bf16_tiles_;
 };
+
+// The workspace with `threads` threads on any processor, at most.
+std::int64_t largest_attention_workspace(const AttentionShape& shape, std::int64_t threads);
 
 }  // namespace trident

@@ -55,37 +55,21 @@ std::int64_t CpuOps::attention_workspace(const AttentionShape& shape) {
   return attention_.workspace_bytes(shape);
 }
 
-// Workspaces depend on no offset.
 std::int64_t CpuOps::cached_attention_workspace(const AttentionShape& shape) {
   op::check_attention("cached_attention_workspace", shape);
-  AttentionShape one = shape;
-  one.batch = 1;
-  return attention_.workspace_bytes(one);
+  return attention_.workspace_bytes(shape);
 }
 
-void CpuOps::execute(Stream& stream, const op::CachedAttention& a) {
-  stream.synchronize();
-  announce(a);
-  for (std::int64_t b = 0; b < a.shape.batch; ++b) {
-    const AttentionShape one = a.of_sample(b);
-    expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(one));
-    attention_.forward(one, a.out.rows(b, 1), a.lse.rows(b, 1), a.q.rows(b, 1), a.k.rows(b, 1), a.v.rows(b, 1),
-                       a.first_key.data() == nullptr ? ConstTensorView() : a.first_key.rows(b, 1), a.workspace.data());
-  }
-}
-
-void CpuOps::execute(Stream& stream, const op::AttentionForward& a) {
+template <class Attention>
+void CpuOps::attend(Stream& stream, const Attention& a) {
   expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(a.shape));
   stream.synchronize();
   announce(a);
-  attention_.forward(a.shape, a.out, a.lse, a.q, a.k, a.v, a.first_key, a.workspace.data());
+  attention_.run(a);
 }
 
-void CpuOps::execute(Stream& stream, const op::AttentionBackward& a) {
-  expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(a.shape));
-  stream.synchronize();
-  announce(a);
-  attention_.backward(a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.first_key, a.workspace.data());
-}
+void CpuOps::execute(Stream& stream, const op::AttentionForward& a) { attend(stream, a); }
+void CpuOps::execute(Stream& stream, const op::CachedAttention& a) { attend(stream, a); }
+void CpuOps::execute(Stream& stream, const op::AttentionBackward& a) { attend(stream, a); }
 
 }  // namespace trident
