@@ -45,6 +45,11 @@ struct FusedMatmul {
   TensorView result;     // kBiasGelu: the activation; kGeluBackward: the gradient of pre; kBiasGradient: of the bias
 };
 
+// The columns of rows at which the heads of q, k, v and of their gradients begin.
+struct HeadColumns {
+  std::int64_t q = 0, k = 0, v = 0;
+};
+
 // Attention of Sq queries over Sk keys. Query i has global position query_offset + i, key j key_offset + j; with `causal` a query
 // sees keys at positions <= its own. N % K == 0; query head n uses key/value head n / (N/K). A query that sees no key gets
 // output 0 and log-sum-exp -infinity.

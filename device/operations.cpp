@@ -38,8 +38,14 @@ namespace {
 
 Shape query_shape(const AttentionShape& s) { return {s.batch, s.query_heads, s.query_length, s.head_dim}; }
 Shape key_shape(const AttentionShape& s) { return {s.batch, s.kv_heads, s.key_length, s.head_dim}; }
-Elements queries(const AttentionShape& s) { return {s.dtype, s.batch * s.query_heads * s.query_length * s.head_dim}; }
-Elements keys(const AttentionShape& s) { return {s.dtype, s.batch * s.kv_heads * s.key_length * s.head_dim}; }
+
+// Heads of `shape`, or rows of which that many elements are meant.
+Field of_heads(Field field, const AttentionShape& s, const Shape& shape) {
+  const std::int64_t count = shape.num_elements();
+  if (field.shape->rank() != 3) return field.expected = {s.dtype, count}, field;
+  field.expected.dtype = s.dtype;
+  return field.moving(count * size_of(s.dtype));
+}
 Elements sums(const AttentionShape& s) { return {DType::kF32, s.batch * s.query_heads * s.query_length}; }
 
 void first_key_field(const AttentionShape& s, ConstTensorView first_key, FieldVisitor f) {
@@ -49,10 +55,19 @@ void first_key_field(const AttentionShape& s, ConstTensorView first_key, FieldVi
 struct NamedShape {
   std::string_view name;
   const Shape& shape;
+  std::int64_t first_column = 0;
 };
 void check_shapes(std::string_view operation, const Shape& expected, std::initializer_list<NamedShape> operands) {
-  for (const auto& [name, shape] : operands)
-    TRIDENT_CHECK(shape == expected, "{}: {} is {}, expected {}", operation, name, to_string(shape), to_string(expected));
+  for (const auto& [name, shape, column] : operands) {
+    if (shape.rank() != 3) {
+      TRIDENT_CHECK(shape == expected, "{}: {} is {}, expected {}", operation, name, to_string(shape), to_string(expected));
+      continue;
+    }
+    const bool fits = shape[0] == expected[2] && shape[1] == expected[0] && column >= 0 &&
+                      column + expected[1] * expected[3] <= shape[2];
+    TRIDENT_CHECK(fits, "{}: {} is columns {}.. of rows {}, expected heads {}", operation, name, column, to_string(shape),
+                  to_string(expected));
+  }
 }
 
 // Multiply-adds of one matrix of scores, [queries, keys] x width, as far as the mask leaves them; times two.
@@ -142,10 +157,11 @@ void check_attention(std::string_view operation, const AttentionShape& s) {
 // The operands of attention's forward pass, over a cache or not.
 template <class Forward>
 void forward_fields(const Forward& o, FieldVisitor f) {
-  f(writes("out", o.out, queries(o.shape)));
-  f(reads("q", o.q, queries(o.shape)));
-  f(reads("k", o.k, keys(o.shape)));
-  f(reads("v", o.v, keys(o.shape)));
+  const Shape queries = query_shape(o.shape), keys = key_shape(o.shape);
+  f(of_heads(writes("out", o.out), o.shape, queries));
+  f(of_heads(reads("q", o.q), o.shape, queries));
+  f(of_heads(reads("k", o.k), o.shape, keys));
+  f(of_heads(reads("v", o.v), o.shape, keys));
   f(writes("lse", o.lse, sums(o.shape)));
   first_key_field(o.shape, o.first_key, f);
   f(scratch("the workspace", o.workspace));
@@ -153,8 +169,8 @@ void forward_fields(const Forward& o, FieldVisitor f) {
 
 void AttentionForward::check() const {
   check_attention(kName.name, shape);
-  check_shapes(kName.name, query_shape(shape), {{"out", out.shape()}, {"q", q.shape()}});
-  check_shapes(kName.name, key_shape(shape), {{"k", k.shape()}, {"v", v.shape()}});
+  check_shapes(kName.name, query_shape(shape), {{"out", out.shape()}, {"q", q.shape(), columns.q}});
+  check_shapes(kName.name, key_shape(shape), {{"k", k.shape(), columns.k}, {"v", v.shape(), columns.v}});
 }
 
 void AttentionForward::fields(FieldVisitor f) const { forward_fields(*this, f); }
@@ -175,6 +191,8 @@ void CachedAttention::check() const {
                 shape.causal, shape.query_offset, shape.key_offset);
   TRIDENT_CHECK(std::ssize(first) == shape.batch, "{}: first positions of {} samples, {} samples", kName.name, first.size(),
                 shape.batch);
+  check_shapes(kName.name, query_shape(shape), {{"out", out.shape()}, {"q", q.shape(), columns.q}});
+  check_shapes(kName.name, key_shape(shape), {{"k", k.shape(), columns.k}, {"v", v.shape(), columns.v}});
   for (const std::int64_t position : first)
     TRIDENT_CHECK(position >= 0 && position < shape.key_length, "{}: a first position of {} in a cache of {}", kName.name, position,
                   shape.key_length);
@@ -190,20 +208,29 @@ double CachedAttention::flops() const {
 
 void AttentionBackward::check() const {
   check_attention(kName.name, shape);
-  check_shapes(kName.name, query_shape(shape),
-               {{"d_q", d_q.shape()}, {"d_out", d_out.shape()}, {"out", out.shape()}, {"q", q.shape()}});
-  check_shapes(kName.name, key_shape(shape), {{"d_k", d_k.shape()}, {"d_v", d_v.shape()}, {"k", k.shape()}, {"v", v.shape()}});
+  check_shapes(kName.name, query_shape(shape), {{"d_q", d_q.shape(), columns.q},
+                                                {"d_out", d_out.shape()},
+                                                {"out", out.shape()},
+                                                {"q", q.shape(), columns.q}});
+  check_shapes(kName.name, key_shape(shape), {{"d_k", d_k.shape(), columns.k},
+                                              {"d_v", d_v.shape(), columns.v},
+                                              {"k", k.shape(), columns.k},
+                                              {"v", v.shape(), columns.v}});
+  // They lie as the same strides say.
+  TRIDENT_CHECK(d_out.shape() == out.shape() && d_q.shape() == q.shape() && d_k.shape() == k.shape() && d_v.shape() == v.shape(),
+                "{}: gradients are not of the shapes of what they are of", kName.name);
 }
 
 void AttentionBackward::fields(FieldVisitor f) const {
-  f(writes("d_q", d_q, queries(shape)));
-  f(reads("d_out", d_out, queries(shape)));
-  f(reads("out", out, queries(shape)));
-  f(reads("q", q, queries(shape)));
-  f(writes("d_k", d_k, keys(shape)));
-  f(writes("d_v", d_v, keys(shape)));
-  f(reads("k", k, keys(shape)));
-  f(reads("v", v, keys(shape)));
+  const Shape queries = query_shape(shape), keys = key_shape(shape);
+  f(of_heads(writes("d_q", d_q), shape, queries));
+  f(of_heads(reads("d_out", d_out), shape, queries));
+  f(of_heads(reads("out", out), shape, queries));
+  f(of_heads(reads("q", q), shape, queries));
+  f(of_heads(writes("d_k", d_k), shape, keys));
+  f(of_heads(writes("d_v", d_v), shape, keys));
+  f(of_heads(reads("k", k), shape, keys));
+  f(of_heads(reads("v", v), shape, keys));
   f(reads("lse", lse, sums(shape)));
   first_key_field(shape, first_key, f);
   f(scratch("the workspace", workspace));

@@ -46,7 +46,8 @@ struct Fused {
 void check_attention(std::string_view operation, const AttentionShape& shape);
 
 // out T[B,N,Sq,D]; lse f32[B,N,Sq] (natural log-sum-exp of the scaled scores); q T[B,N,Sq,D]; k, v T[B,K,Sk,D]; first_key i32
-// [B,Sq] with shape.interval, else empty.
+// [B,Sq] with shape.interval, else empty. Where Ops::attends_by_rows(), heads T[B,n,S,D] may be rows T[S,B,C], as products make
+// them, of which n*D columns are meant: from 0 on of `out`, from `columns` on of the others. Here as in what follows.
 struct AttentionForward {
   static constexpr OperationName kName{"attention_forward", WorkKind::kAttention};
   const AttentionShape& shape;
@@ -54,6 +55,7 @@ struct AttentionForward {
   ConstTensorView q, k, v;
   TensorView workspace;
   ConstTensorView first_key = {};
+  HeadColumns columns = {};
 
   void check() const;
   void fields(FieldVisitor f) const;
@@ -71,6 +73,7 @@ struct CachedAttention {
   ConstTensorView q, k, v;
   TensorView workspace;
   ConstTensorView first_key = {};
+  HeadColumns columns = {};
 
   AttentionShape of_sample(std::int64_t b) const;
   void check() const;
@@ -86,6 +89,7 @@ struct AttentionBackward {
   ConstTensorView d_out, out, q, k, v, lse;
   TensorView workspace;
   ConstTensorView first_key = {};
+  HeadColumns columns = {};
 
   void check() const;
   void fields(FieldVisitor f) const;

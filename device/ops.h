@@ -37,6 +37,9 @@ class Ops {
   // The same of op::CachedAttention; `shape` is causal, with offsets of 0.
   virtual std::int64_t cached_attention_workspace(const AttentionShape& shape) = 0;
 
+  // Whether attention reads and writes heads as rows, too (op::AttentionForward).
+  virtual bool attends_by_rows() const = 0;
+
   // ---- products and what follows them ----------------------------------------------------------------------------------------
   // In one kernel where the backend has it (results of T are then rounded once, not after the product too), else the operations
   // named, one after the other. Announced by prepare_fused(); products are of T, into T unless said otherwise.

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/tsan_announce.h"
+#include "device/cpu/cpu_features.h"
 
 namespace trident {
 
@@ -13,6 +14,9 @@ void expect_room(std::string_view operation, ConstTensorView workspace, std::int
   const std::int64_t there = workspace.num_bytes();
   TRIDENT_CHECK(there >= needed, "{}: a workspace of {} bytes, {} needed", operation, there, needed);
 }
+
+// AMX multiplies bf16 fastest where it is, but on whole matrices; processors that have it take twice as long for pairs as for f32.
+bool multiplies_pairs(Bf16Products bf16) { return bf16 == Bf16Products::kNative && !detect_cpu_features().amx_bf16; }
 
 // Before libraries touch memory whose accesses a thread sanitizer does not see.
 template <class Operation>
@@ -27,8 +31,9 @@ void announce(const Operation& operation) {
 }  // namespace
 
 CpuOps::CpuOps(IsaLevel level, Bf16Products bf16, SmallProducts small)
-    : kernels_{trident::row_kernels(level)}, matmul_(bf16, trident::row_kernels(level), small),
-      attention_(matmul_, trident::row_kernels(level)) {}
+    : kernels_{trident::row_kernels(level)},
+      matmul_(bf16, trident::row_kernels(level), small),
+      attention_(level, multiplies_pairs(bf16)) {}
 
 // ---- matrix products
 
@@ -47,40 +52,24 @@ void CpuOps::execute(Stream& stream, const op::Matmul& product) {
 
 std::int64_t CpuOps::attention_workspace(const AttentionShape& shape) {
   op::check_attention("attention_workspace", shape);
-  return attention_.prepare(shape);
+  return attention_.workspace_bytes(shape);
 }
 
-// Workspaces depend on no offset.
 std::int64_t CpuOps::cached_attention_workspace(const AttentionShape& shape) {
   op::check_attention("cached_attention_workspace", shape);
-  AttentionShape one = shape;
-  one.batch = 1;
-  return attention_.prepare(one);
+  return attention_.workspace_bytes(shape);
 }
 
-void CpuOps::execute(Stream& stream, const op::CachedAttention& a) {
-  stream.synchronize();
-  announce(a);
-  for (std::int64_t b = 0; b < a.shape.batch; ++b) {
-    const AttentionShape one = a.of_sample(b);
-    expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(one));
-    attention_.forward(one, a.out.rows(b, 1), a.lse.rows(b, 1), a.q.rows(b, 1), a.k.rows(b, 1), a.v.rows(b, 1),
-                       a.first_key.data() == nullptr ? ConstTensorView() : a.first_key.rows(b, 1), a.workspace.data());
-  }
-}
-
-void CpuOps::execute(Stream& stream, const op::AttentionForward& a) {
+template <class Attention>
+void CpuOps::attend(Stream& stream, const Attention& a) {
   expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(a.shape));
   stream.synchronize();
   announce(a);
-  attention_.forward(a.shape, a.out, a.lse, a.q, a.k, a.v, a.first_key, a.workspace.data());
+  attention_.run(a);
 }
 
-void CpuOps::execute(Stream& stream, const op::AttentionBackward& a) {
-  expect_room(a.kName.name, a.workspace, attention_.workspace_bytes(a.shape));
-  stream.synchronize();
-  announce(a);
-  attention_.backward(a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.first_key, a.workspace.data());
-}
+void CpuOps::execute(Stream& stream, const op::AttentionForward& a) { attend(stream, a); }
+void CpuOps::execute(Stream& stream, const op::CachedAttention& a) { attend(stream, a); }
+void CpuOps::execute(Stream& stream, const op::AttentionBackward& a) { attend(stream, a); }
 
 }  // namespace trident

@@ -22,12 +22,13 @@ class CpuOps final : public Ops {
     static void add_exact(std::int64_t* limbs, const double* x, std::int64_t count);
   };
 
-  // `level`: of the row kernels; the processor must have it.
+  // `level`: of kernels; the processor must have it.
   CpuOps(IsaLevel level, Bf16Products bf16, SmallProducts small = SmallProducts::kBlocked);
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
   std::int64_t cached_attention_workspace(const AttentionShape& shape) override;
+  bool attends_by_rows() const override { return true; }
   void run(Stream& stream, OperationRef operation) override;
 
   // For check_and_execute(). Operations run at once, on the calling thread; on a stream that holds operations in progress they come
@@ -45,6 +46,9 @@ class CpuOps final : public Ops {
   static bool reaches(MemoryKind where) { return where != MemoryKind::kDevice; }
 
  private:
+  template <class Attention>
+  void attend(Stream& stream, const Attention& attention);
+
   Kernels kernels_;
   OnednnMatmul matmul_;
   CpuAttention attention_;

@@ -19,24 +19,19 @@ constexpr float kInfinity = __builtin_inff();
 inline Floats broadcast(float x) { return x - Floats{}; }
 inline Floats largest(Floats a, Floats b) { return a > b ? a : b; }
 
-// Degree-6 polynomial (Cephes' coefficients), relative error below 3e-7; 0 below the normal range, NaN stays NaN.
-inline Floats exponential(Floats x) {
-  const Floats low = broadcast(-87.33f), high = broadcast(88.37f);
-  Floats y = x < low ? low : x;
-  y = y > high ? high : y;
-  const Floats magic = broadcast(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-  const Floats shifted = y * 1.44269504088896341f + magic;
-  const Floats n = shifted - magic;
-  const Floats r = (y - n * 0.693359375f) - n * -2.12194440e-4f;
-  Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
-  const Ints power = __builtin_convertvector(n, Ints) + 127;
-  const Floats result = p * (Floats)(power << 23);
-  return x < low ? Floats{} : result;
+// 2^x: degree-6 polynomial (Cephes' coefficients), relative error below 3e-7, for x < 128; 0 below -126.5, NaN stays NaN.
+inline Floats power_of_two(Floats x) {
+  const Floats y = largest(broadcast(-127.0f), x);
+  const Floats magic = broadcast(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, in the lowest bits
+  const Floats shifted = y + magic;
+  const Floats r = y - (shifted - magic);
+  Floats p = r * 1.535336188319500e-4f + 1.339887440266574e-3f;
+  p = p * r + 9.618437357674640e-3f;
+  p = p * r + 5.550332471162809e-2f;
+  p = p * r + 2.402264791363012e-1f;
+  p = p * r + 6.931472028550421e-1f;
+  p = p * r + 1.0f;
+  return p * (Floats)(((Words)shifted << 23) + 0x3f800000u);
 }
 
 template <I... i>
@@ -50,24 +45,23 @@ struct CountedDown<0, i...> {
 template <I N>
 using UpTo = typename CountedDown<N>::Counted;
 
-template <class Vector, I... i>
-__attribute__((always_inline)) inline float sum_of_halves(Vector v, Indices<i...>) {
+// Element i of the lower half and i of the upper, and again of what that makes.
+template <class Vector, class Both, I... i>
+__attribute__((always_inline)) inline float fold_halves(Vector v, Both both, Indices<i...>) {
   constexpr I kHalf = sizeof...(i);
-  const auto sums = __builtin_shufflevector(v, v, i...) + __builtin_shufflevector(v, v, (i + kHalf)...);
+  const auto folded = both(__builtin_shufflevector(v, v, i...), __builtin_shufflevector(v, v, (i + kHalf)...));
   if constexpr (kHalf == 2) {
-    return sums[0] + sums[1];
+    return both(folded, __builtin_shufflevector(folded, folded, 1, 0))[0];
   } else {
-    return sum_of_halves(sums, UpTo<kHalf / 2>());
+    return fold_halves(folded, both, UpTo<kHalf / 2>());
   }
 }
 
-// Element i of the lower half and i of the upper, and again of what that makes.
-inline float sum_of(Floats v) { return sum_of_halves(v, UpTo<kWidth / 2>()); }
-
+inline float sum_of(Floats v) {
+  return fold_halves(v, [](auto a, auto b) { return a + b; }, UpTo<kWidth / 2>());
+}
 inline float largest_of(Floats v) {
-  float m = v[0];
-  for (I i = 1; i < kWidth; ++i) m = v[i] > m ? v[i] : m;
-  return m;
+  return fold_halves(v, [](auto a, auto b) { return a > b ? a : b; }, UpTo<kWidth / 2>());
 }
 
 // Loads and stores of `count` <= kWidth elements; missing elements read as 0.

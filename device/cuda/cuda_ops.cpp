@@ -103,7 +103,19 @@ void CudaOps::expect_room(std::string_view operation, const AttentionShape& shap
   TRIDENT_CHECK(there >= needed, "{}: a workspace of {} bytes, {} needed", operation, there, needed);
 }
 
+namespace {
+
+// The model asks attends_by_rows() first.
+template <class Attention>
+void expect_heads(const Attention& a) {
+  for (const ConstTensorView operand : {ConstTensorView(a.out), a.q, a.k, a.v})
+    TRIDENT_CHECK(operand.shape().rank() == 4, "{}: rows {}, where heads are read alone", a.kName.name, to_string(operand.shape()));
+}
+
+}  // namespace
+
 void CudaOps::execute(Stream& stream, const op::AttentionForward& a) {
+  expect_heads(a);
   expect_room(a.kName.name, a.shape, a.workspace);
   const cudaStream_t work = handle(stream);
   if (graphs_.note("attention_forward", a.shape, a.out, a.lse, a.q, a.k, a.v, a.first_key, a.workspace)) return;
@@ -117,6 +129,7 @@ std::int64_t CudaOps::cached_attention_workspace(const AttentionShape& shape) {
 }
 
 void CudaOps::execute(Stream& stream, const op::CachedAttention& a) {
+  expect_heads(a);
   const cudaStream_t work = handle(stream);
   if (graphs_.note("cached_attention", a.shape, a.first, a.out, a.lse, a.q, a.k, a.v, a.first_key)) return;
   const AttentionShape& s = a.shape;
@@ -127,6 +140,7 @@ void CudaOps::execute(Stream& stream, const op::CachedAttention& a) {
 }
 
 void CudaOps::execute(Stream& stream, const op::AttentionBackward& a) {
+  expect_heads(a);
   expect_room(a.kName.name, a.shape, a.workspace);
   const cudaStream_t work = handle(stream);
   if (graphs_.note("attention_backward", a.shape, a.d_q, a.d_k, a.d_v, a.d_out, a.out, a.q, a.k, a.v, a.lse, a.first_key,

@@ -38,6 +38,7 @@ class CudaOps final : public Ops {
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
   std::int64_t cached_attention_workspace(const AttentionShape& shape) override;
+  bool attends_by_rows() const override { return false; }
   void run(Stream& stream, OperationRef operation) override;
 
   // As Device::run_announced(), on `stream`.

@@ -42,6 +42,7 @@ class DryOps : public Ops {
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
   std::int64_t cached_attention_workspace(const AttentionShape& shape) override;
+  bool attends_by_rows() const override { return oracle_ != nullptr && oracle_->attends_by_rows(); }
   void run(Stream& stream, OperationRef operation) override {
     check_and_execute(*this, stream, operation);
     if (watcher_ != nullptr) watcher_->performed(operation);

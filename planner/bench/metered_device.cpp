@@ -32,6 +32,7 @@ class MeteredOps final : public Ops {
   }
   std::int64_t attention_workspace(const AttentionShape& shape) override { return ops_.attention_workspace(shape); }
   std::int64_t cached_attention_workspace(const AttentionShape& shape) override { return ops_.cached_attention_workspace(shape); }
+  bool attends_by_rows() const override { return ops_.attends_by_rows(); }
   bool try_fused(Stream& stream, const FusedMatmul& fused) override {
     const op::Fused operation{fused};
     return measure(stream, operation, [&] { return ops_.try_fused(stream, fused); });

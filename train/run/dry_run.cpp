@@ -7,6 +7,7 @@
 #include <span>
 
 #include "device/gpu_workspaces.h"
+#include "device/cpu/cpu_attention.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/onednn_matmul.h"
 #include "device/dry/dry_device.h"
@@ -32,11 +33,17 @@ class GpuWorkspaces : public DryOps {
 
 class ProcessorWorkspaces final : public GpuWorkspaces {
  public:
-  using GpuWorkspaces::GpuWorkspaces;
+  ProcessorWorkspaces(bool deterministic, int threads) : GpuWorkspaces(deterministic), threads_(threads) {}
   std::int64_t prepare_matmul(const MatmulShape& shape) override {
     return std::max(GpuWorkspaces::prepare_matmul(shape), converted_workspace_bytes(shape));
   }
   PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue) override { return {prepare_matmul(shape), false}; }
+  std::int64_t attention_workspace(const AttentionShape& shape) override {
+    return std::max(GpuWorkspaces::attention_workspace(shape), largest_attention_workspace(shape, threads_));
+  }
+
+ private:
+  int threads_;
 };
 
 constexpr auto kNoData = [](std::int64_t, std::int64_t, const SampleSpans&) {};
@@ -102,7 +109,7 @@ std::vector<DryRun> dry_stages_on_gpus(const RunPlan& plan, DryWork work) {
 
 std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, DryWork work) {
   if (device == DeviceKind::kCuda) return dry_stages_on_gpus(plan, work);
-  ProcessorWorkspaces any(plan.config.cuda.deterministic);
+  ProcessorWorkspaces any(plan.config.cuda.deterministic, plan.threads_per_rank);
   return dry_stages(plan, &any, work);
 }
 

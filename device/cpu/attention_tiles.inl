@@ -1,0 +1,493 @@
+// Bodies of attention_tiles.h. Included by one source file per instruction set inside a namespace named after it and an unnamed
+// one, after wide_vectors.inl, kVectors and the form of operands: each file keeps its own code, and scripts/check_isa can tell what
+// belongs where.
+
+constexpr I kTile = kAttentionTile;
+// Rows of what a product holds in registers, beside kVectors vectors.
+constexpr I kRows = 6;
+// Keys at a time: a row of weights is stored by kPack vectors.
+constexpr I kStep = kPack * kWidth;
+constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
+
+template <I... i>
+constexpr Ints counted(Indices<i...>) {
+  return Ints{static_cast<std::int32_t>(i)...};
+}
+
+inline I smaller(I a, I b) { return a < b ? a : b; }
+inline I larger(I a, I b) { return a > b ? a : b; }
+inline I up_to_multiple(I a, I of) { return (a + of - 1) / of * of; }
+inline I within(I a, I end) { return larger(0, smaller(a, end)); }
+
+// ---- products
+
+// c f32[rows, vectors * kWidth] += a b, or overwritten: word i of row r of a at a[r * a_row + i * a_step], b words [k, b_row].
+struct Product {
+  float* c;
+  I c_row;
+  const float* a;
+  I a_row, a_step;
+  const float* b;
+  I b_row, k;
+  bool add;
+};
+
+inline Floats broadcast_word(const float* p) {
+  std::int32_t bits;
+  __builtin_memcpy(&bits, p, sizeof bits);
+  return (Floats)(bits - Ints{});
+}
+
+// Sums are an array whose indices are constants, as in few_rows.inl.
+template <I... r, I... v>
+void multiply_block(const Product& p, I column, Indices<r...>, Indices<v...>) {
+  constexpr I kColumns = sizeof...(v);
+  Floats sums[sizeof...(r) * kColumns] = {};
+  const float *a = p.a, *b = p.b + column;
+  const auto each_row = [](auto f) __attribute__((always_inline)) { (f(r), ...); };
+  if (p.add) {
+    each_row([&](I row) __attribute__((always_inline)) {
+      ((sums[row * kColumns + v] = load(p.c + row * p.c_row + column + v * kWidth, kWidth)), ...);
+    });
+  }
+  for (I i = 0; i < p.k; ++i, a += p.a_step, b += p.b_row) {
+    const Floats columns[kColumns] = {load(b + v * kWidth, kWidth)...};
+    each_row([&](I row) __attribute__((always_inline)) {
+      const Floats x = broadcast_word(a + row * p.a_row);
+      ((sums[row * kColumns + v] = multiply_add(sums[row * kColumns + v], x, columns[v])), ...);
+    });
+  }
+  each_row([&](I row) __attribute__((always_inline)) {
+    (store(p.c + row * p.c_row + column + v * kWidth, sums[row * kColumns + v], kWidth), ...);
+  });
+}
+
+template <I R, I V>
+void multiply_columns(const Product& p, I column, I vectors) {
+  if constexpr (V > 1) {
+    if (vectors < V) return multiply_columns<R, V - 1>(p, column, vectors);
+  }
+  multiply_block(p, column, UpTo<R>(), UpTo<V>());
+}
+
+// Of at most R rows. Vectors are cut into parts that are as equal as they can be.
+template <I R>
+void multiply(const Product& p, I rows, I vectors) {
+  if constexpr (R > 1) {
+    if (rows < R) return multiply<R - 1>(p, rows, vectors);
+  }
+  for (I parts = (vectors + kVectors - 1) / kVectors, first = 0; parts > 0; --parts) {
+    const I count = (vectors - first + parts - 1) / parts;
+    multiply_columns<R, kVectors>(p, first * kWidth, count);
+    first += count;
+  }
+}
+
+// ---- operands
+
+// Row i of `to` is column i of `from`, kWidth of both: what is interleaved as often as kWidth has bits is transposed.
+template <I... i>
+__attribute__((always_inline)) inline void transpose_block(float* to, I to_row, const float* from, I from_row, Indices<i...>) {
+  Floats v[kWidth] = {load(from + i * from_row, kWidth)...};
+  const auto interleave = [&]<I... half>(Indices<half...>) __attribute__((always_inline)) {
+    constexpr I kHalf = kWidth / 2;
+    const Floats low[] = {__builtin_shufflevector(v[half], v[half + kHalf], (i / 2 + i % 2 * kWidth)...)...};
+    const Floats high[] = {__builtin_shufflevector(v[half], v[half + kHalf], (i / 2 + i % 2 * kWidth + kHalf)...)...};
+    ((v[2 * half] = low[half], v[2 * half + 1] = high[half]), ...);
+  };
+  for (I bits = 1; bits < kWidth; bits *= 2) interleave(UpTo<kWidth / 2>());
+  (store(to + i * to_row, v[i], kWidth), ...);
+}
+
+// Words of a row of `width` elements, 0 behind them.
+inline I row_words(I width) { return up_to_multiple((width + kPack - 1) / kPack, kWidth); }
+inline I padded(I width) { return up_to_multiple(width, kWidth); }
+
+// to [words, kTile]: x T[rows, width] in columns, zeros behind the rows; `in_rows` is scratch.
+template <class T>
+void pack_columns(float* to, float* in_rows, const T* x, I x_row, I rows, I width) {
+  const I words = row_words(width), columns = up_to_multiple(rows, kStep);
+  pack_rows(in_rows, words, x, x_row, rows, width);
+  for (I i = rows * words; i < columns * words; i += kWidth) store(in_rows + i, Floats{}, kWidth);
+  for (I word = 0; word < words; word += kWidth)
+    for (I r = 0; r < columns; r += kWidth)
+      transpose_block(to + word * kTile + r, kTile, in_rows + r * words + word, words, UpTo<kWidth>());
+}
+
+inline void fill(float* p, I count, float x) {
+  for (I i = 0; i < count; ++i) p[i] = x;
+}
+
+// ---- which keys are seen
+
+// From `first` to before `end`; none where that is not behind it.
+struct Seen {
+  I first, end;
+  bool nothing() const { return first >= end; }
+};
+
+// Of `columns` keys from `key` on, by any of the queries query .. query + rows - 1: what a query sees begins and ends no earlier
+// than what the query before it sees.
+inline Seen seen_keys(const AttentionGroup& g, I query, I rows, I key, I columns) {
+  const I end = g.causal ? within(query + rows + g.offset - key, columns) : columns;
+  if (g.first_key == nullptr) return {0, end};
+  return {within(g.first_key[query] - g.key_position - key, columns), end};
+}
+
+// Of `rows` queries from `query` on, those that may see one of the keys key .. key + columns - 1.
+inline Seen seeing_queries(const AttentionGroup& g, I query, I rows, I key, I columns) {
+  const I first = g.causal ? within(key - g.offset - query, rows) : 0;
+  I end = rows;
+  if (g.first_key != nullptr)
+    while (end > first && g.first_key[query + end - 1] - g.key_position >= key + columns) --end;
+  return {first, end};
+}
+
+inline Ints lanes_within(I column, Seen seen) {
+  const Ints lane = counted(UpTo<kWidth>()) + static_cast<std::int32_t>(column);
+  return (lane >= static_cast<std::int32_t>(seen.first)) & (lane < static_cast<std::int32_t>(seen.end));
+}
+
+// ---- scores
+
+// Below 0.625 an odd polynomial (the coefficients of Cephes' tanhf, S. Moshier), beyond it 1 - 2 / (exp(2x) + 1).
+inline Floats hyperbolic_tangent(Floats x) {
+  const Floats square = x * x, magnitude = x < 0.0f ? -x : x;
+  Floats p = square * -5.70498872745e-3f + 2.06390887954e-2f;
+  p = p * square - 5.37397155531e-2f;
+  p = p * square + 1.33314422036e-1f;
+  p = p * square - 3.33332819422e-1f;
+  const Floats near_zero = p * square * x + x;
+  const Floats beyond = 1.0f - 2.0f / (power_of_two(largest(broadcast(-40.0f), -magnitude) * (-2 * kLog2E)) + 1.0f);
+  return magnitude < 0.625f ? near_zero : x < 0.0f ? -beyond : beyond;
+}
+
+// Scores times this are exponents of two.
+inline float exponent_factor(const AttentionGroup& g) { return (g.softcap > 0.0f ? g.softcap : g.scale) * kLog2E; }
+
+// A row of scores: bounded, if they are, to parts of the bound, and -infinity where a key is not seen. Returns the largest.
+inline float prepare_scores(const AttentionGroup& g, float* s, I columns, Seen seen) {
+  Floats m = broadcast(-kInfinity);
+  const bool all = seen.first <= 0 && seen.end >= columns;
+  if (all && g.softcap == 0.0f) {
+    for (I c = 0; c < columns; c += kWidth) m = largest(load(s + c, kWidth), m);
+    return largest_of(m);
+  }
+  for (I c = 0; c < columns; c += kWidth) {
+    Floats v = load(s + c, kWidth);
+    if (g.softcap > 0.0f) v = hyperbolic_tangent(v * (g.scale / g.softcap));
+    v = lanes_within(c, seen) ? v : broadcast(-kInfinity);
+    m = largest(v, m);
+    store(s + c, v, kWidth);
+  }
+  return largest_of(m);
+}
+
+// ---- forward
+
+// Where things lie, in floats.
+struct ForwardMemory {
+  I words, width, k = 0, v, in_rows, q, scores, weights, acc, row_max, row_sum, floats;
+  explicit ForwardMemory(const AttentionGroup& g) : words(row_words(g.head_dim)), width(padded(g.head_dim)) {
+    const I tiles = (g.key_length + kTile - 1) / kTile;
+    v = tiles * kTile * words;
+    in_rows = v + tiles * kTile / kPack * width;
+    q = in_rows + kTile * words;
+    scores = q + kTile * words;
+    weights = scores + kRows * kTile;
+    acc = kPack == 1 ? weights : weights + kRows * kTile / kPack;
+    row_max = acc + kTile * width;
+    row_sum = row_max + kTile;
+    floats = row_sum + kTile * kWidth;
+  }
+};
+
+// Online softmax (Milakov and Gimelshein 2018): scores [columns] of a row become weights, relative to the largest score so far.
+inline void softmax_row(const AttentionGroup& g, float* scores, float* weights, I columns, Seen seen, float* row_max,
+                        float* row_sum, float* acc, I width) {
+  if (seen.nothing()) {
+    for (I c = 0; c < columns / kPack; c += kWidth) store(weights + c, Floats{}, kWidth);
+    return;
+  }
+  const float factor = exponent_factor(g), old_max = *row_max;
+  const float tile_max = prepare_scores(g, scores, columns, seen) * factor;
+  if (tile_max > old_max) {
+    const float correction = power_of_two(broadcast(old_max - tile_max))[0];
+    *row_max = tile_max;
+    store(row_sum, load(row_sum, kWidth) * correction, kWidth);
+    for (I d = 0; d < width; d += kWidth) store(acc + d, load(acc + d, kWidth) * correction, kWidth);
+  }
+  const float subtracted = *row_max;
+  Floats sum = load(row_sum, kWidth);
+  for (I c = 0; c < columns; c += kStep) {
+    Floats e[kPack];
+    for (I i = 0; i < kPack; ++i) {
+      e[i] = power_of_two(load(scores + c + i * kWidth, kWidth) * factor - subtracted);
+      sum += e[i];
+    }
+    store_in_row(weights + c / kPack, e);
+  }
+  store(row_sum, sum, kWidth);
+}
+
+template <class T>
+void finish_row(T* out, float* lse, const float* acc, float row_max, Floats row_sum, I head_dim) {
+  const float sum = sum_of(row_sum);
+  const bool saw_nothing = sum == 0.0f;
+  const float factor = saw_nothing ? 0.0f : 1.0f / sum;
+  *lse = saw_nothing ? -kInfinity : row_max * kLn2 + __builtin_logf(sum);
+  for (I d = 0; d < head_dim; d += kWidth) {
+    const I count = smaller(kWidth, head_dim - d);
+    store(out + d, load(acc + d, count) * factor, count);
+  }
+}
+
+template <class T>
+void forward_tile(const AttentionGroup& g, I query, I rows, T* out, float* lse, const T* q, const ForwardMemory& m, float* memory) {
+  float *scores = memory + m.scores, *acc = memory + m.acc, *row_max = memory + m.row_max, *row_sum = memory + m.row_sum;
+  float* weights = memory + (kPack == 1 ? m.scores : m.weights);
+  pack_rows(memory + m.q, m.words, q, g.q.row, rows, g.head_dim);
+  fill(acc, rows * m.width, 0.0f);
+  fill(row_max, rows, -kInfinity);
+  fill(row_sum, rows * kWidth, 0.0f);
+  const Seen all = seen_keys(g, query, rows, 0, g.key_length);
+  for (I key = all.first / kTile * kTile; key < all.end; key += kTile) {
+    const I keys = smaller(kTile, g.key_length - key);
+    for (I r = 0; r < rows; r += kRows) {
+      const I count = smaller(kRows, rows - r);
+      const Seen strip = seen_keys(g, query + r, count, key, keys);
+      if (strip.nothing()) continue;
+      const I first = strip.first / kStep * kStep, columns = up_to_multiple(strip.end - first, kStep);
+      multiply<kRows>({scores, kTile, memory + m.q + r * m.words, m.words, 1, memory + m.k + key * m.words + first, kTile,
+                       (g.head_dim + kPack - 1) / kPack, false},
+                      count, columns / kWidth);
+      for (I i = 0; i < count; ++i) {
+        const Seen seen = seen_keys(g, query + r + i, 1, key, keys);
+        softmax_row(g, scores + i * kTile, weights + i * kTile / kPack, columns, {seen.first - first, seen.end - first},
+                    row_max + r + i, row_sum + (r + i) * kWidth, acc + (r + i) * m.width, m.width);
+      }
+      multiply<kRows>({acc + r * m.width, m.width, weights, kTile / kPack, 1, memory + m.v + (key + first) / kPack * m.width,
+                       m.width, (strip.end - first + kPack - 1) / kPack, true},
+                      count, m.width / kWidth);
+    }
+  }
+  for (I r = 0; r < rows; ++r)
+    finish_row(out + r * g.out.row, lse + r, acc + r * m.width, row_max[r], load(row_sum + r * kWidth, kWidth), g.head_dim);
+}
+
+template <class T>
+void forward_of(const AttentionGroup& g, I first_query, I end_query, T* out, float* lse, const T* q, const T* k, const T* v,
+                float* memory) {
+  const ForwardMemory m(g);
+  const Seen all = seen_keys(g, first_query, end_query - first_query, 0, g.key_length);
+  for (I key = all.first / kTile * kTile; key < all.end; key += kTile) {
+    const I keys = smaller(kTile, g.key_length - key);
+    pack_columns(memory + m.k + key * m.words, memory + m.in_rows, k + key * g.k.row, g.k.row, keys, g.head_dim);
+    pack_across(memory + m.v + key / kPack * m.width, m.width, v + key * g.v.row, g.v.row, keys, g.head_dim);
+  }
+  for (I head = 0; head < g.heads; ++head) {
+    for (I i = first_query; i < end_query; i += kTile) {
+      forward_tile(g, i, smaller(kTile, end_query - i), out + head * g.out.head + i * g.out.row, lse + head * g.query_length + i,
+                   q + head * g.q.head + i * g.q.row, m, memory);
+    }
+  }
+}
+
+// ---- backward
+
+// Across queries: p, d_s, and q and d_out once more. With words of one element what lies across rows lies in rows.
+struct BackwardMemory {
+  I words, width, k = 0, v, k_across, q, d_out, q_across, d_out_across, scores, d_p, d_s_rows, p, d_s, d_k, d_v, d_q, delta, floats;
+  explicit BackwardMemory(const AttentionGroup& g) : words(row_words(g.head_dim)), width(padded(g.head_dim)) {
+    const I in_rows = kTile * words, across = kTile / kPack * width;
+    v = k + in_rows;
+    k_across = v + in_rows;
+    q = k_across + across;
+    d_out = q + in_rows;
+    q_across = kPack == 1 ? q : d_out + in_rows;
+    d_out_across = kPack == 1 ? d_out : q_across + across;
+    scores = d_out_across + larger(in_rows, across);
+    d_p = scores + kRows * kTile;
+    d_s_rows = d_p + kRows * kTile;
+    p = d_s_rows + kRows * kTile / kPack;
+    d_s = p + kTile / kPack * kTile;
+    d_k = d_s + kTile / kPack * kTile;
+    d_v = d_k + kTile * width;
+    d_q = d_v + kTile * width;
+    delta = d_q + g.heads * g.query_length * width;
+    floats = delta + up_to_multiple(g.heads * g.query_length, kWidth);
+  }
+};
+
+// Row sums of d_out * out, both of rows `row` elements apart.
+template <class T>
+void row_dots(float* delta, const T* d_out, const T* out, I row, I rows, I head_dim) {
+  for (I r = 0; r < rows; ++r, d_out += row, out += row) {
+    Floats sum = {};
+    for (I d = 0; d < head_dim; d += kWidth) {
+      const I count = smaller(kWidth, head_dim - d);
+      sum += load(d_out + d, count) * load(out + d, count);
+    }
+    delta[r] = sum_of(sum);
+  }
+}
+
+// A vector of weights and of their scores' gradients: p = exp(score - lse), d_s = p * (d_p - delta) * scale, times the bound's
+// slope.
+template <bool kBounded>
+inline void differentiate(const AttentionGroup& g, Floats score, Floats d_p, float lse, float delta, Floats& p, Floats& d_s) {
+  Floats part = {};
+  if constexpr (kBounded) score = part = hyperbolic_tangent(score * (g.scale / g.softcap));
+  p = power_of_two(score * exponent_factor(g) - lse * kLog2E);
+  d_s = p * ((d_p - delta) * g.scale);
+  if constexpr (kBounded) d_s *= 1.0f - part * part;
+}
+
+// kPack rows of a strip, of which `rows` are there, and the columns first .. end - 1 of all the tile's; `scores`, d_p begin with
+// `first`. What is stored outside of those is 0.
+template <bool kBounded>
+inline void weigh_rows(const AttentionGroup& g, const float* scores, const float* d_p, I rows, I first, I end, const Seen* seen,
+                       const float* lse, const float* delta, float* p, float* d_s, float* d_s_rows) {
+  for (I c = 0; c < first; c += kWidth) store(p + c, Floats{}, kWidth), store(d_s + c, Floats{}, kWidth);
+  for (I c = first; c < end; c += kStep) {
+    Floats e[kPack][kPack] = {}, d[kPack][kPack] = {};  // by vector, row
+    for (I row = 0; row < kPack; ++row) {
+      if (row >= rows) continue;
+      for (I v = 0; v < kPack; ++v) {
+        const I at = c + v * kWidth;
+        differentiate<kBounded>(g, load(scores + row * kTile + at - first, kWidth), load(d_p + row * kTile + at - first, kWidth),
+                                lse[row], delta[row], e[v][row], d[v][row]);
+        if (seen[row].first <= at && at + kWidth <= seen[row].end) continue;
+        const Ints inside = lanes_within(at, seen[row]);
+        e[v][row] = inside ? e[v][row] : Floats{}, d[v][row] = inside ? d[v][row] : Floats{};
+      }
+    }
+    for (I v = 0; v < kPack; ++v) store_across(p + c + v * kWidth, e[v]), store_across(d_s + c + v * kWidth, d[v]);
+    if constexpr (kPack > 1) {
+      for (I row = 0; row < rows; ++row) {
+        const Floats of_row[] = {d[0][row], d[1][row]};
+        store_in_row(d_s_rows + (row * kTile + c - first) / kPack, of_row);
+      }
+    }
+  }
+  for (I c = end; c < kTile; c += kWidth) store(p + c, Floats{}, kWidth), store(d_s + c, Floats{}, kWidth);
+}
+
+// Queries query .. + rows of a head with the keys key .. + keys, which are packed.
+template <class T>
+void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head, I query, I rows, I key, I keys,
+                   const BackwardMemory& m, float* memory) {
+  const I width = g.head_dim, words = (width + kPack - 1) / kPack, vectors = m.width / kWidth, row = head * g.query_length + query;
+  const T* q = static_cast<const T*>(of.q) + head * g.q.head + query * g.q.row;
+  const T* d_out = static_cast<const T*>(of.d_out) + head * g.out.head + query * g.out.row;
+  pack_rows(memory + m.q, m.words, q, g.q.row, rows, width);
+  pack_rows(memory + m.d_out, m.words, d_out, g.out.row, rows, width);
+  if constexpr (kPack > 1) {
+    pack_across(memory + m.q_across, m.width, q, g.q.row, rows, width);
+    pack_across(memory + m.d_out_across, m.width, d_out, g.out.row, rows, width);
+  }
+  float *scores = memory + m.scores, *d_p = memory + m.d_p, *d_s_rows = memory + m.d_s_rows;
+  for (I r = 0; r < rows; r += kRows) {
+    const I count = smaller(kRows, rows - r);
+    const Seen strip = seen_keys(g, query + r, count, key, keys);
+    const I first = strip.nothing() ? kTile : strip.first / kStep * kStep;
+    const I end = strip.nothing() ? kTile : up_to_multiple(strip.end, kStep);
+    const I at = r * m.words;
+    if (first < end) {
+      multiply<kRows>({scores, kTile, memory + m.q + at, m.words, 1, memory + m.k + first, kTile, words, false}, count,
+                      (end - first) / kWidth);
+      multiply<kRows>({d_p, kTile, memory + m.d_out + at, m.words, 1, memory + m.v + first, kTile, words, false}, count,
+                      (end - first) / kWidth);
+    }
+    for (I i = 0; i < count; i += kPack) {
+      Seen seen[kPack] = {};
+      const I there = smaller(kPack, count - i);
+      for (I n = 0; n < there; ++n) seen[n] = seen_keys(g, query + r + i + n, 1, key, keys);
+      const auto weigh = g.softcap > 0.0f ? weigh_rows<true> : weigh_rows<false>;
+      const I across = (r + i) / kPack * kTile;
+      weigh(g, scores + i * kTile, d_p + i * kTile, there, first, end, seen, of.lse + row + r + i, memory + m.delta + row + r + i,
+            memory + m.p + across, memory + m.d_s + across, d_s_rows + i * kTile / kPack);
+    }
+    if (first >= end || of.d_q == nullptr) continue;
+    const float* weights = kPack == 1 ? memory + m.d_s + r * kTile + first : d_s_rows;
+    multiply<kRows>({memory + m.d_q + (row + r) * m.width, m.width, weights, kTile / kPack, 1,
+                     memory + m.k_across + first / kPack * m.width, m.width, (strip.end - first + kPack - 1) / kPack, true},
+                    count, vectors);
+  }
+  for (I c = 0; c < keys && of.d_k != nullptr; c += kRows) {
+    const I count = smaller(kRows, keys - c);
+    const Seen seeing = seeing_queries(g, query, rows, key + c, count);
+    const I first = seeing.first / kPack, k = (seeing.end + kPack - 1) / kPack - first;
+    if (k <= 0) continue;
+    const I from = first * kTile + c, by = first * m.width;
+    multiply<kRows>(
+        {memory + m.d_v + c * m.width, m.width, memory + m.p + from, 1, kTile, memory + m.d_out_across + by, m.width, k, true},
+        count, vectors);
+    multiply<kRows>(
+        {memory + m.d_k + c * m.width, m.width, memory + m.d_s + from, 1, kTile, memory + m.q_across + by, m.width, k, true}, count,
+        vectors);
+  }
+}
+
+template <class T>
+void store_rows(T* to, I to_row, const float* from, I from_row, I rows, I width) {
+  for (I r = 0; r < rows; ++r, to += to_row, from += from_row) {
+    for (I c = 0; c < width; c += kWidth) {
+      const I count = smaller(kWidth, width - c);
+      store(to + c, load(from + c, count), count);
+    }
+  }
+}
+
+template <class T>
+void backward_of(const AttentionGroup& g, const AttentionGradients& of, float* memory) {
+  const BackwardMemory m(g);
+  const I width = g.head_dim, first = of.first_query, queries = of.end_query - first;
+  for (I head = 0; head < g.heads; ++head) {
+    const I row = head * g.query_length + first, at = head * g.out.head + first * g.out.row;
+    fill(memory + m.d_q + row * m.width, queries * m.width, 0.0f);
+    row_dots(memory + m.delta + row, static_cast<const T*>(of.d_out) + at, static_cast<const T*>(of.out) + at, g.out.row, queries,
+             width);
+  }
+  for (I key = of.first_key; key < of.end_key; key += kTile) {
+    const I keys = smaller(kTile, of.end_key - key);
+    if (of.d_k == nullptr && seen_keys(g, first, queries, key, keys).nothing()) continue;
+    const T *k = static_cast<const T*>(of.k) + key * g.k.row, *v = static_cast<const T*>(of.v) + key * g.v.row;
+    pack_columns(memory + m.k, memory + m.q, k, g.k.row, keys, width);
+    pack_columns(memory + m.v, memory + m.q, v, g.v.row, keys, width);
+    pack_across(memory + m.k_across, m.width, k, g.k.row, keys, width);
+    fill(memory + m.d_k, keys * m.width, 0.0f);
+    fill(memory + m.d_v, keys * m.width, 0.0f);
+    for (I head = 0; head < g.heads; ++head) {
+      for (I i = first; i < of.end_query; i += kTile) {
+        const I rows = smaller(kTile, of.end_query - i);
+        if (!seen_keys(g, i, rows, key, keys).nothing()) backward_tile<T>(g, of, head, i, rows, key, keys, m, memory);
+      }
+    }
+    if (of.d_k == nullptr) continue;
+    store_rows(static_cast<T*>(of.d_k) + key * g.k.row, g.k.row, memory + m.d_k, m.width, keys, width);
+    store_rows(static_cast<T*>(of.d_v) + key * g.v.row, g.v.row, memory + m.d_v, m.width, keys, width);
+  }
+  for (I head = 0; head < g.heads && of.d_q != nullptr; ++head) {
+    store_rows(static_cast<T*>(of.d_q) + head * g.q.head + first * g.q.row, g.q.row,
+               memory + m.d_q + (head * g.query_length + first) * m.width, m.width, queries, width);
+  }
+}
+
+// ---- for any element
+
+void forward_any(RowType t, const AttentionGroup& g, I first_query, I end_query, void* out, float* lse, const void* q,
+                 const void* k, const void* v, float* memory) {
+  with_element(t, [&]<class T> {
+    forward_of(g, first_query, end_query, static_cast<T*>(out), lse, static_cast<const T*>(q), static_cast<const T*>(k),
+               static_cast<const T*>(v), memory);
+  });
+}
+
+void backward_any(RowType t, const AttentionGroup& g, const AttentionGradients& of, float* memory) {
+  with_element(t, [&]<class T> { backward_of<T>(g, of, memory); });
+}
+
+constexpr AttentionTiles kAttentionTiles = {[](const AttentionGroup& g) { return ForwardMemory(g).floats; },
+                                            [](const AttentionGroup& g) { return BackwardMemory(g).floats; }, forward_any,
+                                            backward_any};
