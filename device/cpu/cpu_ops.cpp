@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/tsan_announce.h"
+#include "device/cpu/team_kernels.h"
 
 namespace trident {
 
@@ -27,7 +28,7 @@ void announce(const Operation& operation) {
 }  // namespace
 
 CpuOps::CpuOps(IsaLevel level, Bf16Products bf16, SmallProducts small)
-    : kernels_{trident::row_kernels(level)}, matmul_(bf16, trident::row_kernels(level), small),
+    : kernels_{team_kernels(level)}, matmul_(bf16, team_kernels(level), small),
       attention_(matmul_, trident::row_kernels(level)) {}
 
 // ---- matrix products
