@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/utf8.h"
-#include "data/tokenizer/gpt2_scanner.h"
+#include "data/tokenizer/unicode.h"
 
 namespace trident {
 namespace {
@@ -23,7 +23,7 @@ std::size_t last_character(std::string_view text, std::size_t end) {
   return end;
 }
 
-bool is_space_at(std::string_view text, std::size_t at) { return char_class(code_point_at(text, at).value) == CharClass::kSpace; }
+bool is_space_at(std::string_view text, std::size_t at) { return is_white_space(code_point_at(text, at).value); }
 
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
   return !(begin > 0 && is_word_character(code_point_at(text, last_character(text, begin)).value)) &&

@@ -19,8 +19,8 @@
 #include "core/json_reader.h"
 #include "core/json_scanner.h"
 #include "core/utf8.h"
-#include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
+#include "data/tokenizer/piece_scanner.h"
 
 namespace trident {
 
@@ -87,6 +87,8 @@ struct Vocabulary {
   AddedTokens added;
   MergeTable merges;
   std::string fingerprint;
+  std::unique_ptr<const PieceScanner> scanner =
+      piece_scanner(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", "gpt2");
 };
 
 // The ids of spellings, by hash; at most half of the slots are taken.
@@ -310,11 +312,13 @@ class ByteLevelBpeEncoder final : public Encoder {
 
  private:
   void encode_pieces(std::string_view text, std::vector<std::int32_t>* ids) {
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = gpt2_piece_end(text, begin);
-      encode_piece(text.substr(begin, end - begin), ids);
-      begin = end;
-    }
+    std::size_t begin = 0;
+    vocabulary_.scanner->cut(text, [&](std::span<const PieceScanner::Piece> pieces) {
+      for (const PieceScanner::Piece& piece : pieces) {
+        encode_piece(text.substr(begin, piece.end - begin), ids);
+        begin = piece.end;
+      }
+    });
   }
 
   void encode_piece(std::string_view piece, std::vector<std::int32_t>* ids) {

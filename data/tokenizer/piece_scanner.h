@@ -1,11 +1,12 @@
 // Cuts text into the pieces that a regular expression of a tokenizer matches, and those between them.
 //
 // The patterns of GPT-2, cl100k (Llama 3), Qwen2 and 3, Qwen3.5, o200k, Tekken and DeepSeek have scanners of their own, chosen by the
-// pattern's exact text; a backtracking matcher takes every other one. Both mean what Hugging Face's tokenizers mean, which use
-// Oniguruma with Unicode 16: the match that begins first, and of those the one that the first alternative gives.
+// pattern's exact text; a backtracking matcher takes every other one (data/tokenizer/pattern.h). All mean what Hugging Face's
+// tokenizers mean: of the matches the one that begins first, and of those the one that the first alternatives give.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -24,12 +25,16 @@ class PieceScanner {
   virtual ~PieceScanner() = default;
 
   // Gives all pieces of `text` (well-formed UTF-8) to `take` in order, some hundreds at a time. No piece is empty: where the pattern
-  // matches nothing at all, a gap ends there. A text of which the matcher takes more than 64 steps a byte: DataError.
+  // matches nothing at all, a gap ends there. A text that costs the matcher more than 64 steps a byte: DataError.
   virtual void cut(std::string_view text, FunctionRef<void(std::span<const Piece>)> take) const = 0;
 };
 
-// `where` begins errors: the file and the JSON path. A pattern with what is not known here, or that is too long or too deep: DataError
-// that names the construct, its position and the pattern.
-std::unique_ptr<const PieceScanner> piece_scanner(std::string_view pattern, std::string_view where);
+// Who reads the pattern: a few constructs differ. Oniguruma: Hugging Face's tokenizers. FancyRegex: tiktoken.
+enum class PatternDialect : std::uint8_t { kOniguruma, kFancyRegex };
+
+// `where` begins errors: the file and the JSON path, or the option. A pattern with what is not known here, or that is too long or too
+// deep: DataError that names the construct, its position and the pattern.
+std::unique_ptr<const PieceScanner> piece_scanner(std::string_view pattern, std::string_view where,
+                                                  PatternDialect dialect = PatternDialect::kOniguruma);
 
 }  // namespace trident

@@ -11,7 +11,6 @@
 #include "core/file_io.h"
 #include "core/utf8.h"
 #include "data/tokenizer/byte_level_bpe.h"
-#include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
 #include "data/tokenizer/token_ids.h"
 #include "tests/data/temporary_folder.h"
@@ -40,16 +39,6 @@ std::string bytes_from_hex(const std::string& hex) {
   std::string bytes;
   for (std::size_t i = 0; i < hex.size(); i += 2) bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
   return bytes;
-}
-
-std::vector<std::string> pieces(std::string_view text) {
-  std::vector<std::string> result;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = gpt2_piece_end(text, at);
-    result.emplace_back(text.substr(at, end - at));
-    at = end;
-  }
-  return result;
 }
 
 TEST(Gpt2Tokenizer, PublishedVectorsAreEncoded) {
@@ -178,25 +167,6 @@ TEST(Gpt2Tokenizer, LongPiecesAreNotQuadratic) {
     const Ids ids = gpt2().encode(text);
     EXPECT_EQ(gpt2().decode(ids), text);
   }
-}
-
-TEST(Gpt2Scanner, TextIsCutIntoPieces) {
-  using P = std::vector<std::string>;
-  EXPECT_EQ(pieces("it's IT'S 'rev"), (P{"it", "'s", " IT", "'", "S", " '", "rev"}));
-  EXPECT_EQ(pieces("a  b\n\nc \n"), (P{"a", " ", " b", "\n", "\n", "c", " \n"}));
-  EXPECT_EQ(pieces("x1!? 23 ..."), (P{"x", "1", "!?", " 23", " ..."}));
-  EXPECT_EQ(pieces("\u00a0\u00a0z"), (P{"\u00a0", "\u00a0", "z"}));
-  EXPECT_EQ(pieces("!'s"), (P{"!'", "s"}));
-}
-
-TEST(Gpt2Scanner, ClassesAreThoseOfUnicode16) {
-  int counts[4] = {};
-  for (char32_t c = 0; c < 0x110000; ++c) ++counts[static_cast<int>(char_class(c))];
-  EXPECT_EQ(counts[1], 141028);  // Unicode 16
-  EXPECT_EQ(counts[2], 1911);
-  EXPECT_EQ(counts[3], 25);
-  EXPECT_EQ(char_class(0x180E), CharClass::kOther);
-  EXPECT_EQ(char_class(0x110000), CharClass::kOther);
 }
 
 TEST(Utf8, ValidPrefixEndsBeforeTheFirstIllFormedByte) {

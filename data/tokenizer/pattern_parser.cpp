@@ -1,0 +1,415 @@
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "core/check.h"
+#include "core/json_reader.h"
+#include "core/utf8.h"
+#include "data/tokenizer/pattern.h"
+
+namespace trident {
+
+namespace {
+
+constexpr std::size_t kMaxPatternBytes = 16384, kMaxSets = 512;
+constexpr int kMaxDepth = 64;
+constexpr std::uint32_t kMaxTimes = 1000;
+
+using Node = PatternNode;
+using Kind = PatternNode::Kind;
+
+struct NamedCategories {
+  std::string_view name;
+  CategorySet categories;
+};
+constexpr CategorySet kControls = set_of(Category::kCc) | set_of(Category::kControlSpace) | kLineEnds;
+constexpr CategorySet kOthers = set_of(Category::kCc, Category::kCn) | kControls;
+constexpr CategorySet kSeparators = set_of(Category::kZs, Category::kZp);
+// In the order of Category.
+constexpr std::string_view kShortNames = "lulltlmlomnmcmendnlnopcpdpspepipfposmscskosozszlzpcccfcscocn";
+constexpr NamedCategories kNames[] = {
+    {"l", kLetters}, {"m", kMarks}, {"n", kNumbers}, {"p", kPunctuation}, {"s", kSymbols}, {"z", kSeparators}, {"c", kOthers},
+    {"letter", kLetters}, {"mark", kMarks}, {"number", kNumbers}, {"punctuation", kPunctuation}, {"symbol", kSymbols},
+    {"separator", kSeparators}, {"other", kOthers}, {"any", ~CategorySet{0}}};
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::string_view where, PatternDialect dialect) : text_(text), where_(where), dialect_(dialect) {}
+
+  Pattern parse() {
+    if (text_.size() > kMaxPatternBytes)
+      throw DataError(fmt::format("{}: a pattern of {} bytes, at most {} are read; use a shorter one", where_, text_.size(),
+                                  kMaxPatternBytes));
+    if (valid_prefix(text_) != text_.size()) refuse(valid_prefix(text_), "bytes that are no UTF-8");
+    pattern_.root = alternatives(0);
+    if (at_ < text_.size()) refuse(at_, "a ) without its (");
+    return std::move(pattern_);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::size_t at, std::string_view what) const {
+    const std::string_view before = text_.substr(0, at);
+    const auto character = 1 + std::ranges::count_if(before, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+    throw DataError(fmt::format("{}: pattern {}: {} at character {}; docs/data.md lists what patterns may hold", where_,
+                                in_quotes(text_, 200), what, character));
+  }
+
+  bool next_is(std::string_view word) const { return text_.substr(at_).starts_with(word); }
+  bool take(std::string_view word) {
+    if (!next_is(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+  bool ended() const { return at_ == text_.size(); }
+
+  Node alternatives(int depth) {
+    if (depth > kMaxDepth) refuse(at_, fmt::format("groups more than {} deep", kMaxDepth));
+    Node all{.kind = Kind::kAlternatives};
+    do {
+      folded_ = 0;
+      all.parts.push_back(sequence(depth));
+    } while (take("|"));
+    return all.parts.size() == 1 ? std::move(all.parts.front()) : std::move(all);
+  }
+
+  Node sequence(int depth) {
+    Node all{.kind = Kind::kSequence};
+    while (!ended() && text_[at_] != '|' && text_[at_] != ')') {
+      const std::size_t begin = at_;
+      Node one = atom(depth);
+      all.parts.push_back(repeated(std::move(one), begin));
+    }
+    return all.parts.size() == 1 ? std::move(all.parts.front()) : std::move(all);
+  }
+
+  Node atom(int depth) {
+    const char c = text_[at_];
+    if (c == '(') return group(depth);
+    if (c == '?' || c == '*' || c == '+') refuse(at_, fmt::format("a {} that repeats nothing", c));
+    if (c == '{') refuse(at_, "a { that begins no count");
+    if (take("^")) return anchor(dialect_ == PatternDialect::kOniguruma ? Anchor::kLineBegin : Anchor::kTextBegin);
+    if (take("$")) return anchor(dialect_ == PatternDialect::kOniguruma ? Anchor::kLineEnd : Anchor::kTextEnd);
+    if (take("\\A")) return anchor(Anchor::kTextBegin);
+    if (take("\\z")) return anchor(Anchor::kTextEnd);
+    if (dialect_ == PatternDialect::kOniguruma && take("\\Z")) return anchor(Anchor::kTextEndOrLastLine);
+    if (take(".")) return in_set(~CharSet::of_range('\n', '\n'));
+    if (c == '[') {
+      ++at_;
+      folded_ = 0;
+      return in_set(char_class(depth + 1));
+    }
+    const std::size_t begin = at_;
+    CharSet set;
+    if (const auto literal = character(&set)) {
+      set = CharSet::of_range(*literal, *literal);
+      if (fold_) set = folded(set, begin), refuse_joined(*literal, begin);
+    }
+    return in_set(std::move(set));
+  }
+
+  static Node anchor(Anchor which) { return {.kind = Kind::kAnchor, .anchor = which}; }
+
+  Node in_set(CharSet set) {
+    auto found = std::ranges::find(pattern_.sets, set);
+    if (found == pattern_.sets.end()) {
+      if (pattern_.sets.size() == kMaxSets) refuse(at_, fmt::format("more than {} different classes", kMaxSets));
+      pattern_.sets.push_back(std::move(set));
+      found = pattern_.sets.end() - 1;
+    }
+    return {.kind = Kind::kSet, .set = static_cast<std::size_t>(found - pattern_.sets.begin())};
+  }
+
+  // At "(".
+  Node group(int depth) {
+    const std::size_t begin = at_++;
+    const bool outer_fold = fold_;
+    Node node{.kind = Kind::kSequence};
+    if (take("?=") || take("?!") || take("?<=") || take("?<!")) {
+      node = {.kind = Kind::kLook, .behind = text_[begin + 2] == '<', .negative = text_[at_ - 1] == '!'};
+    } else if (take("?>")) {
+      node.kind = Kind::kAtomic;
+    } else if (take("?i:") || take("?-i:")) {
+      fold_ = text_[begin + 2] == 'i';
+    } else if (take("?i)")) {
+      // Elsewhere the dialects disagree about how far it goes.
+      if (begin > 0 && text_[begin - 1] != '(' && text_[begin - 1] != ':') refuse(begin, "a (?i) that does not begin a group");
+      fold_ = true;
+      return node;
+    } else if (!take("?:") && next_is("?")) {
+      refuse(begin, fmt::format("the group {}", in_quotes(text_.substr(begin, 4))));
+    }
+    Node inside = alternatives(depth + 1);
+    if (!take(")")) refuse(begin, "a ( without its )");
+    fold_ = outer_fold;
+    if (node.kind == Kind::kSequence) return inside;
+    if (node.behind) check_known_lengths(inside, begin);
+    node.parts.push_back(std::move(inside));
+    return node;
+  }
+
+  void check_known_lengths(const Node& inside, std::size_t begin) const {
+    const auto is_known = [](const Node& node) { return node.length().has_value(); };
+    if (inside.kind == Kind::kAlternatives ? !std::ranges::all_of(inside.parts, is_known) : !is_known(inside))
+      refuse(begin, "a look-behind of no fixed length");
+  }
+
+  Node repeated(Node node, std::size_t begin) {
+    std::uint32_t min = 0, max = Node::kNoMax;
+    const std::size_t sign = at_;
+    const bool counted = next_is("{");
+    if (counted ? !counts(&min, &max) : !take("?") && !take("*") && !take("+")) return node;
+    if (!counted) {
+      min = text_[sign] == '+';
+      if (text_[sign] == '?') max = 1;
+      folded_ = 0;
+    }
+    if (node.kind == Kind::kLook || node.kind == Kind::kAnchor) refuse(sign, "a repeat of a place");
+    if (node.kind != Kind::kSet && !(min == 0 && max == 1) && node.may_be_empty()) refuse(begin, "a repeat of what may be empty");
+    Node repeat{.kind = Kind::kRepeat, .min = min, .max = max};
+    repeat.parts.push_back(std::move(node));
+    if (next_is("?")) {
+      if (counted && min == max) refuse(at_, "a ? behind one count");
+      ++at_;
+      repeat.repeat = RepeatKind::kLazy;
+    } else if (take("+")) {
+      // Behind counts Oniguruma takes it for a repeat of the repeat.
+      if (!counted || dialect_ == PatternDialect::kFancyRegex) {
+        repeat.repeat = RepeatKind::kPossessive;
+      } else {
+        if (repeat.may_be_empty()) refuse(begin, "a repeat of what may be empty");
+        Node outer{.kind = Kind::kRepeat, .min = 1, .max = Node::kNoMax};
+        outer.parts.push_back(std::move(repeat));
+        repeat = std::move(outer);
+      }
+    }
+    if (next_is("?") || next_is("*") || next_is("+") || next_is("{")) refuse(at_, "a repeat of a repeat");
+    return repeat;
+  }
+
+  // {m}, {m,}, {m,n} or {,n}.
+  bool counts(std::uint32_t* min, std::uint32_t* max) {
+    const std::size_t begin = at_++;
+    const bool has_min = number(min);
+    const bool has_comma = take(",");
+    const bool has_max = has_comma ? number(max) : has_min;
+    if (!has_comma) *max = *min;
+    if (!take("}") || (!has_min && !has_max)) refuse(begin, "a { that begins no count");
+    if (*min > *max) refuse(begin, "counts in the wrong order");
+    return true;
+  }
+
+  bool number(std::uint32_t* value) {
+    const std::size_t begin = at_;
+    std::uint32_t read = 0;
+    for (; !ended() && std::isdigit(static_cast<unsigned char>(text_[at_])); ++at_) {
+      read = read * 10 + static_cast<std::uint32_t>(text_[at_] - '0');
+      if (read > kMaxTimes) refuse(begin, fmt::format("a count above {}", kMaxTimes));
+    }
+    if (at_ > begin) *value = read;
+    return at_ > begin;
+  }
+
+  // A literal character, or nothing and *set for an escape that stands for several.
+  std::optional<char32_t> character(CharSet* set) {
+    const std::size_t begin = at_;
+    if (!take("\\")) {
+      const CodePoint c = code_point_at(text_, at_);
+      at_ += c.size;
+      return c.value;
+    }
+    if (ended()) refuse(begin, "a \\ at the end");
+    const CodePoint c = code_point_at(text_, at_);
+    at_ += c.size;
+    switch (c.value) {
+      case 'n': return '\n';
+      case 'r': return '\r';
+      case 't': return '\t';
+      case 'f': return '\f';
+      case 'a': return '\a';
+      case 'x': return hexadecimal(begin, take("{") ? 0 : 2);
+      case 'u': return hexadecimal(begin, 4);
+      case 's': *set = CharSet::of_categories(kWhiteSpace); break;
+      case 'S': *set = CharSet::of_categories(~kWhiteSpace); break;
+      case 'd': *set = CharSet::of_categories(set_of(Category::kNd)); break;
+      case 'D': *set = CharSet::of_categories(~set_of(Category::kNd)); break;
+      case 'w': *set = words(begin); break;
+      case 'W': *set = ~words(begin); break;
+      case 'p':
+      case 'P': *set = property(begin); break;
+      default:
+        if (c.value < 128 && std::isalnum(static_cast<int>(c.value))) refuse(begin, fmt::format("the escape \\{}", text_[begin + 1]));
+        return c.value;
+    }
+    folded_ = 0;
+    return std::nullopt;
+  }
+
+  char32_t hexadecimal(std::size_t begin, int digits) {
+    char32_t value = 0;
+    int count = 0;
+    for (; !ended() && std::isxdigit(static_cast<unsigned char>(text_[at_])) && count < (digits == 0 ? 8 : digits); ++at_, ++count) {
+      const char c = text_[at_];
+      value = value * 16 + static_cast<char32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+    }
+    if (count == 0 || count < digits || (digits == 0 && !take("}")) || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000) ||
+        (digits == 2 && value > 0x7F))
+      refuse(begin, "an escape that is no code point");
+    return value;
+  }
+
+  CharSet words(std::size_t begin) const {
+    if (fold_) refuse(begin, "\\w inside (?i)");
+    const CharSet set = CharSet::of_categories(kWordCategories) | CharSet::of_bounds(word_bounds());
+    return dialect_ == PatternDialect::kOniguruma ? set : set | CharSet::of_range(0x200C, 0x200D);
+  }
+
+  // Behind \p or \P.
+  CharSet property(std::size_t begin) {
+    if (fold_) refuse(begin, "\\p{..} inside (?i)");
+    const std::size_t end = text_.find('}', at_);
+    if (!take("{") || end == std::string_view::npos) refuse(begin, "a \\p without {..}");
+    const bool negated = take("^") != (text_[begin + 1] == 'P');
+    std::string name;
+    for (const char c : text_.substr(at_, end - at_))
+      if (c != ' ' && c != '_' && c != '-') name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    at_ = end + 1;
+    CharSet set = CharSet::of_bounds(script_bounds(name));
+    if (const auto found = std::ranges::find(kNames, name, &NamedCategories::name); found != std::end(kNames)) {
+      set = CharSet::of_categories(found->categories);
+    } else if (name == "cc") {
+      set = CharSet::of_categories(kControls);
+    } else if (name.size() == 2) {
+      for (std::size_t i = 0; i * 2 < kShortNames.size(); ++i)
+        if (kShortNames.substr(i * 2, 2) == name) set = CharSet::of_categories(CategorySet{1} << i);
+    }
+    if (set.bounds().empty()) refuse(begin, fmt::format("the property {}", in_quotes(text_.substr(begin, at_ - begin))));
+    return negated ? ~set : set;
+  }
+
+  // Behind "[".
+  CharSet char_class(int depth) {
+    const std::size_t begin = at_ - 1;
+    if (depth > kMaxDepth) refuse(begin, fmt::format("classes more than {} deep", kMaxDepth));
+    const bool negated = take("^");
+    CharSet all = class_items(begin, depth);
+    while (take("&&")) all = all & class_items(begin, depth);
+    ++at_;  // ]
+    return negated ? ~all : all;
+  }
+
+  // Up to "&&" or "]".
+  CharSet class_items(std::size_t begin, int depth) {
+    CharSet all;
+    std::size_t count = 0;
+    for (bool may_join = false; !ended() && text_[at_] != ']' && !next_is("&&"); ++count) {
+      const std::size_t place = at_;
+      if (take("[")) {
+        if (next_is(":")) refuse(place, "a class [:..:]");
+        all = all | char_class(depth + 1);
+        may_join = false;
+        continue;
+      }
+      const bool is_dash = text_[at_] == '-';
+      CharSet several;
+      const auto first = character(&several);
+      if (!first) {
+        all = all | several;
+        if (next_is("-") && !next_is("-]")) refuse(at_, "a - behind what is no single character");
+        continue;
+      }
+      if (is_dash && count > 0 && !next_is("]") && may_join) refuse(place, "a - that joins nothing");
+      char32_t last = *first;
+      may_join = true;
+      if (next_is("-") && !next_is("-]")) {
+        ++at_;
+        if (ended() || text_[at_] == '[' || next_is("&&")) refuse(place, "a range without its end");
+        const auto end = character(&several);
+        if (!end) refuse(place, "a range that ends with what is no single character");
+        last = *end;
+        if (last < *first) refuse(place, "a range from the higher to the lower");
+        may_join = false;
+      }
+      const CharSet range = CharSet::of_range(*first, last);
+      all = all | (fold_ ? folded(range, place) : range);
+    }
+    if (ended()) refuse(begin, "a [ without its ]");
+    if (count == 0) refuse(begin, "an empty class");
+    return all;
+  }
+
+  // The characters of either case; U+017F is an s and U+212A a k.
+  CharSet folded(const CharSet& set, std::size_t begin) const {
+    if (!(set & CharSet::of_range(128, 0x10FFFF)).bounds().empty()) refuse(begin, "a character beyond ASCII inside (?i)");
+    CharSet all = set;
+    for (char32_t c = 'a'; c <= 'z'; ++c)
+      if (set.contains(c) || set.contains(c - 32)) all = all | CharSet::of_range(c, c) | CharSet::of_range(c - 32, c - 32);
+    if (all.contains('s')) all = all | CharSet::of_range(0x17F, 0x17F);
+    if (all.contains('k')) all = all | CharSet::of_range(0x212A, 0x212A);
+    return all;
+  }
+
+  // Pairs of letters that one character stands for without regard to case.
+  void refuse_joined(char32_t c, std::size_t begin) {
+    const auto lower = static_cast<char>(c < 128 ? std::tolower(static_cast<int>(c)) : 0);
+    constexpr std::array<std::string_view, 5> kPairs = {"ss", "ff", "fi", "fl", "st"};
+    for (const std::string_view pair : kPairs)
+      if (pair[0] == folded_ && pair[1] == lower) refuse(begin, fmt::format("\"{}\" inside (?i), which is also one character", pair));
+    folded_ = lower;
+  }
+
+  const std::string_view text_, where_;
+  const PatternDialect dialect_;
+  std::size_t at_ = 0;
+  bool fold_ = false;  // inside (?i)
+  char folded_ = 0;    // the letter before, inside (?i)
+  Pattern pattern_;
+};
+
+}  // namespace
+
+bool PatternNode::may_be_empty() const {
+  const auto may = [](const PatternNode& node) { return node.may_be_empty(); };
+  switch (kind) {
+    case Kind::kSet: return false;
+    case Kind::kAnchor:
+    case Kind::kLook: return true;
+    case Kind::kSequence: return std::ranges::all_of(parts, may);
+    case Kind::kAlternatives: return std::ranges::any_of(parts, may);
+    case Kind::kRepeat: return min == 0 || parts.front().may_be_empty();
+    case Kind::kAtomic: return parts.front().may_be_empty();
+  }
+  return true;
+}
+
+std::optional<std::size_t> PatternNode::length() const {
+  std::size_t sum = 0;
+  switch (kind) {
+    case Kind::kSet: return 1;
+    case Kind::kAnchor:
+    case Kind::kLook: return 0;
+    case Kind::kSequence:
+      for (const PatternNode& part : parts) {
+        const auto one = part.length();
+        if (!one) return std::nullopt;
+        sum += *one;
+      }
+      return sum;
+    case Kind::kAlternatives:
+      for (const PatternNode& part : parts)
+        if (part.length() != parts.front().length()) return std::nullopt;
+      return parts.front().length();
+    case Kind::kRepeat: {
+      const auto one = parts.front().length();
+      if (!one || min != max) return std::nullopt;
+      return *one * min;
+    }
+    case Kind::kAtomic: return parts.front().length();
+  }
+  return std::nullopt;
+}
+
+Pattern parse_pattern(std::string_view text, std::string_view where, PatternDialect dialect) {
+  return Parser(text, where, dialect).parse();
+}
+
+}  // namespace trident
