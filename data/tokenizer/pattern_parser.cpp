@@ -26,7 +26,7 @@ constexpr CategorySet kControls = set_of(Category::kCc) | set_of(Category::kCont
 constexpr CategorySet kOthers = set_of(Category::kCc, Category::kCn) | kControls;
 constexpr CategorySet kSeparators = set_of(Category::kZs, Category::kZp);
 // In the order of Category.
-constexpr std::string_view kShortNames = "lulltlmlomnmcmendnlnopcpdpspepipfposmscskosozszlzpcccfcscocn";
+constexpr std::string_view kShortNames = "lullltlmlo" "mnmcme" "ndnlno" "pcpdpspepipfpo" "smscskso" "zszlzp" "cccfcscocn";
 constexpr NamedCategories kNames[] = {
     {"l", kLetters}, {"m", kMarks}, {"n", kNumbers}, {"p", kPunctuation}, {"s", kSymbols}, {"z", kSeparators}, {"c", kOthers},
     {"letter", kLetters}, {"mark", kMarks}, {"number", kNumbers}, {"punctuation", kPunctuation}, {"symbol", kSymbols},
@@ -65,11 +65,14 @@ class Parser {
   Node alternatives(int depth) {
     if (depth > kMaxDepth) refuse(at_, fmt::format("groups more than {} deep", kMaxDepth));
     Node all{.kind = Kind::kAlternatives};
-    do {
+    all.parts.push_back(sequence(depth));
+    while (take("|")) {
       folded_ = 0;
       all.parts.push_back(sequence(depth));
-    } while (take("|"));
-    return all.parts.size() == 1 ? std::move(all.parts.front()) : std::move(all);
+    }
+    if (all.parts.size() == 1) return std::move(all.parts.front());
+    folded_ = 0;
+    return all;
   }
 
   Node sequence(int depth) {
@@ -100,7 +103,7 @@ class Parser {
     }
     const std::size_t begin = at_;
     CharSet set;
-    if (const auto literal = character(&set)) {
+    if (const auto literal = character(&set, false)) {
       set = CharSet::of_range(*literal, *literal);
       if (fold_) set = folded(set, begin), refuse_joined(*literal, begin);
     }
@@ -210,7 +213,7 @@ class Parser {
   }
 
   // A literal character, or nothing and *set for an escape that stands for several.
-  std::optional<char32_t> character(CharSet* set) {
+  std::optional<char32_t> character(CharSet* set, bool in_class) {
     const std::size_t begin = at_;
     if (!take("\\")) {
       const CodePoint c = code_point_at(text_, at_);
@@ -232,8 +235,8 @@ class Parser {
       case 'S': *set = CharSet::of_categories(~kWhiteSpace); break;
       case 'd': *set = CharSet::of_categories(set_of(Category::kNd)); break;
       case 'D': *set = CharSet::of_categories(~set_of(Category::kNd)); break;
-      case 'w': *set = words(begin); break;
-      case 'W': *set = ~words(begin); break;
+      case 'w': *set = words(begin, in_class); break;
+      case 'W': *set = ~words(begin, in_class); break;
       case 'p':
       case 'P': *set = property(begin); break;
       default:
@@ -257,10 +260,14 @@ class Parser {
     return value;
   }
 
-  CharSet words(std::size_t begin) const {
+  CharSet words(std::size_t begin, bool in_class) const {
     if (fold_) refuse(begin, "\\w inside (?i)");
-    const CharSet set = CharSet::of_categories(kWordCategories) | CharSet::of_bounds(word_bounds());
-    return dialect_ == PatternDialect::kOniguruma ? set : set | CharSet::of_range(0x200C, 0x200D);
+    // Outside classes Oniguruma has the numbers of Latin-1 among them, too.
+    constexpr char32_t kLatin[] = {0xB2, 0xB4, 0xB9, 0xBA, 0xBC, 0xBF}, kJoiners[] = {0x200C, 0x200E};
+    const CharSet more = dialect_ == PatternDialect::kFancyRegex ? CharSet::of_bounds(kJoiners)
+                         : in_class                              ? CharSet()
+                                                                 : CharSet::of_bounds(kLatin);
+    return CharSet::of_categories(kWordCategories) | CharSet::of_bounds(word_bounds()) | more;
   }
 
   // Behind \p or \P.
@@ -311,7 +318,7 @@ class Parser {
       }
       const bool is_dash = text_[at_] == '-';
       CharSet several;
-      const auto first = character(&several);
+      const auto first = character(&several, true);
       if (!first) {
         all = all | several;
         if (next_is("-") && !next_is("-]")) refuse(at_, "a - behind what is no single character");
@@ -323,7 +330,7 @@ class Parser {
       if (next_is("-") && !next_is("-]")) {
         ++at_;
         if (ended() || text_[at_] == '[' || next_is("&&")) refuse(place, "a range without its end");
-        const auto end = character(&several);
+        const auto end = character(&several, true);
         if (!end) refuse(place, "a range that ends with what is no single character");
         last = *end;
         if (last < *first) refuse(place, "a range from the higher to the lower");

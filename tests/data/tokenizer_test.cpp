@@ -13,6 +13,7 @@
 #include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/merge_table.h"
 #include "data/tokenizer/token_ids.h"
+#include "tests/data/drawn_texts.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 
@@ -24,15 +25,6 @@ using Ids = std::vector<std::int32_t>;
 const Tokenizer& gpt2() {
   static const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer("gpt2");
   return *tokenizer;
-}
-
-std::string utf8(char32_t c) {
-  std::string s;
-  const auto put = [&](char32_t byte) { s.push_back(static_cast<char>(byte)); };
-  if (c < 0x80) return put(c), s;
-  if (c < 0x800) return put(0xC0 | c >> 6), put(0x80 | (c & 63)), s;
-  if (c < 0x10000) return put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63)), s;
-  return put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 63)), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63)), s;
 }
 
 std::string bytes_from_hex(const std::string& hex) {
@@ -81,7 +73,7 @@ TEST(Gpt2Tokenizer, GoldensOfHuggingFaceAreEncoded) {
   std::uint64_t hash = 0xCBF29CE484222325u;
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (c >= 0xD800 && c < 0xE000) continue;
-    const std::string s = utf8(c);
+    const std::string s = test::utf8(c);
     Ids ids;
     encoder->encode("a" + s + " " + s + "1" + s + "  " + s + "\n", &ids);
     for (const std::int32_t id : ids) hash = (hash ^ static_cast<std::uint64_t>(id)) * 0x100000001B3u;
