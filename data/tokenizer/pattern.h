@@ -1,8 +1,6 @@
 // Regular expressions of tokenizers: what is read of them, and the matcher that runs them.
 //
-// Known are characters and their escapes, classes (also nested, with && and ^), \p{..} of general categories and some scripts, \s \d \w
-// \h and their opposites, groups, alternatives, repeats (greedy, lazy, possessive), atomic groups, (?i:..) of ASCII, look-ahead, look-behind of
-// known length, and the anchors ^ $ \A \z \Z. Groups capture nothing, for pieces need only the whole match.
+// docs/patterns.md lists what is known. Groups capture nothing, for pieces need only the whole match.
 #pragma once
 
 #include <cstddef>

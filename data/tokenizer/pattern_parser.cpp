@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdint>
 
 #include "core/check.h"
 #include "core/json_reader.h"
@@ -50,7 +51,7 @@ class Parser {
   [[noreturn]] void refuse(std::size_t at, std::string_view what) const {
     const std::string_view before = text_.substr(0, at);
     const auto character = 1 + std::ranges::count_if(before, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-    throw DataError(fmt::format("{}: pattern {}: {} at character {}; docs/data.md lists what patterns may hold", where_,
+    throw DataError(fmt::format("{}: pattern {}: {} at character {}; docs/patterns.md lists what patterns may hold", where_,
                                 in_quotes(text_, 200), what, character));
   }
 
@@ -122,7 +123,7 @@ class Parser {
     return {.kind = Kind::kSet, .set = static_cast<std::size_t>(found - pattern_.sets.begin())};
   }
 
-  // At "(".
+  // Reads a group from its "(" on.
   Node group(int depth) {
     const std::size_t begin = at_++;
     const bool outer_fold = fold_;
@@ -189,7 +190,7 @@ class Parser {
     return repeat;
   }
 
-  // {m}, {m,}, {m,n} or {,n}.
+  // Reads {m}, {m,}, {m,n} or {,n}.
   bool counts(std::uint32_t* min, std::uint32_t* max) {
     const std::size_t begin = at_++;
     const bool has_min = number(min);
@@ -212,7 +213,7 @@ class Parser {
     return at_ > begin;
   }
 
-  // A literal character, or nothing and *set for an escape that stands for several.
+  // Returns a literal character, or nothing and fills *set for an escape that stands for several.
   std::optional<char32_t> character(CharSet* set, bool in_class) {
     const std::size_t begin = at_;
     if (!take("\\")) {
@@ -240,7 +241,8 @@ class Parser {
       case 'p':
       case 'P': *set = property(begin); break;
       default:
-        if (c.value < 128 && std::isalnum(static_cast<int>(c.value))) refuse(begin, fmt::format("the escape \\{}", text_[begin + 1]));
+        if (c.value < 128 && std::isalnum(static_cast<int>(c.value)))
+          refuse(begin, fmt::format("the escape \\{}", text_[begin + 1]));
         return c.value;
     }
     folded_ = 0;
@@ -248,9 +250,10 @@ class Parser {
   }
 
   char32_t hexadecimal(std::size_t begin, int digits) {
+    const int most = digits == 0 ? 8 : digits;
     char32_t value = 0;
     int count = 0;
-    for (; !ended() && std::isxdigit(static_cast<unsigned char>(text_[at_])) && count < (digits == 0 ? 8 : digits); ++at_, ++count) {
+    for (; !ended() && std::isxdigit(static_cast<unsigned char>(text_[at_])) && count < most; ++at_, ++count) {
       const char c = text_[at_];
       value = value * 16 + static_cast<char32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
     }
@@ -270,7 +273,7 @@ class Parser {
     return CharSet::of_categories(kWordCategories) | CharSet::of_bounds(word_bounds()) | more;
   }
 
-  // Behind \p or \P.
+  // Reads what follows \p or \P.
   CharSet property(std::size_t begin) {
     if (fold_) refuse(begin, "\\p{..} inside (?i)");
     const std::size_t end = text_.find('}', at_);
@@ -293,7 +296,7 @@ class Parser {
     return negated ? ~set : set;
   }
 
-  // Behind "[".
+  // Reads what follows "[".
   CharSet char_class(int depth) {
     const std::size_t begin = at_ - 1;
     if (depth > kMaxDepth) refuse(begin, fmt::format("classes more than {} deep", kMaxDepth));
@@ -304,7 +307,7 @@ class Parser {
     return negated ? ~all : all;
   }
 
-  // Up to "&&" or "]".
+  // Reads up to "&&" or "]".
   CharSet class_items(std::size_t begin, int depth) {
     CharSet all;
     std::size_t count = 0;
@@ -344,7 +347,7 @@ class Parser {
     return all;
   }
 
-  // The characters of either case; U+017F is an s and U+212A a k.
+  // Adds the other case; U+017F is an s and U+212A a k.
   CharSet folded(const CharSet& set, std::size_t begin) const {
     if (!(set & CharSet::of_range(128, 0x10FFFF)).bounds().empty()) refuse(begin, "a character beyond ASCII inside (?i)");
     CharSet all = set;
@@ -355,12 +358,13 @@ class Parser {
     return all;
   }
 
-  // Pairs of letters that one character stands for without regard to case.
+  // One character stands for some pairs of letters, without regard to case.
   void refuse_joined(char32_t c, std::size_t begin) {
     const auto lower = static_cast<char>(c < 128 ? std::tolower(static_cast<int>(c)) : 0);
     constexpr std::array<std::string_view, 5> kPairs = {"ss", "ff", "fi", "fl", "st"};
     for (const std::string_view pair : kPairs)
-      if (pair[0] == folded_ && pair[1] == lower) refuse(begin, fmt::format("\"{}\" inside (?i), which is also one character", pair));
+      if (pair[0] == folded_ && pair[1] == lower)
+        refuse(begin, fmt::format("\"{}\" inside (?i), which is also one character", pair));
     folded_ = lower;
   }
 

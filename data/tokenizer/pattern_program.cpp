@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 
 #include "core/check.h"
 #include "core/json_reader.h"
@@ -30,8 +31,8 @@ PatternProgram::PatternProgram(const Pattern& pattern, std::string_view text, st
 
 std::uint32_t PatternProgram::emit(const Instruction& instruction) {
   if (instructions_.size() == kMaxInstructions)
-    throw DataError(fmt::format("{}: pattern {}: too long with its repeats written out ({} instructions); use smaller counts", where_,
-                                in_quotes(text_, 200), kMaxInstructions));
+    throw DataError(fmt::format("{}: pattern {}: too long with its repeats written out, more than {} instructions; use smaller "
+                                "counts", where_, in_quotes(text_, 200), kMaxInstructions));
   instructions_.push_back(instruction);
   return here() - 1;
 }
@@ -249,9 +250,10 @@ void PatternProgram::Matcher::count(std::uint64_t steps) {
 }
 
 void PatternProgram::Matcher::give_up() const {
-  throw DataError(fmt::format("{}: pattern {}: takes more than {} steps a byte in a text, at {}; use a pattern whose repeats do not "
-                              "contain or follow one another",
-                              program_.where_, in_quotes(program_.text_, 200), kStepsPerByte, in_quotes(text_.substr(covered_, 200), 40)));
+  throw DataError(fmt::format("{}: pattern {}: takes more than {} steps a byte in a text, at {}; use a pattern whose repeats do "
+                              "not contain or follow one another",
+                              program_.where_, in_quotes(program_.text_, 200), kStepsPerByte,
+                              in_quotes(text_.substr(covered_, 200), 40)));
 }
 
 }  // namespace trident

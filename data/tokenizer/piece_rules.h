@@ -1,8 +1,8 @@
 // How the usual patterns cut text, written by hand: each rule gives the end of the piece that begins at a place. The texts of the
 // patterns stand in piece_scanner.cpp.
 //
-// A rule reads through a Cursor (TextCursor; tests count what one reads). It reads no more than a few times what it takes, whatever the
-// text. At the end of the text nothing is read: callers ask for places inside it.
+// A rule reads through a Cursor (TextCursor; tests count what one reads). It reads no more than a few times what it takes, whatever
+// the text is. Callers ask for places inside the text.
 #pragma once
 
 #include <bit>
@@ -94,8 +94,13 @@ std::size_t contraction_end(const Cursor& text, std::size_t begin) {
   return kAnyCase && text.is(begin + 1, '\xC5') && text.is(begin + 2, '\xBF') ? begin + 3 : begin;
 }
 
-// \s+(?!\S)|\s+ where white space begins: a run before a word leaves its last character to the word. With lines, \s*[\r\n]+ before it.
-template <bool kLines, class Cursor>
+// Where white space begins, what it is cut by. Each leaves the last character of a run before a word to the word.
+enum class Spaces {
+  kPlain,          // \s+(?!\S)|\s+
+  kLines,          // \s*[\r\n]+ before it
+  kLinesButAtEnd,  // \s++$ before all: a run at the end of the text is one piece
+};
+template <Spaces kSpaces, class Cursor>
 std::size_t white_space_end(const Cursor& text, std::size_t begin) {
   std::size_t at = begin, last = begin, line_end = begin;
   while (at < text.size()) {
@@ -103,8 +108,9 @@ std::size_t white_space_end(const Cursor& text, std::size_t begin) {
     if ((c.set & kWhiteSpace) == 0) break;
     last = at;
     at += c.size;
-    if (kLines && (c.set & kLineEnds) != 0) line_end = at;
+    if (kSpaces != Spaces::kPlain && (c.set & kLineEnds) != 0) line_end = at;
   }
+  if (kSpaces == Spaces::kLinesButAtEnd && at == text.size()) return at;
   if (line_end > begin) return line_end;
   return at < text.size() && last > begin ? last : at;
 }
@@ -140,7 +146,7 @@ struct Gpt2 {
       const auto second = text.at(begin + 1);
       if ((second.set & kWhiteSpace) == 0) return {run_end(text, begin + 1, second.set), true};
     }
-    return {white_space_end<false>(text, begin), true};
+    return {white_space_end<Spaces::kPlain>(text, begin), true};
   }
   template <class Cursor>
   static std::size_t run_end(const Cursor& text, std::size_t begin, CategorySet first) {
@@ -150,7 +156,7 @@ struct Gpt2 {
 };
 
 // (?i:'s|...)|[^\r\n\p{L}\p{N}]?WORD+|\p{N}{1,3}| ?[^\s\p{L}\p{N}WORD]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-template <CategorySet kWord, int kMaxNumbers>
+template <CategorySet kWord, int kMaxNumbers, Spaces kSpaces = Spaces::kLines>
 struct Cl100k {
   static constexpr CategorySet kSymbol = kNeither & ~kWord;
   template <class Cursor>
@@ -167,7 +173,7 @@ struct Cl100k {
     }
     if ((c.set & kNumbers) != 0) return {numbers_end<kMaxNumbers>(text, begin), true};
     if ((c.set & kSymbol) != 0) return {symbols_end<false>(text, begin, kSymbol), true};
-    return {white_space_end<true>(text, begin), true};
+    return {white_space_end<kSpaces>(text, begin), true};
   }
 };
 
@@ -194,7 +200,7 @@ struct O200k {
     if (text.is(begin, ' ') && second < text.size() && (text.at(second).set & kNeither) != 0)
       return {symbols_end<true>(text, second, kNeither), true};
     if ((c.set & kNeither) != 0) return {symbols_end<true>(text, begin, kNeither), true};
-    return {white_space_end<true>(text, begin), true};
+    return {white_space_end<Spaces::kLines>(text, begin), true};
   }
 
  private:
@@ -252,7 +258,7 @@ struct DeepSeekWords {
       if ((next.set & kSymbol) != 0 && text.is(begin, ' ')) return symbols_end<false>(text, second, kSymbol);
     }
     if ((c.set & kSymbol) != 0) return symbols_end<false>(text, begin, kSymbol);
-    return (c.set & kWhiteSpace) != 0 ? white_space_end<true>(text, begin) : begin;
+    return (c.set & kWhiteSpace) != 0 ? white_space_end<Spaces::kLines>(text, begin) : begin;
   }
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <vector>
@@ -12,7 +13,7 @@
 
 namespace trident {
 
-#include "data/tokenizer/unicode_tables.inc"
+#include "data/tokenizer/unicode_tables.inl"
 
 namespace {
 
@@ -45,6 +46,10 @@ std::span<const char32_t> mapped(char32_t c, const char32_t (&of)[kSize], const 
   return {values + begin[i], values + begin[i + 1]};
 }
 
+bool is_between(std::span<const char32_t> bounds, char32_t c) {
+  return (std::ranges::upper_bound(bounds, c) - bounds.begin()) % 2 == 1;
+}
+
 std::uint8_t combining_class(char32_t c) {
   const char32_t* const found = std::ranges::lower_bound(kCombining, c);
   return found != std::end(kCombining) && *found == c ? kCombiningClass[found - kCombining] : std::uint8_t{0};
@@ -54,8 +59,8 @@ std::uint8_t combining_class(char32_t c) {
 char32_t composed(char32_t first, char32_t second) {
   if (first >= kLead && first < kLead + 19 && second >= kVowel && second < kVowel + kVowels)
     return kHangul + ((first - kLead) * kVowels + (second - kVowel)) * kTails;
-  if (first >= kHangul && first < kHangul + kSyllables && (first - kHangul) % kTails == 0 && second > kTail && second < kTail + kTails)
-    return first + (second - kTail);
+  const bool is_open = first >= kHangul && first < kHangul + kSyllables && (first - kHangul) % kTails == 0;
+  if (is_open && second > kTail && second < kTail + kTails) return first + (second - kTail);
   const std::uint64_t pair = static_cast<std::uint64_t>(first) << 32 | second;
   const std::uint64_t* const found = std::ranges::lower_bound(kComposedPair, pair);
   return found != std::end(kComposedPair) && *found == pair ? kComposed[found - kComposedPair] : 0;
@@ -171,8 +176,10 @@ constexpr std::array<CategorySet, 128> kAsciiSets = [] {
 std::span<const char32_t> word_bounds() { return kWordBounds; }
 
 bool is_word_character(char32_t c) {
-  return is_in(c, kWordCategories) || c == 0x200C || c == 0x200D || (std::ranges::upper_bound(kWordBounds, c) - kWordBounds) % 2 == 1;
+  return is_in(c, kWordCategories) || c == 0x200C || c == 0x200D || is_between(kWordBounds, c);
 }
+
+bool is_accent(char32_t c) { return is_between(kAccentBounds, c); }
 
 std::span<const char32_t> script_bounds(std::string_view script) {
   struct Script {

@@ -52,9 +52,11 @@ inline constexpr CategorySet kWordCategories =
 std::span<const char32_t> word_bounds();
 // What a word is made of where an added token has single_word: \w and the two joiners.
 bool is_word_character(char32_t code_point);
+// What the normalizer StripAccents takes away: marks, but for those of newer versions of Unicode.
+bool is_accent(char32_t code_point);
 
-// Where runs of a script's code points begin and end, in turn: Han, Hiragana, Katakana, Hangul, Latin, Greek, Cyrillic, Arabic, Hebrew,
-// Thai, Devanagari, named without regard to case. Empty: not one of these.
+// Where runs of a script's code points begin and end, in turn: Han, Hiragana, Katakana, Hangul, Latin, Greek, Cyrillic, Arabic,
+// Hebrew, Thai, Devanagari, named without regard to case. Empty: not one of these.
 std::span<const char32_t> script_bounds(std::string_view script);
 
 enum class NormalForm : std::uint8_t { kNfc, kNfd, kNfkc, kNfkd };

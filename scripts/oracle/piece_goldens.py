@@ -2,17 +2,22 @@
 """Writes tests/data/goldens/pieces.json: how Hugging Face's tokenizers library cuts texts by patterns (Split, "isolated"), and
 tests/data/goldens/normal_forms.json: what its normalizers make of texts.
 
-    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers==0.23.3
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers==0.23.3 tiktoken==0.14.0 regex
     /tmp/venv/bin/python scripts/oracle/piece_goldens.py
 
 pieces.json: `atoms`, of which `count` texts are drawn (random_texts() here and in tests/data/drawn_texts.h); `texts`; and a row for each
 pattern: for `texts` (of the patterns that have scanners of their own) the ends of pieces in bytes, negative where a gap between
-matches ends, and of the drawn texts the FNV-1a hash of all ends.
-normal_forms.json: for each normalizer the hash of what it makes of every code point and of the drawn texts, and some texts in full.
+matches ends, and of the drawn texts the FNV-1a hash of all ends. Rows with `left_out` say how tiktoken cuts. It shows no pieces, so those of
+the regex module become its vocabulary, and each must come out as one token. Where the module's newer Unicode cuts otherwise, a drawn
+text is left out.
+normal_forms.json: for each normalizer the hash of what it makes of code points and of the drawn texts, and some texts in full.
 """
 import json
 import pathlib
 
+import regex
+import tiktoken
+from tiktoken_ext.openai_public import r50k_pat_str
 from tokenizers import Regex, normalizers, pre_tokenizers
 
 GOLDENS = pathlib.Path(__file__).resolve().parents[2] / "tests/data/goldens"
@@ -47,6 +52,13 @@ KNOWN = {
     "deepseek words": DEEPSEEK,
     "deepseek words, plain ends of lines": DEEPSEEK.replace("\\r\\n", "\r\n"),
 }
+
+# As tiktoken spells them, which cuts white space at the end of a text otherwise.
+TIKTOKEN = [
+    r50k_pat_str,
+    r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s""",
+    KNOWN["o200k"],
+]
 
 # What the matcher knows, a construct each; in part patterns of other tokenizers.
 OTHERS = [
@@ -121,6 +133,19 @@ def cuts(pattern, texts):
     return result
 
 
+def tiktoken_cuts(pattern, texts):
+    """None for a text that the regex module cuts otherwise."""
+    pieces = [[piece.encode() for piece in regex.findall(pattern, text)] for text in texts]
+    vocabulary = dict.fromkeys([bytes([b]) for b in range(256)] + [piece for some in pieces for piece in some])
+    encoding = tiktoken.Encoding("x", pat_str=pattern, mergeable_ranks={t: i for i, t in enumerate(vocabulary)}, special_tokens={})
+    result = []
+    for text, some in zip(texts, pieces):
+        tokens = [encoding.decode_single_token_bytes(i) for i in encoding.encode_ordinary(text)]
+        ends = [sum(map(len, some[:i + 1])) for i in range(len(some))]
+        result.append(ends if tokens == some else None)
+    return result
+
+
 def main():
     edges = [text for text in EDGES if text]
     drawn = random_texts(COUNT)
@@ -131,14 +156,21 @@ def main():
             row["ends"] = cuts(pattern, edges)
         row["drawn"] = "%016x" % fnv(end for ends in cuts(pattern, drawn) for end in ends)
         rows.append(row)
+    for pattern in TIKTOKEN:
+        ends, of_drawn = tiktoken_cuts(pattern, edges), tiktoken_cuts(pattern, drawn)
+        assert None not in ends
+        left_out = [i for i, some in enumerate(of_drawn) if some is None]
+        assert len(left_out) < COUNT / 50
+        rows.append({"pattern": pattern, "ends": ends, "left_out": left_out,
+                     "drawn": "%016x" % fnv(end for some in of_drawn if some for end in some)})
     lines = [json.dumps(row, ensure_ascii=True, separators=(",", ":")) for row in rows]
     head = '{"atoms":%s,\n"count":%d,\n"texts":%s,\n"rows":[\n' % (json.dumps(ATOMS), COUNT, json.dumps(edges))
     (GOLDENS / "pieces.json").write_text(head + ",\n".join(lines) + "\n]}\n")
 
     forms = {}
-    for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase"):
+    for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"):
         make = getattr(normalizers, name)().normalize_str
-        every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+        every = [chr(c) for c in range(0x30000) if not 0xD800 <= c < 0xE000]  # beyond, none changes
         # Marks change places and join: each code point between some.
         around = ["a" + c + "\u0327\u0301" + c for c in every]
         state = 0xCBF29CE484222325

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes data/tokenizer/unicode_tables.inc: what Unicode says of code points, as Hugging Face's tokenizers library sees it.
+"""Writes data/tokenizer/unicode_tables.inl: what Unicode says of code points, as Hugging Face's tokenizers library sees it.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers==0.23.3 unicodedata2==16.0.0
     /tmp/venv/bin/python scripts/oracle/unicode_tables.py            # rewrites the tables
@@ -19,7 +19,7 @@ import tokenizers
 import unicodedata2
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "data/tokenizer/unicode_tables.inc"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "data/tokenizer/unicode_tables.inl"
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
 CONTROL_SPACE, LINE_END = len(CATEGORIES), len(CATEGORIES) + 1
 SCRIPTS = "Han Hiragana Katakana Hangul Latin Greek Cyrillic Arabic Hebrew Thai Devanagari".split()
@@ -135,6 +135,8 @@ def tables_text():
     assert plain <= words
     rows("kWordBounds", bounds(words - plain), "char32_t")
     assert {c for c in CODE_POINTS if is_in_words(c)} - words == {0x200C, 0x200D}
+    strip = normalizers.StripAccents().normalize_str
+    rows("kAccentBounds", bounds({c for c in CODE_POINTS if strip("a" + chr(c)) == "a"}), "char32_t")
     for script in SCRIPTS:
         rows("k%sBounds" % script, bounds(members(r"\p{%s}" % script)), "char32_t")
     classes = sorted(combining.items())

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
+
 namespace trident::test {
 
 std::string utf8(char32_t c) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -46,28 +47,35 @@ struct Goldens {
   std::vector<std::string> texts = json["texts"], drawn = test::drawn_texts(json["atoms"], json["count"]);
 };
 
+PatternDialect dialect_of(const nlohmann::json& row) {
+  return row.contains("left_out") ? PatternDialect::kFancyRegex : PatternDialect::kOniguruma;
+}
+
 const Goldens& goldens() {
   static const Goldens all;
   return all;
 }
 
-TEST(PieceScanner, CutsAsHuggingFaceDoes) {
+TEST(PieceScanner, CutsAsHuggingFaceAndTiktokenDo) {
   std::size_t in_full = 0;
   for (const auto& row : goldens().json["rows"]) {
     const std::string pattern = row["pattern"];
-    const auto scanner = piece_scanner(pattern, "goldens");
+    const auto scanner = piece_scanner(pattern, "goldens", dialect_of(row));
     if (row.contains("ends")) {
       ++in_full;
       for (std::size_t i = 0; i < goldens().texts.size(); ++i)
         EXPECT_EQ(ends_of(*scanner, goldens().texts[i]), row["ends"][i].get<Ends>())
             << pattern << " on " << nlohmann::json(goldens().texts[i]).dump();
     }
+    const auto left_out = row.value("left_out", std::vector<std::size_t>());
     test::Fnv hash;
-    for (const std::string& text : goldens().drawn)
-      for (const std::int64_t end : ends_of(*scanner, text)) hash.add(static_cast<std::uint64_t>(end));
+    for (std::size_t i = 0; i < goldens().drawn.size(); ++i) {
+      if (std::ranges::find(left_out, i) != left_out.end()) continue;
+      for (const std::int64_t end : ends_of(*scanner, goldens().drawn[i])) hash.add(static_cast<std::uint64_t>(end));
+    }
     EXPECT_EQ(hash.text(), row["drawn"].get<std::string>()) << pattern;
   }
-  EXPECT_EQ(in_full, 10u);
+  EXPECT_EQ(in_full, 13u);
   EXPECT_GE(goldens().drawn.size(), 2000u);
 }
 
@@ -76,7 +84,8 @@ TEST(PieceScanner, ScannersByHandCutAsTheMatcherDoes) {
   for (const auto& row : goldens().json["rows"]) {
     if (!row.contains("ends")) continue;
     const std::string pattern = row["pattern"];
-    const auto by_hand = piece_scanner(pattern, "t"), matcher = piece_scanner("(?:" + pattern + ")", "t");
+    const auto by_hand = piece_scanner(pattern, "t", dialect_of(row));
+    const auto matcher = piece_scanner("(?:" + pattern + ")", "t", dialect_of(row));
     EXPECT_EQ(typeid(*matcher), typeid(*piece_scanner("a", "t")));
     EXPECT_NE(typeid(*by_hand), typeid(*matcher)) << pattern;
     for (const auto* texts : {&goldens().texts, &goldens().drawn})
@@ -122,8 +131,9 @@ void expect_linear(const std::vector<std::string>& texts) {
 TEST(PieceScanner, LongRunsTakeLinearSteps) {
   std::vector<std::string> texts;
   for (const char* unit : {"a", "ab", " ", "\u0301", "\u3042A", "!\n", "1", "\u200d"}) {
+    const std::size_t size = texts.size() < 4 ? 1'000'000 : 100'000;
     std::string text = "a ";
-    while (text.size() < 1'000'000) text += unit;
+    while (text.size() < size) text += unit;
     texts.push_back(text + " x");
   }
   expect_linear<rules::Gpt2>(texts);
@@ -137,7 +147,7 @@ TEST(PieceScanner, LongRunsTakeLinearSteps) {
   for (const auto& row : goldens().json["rows"]) {
     if (!row.contains("ends")) continue;
     const std::string pattern = row["pattern"];
-    const PatternProgram program(parse_pattern(pattern, "t", PatternDialect::kOniguruma), pattern, "t");
+    const PatternProgram program(parse_pattern(pattern, "t", dialect_of(row)), pattern, "t");
     for (const std::string& text : texts) {
       PatternProgram::Matcher matcher(program, text);
       for (std::size_t at = 0; at < text.size();) {
@@ -208,7 +218,8 @@ TEST(PatternMatcher, WhatIsNotKnownIsRefusedWithItsPlace) {
        }) {
     SCOPED_TRACE(c.pattern);
     expect_error<DataError>([&] { piece_scanner(c.pattern, "t.json: pre_tokenizer.pattern"); },
-                            {"t.json: pre_tokenizer.pattern: pattern \"", std::string(c.what), fmt::format(" at character {};", c.character)});
+                            {"t.json: pre_tokenizer.pattern: pattern \"", std::string(c.what),
+                             fmt::format(" at character {};", c.character)});
   }
   expect_error<DataError>([] { piece_scanner(std::string(20000, 'a'), "t"); }, {"a pattern of 20000 bytes, at most 16384"});
   expect_error<DataError>([] { piece_scanner("a\xFF", "t"); }, {"bytes that are no UTF-8 at character 2"});
