@@ -311,25 +311,22 @@ class Parser {
   CharSet class_items(std::size_t begin, int depth) {
     CharSet all;
     std::size_t count = 0;
-    for (bool may_join = false; !ended() && text_[at_] != ']' && !next_is("&&"); ++count) {
+    for (; !ended() && text_[at_] != ']' && !next_is("&&"); ++count) {
       const std::size_t place = at_;
+      CharSet several;
+      std::optional<char32_t> first;
       if (take("[")) {
         if (next_is(":")) refuse(place, "a class [:..:]");
-        all = all | char_class(depth + 1);
-        may_join = false;
-        continue;
+        several = char_class(depth + 1);
+      } else {
+        first = character(&several, true);
       }
-      const bool is_dash = text_[at_] == '-';
-      CharSet several;
-      const auto first = character(&several, true);
       if (!first) {
         all = all | several;
         if (next_is("-") && !next_is("-]")) refuse(at_, "a - behind what is no single character");
         continue;
       }
-      if (is_dash && count > 0 && !next_is("]") && may_join) refuse(place, "a - that joins nothing");
       char32_t last = *first;
-      may_join = true;
       if (next_is("-") && !next_is("-]")) {
         ++at_;
         if (ended() || text_[at_] == '[' || next_is("&&")) refuse(place, "a range without its end");
@@ -337,7 +334,6 @@ class Parser {
         if (!end) refuse(place, "a range that ends with what is no single character");
         last = *end;
         if (last < *first) refuse(place, "a range from the higher to the lower");
-        may_join = false;
       }
       const CharSet range = CharSet::of_range(*first, last);
       all = all | (fold_ ? folded(range, place) : range);

@@ -37,6 +37,9 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"choices", choices},
       NamedTarget{"prompts", prompts},
       NamedTarget{"added_tokens", added_tokens},
+      NamedTarget{"pattern", pattern},
+      NamedTarget{"pieces", pieces},
+      NamedTarget{"normal_forms", normal_forms},
   };
   return kTargets;
 }

@@ -13,6 +13,7 @@
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset.h"
+#include "data/tokenizer/piece_scanner.h"
 #include "tests/checkpoint/small_checkpoint.h"
 #include "tests/data/compress.h"
 #include "tests/data/token_files.h"
@@ -180,6 +181,21 @@ void add_tokenizers(const Seeds& seeds) {
               std::string(kHead) + std::string(merges) + ",\"vocab\":{" + bytes + R"(,"th":257,"the":258)" + "}}}");
 }
 
+void add_patterns(const Seeds& seeds) {
+  const std::string zero(1, '\0');
+  constexpr std::string_view kText =
+      "It's HTML's word, 1234 \u00e9\u0301 \u4e2d\u6587\u3002ABc\u3042\n\n  x/y'LL '\u017f \u01c5 \u2167\t \r\n ";
+  for (const KnownPattern& known : known_patterns())
+    seeds.add("pattern", known.name, std::string(known.text) + zero + std::string(kText));
+  seeds.add("pattern", "classes", R"([^a-c\x41\x{e9}[\d&&[^5]]\p{^Han}]+?|[\-\]]{2,3}|\W)" + zero + "ab5--]\xE4\xB8\xAD");
+  seeds.add("pattern", "groups",
+            R"((?i)it|(?>a|ab)c|(?<=x|\r\n)y|(?<!y)z{1,2}+|(?:(?:a|b){1,2}c)*d|\A\S|$)" + zero + "ITabcxy\nzz aacbcd");
+  seeds.add("pieces", "text", kText);
+  seeds.add("pieces", "marks", "\u0301 \u0301A\u0301'\u0301\u200d\u0378a\u0378 \u3042A\u3042B\u3042c\n \n !\n/ ...a");
+  seeds.add("normal_forms", "marks", "a\u0323\u0307\u0301 \u1e9b\u0323 \u0344 \u0958 \uac01\u1100\u1161\u11a8");
+  seeds.add("normal_forms", "letters", "\u212b\u2126\ufb01\u0130\u3392 \u00bd \ufdfa \U0001d54f \uf900 \u32ff");
+}
+
 void add_compressed(const Seeds& seeds) {
   const std::string text = "a text, a text, and another text\n", other = "{\"text\": \"more\"}\n";
   seeds.add("gzip", "one.gz", gzipped(text));
@@ -205,6 +221,7 @@ int main(int count, char** arguments) {
     trident::fuzz::add_checkpoints(seeds);
     trident::fuzz::add_datasets(seeds);
     trident::fuzz::add_tokenizers(seeds);
+    trident::fuzz::add_patterns(seeds);
     trident::fuzz::add_compressed(seeds);
     return 0;
   } catch (const std::exception& error) {
