@@ -31,12 +31,37 @@ std::string made(const std::string& prefix, std::int64_t documents) {
   return fmt::format("{0}.bin, {0}.idx: {1}", on_one_line(prefix), counted(documents, "document"));
 }
 
+void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& options, const PrepareStats& stats,
+                        const CommandContext& context) {
+  const auto named = [&](std::int32_t id) { return fmt::format("{} ({})", in_quotes(tokenizer.token_text(id)), id); };
+  const SpecialIds& special = tokenizer.special_ids();
+  if (options.append_eod == AppendEod::kYes) {
+    const std::int32_t id = options.eod ? *options.eod : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN");
+    context.out << fmt::format("documents end in {}\n", named(id));
+    if (!options.eod && special.eos_in_template)
+      context.out << fmt::format(
+          "warning: the chat template writes {} itself: it may end turns, not documents; --eod TOKEN names another\n",
+          in_quotes(*special.eos_in_template));
+  }
+  if (options.rule.around == Around::kAdded)
+    for (const auto& [ids, where] : {std::pair{&special.before, "begin with"}, {&special.after, "are followed by"}})
+      for (const std::int32_t id : *ids) context.out << fmt::format("documents {} {}\n", where, named(id));
+  if (stats.controls > 0)
+    context.out << fmt::format("{} in the text became control tokens, the first, {}, at {}; --plain-special reads such as text\n",
+                               counted(stats.controls, "piece"), named(stats.first_control_id), on_one_line(stats.first_control));
+  if (stats.unknown > 0)
+    context.out << fmt::format("{} without a token: read as the unknown token, or left out where there is none\n",
+                               counted(stats.unknown, "character"));
+}
+
 }  // namespace
 
 void data_prepare_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Tokenize text into PREFIX.bin and PREFIX.idx (Megatron's format).", "trident data prepare");
   std::vector<std::string> inputs;
-  std::string tokenizer, output, separator;
+  std::string output, separator;
+  std::optional<std::string> eod;
+  TokenizerSource source{.name_or_path = {}, .key = "--tokenizer"};
   PrepareOptions options;
   bool append_eod = false;
   app.add_option(
@@ -44,12 +69,19 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
          "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; - is standard input, "
          "JSON lines where it begins with {")
       ->required();
-  app.add_option("--tokenizer", tokenizer,
-                 "gpt2, or a folder with vocab.json and merges.txt, or tokenizer.json, of one that splits as GPT-2's does")
+  app.add_option("--tokenizer", source.name_or_path,
+                 "gpt2, cl100k, bytes, a model's folder, or a tokenizer's file: tokenizer.json, tiktoken ranks, tekken.json")
       ->required();
+  app.add_option("--pattern", source.pattern, "of bare ranks: cl100k, gpt2, o200k, qwen2 and so on, or the expression that splits text");
+  app.add_option("--special", source.special_file, "of bare ranks: a JSON file of control tokens, {\"text\": id, ...}");
   app.add_option("--output", output, "prefix of the output files")->required();
   app.add_option("--json-key", options.json_key, "key of a JSON object that holds the text")->capture_default_str();
-  app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");
+  CLI::Option* const appends =
+      app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");
+  app.add_option("--eod", eod, "the text of that token, in place of the tokenizer's eos_token")->needs(appends);
+  bool no_special = false, plain_special = false;
+  app.add_flag("--no-special", no_special, "leave out what the tokenizer puts around a text, such as <|begin_of_text|>");
+  app.add_flag("--plain-special", plain_special, "read control texts such as <|im_end|> as the text they are");
   bool overwrite = false;
   app.add_flag("--overwrite", overwrite, "replace the files of this prefix, all together");
   app.add_option("--max-document-bytes", options.max_document_bytes,
@@ -71,7 +103,14 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   if (given_separator->count() > 0) options.separator_line = separator;
 
   check_output(output);
-  const auto vocabulary = load_tokenizer(tokenizer, "--tokenizer");
+  options.rule = {.specials = plain_special ? Specials::kPlain : Specials::kParsed,
+                  .around = no_special ? Around::kLeftOut : Around::kAdded};
+  const auto vocabulary = load_tokenizer(source);
+  if (eod) {
+    options.eod = vocabulary->find(*eod);
+    if (!options.eod)
+      throw ConfigError(fmt::format("--eod = {}: no token of {}; give the text of one", in_quotes(*eod), source.name_or_path));
+  }
   const Interruption interruption("no file was changed");
   const double start = monotonic_seconds();
   ProgressLine line(context, "data prepare", start);
@@ -100,6 +139,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   if (stats.lone_surrogates > 0)
     context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.lone_surrogates, "lone surrogate"),
                                are(stats.lone_surrogates, "was", "were"));
+  say_what_was_added(*vocabulary, options, stats, context);
   if (stats.bad_lines > 0)
     context.out << fmt::format("{} {} left out\n", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were"));
 }

@@ -67,7 +67,7 @@ void refuse_foreign_tokenizer(const IndexedDataset& dataset, const IdRange& ids,
 DatasetSummary read_whole(const IndexedDataset& dataset, const Tokenizer* tokenizer, const std::optional<DatasetRecord>& record,
                           const InspectOptions& options, const CommandContext& context) {
   SummaryOptions wanted;
-  if (tokenizer != nullptr) wanted.end_token = tokenizer->eod();
+  if (tokenizer != nullptr) wanted.end_token = tokenizer->special_ids().eod;
   if (options.check) wanted.vocab_size = vocabulary_of(options, tokenizer, record);
   const double start = monotonic_seconds();
   ProgressLine line(context, "data inspect", start);

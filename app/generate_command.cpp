@@ -73,6 +73,7 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_option("--set", options.settings, "layout, precision and threads, as --set parallel.tensor=2; one rank by default")
       ->type_name("PATH=VALUE");
   app.add_option("--tokenizer", options.tokenizer, "\"gpt2\" or a folder, in place of the model's own");
+  app.add_flag("--no-special", options.no_special, "leave out what the tokenizer puts around a prompt, such as <|begin_of_text|>");
   app.add_option("--max-new-tokens", options.max_new_tokens, "of every continuation")->capture_default_str();
   app.add_option("--temperature", options.sampling.temperature, "logits are divided by it; 0: greedy")->capture_default_str();
   app.add_option("--top-k", options.sampling.top_k, "draw from so many of the likeliest tokens; 0: all")->capture_default_str();

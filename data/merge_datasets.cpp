@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/check.h"
+#include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset_writer.h"
 
@@ -52,6 +53,8 @@ DatasetOrigin origin_of(std::span<const IndexedDataset> datasets) {
     } else if (*record->origin.tokenizer != *origin.tokenizer) {
       throw DataError(fmt::format("{} was made by {}, {} by {}; merge what one tokenizer made, or prepare the text again", *first,
                                   described(*origin.tokenizer), dataset.prefix(), described(*record->origin.tokenizer)));
+    } else {
+      refuse_other_around(record_path(dataset.prefix()), *record->origin.tokenizer, *first, *origin.tokenizer);
     }
   }
   if (!all_known) origin.tokenizer.reset();

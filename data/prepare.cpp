@@ -30,6 +30,8 @@ struct Batch {
   std::vector<std::int64_t> sizes;  // ids of each
   std::vector<RawDocument> bad;     // lines that are no documents, where such are left out
   std::int64_t text_bytes = 0, lone_surrogates = 0;
+  std::int64_t control_line = 0;    // of the first control text that became its token; 0: there is none
+  std::int32_t control_id = -1;
   std::int64_t bytes = 0;           // of memory, as it was read
   std::int64_t bytes_done = 0;      // of all inputs, once this was read
 };
@@ -44,7 +46,11 @@ void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const Inp
   } else text = std::move(document.bytes);
   document.bytes = std::string();
   const std::size_t before = batch.ids.size();
-  encoder.encode(text, &batch.ids);
+  if (!text.empty()) encoder.encode(text, &batch.ids, options.rule);
+  if (const auto& control = encoder.first_control(); !text.empty() && control && batch.control_line == 0) {
+    const auto above = input.kind == InputKind::kText ? std::ranges::count(std::string_view(text).substr(0, control->at), '\n') : 0;
+    batch.control_line = document.line + above, batch.control_id = control->id;
+  }
   if (batch.ids.size() > before && options.append_eod == AppendEod::kYes) batch.ids.push_back(eod);
   batch.sizes.push_back(static_cast<std::int64_t>(batch.ids.size() - before));
   batch.text_bytes += static_cast<std::int64_t>(text.size());
@@ -73,7 +79,9 @@ class Preparation {
               const Progress& progress)
       : options_(options),
         progress_(progress),
-        eod_(tokenizer.eod()),
+        eod_(options.append_eod == AppendEod::kNo ? -1
+             : options.eod                        ? *options.eod
+                                                  : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN")),
         writer_(output_prefix, tokenizer.vocab_size(), options.overwrite),
         pool_(tokenizer, options.workers) {
     seen_.bytes_total = bytes_total;
@@ -120,7 +128,9 @@ class Preparation {
     writer_.finish(origin);
     stats_.documents = writer_.num_documents();
     stats_.tokens = writer_.num_tokens();
-    stats_.replaced = pool_.num_replaced();
+    stats_.replaced = pool_.sum_of(&Encoder::num_replaced);
+    stats_.controls = pool_.sum_of(&Encoder::num_controls);
+    stats_.unknown = pool_.sum_of(&Encoder::num_unknown);
     return stats_;
   }
 
@@ -164,6 +174,10 @@ class Preparation {
     in_flight_.front().done.get();  // throws what the worker threw
     const std::unique_ptr<Batch> batch = std::move(in_flight_.front().batch);
     for (const RawDocument& line : batch->bad) leave_out(line, *in_flight_.front().input);
+    if (batch->control_line > 0 && stats_.first_control.empty()) {
+      stats_.first_control = fmt::format("{}:{}", in_flight_.front().input->path, batch->control_line);
+      stats_.first_control_id = batch->control_id;
+    }
     in_flight_.pop_front();
     bytes_in_flight_ -= batch->bytes;
     std::span<const std::int32_t> ids(batch->ids);
@@ -210,7 +224,7 @@ PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenize
   // All inputs are looked at before any work is done: a typing error in the last name is told at once.
   std::vector<InputFile> files;
   std::int64_t bytes_total = 0;
-  DatasetOrigin origin{.tokenizer = recorded(tokenizer), .sources = {}};
+  DatasetOrigin origin{.tokenizer = recorded(tokenizer, options.rule), .sources = {}};
   for (const std::string& path : inputs) {
     for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix), record_path(output_prefix)}) {
       std::error_code ignored;  // of files that are not there

@@ -1,8 +1,10 @@
 #include "data/tokenizer/merge_table.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 namespace trident {
 
@@ -43,9 +45,39 @@ void Merger::offer(const MergeTable& table, std::int64_t at) {
   if (rule == nullptr) return;
   heap_.push_back({rule->rank, rule->result, at});
   std::push_heap(heap_.begin(), heap_.end(), comes_later);
+  steps_ += std::bit_width(heap_.size());
+}
+
+// In place; the arrays hold for each symbol what it makes with the next one.
+void Merger::merge_few(const MergeTable& table, std::vector<std::int32_t>* symbols) {
+  constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
+  std::array<std::int32_t, kFew> ranks, results;
+  std::int32_t* const ids = symbols->data();
+  std::size_t count = symbols->size();
+  const auto look = [&](std::size_t at) {
+    const MergeRule* const rule = at + 1 < count ? table.find(ids[at], ids[at + 1]) : nullptr;
+    ranks[at] = rule == nullptr ? kNone : rule->rank;
+    results[at] = rule == nullptr ? -1 : rule->result;
+  };
+  for (std::size_t at = 0; at < count; ++at) look(at);
+  for (;;) {
+    steps_ += static_cast<std::int64_t>(count);
+    std::int32_t lowest = kNone;
+    for (std::size_t at = 0; at < count; ++at) lowest = std::min(lowest, ranks[at]);
+    if (lowest == kNone) break;
+    const std::size_t best = static_cast<std::size_t>(std::find(ranks.begin(), ranks.begin() + count, lowest) - ranks.begin());
+    ids[best] = results[best];
+    --count;
+    for (std::size_t at = best + 1; at < count; ++at)
+      ids[at] = ids[at + 1], ranks[at] = ranks[at + 1], results[at] = results[at + 1];
+    look(best);
+    if (best > 0) look(best - 1);
+  }
+  symbols->resize(count);
 }
 
 void Merger::merge(const MergeTable& table, std::vector<std::int32_t>* symbols) {
+  if (symbols->size() <= kFew) return merge_few(table, symbols);
   const auto count = static_cast<std::int64_t>(symbols->size());
   list_.clear();
   heap_.clear();
@@ -56,6 +88,7 @@ void Merger::merge(const MergeTable& table, std::vector<std::int32_t>* symbols) 
 
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), comes_later);
+    steps_ += std::bit_width(heap_.size());
     const Candidate best = heap_.back();
     heap_.pop_back();
     Symbol& left = list_[static_cast<std::size_t>(best.at)];

@@ -31,12 +31,15 @@ class MergeTable {
   int shift_;
 };
 
-// Merges symbols of one piece until no rule applies: always the pair of the lowest rank, the leftmost among equals. O(n log n).
+// Merges symbols of one piece until no rule applies: always the pair of the lowest rank, the leftmost among equals. O(n log n): few
+// symbols are looked through for each merge, many are kept in a heap.
 // Keeps its scratch memory between calls.
 class Merger {
  public:
   // *symbols: the piece's ids, replaced by the merged ones.
   void merge(const MergeTable& table, std::vector<std::int32_t>* symbols);
+  // Candidates that were looked at or moved, over all calls.
+  std::int64_t steps() const { return steps_; }
 
  private:
   struct Candidate {
@@ -48,11 +51,14 @@ class Merger {
     std::int64_t previous, next;
   };
   static constexpr std::int32_t kGone = -1;
+  static constexpr std::size_t kFew = 64;
+  void merge_few(const MergeTable& table, std::vector<std::int32_t>* symbols);
   static bool comes_later(const Candidate& a, const Candidate& b);
   void offer(const MergeTable& table, std::int64_t at);
 
   std::vector<Candidate> heap_;
   std::vector<Symbol> list_;
+  std::int64_t steps_ = 0;
 };
 
 }  // namespace trident

@@ -23,6 +23,7 @@ struct EvalOptions {
   std::optional<std::string> choices;            // a file
   std::string delimiter = " ";                   // between context and choice
   std::optional<std::string> tokenizer;          // not given: the model's (find_tokenizer)
+  bool no_special = false;                       // texts get nothing around them
   std::optional<std::int64_t> sequence, stride;  // not given: the checkpoint's batch.sequence; as sequence
   bool per_document = false;
   bool token_losses = false;  // of `ids` alone

@@ -60,13 +60,6 @@ struct EvalWork {
   std::int64_t vocab_size = 0;
 };
 
-std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer, std::int64_t vocab_size) {
-  std::vector<std::int32_t> lengths(static_cast<std::size_t>(std::max(tokenizer.vocab_size(), vocab_size)));
-  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
-    if (id != tokenizer.eod()) lengths[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(tokenizer.decode({&id, 1}).size());
-  return lengths;
-}
-
 void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options) {
   const IndexedDataset& dataset = *work.datasets.emplace_back(std::make_unique<IndexedDataset>(set.prefix));
   const std::size_t before = work.texts.size();
@@ -106,13 +99,17 @@ EvalWork make_work(const EvalOptions& options, const DataConfig& data, const Mod
   EvalWork work;
   work.documents = document_rules(data, model.vocab_size, tokenizer);
   work.vocab_size = model.vocab_size;
-  if (tokenizer != nullptr) work.token_bytes = bytes_of_tokens(*tokenizer, model.vocab_size);
+  if (tokenizer != nullptr) {
+    work.token_bytes = tokenizer->text_lengths();
+    work.token_bytes.resize(static_cast<std::size_t>(std::max(tokenizer->vocab_size(), model.vocab_size)));
+  }
   std::vector<std::string> prefixes;
   for (const NamedPrefix& set : options.sets) {
     add_set(work, set, options);
     prefixes.push_back(set.prefix);
   }
-  check_records(prefixes, tokenizer, "--tokenizer", model.vocab_size);
+  const TextRule rule{.around = options.no_special ? Around::kLeftOut : Around::kAdded};
+  check_records(prefixes, tokenizer, "--tokenizer", model.vocab_size, ::pread, &rule);
   if (options.ids) add_ids(work, *options.ids);
   for (EvalText& text : work.texts) text.has_documents = finds_documents;  // a question is one document, whatever is in it
   for (std::size_t t = 0; t < work.texts.size(); ++t)
@@ -120,6 +117,7 @@ EvalWork make_work(const EvalOptions& options, const DataConfig& data, const Mod
   if (!options.choices) return work;
   const ChoicesRules rules{
       .tokenizer = tokenizer,
+      .rule = rule,
       .no_tokenizer = found.refused ? fmt::format(" that can be read ({})", found.refused->what()) : "",
       .vocab_size = model.vocab_size,
       .sequence = sequence,

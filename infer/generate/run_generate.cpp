@@ -10,6 +10,8 @@
 #include "core/available_memory.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "data/dataset_files.h"
+#include "data/dataset_record.h"
 #include "data/tokenizer/token_ids.h"
 #include "infer/generate/machine_rates.h"
 #include "model/gpt.h"
@@ -117,11 +119,13 @@ GenerateRequest make_request(const GenerateOptions& options, std::span<const Pro
     else if (hf_files)
       request.ends = ends_of_folder(*hf_files);
     else if (tokenizer != nullptr)
-      request.ends = {tokenizer->eod()};
+      request.ends = tokenizer->special_ids().eos;
   }
   for (const Prompt& prompt : prompts) {
-    std::vector<std::int32_t>& ids = request.prompts.emplace_back(prompt.text ? tokenizer->encode(*prompt.text) : prompt.ids);
-    if (ids.empty() && prompt.text) ids = {tokenizer->eod()};  // a document begins after the end of another
+    const TextRule rule{.around = options.no_special ? Around::kLeftOut : Around::kAdded};
+    std::vector<std::int32_t>& ids = request.prompts.emplace_back(prompt.text ? tokenizer->encode(*prompt.text, rule) : prompt.ids);
+    if (ids.empty() && prompt.text && tokenizer->special_ids().eod)
+      ids = {*tokenizer->special_ids().eod};  // a document begins after the end of another
     const std::size_t number = request.prompts.size() - 1;
     if (ids.empty()) throw ConfigError(fmt::format("prompt {} has no token; give at least one id", number));
     check_token_ids(ids, vocab_size, fmt::format("prompt {}", number), prompt.text ? tokenizer : nullptr);
@@ -133,6 +137,20 @@ std::int64_t longest_prompt(const GenerateRequest& request) {
   std::size_t longest = 0;
   for (const auto& prompt : request.prompts) longest = std::max(longest, prompt.size());
   return static_cast<std::int64_t>(longest);
+}
+
+// Prompts begin as the texts did that the model learned from, where those still say how.
+void refuse_other_data(const DataConfig& data, const Tokenizer& tokenizer, bool no_special) {
+  const RecordedTokenizer ours = recorded(tokenizer, {.around = no_special ? Around::kLeftOut : Around::kAdded});
+  for (const DataSource& source : data.train) {
+    std::optional<DatasetRecord> record;
+    try {
+      record = read_record(source.path);
+    } catch (const Error&) {  // data that is gone, or is another's by now
+    }
+    if (record && record->origin.tokenizer == ours)
+      refuse_other_around(record_path(source.path), *record->origin.tokenizer, "the prompts", ours);
+  }
 }
 
 ForwardModel read_job(const GenerateOptions& options, Job& job) {
@@ -150,6 +168,7 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
                             "--prompt-ids without --stop",
                             found.refused ? fmt::format(" ({})", found.refused->what()) : ""));
   job.tokenizer = std::move(found.tokenizer);
+  if (needs_text) refuse_other_data(model.config.data, *job.tokenizer, options.no_special);
   job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get(),
                              hf_files_of(model.checkpoint));
   return model;

@@ -10,9 +10,9 @@
 
 #include "core/file_io.h"
 #include "core/utf8.h"
-#include "data/tokenizer/byte_level_bpe.h"
 #include "data/tokenizer/merge_table.h"
 #include "data/tokenizer/token_ids.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "tests/data/drawn_texts.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
@@ -40,7 +40,7 @@ TEST(Gpt2Tokenizer, PublishedVectorsAreEncoded) {
   EXPECT_EQ(gpt2().encode("<|endoftext|>abc"), (Ids{50256, 39305}));
   EXPECT_EQ(gpt2().encode("\t\tif (x):\r\n    y=1"), (Ids{197, 197, 361, 357, 87, 2599, 201, 198, 220, 220, 220, 331, 28, 16}));
   EXPECT_EQ(gpt2().vocab_size(), 50257);
-  EXPECT_EQ(gpt2().eod(), 50256);
+  EXPECT_EQ(gpt2().special_ids().eod, 50256);
   EXPECT_EQ(gpt2().name(), "gpt2");
 }
 
@@ -95,8 +95,7 @@ TEST(Gpt2Tokenizer, AddedTokensAreCutOutAsHuggingFaceDoes) {
       std::vector<AddedToken> tokens;
       for (const auto& t : row)
         tokens.push_back({t["content"], t["id"], t["single_word"], t["lstrip"], t["rstrip"], t["normalized"]});
-      tokenizer = make_byte_level_bpe(
-          {.name = "added", .vocab_json = vocab, .merges_txt = merges, .vocab_source = "v", .merges_source = "m", .added = tokens});
+      tokenizer = make_gpt2_style("added", {vocab, merges, "v", "m"}, tokens);
       encoder = tokenizer->new_encoder();
       EXPECT_NE(tokenizer->fingerprint(), gpt2().fingerprint());
       added = line;

@@ -37,6 +37,8 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"choices", choices},
       NamedTarget{"prompts", prompts},
       NamedTarget{"added_tokens", added_tokens},
+      NamedTarget{"rank_file", rank_file},
+      NamedTarget{"tekken_json", tekken_json},
       NamedTarget{"pattern", pattern},
       NamedTarget{"pieces", pieces},
       NamedTarget{"normal_forms", normal_forms},

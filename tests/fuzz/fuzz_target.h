@@ -93,6 +93,8 @@ bool json_lines(std::string_view input);
 bool choices(std::string_view input);
 bool prompts(std::string_view input);
 bool added_tokens(std::string_view input);
+bool rank_file(std::string_view input);
+bool tekken_json(std::string_view input);
 bool pattern(std::string_view input);
 bool pieces(std::string_view input);
 bool normal_forms(std::string_view input);

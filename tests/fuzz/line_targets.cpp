@@ -6,7 +6,7 @@
 
 #include "core/json_reader.h"
 #include "data/document_reader.h"
-#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "tests/fuzz/byte_tokens.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "infer/eval/choices_file.h"
@@ -56,7 +56,7 @@ bool json_lines(std::string_view input) {
 bool choices(std::string_view input) {
   static ScratchFile file("x.jsonl");
   static const std::string vocab = fmt::format("{{{}}}", bytes_as_tokens());
-  static const std::unique_ptr<Tokenizer> tokenizer = make_byte_level_bpe({"x", vocab, "", "vocab.json", "merges.txt"});
+  static const std::unique_ptr<Tokenizer> tokenizer = make_gpt2_style("x", {vocab, "", "vocab.json", "merges.txt"});
   file.set(input);
   const ChoicesRules rules{.tokenizer = tokenizer.get(), .vocab_size = 300, .sequence = 64};
   std::vector<Question> questions;

@@ -179,6 +179,42 @@ void add_tokenizers(const Seeds& seeds) {
   for (const std::string_view merges : {R"(["t h","th e"])", R"([["t","h"],["th","e"]])"})
     seeds.add("tokenizer_json", merges.starts_with("[[") ? "pairs.json" : "lines.json",
               std::string(kHead) + std::string(merges) + ",\"vocab\":{" + bytes + R"(,"th":257,"the":258)" + "}}}");
+  // Components of all kinds, over characters.
+  seeds.add(
+      "tokenizer_json", "chain.json",
+      R"({"added_tokens":[{"id":7,"content":"<s>","special":true},{"id":8,"content":"yy","lstrip":true,"normalized":true}],)"
+      R"("normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"},{"type":"Strip","strip_left":true,)"
+      R"("strip_right":false},{"type":"Prepend","prepend":"_"},{"type":"Replace","pattern":{"String":" "},"content":"_"},)"
+      R"({"type":"Replace","pattern":{"Regex":"x+"},"content":"x"}]},"pre_tokenizer":{"type":"Sequence","pretokenizers":[)"
+      R"({"type":"Digits","individual_digits":true},{"type":"Punctuation","behavior":"MergedWithNext"},)"
+      R"({"type":"Split","pattern":{"String":"t."},"behavior":"Contiguous","invert":true},{"type":"WhitespaceSplit"}]},)"
+      R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":)"
+      R"({"id":"A","type_id":0}}],"pair":[],"special_tokens":{"<s>":{"id":"<s>","ids":[7],"tokens":["<s>"]}}},)"
+      R"("decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"_"},"content":" "},)"
+      R"({"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},)"
+      R"("model":{"type":"BPE","unk_token":"u","fuse_unk":true,"byte_fallback":true,"ignore_merges":true,)"
+      R"("vocab":{"u":0,"_":1,"a":2,"t":3,"e":4,"te":5,"<0x78>":6},"merges":["t e"]}})");
+}
+
+void add_ranks(const Seeds& seeds) {
+  const std::string zero(1, '\0');
+  const std::string th = in_base64("th"), he = in_base64("he");
+  seeds.add("rank_file", "two",
+            th + " 256\n" + he + " 257\r\n" + zero + R"({"<|end|>": 300, "<|x|>": 301})" + zero + "the other 123 don't");
+  seeds.add("rank_file", "bare", th + " 300" + zero + zero + "the <|end|>");
+  std::string vocab;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    vocab += fmt::format("{{\"rank\":{},\"token_bytes\":\"{}\",\"token_str\":null}},", byte, in_base64({&c, 1}));
+  }
+  vocab += fmt::format("{{\"rank\":256,\"token_bytes\":\"{}\",\"token_str\":\"th\"}}", th);
+  for (const std::string_view specials :
+       {"", R"(,"special_tokens":[{"rank":0,"token_str":"<unk>","is_control":true},{"rank":1,"token_str":"<s>"}])"})
+    seeds.add(
+        "tekken_json", specials.empty() ? "old.json" : "named.json",
+        R"({"config":{"pattern":"\\p{L}+|[^\\p{L}]","num_vocab_tokens":257,"default_vocab_size":260,"default_num_special_tokens":3,)"
+        R"("version":"v3"},"vocab":[)" +
+            vocab + "]" + std::string(specials) + "}");
 }
 
 void add_patterns(const Seeds& seeds) {
@@ -221,6 +257,7 @@ int main(int count, char** arguments) {
     trident::fuzz::add_checkpoints(seeds);
     trident::fuzz::add_datasets(seeds);
     trident::fuzz::add_tokenizers(seeds);
+    trident::fuzz::add_ranks(seeds);
     trident::fuzz::add_patterns(seeds);
     trident::fuzz::add_compressed(seeds);
     return 0;

@@ -32,15 +32,6 @@
 namespace trident {
 namespace {
 
-std::vector<std::int32_t> token_lengths(const Tokenizer& tokenizer) {
-  std::vector<std::int32_t> lengths(static_cast<std::size_t>(tokenizer.vocab_size()));
-  for (std::size_t id = 0; id < lengths.size(); ++id) {
-    const std::int32_t token = static_cast<std::int32_t>(id);
-    if (token != tokenizer.eod()) lengths[id] = static_cast<std::int32_t>(tokenizer.decode({&token, 1}).size());
-  }
-  return lengths;
-}
-
 std::vector<WeightedPath> weighted_paths(const std::vector<DataSource>& sources) {
   std::vector<WeightedPath> paths;
   for (const DataSource& source : sources) paths.push_back({source.path, source.weight});
@@ -54,7 +45,7 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
   std::unique_ptr<Tokenizer> tokenizer;
   if (const std::optional<std::string>& name = inputs.plan.config.data.tokenizer) {
     tokenizer = load_tokenizer(*name, "data.tokenizer");
-    inputs.token_bytes = token_lengths(*tokenizer);
+    inputs.token_bytes = tokenizer->text_lengths();
     inputs.token_bytes.resize(std::max(inputs.token_bytes.size(), static_cast<std::size_t>(vocabulary)));
   }
   std::vector<std::string> prefixes;

@@ -61,7 +61,8 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
   JsonValue eod = data.eod ? JsonValue(*data.eod) : JsonValue();
   if (!data.eod && other.eod && data.tokenizer) {
     try {
-      eod = JsonValue(static_cast<std::int64_t>(find_tokenizer({}, data.tokenizer, resume, "").tokenizer->eod()));
+      const auto id = find_tokenizer({}, data.tokenizer, resume, "").tokenizer->special_ids().eod;
+      if (id) eod = JsonValue(static_cast<std::int64_t>(*id));
     } catch (const Error&) {  // a tokenizer that is gone
     }
   }
