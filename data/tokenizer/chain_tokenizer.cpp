@@ -1,6 +1,7 @@
 #include "data/tokenizer/chain_tokenizer.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -17,6 +18,7 @@ const std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N
 
 namespace {
 
+constexpr std::size_t kMaxAddedBytes = std::size_t{4} << 20;
 constexpr std::string_view kEndOfDocument = "<|endoftext|>";
 // As OpenAI writes it by now.
 constexpr std::string_view kGpt2Spelled = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -37,7 +39,9 @@ int fallback_byte(std::string_view token) {
 }
 
 std::string decoded(std::string text, const std::vector<DecodeStep>& steps) {
+  const std::size_t most = most_made_of(text.size());
   for (const DecodeStep& step : steps) {
+    if (text.size() > most) refuse_growth(most, text.size());
     std::string bytes;
     std::size_t begin = 0, end = text.size();
     switch (step.kind) {
@@ -47,7 +51,7 @@ std::string decoded(std::string text, const std::vector<DecodeStep>& steps) {
       case DecodeStep::Kind::kFallback:
         if (const int byte = fallback_byte(text); byte >= 0) text.assign(1, static_cast<char>(byte));
         break;
-      case DecodeStep::Kind::kReplace: text = replaced(text, step.pattern.get(), step.found, step.content); break;
+      case DecodeStep::Kind::kReplace: text = replaced(text, step.pattern.get(), step.found, step.content, most); break;
       case DecodeStep::Kind::kStrip:
         for (std::size_t i = 0; i < step.begin && std::string_view(text).substr(begin).starts_with(step.found); ++i)
           begin += step.found.size();
@@ -68,7 +72,10 @@ void settle_added(ChainParts& parts) {
   auto next = static_cast<std::int32_t>(parts.tokens.size());
   std::erase_if(parts.added, [&](const AddedToken& token) { return token.id < 0 && parts.tokens.find(token.content) < 0; });
   std::unordered_map<std::string_view, std::int32_t> seen;
+  std::size_t bytes = 0;
   for (AddedToken& token : parts.added) {
+    if ((bytes += token.content.size()) > kMaxAddedBytes)
+      throw DataError(fmt::format("{}: added tokens of more than {} bytes; leave some out", parts.source, kMaxAddedBytes));
     const std::int32_t found = parts.is_ranks ? token.id : parts.tokens.find(token.content);
     const std::int32_t expected = found < 0 ? next : found;
     if (!seen.emplace(token.content, expected).second)
@@ -225,6 +232,11 @@ ChainTokenizer::ChainTokenizer(ChainParts parts) : parts_(std::move(parts)), fir
     if (!spelled.has(id) && content == contents.end()) continue;
     texts_.add(id, decoded(content != contents.end() ? content->second : std::string(spelled[id]), parts_.of_token));
   }
+  for (const auto& ids : {parts_.special.before, parts_.special.after})
+    for (const std::int32_t id : ids)
+      if (!texts_.has(static_cast<std::size_t>(id)))
+        throw DataError(fmt::format("{}: the post-processor adds id {}, which no token has; use the files of one tokenizer",
+                                    parts_.source, id));
   settle_special();
   fingerprint_ = fingerprint_of(parts_, texts_);
   first_ = added_where(false);

@@ -12,7 +12,7 @@ struct MergeRule {
   std::int32_t result;  // id of the merged token
 };
 
-// (left id, right id) -> rule, an open-addressing hash table at most half full. Ids are >= 0.
+// (left id, right id) -> rule, an open-addressing hash table at most two thirds full. Ids are >= 0.
 class MergeTable {
  public:
   explicit MergeTable(std::size_t num_rules);
@@ -25,10 +25,13 @@ class MergeTable {
     MergeRule rule{};
   };
   static constexpr std::uint64_t kEmpty = std::numeric_limits<std::uint64_t>::max();
+  static std::uint64_t hash_of(std::uint64_t pair) { return pair * 0x9E3779B97F4A7C15u; }
   std::size_t slot_of(std::uint64_t pair) const;
 
   std::vector<Slot> slots_;
   int shift_;
+  std::vector<std::uint64_t> is_likely_;  // a bit for each hash of a rule: most pairs have none, and are told by a small table
+  int likely_shift_;
 };
 
 // Merges symbols of one piece until no rule applies: always the pair of the lowest rank, the leftmost among equals. O(n log n): few

@@ -17,6 +17,8 @@ namespace trident {
 namespace {
 
 constexpr std::int64_t kMaxRank = std::int64_t{1} << 20;
+constexpr std::size_t kMaxTokenBytes = 1024;
+constexpr std::size_t kMaxSquares = std::size_t{1} << 29;  // of tokens' bytes: all splits of all tokens are looked up
 constexpr std::string_view kRankRemedy = "copy the file again";
 
 // tekken.json before it named them itself.
@@ -80,12 +82,18 @@ std::string_view take_line(std::string_view& rest) {
 }
 
 void add_rank(const Rank& rank, const std::string& where, TokenTexts& tokens) {
+  if (rank.bytes.size() > kMaxTokenBytes)
+    throw DataError(
+        fmt::format("{}: a token of {} bytes, the limit is {}; {}", where, rank.bytes.size(), kMaxTokenBytes, kRankRemedy));
   if (tokens.find(rank.bytes) >= 0) throw DataError(fmt::format("{}: the token occurs twice; {}", where, kRankRemedy));
   if (!tokens.add(rank.bytes, static_cast<std::size_t>(rank.id)))
     throw DataError(fmt::format("{}: id {} occurs twice; {}", where, rank.id, kRankRemedy));
 }
 
 void check_bytes(const TokenTexts& tokens, const std::string& path) {
+  std::size_t squares = 0;
+  for (std::size_t id = 0; id < tokens.of_id().num_ids(); ++id) squares += tokens.of_id()[id].size() * tokens.of_id()[id].size();
+  if (squares > kMaxSquares) throw DataError(fmt::format("{}: more long tokens than a vocabulary has; {}", path, kRankRemedy));
   for (int b = 0; b < 256; ++b) {
     const char byte = static_cast<char>(b);
     if (tokens.find({&byte, 1}) < 0) throw DataError(fmt::format("{}: no token for the byte 0x{:02x}; {}", path, b, kRankRemedy));

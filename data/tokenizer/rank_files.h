@@ -18,8 +18,8 @@ ChainParts read_ranks(std::string_view content, const std::string& path);
 // {"<|endoftext|>": 100257, ...}, added to the parts. DataError.
 void read_special_file(const std::string& path, ChainParts& parts);
 
-// Splits as `name_or_text` says: the name of a known pattern, or a regular expression as tiktoken has it. Qwen's normal form is NFC.
-// ConfigError: what looks like a name and is none.
+// Splits as `name_or_text` says: the name of a known pattern, or a regular expression as tiktoken has it. Qwen's normal form is
+// NFC. ConfigError: what looks like a name and is none.
 void set_pattern(std::string_view name_or_text, const std::string& where, ChainParts& parts);
 
 // Control tokens come first, then as many tokens as default_vocab_size leaves room for. A text begins with <s>. DataError.

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "core/check.h"
 #include "core/utf8.h"
 #include "data/tokenizer/byte_spelling.h"
 
@@ -40,14 +41,14 @@ std::string without_accents(std::string_view text) {
   return out;
 }
 
-std::string_view apply(const NormalizerStep& step, std::string_view text, std::string* out) {
+std::string_view apply(const NormalizerStep& step, std::string_view text, std::size_t most, std::string* out) {
   switch (step.kind) {
     case NormalizerStep::Kind::kForm: return normalized(text, step.form, out);
     case NormalizerStep::Kind::kLowercase: return lowercased(text, out);
     case NormalizerStep::Kind::kStrip: return stripped(text, step.left, step.right);
     case NormalizerStep::Kind::kReplace:
       if (step.pattern == nullptr && text.find(step.found) == std::string_view::npos) return text;
-      return *out = replaced(text, step.pattern.get(), step.found, step.content);
+      return *out = replaced(text, step.pattern.get(), step.found, step.content, most);
     case NormalizerStep::Kind::kPrepend:
       if (text.empty() || step.content.empty()) return text;
       return *out = step.content + std::string(text);
@@ -85,28 +86,43 @@ std::vector<Span> behaved(std::vector<Span> spans, SplitStep::Behavior behavior)
 
 }  // namespace
 
-std::string replaced(std::string_view text, const PieceScanner* pattern, std::string_view found, std::string_view content) {
+void refuse_growth(std::size_t most, std::size_t bytes) {
+  throw DataError(fmt::format(
+      "a text grows to {} bytes by the tokenizer's replacements, the limit for it is {}; use another tokenizer", bytes, most));
+}
+
+std::string replaced(std::string_view text, const PieceScanner* pattern, std::string_view found, std::string_view content,
+                     std::size_t most) {
   std::string out;
+  const auto put = [&](std::string_view part) {
+    out += part;
+    if (out.size() > most) refuse_growth(most, out.size());
+  };
   if (pattern != nullptr) {
     std::size_t begin = 0;
     pattern->cut(text, [&](std::span<const PieceScanner::Piece> pieces) {
       for (const PieceScanner::Piece& piece : pieces) {
-        out += piece.matched ? content : text.substr(begin, piece.end - begin);
+        put(piece.matched ? content : text.substr(begin, piece.end - begin));
         begin = piece.end;
       }
     });
     return out;
   }
   std::size_t at = 0;
-  for (std::size_t next = 0; !found.empty() && (next = text.find(found, at)) != std::string_view::npos; at = next + found.size())
-    out.append(text, at, next - at).append(content);
-  return out.append(text, at);
+  for (std::size_t next = 0; !found.empty() && (next = text.find(found, at)) != std::string_view::npos; at = next + found.size()) {
+    put(text.substr(at, next - at));
+    put(content);
+  }
+  put(text.substr(at));
+  return out;
 }
 
 std::string_view TextChain::normalize(std::string_view text, std::string* buffer) const {
   std::string other;
+  const std::size_t most = most_made_of(text.size());
   for (const NormalizerStep& step : normalizers) {
-    const std::string_view made = apply(step, text, &other);
+    if (text.size() > most) refuse_growth(most, text.size());
+    const std::string_view made = apply(step, text, most, &other);
     if (made.data() != other.data()) {
       text = made;
       continue;

@@ -44,7 +44,7 @@ struct TextChain {
   std::vector<NormalizerStep> normalizers;
   std::vector<SplitStep> splits;
 
-  // Returns `text` itself where nothing changes; else what is written to *buffer.
+  // Returns `text` itself where nothing changes; else what is written to *buffer. DataError: refuse_growth().
   std::string_view normalize(std::string_view text, std::string* buffer) const;
   // Gives the pieces of a normalized text in order, many at a time: of `of`, from `begin` on, each to its end. None is empty.
   using Take = FunctionRef<void(std::string_view of, std::size_t begin, std::span<const PieceScanner::Piece> pieces)>;
@@ -54,7 +54,14 @@ struct TextChain {
   void split_from(std::size_t step, std::string_view text, Take take, bool is_spelled) const;
 };
 
-// `text` with each match of `pattern`, or each `found` where that is nullptr, replaced by `content`.
-std::string replaced(std::string_view text, const PieceScanner* pattern, std::string_view found, std::string_view content);
+// How long a text may become by normalizers or a decoder, and the refusal of a longer one (DataError): replacements of replacements
+// grow without end.
+constexpr std::size_t most_made_of(std::size_t bytes) { return 256 * bytes + 4096; }
+[[noreturn]] void refuse_growth(std::size_t most, std::size_t bytes);
+
+// `text` with each match of `pattern`, or each `found` where that is nullptr, replaced by `content`. DataError
+// beyond `most` bytes.
+std::string replaced(std::string_view text, const PieceScanner* pattern, std::string_view found, std::string_view content,
+                     std::size_t most);
 
 }  // namespace trident

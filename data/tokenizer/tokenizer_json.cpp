@@ -19,6 +19,7 @@ namespace {
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
 constexpr std::size_t kMaxMergeValues = 8, kShownMerge = 80;
+constexpr std::size_t kMaxSteps = 64;        // normalizers, or splitters
 constexpr std::size_t kMergesPerToken = 16;  // more are no vocabulary's, and take memory
 
 // The type of a component; old files leave it out where a list of parts says it.
@@ -445,9 +446,15 @@ ChainParts read_tokenizer_json(std::string_view text, const std::string& path) {
   JsonPart root(value, "", parts.source);
   for (const char* key : {"version", "truncation", "padding"}) root.find(key);  // a text is never cut or filled here
   read_parts(root.find("normalizer"), "normalizer", "normalizers", parts.source,
-             [&](const std::string& type, JsonPart& part) { add_normalizer(type, part, parts); });
+             [&](const std::string& type, JsonPart& part) {
+               if (parts.text.normalizers.size() == kMaxSteps) part.refuse("type", type, fmt::format("{} normalizers", kMaxSteps));
+               add_normalizer(type, part, parts);
+             });
   read_parts(root.find("pre_tokenizer"), "pre_tokenizer", "pretokenizers", parts.source,
-             [&](const std::string& type, JsonPart& part) { add_pre_tokenizer(type, part, parts); });
+             [&](const std::string& type, JsonPart& part) {
+               if (parts.text.splits.size() >= kMaxSteps) part.refuse("type", type, fmt::format("{} splitters", kMaxSteps));
+               add_pre_tokenizer(type, part, parts);
+             });
   drop_spelling_at_end(parts);
   if (const JsonValue* added = root.find("added_tokens")) {
     if (!added->is_array()) root.refuse("added_tokens", *added, "a list");

@@ -146,8 +146,16 @@ bool begins_as_object(std::string_view content) {
   const std::size_t at = content.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   return at != content.npos && content[at] == '{';
 }
+// A vocabulary may have a token of the name, too, but no object under it.
 bool is_tokenizer_json(std::string_view content) {
-  return begins_as_object(content) && !is_tekken(content) && content.find("\"model\"") != content.npos;
+  constexpr std::string_view kModel = "\"model\"";
+  if (!begins_as_object(content)) return false;
+  for (std::size_t at = 0; (at = content.find(kModel, at)) != content.npos; at += kModel.size()) {
+    const std::size_t colon = content.find_first_not_of(" \t\r\n", at + kModel.size());
+    const std::size_t value = colon == content.npos ? colon : content.find_first_not_of(" \t\r\n", colon + 1);
+    if (value != content.npos && content[colon] == ':' && content[value] == '{') return true;
+  }
+  return false;
 }
 bool is_object(std::string_view content) { return begins_as_object(content); }
 // The first field of a protocol buffer, of pieces.

@@ -64,6 +64,7 @@ std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, 
   if (!eval.has_samples()) return nullptr;
   const auto found = std::make_shared<EvalSamples>();
   if (config.data.tokenizer) found->tokenizer = load_tokenizer(*config.data.tokenizer, "data.tokenizer");
+  else if (!eval.samples.empty()) found->tokenizer = load_tokenizer(*config.model.init_from, "model.init_from");
   const Tokenizer* const tokenizer = found->tokenizer.get();
   GenerateRequest& request = found->request;
   std::int64_t longest = 0;
