@@ -13,7 +13,7 @@
 
 namespace trident {
 
-#include "data/tokenizer/unicode_tables.inl"
+#include "data/tokenizer/unicode_tables.inc"
 
 namespace {
 
@@ -39,7 +39,7 @@ void put(char32_t c, std::string* out) {
 
 // What a code point turns into; nothing if it stays as it is.
 template <std::size_t kSize>
-std::span<const char32_t> mapped(char32_t c, const char32_t (&of)[kSize], const std::uint16_t* begin, const char32_t* values) {
+std::span<const char32_t> mapped(char32_t c, const char32_t (&of)[kSize], const unsigned short* begin, const char32_t* values) {
   const char32_t* const found = std::ranges::lower_bound(of, c);
   if (found == std::end(of) || *found != c) return {};
   const auto i = static_cast<std::size_t>(found - of);
@@ -62,7 +62,7 @@ char32_t composed(char32_t first, char32_t second) {
   const bool is_open = first >= kHangul && first < kHangul + kSyllables && (first - kHangul) % kTails == 0;
   if (is_open && second > kTail && second < kTail + kTails) return first + (second - kTail);
   const std::uint64_t pair = static_cast<std::uint64_t>(first) << 32 | second;
-  const std::uint64_t* const found = std::ranges::lower_bound(kComposedPair, pair);
+  const auto* const found = std::ranges::lower_bound(kComposedPair, pair);
   return found != std::end(kComposedPair) && *found == pair ? kComposed[found - kComposedPair] : 0;
 }
 
