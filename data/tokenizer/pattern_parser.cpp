@@ -16,7 +16,6 @@ constexpr std::size_t kMaxPatternBytes = 16384, kMaxPatternSets = 512;
 constexpr int kMaxPatternDepth = 64;
 constexpr std::uint32_t kMaxTimes = 1000;
 
-
 struct NamedCategories {
   std::string_view name;
   CategorySet categories;
@@ -28,9 +27,8 @@ constexpr CategorySet kSeparators = set_of(Category::kZs, Category::kZp);
 constexpr std::string_view kShortNames = "lullltlmlo" "mnmcme" "ndnlno" "pcpdpspepipfpo" "smscskso" "zszlzp" "cccfcscocn";
 constexpr NamedCategories kCategoryNames[] = {
     {"l", kLetters}, {"m", kMarks}, {"n", kNumbers}, {"p", kPunctuation}, {"s", kSymbols}, {"z", kSeparators},
-    {"c", kOtherCategories},
-    {"letter", kLetters}, {"mark", kMarks}, {"number", kNumbers}, {"punctuation", kPunctuation}, {"symbol", kSymbols},
-    {"separator", kSeparators}, {"other", kOtherCategories}, {"any", ~CategorySet{0}}};
+    {"c", kOtherCategories}, {"letter", kLetters}, {"mark", kMarks}, {"number", kNumbers}, {"punctuation", kPunctuation},
+    {"symbol", kSymbols}, {"separator", kSeparators}, {"other", kOtherCategories}, {"any", ~CategorySet{0}}};
 
 class PatternParser {
  public:
