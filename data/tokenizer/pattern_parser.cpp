@@ -12,30 +12,28 @@ namespace trident {
 
 namespace {
 
-constexpr std::size_t kMaxPatternBytes = 16384, kMaxSets = 512;
-constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxPatternBytes = 16384, kMaxPatternSets = 512;
+constexpr int kMaxPatternDepth = 64;
 constexpr std::uint32_t kMaxTimes = 1000;
-
-using Node = PatternNode;
-using Kind = PatternNode::Kind;
 
 struct NamedCategories {
   std::string_view name;
   CategorySet categories;
 };
-constexpr CategorySet kControls = set_of(Category::kCc) | set_of(Category::kControlSpace) | kLineEnds;
-constexpr CategorySet kOthers = set_of(Category::kCc, Category::kCn) | kControls;
+constexpr CategorySet kControlCategories = set_of(Category::kCc) | set_of(Category::kControlSpace) | kLineEnds;
+constexpr CategorySet kOtherCategories = set_of(Category::kCc, Category::kCn) | kControlCategories;
 constexpr CategorySet kSeparators = set_of(Category::kZs, Category::kZp);
 // In the order of Category.
 constexpr std::string_view kShortNames = "lullltlmlo" "mnmcme" "ndnlno" "pcpdpspepipfpo" "smscskso" "zszlzp" "cccfcscocn";
-constexpr NamedCategories kNames[] = {
-    {"l", kLetters}, {"m", kMarks}, {"n", kNumbers}, {"p", kPunctuation}, {"s", kSymbols}, {"z", kSeparators}, {"c", kOthers},
-    {"letter", kLetters}, {"mark", kMarks}, {"number", kNumbers}, {"punctuation", kPunctuation}, {"symbol", kSymbols},
-    {"separator", kSeparators}, {"other", kOthers}, {"any", ~CategorySet{0}}};
+constexpr NamedCategories kCategoryNames[] = {
+    {"l", kLetters}, {"m", kMarks}, {"n", kNumbers}, {"p", kPunctuation}, {"s", kSymbols}, {"z", kSeparators},
+    {"c", kOtherCategories}, {"letter", kLetters}, {"mark", kMarks}, {"number", kNumbers}, {"punctuation", kPunctuation},
+    {"symbol", kSymbols}, {"separator", kSeparators}, {"other", kOtherCategories}, {"any", ~CategorySet{0}}};
 
-class Parser {
+class PatternParser {
  public:
-  Parser(std::string_view text, std::string_view where, PatternDialect dialect) : text_(text), where_(where), dialect_(dialect) {}
+  PatternParser(std::string_view text, std::string_view where, PatternDialect dialect)
+      : text_(text), where_(where), dialect_(dialect) {}
 
   Pattern parse() {
     if (text_.size() > kMaxPatternBytes)
@@ -63,9 +61,9 @@ class Parser {
   }
   bool ended() const { return at_ == text_.size(); }
 
-  Node alternatives(int depth) {
-    if (depth > kMaxDepth) refuse(at_, fmt::format("groups more than {} deep", kMaxDepth));
-    Node all{.kind = Kind::kAlternatives};
+  PatternNode alternatives(int depth) {
+    if (depth > kMaxPatternDepth) refuse(at_, fmt::format("groups more than {} deep", kMaxPatternDepth));
+    PatternNode all{.kind = PatternNode::Kind::kAlternatives};
     all.parts.push_back(sequence(depth));
     while (take("|")) {
       folded_ = 0;
@@ -76,17 +74,17 @@ class Parser {
     return all;
   }
 
-  Node sequence(int depth) {
-    Node all{.kind = Kind::kSequence};
+  PatternNode sequence(int depth) {
+    PatternNode all{.kind = PatternNode::Kind::kSequence};
     while (!ended() && text_[at_] != '|' && text_[at_] != ')') {
       const std::size_t begin = at_;
-      Node one = atom(depth);
+      PatternNode one = atom(depth);
       all.parts.push_back(repeated(std::move(one), begin));
     }
     return all.parts.size() == 1 ? std::move(all.parts.front()) : std::move(all);
   }
 
-  Node atom(int depth) {
+  PatternNode atom(int depth) {
     const char c = text_[at_];
     if (c == '(') return group(depth);
     if (c == '?' || c == '*' || c == '+') refuse(at_, fmt::format("a {} that repeats nothing", c));
@@ -111,27 +109,27 @@ class Parser {
     return in_set(std::move(set));
   }
 
-  static Node anchor(Anchor which) { return {.kind = Kind::kAnchor, .anchor = which}; }
+  static PatternNode anchor(Anchor which) { return {.kind = PatternNode::Kind::kAnchor, .anchor = which}; }
 
-  Node in_set(CharSet set) {
+  PatternNode in_set(CharSet set) {
     auto found = std::ranges::find(pattern_.sets, set);
     if (found == pattern_.sets.end()) {
-      if (pattern_.sets.size() == kMaxSets) refuse(at_, fmt::format("more than {} different classes", kMaxSets));
+      if (pattern_.sets.size() == kMaxPatternSets) refuse(at_, fmt::format("more than {} different classes", kMaxPatternSets));
       pattern_.sets.push_back(std::move(set));
       found = pattern_.sets.end() - 1;
     }
-    return {.kind = Kind::kSet, .set = static_cast<std::size_t>(found - pattern_.sets.begin())};
+    return {.kind = PatternNode::Kind::kSet, .set = static_cast<std::size_t>(found - pattern_.sets.begin())};
   }
 
   // Reads a group from its "(" on.
-  Node group(int depth) {
+  PatternNode group(int depth) {
     const std::size_t begin = at_++;
     const bool outer_fold = fold_;
-    Node node{.kind = Kind::kSequence};
+    PatternNode node{.kind = PatternNode::Kind::kSequence};
     if (take("?=") || take("?!") || take("?<=") || take("?<!")) {
-      node = {.kind = Kind::kLook, .behind = text_[begin + 2] == '<', .negative = text_[at_ - 1] == '!'};
+      node = {.kind = PatternNode::Kind::kLook, .behind = text_[begin + 2] == '<', .negative = text_[at_ - 1] == '!'};
     } else if (take("?>")) {
-      node.kind = Kind::kAtomic;
+      node.kind = PatternNode::Kind::kAtomic;
     } else if (take("?i:") || take("?-i:")) {
       fold_ = text_[begin + 2] == 'i';
     } else if (take("?i)")) {
@@ -142,23 +140,23 @@ class Parser {
     } else if (!take("?:") && next_is("?")) {
       refuse(begin, fmt::format("the group {}", in_quotes(text_.substr(begin, 4))));
     }
-    Node inside = alternatives(depth + 1);
+    PatternNode inside = alternatives(depth + 1);
     if (!take(")")) refuse(begin, "a ( without its )");
     fold_ = outer_fold;
-    if (node.kind == Kind::kSequence) return inside;
+    if (node.kind == PatternNode::Kind::kSequence) return inside;
     if (node.behind) check_known_lengths(inside, begin);
     node.parts.push_back(std::move(inside));
     return node;
   }
 
-  void check_known_lengths(const Node& inside, std::size_t begin) const {
-    const auto is_known = [](const Node& node) { return node.length().has_value(); };
-    if (inside.kind == Kind::kAlternatives ? !std::ranges::all_of(inside.parts, is_known) : !is_known(inside))
+  void check_known_lengths(const PatternNode& inside, std::size_t begin) const {
+    const auto is_known = [](const PatternNode& node) { return node.length().has_value(); };
+    if (inside.kind == PatternNode::Kind::kAlternatives ? !std::ranges::all_of(inside.parts, is_known) : !is_known(inside))
       refuse(begin, "a look-behind of no fixed length");
   }
 
-  Node repeated(Node node, std::size_t begin) {
-    std::uint32_t min = 0, max = Node::kNoMax;
+  PatternNode repeated(PatternNode node, std::size_t begin) {
+    std::uint32_t min = 0, max = PatternNode::kNoMax;
     const std::size_t sign = at_;
     const bool counted = next_is("{");
     if (counted ? !counts(&min, &max) : !take("?") && !take("*") && !take("+")) return node;
@@ -167,9 +165,9 @@ class Parser {
       if (text_[sign] == '?') max = 1;
       folded_ = 0;
     }
-    if (node.kind == Kind::kLook || node.kind == Kind::kAnchor) refuse(sign, "a repeat of a place");
-    if (node.kind != Kind::kSet && !(min == 0 && max == 1) && node.may_be_empty()) refuse(begin, "a repeat of what may be empty");
-    Node repeat{.kind = Kind::kRepeat, .min = min, .max = max};
+    if (node.kind == PatternNode::Kind::kLook || node.kind == PatternNode::Kind::kAnchor) refuse(sign, "a repeat of a place");
+    if (!(min == 0 && max == 1) && node.may_be_empty()) refuse(begin, "a repeat of what may be empty");
+    PatternNode repeat{.kind = PatternNode::Kind::kRepeat, .min = min, .max = max};
     repeat.parts.push_back(std::move(node));
     if (next_is("?")) {
       if (counted && min == max) refuse(at_, "a ? behind one count");
@@ -181,7 +179,7 @@ class Parser {
         repeat.repeat = RepeatKind::kPossessive;
       } else {
         if (repeat.may_be_empty()) refuse(begin, "a repeat of what may be empty");
-        Node outer{.kind = Kind::kRepeat, .min = 1, .max = Node::kNoMax};
+        PatternNode outer{.kind = PatternNode::Kind::kRepeat, .min = 1, .max = PatternNode::kNoMax};
         outer.parts.push_back(std::move(repeat));
         repeat = std::move(outer);
       }
@@ -241,13 +239,16 @@ class Parser {
       case 'p':
       case 'P': *set = property(begin); break;
       default:
-        if (c.value < 128 && std::isalnum(static_cast<int>(c.value)))
+        if (c.value < 128 && (std::isalnum(static_cast<int>(c.value)) || is_word_edge(text_[begin + 1])))
           refuse(begin, fmt::format("the escape \\{}", text_[begin + 1]));
         return c.value;
     }
     folded_ = 0;
     return std::nullopt;
   }
+
+  // fancy-regex takes \< and \> for the beginning and the end of a word.
+  bool is_word_edge(char c) const { return dialect_ == PatternDialect::kFancyRegex && (c == '<' || c == '>'); }
 
   char32_t hexadecimal(std::size_t begin, int digits) {
     const int most = digits == 0 ? 8 : digits;
@@ -284,10 +285,10 @@ class Parser {
       if (c != ' ' && c != '_' && c != '-') name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     at_ = end + 1;
     CharSet set = CharSet::of_bounds(script_bounds(name));
-    if (const auto found = std::ranges::find(kNames, name, &NamedCategories::name); found != std::end(kNames)) {
+    if (const auto found = std::ranges::find(kCategoryNames, name, &NamedCategories::name); found != std::end(kCategoryNames)) {
       set = CharSet::of_categories(found->categories);
     } else if (name == "cc") {
-      set = CharSet::of_categories(kControls);
+      set = CharSet::of_categories(kControlCategories);
     } else if (name.size() == 2) {
       for (std::size_t i = 0; i * 2 < kShortNames.size(); ++i)
         if (kShortNames.substr(i * 2, 2) == name) set = CharSet::of_categories(CategorySet{1} << i);
@@ -299,7 +300,7 @@ class Parser {
   // Reads what follows "[".
   CharSet char_class(int depth) {
     const std::size_t begin = at_ - 1;
-    if (depth > kMaxDepth) refuse(begin, fmt::format("classes more than {} deep", kMaxDepth));
+    if (depth > kMaxPatternDepth) refuse(begin, fmt::format("classes more than {} deep", kMaxPatternDepth));
     const bool negated = take("^");
     CharSet all = class_items(begin, depth);
     while (take("&&")) all = all & class_items(begin, depth);
@@ -377,13 +378,13 @@ class Parser {
 bool PatternNode::may_be_empty() const {
   const auto may = [](const PatternNode& node) { return node.may_be_empty(); };
   switch (kind) {
-    case Kind::kSet: return false;
-    case Kind::kAnchor:
-    case Kind::kLook: return true;
-    case Kind::kSequence: return std::ranges::all_of(parts, may);
-    case Kind::kAlternatives: return std::ranges::any_of(parts, may);
-    case Kind::kRepeat: return min == 0 || parts.front().may_be_empty();
-    case Kind::kAtomic: return parts.front().may_be_empty();
+    case PatternNode::Kind::kSet: return false;
+    case PatternNode::Kind::kAnchor:
+    case PatternNode::Kind::kLook: return true;
+    case PatternNode::Kind::kSequence: return std::ranges::all_of(parts, may);
+    case PatternNode::Kind::kAlternatives: return std::ranges::any_of(parts, may);
+    case PatternNode::Kind::kRepeat: return min == 0 || parts.front().may_be_empty();
+    case PatternNode::Kind::kAtomic: return parts.front().may_be_empty();
   }
   return true;
 }
@@ -391,32 +392,32 @@ bool PatternNode::may_be_empty() const {
 std::optional<std::size_t> PatternNode::length() const {
   std::size_t sum = 0;
   switch (kind) {
-    case Kind::kSet: return 1;
-    case Kind::kAnchor:
-    case Kind::kLook: return 0;
-    case Kind::kSequence:
+    case PatternNode::Kind::kSet: return 1;
+    case PatternNode::Kind::kAnchor:
+    case PatternNode::Kind::kLook: return 0;
+    case PatternNode::Kind::kSequence:
       for (const PatternNode& part : parts) {
         const auto one = part.length();
         if (!one) return std::nullopt;
         sum += *one;
       }
       return sum;
-    case Kind::kAlternatives:
+    case PatternNode::Kind::kAlternatives:
       for (const PatternNode& part : parts)
         if (part.length() != parts.front().length()) return std::nullopt;
       return parts.front().length();
-    case Kind::kRepeat: {
+    case PatternNode::Kind::kRepeat: {
       const auto one = parts.front().length();
       if (!one || min != max) return std::nullopt;
       return *one * min;
     }
-    case Kind::kAtomic: return parts.front().length();
+    case PatternNode::Kind::kAtomic: return parts.front().length();
   }
   return std::nullopt;
 }
 
 Pattern parse_pattern(std::string_view text, std::string_view where, PatternDialect dialect) {
-  return Parser(text, where, dialect).parse();
+  return PatternParser(text, where, dialect).parse();
 }
 
 }  // namespace trident

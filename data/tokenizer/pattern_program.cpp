@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMaxInstructions = 16384;
 constexpr std::uint64_t kStepsPerByte = 64;
 constexpr std::size_t kMinBytes = 64;                 // shorter texts may take as many steps as one of this length
-constexpr std::size_t kLead = std::size_t{1} << 20;   // bytes beyond the covered ones whose steps may be spent early
+constexpr std::size_t kBytesAhead = std::size_t{1} << 20;   // bytes beyond the covered ones whose steps may be spent early
 constexpr std::size_t kMaxFrames = std::size_t{1} << 24;
 
 std::size_t character_before(std::string_view text, std::size_t at) {
@@ -246,7 +246,7 @@ void PatternProgram::Matcher::push(const Frame& frame) {
 // Long texts are given up early: what is spent may not run far ahead of what is covered.
 void PatternProgram::Matcher::count(std::uint64_t steps) {
   steps_ += steps;
-  if (steps_ > kStepsPerByte * std::max(std::min(text_.size(), covered_ + kLead), kMinBytes)) give_up();
+  if (steps_ > kStepsPerByte * std::max(std::min(text_.size(), covered_ + kBytesAhead), kMinBytes)) give_up();
 }
 
 void PatternProgram::Matcher::give_up() const {

@@ -13,14 +13,13 @@ namespace trident {
 
 namespace {
 
-using Piece = PieceScanner::Piece;
-using Take = FunctionRef<void(std::span<const Piece>)>;
+using TakePieces = FunctionRef<void(std::span<const PieceScanner::Piece>)>;
 
 // Collects pieces for those who take some hundreds at a time.
-class Block {
+class PieceBlock {
  public:
-  explicit Block(Take take) : take_(take) {}
-  void add(Piece piece) {
+  explicit PieceBlock(TakePieces take) : take_(take) {}
+  void add(PieceScanner::Piece piece) {
     pieces_[size_++] = piece;
     if (size_ == pieces_.size()) flush();
   }
@@ -29,17 +28,17 @@ class Block {
   }
 
  private:
-  Take take_;
-  std::array<Piece, 256> pieces_;
+  TakePieces take_;
+  std::array<PieceScanner::Piece, 256> pieces_;
   std::size_t size_ = 0;
 };
 
 template <class Rule>
 class RuleScanner final : public PieceScanner {
  public:
-  void cut(std::string_view text, Take take) const override {
+  void cut(std::string_view text, TakePieces take) const override {
     const rules::TextCursor cursor(text);
-    Block block(take);
+    PieceBlock block(take);
     for (std::size_t begin = 0; begin < text.size();) {
       const Piece piece = Rule::next(cursor, begin);
       block.add(piece);
@@ -55,9 +54,9 @@ class PatternScanner final : public PieceScanner {
       : program_(parse_pattern(pattern, where, dialect), pattern, where) {}
 
   // A match that takes nothing ends a gap and is no piece.
-  void cut(std::string_view text, Take take) const override {
+  void cut(std::string_view text, TakePieces take) const override {
     PatternProgram::Matcher matcher(program_, text);
-    Block block(take);
+    PieceBlock block(take);
     for (std::size_t begin = 0, at = 0; at < text.size();) {
       const std::optional<std::size_t> end = matcher.match_at(at);
       if (end && at > begin) block.add({at, false}), begin = at;

@@ -13,14 +13,14 @@
 
 namespace trident {
 
-#include "data/tokenizer/unicode_tables.inl"
+#include "data/tokenizer/unicode_tables.inc"
 
 namespace {
 
 constexpr char32_t kHangul = 0xAC00, kLead = 0x1100, kVowel = 0x1161, kTail = 0x11A7;
 constexpr char32_t kVowels = 21, kTails = 28, kSyllables = 19 * kVowels * kTails;
 
-void put(char32_t c, std::string* out) {
+void append_utf8(char32_t c, std::string* out) {
   const auto byte = [out](char32_t value) { out->push_back(static_cast<char>(value)); };
   if (c < 0x80) return byte(c);
   if (c < 0x800) {
@@ -39,7 +39,7 @@ void put(char32_t c, std::string* out) {
 
 // What a code point turns into; nothing if it stays as it is.
 template <std::size_t kSize>
-std::span<const char32_t> mapped(char32_t c, const char32_t (&of)[kSize], const std::uint16_t* begin, const char32_t* values) {
+std::span<const char32_t> mapping_of(char32_t c, const char32_t (&of)[kSize], const unsigned short* begin, const char32_t* values) {
   const char32_t* const found = std::ranges::lower_bound(of, c);
   if (found == std::end(of) || *found != c) return {};
   const auto i = static_cast<std::size_t>(found - of);
@@ -62,7 +62,7 @@ char32_t composed(char32_t first, char32_t second) {
   const bool is_open = first >= kHangul && first < kHangul + kSyllables && (first - kHangul) % kTails == 0;
   if (is_open && second > kTail && second < kTail + kTails) return first + (second - kTail);
   const std::uint64_t pair = static_cast<std::uint64_t>(first) << 32 | second;
-  const std::uint64_t* const found = std::ranges::lower_bound(kComposedPair, pair);
+  const auto* const found = std::ranges::lower_bound(kComposedPair, pair);
   return found != std::end(kComposedPair) && *found == pair ? kComposed[found - kComposedPair] : 0;
 }
 
@@ -116,7 +116,7 @@ class Normalizer {
       begin = std::find_if_not(end, characters_.end(), is_starter);
     }
     if (composes_) compose();
-    for (const Character& c : characters_) put(c.value, out);
+    for (const Character& c : characters_) append_utf8(c.value, out);
   }
 
  private:
@@ -136,8 +136,8 @@ class Normalizer {
       return;
     }
     std::span<const char32_t> parts;
-    if (compatible_) parts = mapped(c, kCompatibleOf, kCompatibleBegin, kCompatible);
-    if (parts.empty()) parts = mapped(c, kCanonicalOf, kCanonicalBegin, kCanonical);
+    if (compatible_) parts = mapping_of(c, kCompatibleOf, kCompatibleBegin, kCompatible);
+    if (parts.empty()) parts = mapping_of(c, kCanonicalOf, kCanonicalBegin, kCanonical);
     if (parts.empty()) parts = {&c, 1};
     for (const char32_t part : parts) characters_.push_back({part, combining_class(part)});
   }
@@ -220,11 +220,11 @@ std::string_view lowercased(std::string_view text, std::string* buffer) {
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = code_point_at(text, at);
     std::span<const char32_t> lower;
-    if (c.size > 1 || (c.value >= 'A' && c.value <= 'Z')) lower = mapped(c.value, kLowerOf, kLowerBegin, kLower);
+    if (c.size > 1 || (c.value >= 'A' && c.value <= 'Z')) lower = mapping_of(c.value, kLowerOf, kLowerBegin, kLower);
     if (!lower.empty()) {
       if (done == 0) buffer->clear();
       buffer->append(text.substr(done, at - done));
-      for (const char32_t part : lower) put(part, buffer);
+      for (const char32_t part : lower) append_utf8(part, buffer);
       done = at + c.size;
     }
     at += c.size;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes data/tokenizer/unicode_tables.inl: what Unicode says of code points, as Hugging Face's tokenizers library sees it.
+"""Writes data/tokenizer/unicode_tables.inc: what Unicode says of code points, as Hugging Face's tokenizers library sees it.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers==0.23.3 unicodedata2==16.0.0
     /tmp/venv/bin/python scripts/oracle/unicode_tables.py            # rewrites the tables
@@ -19,7 +19,7 @@ import tokenizers
 import unicodedata2
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "data/tokenizer/unicode_tables.inl"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "data/tokenizer/unicode_tables.inc"
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
 CONTROL_SPACE, LINE_END = len(CATEGORIES), len(CATEGORIES) + 1
 SCRIPTS = "Han Hiragana Katakana Hangul Latin Greek Cyrillic Arabic Hebrew Thai Devanagari".split()
@@ -125,9 +125,9 @@ def tables_text():
             blocks.append(block)
         index.append(blocks.index(block))
     assert len(blocks) <= 256
-    rows("kUnicodeBlock", index, "std::uint8_t")
-    rows("kUnicodeProperties", b"".join(blocks), "std::uint8_t")
-    rows("kUnsettledForms", kinds, "std::uint8_t")
+    rows("kUnicodeBlock", index, "unsigned char")
+    rows("kUnicodeProperties", b"".join(blocks), "unsigned char")
+    rows("kUnsettledForms", kinds, "unsigned char")
     # What is a word to Oniguruma beyond letters, marks, Nd, Nl and Pc; what the library counts besides, beside added tokens.
     plain = {c for c in CODE_POINTS if bytes_of[c] % 32 in
              [CATEGORIES.index(k) for k in "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl Pc".split()]}
@@ -141,8 +141,8 @@ def tables_text():
         rows("k%sBounds" % script, bounds(members(r"\p{%s}" % script)), "char32_t")
     classes = sorted(combining.items())
     rows("kCombining", [c for c, _ in classes], "char32_t")
-    rows("kCombiningClass", [value for _, value in classes], "std::uint8_t")
-    rows("kComposedPair", [first << 32 | second for first, second, _ in pairs], "std::uint64_t")
+    rows("kCombiningClass", [value for _, value in classes], "unsigned char")
+    rows("kComposedPair", [first << 32 | second for first, second, _ in pairs], "unsigned long long")
     rows("kComposed", [c for _, _, c in pairs], "char32_t")
 
     def mapping(name, of):
@@ -155,7 +155,7 @@ def tables_text():
                 begins.append(len(values))
                 values += map(ord, to)
         rows("k%sOf" % name, keys, "char32_t")
-        rows("k%sBegin" % name, begins + [len(values)], "std::uint16_t")
+        rows("k%sBegin" % name, begins + [len(values)], "unsigned short")
         rows("k%s" % name, values, "char32_t")
 
     hangul = range(0xAC00, 0xD7A4)

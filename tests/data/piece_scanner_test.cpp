@@ -30,7 +30,7 @@ Ends ends_of(const PieceScanner& scanner, std::string_view text) {
 }
 
 // As pieces, gaps between slashes.
-std::string cut(std::string_view pattern, std::string_view text, PatternDialect dialect = PatternDialect::kOniguruma) {
+std::string shown(std::string_view pattern, std::string_view text, PatternDialect dialect = PatternDialect::kOniguruma) {
   std::string all;
   std::size_t begin = 0;
   for (const std::int64_t end : ends_of(*piece_scanner(pattern, "t.json", dialect), text)) {
@@ -161,18 +161,18 @@ TEST(PieceScanner, LongRunsTakeLinearSteps) {
 
 TEST(PatternMatcher, DialectsDifferWhereTheirLibrariesDo) {
   const auto fancy = PatternDialect::kFancyRegex;
-  EXPECT_EQ(cut("a$|b", "a\nba"), "[a]/\n/[b][a]");
-  EXPECT_EQ(cut("a$|b", "a\nba", fancy), "/a\n/[b][a]");
-  EXPECT_EQ(cut("^a|b", "a\na"), "[a]/\n/[a]");
-  EXPECT_EQ(cut("^a|b", "a\na", fancy), "[a]/\na/");
-  EXPECT_EQ(cut(R"(\p{N}{1,3}+)", "12345"), "[12345]");
-  EXPECT_EQ(cut(R"(\p{N}{1,3}+)", "12345", fancy), "[123][45]");
+  EXPECT_EQ(shown("a$|b", "a\nba"), "[a]/\n/[b][a]");
+  EXPECT_EQ(shown("a$|b", "a\nba", fancy), "/a\n/[b][a]");
+  EXPECT_EQ(shown("^a|b", "a\na"), "[a]/\n/[a]");
+  EXPECT_EQ(shown("^a|b", "a\na", fancy), "[a]/\na/");
+  EXPECT_EQ(shown(R"(\p{N}{1,3}+)", "12345"), "[12345]");
+  EXPECT_EQ(shown(R"(\p{N}{1,3}+)", "12345", fancy), "[123][45]");
 }
 
 TEST(PatternMatcher, AMatchOfNothingEndsAGap) {
-  EXPECT_EQ(cut("(?=[A-Z])", "abCdE"), "/ab//Cd//E/");
-  EXPECT_EQ(cut("x*", "axxb"), "/a/[xx]/b/");
-  EXPECT_EQ(cut("x", ""), "");
+  EXPECT_EQ(shown("(?=[A-Z])", "abCdE"), "/ab//Cd//E/");
+  EXPECT_EQ(shown("x*", "axxb"), "/a/[xx]/b/");
+  EXPECT_EQ(shown("x", ""), "");
 }
 
 TEST(PatternMatcher, WhatIsNotKnownIsRefusedWithItsPlace) {
@@ -231,7 +231,7 @@ TEST(PatternMatcher, WhatIsNotKnownIsRefusedWithItsPlace) {
 
 TEST(PatternMatcher, StepsAreLimited) {
   const auto scanner = piece_scanner("(?:a|b|ab)+c|(?:a+)+d", "t.json");
-  EXPECT_EQ(cut("(?:a|b|ab)+c", "ababc"), "[ababc]");
+  EXPECT_EQ(shown("(?:a|b|ab)+c", "ababc"), "[ababc]");
   const std::string hostile(3000, 'a');
   expect_error<DataError>([&] { ends_of(*scanner, hostile); },
                           {"t.json: pattern \"(?:a|b|ab)+c|(?:a+)+d\"", "more than 64 steps a byte", "\"aaaa", "do not contain"});
