@@ -29,6 +29,19 @@ class Refusal : public std::runtime_error {
 // Bits of a mark; no bit: the template wrote it.
 inline constexpr char kFromMessage = 1, kInGeneration = 2;
 
+// Steps that a rendering may take yet; a step is some tens of nanoseconds of work, or 256 bytes of text.
+class Budget {
+ public:
+  void take(std::size_t steps = 1) {
+    if (steps > left_) throw Refusal("more than 10^6 steps");
+    left_ -= steps;
+  }
+  void take_bytes(std::size_t bytes) { take(bytes >> 8); }
+
+ private:
+  std::size_t left_ = 1'000'000;
+};
+
 inline constexpr std::size_t kMaxText = std::size_t{64} << 20;
 inline constexpr int kMaxNesting = 200;  // of lists and dicts in each other
 
@@ -128,7 +141,7 @@ struct List {
   // kIterator: Python's generators and iterators, which have neither length nor items and can be gone through once.
   enum class Type : std::uint8_t { kList, kTuple, kRange, kView, kIterator };
   Type type = Type::kList;
-  std::vector<Value> items;
+  std::vector<Value> items = {};
   int nesting = 0;            // of its items
   mutable bool used = false;  // an iterator that was gone through
 };
@@ -138,7 +151,7 @@ struct Dict {
   int nesting = 0;
 
   const Value* find(const Value& key) const;  // nullptr: not there, or a key that no dict can have
-  const Value* find(std::string_view key) const;
+  const Value* named(std::string_view key) const;  // find of a text
   void set(Value key, Value value);           // refuses a key that has no hash in Python, or that this part of Jinja does not know
 
  private:
@@ -154,20 +167,24 @@ struct Method {
   std::string name;
 };
 
-// Python's bool(), ==, < and type(value).__name__. less() refuses what Python does.
+// Python's bool(), == and <, and type(value).__name__. is_less refuses what Python does.
 bool is_true(const Value& value);
-bool is_equal(const Value& a, const Value& b);
-bool is_less(const Value& a, const Value& b);
+bool is_equal(const Value& a, const Value& b, Budget* budget);
+bool is_less(const Value& a, const Value& b, Budget* budget);
 std::string_view type_name(const Value& value);
 
-// Python's str() and repr(), which keep the marks of texts, and json.dumps as Hugging Face's tojson calls it.
-Text str(const Value& value);
-Text repr(const Value& value);
+// Python's str() and repr(), which keep the marks of texts, and json.dumps as Hugging Face's tojson calls it. What Python would show
+// by its address is refused.
+Text str(const Value& value, Budget* budget);
+Text repr(const Value& value, Budget* budget);
 struct JsonStyle {
   bool ascii = false, sorted = false, lines = false;
-  std::string indent, item_separator = ", ", key_separator = ": ";
+  Text indent = {}, item_separator{", "}, key_separator{": "};
 };
-Text json_text(const Value& value, const JsonStyle& style);
+Text json_text(const Value& value, const JsonStyle& style, Budget* budget);
+
+// + - * / // % **, as Python has them, within 64 bits.
+Value arithmetic(std::string_view operation, const Value& a, const Value& b, Budget* budget);
 
 // Texts of `value` get `mark`. Refuses numbers of more than 64 bits, which Python would write in full.
 Value from_json(const JsonValue& value, char mark);
