@@ -48,7 +48,8 @@ constexpr JsonRules kRules{.comments = JsonComments::kRefused, .max_bytes = std:
 
 std::string text_of_file(const std::string& path) {
   const RandomAccessFile file(path);
-  if (file.size() > (1 << 20)) throw DataError(fmt::format("{}: {} bytes; a chat template has at most {}", path, file.size(), 1 << 20));
+  if (file.size() > (1 << 20))
+    throw DataError(fmt::format("{}: {} bytes; a chat template has at most {}", path, file.size(), 1 << 20));
   return read_file(path);
 }
 
@@ -72,10 +73,13 @@ std::optional<ChatSource> source_in(const JsonValue& config, const std::string& 
       const JsonValue *const name = item.find("name"), *const text = item.find("template");
       if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string())
         throw DataError(fmt::format("{}:{}: a template of chat_template without name and template", path, item.line()));
-      std::optional<ChatTemplate>* const to = name->as_string() == "default" ? &chat : name->as_string() == "tool_use" ? &with_tools : nullptr;
+      std::optional<ChatTemplate>* const to = name->as_string() == "default"    ? &chat
+                                              : name->as_string() == "tool_use" ? &with_tools
+                                                                                : nullptr;
       if (to != nullptr) *to = ChatTemplate::parse(text->as_string(), fmt::format("{} chat_template {}", path, name->as_string()));
     }
-  if (!chat) throw DataError(fmt::format("{}:{}: chat_template is neither a text nor a list with \"default\"", path, found->line()));
+  if (!chat)
+    throw DataError(fmt::format("{}:{}: chat_template is neither a text nor a list with \"default\"", path, found->line()));
   return ChatSource{std::move(*chat), std::move(with_tools), {}};
 }
 
@@ -93,8 +97,10 @@ ChatSource load_chat_source(const std::string& folder, const std::string& name) 
     source = ChatSource{ChatTemplate::parse(text_of_file(template_path), template_path), {}, {}};
   if (!source) source = source_in(config, config_path);
   if (!source)
-    throw DataError(fmt::format("{}: neither chat_template.jinja nor a chat_template in tokenizer_config.json; give --template FILE, "
-                                "chatml or llama3", folder));
+    throw DataError(
+        fmt::format("{}: neither chat_template.jinja nor a chat_template in tokenizer_config.json; give --template FILE, "
+                    "chatml or llama3",
+                    folder));
   read_special_tokens(config, &source->variables);
   return std::move(*source);
 }

@@ -1,8 +1,8 @@
-// Chat templates: the part of Jinja that they use, with the meaning that Jinja 3.1.6's ImmutableSandboxedEnvironment and Hugging Face's
-// apply_chat_template give it, rendered to text whose every byte knows where it came from.
+// Chat templates: the part of Jinja that they use, with the meaning that Jinja 3.1.6's ImmutableSandboxedEnvironment and Hugging
+// Face's apply_chat_template give it, rendered to text whose every byte knows where it came from.
 //
-// A construct outside of that part, a Python error and a limit (2^20 bytes of template, 10^6 steps, 100 macros in each other, 64 MiB of
-// text) throw DataError "NAME:LINE:COLUMN: what".
+// A construct outside of that part, a Python error and a limit (2^20 bytes of template, 10^6 steps, 100 macros in each other, 64
+// MiB of text) throw DataError "NAME:LINE:COLUMN: what".
 #pragma once
 
 #include <cstddef>
@@ -54,8 +54,8 @@ class ChatTemplate {
   // `name` begins every message about the template: a file's path, or what else says where it is.
   static ChatTemplate parse(std::string_view text, std::string name);
 
-  // `messages`: an array of objects, as conversation.h has them; `tools`: an array of objects, or null, which templates see as None.
-  // Throws DataError also where the template refuses the messages (raise_exception).
+  // `messages`: an array of objects, as conversation.h has them; `tools`: an array of objects, or null, which templates see as
+  // None. Throws DataError also where the template refuses the messages (raise_exception).
   RenderedChat render(const JsonValue& messages, const JsonValue& tools, GenerationPrompt prompt,
                       const ChatVariables& variables) const;
 

@@ -14,17 +14,20 @@ namespace {
 const JsonValue& text_of(const JsonValue& object, std::string_view key, const std::string& path, std::string_view source) {
   const JsonValue* const found = object.find(key);
   if (found == nullptr) refuse(object, source, fmt::format("{} has no \"{}\"", path, key));
-  if (!found->is_string()) refuse(*found, source, fmt::format("{}.{} is {} where a string is expected", path, key, describe(found->kind())));
+  if (!found->is_string())
+    refuse(*found, source, fmt::format("{}.{} is {} where a string is expected", path, key, describe(found->kind())));
   return *found;
 }
 
 // The list of messages at `path`; each has a role.
-JsonValue checked_messages(const JsonValue& list, const std::string& path, std::string_view source) {
-  if (!list.is_array()) refuse(list, source, fmt::format("{} is {} where a list of messages is expected", path, describe(list.kind())));
+const JsonValue& checked_messages(const JsonValue& list, const std::string& path, std::string_view source) {
+  if (!list.is_array())
+    refuse(list, source, fmt::format("{} is {} where a list of messages is expected", path, describe(list.kind())));
   for (std::size_t i = 0; i < list.items().size(); ++i) {
     const JsonValue& message = list.items()[i];
     const std::string name = fmt::format("{}[{}]", path, i);
-    if (!message.is_object()) refuse(message, source, fmt::format("{} is {} where a message is expected", name, describe(message.kind())));
+    if (!message.is_object())
+      refuse(message, source, fmt::format("{} is {} where a message is expected", name, describe(message.kind())));
     text_of(message, "role", name, source);
   }
   return list;
@@ -122,7 +125,8 @@ class Counter {
     const std::size_t size = out.rendered.text.size();
     if (kind == LossKind::kAll) add(&out, {0, size});
     else if (kind == LossKind::kCompletion) {
-      if (!conversation_.has_completion) refuse("\"completion\" is counted of rows with \"prompt\" and \"completion\"; take --loss assistant");
+      if (!conversation_.has_completion)
+        refuse("\"completion\" is counted of rows with \"prompt\" and \"completion\"; take --loss assistant");
       add(&out, {end_of_prompt(conversation_.num_prompt, out.rendered.text), size});
     } else if (chat_.has_generation()) add_generated(&out);
     else add_by_prefix(&out, kind);
@@ -170,7 +174,8 @@ class Counter {
   // How much of `text` the first `count` messages and the header of an answer take.
   std::size_t end_of_prompt(std::size_t count, std::string_view text) const {
     const RenderedChat before = render(count, GenerationPrompt::kAdded);
-    if (!text.starts_with(before.text)) refuse_message(count, "what the template writes before it, with a generation prompt, is not how it goes on");
+    if (!text.starts_with(before.text))
+      refuse_message(count, "what the template writes before it, with a generation prompt, is not how it goes on");
     return before.text.size();
   }
   [[noreturn]] void refuse_message(std::size_t index, std::string_view why) const {
@@ -197,8 +202,8 @@ class Counter {
 
 }  // namespace
 
-CountedChat render_counted(const ChatTemplate& chat, const Conversation& conversation, LossKind kind, const ChatVariables& variables,
-                           std::string_view where) {
+CountedChat render_counted(const ChatTemplate& chat, const Conversation& conversation, LossKind kind,
+                           const ChatVariables& variables, std::string_view where) {
   return Counter(chat, conversation, variables, where).count(kind);
 }
 

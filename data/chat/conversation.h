@@ -20,9 +20,9 @@ struct Conversation {
   std::string prompt, completion;  // plain text
 };
 
-// The conversation of one row: an array of messages, or an object with "messages", with ShareGPT's "conversations" (from, value; an own
-// "system"), or with "prompt" and "completion" (both text, or both messages); "tools" may stand beside them, as a list or as its JSON.
-// Other keys are passed over. `source` names the file. Throws DataError "SOURCE:LINE:COLUMN: messages[2].role is ...".
+// The conversation of one row: an array of messages, or an object with "messages", with ShareGPT's "conversations" (from, value; an
+// own "system"), or with "prompt" and "completion" (both text, or both messages); "tools" may stand beside them, as a list or as
+// its JSON. Other keys are passed over. `source` names the file. Throws DataError "SOURCE:LINE:COLUMN: messages[2].role is ...".
 Conversation read_conversation(const JsonValue& row, std::string_view source);
 
 // assistant: what the template writes behind an assistant's header, of every assistant message; last: of the last one alone;
@@ -40,10 +40,10 @@ struct CountedChat {
   std::vector<ByteSpan> counted;  // ascending, apart from each other, none empty; may be none
 };
 
-// With {% generation %} the template says itself where assistants speak. Without it each assistant message is found by rendering the
-// messages before it with a generation prompt, and those together with it: the first text must begin the second one, and that the whole,
-// or DataError names the message. `where` ("FILE:LINE") begins the messages about the conversation.
-CountedChat render_counted(const ChatTemplate& chat, const Conversation& conversation, LossKind kind, const ChatVariables& variables,
-                           std::string_view where);
+// With {% generation %} the template says itself where assistants speak. Without it each assistant message is found by rendering
+// the messages before it with a generation prompt, and those together with it: the first text must begin the second one, and that
+// the whole, or DataError names the message. `where` ("FILE:LINE") begins the messages about the conversation.
+CountedChat render_counted(const ChatTemplate& chat, const Conversation& conversation, LossKind kind,
+                           const ChatVariables& variables, std::string_view where);
 
 }  // namespace trident

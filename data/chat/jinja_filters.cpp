@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <iterator>
 #include <optional>
-#include <span>
 
 #include "core/json_reader.h"
 #include "core/utf8.h"
@@ -18,31 +17,18 @@ namespace trident::jinja {
 namespace {
 
 using Kind = Value::Kind;
-using Type = List::Type;
+using Sequence = List::Type;
 
-const Text& text_of(const Value& value, std::string_view function) {
-  if (value.is_undefined()) throw Refusal(*value.undefined().hint);
-  if (!value.is_text()) throw Refusal(fmt::format("{} with a {} in the place of a str", function, type_name(value)));
-  return value.text();
-}
-const Text* text_or_none(const Value* value, std::string_view function) {
-  return value == nullptr || value->is_none() ? nullptr : &text_of(*value, function);
-}
-std::int64_t whole_of(const Value* value, std::int64_t otherwise, std::string_view function) {
-  if (value == nullptr) return otherwise;
-  if (!value->is_whole()) throw Refusal(fmt::format("{} with a {} in the place of an int", function, type_name(*value)));
-  return value->whole();
-}
 bool flag(const Value* value) { return value != nullptr && is_true(*value); }
 
-Value list_of(std::vector<Value> items, Type type = Type::kList) { return List{.type = type, .items = std::move(items)}; }
-Value texts(std::vector<Text> parts) {
-  List out;
-  for (Text& part : parts) out.items.emplace_back(std::move(part));
-  return out;
-}
+Value list_of(std::vector<Value> items, Sequence type = Sequence::kList) { return List{.type = type, .items = std::move(items)}; }
 Value lowered(const Value& value) { return value.is_text() ? Value(lower(value.text())) : value; }
-Value tuple_of(const std::pair<Value, Value>& entry) { return list_of({entry.first, entry.second}, Type::kTuple); }
+
+// `text` made of `value`, which is Jinja's Markup where that was.
+Value made_of(const Value& value, Text text) {
+  text.marked_safe = value.is_text() && value.text().marked_safe;
+  return text;
+}
 
 // Text that costs as much as it is long.
 Text charged(Interpreter& in, const Value& value) {
@@ -67,7 +53,9 @@ std::optional<std::string> number_in(const Text& text, bool with_fraction) {
   const Text stripped = strip(text, nullptr, Ends::kBoth);
   std::string out;
   for (std::size_t i = 0; i < stripped.size(); ++i) {
-    const auto digit = [&](std::size_t at) { return at < stripped.size() && stripped.bytes[at] >= '0' && stripped.bytes[at] <= '9'; };
+    const auto digit = [&](std::size_t at) {
+      return at < stripped.size() && stripped.bytes[at] >= '0' && stripped.bytes[at] <= '9';
+    };
     const char c = stripped.bytes[i];
     if (c == '_') {
       if (i == 0 || !digit(i - 1) || !digit(i + 1)) return std::nullopt;
@@ -168,7 +156,8 @@ Value first(Interpreter& in, const Value& value, const Arguments& all) {
 
 Value last(Interpreter& in, const Value& value, const Arguments& all) {
   all.bind("last", {});
-  if (value.is_list() && value.list().type == Type::kIterator) throw Refusal("the last item of an iterator; make it a list by |list");
+  if (value.is_list() && value.list().type == Sequence::kIterator)
+    throw Refusal("the last item of an iterator; make it a list by |list");
   std::vector<Value> items = in.items(value);
   return items.empty() ? undefined("there is no last item") : std::move(items.back());
 }
@@ -196,22 +185,11 @@ Value indent(Interpreter& in, const Value& value, const Arguments& all) {
 
 Value items_of(Interpreter& in, const Value& value, const Arguments& all) {
   all.bind("items", {});
-  List out{.type = Type::kIterator};
+  List out{.type = Sequence::kIterator};
   if (value.is_undefined()) return out;
   if (!value.is_dict()) throw Refusal(fmt::format("items of a {}", type_name(value)));
   in.budget()->take(value.dict().entries.size());
   for (const auto& entry : value.dict().entries) out.items.push_back(tuple_of(entry));
-  return out;
-}
-
-Value join_items(Interpreter& in, std::vector<Value> items, const Text& separator) {
-  Text out;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) out.append(separator);
-    out.append(in.str(items[i]));
-  }
-  in.budget()->take(items.size());
-  in.budget()->take_bytes(out.size());
   return out;
 }
 
@@ -224,7 +202,7 @@ Value join(Interpreter& in, const Value& value, const Arguments& all) {
 }
 
 Value map(Interpreter& in, const Value& value, const Arguments& all) {
-  List out{.type = Type::kIterator};
+  List out{.type = Sequence::kIterator};
   if (!is_true(value)) return out;
   std::vector<Value> items = in.items(value);
   if (all.positional.empty()) {
@@ -248,7 +226,7 @@ Value map(Interpreter& in, const Value& value, const Arguments& all) {
 
 // select, reject and by attribute: the attribute, then the name of a test with its arguments, or Python's bool().
 Value select(Interpreter& in, const Value& value, const Arguments& all, bool by_attribute, bool wanted) {
-  List out{.type = Type::kIterator};
+  List out{.type = Sequence::kIterator};
   if (!is_true(value)) return out;
   Arguments rest = all;
   Value attribute;
@@ -281,11 +259,12 @@ Value replace_all(Interpreter& in, const Value& value, const Arguments& all) {
 
 Value reverse(Interpreter& in, const Value& value, const Arguments& all) {
   all.bind("reverse", {});
-  if (value.is_text()) return in.budget()->take(value.text().size()), slice(value.text(), std::nullopt, std::nullopt, -1);
-  const bool is_iterator = value.is_list() && value.list().type == Type::kIterator;
+  if (value.is_text())
+    return in.budget()->take(value.text().size()), made_of(value, slice(value.text(), std::nullopt, std::nullopt, -1));
+  const bool is_iterator = value.is_list() && value.list().type == Sequence::kIterator;
   std::vector<Value> items = in.items(value);
   std::ranges::reverse(items);
-  return list_of(std::move(items), is_iterator ? Type::kList : Type::kIterator);
+  return list_of(std::move(items), is_iterator ? Sequence::kList : Sequence::kIterator);
 }
 
 Value safe(Interpreter& in, const Value& value, const Arguments& all) {
@@ -317,7 +296,9 @@ Value to_json(Interpreter& in, const Value& value, const Arguments& all) {
   JsonStyle style{.ascii = flag(given[0]), .sorted = flag(given[3]), .lines = given[1] != nullptr && !given[1]->is_none()};
   if (style.lines) {
     if (given[1]->is_text()) style.indent = given[1]->text();
-    else style.indent.append(std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(whole_of(given[1], 0, "tojson"), 0, 4096)), ' '));
+    else
+      style.indent.append(
+          std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(whole_of(given[1], 0, "tojson"), 0, 4096)), ' '));
     style.item_separator = Text(",");
   }
   if (given[2] != nullptr && !given[2]->is_none()) {
@@ -332,7 +313,7 @@ Value to_json(Interpreter& in, const Value& value, const Arguments& all) {
 
 Value trim(Interpreter& in, const Value& value, const Arguments& all) {
   const auto given = all.bind("trim", {"chars"});
-  return strip(in.str(value), text_or_none(given[0], "trim"), Ends::kBoth);
+  return made_of(value, strip(in.str(value), text_or_none(given[0], "trim"), Ends::kBoth));
 }
 
 struct NamedFilter {
@@ -341,7 +322,10 @@ struct NamedFilter {
 };
 constexpr NamedFilter kFilters[] = {
     {"abs", absolute},
-    {"capitalize", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("capitalize", {}), capitalize(charged(in, v)); }},
+    {"capitalize",
+     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
+       return a.bind("capitalize", {}), made_of(v, capitalize(charged(in, v)));
+     }},
     {"count", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("count", {}), in.length(v); }},
     {"d", or_default},
     {"default", or_default},
@@ -355,7 +339,10 @@ constexpr NamedFilter kFilters[] = {
     {"last", last},
     {"length", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("length", {}), in.length(v); }},
     {"list", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("list", {}), list_of(in.items(v)); }},
-    {"lower", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("lower", {}), lower(charged(in, v)); }},
+    {"lower",
+     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
+       return a.bind("lower", {}), made_of(v, lower(charged(in, v)));
+     }},
     {"map", map},
     {"reject", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, false, false); }},
     {"rejectattr", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, true, false); }},
@@ -365,11 +352,17 @@ constexpr NamedFilter kFilters[] = {
     {"select", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, false, true); }},
     {"selectattr", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, true, true); }},
     {"sort", sort},
-    {"string", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("string", {}), v.is_text() ? v : in.str(v); }},
+    {"string",
+     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
+       return a.bind("string", {}), v.is_text() ? v : in.str(v);
+     }},
     {"title", title_words},
     {"tojson", to_json},
     {"trim", trim},
-    {"upper", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("upper", {}), upper(charged(in, v)); }},
+    {"upper",
+     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
+       return a.bind("upper", {}), made_of(v, upper(charged(in, v)));
+     }},
 };
 
 // ---- tests
@@ -389,7 +382,9 @@ bool plain(Interpreter&, const Value& value, const Arguments& all) {
   return kIs(value);
 }
 bool is_iterable(const Value& v) { return v.is_text() || v.is_list() || v.is_dict() || v.is_undefined() || v.is(Kind::kLoop); }
-bool is_sequence(const Value& v) { return is_iterable(v) && !v.is(Kind::kLoop) && !(v.is_list() && v.list().type > Type::kRange); }
+bool is_sequence(const Value& v) {
+  return is_iterable(v) && !v.is(Kind::kLoop) && !(v.is_list() && v.list().type > Sequence::kRange);
+}
 bool is_callable(const Value& v) { return v.is_undefined() || v.kind() >= Kind::kMacro; }
 bool has_rest(Interpreter& in, const Value& value, const Value& divisor, std::int64_t rest) {
   return is_equal(arithmetic("%", value, divisor, in.budget()), rest, in.budget());
@@ -420,7 +415,8 @@ constexpr NamedTest kTests[] = {
     {"divisibleby", [](Interpreter& in, const Value& v, const Arguments& a) { return has_rest(in, v, only(a), 0); }},
     {"eq", equal_to},
     {"equalto", equal_to},
-    {"even", [](Interpreter& in, const Value& v, const Arguments& a) { return a.bind("even", {}), has_rest(in, v, std::int64_t{2}, 0); }},
+    {"even",
+     [](Interpreter& in, const Value& v, const Arguments& a) { return a.bind("even", {}), has_rest(in, v, std::int64_t{2}, 0); }},
     {"false", plain<[](const Value& v) { return v.is(Kind::kBool) && !v.boolean(); }>},
     {"float", plain<[](const Value& v) { return v.is(Kind::kFloat); }>},
     {"ge", at_least},
@@ -436,7 +432,8 @@ constexpr NamedTest kTests[] = {
     {"ne", unequal_to},
     {"none", plain<[](const Value& v) { return v.is_none(); }>},
     {"number", plain<[](const Value& v) { return v.is_number(); }>},
-    {"odd", [](Interpreter& in, const Value& v, const Arguments& a) { return a.bind("odd", {}), has_rest(in, v, std::int64_t{2}, 1); }},
+    {"odd",
+     [](Interpreter& in, const Value& v, const Arguments& a) { return a.bind("odd", {}), has_rest(in, v, std::int64_t{2}, 1); }},
     {"sameas", is_same},
     {"sequence", plain<is_sequence>},
     {"string", plain<[](const Value& v) { return v.is_text(); }>},
@@ -448,90 +445,6 @@ template <class Rows>
 std::string names_of(const Rows& rows) {
   std::string out;
   for (const auto& row : rows) (out += out.empty() ? "" : " ") += row.name;
-  return out;
-}
-
-// ---- methods
-
-// All that Python's types have: a template may ask for the others, too, and gets no attribute, or an item of a dict.
-constexpr std::string_view kTextMethods[] = {
-    "capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "format", "format_map", "index",
-    "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace",
-    "istitle", "isupper", "join", "ljust", "lower", "lstrip", "maketrans", "partition", "removeprefix", "removesuffix", "replace",
-    "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title",
-    "translate", "upper", "zfill"};
-constexpr std::string_view kDictMethods[] = {"copy", "fromkeys", "get", "items", "keys", "values"};
-constexpr std::string_view kDictChanges[] = {"clear", "pop", "popitem", "setdefault", "update"};
-constexpr std::string_view kListMethods[] = {"copy", "count", "index"};
-constexpr std::string_view kListChanges[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
-constexpr std::string_view kNumberMethods[] = {"as_integer_ratio", "bit_count",    "bit_length", "conjugate", "denominator",
-                                               "from_bytes",       "fromhex",      "hex",        "imag",      "is_integer",
-                                               "numerator",        "real",         "to_bytes"};
-
-bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-Value text_method(Interpreter& in, const Text& text, const std::string& name, const Arguments& all) {
-  if (text.marked_safe) throw Refusal(fmt::format("{}() of a text of |safe", name));
-  in.budget()->take(text.size() >> 6);
-  const auto ends = [&](auto test) {
-    const Value& what = *all.bind(name, {""}, 1)[0];
-    if (what.is_list() && what.list().type == Type::kTuple)
-      return std::ranges::any_of(what.list().items, [&](const Value& it) { return test(text_of(it, name).bytes); });
-    return test(text_of(what, name).bytes);
-  };
-  if (name == "strip" || name == "lstrip" || name == "rstrip")
-    return strip(text, text_or_none(all.bind(name, {""})[0], name),
-                 name == "strip" ? Ends::kBoth : name == "lstrip" ? Ends::kLeft : Ends::kRight);
-  if (name == "split") {
-    const auto given = all.bind(name, {"sep", "maxsplit"});
-    std::vector<Text> parts = split(text, text_or_none(given[0], name), whole_of(given[1], -1, name));
-    in.budget()->take(parts.size());
-    return texts(std::move(parts));
-  }
-  if (name == "startswith") return ends([&](const std::string& it) { return text.bytes.starts_with(it); });
-  if (name == "endswith") return ends([&](const std::string& it) { return text.bytes.ends_with(it); });
-  if (name == "replace") {
-    const auto given = all.bind(name, {"", "", ""}, 2);
-    Text out = replace(text, text_of(*given[0], name), text_of(*given[1], name), whole_of(given[2], -1, name));
-    in.budget()->take_bytes(out.size());
-    return out;
-  }
-  if (name == "join") {
-    const std::vector<Value> items = in.items(*all.bind(name, {""}, 1)[0]);
-    for (const Value& item : items) text_of(item, name);
-    return join_items(in, items, text);
-  }
-  if (name == "removeprefix" || name == "removesuffix") {
-    const Text& what = text_of(*all.bind(name, {""}, 1)[0], name);
-    if (name == "removeprefix") return text.part(text.bytes.starts_with(what.bytes) ? what.size() : 0, text.size());
-    return text.part(0, text.size() - (text.bytes.ends_with(what.bytes) ? what.size() : 0));
-  }
-  if (name == "find") {
-    const std::size_t at = find_text(text.bytes, text_of(*all.bind(name, {""}, 1)[0], name).bytes);
-    return at == std::string_view::npos ? Value(std::int64_t{-1}) : Value(count_code_points(text.bytes.substr(0, at)));
-  }
-  if (name == "splitlines") return all.bind(name, {}), texts(split_lines(text));
-  if (name == "upper") return all.bind(name, {}), upper(text);
-  if (name == "lower") return all.bind(name, {}), lower(text);
-  if (name == "capitalize") return all.bind(name, {}), capitalize(text);
-  if (name == "title") return all.bind(name, {}), title(text);
-  throw Refusal(fmt::format("the method {}() of texts", name));
-}
-
-Value dict_method(Interpreter& in, const Dict& dict, const std::string& name, const Arguments& all) {
-  if (name == "get") {
-    const auto given = all.bind(name, {"", ""}, 1);
-    if (given[0]->is_list() || given[0]->is_dict()) throw Refusal(fmt::format("a {} as the key of a dict", type_name(*given[0])));
-    const Value* const found = dict.find(*given[0]);
-    return found != nullptr ? *found : given[1] != nullptr ? *given[1] : Value();
-  }
-  if (name == "copy" || name == "fromkeys") throw Refusal(fmt::format("the method {}() of dicts", name));
-  all.bind(name, {});
-  in.budget()->take(dict.entries.size());
-  List out{.type = Type::kView};
-  for (const auto& entry : dict.entries) out.items.push_back(name == "items" ? tuple_of(entry) : name == "keys" ? entry.first : entry.second);
   return out;
 }
 
@@ -547,25 +460,5 @@ Test find_test(std::string_view name) {
 }
 std::string filter_names() { return names_of(kFilters); }
 std::string test_names() { return names_of(kTests); }
-
-bool has_method(const Value& value, std::string_view name) {
-  if (value.is_text()) return is_one_of(kTextMethods, name);
-  if (value.is_dict()) return is_one_of(kDictMethods, name);
-  if (value.is_number()) return is_one_of(kNumberMethods, name);
-  return value.is_list() && value.list().type <= Type::kRange && is_one_of(kListMethods, name);
-}
-
-bool changes_its_object(const Value& value, std::string_view name) {
-  return value.is_dict() ? is_one_of(kDictChanges, name) : value.is_list() && value.list().type == Type::kList && is_one_of(kListChanges, name);
-}
-
-Value call_method(Interpreter& in, const Method& method, const Arguments& all) {
-  const Value& receiver = method.receiver;
-  if (receiver.is_text()) return text_method(in, receiver.text(), method.name, all);
-  if (receiver.is_dict()) return dict_method(in, receiver.dict(), method.name, all);
-  if (receiver.is(Kind::kLoop) && !all.positional.empty() && all.keywords.empty())
-    return all.positional[static_cast<std::size_t>(receiver.loop().index0) % all.positional.size()];
-  throw Refusal(fmt::format("the method {}() of a {}", method.name, type_name(receiver)));
-}
 
 }  // namespace trident::jinja

@@ -1,8 +1,11 @@
 // Filters, tests and methods of chat templates, by name.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "data/chat/jinja_interpreter.h"
 
@@ -18,5 +21,13 @@ std::string test_names();
 bool has_method(const Value& value, std::string_view name);
 bool changes_its_object(const Value& value, std::string_view name);
 Value call_method(Interpreter& in, const Method& method, const Arguments& arguments);
+
+// Arguments of filters and methods: a str, a str or None (nullptr), an int, or a Refusal.
+const Text& text_of(const Value& value, std::string_view function);
+const Text* text_or_none(const Value* value, std::string_view function);
+std::int64_t whole_of(const Value* value, std::int64_t otherwise, std::string_view function);
+
+Value tuple_of(const std::pair<Value, Value>& entry);
+Value join_items(Interpreter& in, const std::vector<Value>& items, const Text& separator);
 
 }  // namespace trident::jinja

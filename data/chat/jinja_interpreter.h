@@ -22,8 +22,8 @@ struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> keywords;
 
-  // By the names of a function's parameters; "": one that has no name for callers. nullptr: not given. Refuses others, and fewer than
-  // `num_required`.
+  // By the names of a function's parameters; "": one that has no name for callers. nullptr: not given. Refuses others, and fewer
+  // than `num_required`.
   std::vector<const Value*> bind(std::string_view function, std::initializer_list<std::string_view> parameters,
                                  std::size_t num_required = 0) const;
 };

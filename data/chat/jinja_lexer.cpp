@@ -138,8 +138,8 @@ class Lexer {
       if ((next(size) == 'e' || next(size) == 'E') && digits(at_ + size + sign) > 0) size += sign + digits(at_ + size + sign);
     }
     const bool is_integer = size == whole;
-    if (is_integer && (begins_name(next(size)) || (view_[at_] == '0' && std::string_view(view_).substr(at_, size).find_first_not_of("0_") !=
-                                                                            std::string_view::npos)))
+    if (is_integer && (begins_name(next(size)) || (view_[at_] == '0' && std::string_view(view_).substr(at_, size).find_first_not_of(
+                                                                            "0_") != std::string_view::npos)))
       refuse(at_, "a number that is not decimal");
     add(is_integer ? Token::Type::kInteger : Token::Type::kFloat, size);
     std::erase(tokens_.back().text, '_');
@@ -152,10 +152,10 @@ class Lexer {
       return add(Token::Type::kOperator, 2);
     constexpr std::string_view kOne = "+-/*%~[](){}><=.:|,";
     if (kOne.find(rest[0]) == std::string_view::npos)
-      refuse(at_, "the character " + in_quotes(rest.substr(0, code_point_at(rest, 0).size)));
+      refuse(at_, fmt::format("the character {}", in_quotes(rest.substr(0, code_point_at(rest, 0).size))));
     if (rest[0] == '{' || rest[0] == '(' || rest[0] == '[') *open += rest[0] == '{' ? '}' : rest[0] == '(' ? ')' : ']';
     if (rest[0] == '}' || rest[0] == ')' || rest[0] == ']') {
-      if (open->empty() || open->back() != rest[0]) refuse(at_, "\"" + std::string(1, rest[0]) + "\" closes nothing");
+      if (open->empty() || open->back() != rest[0]) refuse(at_, fmt::format("\"{}\" closes nothing", rest[0]));
       open->pop_back();
     }
     add(Token::Type::kOperator, 1);
@@ -181,7 +181,8 @@ class Lexer {
     constexpr std::string_view kLetters = "abfnrtv\\'\"", kMeanings = "\a\b\f\n\r\t\v\\'\"";
     if (at_ >= view_.size()) refuse(begin, "a text that does not end");
     if (const std::size_t i = kLetters.find(c); i != std::string_view::npos) *out += kMeanings[i];
-    else if (c == 'x' || c == 'u' || c == 'U') append_digits(at_ + 1, c == 'x' ? 2 : c == 'u' ? 4 : 8, 16, out), at_ += c == 'x' ? 2 : c == 'u' ? 4 : 8;
+    else if (c == 'x' || c == 'u' || c == 'U')
+      append_digits(at_ + 1, c == 'x' ? 2 : c == 'u' ? 4 : 8, 16, out), at_ += c == 'x' ? 2 : c == 'u' ? 4 : 8;
     else if (c >= '0' && c <= '7') {
       std::size_t size = 1;
       while (size < 3 && at_ + size < view_.size() && view_[at_ + size] >= '0' && view_[at_ + size] <= '7') ++size;

@@ -1,4 +1,5 @@
-// The tokens of a Jinja template, with Hugging Face's settings: trim_blocks and lstrip_blocks are on, one line end at the end is dropped.
+// The tokens of a Jinja template, with Hugging Face's settings: trim_blocks and lstrip_blocks are on, one line end at the end is
+// dropped.
 #pragma once
 
 #include <cstdint>

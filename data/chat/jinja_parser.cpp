@@ -18,15 +18,13 @@ constexpr int kMaxHeight = 400;      // of trees: chains of + grow it
 constexpr int kMaxOpen = 400;        // calls of the parser in each other: about three for a bracket
 constexpr std::string_view kStatements = "set, for, if, macro, filter, generation, break and continue are known";
 
-using Type = Token::Type;
-
 class Parser {
  public:
   Parser(std::string_view source, Program* program) : tokens_(tokenize(source)), program_(program) {}
 
   void run() {
     program_->body = body({});
-    if (token().type != Type::kEnd) refuse(fmt::format("the statement {}, which ends nothing", in_quotes(token().text)));
+    if (token().type != Token::Type::kEnd) refuse(fmt::format("the statement {}, which ends nothing", in_quotes(token().text)));
   }
 
  private:
@@ -48,15 +46,15 @@ class Parser {
   [[noreturn]] void refuse(const std::string& what) const { throw SyntaxRefusal(token().at, what); }
   [[noreturn]] void refuse_token(std::string_view wanted) const {
     switch (token().type) {
-      case Type::kEnd: refuse(fmt::format("the end of the template where {} is expected", wanted));
-      case Type::kVariableEnd:
-      case Type::kBlockEnd: refuse(fmt::format("the end of the tag where {} is expected", wanted));
+      case Token::Type::kEnd: refuse(fmt::format("the end of the template where {} is expected", wanted));
+      case Token::Type::kVariableEnd:
+      case Token::Type::kBlockEnd: refuse(fmt::format("the end of the tag where {} is expected", wanted));
       default: refuse(fmt::format("{} where {} is expected", in_quotes(token().text), wanted));
     }
   }
   bool is(std::string_view text, std::size_t ahead = 0) const {
     const Token& it = token(ahead);
-    return (it.type == Type::kName || it.type == Type::kOperator) && it.text == text;
+    return (it.type == Token::Type::kName || it.type == Token::Type::kOperator) && it.text == text;
   }
   bool take(std::string_view text) {
     if (!is(text)) return false;
@@ -66,12 +64,12 @@ class Parser {
   void expect(std::string_view text) {
     if (!take(text)) refuse_token(in_quotes(text));
   }
-  void expect(Type type, std::string_view wanted) {
+  void expect(Token::Type type, std::string_view wanted) {
     if (token().type != type) refuse_token(wanted);
     ++next_;
   }
   std::string name() {
-    if (token().type != Type::kName) refuse_token("a name");
+    if (token().type != Token::Type::kName) refuse_token("a name");
     return tokens_[next_++].text;
   }
   int symbol(const std::string& name) {
@@ -86,7 +84,9 @@ class Parser {
     return out;
   }
   NodePtr node(NodeKind kind) const { return node(kind, token().at); }
-  void add(const NodePtr& parent, NodePtr kid) const { parent->height = higher(*parent, kid), parent->kids.push_back(std::move(kid)); }
+  void add(const NodePtr& parent, NodePtr kid) const {
+    parent->height = higher(*parent, kid), parent->kids.push_back(std::move(kid));
+  }
   int higher(const Node& parent, const NodePtr& kid) const {
     const int height = kid == nullptr ? parent.height : std::max(parent.height, kid->height + 1);
     if (height > kMaxHeight) refuse("nested too deeply");
@@ -104,23 +104,23 @@ class Parser {
   Body body(std::initializer_list<std::string_view> ends) {
     const Level level(this);
     Body out;
-    for (;; ) {
+    for (;;) {
       const Position at = token().at;
-      if (token().type == Type::kData) {
+      if (token().type == Token::Type::kData) {
         out.push_back(node(NodeKind::kText));
         out.back()->constant = Text(tokens_[next_++].text);
-      } else if (token().type == Type::kVariableBegin) {
+      } else if (token().type == Token::Type::kVariableBegin) {
         ++next_;
         NodePtr output = node(NodeKind::kOutput, at);
         add(output, tuple(true, {}));
-        expect(Type::kVariableEnd, "\"}}\"");
+        expect(Token::Type::kVariableEnd, "\"}}\"");
         out.push_back(std::move(output));
-      } else if (token().type == Type::kBlockBegin) {
+      } else if (token().type == Token::Type::kBlockBegin) {
         ++next_;
         if (std::ranges::any_of(ends, [&](std::string_view end) { return is(end); })) return out;
         if (ends.size() == 0 && token().text.starts_with("end")) return out;
         out.push_back(statement(at));
-        expect(Type::kBlockEnd, "the end of the tag");
+        expect(Token::Type::kBlockEnd, "the end of the tag");
       } else if (ends.size() == 0) return out;
       else refuse(fmt::format("the end of the template where {{% {} %}} is expected", *(ends.end() - 1)));
     }
@@ -128,7 +128,7 @@ class Parser {
   // With the end of the tag before it.
   Body block(std::initializer_list<std::string_view> ends) {
     take(":");
-    expect(Type::kBlockEnd, "the end of the tag");
+    expect(Token::Type::kBlockEnd, "the end of the tag");
     return body(ends);
   }
   // A function of its own in Python, which no break or continue can leave.
@@ -142,7 +142,7 @@ class Parser {
 
   NodePtr statement(Position at) {
     const Level level(this);
-    if (token().type != Type::kName) refuse_token("a statement");
+    if (token().type != Token::Type::kName) refuse_token("a statement");
     const std::string word = name();
     if (word == "set") return set_statement(at);
     if (word == "for") return for_statement(at);
@@ -238,7 +238,7 @@ class Parser {
     if (!is(",")) return first;
     NodePtr out = node(NodeKind::kTuple, at);
     add(out, std::move(first));
-    while (take(",") && (token().type == Type::kName || is("(")) && !is("in")) add(out, single_target(with_attributes));
+    while (take(",") && (token().type == Token::Type::kName || is("(")) && !is("in")) add(out, single_target(with_attributes));
     return out;
   }
   NodePtr single_target(bool with_attributes) {
@@ -263,7 +263,7 @@ class Parser {
   // ---- expressions, from the loosest to the tightest
 
   bool ends_tuple(std::initializer_list<std::string_view> ends) const {
-    return token().type == Type::kVariableEnd || token().type == Type::kBlockEnd || is(")") ||
+    return token().type == Token::Type::kVariableEnd || token().type == Token::Type::kBlockEnd || is(")") ||
            std::ranges::any_of(ends, [&](std::string_view end) { return is(end); });
   }
   // One expression, or a tuple of several without brackets.
@@ -297,16 +297,10 @@ class Parser {
     return value;
   }
   NodePtr either() {
-    const Position at = token().at;
-    NodePtr left = both();
-    while (take("or")) left = pair(NodeKind::kOr, at, std::move(left), both());
-    return left;
+    return binary(NodeKind::kOr, {"or"}, [&] { return both(); });
   }
   NodePtr both() {
-    const Position at = token().at;
-    NodePtr left = negation();
-    while (take("and")) left = pair(NodeKind::kAnd, at, std::move(left), negation());
-    return left;
+    return binary(NodeKind::kAnd, {"and"}, [&] { return negation(); });
   }
   NodePtr negation() {
     const Level level(this);
@@ -336,19 +330,19 @@ class Parser {
   }
   // Operators of one strength, from left to right.
   template <class Operand>
-  NodePtr binary(std::initializer_list<std::string_view> operators, Operand operand) {
+  NodePtr binary(NodeKind kind, std::initializer_list<std::string_view> operators, Operand operand) {
     NodePtr left = operand();
     for (;;) {
       const Position at = token().at;
       const auto* const found = std::ranges::find_if(operators, [&](std::string_view it) { return is(it); });
       if (found == operators.end()) return left;
       ++next_;
-      left = pair(NodeKind::kBinary, at, std::move(left), operand());
+      left = pair(kind, at, std::move(left), operand());
       left->name = *found;
     }
   }
   NodePtr sum() {
-    return binary({"+", "-"}, [&] { return concatenation(); });
+    return binary(NodeKind::kBinary, {"+", "-"}, [&] { return concatenation(); });
   }
   NodePtr concatenation() {
     NodePtr first = product();
@@ -359,10 +353,10 @@ class Parser {
     return out;
   }
   NodePtr product() {
-    return binary({"*", "/", "//", "%"}, [&] { return power(); });
+    return binary(NodeKind::kBinary, {"*", "/", "//", "%"}, [&] { return power(); });
   }
   NodePtr power() {
-    return binary({"**"}, [&] { return unary(true); });
+    return binary(NodeKind::kBinary, {"**"}, [&] { return unary(true); });
   }
   NodePtr unary(bool with_filters) {
     const Level level(this);
@@ -372,11 +366,7 @@ class Parser {
       out = node(tokens_[next_ - 1].text == "-" ? NodeKind::kMinus : NodeKind::kPlus, at);
       add(out, unary(false));
     } else out = primary();
-    for (;;) {
-      if (is(".") || is("[")) out = subscript(std::move(out));
-      else if (is("(")) out = call(std::move(out));
-      else break;
-    }
+    out = postfix(std::move(out));
     while (with_filters) {
       if (take("|")) out = filter(std::move(out));
       else if (is("is")) out = test(std::move(out));
@@ -395,7 +385,7 @@ class Parser {
   NodePtr primary() {
     const Token& it = token();
     switch (it.type) {
-      case Type::kName: {
+      case Token::Type::kName: {
         if (it.text == "true" || it.text == "True") return constant(true);
         if (it.text == "false" || it.text == "False") return constant(false);
         if (it.text == "none" || it.text == "None") return constant({});
@@ -409,19 +399,19 @@ class Parser {
         ++next_;
         return out;
       }
-      case Type::kString: {
+      case Token::Type::kString: {
         std::string text = it.text;
-        while (token(1).type == Type::kString) text += tokens_[++next_].text;
+        while (token(1).type == Token::Type::kString) text += tokens_[++next_].text;
         return constant(Text(text));
       }
-      case Type::kInteger: {
+      case Token::Type::kInteger: {
         std::int64_t value = 0;
         const char* const end = it.text.data() + it.text.size();
         if (std::from_chars(it.text.data(), end, value).ec != std::errc()) refuse("an integer of more than 64 bits");
         return constant(value);
       }
-      case Type::kFloat: return constant(std::strtod(it.text.c_str(), nullptr));
-      case Type::kOperator: break;
+      case Token::Type::kFloat: return constant(std::strtod(it.text.c_str(), nullptr));
+      case Token::Type::kOperator: break;
       default: refuse_token("an expression");
     }
     if (take("(")) {
@@ -449,10 +439,17 @@ class Parser {
     return out;
   }
 
+  NodePtr postfix(NodePtr object) {
+    for (;;) {
+      if (is(".") || is("[")) object = subscript(std::move(object));
+      else if (is("(")) object = call(std::move(object));
+      else return object;
+    }
+  }
   NodePtr subscript(NodePtr object) {
     const Position at = token().at;
     if (take(".")) {
-      if (token().type == Type::kInteger) return pair(NodeKind::kItem, at, std::move(object), primary());
+      if (token().type == Token::Type::kInteger) return pair(NodeKind::kItem, at, std::move(object), primary());
       NodePtr out = node(NodeKind::kAttribute, at);
       out->name = name();
       add(out, std::move(object));
@@ -479,7 +476,7 @@ class Parser {
         if (take(")")) return;
       }
       if (is("*") || is("**")) refuse("arguments unpacked by * or **");
-      if (token().type == Type::kName && is("=", 1)) {
+      if (token().type == Token::Type::kName && is("=", 1)) {
         std::string keyword = name();
         ++next_;
         NodePtr value = expression();
@@ -504,7 +501,8 @@ class Parser {
     NodePtr out = node(NodeKind::kFilter);
     out->name = name();
     out->filter = find_filter(out->name);
-    if (out->filter == nullptr) throw SyntaxRefusal(out->at, fmt::format("the filter {}; known are {}", in_quotes(out->name), filter_names()));
+    if (out->filter == nullptr)
+      throw SyntaxRefusal(out->at, fmt::format("the filter {}; known are {}", in_quotes(out->name), filter_names()));
     add(out, std::move(value));
     if (is("(")) arguments(out);
     return out;
@@ -516,20 +514,15 @@ class Parser {
     NodePtr out = node(NodeKind::kTest);
     out->name = name();
     out->test = find_test(out->name);
-    if (out->test == nullptr) throw SyntaxRefusal(out->at, fmt::format("the test {}; known are {}", in_quotes(out->name), test_names()));
+    if (out->test == nullptr)
+      throw SyntaxRefusal(out->at, fmt::format("the test {}; known are {}", in_quotes(out->name), test_names()));
     add(out, std::move(value));
-    const Type next = token().type;
+    const Token::Type next = token().type;
     if (is("(")) arguments(out);
     else if (is("is")) refuse("a test of a test");
-    else if (((next == Type::kName && !is("else") && !is("or") && !is("and")) || next == Type::kString || next == Type::kInteger ||
-              next == Type::kFloat || is("[") || is("{"))) {
-      NodePtr argument = primary();
-      for (;;) {
-        if (is(".") || is("[")) argument = subscript(std::move(argument));
-        else if (is("(")) argument = call(std::move(argument));
-        else break;
-      }
-      add(out, std::move(argument));
+    else if ((next == Token::Type::kName && !is("else") && !is("or") && !is("and")) || next == Token::Type::kString ||
+             next == Token::Type::kInteger || next == Token::Type::kFloat || is("[") || is("{")) {
+      add(out, postfix(primary()));
     }
     if (!is_negated) return out;
     NodePtr negated = node(NodeKind::kNot, at);

@@ -171,7 +171,7 @@ std::vector<Text> split(const Text& text, const Text* separator, std::int64_t ma
     parts.push_back(text.part(begin, end));
     begin = end;
   }
-  parts.push_back(text.part(begin, stripped_end(bytes)));
+  parts.push_back(text.part(begin, text.size()));
   return parts;
 }
 
@@ -218,7 +218,9 @@ SliceBounds slice_bounds(std::size_t size, std::optional<std::int64_t> begin, st
   if (step == 0) throw Refusal("a slice with step 0");
   const auto length = static_cast<std::int64_t>(size);
   const std::int64_t low = step < 0 ? -1 : 0, high = step < 0 ? length - 1 : length;
-  const auto clipped = [&](std::int64_t at) { return at < 0 ? (at < -length ? low : std::max(at + length, low)) : std::min(at, high); };
+  const auto clipped = [&](std::int64_t at) {
+    return at < 0 ? (at < -length ? low : std::max(at + length, low)) : std::min(at, high);
+  };
   const std::int64_t first = begin ? clipped(*begin) : step < 0 ? high : low, last = end ? clipped(*end) : step < 0 ? low : high;
   const std::int64_t bounded = std::clamp(step, -length - 1, length + 1);  // so that no sum overflows
   const std::int64_t span = step < 0 ? first - last : last - first;
@@ -299,7 +301,8 @@ std::string number_text(double value) {
                        std::abs(exponent));
   if (exponent < 0) return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
   if (count <= exponent + 1) return sign + digits + std::string(static_cast<std::size_t>(exponent + 1 - count), '0') + ".0";
-  return sign + digits.substr(0, static_cast<std::size_t>(exponent) + 1) + "." + digits.substr(static_cast<std::size_t>(exponent) + 1);
+  return sign + digits.substr(0, static_cast<std::size_t>(exponent) + 1) + "." +
+         digits.substr(static_cast<std::size_t>(exponent) + 1);
 }
 
 }  // namespace trident::jinja

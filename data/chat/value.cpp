@@ -27,13 +27,13 @@ int nesting_of(const Value& value) {
 
 // Two keys are one in Python if and only if their texts are equal; nothing: a key that is not known here.
 std::optional<std::string> key_text(const Value& key) {
-  if (key.is_text()) return "s" + key.text().bytes;
+  if (key.is_text()) return fmt::format("s{}", key.text().bytes);
   if (key.is_none()) return "n";
   if (key.is_whole()) return fmt::format("i{}", key.whole());
   if (!key.is(Kind::kFloat)) return std::nullopt;
   const double number = key.number();
   if (std::trunc(number) == number && std::abs(number) < kTwo63) return fmt::format("i{}", static_cast<std::int64_t>(number));
-  return "f" + number_text(number);
+  return fmt::format("f{}", number_text(number));
 }
 
 [[noreturn]] void refuse_operands(std::string_view operation, const Value& a, const Value& b) {
@@ -133,7 +133,8 @@ class Writer {
           repr(entry.second);
         });
       case Kind::kList:
-        if (value.list().type == List::Type::kList) return members(value.list().items, "[", "]", [&](const Value& it) { repr(it); });
+        if (value.list().type == List::Type::kList)
+          return members(value.list().items, "[", "]", [&](const Value& it) { repr(it); });
         if (value.list().type == List::Type::kTuple)
           return members(value.list().items, "(", value.list().items.size() == 1 ? ",)" : ")", [&](const Value& it) { repr(it); });
         break;
@@ -182,7 +183,8 @@ class Writer {
       }
       default: break;
     }
-    throw Refusal(fmt::format("a {} as JSON{}", type_name(value), value.is_undefined() ? ": " + *value.undefined().hint : ""));
+    if (value.is_undefined()) throw Refusal(*value.undefined().hint);
+    throw Refusal(fmt::format("a {} as JSON", type_name(value)));
   }
 
   Text out;

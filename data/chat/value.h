@@ -1,8 +1,8 @@
-// What expressions of a chat template have for values: Python's None, bool, int (64 bits), float, str, list, tuple and dict, Jinja's
-// Undefined, and what can only be called or asked for attributes.
+// What expressions of a chat template have for values: Python's None, bool, int (64 bits), float, str, list, tuple and dict,
+// Jinja's Undefined, and what can only be called or asked for attributes.
 //
-// Texts carry a mark for each byte, which stays with it wherever it is copied. Values are immutable but for namespaces and loops. Those,
-// macros and frames belong to the interpreter and are pointed at, so that no value owns another in a circle.
+// Texts carry a mark for each byte, which stays with it wherever it is copied. Values are immutable but for namespaces and loops.
+// Those, macros and frames belong to the interpreter and are pointed at, so that no value owns another in a circle.
 #pragma once
 
 #include <cstddef>
@@ -173,8 +173,8 @@ bool is_equal(const Value& a, const Value& b, Budget* budget);
 bool is_less(const Value& a, const Value& b, Budget* budget);
 std::string_view type_name(const Value& value);
 
-// Python's str() and repr(), which keep the marks of texts, and json.dumps as Hugging Face's tojson calls it. What Python would show
-// by its address is refused.
+// Python's str() and repr(), which keep the marks of texts, and json.dumps as Hugging Face's tojson calls it. What Python would
+// show by its address is refused.
 Text str(const Value& value, Budget* budget);
 Text repr(const Value& value, Budget* budget);
 struct JsonStyle {

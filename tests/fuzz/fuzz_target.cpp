@@ -37,6 +37,7 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"choices", choices},
       NamedTarget{"prompts", prompts},
       NamedTarget{"added_tokens", added_tokens},
+      NamedTarget{"chat_template", chat_template},
   };
   return kTargets;
 }

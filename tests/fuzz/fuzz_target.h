@@ -93,5 +93,6 @@ bool json_lines(std::string_view input);
 bool choices(std::string_view input);
 bool prompts(std::string_view input);
 bool added_tokens(std::string_view input);
+bool chat_template(std::string_view input);
 
 }  // namespace trident::fuzz
