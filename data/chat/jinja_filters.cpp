@@ -40,8 +40,9 @@ Text charged(Interpreter& in, const Value& value) {
 std::vector<Value> sorted(Interpreter& in, std::vector<Value> items, const std::vector<Value>& keys, bool reversed) {
   std::vector<std::size_t> order(items.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    return reversed ? is_less(keys[b], keys[a], in.budget()) : is_less(keys[a], keys[b], in.budget());
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    if (is_less(keys[a], keys[b], in.budget())) return !reversed;
+    return is_less(keys[b], keys[a], in.budget()) ? reversed : a < b;
   });
   std::vector<Value> out;
   for (const std::size_t i : order) out.push_back(std::move(items[i]));

@@ -1,5 +1,6 @@
 // Methods of texts, dicts and loops, and what filters share with them.
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <span>
 

@@ -1,6 +1,7 @@
 #include "data/chat/jinja_interpreter.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "core/json_reader.h"
@@ -296,7 +297,7 @@ Value Interpreter::compare(const Node& node) {
     else if (word == "<") holds = is_less(left, right, &budget_);
     else if (word == ">") holds = is_less(right, left, &budget_);
     else if (word == "in" || word == "not in") holds = contains(right, left) == (word == "in");
-    else {  // a NaN is neither
+    else {
       const bool is_swapped = word == ">=";
       holds = is_less(is_swapped ? right : left, is_swapped ? left : right, &budget_) || is_equal(left, right, &budget_);
     }

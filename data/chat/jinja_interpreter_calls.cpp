@@ -1,6 +1,7 @@
 // Attributes, items and calls.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include "core/json_reader.h"

@@ -172,7 +172,7 @@ class Writer {
       case Kind::kDict: {
         auto entries = value.dict().entries;
         if (style.sorted)
-          std::ranges::stable_sort(entries, [&](const auto& a, const auto& b) { return is_less(a.first, b.first, budget_); });
+          std::ranges::sort(entries, [&](const auto& a, const auto& b) { return is_less(a.first, b.first, budget_); });
         return all(entries, "{", "}", [&](const auto& entry) {
           Writer key(budget_);
           if (!entry.first.is_text()) key.json(entry.first, style, 0);
@@ -335,7 +335,10 @@ bool is_equal(const Value& a, const Value& b, Budget* budget) {
 
 bool is_less(const Value& a, const Value& b, Budget* budget) {
   budget->take();
-  if (a.is_number() && b.is_number()) return exact(a) < exact(b);
+  if (a.is_number() && b.is_number()) {
+    if (std::isnan(a.number()) || std::isnan(b.number())) throw Refusal("the order of a NaN");  // sorting needs an order
+    return exact(a) < exact(b);
+  }
   if (a.is_text() && b.is_text()) {
     budget->take_bytes(std::min(a.text().size(), b.text().size()));
     return a.text().bytes < b.text().bytes;

@@ -110,7 +110,8 @@ void add_lines(const Seeds& seeds) {
             "{% macro m(a, b=2) %}<{{ a.split('a')[0:1] | join('-') }}{{ b // 2 * 3 % 4 }}>{% endmacro %}"
             "{% for k, v in messages[0].items() %}{% set n.x = loop.index0 if not loop.last else n.x %}{{ m(v, b=loop.index) }}"
             "{% if v is string and 'u' in v or k == 'n' %}{% continue %}{% elif tools %}{% break %}{% endif %}{% endfor %}"
-            "{% filter upper | replace('A', 'b') %}{% generation %}{{ messages[1:] | map(attribute='content') | list }}{% endgeneration %}"
+            "{% filter upper | replace('A', 'b') %}{% generation %}{{ messages[1:] | map(attribute='content') | list }}"
+            "{% endgeneration %}"
             "{% endfilter %}{% set t %}{{ range(3) | select('odd') | list }}{% endset %}{{ t | default('d') | length }}" + zero +
                 std::string(kTurns));
   seeds.add("added_tokens", "plain", zero + R"({"[PAD]": 257, "[P": 258})" + zero + "a[PAD] [P [PAD<|endoftext|>");
