@@ -42,6 +42,7 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"pattern", pattern},
       NamedTarget{"pieces", pieces},
       NamedTarget{"normal_forms", normal_forms},
+      NamedTarget{"chat_template", chat_template},
   };
   return kTargets;
 }

@@ -98,5 +98,6 @@ bool tekken_json(std::string_view input);
 bool pattern(std::string_view input);
 bool pieces(std::string_view input);
 bool normal_forms(std::string_view input);
+bool chat_template(std::string_view input);
 
 }  // namespace trident::fuzz

@@ -102,6 +102,19 @@ void add_lines(const Seeds& seeds) {
             R"("257": {"content": "<x>", "lstrip": true, "rstrip": true},)"
             R"("258": {"content": "yy", "single_word": true, "normalized": true}}})" +
                 zero + zero + "a <x> y yy");
+  constexpr std::string_view kTurns = R"([{"role": "user", "content": " u"}, {"role": "assistant", "content": "a\n", "n": 1.5}])";
+  seeds.add("chat_template", "plain",
+            "{% for m in messages if m.role != 'system' -%}\n [{{ m['role'] }}]{{ m.content | trim }}.{% else %}-{% endfor %}"
+            "{% if add_generation_prompt %}[assistant]{% endif %}" + zero + std::string(kTurns));
+  seeds.add("chat_template", "many",
+            "{# c -#} {{- bos_token ~ [1, 'a', {'k': none}] | tojson(indent=1) }}{% set n = namespace(x=(1, 2.5)[::-1]) %}"
+            "{% macro m(a, b=2) %}<{{ a.split('a')[0:1] | join('-') }}{{ b // 2 * 3 % 4 }}>{% endmacro %}"
+            "{% for k, v in messages[0].items() %}{% set n.x = loop.index0 if not loop.last else n.x %}{{ m(v, b=loop.index) }}"
+            "{% if v is string and 'u' in v or k == 'n' %}{% continue %}{% elif tools %}{% break %}{% endif %}{% endfor %}"
+            "{% filter upper | replace('A', 'b') %}{% generation %}{{ messages[1:] | map(attribute='content') | list }}"
+            "{% endgeneration %}"
+            "{% endfilter %}{% set t %}{{ range(3) | select('odd') | list }}{% endset %}{{ t | default('d') | length }}" + zero +
+                std::string(kTurns));
   seeds.add("added_tokens", "plain", zero + R"({"[PAD]": 257, "[P": 258})" + zero + "a[PAD] [P [PAD<|endoftext|>");
 }
 
