@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/chat_documents.h"
 #include "data/dataset_output.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -22,6 +23,7 @@ struct PrepareOptions {
   // Text inputs: a line equal to this (without its line end) separates documents and belongs to none; "" cuts at blank lines.
   // Stretches without any text between two separators are no documents. Not set: a file is one document.
   std::optional<std::string> separator_line = std::nullopt;
+  const ChatOptions* chat = nullptr;  // inputs are conversations, and PREFIX.mask says which tokens count
   Overwrite overwrite = Overwrite::kNo;
   std::int64_t max_document_bytes = std::int64_t{256} << 20;  // of text, or of a line of JSON; longer ones are refused
   std::int64_t max_line_bytes = std::int64_t{256} << 20;      // of any input; longer ones are refused
@@ -42,6 +44,9 @@ struct PrepareStats {
   std::int32_t first_control_id = -1;
   std::int64_t unknown = 0;          // characters without a token
   std::int64_t bad_lines = 0;        // left out
+  std::int64_t counted = 0;          // of conversations: tokens that count
+  std::int64_t skipped = 0;          // conversations without such
+  std::int64_t endless = 0;          // conversations in which no eos ends the last stretch that counts
   double seconds = 0;
 };
 
