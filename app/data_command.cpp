@@ -72,7 +72,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   app.add_option("--tokenizer", source.name_or_path,
                  "gpt2, cl100k, bytes, a model's folder, or a tokenizer's file: tokenizer.json, tiktoken ranks, tekken.json")
       ->required();
-  app.add_option("--pattern", source.pattern, "of bare ranks: cl100k, gpt2, o200k, qwen2 and so on, or the expression that splits text");
+  app.add_option("--pattern", source.pattern, "of bare ranks: cl100k, gpt2, o200k, qwen2, ..., or the expression that splits text");
   app.add_option("--special", source.special_file, "of bare ranks: a JSON file of control tokens, {\"text\": id, ...}");
   app.add_option("--output", output, "prefix of the output files")->required();
   app.add_option("--json-key", options.json_key, "key of a JSON object that holds the text")->capture_default_str();

@@ -37,7 +37,7 @@ struct TokenizerFlags {
 
 void add_tokenizer_flags(CLI::App& app, TokenizerFlags& flags) {
   app.add_option("--tokenizer", flags.name, "gpt2, cl100k, bytes, a model's folder, or a tokenizer's file")->capture_default_str();
-  app.add_option("--pattern", flags.pattern, "of bare ranks: cl100k, gpt2, o200k, qwen2 and so on, or the expression that splits text");
+  app.add_option("--pattern", flags.pattern, "of bare ranks: cl100k, gpt2, o200k, qwen2, ..., or the expression that splits text");
   app.add_option("--special", flags.special, "of bare ranks: a JSON file of control tokens, {\"text\": id, ...}");
 }
 

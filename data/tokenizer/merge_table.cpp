@@ -52,7 +52,7 @@ void Merger::offer(const MergeTable& table, std::int64_t at) {
   if (rule == nullptr) return;
   heap_.push_back({rule->rank, rule->result, at});
   std::push_heap(heap_.begin(), heap_.end(), comes_later);
-  steps_ += std::bit_width(heap_.size());
+  steps_ += static_cast<std::int64_t>(std::bit_width(heap_.size()));
 }
 
 // The arrays hold for each symbol what it makes with the next one; a symbol that was merged away makes nothing.
@@ -105,7 +105,7 @@ void Merger::merge(const MergeTable& table, std::vector<std::int32_t>* symbols) 
 
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), comes_later);
-    steps_ += std::bit_width(heap_.size());
+    steps_ += static_cast<std::int64_t>(std::bit_width(heap_.size()));
     const Candidate best = heap_.back();
     heap_.pop_back();
     Symbol& left = list_[static_cast<std::size_t>(best.at)];

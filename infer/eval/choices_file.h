@@ -44,8 +44,8 @@ std::vector<Question> read_choices(const std::string& path, const ChoicesRules& 
 
 // Splits as lm-evaluation-harness does: white space at the context's end goes over to the continuation,
 // both are encoded together, and what lies behind the tokens that the context alone has is the continuation. An empty context is
-// the tokenizer's first token of a text, or its end-of-document token; one of white space alone, which that program refuses, is taken
-// as empty.
+// the tokenizer's first token of a text, or its end-of-document token; one of white space alone, which that program refuses, is
+// taken as empty.
 ChoiceTokens encode_choice(const Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
                            const TextRule& rule = {});
 

@@ -225,8 +225,8 @@ void add_ranks(const Seeds& seeds) {
        {"", R"(,"special_tokens":[{"rank":0,"token_str":"<unk>","is_control":true},{"rank":1,"token_str":"<s>"}])"})
     seeds.add(
         "tekken_json", specials.empty() ? "old.json" : "named.json",
-        R"({"config":{"pattern":"\\p{L}+|[^\\p{L}]","num_vocab_tokens":257,"default_vocab_size":260,"default_num_special_tokens":3,)"
-        R"("version":"v3"},"vocab":[)" +
+        R"({"config":{"pattern":"\\p{L}+|[^\\p{L}]","num_vocab_tokens":257,"default_vocab_size":260,)"
+        R"("default_num_special_tokens":3,"version":"v3"},"vocab":[)" +
             vocab + "]" + std::string(specials) + "}");
 }
 

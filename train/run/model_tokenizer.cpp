@@ -63,7 +63,8 @@ DocumentRules document_rules(const DataConfig& data, std::int64_t vocab_size, co
     throw ConfigError(
         "data.eod = null: documents end in the tokenizer's end of a document, and there is no tokenizer; give its id, "
         "name the data's tokenizer, or set data.boundaries to \"index\"");
-  const std::int64_t eod = data.eod ? *data.eod : tokenizer->eod_for("data.eod = null", "give its id, or set data.boundaries to \"index\"");
+  const std::int64_t eod =
+      data.eod ? *data.eod : tokenizer->eod_for("data.eod = null", "give its id, or set data.boundaries to \"index\"");
   if (eod < 0 || eod >= vocab_size)
     throw ConfigError(
         fmt::format("data.eod = {}: {}outside the model's vocabulary of {} tokens; give the id that ends the data's "
