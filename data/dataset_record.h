@@ -18,6 +18,7 @@ struct RecordedTokenizer {
   std::string name;         // as --tokenizer gave it: a path may mean something else elsewhere
   std::string fingerprint;  // Tokenizer::fingerprint()
   std::int64_t vocab_size = 0;
+  std::optional<std::int64_t> eod = {};  // nothing: of an earlier version
   bool operator==(const RecordedTokenizer& other) const { return fingerprint == other.fingerprint; }  // whatever their names
 };
 
@@ -53,13 +54,14 @@ struct DatasetRecord {
   DatasetOrigin origin;
   DatasetCounts counts;
   SampledFile bin, idx;
+  std::optional<SampledFile> mask = {};  // nothing: every token counts as a target
 };
 
 RecordedTokenizer recorded(const Tokenizer& tokenizer);
 std::string described(const RecordedTokenizer& tokenizer);  // for messages
 
-// The record of a prefix, nothing where there is none. One that cannot be read or does not fit PREFIX.bin and PREFIX.idx: DataError
-// that says what differs. Reads at most 128 KiB of the two.
+// The record of a prefix, nothing where there is none. One that cannot be read or does not fit PREFIX.bin, PREFIX.idx and
+// PREFIX.mask: DataError that says what differs. Reads at most 64 KiB of each.
 std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at = ::pread);
 
 JsonValue to_json(const DatasetRecord& record);
