@@ -168,6 +168,9 @@ void data_merge_command(const Arguments& arguments, const CommandContext& contex
   line.finish();
   context.out << fmt::format("{}, {} from {}\n", made(output, stats.documents), counted(stats.tokens, "token"),
                              counted(std::ssize(inputs), "dataset"));
+  if (stats.counted)
+    context.out << fmt::format("{}.mask: {} of {} count as targets; of inputs without a mask all do\n", on_one_line(output),
+                               *stats.counted, counted(stats.tokens, "token"));
 }
 
 }  // namespace trident

@@ -18,7 +18,8 @@ namespace trident {
 
 namespace {
 
-constexpr std::int64_t kVersion = 1;
+// Programs that know version 1 alone would train on every token.
+constexpr std::int64_t kVersion = 1, kVersionWithMask = 2;
 constexpr std::int64_t kBlocks = 16, kBlockBytes = 4096;
 constexpr std::string_view kRemedy = "prepare the data again, or remove this file if the pair is right as it is";
 
@@ -53,6 +54,9 @@ class RecordReader {
     const JsonValue& value = member(key);
     if (!value.is_integer() || value.as_integer() < 0) refuse(fmt::format("{} is not a count", key));
     return value.as_integer();
+  }
+  std::optional<std::int64_t> optional_integer(std::string_view key) const {
+    return object_.find(key) == nullptr ? std::nullopt : std::optional(integer(key));
   }
   const std::string& text(std::string_view key) const {
     const JsonValue& value = member(key);
@@ -89,12 +93,14 @@ SampledFile sampled_from(const RecordReader& file) { return {file.integer("bytes
 
 DatasetRecord record_from(const std::string& path, const JsonValue& json) {
   const RecordReader top(path, json);
-  if (const std::int64_t version = top.integer("version"); version != kVersion) top.refuse(fmt::format("version is {}", version));
+  const std::int64_t version = top.integer("version");
+  if (version != kVersion && version != kVersionWithMask) top.refuse(fmt::format("version is {}", version));
   DatasetRecord record;
   if (!top.member("tokenizer").is_null()) {
     const RecordReader tokenizer = top.object("tokenizer");
     record.origin.tokenizer = {tokenizer.text("name"), tokenizer.text("fingerprint"), tokenizer.integer("vocab_size"),
-                               tokenizer.ids("before"), tokenizer.ids("after"), tokenizer.has("special")};
+                               tokenizer.ids("before"), tokenizer.ids("after"), tokenizer.has("special"),
+                               tokenizer.optional_integer("eod")};
   }
   if (!top.member("sources").is_array()) top.refuse("sources is not a list");
   for (const JsonValue& item : top.member("sources").items()) {
@@ -114,6 +120,7 @@ DatasetRecord record_from(const std::string& path, const JsonValue& json) {
   record.counts = {top.integer("documents"), top.integer("sequences"), top.integer("tokens")};
   record.bin = sampled_from(top.object("bin"));
   record.idx = sampled_from(top.object("idx"));
+  if (version == kVersionWithMask) record.mask = sampled_from(top.object("mask"));
   return record;
 }
 
@@ -124,6 +131,18 @@ void refuse_other_file(const std::string& record, const std::string& path, const
                                ? fmt::format("has {} bytes, the record says {}", found.bytes, recorded.bytes)
                                : fmt::format("has the recorded {} bytes, but other content", found.bytes);
   throw DataError(fmt::format("{}: does not belong to this pair of files: {} {}; {}", record, path, what, kRemedy));
+}
+
+// Without its mask a data set would train on every token, and with one of another data set on the wrong ones.
+void refuse_other_mask(const std::string& record, const std::string& path, const std::optional<SampledFile>& recorded,
+                       const ReadAt& read_at) {
+  if (recorded && !is_there(path))
+    throw DataError(fmt::format("{}: names {}, which says what tokens count as targets and is missing; put it back, or prepare the "
+                                "data again", record, path));
+  if (!recorded && is_there(path))
+    throw DataError(fmt::format("{}: names no mask, and {} is there; remove that file if every token is to count, or prepare the "
+                                "data again", record, path));
+  if (recorded) refuse_other_file(record, path, *recorded, read_at);
 }
 
 void refuse_other_counts(const std::string& record, const DatasetCounts& recorded, const IndexedDataset& dataset) {
@@ -163,7 +182,7 @@ RecordedTokenizer recorded(const Tokenizer& tokenizer, const TextRule& rule) {
   const SpecialIds& special = tokenizer.special_ids();
   return {well_formed(tokenizer.name()),  tokenizer.fingerprint(),           tokenizer.vocab_size(),
           adds ? special.before : std::vector<std::int32_t>(), adds ? special.after : std::vector<std::int32_t>(),
-          rule.specials == Specials::kPlain};
+          rule.specials == Specials::kPlain, special.eod};
 }
 
 void refuse_other_around(const std::string& record, const RecordedTokenizer& recorded, std::string_view whose,
@@ -224,13 +243,14 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
   DatasetRecord record = record_from(path, json);
   refuse_other_file(path, bin_path(prefix), record.bin, read_at);
   refuse_other_file(path, idx_path(prefix), record.idx, read_at);
+  refuse_other_mask(path, mask_path(prefix), record.mask, read_at);
   refuse_other_counts(path, record.counts, IndexedDataset(prefix, read_at));
   return record;
 }
 
 JsonValue to_json(const DatasetRecord& record) {
   JsonValue json, tokenizer;
-  json.set("version", kVersion);
+  json.set("version", record.mask ? kVersionWithMask : kVersion);
   if (const auto& known = record.origin.tokenizer) {
     tokenizer.set("name", known->name);
     tokenizer.set("fingerprint", known->fingerprint);
@@ -238,6 +258,7 @@ JsonValue to_json(const DatasetRecord& record) {
     for (const auto& [key, ids] : {std::pair{"before", &known->before}, {"after", &known->after}})
       if (!ids->empty()) tokenizer.set(key, JsonValue::Array(ids->begin(), ids->end()));
     if (known->plain) tokenizer.set("special", "plain");
+    if (known->eod) tokenizer.set("eod", *known->eod);
   }
   json.set("tokenizer", std::move(tokenizer));
   json.set("documents", record.counts.documents);
@@ -245,6 +266,7 @@ JsonValue to_json(const DatasetRecord& record) {
   json.set("tokens", record.counts.tokens);
   json.set("bin", to_json(record.bin));
   json.set("idx", to_json(record.idx));
+  if (record.mask) json.set("mask", to_json(*record.mask));
   json.set("num_sources", record.origin.num_sources);
   json.set("source_bytes", record.origin.source_bytes);
   JsonValue::Array sources;

@@ -20,6 +20,7 @@ struct RecordedTokenizer {
   std::int64_t vocab_size = 0;
   std::vector<std::int32_t> before = {}, after = {};  // what was put around each text
   bool plain = false;                                 // control texts were read as text
+  std::optional<std::int64_t> eod = {};  // nothing: of an earlier version
   bool operator==(const RecordedTokenizer& other) const { return fingerprint == other.fingerprint; }  // whatever their names
 };
 
@@ -55,6 +56,7 @@ struct DatasetRecord {
   DatasetOrigin origin;
   DatasetCounts counts;
   SampledFile bin, idx;
+  std::optional<SampledFile> mask = {};  // nothing: every token counts as a target
 };
 
 RecordedTokenizer recorded(const Tokenizer& tokenizer, const TextRule& rule = {});
@@ -65,8 +67,8 @@ void refuse_other_around(const std::string& record, const RecordedTokenizer& rec
 TextRule rule_of_data(std::span<const std::string> prefixes, const Tokenizer& tokenizer, const ReadAt& read_at = ::pread);
 std::string described(const RecordedTokenizer& tokenizer);  // for messages
 
-// The record of a prefix, nothing where there is none. One that cannot be read or does not fit PREFIX.bin and PREFIX.idx: DataError
-// that says what differs. Reads at most 128 KiB of the two.
+// The record of a prefix, nothing where there is none. One that cannot be read or does not fit PREFIX.bin, PREFIX.idx and
+// PREFIX.mask: DataError that says what differs. Reads at most 64 KiB of each.
 std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at = ::pread);
 
 JsonValue to_json(const DatasetRecord& record);

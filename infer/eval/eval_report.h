@@ -69,6 +69,7 @@ struct EvalReport {
   std::string model;
   std::optional<std::int64_t> updates;  // of its training; nothing of a Hugging Face folder
   bool knows_bytes = false;             // there was a tokenizer
+  std::int64_t sequence = 0, stride = 0;  // of the windows that sets are cut into, in tokens
   std::vector<SetReport> sets;
   std::vector<double> token_nats;  // EvalOptions::token_losses; NaN of a target that does not count
   std::optional<ChoicesReport> choices;

@@ -190,7 +190,8 @@ TEST_F(RecordTest, DamagedRecordsAreRefused) {
   const std::string good = read_file(record_path(prefix_));
   for (const auto& [from, to, what] : std::vector<std::array<std::string, 3>>{
            {"{", "[", "trident.json:"},
-           {"\"version\": 1", "\"version\": 2", "version is 2"},
+           {"\"version\": 1", "\"version\": 3", "version is 3"},
+           {"\"version\": 1", "\"version\": 2", "mask is missing"},
            {"\"tokens\": 3", "\"tokens\": -3", "tokens is not a count"},
            {"\"tokens\": 3", "\"tokens\": \"3\"", "tokens is not a count"},
            {"\"tokens\"", "\"Tokens\"", "tokens is missing"},

@@ -133,6 +133,29 @@ bool token_index(std::string_view input) {
   return true;
 }
 
+// A byte, how many tokens the .bin has; then the mask.
+bool loss_mask(std::string_view input) {
+  static ScratchFile file("x.mask");
+  if (input.empty()) return false;
+  std::vector<std::uint8_t> counts(static_cast<std::uint8_t>(input[0]));
+  const auto read = [&](std::string_view bytes) {
+    file.set(bytes);
+    const LossMask mask(RandomAccessFile(file.path()), std::ssize(counts));
+    mask.read(0, counts);
+    require(mask.counted(0, std::ssize(counts)) == std::ranges::count(counts, 1), "other tokens are counted than are read");
+  };
+  if (!accepts([&] { read(input.substr(1)); })) return false;
+  const std::vector<std::uint8_t> first = counts;
+  AtomicFile again(file.path() + ".again");
+  LossMaskWriter writer(again, std::ssize(counts));
+  for (const std::uint8_t count : counts) writer.append(count != 0);
+  writer.finish();
+  again.finish();
+  read(read_file(again.temporary_path()));
+  require(counts == first, "written and read again it is another mask");
+  return true;
+}
+
 // The record of a pair of files that are always the same.
 bool dataset_record(std::string_view input) {
   static ScratchFile file("x.trident.json");

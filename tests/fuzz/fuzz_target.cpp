@@ -23,6 +23,7 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"box_table", box_table},
       NamedTarget{"token_index", token_index},
       NamedTarget{"dataset_record", dataset_record},
+      NamedTarget{"loss_mask", loss_mask},
       NamedTarget{"vocab_and_merges", vocab_and_merges},
       NamedTarget{"tokenizer_json", tokenizer_json},
       NamedTarget{"gzip", gzip},

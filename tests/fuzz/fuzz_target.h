@@ -79,6 +79,7 @@ bool hf_index(std::string_view input);
 bool box_table(std::string_view input);
 bool token_index(std::string_view input);
 bool dataset_record(std::string_view input);
+bool loss_mask(std::string_view input);
 bool vocab_and_merges(std::string_view input);
 bool tokenizer_json(std::string_view input);
 bool gzip(std::string_view input);

@@ -168,6 +168,14 @@ void add_datasets(const Seeds& seeds) {
     const std::string bytes{static_cast<char>(size & 0xFF), static_cast<char>(size >> 8)};
     seeds.add("token_index", fmt::format("vocab{}.idx", vocab), bytes + read_file(idx_path(prefix)));
   }
+  for (const int tokens : {0, 3, 8, 21}) {
+    AtomicFile file(mask_path(prefix));
+    LossMaskWriter mask(file, tokens);
+    for (int t = 0; t < tokens; ++t) mask.append(t % 3 != 1);
+    mask.finish();
+    file.commit();
+    seeds.add("loss_mask", fmt::format("of{}.mask", tokens), static_cast<char>(tokens) + read_file(mask_path(prefix)));
+  }
   write_recorded_pair(prefix);  // the files of the target
   DatasetRecord record{.origin = {}, .counts = {.documents = 2, .sequences = 2, .tokens = 3},
                        .bin = sample_file(bin_path(prefix)), .idx = sample_file(idx_path(prefix))};

@@ -173,11 +173,7 @@ ModelConfig architecture_of(ModelConfig model) {
 
 void check_initial_folder(const TrainConfig& config, const Resume& initial) {
   const ModelConfig model = resolve_model(config);
-  ModelConfig there = model_of_hf(initial.folder);
-  // A window that the configuration gives itself is what it wants in the place of the folder's.
-  if (config.model.keys.is_object() && config.model.keys.find("sliding_window") != nullptr)
-    there.sliding_window = model.sliding_window, there.sliding_layers = model.sliding_layers;
-  const std::optional<ModelDifference> difference = model_difference(model, there);
+  const std::optional<ModelDifference> difference = model_difference(model, model_of_hf(initial.folder));
   if (difference && !allows(config, "model"))
     throw ConfigError(
         fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value or leave the model's "
