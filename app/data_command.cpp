@@ -1,6 +1,9 @@
 // trident data prepare|merge
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -43,7 +46,7 @@ void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& option
           "warning: the chat template writes {} itself: it may end turns, not documents; --eod TOKEN names another\n",
           in_quotes(*special.eos_in_template));
   }
-  if (options.rule.around == Around::kAdded)
+  if (options.rule.around == Around::kAdded && options.chat == nullptr)
     for (const auto& [ids, where] : {std::pair{&special.before, "begin with"}, {&special.after, "are followed by"}})
       for (const std::int32_t id : *ids) context.out << fmt::format("documents {} {}\n", where, named(id));
   if (stats.controls > 0)
@@ -52,6 +55,44 @@ void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& option
   if (stats.unknown > 0)
     context.out << fmt::format("{} without a token: read as the unknown token, or left out where there is none\n",
                                counted(stats.unknown, "character"));
+}
+
+struct ChatFlags {
+  bool chat = false, skip_empty = false;
+  std::string loss = "assistant", chat_template;
+};
+
+void add_chat_flags(CLI::App& app, ChatFlags& flags) {
+  CLI::Option* const chat = app.add_flag(
+      "--chat", flags.chat,
+      "the lines are conversations: \"messages\", \"conversations\", or \"prompt\" and \"completion\"; PREFIX.mask says what counts");
+  app.add_option("--template", flags.chat_template, "of --chat: a file, chatml or llama3, in place of the tokenizer folder's")->needs(chat);
+  app.add_option("--loss", flags.loss, "of --chat: which tokens count as targets")
+      ->check(CLI::IsMember({"assistant", "completion", "all", "last"}))->capture_default_str()->needs(chat);
+  app.add_flag("--skip-empty", flags.skip_empty, "of --chat: leave conversations out of which no token counts")->needs(chat);
+}
+
+ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, bool no_special) {
+  const std::string folder = std::filesystem::is_directory(tokenizer) ? tokenizer : "";
+  if (folder.empty() && flags.chat_template.empty())
+    throw ConfigError(fmt::format("--chat: {} is no folder that could hold a chat template; give --template", in_quotes(tokenizer)));
+  ChatOptions chat{.source = load_chat_source(folder, flags.chat_template)};
+  for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
+    if (flags.loss == to_string(kind)) chat.loss = kind;
+  if (flags.skip_empty) chat.empty = EmptyConversations::kSkipped;
+  if (no_special) chat.around_text = Around::kLeftOut;
+  return chat;
+}
+
+void say_what_counts(const PrepareStats& stats, const CommandContext& context) {
+  context.out << fmt::format("{} of {} count as targets ({:.1f} %)\n", stats.counted, counted(stats.tokens, "token"),
+                             100.0 * static_cast<double>(stats.counted) / static_cast<double>(std::max<std::int64_t>(1, stats.tokens)));
+  if (stats.skipped > 0)
+    context.out << fmt::format("{} without a token that counts left out\n", counted(stats.skipped, "conversation"));
+  if (stats.endless > 0)
+    context.out << fmt::format(
+        "warning: in {} no end-of-sequence token counts at the end of what is learned: the model will not learn to stop\n",
+        counted(stats.endless, "conversation"));
 }
 
 }  // namespace
@@ -82,6 +123,8 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   bool no_special = false, plain_special = false;
   app.add_flag("--no-special", no_special, "leave out what the tokenizer puts around a text, such as <|begin_of_text|>");
   app.add_flag("--plain-special", plain_special, "read control texts such as <|im_end|> as the text they are");
+  ChatFlags chat_flags;
+  add_chat_flags(app, chat_flags);
   bool overwrite = false;
   app.add_flag("--overwrite", overwrite, "replace the files of this prefix, all together");
   app.add_option("--max-document-bytes", options.max_document_bytes,
@@ -106,6 +149,13 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   options.rule = {.specials = plain_special ? Specials::kPlain : Specials::kParsed,
                   .around = no_special ? Around::kLeftOut : Around::kAdded};
   const auto vocabulary = load_tokenizer(source);
+  std::optional<ChatOptions> chat;
+  if (chat_flags.chat) {
+    refuse_given(app, {"--append-eod", "--plain-special", "--json-key", "--separator-line"},
+                 "with --chat the template says where turns end, and messages hold no control tokens", "leave it out");
+    chat = chat_options(chat_flags, source.name_or_path, no_special);
+    options.chat = &*chat;
+  }
   if (eod) {
     options.eod = vocabulary->find(*eod);
     if (!options.eod)
@@ -140,6 +190,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
     context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.lone_surrogates, "lone surrogate"),
                                are(stats.lone_surrogates, "was", "were"));
   say_what_was_added(*vocabulary, options, stats, context);
+  if (options.chat != nullptr) say_what_counts(stats, context);
   if (stats.bad_lines > 0)
     context.out << fmt::format("{} {} left out\n", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were"));
 }

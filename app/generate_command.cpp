@@ -130,6 +130,10 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
                  "a file with a prompt on every line; of FILE.jsonl a JSON text, or {\"prompt\": ..} or {\"ids\": [..]}")
       ->allow_extra_args(false);
   app.add_option("--prompt-ids", ids, "token ids to continue, as \"5 17 2\"; may be repeated")->allow_extra_args(false);
+  app.add_option("--messages", options.messages,
+                 "a file with a JSON array of messages, to answer by the model's chat template; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--template", options.chat_template, "of --messages: a file, chatml or llama3, in place of the tokenizer folder's");
   app.add_flag("--greedy", greedy, "take the likeliest token, as --temperature 0");
   add_flags(app, options, output);
   std::exception_ptr wrong;  // which the ranks of a job say once

@@ -46,6 +46,7 @@ void data_merge_command(const Arguments& arguments, const CommandContext& contex
 void tokenizer_encode_command(const Arguments& arguments, const CommandContext& context);
 void tokenizer_decode_command(const Arguments& arguments, const CommandContext& context);
 void tokenizer_show_command(const Arguments& arguments, const CommandContext& context);
+void tokenizer_render_command(const Arguments& arguments, const CommandContext& context);
 void tokenizer_diff_command(const Arguments& arguments, const CommandContext& context);
 void convert_command(const Arguments& arguments, const CommandContext& context);
 void ckpt_ls_command(const Arguments& arguments, const CommandContext& context);

@@ -1,4 +1,4 @@
-// trident tokenizer encode|decode|show|diff
+// trident tokenizer encode|decode|show|render|diff
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "core/printable.h"
 #include "core/utf8.h"
 #include "data/byte_stream.h"
+#include "data/chat/chat_source.h"
 #include "data/input_file.h"
 #include "data/line_reader.h"
 #include "data/tokenizer/built_in_files.h"
@@ -124,6 +125,22 @@ void tokenizer_show_command(const Arguments& arguments, const CommandContext& co
   context.out << on_one_line(tokenizer->name()) << '\n';
   for (const std::string& line : tokenizer->description()) context.out << fmt::format("  {}\n", on_one_line(line));
   context.out << fmt::format("  ids 0 to {}\n  fingerprint {}\n", tokenizer->vocab_size() - 1, tokenizer->fingerprint());
+}
+
+void tokenizer_render_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app("Print the text that a chat template makes of messages, and nothing else.", "trident tokenizer render");
+  std::string messages, name, folder, tools;
+  bool generation_prompt = false;
+  app.add_option("--messages", messages, "a JSON array of messages, or an object that --chat of data prepare takes")->required();
+  app.add_option("--tokenizer", folder, "a model's folder: its template, bos_token and the like");
+  app.add_option("--template", name, "a file, chatml or llama3, in place of the folder's template");
+  app.add_option("--tools", tools, "a JSON array of tools");
+  app.add_flag("--add-generation-prompt", generation_prompt, "end with the header of an answer");
+  if (!parse_flags(app, arguments, context)) return;
+  if (folder.empty() && name.empty()) throw ConfigError("no template given; give --tokenizer DIR or --template FILE, chatml or llama3");
+  context.out << render_messages_file(load_chat_source(folder, name), messages, tools,
+                                      generation_prompt ? GenerationPrompt::kAdded : GenerationPrompt::kNone)
+                     .text;
 }
 
 void tokenizer_diff_command(const Arguments& arguments, const CommandContext& context) {

@@ -8,6 +8,13 @@
 namespace trident {
 namespace {
 
+std::vector<TextRange> message_texts(const RenderedChat& rendered) {
+  std::vector<TextRange> texts;
+  for (const RenderedSegment& segment : rendered.segments)
+    if (segment.origin == TextOrigin::kMessage) texts.push_back({segment.begin, segment.end});
+  return texts;
+}
+
 // Marks the ids whose bytes lie in one of `spans`; both are in the order of the text.
 void mark_counted(ConversationTokens* tokens, const std::vector<std::size_t>& ends, const std::vector<ByteSpan>& spans) {
   tokens->counts.assign(tokens->ids.size(), 0);
@@ -42,9 +49,7 @@ ConversationTokens encode_conversation(const RawDocument& line, const std::strin
   const Conversation conversation = read_conversation(parse_json(line.bytes, path, rules), path);
   const ChatTemplate& chat = options.source.for_tools(conversation.tools);
   const CountedChat counted = render_counted(chat, conversation, options.loss, options.source.variables, where);
-  std::vector<TextRange> plain;
-  for (const RenderedSegment& segment : counted.rendered.segments)
-    if (segment.origin == TextOrigin::kMessage) plain.push_back({segment.begin, segment.end});
+  const std::vector<TextRange> plain = message_texts(counted.rendered);
   const bool is_text = conversation.messages.is_null();
   ConversationTokens tokens;
   std::vector<std::size_t> ends;
@@ -57,6 +62,11 @@ ConversationTokens encode_conversation(const RawDocument& line, const std::strin
                                 where, to_string(options.loss)));
   tokens.ends = is_text || ends_with_one_of(tokens, special.eos);
   return tokens;
+}
+
+std::vector<std::int32_t> encode_rendered(const RenderedChat& rendered, const Tokenizer& tokenizer) {
+  const std::vector<TextRange> plain = message_texts(rendered);
+  return tokenizer.encode(rendered.text, {.around = Around::kLeftOut, .plain = plain});
 }
 
 }  // namespace trident

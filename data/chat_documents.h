@@ -33,4 +33,7 @@ struct ConversationTokens {
 ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
                                        const SpecialIds& special, Encoder& encoder);
 
+// The ids of a rendered text, without anything around them.
+std::vector<std::int32_t> encode_rendered(const RenderedChat& rendered, const Tokenizer& tokenizer);
+
 }  // namespace trident

@@ -25,6 +25,8 @@ struct GenerateOptions {
   bool no_special = false;                // prompts get nothing around them
 
   std::vector<Prompt> prompts;
+  std::vector<std::string> messages;  // files of messages (data/chat), prompts behind the others
+  std::string chat_template;          // of those: a file or a built-in name; "": the tokenizer folder's
   std::int64_t samples = 1, max_new_tokens = 64, slots = 8;
   SamplingOptions sampling;
   std::vector<std::string> stops;
