@@ -40,7 +40,6 @@ void completion_command(const Arguments& arguments, const CommandContext& contex
 
   std::vector<CompletionCommand> commands;
   for (const Subcommand& command : subcommands()) {
-    if (!command.is_built()) continue;
     CompletionCommand& entry = commands.emplace_back(CompletionCommand{command.name, command.summary});
     for (const Subcommand::Action& action : command.actions) entry.actions.push_back(action.name);
     if (command.run == help_command) entry.explains = true;

@@ -1,6 +1,9 @@
 // trident data prepare|merge
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -31,12 +34,75 @@ std::string made(const std::string& prefix, std::int64_t documents) {
   return fmt::format("{0}.bin, {0}.idx: {1}", on_one_line(prefix), counted(documents, "document"));
 }
 
+void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& options, const PrepareStats& stats,
+                        const CommandContext& context) {
+  const auto named = [&](std::int32_t id) { return fmt::format("{} ({})", in_quotes(tokenizer.token_text(id)), id); };
+  const SpecialIds& special = tokenizer.special_ids();
+  if (options.append_eod == AppendEod::kYes) {
+    const std::int32_t id = options.eod ? *options.eod : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN");
+    context.out << fmt::format("documents end in {}\n", named(id));
+    if (!options.eod && special.eos_in_template)
+      context.out << fmt::format(
+          "warning: the chat template writes {} itself: it may end turns, not documents; --eod TOKEN names another\n",
+          in_quotes(*special.eos_in_template));
+  }
+  if (options.rule.around == Around::kAdded && options.chat == nullptr)
+    for (const auto& [ids, where] : {std::pair{&special.before, "begin with"}, {&special.after, "are followed by"}})
+      for (const std::int32_t id : *ids) context.out << fmt::format("documents {} {}\n", where, named(id));
+  if (stats.controls > 0)
+    context.out << fmt::format("{} in the text became control tokens, the first, {}, at {}; --plain-special reads such as text\n",
+                               counted(stats.controls, "piece"), named(stats.first_control_id), on_one_line(stats.first_control));
+  if (stats.unknown > 0)
+    context.out << fmt::format("{} without a token: read as the unknown token, or left out where there is none\n",
+                               counted(stats.unknown, "character"));
+}
+
+struct ChatFlags {
+  bool chat = false, skip_empty = false;
+  std::string loss = "assistant", chat_template;
+};
+
+void add_chat_flags(CLI::App& app, ChatFlags& flags) {
+  CLI::Option* const chat = app.add_flag(
+      "--chat", flags.chat,
+      "the lines are conversations: \"messages\", \"conversations\", or \"prompt\" and \"completion\"; PREFIX.mask says what counts");
+  app.add_option("--template", flags.chat_template, "of --chat: a file, chatml or llama3, in place of the tokenizer folder's")->needs(chat);
+  app.add_option("--loss", flags.loss, "of --chat: which tokens count as targets")
+      ->check(CLI::IsMember({"assistant", "completion", "all", "last"}))->capture_default_str()->needs(chat);
+  app.add_flag("--skip-empty", flags.skip_empty, "of --chat: leave conversations out of which no token counts")->needs(chat);
+}
+
+ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, bool no_special) {
+  const std::string folder = std::filesystem::is_directory(tokenizer) ? tokenizer : "";
+  if (folder.empty() && flags.chat_template.empty())
+    throw ConfigError(fmt::format("--chat: {} is no folder that could hold a chat template; give --template", in_quotes(tokenizer)));
+  ChatOptions chat{.source = load_chat_source(folder, flags.chat_template)};
+  for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
+    if (flags.loss == to_string(kind)) chat.loss = kind;
+  if (flags.skip_empty) chat.empty = EmptyConversations::kSkipped;
+  if (no_special) chat.around_text = Around::kLeftOut;
+  return chat;
+}
+
+void say_what_counts(const PrepareStats& stats, const CommandContext& context) {
+  context.out << fmt::format("{} of {} count as targets ({:.1f} %)\n", stats.counted, counted(stats.tokens, "token"),
+                             100.0 * static_cast<double>(stats.counted) / static_cast<double>(std::max<std::int64_t>(1, stats.tokens)));
+  if (stats.skipped > 0)
+    context.out << fmt::format("{} without a token that counts left out\n", counted(stats.skipped, "conversation"));
+  if (stats.endless > 0)
+    context.out << fmt::format(
+        "warning: in {} no end-of-sequence token counts at the end of what is learned: the model will not learn to stop\n",
+        counted(stats.endless, "conversation"));
+}
+
 }  // namespace
 
 void data_prepare_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Tokenize text into PREFIX.bin and PREFIX.idx (Megatron's format).", "trident data prepare");
   std::vector<std::string> inputs;
-  std::string tokenizer, output, separator;
+  std::string output, separator;
+  std::optional<std::string> eod;
+  TokenizerSource source{.name_or_path = {}, .key = "--tokenizer"};
   PrepareOptions options;
   bool append_eod = false;
   app.add_option(
@@ -44,12 +110,21 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
          "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; - is standard input, "
          "JSON lines where it begins with {")
       ->required();
-  app.add_option("--tokenizer", tokenizer,
-                 "gpt2, or a folder with vocab.json and merges.txt, or tokenizer.json, of one that splits as GPT-2's does")
+  app.add_option("--tokenizer", source.name_or_path,
+                 "gpt2, cl100k, bytes, a model's folder, or a tokenizer's file: tokenizer.json, tiktoken ranks, tekken.json")
       ->required();
+  app.add_option("--pattern", source.pattern, "of bare ranks: cl100k, gpt2, o200k, qwen2, ..., or the expression that splits text");
+  app.add_option("--special", source.special_file, "of bare ranks: a JSON file of control tokens, {\"text\": id, ...}");
   app.add_option("--output", output, "prefix of the output files")->required();
   app.add_option("--json-key", options.json_key, "key of a JSON object that holds the text")->capture_default_str();
-  app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");
+  CLI::Option* const appends =
+      app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");
+  app.add_option("--eod", eod, "the text of that token, in place of the tokenizer's eos_token")->needs(appends);
+  bool no_special = false, plain_special = false;
+  app.add_flag("--no-special", no_special, "leave out what the tokenizer puts around a text, such as <|begin_of_text|>");
+  app.add_flag("--plain-special", plain_special, "read control texts such as <|im_end|> as the text they are");
+  ChatFlags chat_flags;
+  add_chat_flags(app, chat_flags);
   bool overwrite = false;
   app.add_flag("--overwrite", overwrite, "replace the files of this prefix, all together");
   app.add_option("--max-document-bytes", options.max_document_bytes,
@@ -71,7 +146,21 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   if (given_separator->count() > 0) options.separator_line = separator;
 
   check_output(output);
-  const auto vocabulary = load_tokenizer(tokenizer, "--tokenizer");
+  options.rule = {.specials = plain_special ? Specials::kPlain : Specials::kParsed,
+                  .around = no_special ? Around::kLeftOut : Around::kAdded};
+  const auto vocabulary = load_tokenizer(source);
+  std::optional<ChatOptions> chat;
+  if (chat_flags.chat) {
+    refuse_given(app, {"--append-eod", "--plain-special", "--json-key", "--separator-line"},
+                 "with --chat the template says where turns end, and messages hold no control tokens", "leave it out");
+    chat = chat_options(chat_flags, source.name_or_path, no_special);
+    options.chat = &*chat;
+  }
+  if (eod) {
+    options.eod = vocabulary->find(*eod);
+    if (!options.eod)
+      throw ConfigError(fmt::format("--eod = {}: no token of {}; give the text of one", in_quotes(*eod), source.name_or_path));
+  }
   const Interruption interruption("no file was changed");
   const double start = monotonic_seconds();
   ProgressLine line(context, "data prepare", start);
@@ -100,6 +189,8 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   if (stats.lone_surrogates > 0)
     context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.lone_surrogates, "lone surrogate"),
                                are(stats.lone_surrogates, "was", "were"));
+  say_what_was_added(*vocabulary, options, stats, context);
+  if (options.chat != nullptr) say_what_counts(stats, context);
   if (stats.bad_lines > 0)
     context.out << fmt::format("{} {} left out\n", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were"));
 }
@@ -128,6 +219,9 @@ void data_merge_command(const Arguments& arguments, const CommandContext& contex
   line.finish();
   context.out << fmt::format("{}, {} from {}\n", made(output, stats.documents), counted(stats.tokens, "token"),
                              counted(std::ssize(inputs), "dataset"));
+  if (stats.counted)
+    context.out << fmt::format("{}.mask: {} of {} count as targets; of inputs without a mask all do\n", on_one_line(output),
+                               *stats.counted, counted(stats.tokens, "token"));
 }
 
 }  // namespace trident

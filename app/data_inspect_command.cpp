@@ -36,6 +36,7 @@ struct Excerpt {
   std::int64_t document, length;  // in tokens
   std::vector<std::int64_t> ids;
   std::optional<std::string> text;  // of `ids`, well-formed UTF-8; nothing without a tokenizer
+  std::optional<std::int64_t> counted;  // of its tokens, as targets; nothing without a mask
 
   bool is_cut() const { return static_cast<std::int64_t>(ids.size()) < length; }
 };
@@ -67,7 +68,7 @@ void refuse_foreign_tokenizer(const IndexedDataset& dataset, const IdRange& ids,
 DatasetSummary read_whole(const IndexedDataset& dataset, const Tokenizer* tokenizer, const std::optional<DatasetRecord>& record,
                           const InspectOptions& options, const CommandContext& context) {
   SummaryOptions wanted;
-  if (tokenizer != nullptr) wanted.end_token = tokenizer->eod();
+  if (tokenizer != nullptr) wanted.end_token = tokenizer->special_ids().eod;
   if (options.check) wanted.vocab_size = vocabulary_of(options, tokenizer, record);
   const double start = monotonic_seconds();
   ProgressLine line(context, "data inspect", start);
@@ -81,7 +82,8 @@ std::vector<Excerpt> excerpts_of(const IndexedDataset& dataset, const Tokenizer*
   std::vector<Excerpt> excerpts;
   for (std::int64_t d = 0; d < std::min(options.documents, dataset.num_documents()); ++d) {
     const std::int64_t begin = dataset.document_begin(d);
-    Excerpt excerpt{.document = d, .length = dataset.document_begin(d + 1) - begin, .ids = {}, .text = std::nullopt};
+    Excerpt excerpt{.document = d, .length = dataset.document_begin(d + 1) - begin, .ids = {}, .text = {}, .counted = {}};
+    if (dataset.mask() != nullptr) excerpt.counted = dataset.mask()->counted(begin, excerpt.length);
     for (std::int64_t i = 0; i < std::min(options.tokens, excerpt.length); ++i) excerpt.ids.push_back(dataset.token_at(begin + i));
     if (tokenizer != nullptr) {
       const std::vector<std::int32_t> ids(excerpt.ids.begin(), excerpt.ids.end());
@@ -118,6 +120,13 @@ std::string end_line(const Inspection& seen) {
   return fmt::format("{}: {}, {}'s eod", every ? "yes" : "no", count, seen.tokenizer->name());
 }
 
+std::string counted_line(const Inspection& seen) {
+  const std::int64_t counted = seen.summary.counted_tokens, tokens = seen.dataset.num_tokens();
+  return fmt::format("{} count as targets ({:.1f} %); {} of the documents with text have none", counted,
+                     100 * static_cast<double>(counted) / static_cast<double>(std::max<std::int64_t>(1, tokens)),
+                     seen.summary.documents_without_counted);
+}
+
 std::string check_line(const Inspection& seen) {
   const std::int64_t vocabulary = vocabulary_of(seen.options, seen.tokenizer, seen.record);
   return fmt::format("ok: {} and {} in order, {} below {}", counted(seen.dataset.num_sequences(), "sequence"),
@@ -136,6 +145,7 @@ void print_text(const Inspection& seen, std::ostream& out) {
   line("documents", fmt::format("{}, {} of them empty", dataset.num_documents(), summary.empty_documents));
   line("sequences", fmt::format("{}", dataset.num_sequences()));
   line("tokens", fmt::format("{}", dataset.num_tokens()));
+  if (dataset.mask() != nullptr) line("targets", counted_line(seen));
   line("document length", fmt::format("{} to {} tokens, mean {:.1f}", summary.shortest, summary.longest, summary.mean_length));
   line("ids", summary.ids ? fmt::format("{} to {}", summary.ids->smallest, summary.ids->largest) : "none");
   line("eod at the ends", end_line(seen));
@@ -143,11 +153,13 @@ void print_text(const Inspection& seen, std::ostream& out) {
     line("samples", fmt::format("{} of {}", seen.num_samples(), counted(seen.options.sequence, "token")));
   line(".bin", bytes(dataset.bin().size()));
   line(".idx", bytes(dataset.idx().size()));
+  if (dataset.mask() != nullptr) line(".mask", bytes(dataset.mask()->file().size()));
   line("made by", described(seen.record));
   if (seen.options.check) line("check", check_line(seen));
   for (const Excerpt& excerpt : seen.excerpts) {
     const char* rest = excerpt.is_cut() ? " ..." : "";
-    out << fmt::format("document {}: {}\n  ids ", excerpt.document, counted(excerpt.length, "token"));
+    out << fmt::format("document {}: {}{}\n  ids ", excerpt.document, counted(excerpt.length, "token"),
+                       excerpt.counted ? fmt::format(", {} count as targets", *excerpt.counted) : "");
     for (const std::int64_t id : excerpt.ids) out << ' ' << id;
     out << rest << '\n';
     if (excerpt.text) out << fmt::format("  text {}{}\n", printable(*excerpt.text), rest);
@@ -175,6 +187,11 @@ JsonValue to_json(const Inspection& seen) {
   if (seen.options.sequence > 0) json.set("samples", seen.num_samples());
   json.set("bin_bytes", dataset.bin().size());
   json.set("idx_bytes", dataset.idx().size());
+  if (dataset.mask() != nullptr) {
+    json.set("mask_bytes", dataset.mask()->file().size());
+    json.set("counted_tokens", summary.counted_tokens);
+    json.set("documents_without_counted", summary.documents_without_counted);
+  }
   json.set("record", seen.record ? to_json(*seen.record) : JsonValue());
   if (seen.options.check) json.set("ids_checked_below", vocabulary_of(seen.options, seen.tokenizer, seen.record));
   JsonValue::Array excerpts;
@@ -182,6 +199,7 @@ JsonValue to_json(const Inspection& seen) {
     JsonValue item;
     item.set("document", excerpt.document);
     item.set("tokens", excerpt.length);
+    if (excerpt.counted) item.set("counted", *excerpt.counted);
     item.set("ids", JsonValue::Array(excerpt.ids.begin(), excerpt.ids.end()));
     if (excerpt.text) item.set("text", *excerpt.text);
     excerpts.push_back(std::move(item));

@@ -69,6 +69,7 @@ void add_flags(CLI::App& app, EvalFlags& flags) {
   app.add_flag("--per-question", options.per_question, "of --choices: the log-likelihood of every choice");
   app.add_option("--tokenizer", options.tokenizer,
                  "for bits per byte and for questions as text; not given: data.tokenizer of its training, or the folder's own");
+  app.add_flag("--no-special", options.no_special, "leave out what the tokenizer puts around a text, such as <|begin_of_text|>");
   app.add_option("--set", options.settings,
                  "PATH=VALUE, as often as wanted: parallel=\"2DP x 2TP\", batch.micro=4, precision.compute=fp32, ...");
   app.add_flag("--json", flags.json, "print one JSON object");

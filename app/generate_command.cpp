@@ -73,6 +73,7 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_option("--set", options.settings, "layout, precision and threads, as --set parallel.tensor=2; one rank by default")
       ->type_name("PATH=VALUE");
   app.add_option("--tokenizer", options.tokenizer, "\"gpt2\" or a folder, in place of the model's own");
+  app.add_flag("--no-special", options.no_special, "leave out what the tokenizer puts around a prompt, such as <|begin_of_text|>");
   app.add_option("--max-new-tokens", options.max_new_tokens, "of every continuation")->capture_default_str();
   app.add_option("--temperature", options.sampling.temperature, "logits are divided by it; 0: greedy")->capture_default_str();
   app.add_option("--top-k", options.sampling.top_k, "draw from so many of the likeliest tokens; 0: all")->capture_default_str();
@@ -129,6 +130,10 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
                  "a file with a prompt on every line; of FILE.jsonl a JSON text, or {\"prompt\": ..} or {\"ids\": [..]}")
       ->allow_extra_args(false);
   app.add_option("--prompt-ids", ids, "token ids to continue, as \"5 17 2\"; may be repeated")->allow_extra_args(false);
+  app.add_option("--messages", options.messages,
+                 "a file with a JSON array of messages, to answer by the model's chat template; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--template", options.chat_template, "of --messages: a file, chatml or llama3, in place of the tokenizer folder's");
   app.add_flag("--greedy", greedy, "take the likeliest token, as --temperature 0");
   add_flags(app, options, output);
   std::exception_ptr wrong;  // which the ranks of a job say once

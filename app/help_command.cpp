@@ -20,8 +20,7 @@ void print_overview(std::ostream& out, std::size_t columns) {
                         0, columns)
       << "\nusage: trident SUBCOMMAND [ARGUMENTS]\n\n";
   for (const Subcommand& command : subcommands())
-    out << folded(fmt::format("  {:<11}  {}{}\n", command.name, command.summary, command.is_built() ? "" : " (not built yet)"),
-                  columns);
+    out << folded(fmt::format("  {:<11}  {}\n", command.name, command.summary), columns);
   out << "\n  trident train --config configs/laptop.json --set run.steps=50\n"
       << folded(
              "  trident train --help-all           flags, ranks, every key\n"
@@ -50,7 +49,7 @@ void help_command(const Arguments& arguments, const CommandContext& context) {
     return print_overview(context.out, context.columns);
   const std::string& name = arguments.front();
   const Subcommand* command = find_subcommand(name);
-  if (command != nullptr && command->is_built()) {
+  if (command != nullptr) {
     Arguments rest(arguments.begin() + 1, arguments.end());
     rest.emplace_back("--help");
     run_subcommand(*command, rest, context);
@@ -62,8 +61,6 @@ void help_command(const Arguments& arguments, const CommandContext& context) {
   if (arguments.size() > 1)
     throw ConfigError(fmt::format("trident help: unknown argument {}; name one key or section", in_quotes(arguments[1])));
   const std::string text = option_help(name, context.columns);
-  if (text.empty() && command != nullptr)
-    throw ConfigError(fmt::format("subcommand {} is not built yet; see trident help for what is", name));
   if (text.empty()) refuse(name);
   context.out << text;
   if (name == "model.preset")

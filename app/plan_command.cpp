@@ -33,7 +33,7 @@ PlanDetail detail_of(bool program) { return program ? PlanDetail::kProgram : Pla
 
 TrainConfig read_config(const ConfigFlags& flags) {
   OptionValues values;
-  return with_measured_documents(load_train_config(flags.file, flags.settings, values));
+  return with_facts_of_files(load_train_config(flags.file, flags.settings, values));
 }
 
 }  // namespace

@@ -61,7 +61,6 @@ void dispatch(Arguments arguments, const CommandContext& context) {
   if (name == "--help" || name == "-h") return help_command({}, context);
   const Subcommand* found = find_subcommand(name);
   if (found == nullptr) throw ConfigError(fmt::format("unknown subcommand {}; {}", in_quotes(name), nearest_subcommand(name)));
-  if (!found->is_built()) throw ConfigError(fmt::format("subcommand {} is not built yet; see trident help for what is", name));
   run_subcommand(*found, Arguments(arguments.begin() + 1, arguments.end()), context);
 }
 
@@ -99,7 +98,13 @@ const std::vector<Subcommand>& subcommands() {
        .actions = {{"prepare", "--input F... --tokenizer T --output PREFIX", "text to token files", data_prepare_command},
                    {"inspect", "PREFIX", "what token files hold", data_inspect_command},
                    {"merge", "--input PREFIX... --output PREFIX", "several token files to one", data_merge_command}}},
-      {.name = "tokenizer", .summary = "train a tokenizer, encode, decode"},
+      {.name = "tokenizer",
+       .summary = "text to token ids and back; what a tokenizer does, and whether two are one",
+       .actions = {{"encode", "[--tokenizer T] [FILE|-]", "the ids of each line", tokenizer_encode_command},
+                   {"decode", "[--tokenizer T] [FILE|-]", "the text of each line of ids", tokenizer_decode_command},
+                   {"show", "[--tokenizer T]", "what it does to a text", tokenizer_show_command},
+                   {"render", "--messages F", "the text that a chat template makes", tokenizer_render_command},
+                   {"diff", "A B", "whether two give the same ids: 0 they do, 1 a text differs", tokenizer_diff_command}}},
       {.name = "convert", .summary = "Hugging Face folders to checkpoints and back", .run = convert_command},
       {.name = "ckpt",
        .summary = "list, show, verify, compare and remove checkpoints",

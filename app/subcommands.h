@@ -43,6 +43,11 @@ void bench_command(const Arguments& arguments, const CommandContext& context);
 void data_prepare_command(const Arguments& arguments, const CommandContext& context);
 void data_inspect_command(const Arguments& arguments, const CommandContext& context);
 void data_merge_command(const Arguments& arguments, const CommandContext& context);
+void tokenizer_encode_command(const Arguments& arguments, const CommandContext& context);
+void tokenizer_decode_command(const Arguments& arguments, const CommandContext& context);
+void tokenizer_show_command(const Arguments& arguments, const CommandContext& context);
+void tokenizer_render_command(const Arguments& arguments, const CommandContext& context);
+void tokenizer_diff_command(const Arguments& arguments, const CommandContext& context);
 void convert_command(const Arguments& arguments, const CommandContext& context);
 void ckpt_ls_command(const Arguments& arguments, const CommandContext& context);
 void ckpt_show_command(const Arguments& arguments, const CommandContext& context);
@@ -64,8 +69,6 @@ struct Subcommand {
   std::string_view name, summary;
   Command run = nullptr;  // without an action; nullptr: one of them must be named
   std::vector<Action> actions = {};
-
-  bool is_built() const { return run != nullptr || !actions.empty(); }
 };
 
 const std::vector<Subcommand>& subcommands();

@@ -27,15 +27,6 @@ bool is_word_char(char c) {
 }
 bool is_surrogate(char32_t c) { return c >= 0xD800 && c < 0xE000; }
 
-void append_utf8(std::string& out, char32_t c) {
-  const auto byte = [&](char32_t value) { out += static_cast<char>(value); };
-  if (c < 0x80) return byte(c);
-  if (c < 0x800) byte(0xC0 | c >> 6);
-  else if (c < 0x10000) byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F));
-  else byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F));
-  byte(0x80 | (c & 0x3F));
-}
-
 // A key is half of its hash, and in the lower half where its text begins: keys that may be one are neighbours when they are sorted.
 constexpr int kPlaceBits = 32;
 constexpr std::size_t kLastPlace = std::numeric_limits<std::uint32_t>::max();

@@ -23,6 +23,16 @@ inline CodePoint code_point_at(std::string_view text, std::size_t at) {
   return {(lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
 }
 
+// Appends the code point, which must be none of the surrogates.
+inline void append_utf8(std::string& out, char32_t c) {
+  const auto byte = [&](char32_t value) { out += static_cast<char>(value); };
+  if (c < 0x80) return byte(c);
+  if (c < 0x800) byte(0xC0 | c >> 6);
+  else if (c < 0x10000) byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F));
+  else byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F));
+  byte(0x80 | (c & 0x3F));
+}
+
 // Length of the longest well-formed prefix that ends at a code point (Unicode 16, table 3-7: no surrogates, no overlong forms).
 std::size_t valid_prefix(std::string_view text);
 

@@ -34,6 +34,7 @@ BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOpti
     orders_.emplace_back(num_samples, options_.seed, options_.shuffle, static_cast<std::uint32_t>(orders_.size()));
     const std::int64_t bytes = (options_.sequence + 1) * size_of(source.dataset->type());
     stored_.resize(std::max(stored_.size(), static_cast<std::size_t>(bytes)));
+    if (source.dataset->mask() != nullptr) counts_.resize(static_cast<std::size_t>(options_.sequence));
     if (by_index) indices_.emplace_back(*source.dataset, IndexReader::Blocks::kNone);
   }
 }
@@ -68,6 +69,10 @@ void BatchLoader::load(std::int64_t first_position, std::int64_t batch, const Sa
     };
     if (!tokens.empty()) decode(0, tokens.data() + i, batch);
     if (!targets.empty()) decode(1, targets.data() + i, batch);
+    if (const LossMask* const mask = dataset.mask(); mask != nullptr && !targets.empty()) {
+      mask->read(sample.first_token + 1, counts_);
+      hide_uncounted(counts_, i, batch, targets);
+    }
     if (!finds) continue;
     begins_.clear();
     if (by_eod) {

@@ -34,9 +34,10 @@ class BatchLoader {
   const BlendStart& blend_start() const { return options_.blend_start; }
 
   // Fills tokens[s*B + i] and targets[s*B + i] with tokens s and s+1 of the sample at position first_position + i (see
-  // BatchSlicing), and document_starts as DocumentRules has it. Each span may be empty: the first pipeline stage needs only tokens,
-  // the last only targets. One pread per sample, and with boundaries by the index those of find_sequences(). An id outside the
-  // vocabulary: DataError that names file, position, id and document. A file that cannot be read, or became shorter: StorageError.
+  // BatchSlicing), and document_starts as DocumentRules has it. A target that does not count in the source's mask is -1. Each span
+  // may be empty: the first pipeline stage needs only tokens, the last only targets. One pread per sample, another of its mask, and
+  // with boundaries by the index those of find_sequences(). An id outside the vocabulary: DataError that names file, position, id
+  // and document. A file that cannot be read, or became shorter: StorageError.
   void load(std::int64_t first_position, std::int64_t batch, const SampleSpans& spans);
 
   // Asks the kernel to read what load() of the same positions will copy, and returns without waiting. Called a step ahead, between
@@ -61,6 +62,7 @@ class BatchLoader {
   std::vector<std::byte> stored_;    // of a sample as it is in the file
   std::vector<IndexReader> indices_;           // with boundaries by the index: one per source
   std::vector<std::int32_t> inputs_, begins_;  // of a sample: with boundaries by an eod its tokens, and where documents begin
+  std::vector<std::uint8_t> counts_;           // whether targets of a sample count, where a source has a mask
   Blend blend_counted_;  // of taken_before
   Blend blend_ahead_;  // of prefetch, which asks further ahead: a blend is cheap only for ascending positions
 };

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/file_io.h"
 #include "data/indexed_dataset.h"
+#include "data/loss_mask.h"
 
 namespace trident {
 
@@ -21,18 +22,18 @@ struct Step {
 // The way back to the old data set, or to no data set, from wherever a command was interrupted; empty where there is nothing to go
 // back from. Each step leads to a state whose own way back is the rest of the steps.
 std::vector<Step> way_back(const std::string& prefix) {
-  const std::string bin = bin_path(prefix), idx = idx_path(prefix), record = record_path(prefix);
+  const std::string bin = bin_path(prefix), idx = idx_path(prefix), record = record_path(prefix), mask = mask_path(prefix);
   if (is_there(idx)) return {};
-  const bool old_bin = is_there(set_aside(bin)), old_idx = is_there(set_aside(idx)), old_record = is_there(set_aside(record));
+  const bool old_bin = is_there(set_aside(bin)), old_idx = is_there(set_aside(idx)), old_record = is_there(set_aside(record)),
+             old_mask = is_there(set_aside(mask));
   std::vector<Step> steps;
-  // The old .bin is the last to be set aside, before anything new comes: with it there, a record under its final name is a new one.
-  // So it is where nothing old is there at all.
-  const bool nothing_old = !old_bin && !old_idx && !old_record;
-  if (is_there(record) && !old_record && (old_bin || nothing_old)) {
-    if (nothing_old && is_there(bin)) steps.push_back({bin, ""});
-    steps.push_back({record, ""});
-  }
-  for (const auto& [path, is_old] : {std::pair{bin, old_bin}, {record, old_record}, {idx, old_idx}})
+  // The old .bin is the last to be set aside, before anything new comes: with it there, a record or a mask under its final name is
+  // a new one. So it is where nothing old is there at all, and a new record, which comes first.
+  const bool nothing_old = !old_bin && !old_idx && !old_record, new_alone = nothing_old && is_there(record);
+  if (new_alone && is_there(bin)) steps.push_back({bin, ""});
+  for (const auto& [path, is_old] : {std::pair{mask, old_mask}, {record, old_record}})
+    if (is_there(path) && !is_old && (old_bin || new_alone)) steps.push_back({path, ""});
+  for (const auto& [path, is_old] : {std::pair{bin, old_bin}, {mask, old_mask}, {record, old_record}, {idx, old_idx}})
     if (is_old) steps.push_back({set_aside(path), path});
   return steps;
 }
@@ -63,14 +64,15 @@ std::string shell_command(const std::vector<Step>& steps) {
 
 // Removes what an earlier command, interrupted while it tidied up, left beside a whole data set.
 void remove_leftovers(const std::string& prefix) {
-  for (const std::string& path : {bin_path(prefix), record_path(prefix), idx_path(prefix)}) remove_file(set_aside(path));
+  for (const std::string& path : paths_of(prefix)) remove_file(set_aside(path));
 }
 
 void exchange(const std::string& prefix, const NewFiles& files) {
-  for (const std::string& path : {idx_path(prefix), record_path(prefix), bin_path(prefix)})
+  for (const std::string& path : paths_of(prefix))
     if (is_there(path)) rename_file(path, set_aside(path));
   sync_folder_of(prefix);  // renames reach the disk in their order
   files.record.put_in_place();
+  if (files.mask != nullptr) files.mask->put_in_place();
   files.bin.put_in_place();
   sync_folder_of(prefix);
   files.idx.put_in_place();
@@ -88,6 +90,10 @@ void go_back(const std::string& prefix, Error& error) {
 }  // namespace
 
 std::string record_path(const std::string& prefix) { return prefix + ".trident.json"; }
+
+std::vector<std::string> paths_of(const std::string& prefix) {
+  return {idx_path(prefix), record_path(prefix), mask_path(prefix), bin_path(prefix)};
+}
 
 void refuse_half_way(const std::string& prefix) {
   const std::vector<Step> steps = way_back(prefix);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <optional>
+#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "core/clock.h"
 #include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
+#include "data/loss_mask.h"
 
 namespace trident {
 
@@ -41,7 +43,8 @@ LockFile locked_for_output(const std::string& prefix, Overwrite overwrite) {
   refuse_existing(prefix, overwrite);
   create_folder_of(prefix);
   LockFile lock = lock_of(prefix);
-  for (const std::string& path : {bin_path(prefix), idx_path(prefix), record_path(prefix)}) {
+  const std::vector<std::string> paths = paths_of(prefix);
+  for (const std::string& path : std::views::reverse(paths)) {  // the .bin is what they are known by
     if (is_being_written(path))
       throw StorageError(fmt::format("{}: another command is writing it; wait for its end, or choose another --output", path));
     remove_temporaries(path);
@@ -51,25 +54,30 @@ LockFile locked_for_output(const std::string& prefix, Overwrite overwrite) {
 
 }  // namespace
 
-DatasetOutput::DatasetOutput(const std::string& prefix, Overwrite overwrite)
+DatasetOutput::DatasetOutput(const std::string& prefix, Overwrite overwrite, WithMask with_mask)
     : prefix_(prefix),
       overwrite_(overwrite),
       lock_(locked_for_output(prefix, overwrite)),
       bin_(bin_path(prefix)),
       idx_(idx_path(prefix)),
       record_(record_path(prefix)) {
+  if (with_mask == WithMask::kYes) mask_.emplace(mask_path(prefix));
   lock_.reset();
 }
 
 void DatasetOutput::commit(const DatasetOrigin& origin, const DatasetCounts& counts) {
   bin_.finish();
   idx_.finish();
-  const DatasetRecord record{origin, counts, sample_file(bin_.temporary_path()), sample_file(idx_.temporary_path())};
+  DatasetRecord record{origin, counts, sample_file(bin_.temporary_path()), sample_file(idx_.temporary_path())};
+  if (mask_) {
+    mask_->finish();
+    record.mask = sample_file(mask_->temporary_path());
+  }
   record_.append(to_json_text(to_json(record), 2) + "\n");
   record_.finish();
   lock_ = lock_of(prefix_);
   refuse_existing(prefix_, overwrite_);  // once more: another command may have been faster
-  put_in_place(prefix_, {bin_, idx_, record_});
+  put_in_place(prefix_, {bin_, idx_, record_, mask()});
 }
 
 }  // namespace trident

@@ -1,5 +1,7 @@
 #include "data/dataset_record.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <set>
@@ -16,7 +18,8 @@ namespace trident {
 
 namespace {
 
-constexpr std::int64_t kVersion = 1;
+// Programs that know version 1 alone would train on every token.
+constexpr std::int64_t kVersion = 1, kVersionWithMask = 2;
 constexpr std::int64_t kBlocks = 16, kBlockBytes = 4096;
 constexpr std::string_view kRemedy = "prepare the data again, or remove this file if the pair is right as it is";
 
@@ -52,10 +55,24 @@ class RecordReader {
     if (!value.is_integer() || value.as_integer() < 0) refuse(fmt::format("{} is not a count", key));
     return value.as_integer();
   }
+  std::optional<std::int64_t> optional_integer(std::string_view key) const {
+    return object_.find(key) == nullptr ? std::nullopt : std::optional(integer(key));
+  }
   const std::string& text(std::string_view key) const {
     const JsonValue& value = member(key);
     if (!value.is_string()) refuse(fmt::format("{} is not a string", key));
     return value.as_string();
+  }
+  bool has(std::string_view key) const { return object_.find(key) != nullptr; }
+  std::vector<std::int32_t> ids(std::string_view key) const {  // none where it is missing
+    std::vector<std::int32_t> ids;
+    const JsonValue* const list = object_.find(key);
+    if (list != nullptr && !list->is_array()) refuse(fmt::format("{} is not a list", key));
+    for (const JsonValue& id : list == nullptr ? JsonValue::Array() : list->items()) {
+      if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX) refuse(fmt::format("{} has no token id", key));
+      ids.push_back(static_cast<std::int32_t>(id.as_integer()));
+    }
+    return ids;
   }
   RecordReader object(std::string_view key) const { return {path_, member(key)}; }
   const JsonValue& member(std::string_view key) const {
@@ -76,11 +93,14 @@ SampledFile sampled_from(const RecordReader& file) { return {file.integer("bytes
 
 DatasetRecord record_from(const std::string& path, const JsonValue& json) {
   const RecordReader top(path, json);
-  if (const std::int64_t version = top.integer("version"); version != kVersion) top.refuse(fmt::format("version is {}", version));
+  const std::int64_t version = top.integer("version");
+  if (version != kVersion && version != kVersionWithMask) top.refuse(fmt::format("version is {}", version));
   DatasetRecord record;
   if (!top.member("tokenizer").is_null()) {
     const RecordReader tokenizer = top.object("tokenizer");
-    record.origin.tokenizer = {tokenizer.text("name"), tokenizer.text("fingerprint"), tokenizer.integer("vocab_size")};
+    record.origin.tokenizer = {tokenizer.text("name"), tokenizer.text("fingerprint"), tokenizer.integer("vocab_size"),
+                               tokenizer.ids("before"), tokenizer.ids("after"), tokenizer.has("special"),
+                               tokenizer.optional_integer("eod")};
   }
   if (!top.member("sources").is_array()) top.refuse("sources is not a list");
   for (const JsonValue& item : top.member("sources").items()) {
@@ -100,6 +120,7 @@ DatasetRecord record_from(const std::string& path, const JsonValue& json) {
   record.counts = {top.integer("documents"), top.integer("sequences"), top.integer("tokens")};
   record.bin = sampled_from(top.object("bin"));
   record.idx = sampled_from(top.object("idx"));
+  if (version == kVersionWithMask) record.mask = sampled_from(top.object("mask"));
   return record;
 }
 
@@ -110,6 +131,18 @@ void refuse_other_file(const std::string& record, const std::string& path, const
                                ? fmt::format("has {} bytes, the record says {}", found.bytes, recorded.bytes)
                                : fmt::format("has the recorded {} bytes, but other content", found.bytes);
   throw DataError(fmt::format("{}: does not belong to this pair of files: {} {}; {}", record, path, what, kRemedy));
+}
+
+// Without its mask a data set would train on every token, and with one of another data set on the wrong ones.
+void refuse_other_mask(const std::string& record, const std::string& path, const std::optional<SampledFile>& recorded,
+                       const ReadAt& read_at) {
+  if (recorded && !is_there(path))
+    throw DataError(fmt::format("{}: names {}, which says what tokens count as targets and is missing; put it back, or prepare the "
+                                "data again", record, path));
+  if (!recorded && is_there(path))
+    throw DataError(fmt::format("{}: names no mask, and {} is there; remove that file if every token is to count, or prepare the "
+                                "data again", record, path));
+  if (recorded) refuse_other_file(record, path, *recorded, read_at);
 }
 
 void refuse_other_counts(const std::string& record, const DatasetCounts& recorded, const IndexedDataset& dataset) {
@@ -144,8 +177,36 @@ void DatasetOrigin::add_sources(const DatasetOrigin& other) {
   source_bytes += other.source_bytes;
 }
 
-RecordedTokenizer recorded(const Tokenizer& tokenizer) {
-  return {well_formed(tokenizer.name()), tokenizer.fingerprint(), tokenizer.vocab_size()};
+RecordedTokenizer recorded(const Tokenizer& tokenizer, const TextRule& rule) {
+  const bool adds = rule.around == Around::kAdded;
+  const SpecialIds& special = tokenizer.special_ids();
+  return {well_formed(tokenizer.name()),  tokenizer.fingerprint(),           tokenizer.vocab_size(),
+          adds ? special.before : std::vector<std::int32_t>(), adds ? special.after : std::vector<std::int32_t>(),
+          rule.specials == Specials::kPlain, special.eod};
+}
+
+void refuse_other_around(const std::string& record, const RecordedTokenizer& recorded, std::string_view whose,
+                         const RecordedTokenizer& other) {
+  if (recorded.before == other.before && recorded.after == other.after) return;
+  const auto around = [](const RecordedTokenizer& rule) {
+    return rule.before.empty() && rule.after.empty()
+               ? std::string("nothing")
+               : fmt::format("the ids [{}] before and [{}] behind", fmt::join(rule.before, " "), fmt::join(rule.after, " "));
+  };
+  throw DataError(fmt::format("{}: its texts have {} each, {} {}; use --no-special for all of them or for none", record,
+                              around(recorded), whose, around(other)));
+}
+
+TextRule rule_of_data(std::span<const std::string> prefixes, const Tokenizer& tokenizer, const ReadAt& read_at) {
+  const RecordedTokenizer usual = recorded(tokenizer);
+  if (usual.before.empty() && usual.after.empty()) return {};
+  for (const std::string& prefix : prefixes) {
+    const std::optional<DatasetRecord> record = read_record(prefix, read_at);
+    if (!record || !record->origin.tokenizer) continue;
+    const bool has_none = record->origin.tokenizer->before.empty() && record->origin.tokenizer->after.empty();
+    return {.around = has_none ? Around::kLeftOut : Around::kAdded};
+  }
+  return {};
 }
 
 std::string described(const RecordedTokenizer& tokenizer) {
@@ -182,17 +243,22 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
   DatasetRecord record = record_from(path, json);
   refuse_other_file(path, bin_path(prefix), record.bin, read_at);
   refuse_other_file(path, idx_path(prefix), record.idx, read_at);
+  refuse_other_mask(path, mask_path(prefix), record.mask, read_at);
   refuse_other_counts(path, record.counts, IndexedDataset(prefix, read_at));
   return record;
 }
 
 JsonValue to_json(const DatasetRecord& record) {
   JsonValue json, tokenizer;
-  json.set("version", kVersion);
+  json.set("version", record.mask ? kVersionWithMask : kVersion);
   if (const auto& known = record.origin.tokenizer) {
     tokenizer.set("name", known->name);
     tokenizer.set("fingerprint", known->fingerprint);
     tokenizer.set("vocab_size", known->vocab_size);
+    for (const auto& [key, ids] : {std::pair{"before", &known->before}, {"after", &known->after}})
+      if (!ids->empty()) tokenizer.set(key, JsonValue::Array(ids->begin(), ids->end()));
+    if (known->plain) tokenizer.set("special", "plain");
+    if (known->eod) tokenizer.set("eod", *known->eod);
   }
   json.set("tokenizer", std::move(tokenizer));
   json.set("documents", record.counts.documents);
@@ -200,6 +266,7 @@ JsonValue to_json(const DatasetRecord& record) {
   json.set("tokens", record.counts.tokens);
   json.set("bin", to_json(record.bin));
   json.set("idx", to_json(record.idx));
+  if (record.mask) json.set("mask", to_json(*record.mask));
   json.set("num_sources", record.origin.num_sources);
   json.set("source_bytes", record.origin.source_bytes);
   JsonValue::Array sources;
@@ -214,9 +281,11 @@ JsonValue to_json(const DatasetRecord& record) {
 }
 
 std::vector<std::string> check_records(std::span<const std::string> prefixes, const Tokenizer* tokenizer, std::string_view key,
-                                       std::int64_t vocab_size, const ReadAt& read_at) {
+                                       std::int64_t vocab_size, const ReadAt& read_at, const TextRule* rule) {
   std::optional<std::pair<std::string, RecordedTokenizer>> first;  // whose, and which
   if (tokenizer != nullptr) first = {std::string(key), recorded(*tokenizer)};
+  std::optional<std::pair<std::string, RecordedTokenizer>> around;
+  if (first && rule != nullptr) around = {std::string("texts of this command"), recorded(*tokenizer, *rule)};
   std::vector<std::string> notes;
   for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
     const std::optional<DatasetRecord> record = read_record(prefix, read_at);
@@ -232,7 +301,11 @@ std::vector<std::string> check_records(std::span<const std::string> prefixes, co
                                   record_path(prefix), described(made_by), vocab_size, made_by.vocab_size));
     }
     if (!first) first = {record_path(prefix), made_by};
-    if (made_by == first->second) continue;
+    if (made_by == first->second) {
+      if (!around) around = {record_path(prefix), made_by};
+      refuse_other_around(record_path(prefix), made_by, around->first, around->second);
+      continue;
+    }
     throw DataError(fmt::format("{}: was made by {}, {} is {}; name the one that made the data ({}), or prepare the text with one "
                                 "tokenizer", record_path(prefix), described(made_by), first->first, described(first->second), key));
   }

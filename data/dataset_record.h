@@ -18,6 +18,9 @@ struct RecordedTokenizer {
   std::string name;         // as --tokenizer gave it: a path may mean something else elsewhere
   std::string fingerprint;  // Tokenizer::fingerprint()
   std::int64_t vocab_size = 0;
+  std::vector<std::int32_t> before = {}, after = {};  // what was put around each text
+  bool plain = false;                                 // control texts were read as text
+  std::optional<std::int64_t> eod = {};  // nothing: of an earlier version
   bool operator==(const RecordedTokenizer& other) const { return fingerprint == other.fingerprint; }  // whatever their names
 };
 
@@ -53,13 +56,19 @@ struct DatasetRecord {
   DatasetOrigin origin;
   DatasetCounts counts;
   SampledFile bin, idx;
+  std::optional<SampledFile> mask = {};  // nothing: every token counts as a target
 };
 
-RecordedTokenizer recorded(const Tokenizer& tokenizer);
+RecordedTokenizer recorded(const Tokenizer& tokenizer, const TextRule& rule = {});
+// Refuses (DataError) data whose texts have something else around them than `other`, which is what `whose` has.
+void refuse_other_around(const std::string& record, const RecordedTokenizer& recorded, std::string_view whose,
+                         const RecordedTokenizer& other);
+// The rule by which a model that learned from these data sets reads a text: the first record's, else the default.
+TextRule rule_of_data(std::span<const std::string> prefixes, const Tokenizer& tokenizer, const ReadAt& read_at = ::pread);
 std::string described(const RecordedTokenizer& tokenizer);  // for messages
 
-// The record of a prefix, nothing where there is none. One that cannot be read or does not fit PREFIX.bin and PREFIX.idx: DataError
-// that says what differs. Reads at most 128 KiB of the two.
+// The record of a prefix, nothing where there is none. One that cannot be read or does not fit PREFIX.bin, PREFIX.idx and
+// PREFIX.mask: DataError that says what differs. Reads at most 64 KiB of each.
 std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at = ::pread);
 
 JsonValue to_json(const DatasetRecord& record);
@@ -67,9 +76,10 @@ JsonValue to_json(const DatasetRecord& record);
 std::string described(const std::optional<DatasetRecord>& record);
 
 // Checks data sets that are used together: records fit their files, and all tokenizers are one, with as many tokens as the model's
-// vocabulary or fewer, and the one that `tokenizer` is, which the user named as `key`, where it is not nullptr. DataError. Returns
-// what is to be said: which have no record.
+// vocabulary or fewer, and the one that `tokenizer` is, which the user named as `key`, where it is not nullptr. All have the same
+// around their texts, and what `rule` puts there where texts beside them are read by it. DataError. Returns what is to be said:
+// which have no record.
 std::vector<std::string> check_records(std::span<const std::string> prefixes, const Tokenizer* tokenizer, std::string_view key,
-                                       std::int64_t vocab_size, const ReadAt& read_at = ::pread);
+                                       std::int64_t vocab_size, const ReadAt& read_at = ::pread, const TextRule* rule = nullptr);
 
 }  // namespace trident

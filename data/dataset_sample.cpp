@@ -43,6 +43,7 @@ std::uint64_t sample_dataset(const IndexedDataset& dataset, std::int64_t vocab_s
   for_each_place(kSampledTokens, dataset.num_tokens(), [&](std::int64_t t) {
     dataset.read_tokens(t, 1, std::span(stored).first(bytes));
     add(dataset.check_tokens(stored.data(), t, 1, vocab_size).smallest);
+    if (dataset.mask() != nullptr) add(dataset.mask()->counted(t, 1));
   });
   return hash;
 }

@@ -36,6 +36,10 @@ class DocumentCounter {
       const std::int64_t last = dataset_.check_tokens(last_stored, document_end - 1, 1, std::nullopt).smallest;
       if (!summary_.end_token) summary_.end_token = last;
       summary_.documents_with_end_token += last == *summary_.end_token;
+      if (dataset_.mask() == nullptr) continue;
+      const std::int64_t counted = dataset_.mask()->counted(document_end - length, length);
+      summary_.counted_tokens += counted;
+      summary_.documents_without_counted += counted == 0;
     }
   }
 

@@ -49,4 +49,9 @@ void mark_documents(std::span<const std::int32_t> begins, bool masks_targets, st
   fill_to(starts.size());
 }
 
+void hide_uncounted(std::span<const std::uint8_t> counts, std::int64_t i, std::int64_t batch, std::span<std::int32_t> targets) {
+  for (std::int64_t s = 0; s < std::ssize(counts); ++s)
+    if (counts[static_cast<std::size_t>(s)] == 0) targets[static_cast<std::size_t>(s * batch + i)] = -1;
+}
+
 }  // namespace trident

@@ -37,4 +37,7 @@ void find_sequences(IndexReader& index, std::int64_t first, std::int64_t count, 
 void mark_documents(std::span<const std::int32_t> begins, bool masks_targets, std::int64_t sequence, std::int64_t i,
                     std::int64_t batch, const SampleSpans& spans);
 
+// Targets of sample i of `batch` become -1 where `counts`, of its T targets, is 0.
+void hide_uncounted(std::span<const std::uint8_t> counts, std::int64_t i, std::int64_t batch, std::span<std::int32_t> targets);
+
 }  // namespace trident

@@ -37,9 +37,9 @@ std::future<void> EncoderPool::submit(std::function<void(Encoder&)> work) {
   return done;
 }
 
-std::int64_t EncoderPool::num_replaced() const {
+std::int64_t EncoderPool::sum_of(std::int64_t (Encoder::*count)() const) const {
   std::int64_t sum = 0;
-  for (const auto& encoder : encoders_) sum += encoder->num_replaced();
+  for (const auto& encoder : encoders_) sum += ((*encoder).*count)();
   return sum;
 }
 

@@ -30,8 +30,8 @@ class EncoderPool {
   // Ready once `work` has run; holds what it threw.
   std::future<void> submit(std::function<void(Encoder&)> work);
 
-  // Encoder::num_replaced of all threads. Only while no task runs.
-  std::int64_t num_replaced() const;
+  // A count of all threads' encoders together, such as Encoder::num_replaced. Only while no task runs.
+  std::int64_t sum_of(std::int64_t (Encoder::*count)() const) const;
 
  private:
   void run(const std::stop_token& stop, Encoder& encoder);

@@ -141,6 +141,7 @@ IndexedDataset::Files IndexedDataset::open(const std::string& prefix, const Read
   const std::string path = idx_path(prefix);
   const std::optional<FileIdentity> before = identity_of(path);
   Files files{open_part(path, read_at), open_part(bin_path(prefix), read_at)};
+  if (is_there(mask_path(prefix))) files.mask.emplace(mask_path(prefix), read_at);
   if (identity_of(path) == before) return files;
   throw DataError(fmt::format("{}: another command replaced it while it was opened; start again", prefix));
 }
@@ -152,6 +153,7 @@ IndexedDataset::IndexedDataset(const std::string& prefix, Files files)
     : prefix_(prefix), idx_(std::move(files.idx)), bin_(std::move(files.bin)) {
   read_header();
   check_ends();
+  if (files.mask) mask_.emplace(*std::move(files.mask), num_tokens_);
 }
 
 void IndexedDataset::read_header() {
@@ -206,6 +208,7 @@ std::int64_t IndexedDataset::document_begin(std::int64_t document) const {
 void IndexedDataset::will_need(std::int64_t first, std::int64_t count) const {
   TRIDENT_CHECK(first >= 0 && count >= 0 && first <= num_tokens_ - count, "tokens {}+{} of {}", first, count, num_tokens_);
   bin_.will_need(first * size_of(type_), count * size_of(type_));
+  if (mask_) mask_->will_need(first, count);
 }
 
 void IndexedDataset::read_tokens(std::int64_t first, std::int64_t count, std::span<std::byte> stored) const {

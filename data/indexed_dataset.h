@@ -14,6 +14,7 @@
 
 #include "core/file_io.h"
 #include "data/block_reader.h"
+#include "data/loss_mask.h"
 
 namespace trident {
 
@@ -38,7 +39,7 @@ struct IdRange {
 // whatever the size, and checks that they fit both files; sample_dataset() looks at more, summarize() at everything. Every other
 // value of the index is checked when it is looked up. What does not fit, or is replaced meanwhile, throws DataError that names
 // file, field and remedy; a file that cannot be read, or became shorter: StorageError. Positions count tokens of the whole .bin in
-// int64.
+// int64. A PREFIX.mask that is there is opened, too; whether there must be one, the record says (read_record()).
 class IndexedDataset {
  public:
   explicit IndexedDataset(const std::string& prefix, const ReadAt& read_at = ::pread);
@@ -50,6 +51,7 @@ class IndexedDataset {
   std::int64_t num_tokens() const { return num_tokens_; }
   const RandomAccessFile& bin() const { return bin_; }
   const RandomAccessFile& idx() const { return idx_; }
+  const LossMask* mask() const { return mask_ ? &*mask_ : nullptr; }  // nullptr: every token counts as a target
 
   // Position of the first token of document 0 .. num_documents(); the last one is num_tokens(). Reads two values; who wants many of
   // them in order takes an IndexReader.
@@ -76,6 +78,7 @@ class IndexedDataset {
   friend class IndexReader;
   struct Files {
     RandomAccessFile idx, bin;
+    std::optional<RandomAccessFile> mask = {};
   };
   static Files open(const std::string& prefix, const ReadAt& read_at);
   IndexedDataset(const std::string& prefix, Files files);
@@ -88,6 +91,7 @@ class IndexedDataset {
   std::string prefix_;
   RandomAccessFile idx_;
   RandomAccessFile bin_;
+  std::optional<LossMask> mask_;
   TokenType type_ = TokenType::kU16;
   std::int64_t num_sequences_ = 0;
   std::int64_t num_documents_ = 0;

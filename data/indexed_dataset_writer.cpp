@@ -16,10 +16,12 @@ void append_index_header(AtomicFile& idx, TokenType type, std::int64_t num_seque
   append_value(idx, static_cast<std::uint64_t>(num_documents + 1));
 }
 
-IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size, Overwrite overwrite)
-    : vocab_size_(vocab_size), type_(token_type_for(vocab_size)), output_(prefix, overwrite) {}
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size, Overwrite overwrite,
+                                           WithMask with_mask)
+    : vocab_size_(vocab_size), type_(token_type_for(vocab_size)), output_(prefix, overwrite, with_mask) {}
 
-void IndexedDatasetWriter::add_document(std::span<const std::int32_t> ids) {
+void IndexedDatasetWriter::add_document(std::span<const std::int32_t> ids, std::span<const std::uint8_t> counts) {
+  TRIDENT_CHECK(counts.size() == (output_.mask() != nullptr ? ids.size() : 0), "{} bits for {} tokens", counts.size(), ids.size());
   if (ids.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
     throw DataError(fmt::format("{}: document {} has {} tokens, the format holds 2^31 - 1; split it", output_.bin().path(),
                                 num_documents(), ids.size()));
@@ -31,6 +33,7 @@ void IndexedDatasetWriter::add_document(std::span<const std::int32_t> ids) {
   } else {
     output_.bin().append(std::as_bytes(ids));
   }
+  for (const std::uint8_t count : counts) counts_.push_back(count != 0);
   lengths_.push_back(static_cast<std::int32_t>(ids.size()));
   num_tokens_ += static_cast<std::int64_t>(ids.size());
 }
@@ -49,6 +52,11 @@ void IndexedDatasetWriter::finish(const DatasetOrigin& origin) {
   std::int64_t sequences = 0;
   append_value(idx, sequences);
   for (const std::int32_t length : lengths_) append_value(idx, sequences += length > 0);
+  if (output_.mask() != nullptr) {
+    LossMaskWriter mask(*output_.mask(), num_tokens_);
+    for (const bool counts : counts_) mask.append(counts);
+    mask.finish();
+  }
   output_.commit(origin, {num_documents(), num_sequences, num_tokens_});
 }
 

@@ -15,14 +15,14 @@ namespace trident {
 constexpr TokenType token_type_for(std::int64_t vocab_size) { return vocab_size < 65500 ? TokenType::kU16 : TokenType::kI32; }
 
 // Streams documents into PREFIX.bin and PREFIX.idx, which appear complete with their record, in finish(), or not at all. Keeps 4
-// bytes per document in memory. Errors as DatasetOutput's.
+// bytes per document in memory, and for PREFIX.mask a bit per token. Errors as DatasetOutput's.
 class IndexedDatasetWriter {
  public:
-  IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size, Overwrite overwrite);
+  IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size, Overwrite overwrite, WithMask with_mask = WithMask::kNo);
 
   // One document: one sequence, or none where it is empty (as Megatron-LM's preprocess_data.py writes it). Ids must lie in the
-  // vocabulary; more than 2^31 - 1 of them: DataError.
-  void add_document(std::span<const std::int32_t> ids);
+  // vocabulary; more than 2^31 - 1 of them: DataError. `counts`: with a mask, not 0 for each id that counts as a target.
+  void add_document(std::span<const std::int32_t> ids, std::span<const std::uint8_t> counts = {});
   void finish(const DatasetOrigin& origin);
 
   std::int64_t num_documents() const { return static_cast<std::int64_t>(lengths_.size()); }
@@ -34,6 +34,7 @@ class IndexedDatasetWriter {
   DatasetOutput output_;
   std::vector<std::int32_t> lengths_;   // of documents
   std::vector<std::uint16_t> narrow_;  // scratch
+  std::vector<bool> counts_;           // of tokens, with a mask
   std::int64_t num_tokens_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/check.h"
+#include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset_writer.h"
 
@@ -52,10 +53,27 @@ DatasetOrigin origin_of(std::span<const IndexedDataset> datasets) {
     } else if (*record->origin.tokenizer != *origin.tokenizer) {
       throw DataError(fmt::format("{} was made by {}, {} by {}; merge what one tokenizer made, or prepare the text again", *first,
                                   described(*origin.tokenizer), dataset.prefix(), described(*record->origin.tokenizer)));
+    } else {
+      refuse_other_around(record_path(dataset.prefix()), *record->origin.tokenizer, *first, *origin.tokenizer);
     }
   }
   if (!all_known) origin.tokenizer.reset();
   return origin;
+}
+
+// Returns how many tokens count.
+std::int64_t append_merged_masks(AtomicFile& file, std::span<const IndexedDataset> datasets, std::int64_t tokens) {
+  LossMaskWriter mask(file, tokens);
+  std::vector<std::uint8_t> counts;
+  for (const IndexedDataset& dataset : datasets) {
+    for (std::int64_t at = 0; at < dataset.num_tokens(); at += std::ssize(counts)) {
+      counts.assign(static_cast<std::size_t>(std::min(kCopiedAtOnce, dataset.num_tokens() - at)), 1);
+      if (dataset.mask() != nullptr) dataset.mask()->read(at, counts);
+      for (const std::uint8_t count : counts) mask.append(count != 0);
+    }
+  }
+  mask.finish();
+  return mask.counted();
 }
 
 }  // namespace
@@ -106,7 +124,8 @@ MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::str
   }
   stats.bytes = done.bytes_total;
 
-  DatasetOutput files(output, overwrite);
+  const bool masked = std::ranges::any_of(datasets, [](const IndexedDataset& dataset) { return dataset.mask() != nullptr; });
+  DatasetOutput files(output, overwrite, masked ? WithMask::kYes : WithMask::kNo);
   for (const IndexedDataset& dataset : datasets) {
     BlockReader blocks(dataset.bin(), kCopiedAtOnce);
     for (std::int64_t at = 0, size = dataset.bin().size(); at < size; at += kCopiedAtOnce) {
@@ -117,6 +136,7 @@ MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::str
     }
   }
   append_merged_index(files.idx(), datasets);
+  if (masked) stats.counted = append_merged_masks(*files.mask(), datasets, stats.tokens);
   files.commit(origin, {stats.documents, stats.sequences, stats.tokens});
   return stats;
 }

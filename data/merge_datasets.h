@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,17 +17,18 @@ namespace trident {
 struct MergeStats {
   std::int64_t documents = 0, sequences = 0, tokens = 0;
   std::int64_t bytes = 0;  // of the new .bin
+  std::optional<std::int64_t> counted = {};  // tokens that count as targets, where the output has a mask
 };
 
 struct MergeProgress {
   std::int64_t bytes_done = 0, bytes_total = 0;  // of .bin
 };
 
-// Writes OUTPUT.bin and OUTPUT.idx, byte for byte what Megatron-LM's merge_datasets.py makes of the inputs in this order. Streams:
-// memory does not grow with the data. Errors leave no output: DataError (an input that cannot be read, or two that store their
-// tokens in different types or were made by different tokenizers), ConfigError (no input, or the output is an input), and those of
-// DatasetOutput. The record names the inputs' sources, and their tokenizer if all of them have one. `progress` is called about
-// once per 16 MB.
+// Writes OUTPUT.bin and OUTPUT.idx, byte for byte what Megatron-LM's merge_datasets.py makes of the inputs in this order, and
+// OUTPUT.mask where an input has one: every token of an input without counts. Streams: memory does not grow with the data. Errors
+// leave no output: DataError (an input that cannot be read, or two that store their tokens in different types or were made by
+// different tokenizers), ConfigError (no input, or the output is an input), and those of DatasetOutput. The record names the
+// inputs' sources, and their tokenizer if all of them have one. `progress` is called about once per 16 MB.
 MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output, Overwrite overwrite,
                           const std::function<void(const MergeProgress&)>& progress = {});
 

@@ -28,8 +28,12 @@ struct Batch {
   std::vector<RawDocument> documents;
   std::vector<std::int32_t> ids;    // of all of them, eod included
   std::vector<std::int64_t> sizes;  // ids of each
+  std::vector<std::uint8_t> counts; // of ids, of conversations
   std::vector<RawDocument> bad;     // lines that are no documents, where such are left out
   std::int64_t text_bytes = 0, lone_surrogates = 0;
+  std::int64_t skipped = 0, endless = 0;  // conversations
+  std::int64_t control_line = 0;    // of the first control text that became its token; 0: there is none
+  std::int32_t control_id = -1;
   std::int64_t bytes = 0;           // of memory, as it was read
   std::int64_t bytes_done = 0;      // of all inputs, once this was read
 };
@@ -44,16 +48,38 @@ void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const Inp
   } else text = std::move(document.bytes);
   document.bytes = std::string();
   const std::size_t before = batch.ids.size();
-  encoder.encode(text, &batch.ids);
+  if (!text.empty()) encoder.encode(text, &batch.ids, options.rule);
+  if (const auto& control = encoder.first_control(); !text.empty() && control && batch.control_line == 0) {
+    const auto above = input.kind == InputKind::kText ? std::ranges::count(std::string_view(text).substr(0, control->at), '\n') : 0;
+    batch.control_line = document.line + above, batch.control_id = control->id;
+  }
   if (batch.ids.size() > before && options.append_eod == AppendEod::kYes) batch.ids.push_back(eod);
   batch.sizes.push_back(static_cast<std::int64_t>(batch.ids.size() - before));
   batch.text_bytes += static_cast<std::int64_t>(text.size());
 }
 
-void encode(Batch& batch, Encoder& encoder, const InputFile& input, std::int32_t eod, const PrepareOptions& options) {
+void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer,
+                 const ChatOptions& chat) {
+  const ConversationTokens tokens = encode_conversation(line, input.path, chat, tokenizer.special_ids(), encoder);
+  if (std::ranges::find(tokens.counts, 1) == tokens.counts.end()) {
+    ++batch.skipped;
+    return;
+  }
+  std::ranges::copy(tokens.ids, std::back_inserter(batch.ids));
+  std::ranges::copy(tokens.counts, std::back_inserter(batch.counts));
+  batch.sizes.push_back(std::ssize(tokens.ids));
+  batch.text_bytes += tokens.bytes;
+  batch.endless += tokens.ends ? 0 : 1;
+}
+
+void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer, std::int32_t eod,
+            const PrepareOptions& options) {
   for (RawDocument& document : batch.documents) {
     try {
-      encode_one(document, batch, encoder, input, eod, options);
+      if (options.chat != nullptr)
+        encode_chat(document, batch, encoder, input, tokenizer, *options.chat);
+      else
+        encode_one(document, batch, encoder, input, eod, options);
     } catch (const std::bad_alloc&) {
       refuse_without_memory(input.path, document.line);
     } catch (const DataError&) {
@@ -72,9 +98,12 @@ class Preparation {
   Preparation(const Tokenizer& tokenizer, const std::string& output_prefix, const PrepareOptions& options, std::int64_t bytes_total,
               const Progress& progress)
       : options_(options),
+        tokenizer_(tokenizer),
         progress_(progress),
-        eod_(tokenizer.eod()),
-        writer_(output_prefix, tokenizer.vocab_size(), options.overwrite),
+        eod_(options.append_eod == AppendEod::kNo ? -1
+             : options.eod                        ? *options.eod
+                                                  : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN")),
+        writer_(output_prefix, tokenizer.vocab_size(), options.overwrite, options.chat != nullptr ? WithMask::kYes : WithMask::kNo),
         pool_(tokenizer, options.workers) {
     seen_.bytes_total = bytes_total;
   }
@@ -114,13 +143,18 @@ class Preparation {
 
   PrepareStats finish(const DatasetOrigin& origin) {
     write_all();
+    if (writer_.num_documents() == 0 && stats_.skipped > 0)
+      throw DataError(fmt::format("--input: no token counts in any of {}; look at one with trident tokenizer render",
+                                  counted(stats_.skipped, "conversation")));
     if (writer_.num_documents() == 0)
       throw DataError(
           fmt::format("--input: all {} lines are bad; name the key of the text by --json-key, or mend them", stats_.bad_lines));
     writer_.finish(origin);
     stats_.documents = writer_.num_documents();
     stats_.tokens = writer_.num_tokens();
-    stats_.replaced = pool_.num_replaced();
+    stats_.replaced = pool_.sum_of(&Encoder::num_replaced);
+    if (options_.chat == nullptr) stats_.controls = pool_.sum_of(&Encoder::num_controls);  // else they are the template's
+    stats_.unknown = pool_.sum_of(&Encoder::num_unknown);
     return stats_;
   }
 
@@ -133,7 +167,7 @@ class Preparation {
 
   void submit(std::unique_ptr<Batch> batch, const InputFile& input) {
     auto done =
-        pool_.submit([this, &input, batch = batch.get()](Encoder& encoder) { encode(*batch, encoder, input, eod_, options_); });
+        pool_.submit([this, &input, batch = batch.get()](Encoder& encoder) { encode(*batch, encoder, input, tokenizer_, eod_, options_); });
     bytes_in_flight_ += batch->bytes;
     in_flight_.push_back({std::move(batch), std::move(done), &input});
     // Two batches per worker, one in work and one that waits for it, but no second one beside a long document.
@@ -164,14 +198,23 @@ class Preparation {
     in_flight_.front().done.get();  // throws what the worker threw
     const std::unique_ptr<Batch> batch = std::move(in_flight_.front().batch);
     for (const RawDocument& line : batch->bad) leave_out(line, *in_flight_.front().input);
+    if (batch->control_line > 0 && stats_.first_control.empty()) {
+      stats_.first_control = fmt::format("{}:{}", in_flight_.front().input->path, batch->control_line);
+      stats_.first_control_id = batch->control_id;
+    }
     in_flight_.pop_front();
     bytes_in_flight_ -= batch->bytes;
     std::span<const std::int32_t> ids(batch->ids);
+    std::span<const std::uint8_t> counts(batch->counts);
     for (const std::int64_t size : batch->sizes) {
+      const auto length = static_cast<std::size_t>(size), bits = options_.chat != nullptr ? length : 0;
       stats_.empty_documents += size == 0;
-      writer_.add_document(ids.first(static_cast<std::size_t>(size)));
-      ids = ids.subspan(static_cast<std::size_t>(size));
+      writer_.add_document(ids.first(length), counts.first(bits));
+      ids = ids.subspan(length), counts = counts.subspan(bits);
     }
+    stats_.counted += std::ranges::count(batch->counts, 1);
+    stats_.skipped += batch->skipped;
+    stats_.endless += batch->endless;
     stats_.bytes += batch->text_bytes;
     stats_.lone_surrogates += batch->lone_surrogates;
     seen_.bytes_done = batch->bytes_done;
@@ -181,6 +224,7 @@ class Preparation {
   }
 
   const PrepareOptions& options_;
+  const Tokenizer& tokenizer_;
   const Progress& progress_;
   std::int32_t eod_;
   IndexedDatasetWriter writer_;
@@ -210,7 +254,8 @@ PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenize
   // All inputs are looked at before any work is done: a typing error in the last name is told at once.
   std::vector<InputFile> files;
   std::int64_t bytes_total = 0;
-  DatasetOrigin origin{.tokenizer = recorded(tokenizer), .sources = {}};
+  const TextRule rule = options.chat != nullptr ? TextRule{.around = Around::kLeftOut} : options.rule;
+  DatasetOrigin origin{.tokenizer = recorded(tokenizer, rule), .sources = {}};
   for (const std::string& path : inputs) {
     for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix), record_path(output_prefix)}) {
       std::error_code ignored;  // of files that are not there
@@ -219,6 +264,8 @@ PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenize
     }
     files.push_back(identify_input(path, [&] { if (progress) progress({}); }));
     if (files.back().begun && options.separator_line) files.back().kind = InputKind::kText;
+    if (options.chat != nullptr && files.back().kind != InputKind::kJsonLines)
+      throw ConfigError(fmt::format("--chat: {} is no file of JSON lines; name it FILE.jsonl, one conversation a line", path));
     bytes_total += files.back().bytes;
   }
   if (std::ranges::find(inputs, kStandardInput) != inputs.end()) bytes_total = 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/chat_documents.h"
 #include "data/dataset_output.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -15,11 +16,14 @@ namespace trident {
 enum class AppendEod : std::uint8_t { kNo, kYes };
 
 struct PrepareOptions {
-  AppendEod append_eod = AppendEod::kNo;  // the tokenizer's eod after each document that is not empty
+  AppendEod append_eod = AppendEod::kNo;  // after each document that is not empty
+  std::optional<std::int32_t> eod = std::nullopt;  // not set: the tokenizer's
+  TextRule rule = {};                              // of each document that is not empty
   std::string json_key = "text";          // for .jsonl and .json inputs
   // Text inputs: a line equal to this (without its line end) separates documents and belongs to none; "" cuts at blank lines.
   // Stretches without any text between two separators are no documents. Not set: a file is one document.
   std::optional<std::string> separator_line = std::nullopt;
+  const ChatOptions* chat = nullptr;  // inputs are conversations, and PREFIX.mask says which tokens count
   Overwrite overwrite = Overwrite::kNo;
   std::int64_t max_document_bytes = std::int64_t{256} << 20;  // of text, or of a line of JSON; longer ones are refused
   std::int64_t max_line_bytes = std::int64_t{256} << 20;      // of any input; longer ones are refused
@@ -35,7 +39,14 @@ struct PrepareStats {
   std::int64_t bytes = 0;            // of the documents' text
   std::int64_t replaced = 0;         // ill-formed UTF-8 sequences, read as U+FFFD
   std::int64_t lone_surrogates = 0;  // of JSON strings, read as U+FFFD
+  std::int64_t controls = 0;         // control texts that became their tokens
+  std::string first_control = {};    // FILE:LINE of the first
+  std::int32_t first_control_id = -1;
+  std::int64_t unknown = 0;          // characters without a token
   std::int64_t bad_lines = 0;        // left out
+  std::int64_t counted = 0;          // of conversations: tokens that count
+  std::int64_t skipped = 0;          // conversations without such
+  std::int64_t endless = 0;          // conversations in which no eos ends the last stretch that counts
   double seconds = 0;
 };
 

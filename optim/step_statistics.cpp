@@ -20,6 +20,12 @@ constexpr std::int64_t kExchanged = 2 * ExactSum::kLimbs + 2;
 
 }  // namespace
 
+std::int64_t sum_over_batch(ParallelContext& context, std::int64_t count) {
+  for (const Axis axis : {Axis::kContext, Axis::kData})
+    context.statistics(axis).all_reduce(context.host_stream(), TensorView(&count, DType::kI64, {1}), ReduceOp::kSum);
+  return count;
+}
+
 StatisticsReducer::StatisticsReducer(ParallelContext& context, ArenaPlan& plan) : context_(context) {
   block_slot_ = plan.book("sums of squares", MemoryUse::kWorkspace, kBlocksAtOnce * size_of(DType::kF64));
   limb_slot_ = plan.book("exact sum of squares", MemoryUse::kWorkspace, ExactSum::kLimbs * size_of(DType::kI64));

@@ -25,6 +25,9 @@ struct StepStatistics {
   std::string first_non_finite;  // "rank 3: model.layers.0.mlp.up_proj.weight" if this rank holds one, else empty
 };
 
+// Collective over cp and dp, by the host. The sum of what ranks count in their shares of the global batch.
+std::int64_t sum_over_batch(ParallelContext& context, std::int64_t count);
+
 class StatisticsReducer {
  public:
   StatisticsReducer(ParallelContext& context, ArenaPlan& plan);

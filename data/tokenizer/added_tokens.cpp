@@ -1,20 +1,15 @@
 #include "data/tokenizer/added_tokens.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <utility>
 
 #include "core/utf8.h"
-#include "data/tokenizer/gpt2_scanner.h"
+#include "data/tokenizer/unicode.h"
 
 namespace trident {
 namespace {
-
-std::vector<AddedToken> those_with(const std::vector<AddedToken>& tokens, bool normalized) {
-  std::vector<AddedToken> some;
-  std::ranges::copy_if(tokens, std::back_inserter(some), [&](const AddedToken& token) { return token.normalized == normalized; });
-  return some;
-}
 
 // Where the character before `end` begins.
 std::size_t last_character(std::string_view text, std::size_t end) {
@@ -23,7 +18,7 @@ std::size_t last_character(std::string_view text, std::size_t end) {
   return end;
 }
 
-bool is_space_at(std::string_view text, std::size_t at) { return char_class(code_point_at(text, at).value) == CharClass::kSpace; }
+bool is_space_at(std::string_view text, std::size_t at) { return is_white_space(code_point_at(text, at).value); }
 
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
   return !(begin > 0 && is_word_character(code_point_at(text, last_character(text, begin)).value)) &&
@@ -32,53 +27,102 @@ bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
-    : first_(those_with(tokens, false)), normalized_(those_with(tokens, true)) {}
-
-void AddedTokens::cut(std::string_view text, std::vector<std::int32_t>* ids, FunctionRef<void(std::string_view)> between) const {
-  if (normalized_.is_empty()) return first_.cut(text, ids, between);
-  first_.cut(text, ids, [&](std::string_view rest) { normalized_.cut(rest, ids, between); });
-}
-
-AddedTokens::Pass::Pass(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::ranges::sort(tokens_, {}, &AddedToken::content);
-  for (const AddedToken& token : tokens_) begins_[static_cast<unsigned char>(token.content.front())] = true;
-}
-
-// The tokens that agree with the text so far are neighbours; each further byte leaves fewer of them, the shortest first.
-const AddedToken* AddedTokens::Pass::longest_at(std::string_view text, std::size_t at) const {
-  const AddedToken* longest = nullptr;
-  auto first = tokens_.begin(), last = tokens_.end();
-  for (std::size_t length = 0; at + length < text.size() && first != last; ++length) {
-    const auto byte_of = [length](const AddedToken& token) { return static_cast<unsigned char>(token.content[length]); };
-    const auto agree = std::ranges::equal_range(first, last, static_cast<unsigned char>(text[at + length]), {}, byte_of);
-    first = agree.begin(), last = agree.end();
-    if (first != last && first->content.size() == length + 1) longest = &*first++;
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
+  std::size_t bytes = 0;
+  for (const AddedToken& token : tokens_) bytes += token.content.size();
+  edges_.resize(std::bit_ceil(2 * bytes + 2));
+  std::vector<std::pair<std::int32_t, unsigned char>> parents(1);
+  for (std::size_t t = 0; t < tokens_.size(); ++t) {
+    const std::string& content = tokens_[t].content;
+    std::int32_t state = 0;
+    for (auto c = content.rbegin(); c != content.rend(); ++c) {
+      std::int32_t* const to = edge(state, static_cast<unsigned char>(*c));
+      if (*to == 0) {
+        *to = static_cast<std::int32_t>(states_.size());
+        states_.emplace_back();
+        parents.emplace_back(state, static_cast<unsigned char>(*c));
+      }
+      state = *to;
+    }
+    ends_[static_cast<unsigned char>(content.back())] = true;
+    if (states_[static_cast<std::size_t>(state)].longest < 0)
+      states_[static_cast<std::size_t>(state)].longest = static_cast<std::int32_t>(t);
   }
-  return longest;
+  // A fallback is shorter than its state, so that states are settled by their lengths.
+  std::vector<std::int32_t> lengths(states_.size()), order;
+  for (std::size_t s = 1; s < states_.size(); ++s) {
+    lengths[s] = lengths[static_cast<std::size_t>(parents[s].first)] + 1;
+    order.push_back(static_cast<std::int32_t>(s));
+  }
+  std::ranges::stable_sort(order, {}, [&](std::int32_t s) { return lengths[static_cast<std::size_t>(s)]; });
+  for (const std::int32_t s : order) {
+    const auto [parent, byte] = parents[static_cast<std::size_t>(s)];
+    std::int32_t state = parent, to = 0;
+    while (state != 0 && to == 0) {
+      state = states_[static_cast<std::size_t>(state)].fallback;
+      to = step(state, byte);
+    }
+    State& settled = states_[static_cast<std::size_t>(s)];
+    settled.fallback = to;
+    if (settled.longest < 0) settled.longest = states_[static_cast<std::size_t>(to)].longest;
+  }
+}
+
+std::int32_t* AddedTokens::edge(std::int32_t state, unsigned char byte) {
+  const std::uint64_t key = (static_cast<std::uint64_t>(state) << 8 | byte) + 1;
+  std::size_t slot = static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> 32) & (edges_.size() - 1);
+  while (edges_[slot].key != 0 && edges_[slot].key != key) slot = (slot + 1) & (edges_.size() - 1);
+  edges_[slot].key = key;
+  return &edges_[slot].to;
+}
+
+std::int32_t AddedTokens::step(std::int32_t state, unsigned char byte) const {
+  const std::uint64_t key = (static_cast<std::uint64_t>(state) << 8 | byte) + 1;
+  std::size_t slot = static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> 32) & (edges_.size() - 1);
+  while (edges_[slot].key != 0 && edges_[slot].key != key) slot = (slot + 1) & (edges_.size() - 1);
+  return edges_[slot].to;
+}
+
+std::vector<AddedTokens::Found> AddedTokens::find_all(std::string_view text) const {
+  std::vector<Found> found;
+  std::int32_t state = 0;
+  for (std::size_t at = text.size(); at-- > 0;) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (state == 0 && !ends_[byte]) continue;
+    std::int32_t to = step(state, byte);
+    while (to == 0 && state != 0) {
+      state = states_[static_cast<std::size_t>(state)].fallback;
+      to = step(state, byte);
+    }
+    state = to;
+    if (const std::int32_t longest = states_[static_cast<std::size_t>(state)].longest; longest >= 0) found.push_back({at, longest});
+  }
+  return found;
 }
 
 // The library goes on behind a token's own text, also where the token took white space along that belongs to the next one: that one
 // is a token again, unless it has lstrip and nothing is left of it.
-void AddedTokens::Pass::cut(std::string_view text, std::vector<std::int32_t>* ids,
-                            FunctionRef<void(std::string_view)> between) const {
-  std::size_t done = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const AddedToken* const token = begins_[static_cast<unsigned char>(text[at])] ? longest_at(text, at) : nullptr;
-    if (token == nullptr) {
-      ++at;
-      continue;
-    }
-    std::size_t begin = std::exchange(at, at + token->content.size()), end = at;
-    if (token->single_word && !stands_alone(text, begin, end)) continue;
-    if (token->lstrip) {
+void AddedTokens::cut(std::string_view text, FunctionRef<bool(const AddedToken&, std::string_view)> counts,
+                      FunctionRef<void(const AddedToken&, std::string_view)> take,
+                      FunctionRef<void(std::string_view)> between) const {
+  const std::vector<Found> all = find_all(text);
+  std::size_t done = 0, next = 0;
+  for (auto found = all.rbegin(); found != all.rend(); ++found) {
+    if (found->at < next) continue;
+    const AddedToken& token = tokens_[static_cast<std::size_t>(found->token)];
+    std::size_t begin = found->at, end = begin + token.content.size();
+    next = end;
+    if (!counts(token, text.substr(begin, end - begin))) continue;
+    if (token.single_word && !stands_alone(text, begin, end)) continue;
+    if (token.lstrip) {
       while (begin > done && is_space_at(text, last_character(text, begin))) begin = last_character(text, begin);
       begin = std::max(begin, done);
     }
-    if (token->rstrip)
+    if (token.rstrip)
       while (end < text.size() && is_space_at(text, end)) end += code_point_at(text, end).size;
     if (done < begin) between(text.substr(done, begin - done));
-    if (begin < end) ids->push_back(token->id);
+    if (begin < end) take(token, text.substr(begin, end - begin));
     done = end;
   }
   if (done < text.size()) between(text.substr(done));

@@ -18,34 +18,50 @@ struct AddedToken {
   bool lstrip = false;       // takes the white space before it along
   bool rstrip = false;       // and that behind it
   bool normalized = false;   // is looked for in what the others leave
+  bool special = false;      // a control token
   bool operator==(const AddedToken&) const = default;
 };
 
 // The only added token of GPT-2's vocabulary ends documents.
-inline std::vector<AddedToken> plain_added_tokens() { return {{.content = "<|endoftext|>"}}; }
+inline std::vector<AddedToken> plain_added_tokens() { return {{.content = "<|endoftext|>", .special = true}}; }
 
+// Cuts tokens out of texts in time linear in the text, whatever the tokens are.
 class AddedTokens {
  public:
+  // An empty content is nowhere. Of two with one content the first counts.
   explicit AddedTokens(std::vector<AddedToken> tokens);
+  bool is_empty() const { return tokens_.empty(); }
 
-  // Appends the ids of the tokens in `text` (well-formed UTF-8) to *ids, and gives each stretch before, between and behind them to
-  // `between`, in the order of the text. Of two tokens that begin at one place the longer one counts.
-  void cut(std::string_view text, std::vector<std::int32_t>* ids, FunctionRef<void(std::string_view)> between) const;
+  // Gives the tokens in `text` (well-formed UTF-8) to `take` with the text that each covers, and the stretches before, between and
+  // behind them to `between`, in the order of the text. Of two tokens that begin at one place the longer one counts. A token whose
+  // own text `counts` denies is part of a stretch.
+  void cut(std::string_view text, FunctionRef<bool(const AddedToken&, std::string_view own)> counts,
+           FunctionRef<void(const AddedToken&, std::string_view covers)> take,
+           FunctionRef<void(std::string_view)> between) const;
 
  private:
-  // Those of one pass over the text, in the order of their bytes.
-  class Pass {
-   public:
-    explicit Pass(std::vector<AddedToken> tokens);
-    bool is_empty() const { return tokens_.empty(); }
-    void cut(std::string_view text, std::vector<std::int32_t>* ids, FunctionRef<void(std::string_view)> between) const;
-
-   private:
-    const AddedToken* longest_at(std::string_view text, std::size_t at) const;  // nullptr: none begins there
-    std::vector<AddedToken> tokens_;
-    std::array<bool, 256> begins_{};  // by byte: whether a token begins with it
+  // An automaton of the tokens' bytes from last to first (Aho and Corasick 1975), run from the end of a text to its beginning: its
+  // state knows the longest token that begins where it stands.
+  struct State {
+    std::int32_t fallback = 0;  // the longest other state that ends as this one does
+    std::int32_t longest = -1;  // token
   };
-  Pass first_, normalized_;
+  struct Found {
+    std::size_t at;
+    std::int32_t token;
+  };
+  struct Edge {
+    std::uint64_t key = 0;  // state and byte, plus one
+    std::int32_t to = 0;
+  };
+  std::int32_t* edge(std::int32_t state, unsigned char byte);
+  std::int32_t step(std::int32_t state, unsigned char byte) const;  // 0 where there is no edge
+  std::vector<Found> find_all(std::string_view text) const;         // from the end of the text
+
+  std::vector<AddedToken> tokens_;
+  std::vector<State> states_ = std::vector<State>(1);
+  std::vector<Edge> edges_;          // by hash, at most half full
+  std::array<bool, 256> ends_{};     // by byte: whether a token ends with it
 };
 
 }  // namespace trident

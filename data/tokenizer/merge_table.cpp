@@ -1,8 +1,10 @@
 #include "data/tokenizer/merge_table.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 namespace trident {
 
@@ -15,10 +17,13 @@ std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
 }  // namespace
 
 MergeTable::MergeTable(std::size_t num_rules)
-    : slots_(std::bit_ceil(2 * num_rules + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
+    : slots_(std::bit_ceil(num_rules + num_rules / 2 + 2)),
+      shift_(64 - std::countr_zero(slots_.size())),
+      is_likely_(std::bit_ceil(num_rules / 8 + 1)),
+      likely_shift_(64 - std::countr_zero(is_likely_.size()) - 6) {}
 
 std::size_t MergeTable::slot_of(std::uint64_t pair) const {
-  std::size_t slot = static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15u) >> shift_);  // Fibonacci hashing: the top bits
+  std::size_t slot = static_cast<std::size_t>(hash_of(pair) >> shift_);  // Fibonacci hashing: the top bits
   while (slots_[slot].pair != kEmpty && slots_[slot].pair != pair) slot = (slot + 1) & (slots_.size() - 1);
   return slot;
 }
@@ -26,10 +31,14 @@ std::size_t MergeTable::slot_of(std::uint64_t pair) const {
 void MergeTable::insert(std::int32_t left, std::int32_t right, MergeRule rule) {
   const std::uint64_t pair = pair_of(left, right);
   slots_[slot_of(pair)] = {pair, rule};
+  const std::uint64_t bit = hash_of(pair) >> likely_shift_;
+  is_likely_[static_cast<std::size_t>(bit >> 6)] |= std::uint64_t{1} << (bit & 63);
 }
 
 const MergeRule* MergeTable::find(std::int32_t left, std::int32_t right) const {
-  const Slot& slot = slots_[slot_of(pair_of(left, right))];
+  const std::uint64_t pair = pair_of(left, right), bit = hash_of(pair) >> likely_shift_;
+  if ((is_likely_[static_cast<std::size_t>(bit >> 6)] >> (bit & 63) & 1) == 0) return nullptr;
+  const Slot& slot = slots_[slot_of(pair)];
   return slot.pair == kEmpty ? nullptr : &slot.rule;
 }
 
@@ -43,9 +52,49 @@ void Merger::offer(const MergeTable& table, std::int64_t at) {
   if (rule == nullptr) return;
   heap_.push_back({rule->rank, rule->result, at});
   std::push_heap(heap_.begin(), heap_.end(), comes_later);
+  steps_ += static_cast<std::int64_t>(std::bit_width(heap_.size()));
+}
+
+// The arrays hold for each symbol what it makes with the next one; a symbol that was merged away makes nothing.
+void Merger::merge_few(const MergeTable& table, std::vector<std::int32_t>* symbols) {
+  constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
+  constexpr std::size_t kAtOnce = 8;
+  const std::size_t count = symbols->size(), padded = (count + kAtOnce - 1) / kAtOnce * kAtOnce;
+  std::array<std::int32_t, kFew> ranks;
+  std::array<std::uint8_t, kFew + 1> next, previous;
+  std::int32_t* const ids = symbols->data();
+  const auto look = [&](std::size_t at) {
+    const MergeRule* const rule = next[at] < count ? table.find(ids[at], ids[next[at]]) : nullptr;
+    ranks[at] = rule == nullptr ? kNone : rule->rank;
+  };
+  for (std::size_t at = 0; at < count; ++at)
+    next[at] = static_cast<std::uint8_t>(at + 1), previous[at + 1] = static_cast<std::uint8_t>(at);
+  for (std::size_t at = 0; at < count; ++at) look(at);
+  std::fill(ranks.begin() + count, ranks.begin() + padded, kNone);
+  for (;;) {
+    steps_ += static_cast<std::int64_t>(padded);
+    std::array<std::int32_t, kAtOnce> least;
+    least.fill(kNone);
+    for (std::size_t at = 0; at < padded; at += kAtOnce)
+      for (std::size_t i = 0; i < kAtOnce; ++i) least[i] = std::min(least[i], ranks[at + i]);
+    const std::int32_t lowest = *std::min_element(least.begin(), least.end());
+    if (lowest == kNone) break;
+    std::size_t best = 0;
+    while (ranks[best] != lowest) ++best;
+    const std::size_t gone = next[best];
+    ids[best] = table.find(ids[best], ids[gone])->result;
+    ranks[gone] = kNone;
+    next[best] = next[gone], previous[next[best]] = static_cast<std::uint8_t>(best);
+    look(best);
+    if (best > 0) look(previous[best]);
+  }
+  std::size_t kept = 0;
+  for (std::size_t at = 0; at < count; at = next[at]) ids[kept++] = ids[at];
+  symbols->resize(kept);
 }
 
 void Merger::merge(const MergeTable& table, std::vector<std::int32_t>* symbols) {
+  if (symbols->size() <= kFew) return merge_few(table, symbols);
   const auto count = static_cast<std::int64_t>(symbols->size());
   list_.clear();
   heap_.clear();
@@ -56,6 +105,7 @@ void Merger::merge(const MergeTable& table, std::vector<std::int32_t>* symbols) 
 
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), comes_later);
+    steps_ += static_cast<std::int64_t>(std::bit_width(heap_.size()));
     const Candidate best = heap_.back();
     heap_.pop_back();
     Symbol& left = list_[static_cast<std::size_t>(best.at)];

@@ -2,313 +2,527 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
-#include <span>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "core/check.h"
 #include "core/file_io.h"
-#include "core/json_reader.h"
 #include "core/json_scanner.h"
 #include "core/printable.h"
+#include "data/tokenizer/json_part.h"
 
 namespace trident {
-
 namespace {
 
 constexpr std::string_view kEndOfText = "<|endoftext|>";
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
 constexpr std::size_t kMaxMergeValues = 8, kShownMerge = 80;
+constexpr std::size_t kMaxSteps = 64;        // normalizers, or splitters
+constexpr std::size_t kMergesPerToken = 16;  // more are no vocabulary's, and take memory
 
-// The type of a component: its "type", or null.
-std::string type_of(const JsonValue* component) {
-  if (component == nullptr || component->is_null()) return "null";
-  const JsonValue* type = component->find("type");
-  return type != nullptr && type->is_string() ? type->as_string() : "unnamed";
+// The type of a component; old files leave it out where a list of parts says it.
+std::string type_of(JsonPart& part, std::string_view list_of_sequence) {
+  const std::string type = part.text("type", "");
+  return type.empty() && part.find(list_of_sequence) != nullptr ? "Sequence" : type;
 }
 
-std::span<const JsonValue> items_of(const JsonValue& parent, std::string_view key) {
-  const JsonValue* list = parent.find(key);
-  return list != nullptr && list->is_array() ? std::span(list->items()) : std::span<const JsonValue>();
-}
-
-// The components that a component stands for: none for null, those of its `list` for a Sequence, else itself.
-std::vector<const JsonValue*> parts_of(const JsonValue* component, std::string_view list) {
-  const std::string type = type_of(component);
-  if (type == "null") return {};
-  if (type != "Sequence" && (type != "unnamed" || component->find(list) == nullptr)) return {component};
-  std::vector<const JsonValue*> parts;
-  for (const JsonValue& item : items_of(*component, list))
-    for (const JsonValue* part : parts_of(&item, list)) parts.push_back(part);
-  return parts;
-}
-
-bool has_text(const JsonValue& parent, std::string_view key, std::string_view text) {
-  const JsonValue* value = parent.find(key);
-  return value != nullptr && value->is_string() && value->as_string() == text;
-}
-
-bool is_false(const JsonValue& parent, std::string_view key) {
-  const JsonValue* value = parent.find(key);
-  return value != nullptr && value->is_bool() && !value->as_bool();
-}
-
-// Compares what the file says with what is done, field by field; where a field is absent, the library's default counts.
-class Comparison {
- public:
-  explicit Comparison(const std::string& path) : path_(path) {}
-
-  const std::string& path() const { return path_; }
-
-  [[noreturn]] void refuse(std::string_view field, const std::string& found, std::string_view expected) const {
-    throw DataError(fmt::format("{}: {} is {}, only {} is built (GPT-2's way to split text); use a tokenizer that splits as "
-                                "GPT-2's does", path_, field, found, expected));
+// Reads null, one component, or those of a Sequence in their order.
+void read_parts(const JsonValue* value, const std::string& path, std::string_view list, const std::string& file,
+                FunctionRef<void(const std::string& type, JsonPart& part)> read) {
+  if (value == nullptr || value->is_null()) return;
+  JsonPart part(*value, path, file);
+  const std::string type = type_of(part, list);
+  if (type != "Sequence") {
+    read(type, part);
+    part.end();
+    return;
   }
+  const JsonValue::Array& items = part.list(list);
+  part.end();
+  for (std::size_t i = 0; i < items.size(); ++i) read_parts(&items[i], fmt::format("{}.{}[{}]", path, list, i), list, file, read);
+}
 
-  void expect_bool(const JsonValue& parent, std::string_view prefix, std::string_view key, bool expected, bool fallback) const {
-    const JsonValue* value = parent.find(key);
-    const bool found = value == nullptr || value->is_null() ? fallback : value->is_bool() ? value->as_bool() : !expected;
-    if (found != expected) refuse(fmt::format("{}.{}", prefix, key), found ? "true" : "false", expected ? "true" : "false");
+// A text for a regular expression that matches it alone.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::string_view(R"(\^$.|?*+()[]{}-/&~#)").find(c) != std::string_view::npos) out += '\\';
+    out += c;
   }
+  return out;
+}
 
-  // null, "" or 0
-  void expect_nothing(const JsonValue& parent, std::string_view prefix, std::string_view key) const {
-    const JsonValue* value = parent.find(key);
-    if (value == nullptr || value->is_null() || (value->is_string() && value->as_string().empty()) ||
-        (value->is_number() && value->as_number() == 0))
-      return;
-    refuse(fmt::format("{}.{}", prefix, key), in_quotes(to_json_text(*value)), "null");
-  }
-
- private:
-  const std::string& path_;
+struct Pattern {
+  std::string text;
+  bool is_regex;
 };
-
-// True for a Split that writes out ByteLevel's own pattern before a ByteLevel that has none.
-bool splits_as_gpt2(const JsonValue& component) {
-  constexpr std::string_view kPatterns[] = {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
-                                            R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"};
-  const JsonValue* pattern = component.find("pattern");
-  return type_of(&component) == "Split" && has_text(component, "behavior", "Isolated") && pattern != nullptr &&
-         std::ranges::any_of(kPatterns, [&](std::string_view known) { return has_text(*pattern, "Regex", known); });
-}
-
-// Whether every text stays as it is.
-bool changes_nothing(const JsonValue& normalizer) {
-  const auto are_false = [&](std::initializer_list<std::string_view> keys) {
-    return std::ranges::all_of(keys, [&](std::string_view key) { return is_false(normalizer, key); });
-  };
-  const std::string type = type_of(&normalizer);
-  if (type == "Prepend") return has_text(normalizer, "prepend", "");
-  if (type == "Strip") return are_false({"strip_left", "strip_right"});
-  if (type == "Replace") {
-    const JsonValue* const pattern = normalizer.find("pattern");
-    const JsonValue* const replaced = pattern == nullptr ? nullptr : pattern->find("String");
-    return replaced != nullptr && replaced->is_string() && has_text(normalizer, "content", replaced->as_string());
+Pattern pattern_of(JsonPart& part) {
+  const JsonValue* const value = part.find("pattern");
+  if (value == nullptr) part.refuse("pattern", JsonValue(), "an object with Regex or String");
+  JsonPart pattern(*value, part.path_of("pattern"), part.file());
+  for (const char* key : {"Regex", "String"}) {
+    if (value->find(key) == nullptr) continue;
+    Pattern found{pattern.text(key), std::string_view(key) == "Regex"};
+    pattern.end();
+    return found;
   }
-  if (type != "BertNormalizer") return false;
-  const JsonValue* const strips = normalizer.find("strip_accents");  // null: where it lowers
-  return are_false({"clean_text", "handle_chinese_chars", "lowercase"}) &&
-         (strips == nullptr || strips->is_null() || is_false(normalizer, "strip_accents"));
+  part.refuse("pattern", *value, "an object with Regex or String");
 }
 
-void compare_splitting(const JsonValue& root, const Comparison& compare) {
-  for (const JsonValue* part : parts_of(root.find("normalizer"), "normalizers"))
-    if (!changes_nothing(*part)) compare.refuse("normalizer", in_quotes(type_of(part)), "null");
-  const JsonValue* whole = root.find("pre_tokenizer");
-  const std::vector<const JsonValue*> parts = parts_of(whole, "pretokenizers");
-  const bool split_before = parts.size() == 2 && splits_as_gpt2(*parts[0]);
-  if (parts.size() != (split_before ? 2 : 1) || type_of(parts.back()) != "ByteLevel")
-    compare.refuse("pre_tokenizer", in_quotes(type_of(whole)), "\"ByteLevel\" with its own pattern");
-  compare.expect_bool(*parts.back(), "pre_tokenizer", "use_regex", !split_before, true);
-  compare.expect_bool(*parts.back(), "pre_tokenizer", "add_prefix_space", false, true);
+void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) {
+  using Kind = NormalizerStep::Kind;
+  constexpr std::pair<std::string_view, NormalForm> kForms[] = {
+      {"NFC", NormalForm::kNfc}, {"NFD", NormalForm::kNfd}, {"NFKC", NormalForm::kNfkc}, {"NFKD", NormalForm::kNfkd}};
+  NormalizerStep step{.kind = Kind::kForm};
+  std::string line = "normalize " + type;
+  if (const auto form = std::ranges::find(kForms, type, &std::pair<std::string_view, NormalForm>::first);
+      form != std::end(kForms)) {
+    step.form = form->second;
+  } else if (type == "Lowercase") {
+    step.kind = Kind::kLowercase;
+  } else if (type == "StripAccents") {
+    step.kind = Kind::kStripAccents;
+  } else if (type == "Prepend") {
+    step.kind = Kind::kPrepend;
+    step.content = part.text("prepend");
+    if (step.content.empty()) return;
+    line += " " + in_quotes(step.content);
+  } else if (type == "Strip") {
+    step.kind = Kind::kStrip;
+    step.left = part.flag("strip_left", true), step.right = part.flag("strip_right", true);
+    if (!step.left && !step.right) return;
+    line += fmt::format("{}{}", step.left ? " left" : "", step.right ? " right" : "");
+  } else if (type == "Replace") {
+    step.kind = Kind::kReplace;
+    const Pattern pattern = pattern_of(part);
+    step.content = part.text("content");
+    if (!pattern.is_regex && (pattern.text == step.content || pattern.text.empty())) return;
+    if (pattern.is_regex) step.pattern = piece_scanner(pattern.text, part.where("pattern.Regex"));
+    else step.found = pattern.text;
+    line += fmt::format(" {}{} by {}", pattern.is_regex ? "pattern " : "", in_quotes(pattern.text, 2000), in_quotes(step.content));
+  } else if (type == "BertNormalizer") {
+    bool changes = false;  // strip_accents of null is lowercase's
+    for (const char* key : {"clean_text", "handle_chinese_chars", "lowercase"}) changes = part.flag(key, true) || changes;
+    if (part.flag("strip_accents", false) || changes) part.refuse("type", type, "one that changes nothing");
+    return;
+  } else {
+    part.refuse("type", type, "NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace or Sequence");
+  }
+  parts.text.normalizers.push_back(std::move(step));
+  parts.steps.push_back(std::move(line));
 }
 
-// Says what a template makes of a text, for a message; empty: that text alone.
-std::string effect_of_template(const JsonValue& processor) {
-  const JsonValue* const known = processor.find("special_tokens");
+// The library's punctuation: ASCII's, and that of an older Unicode.
+constexpr std::string_view kPunctuationPattern =
+    "[[\\p{P}$+<=>^`|~\u166D\U000111C9]&&[^"
+    "\u061D\u09FD\u0A76\u0C77-\u0C84\u1B4E-\u1B4F\u1B7D-\u1B7F\u2E43-\u2E63\U00010D6E\U00010EAD-\U00010ED0"
+    "\U00010F55-\U00010F89\U000113D4-\U000113D8\U0001144B-\U0001145D\U00011660-\U0001166C\U000116B9\U0001183B"
+    "\U00011944-\U00011946\U000119E2\U00011A3F-\U00011A46\U00011A9A-\U00011AA2\U00011B00-\U00011B09\U00011BE1"
+    "\U00011C41-\U00011C71\U00011EF7-\U00011EF8\U00011F43-\U00011F4F\U00011FFF\U00012FF1-\U00012FF2"
+    "\U00016D6D-\U00016D6F\U00016E97-\U00016E9A\U00016FE2\U0001E5FF\U0001E95E-\U0001E95F]]";
+
+void add_split(std::string_view pattern, std::string_view behavior, bool invert, const std::string& where, ChainParts& parts) {
+  using enum SplitStep::Behavior;
+  constexpr std::pair<std::string_view, SplitStep::Behavior> kBehaviors[] = {{"Isolated", kIsolated},
+                                                                             {"Removed", kRemoved},
+                                                                             {"MergedWithPrevious", kMergedWithPrevious},
+                                                                             {"MergedWithNext", kMergedWithNext},
+                                                                             {"Contiguous", kContiguous}};
+  SplitStep step{.pattern = piece_scanner(pattern, where)};
+  step.behavior = std::ranges::find(kBehaviors, behavior, &std::pair<std::string_view, SplitStep::Behavior>::first)->second;
+  step.invert = invert && step.behavior != kIsolated;  // both are kept then
+  parts.steps.push_back(line_of_split(pattern == kPunctuationPattern ? "punctuation" : pattern, behavior, step.invert));
+  parts.text.splits.push_back(std::move(step));
+}
+
+std::string behavior_of(JsonPart& part, const char* fallback = nullptr) {
+  return part.one_of("behavior", {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"}, fallback);
+}
+
+void add_pre_tokenizer(const std::string& type, JsonPart& part, ChainParts& parts) {
+  const std::string where = part.where("type");
+  if (type == "ByteLevel") {
+    if (parts.rules.over_bytes) part.refuse("type", type, "one ByteLevel alone");
+    parts.rules.over_bytes = true;
+    if (part.flag("add_prefix_space", true)) {
+      parts.text.splits.push_back({.kind = SplitStep::Kind::kPrefixSpace});
+      parts.steps.emplace_back("a space before each stretch that does not begin with one");
+    }
+    part.flag("trim_offsets", true);
+    if (part.flag("use_regex", true)) add_split(kGpt2Pattern, "Isolated", false, where, parts);
+    parts.text.splits.push_back({.kind = SplitStep::Kind::kSpell});
+    parts.steps.emplace_back("bytes as characters");
+  } else if (type == "Split") {
+    const Pattern pattern = pattern_of(part);
+    const std::string behavior = behavior_of(part);
+    const bool invert = part.flag("invert", false);
+    if (!pattern.is_regex && pattern.text.empty()) return;
+    const std::string expression = pattern.is_regex ? pattern.text : escaped(pattern.text);
+    add_split(expression, behavior, invert, part.where("pattern"), parts);
+  } else if (type == "Digits") {
+    add_split(R"(\p{N})", part.flag("individual_digits", false) ? "Isolated" : "Contiguous", false, where, parts);
+  } else if (type == "Punctuation") {
+    add_split(kPunctuationPattern, behavior_of(part, "Isolated"), false, where, parts);
+  } else if (type == "Whitespace") {
+    add_split("[\\w\u200C\u200D]+|[^\\w\\s\u200C\u200D]+", "Removed", true, where, parts);  // Rust counts the joiners to \w
+  } else if (type == "WhitespaceSplit") {
+    add_split(R"(\s)", "Removed", false, where, parts);
+  } else {
+    part.refuse("type", type, "ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit or Sequence");
+  }
+}
+
+// Bytes need no spelling where nothing sees it.
+void drop_spelling_at_end(ChainParts& parts) {
+  if (parts.text.splits.empty() || parts.text.splits.back().kind != SplitStep::Kind::kSpell) return;
+  parts.text.splits.pop_back();
+  parts.steps.pop_back();
+}
+
+// Ids that a template puts around the text, from the innermost processor outwards.
+void add_post_processor(const std::string& type, JsonPart& part, SpecialIds& special) {
+  if (type == "ByteLevel") {
+    for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) part.flag(key, true);
+    return;
+  }
+  if (type != "TemplateProcessing") part.refuse("type", type, "ByteLevel, TemplateProcessing or Sequence");
+  const JsonValue::Array& single = part.list("single");
+  const JsonValue* const known = part.find("special_tokens");
+  part.find("pair");
+  std::vector<std::int32_t> before, after;
   std::int64_t texts = 0;
-  for (const JsonValue& piece : items_of(processor, "single")) {
-    const JsonValue* const special = piece.find("SpecialToken");
-    const JsonValue* const name = special == nullptr ? nullptr : special->find("id");
-    if (name == nullptr || !name->is_string()) {
+  for (const JsonValue& piece : single) {
+    const JsonValue* const token = piece.find("SpecialToken");
+    const JsonValue* const id = token == nullptr ? nullptr : token->find("id");
+    if (token == nullptr && piece.find("Sequence") != nullptr) {
       ++texts;
       continue;
     }
-    const JsonValue* const token = known == nullptr ? nullptr : known->find(name->as_string());
-    const JsonValue* const ids = token == nullptr ? nullptr : token->find("ids");
-    if (ids == nullptr || !ids->is_array() || !ids->items().empty())
-      return fmt::format("adds {} to every text", in_quotes(name->as_string()));
+    const JsonValue* const entry = id == nullptr || !id->is_string() || known == nullptr ? nullptr : known->find(id->as_string());
+    const JsonValue* const ids = entry == nullptr ? nullptr : entry->find("ids");
+    if (ids == nullptr || !ids->is_array()) part.refuse("single", piece, "Sequence, or SpecialToken that special_tokens has");
+    for (const JsonValue& value : ids->items()) {
+      if (!value.is_integer() || value.as_integer() < 0 || value.as_integer() >= kMaxTokens)
+        part.refuse("special_tokens", *ids, "a list of token ids");
+      (texts == 0 ? before : after).push_back(static_cast<std::int32_t>(value.as_integer()));
+    }
   }
-  return texts == 1 ? "" : fmt::format("has every text {} times", texts);
+  if (texts != 1) part.refuse("single", fmt::format("a template with the text {} times", texts), "one with it once");
+  special.before.insert(special.before.begin(), before.begin(), before.end());
+  special.after.insert(special.after.end(), after.begin(), after.end());
 }
 
-void refuse_what_is_added(const JsonValue& root, const Comparison& compare) {
-  for (const JsonValue* part : parts_of(root.find("post_processor"), "processors")) {
-    const std::string type = type_of(part);
-    if (type == "ByteLevel") continue;  // it moves offsets
-    const std::string effect = type == "TemplateProcessing" ? effect_of_template(*part) : "may add tokens to every text";
-    if (effect.empty()) continue;
-    throw DataError(
-        fmt::format("{}: post_processor {} {}, and no token is added to texts here; set post_processor to null to have texts "
-                    "without it, or use a tokenizer that adds none",
-                    compare.path(), in_quotes(type), effect));
+void read_decoder(const JsonValue* value, const std::string& file, ChainParts& parts) {
+  using Kind = DecodeStep::Kind;
+  if (value == nullptr || value->is_null()) {
+    if (parts.rules.over_bytes) parts.of_token = {{.kind = Kind::kBytes}};
+    else parts.between = " ";
+    return;
   }
-}
-
-void compare_model(const JsonValue& root, const Comparison& compare) {
-  const JsonValue none, *found = root.find("model");
-  const JsonValue& model = found != nullptr ? *found : none;
-  const JsonValue* merges = model.find("merges");
-  std::string type = type_of(found);
-  if (type == "unnamed" && merges != nullptr) type = "BPE";  // old files
-  if (type != "BPE") compare.refuse("model", in_quotes(type), "\"BPE\"");
-  compare.expect_bool(model, "model", "ignore_merges", false, false);  // byte_fallback: no byte is unknown
-  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
-    compare.expect_nothing(model, "model", key);
-  const JsonValue* vocab = model.find("vocab");
-  if (vocab == nullptr || !vocab->is_object()) compare.refuse("model.vocab", "not there", "an object of token: id");
-  if (merges == nullptr || !merges->is_array()) compare.refuse("model.merges", "not there", "a list");
-}
-
-// An added token's fields. Its id is compared with the vocabulary's where that is made.
-AddedToken added_token(const JsonValue& item, const JsonValue* id, const Comparison& compare) {
-  const JsonValue* const content = item.find("content");
-  if (content == nullptr || !content->is_string() || content->as_string().empty() || id == nullptr || !id->is_integer() ||
-      id->as_integer() < 0 || id->as_integer() > std::numeric_limits<std::int32_t>::max())
-    compare.refuse("added_tokens", fmt::format("with {}", in_quotes(to_json_text(item))), "an object with content and id");
-  const auto is_set = [&](std::string_view key) {
-    const JsonValue* value = item.find(key);
-    return value != nullptr && value->is_bool() && value->as_bool();
-  };
-  return {content->as_string(),  static_cast<std::int32_t>(id->as_integer()),
-          is_set("single_word"), is_set("lstrip"),
-          is_set("rstrip"),      is_set("normalized")};
-}
-
-std::vector<AddedToken> added_tokens(const JsonValue& root, const Comparison& compare) {
-  std::vector<AddedToken> tokens;
-  for (const JsonValue& item : items_of(root, "added_tokens")) tokens.push_back(added_token(item, item.find("id"), compare));
-  if (std::ranges::find(tokens, kEndOfText, &AddedToken::content) == tokens.end())
-    compare.refuse("added_tokens", "without \"<|endoftext|>\"", "a list with it");
-  return tokens;
-}
-
-// "left right" lines of a list of such strings or of pairs, which newer files have.
-std::string lines_of(JsonScanner& merges, const std::string& path) {
-  const auto is_pair = [](const JsonValue& merge) {
-    return merge.is_array() && merge.items().size() == 2 && merge.items()[0].is_string() && merge.items()[1].is_string();
-  };
-  std::string lines;
-  merges.items([&] {
-    std::size_t values_left = kMaxMergeValues;
-    const JsonValue merge = merges.value(values_left);
-    std::string line = merge.is_string() ? merge.as_string() : "";
-    if (is_pair(merge)) line = merge.items()[0].as_string() + ' ' + merge.items()[1].as_string();
-    if (std::ranges::count(line, ' ') != 1 || line.find_first_of("\r\n") != line.npos)
-      throw DataError(fmt::format("{}:{}:{}: {} in model.merges is no merge of two tokens; the file is damaged", path, merge.line(),
-                                  merge.column(), on_one_line(to_json_text(merge).substr(0, kShownMerge))));
-    lines += line + '\n';
+  bool is_one = false;  // the tokens have become one text
+  read_parts(value, "decoder", "decoders", file, [&](const std::string& type, JsonPart& part) {
+    DecodeStep step{.kind = Kind::kBytes};
+    bool joins = false;
+    if (type == "ByteLevel") {
+      for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) part.flag(key, true);
+      joins = true;
+    } else if (type == "ByteFallback") {
+      step.kind = Kind::kFallback;
+    } else if (type == "Fuse") {
+      is_one = true;
+      return;
+    } else if (type == "Replace") {
+      step.kind = Kind::kReplace;
+      const Pattern pattern = pattern_of(part);
+      step.content = part.text("content");
+      if (pattern.is_regex) step.pattern = piece_scanner(pattern.text, part.where("pattern.Regex"));
+      else step.found = pattern.text;
+    } else if (type == "Strip") {
+      step.kind = Kind::kStrip;
+      step.found = part.text("content");
+      if (step.found.empty()) part.refuse("content", step.found, "a character");
+      step.begin = static_cast<std::size_t>(part.count("start", 0)), step.end = static_cast<std::size_t>(part.count("stop", 0));
+    } else {
+      part.refuse("type", type, "ByteLevel, ByteFallback, Fuse, Replace, Strip or Sequence");
+    }
+    (is_one ? parts.of_text : parts.of_token).push_back(std::move(step));
+    is_one = is_one || joins;
   });
-  return lines;
 }
 
-// The value, but for the tokens and merges of a model, which may be many: these go to *texts and leave an empty object and list.
-JsonValue value_but_texts(JsonScanner& scanner, const std::string& path, BpeTexts* texts) {
-  std::size_t values_left = JsonRules().max_values;
-  if (scanner.kind() != JsonValue::Kind::kObject) return scanner.value(values_left);
-  JsonValue::Object root;
-  scanner.members([&](const std::string& key) {
-    root.push_back({key, {}});
-    if (key != "model" || scanner.kind() != JsonValue::Kind::kObject) {
-      root.back().value = scanner.value(values_left);
+void check_id(std::int64_t id, const std::string& spelling, const std::string& source) {
+  if (id < 0 || id >= kMaxTokens)
+    throw DataError(fmt::format("{}: token {} has id {}, expected 0 .. {}; use the files of one tokenizer", source,
+                                in_quotes(spelling), id, kMaxTokens - 1));
+}
+
+void read_vocab(JsonScanner& scanner, const std::string& source, TokenTexts& tokens) {
+  scanner.members([&](const std::string& spelling) {
+    std::size_t values_left = 1;
+    const bool is_number = scanner.kind() == JsonValue::Kind::kNumber;
+    const JsonValue id = is_number ? scanner.value(values_left) : JsonValue(std::string(scanner.skip().substr(0, kShownMerge)));
+    if (!id.is_integer())
+      throw DataError(fmt::format("{}: token {} has id {}, expected 0 .. {}; use the files of one tokenizer", source,
+                                  in_quotes(spelling), id.is_string() ? on_one_line(id.as_string()) : to_json_text(id),
+                                  kMaxTokens - 1));
+    check_id(id.as_integer(), spelling, source);
+    if (!tokens.add(spelling, static_cast<std::size_t>(id.as_integer())))
+      throw DataError(fmt::format("{}: id {} occurs twice; use the files of one tokenizer", source, id.as_integer()));
+  });
+}
+
+// Adds merges whose parts and results have ids.
+class MergeReader {
+ public:
+  MergeReader(const TokenTexts& tokens, std::string_view prefix, std::vector<BpeMerge>& merges)
+      : tokens_(tokens), prefix_(prefix), merges_(merges) {}
+
+  // Returns what is wrong, or "".
+  std::string_view add(std::string_view left, std::string_view right) {
+    const std::int32_t left_id = tokens_.find(left), right_id = tokens_.find(right);
+    if (left_id < 0 || right_id < 0) return "a part is no token";
+    merged_.assign(left).append(right.substr(std::min(prefix_.size(), right.size())));
+    const std::int32_t result = tokens_.find(merged_);
+    if (result < 0) return "the result is no token";
+    if (merges_.size() >= kMergesPerToken * tokens_.size()) return "there are more merges than tokens could have";
+    merges_.push_back({left_id, right_id, result});
+    return "";
+  }
+
+ private:
+  const TokenTexts& tokens_;
+  std::string_view prefix_;
+  std::vector<BpeMerge>& merges_;
+  std::string merged_;
+};
+
+// A list of "left right" strings, or of pairs, which newer files have.
+void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& reader) {
+  scanner.items([&] {
+    std::size_t values_left = kMaxMergeValues;
+    const JsonValue merge = scanner.value(values_left);
+    const auto refuse = [&](std::string_view what) {
+      throw DataError(fmt::format("{}:{}:{}: {} in model.merges {}; the file is damaged; copy it again", file, merge.line(),
+                                  merge.column(), on_one_line(to_json_text(merge).substr(0, kShownMerge)), what));
+    };
+    std::string_view left, right;
+    if (merge.is_array() && merge.items().size() == 2 && merge.items()[0].is_string() && merge.items()[1].is_string()) {
+      left = merge.items()[0].as_string(), right = merge.items()[1].as_string();
+    } else if (merge.is_string() && std::ranges::count(merge.as_string(), ' ') == 1) {
+      const std::size_t space = merge.as_string().find(' ');
+      left = std::string_view(merge.as_string()).substr(0, space), right = std::string_view(merge.as_string()).substr(space + 1);
+    } else if (merge.is_string() && merge.as_string().starts_with("#version")) {
       return;
     }
-    JsonValue::Object model;
-    scanner.members([&](const std::string& part) {
-      model.push_back({part, {}});
-      const JsonValue::Kind kind = scanner.kind();
-      if (part == "vocab" && kind == JsonValue::Kind::kObject)
-        texts->vocab_json = scanner.skip(), model.back().value = JsonValue::Object();
-      else if (part == "merges" && kind == JsonValue::Kind::kArray)
-        texts->merges_txt = lines_of(scanner, path), model.back().value = JsonValue::Array();
-      else model.back().value = scanner.value(values_left);
-    });
-    root.back().value = std::move(model);
+    if (left.empty() || right.empty()) refuse("is no merge of two tokens");
+    if (const std::string_view wrong = reader.add(left, right); !wrong.empty()) refuse(fmt::format("cannot be merged: {}", wrong));
   });
-  return root;
 }
 
-JsonValue parse(std::string_view text, const std::string& path, BpeTexts* texts) {
-  try {
-    JsonScanner scanner(text, path, {.comments = JsonComments::kRefused, .max_bytes = text.size(), .blame = ExitCode::kData});
-    JsonValue root = value_but_texts(scanner, path, texts);
-    scanner.end();
-    return root;
-  } catch (DataError& error) {
-    error.add_context("; copy it again, or use a tokenizer that splits as GPT-2's does");
-    throw;
+// A list that stands before the vocabulary.
+struct LaterMerges {
+  std::string_view text;
+  std::int64_t first_line = 1;
+};
+
+// The file's values but for the tokens and merges of its model, which may be many: these go to `parts`.
+class TokenizerJson {
+ public:
+  TokenizerJson(std::string_view text, const std::string& file, ChainParts& parts)
+      : text_(text),
+        file_(file),
+        parts_(parts),
+        rules_{.comments = JsonComments::kRefused, .max_bytes = text.size(), .blame = ExitCode::kData} {}
+
+  JsonValue read() {
+    try {
+      JsonScanner scanner(text_, file_, rules_);
+      JsonValue root = read_root(scanner);
+      scanner.end();
+      return root;
+    } catch (DataError& error) {
+      if (std::string_view(error.what()).find("; ") == std::string_view::npos) error.add_context("; copy it again");
+      throw;
+    }
   }
-}
 
-// The overload is for a file that has no model.
-JsonValue parse(std::string_view text, const std::string& path) {
-  BpeTexts none;
-  return parse(text, path, &none);
+  // Once the prefix is known.
+  void read_later_merges(const std::string& prefix) {
+    MergeReader reader(parts_.tokens, prefix, parts_.merges);
+    rules_.first_line = later_.first_line;
+    JsonScanner scanner(later_.text, file_, rules_);
+    read_merges(scanner, file_, reader);
+  }
+
+ private:
+  JsonValue read_root(JsonScanner& scanner) {
+    std::size_t values_left = JsonRules().max_values;
+    if (scanner.kind() != JsonValue::Kind::kObject) return scanner.value(values_left);
+    JsonValue::Object root;
+    scanner.members([&](const std::string& key) {
+      root.push_back({key, {}});
+      if (key == "model" && scanner.kind() == JsonValue::Kind::kObject) root.back().value = read_model(scanner, values_left);
+      else root.back().value = scanner.value(values_left);
+    });
+    return root;
+  }
+
+  JsonValue read_model(JsonScanner& scanner, std::size_t& values_left) {
+    JsonValue::Object model;
+    scanner.members([&](const std::string& key) {
+      model.push_back({key, {}});
+      const JsonValue::Kind kind = scanner.kind();
+      if (key == "vocab" && kind == JsonValue::Kind::kObject) {
+        read_vocab(scanner, file_, parts_.tokens);
+        model.back().value = JsonValue::Object();
+      } else if (key == "merges" && kind == JsonValue::Kind::kArray) {
+        later_.text = scanner.skip();
+        later_.first_line = 1 + std::count(text_.data(), later_.text.data(), '\n');
+        model.back().value = JsonValue::Array();
+      } else {
+        model.back().value = scanner.value(values_left);
+      }
+    });
+    return model;
+  }
+
+  std::string_view text_;
+  const std::string& file_;
+  ChainParts& parts_;
+  JsonRules rules_;
+  LaterMerges later_;
+};
+
+void read_model(const JsonValue& value, TokenizerJson& json, ChainParts& parts) {
+  JsonPart model(value, "model", parts.source);
+  const JsonValue* const merges = model.find("merges");
+  const std::string type = model.text("type", merges != nullptr ? "BPE" : "");  // old files have none
+  if (type == "Unigram" || type == "WordPiece" || type == "WordLevel")
+    throw DataError(
+        fmt::format("{}: model.type is {}; only BPE is built; use a tokenizer with a BPE model", parts.source, in_quotes(type)));
+  if (type != "BPE") model.refuse("type", type, "BPE");
+  if (const JsonValue* dropout = model.find("dropout"); dropout != nullptr && !(dropout->is_number() && dropout->as_number() == 0))
+    model.refuse("dropout", *dropout, "null or 0");
+  parts.rules.ignore_merges = model.flag("ignore_merges", false);
+  parts.rules.byte_fallback = model.flag("byte_fallback", false);
+  parts.rules.fuse_unk = model.flag("fuse_unk", false);
+  parts.rules.prefix = model.text("continuing_subword_prefix", "");
+  parts.rules.suffix = model.text("end_of_word_suffix", "");
+  const std::string unk = model.text("unk_token", "");
+  if (const JsonValue* vocab = model.find("vocab"); vocab == nullptr || !vocab->is_object())
+    model.refuse("vocab", vocab == nullptr ? JsonValue() : *vocab, "an object of token: id");
+  if (merges == nullptr || !merges->is_array()) model.refuse("merges", merges == nullptr ? JsonValue() : *merges, "a list");
+  model.end();
+  json.read_later_merges(parts.rules.prefix);
+  if (unk.empty()) return;
+  const std::int32_t id = parts.tokens.find(unk);
+  if (id >= 0) parts.rules.unk = id;
+  else if (!parts.rules.over_bytes) model.refuse("unk_token", unk, "a token of model.vocab");
 }
 
 }  // namespace
 
-std::vector<AddedToken> added_tokens_beside(const std::string& folder) {
-  std::vector<AddedToken> tokens = plain_added_tokens();
-  const auto add = [&](AddedToken token) {
-    if (token.content != kEndOfText)
-      tokens.push_back(std::move(token));
-    else
-      tokens.front() = std::move(token);
+AddedToken read_added_token(const JsonValue& item, const JsonValue* id, const std::string& where) {
+  const JsonValue* const content = item.find("content");
+  if (content == nullptr || !content->is_string() || content->as_string().empty() || id == nullptr || !id->is_integer() ||
+      id->as_integer() < 0 || id->as_integer() >= kMaxTokens)
+    throw DataError(fmt::format("{} has {}, expected an object with content and id below {}; copy the file again", where,
+                                in_quotes(to_json_text(item)), kMaxTokens));
+  const auto is_set = [&](std::string_view key) {
+    const JsonValue* value = item.find(key);
+    return value != nullptr && value->is_bool() && value->as_bool();
   };
-  JsonValue with_flags;
-  if (const std::string path = folder + "/tokenizer_config.json"; file_exists(path)) {
-    const JsonValue root = parse(read_file(path), path);
-    const Comparison compare(path);
-    if (const JsonValue* kind = root.find("tokenizer_class"); kind != nullptr && !kind->is_null()) {
-      const std::string name = kind->is_string() ? kind->as_string() : to_json_text(*kind);
-      if (name != "GPT2Tokenizer" && name != "GPT2TokenizerFast") compare.refuse("tokenizer_class", in_quotes(name), "\"GPT2Tokenizer\"");
-    }
-    for (const char* key : {"add_prefix_space", "add_bos_token", "add_eos_token"})
-      compare.expect_bool(root, "tokenizer_config", key, false, false);
-    if (const JsonValue* table = root.find("added_tokens_decoder"); table != nullptr && table->is_object()) with_flags = *table;
-    for (const JsonMember& member : with_flags.is_object() ? with_flags.members() : JsonValue::Object()) {
-      const JsonValue id = parse(member.key, path);
-      add(added_token(member.value, &id, compare));
-    }
-  }
-  if (file_exists(folder + "/tokenizer.model"))
-    throw DataError(fmt::format("{}/tokenizer.model: a SentencePiece tokenizer stands beside vocab.json and merges.txt; remove "
-                                "the one that does not belong to the model (only GPT-2's way to split text is built)",
-                                folder));
-  if (const std::string path = folder + "/added_tokens.json"; with_flags.is_null() && file_exists(path)) {
-    const JsonValue root = parse(read_file(path), path);
-    for (const JsonMember& member : root.is_object() ? root.members() : JsonValue::Object()) {
-      JsonValue item;
-      item.set("content", member.key);
-      item.set("normalized", member.key != kEndOfText);
-      add(added_token(item, &member.value, Comparison(path)));
-    }
-  }
-  std::ranges::stable_sort(tokens, {}, &AddedToken::id);
-  return tokens;
+  return {content->as_string(), static_cast<std::int32_t>(id->as_integer()),
+          is_set("single_word"), is_set("lstrip"), is_set("rstrip"), is_set("normalized"), is_set("special")};
 }
 
-BpeTexts read_tokenizer_json(std::string_view text, const std::string& path) {
-  BpeTexts texts;
-  const JsonValue root = parse(text, path, &texts);
-  const Comparison compare(path);
-  compare_splitting(root, compare);  // first: what most files differ in
-  compare_model(root, compare);
-  texts.added = added_tokens(root, compare);
-  refuse_what_is_added(root, compare);
-  return texts;
+ChainParts read_tokenizer_json(std::string_view text, const std::string& path) {
+  ChainParts parts{.name = path, .source = path};
+  parts.rules.over_bytes = false;
+  TokenizerJson json(text, parts.source, parts);
+  const JsonValue value = json.read();
+  JsonPart root(value, "", parts.source);
+  for (const char* key : {"version", "truncation", "padding"}) root.find(key);  // a text is never cut or filled here
+  read_parts(root.find("normalizer"), "normalizer", "normalizers", parts.source,
+             [&](const std::string& type, JsonPart& part) {
+               if (parts.text.normalizers.size() == kMaxSteps) part.refuse("type", type, fmt::format("{} normalizers", kMaxSteps));
+               add_normalizer(type, part, parts);
+             });
+  read_parts(root.find("pre_tokenizer"), "pre_tokenizer", "pretokenizers", parts.source,
+             [&](const std::string& type, JsonPart& part) {
+               if (parts.text.splits.size() >= kMaxSteps) part.refuse("type", type, fmt::format("{} splitters", kMaxSteps));
+               add_pre_tokenizer(type, part, parts);
+             });
+  drop_spelling_at_end(parts);
+  if (const JsonValue* added = root.find("added_tokens")) {
+    if (!added->is_array()) root.refuse("added_tokens", *added, "a list");
+    for (std::size_t i = 0; i < added->items().size(); ++i) {
+      const std::string at = fmt::format("added_tokens[{}]", i);
+      JsonPart item(added->items()[i], at, parts.source);
+      for (const char* key : {"content", "single_word", "lstrip", "rstrip", "normalized", "special"}) item.find(key);
+      parts.added.push_back(read_added_token(added->items()[i], item.find("id"), root.where(at)));
+      item.end();
+    }
+  }
+  read_parts(root.find("post_processor"), "post_processor", "processors", parts.source,
+             [&](const std::string& type, JsonPart& part) { add_post_processor(type, part, parts.special); });
+  read_decoder(root.find("decoder"), parts.source, parts);
+  const JsonValue* const model = root.find("model");
+  read_model(model == nullptr ? JsonValue() : *model, json, parts);
+  root.end();
+  return parts;
+}
+
+ChainParts gpt2_parts() {
+  ChainParts parts{.name = {}, .source = {}, .kind = "vocab.json and merges.txt"};
+  add_split(kGpt2Pattern, "Isolated", false, "", parts);
+  parts.of_token = {{.kind = DecodeStep::Kind::kBytes}};
+  parts.added = plain_added_tokens();
+  return parts;
+}
+
+std::unique_ptr<Tokenizer> make_gpt2_style(const std::string& name, const VocabularyFiles& files, std::vector<AddedToken> added) {
+  ChainParts parts = gpt2_parts();
+  parts.name = name, parts.source = files.vocab_source, parts.added = std::move(added);
+  read_vocabulary(files, parts);
+  return make_chain_tokenizer(std::move(parts));
+}
+
+void read_vocabulary(const VocabularyFiles& files, ChainParts& parts) {
+  parts.tokens = TokenTexts(files.vocab_json.size());
+  parts.merges.clear();
+  try {
+    JsonScanner scanner(files.vocab_json, files.vocab_source,
+                        {.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData});
+    if (scanner.kind() != JsonValue::Kind::kObject)
+      throw DataError(fmt::format("{}: not a JSON object of token: id; use the files of one tokenizer", files.vocab_source));
+    read_vocab(scanner, files.vocab_source, parts.tokens);
+    scanner.end();
+  } catch (DataError& error) {
+    if (std::string_view(error.what()).find("use the files") == std::string_view::npos)
+      error.add_context("; not a JSON object of token: id; use the files of one tokenizer");
+    throw;
+  }
+  MergeReader reader(parts.tokens, parts.rules.prefix, parts.merges);
+  std::int64_t line_number = 0;
+  for (std::string_view rest = files.merges_txt; !rest.empty();) {
+    const std::size_t end = rest.find('\n');
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    ++line_number;
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    if (line.empty() || line.starts_with("#version")) continue;
+    const std::size_t space = line.find(' ');
+    const auto refuse = [&](std::string_view what) {
+      throw DataError(
+          fmt::format("{}:{}: {} {}; use the files of one tokenizer", files.merges_source, line_number, in_quotes(line), what));
+    };
+    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) refuse("is not \"left right\"");
+    if (const std::string_view wrong = reader.add(line.substr(0, space), line.substr(space + 1)); !wrong.empty())
+      refuse(fmt::format("cannot be merged: {} of {}", wrong, files.vocab_source));
+  }
 }
 
 }  // namespace trident

@@ -1,28 +1,40 @@
-// tokenizer.json, the file of Hugging Face's tokenizers library, as far as it describes what this program does.
+// tokenizer.json, the file of Hugging Face's tokenizers library, as the parts of a tokenizer; and vocab.json with merges.txt.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/json_reader.h"
 #include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/chain_tokenizer.h"
 
 namespace trident {
 
-// The vocabulary and merges of a GPT-2 style tokenizer.json, as vocab.json and merges.txt hold them, and its added tokens.
-struct BpeTexts {
-  std::string vocab_json, merges_txt;
-  std::vector<AddedToken> added = plain_added_tokens();
-};
+// `text` must describe a BPE model behind components that are built. Any other type or field is a DataError "FILE: PATH is ...",
+// such as pre_tokenizer.pretokenizers[1].behavior, and so are a merge of unknown tokens, an id twice and malformed JSON.
+ChainParts read_tokenizer_json(std::string_view text, const std::string& path);
 
-// `text` must describe GPT-2's way: text that is not changed before, pieces of ByteLevel's own pattern without a prefix space, a
-// plain BPE model, "<|endoftext|>" among the added tokens, nothing put around a text. Components are judged by what they do to a
-// text, not by their types. What would make other tokens: DataError "FILE: FIELD is ...".
-BpeTexts read_tokenizer_json(std::string_view text, const std::string& path);
+// The model of vocab.json ({"token": id, ...}) and merges.txt ("left right" a line, best first; lines "#version..." are skipped),
+// both in the printable spelling of bytes. Replaces the tokens and merges of `parts`. The names are for messages. DataError.
+struct VocabularyFiles {
+  std::string_view vocab_json, merges_txt;
+  std::string vocab_source, merges_source;
+};
+void read_vocabulary(const VocabularyFiles& files, ChainParts& parts);
+
+// What GPT-2 does with a text, and a tokenizer of other files that does so. DataError.
+ChainParts gpt2_parts();
+std::unique_ptr<Tokenizer> make_gpt2_style(const std::string& name, const VocabularyFiles& files,
+                                           std::vector<AddedToken> added = plain_added_tokens());
 
 // For a folder whose vocab.json and merges.txt stand without a tokenizer.json: what other files say. The added tokens are those of
 // tokenizer_config.json (added_tokens_decoder), else those of added_tokens.json, which have no flags. tokenizer_config.json may
 // name GPT-2's class alone, and no prefix space. DataError "FILE: FIELD is ...". Files that are not there say nothing.
 std::vector<AddedToken> added_tokens_beside(const std::string& folder);
+
+// An added token's object, as tokenizer.json and tokenizer_config.json have it. `where` begins messages.
+AddedToken read_added_token(const JsonValue& item, const JsonValue* id, const std::string& where);
 
 }  // namespace trident

@@ -43,6 +43,20 @@ std::int64_t code_points(std::string_view text) {
   return count;
 }
 
+// What stands before the first token of a text that has nothing before it.
+std::vector<std::int32_t> first_token(const Tokenizer& tokenizer) {
+  const SpecialIds& special = tokenizer.special_ids();
+  const std::optional<std::int32_t> id = special.bos ? special.bos : special.eod;
+  return id ? std::vector{*id} : std::vector<std::int32_t>();
+}
+
+// A text that goes on: what the tokenizer puts behind one is left out.
+std::vector<std::int32_t> encode_begin(const Tokenizer& tokenizer, std::string_view text, const TextRule& rule) {
+  std::vector<std::int32_t> ids = tokenizer.encode(text, rule);
+  if (rule.around == Around::kAdded) ids.resize(ids.size() - tokenizer.special_ids().after.size());
+  return ids;
+}
+
 // One line of the file.
 class LineOfChoices {
  public:
@@ -100,7 +114,7 @@ class LineOfChoices {
           fmt::format("{}: {} is text, and there is no tokenizer{}; name one with --tokenizer, or give token ids", where_, key,
                       rules_.no_tokenizer));
     if (text.empty()) refuse(fmt::format("{} is empty; each choice must have text", key));
-    ChoiceTokens made = encode_choice(*rules_.tokenizer, context, rules_.delimiter + text);
+    ChoiceTokens made = encode_choice(*rules_.tokenizer, context, rules_.delimiter + text, rules_.rule);
     if (made.scored < 1)
       refuse(fmt::format("{} adds no token to its context; give it text that is not joined to the context's last token", key));
     made.length = code_points(text);
@@ -110,7 +124,7 @@ class LineOfChoices {
   ChoiceTokens of_ids(const JsonValue& context, const JsonValue& value, const std::string& key) const {
     ChoiceTokens made;
     add_ids(context, "context", made.tokens);
-    if (made.tokens.empty() && rules_.tokenizer != nullptr) made.tokens.push_back(rules_.tokenizer->eod());
+    if (made.tokens.empty() && rules_.tokenizer != nullptr) made.tokens = first_token(*rules_.tokenizer);
     if (made.tokens.empty()) refuse("context has no token; give it one for the choices to follow");
     const std::size_t before = made.tokens.size();
     add_ids(value, key, made.tokens);
@@ -141,22 +155,24 @@ class LineOfChoices {
 
 }  // namespace
 
-ChoiceTokens encode_choice(const Tokenizer& tokenizer, std::string_view context, std::string_view continuation) {
+ChoiceTokens encode_choice(const Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
+                           const TextRule& rule) {
   std::string given, scored;
   replace_ill_formed(context, &given);
   replace_ill_formed(continuation, &scored);
   const std::size_t end = bytes_without_spaces_at_end(given);
   ChoiceTokens made;
   if (end == 0) {
-    const std::vector<std::int32_t> ids = tokenizer.encode(given + scored);
+    const std::vector<std::int32_t> ids = encode_begin(tokenizer, given + scored, rule);
     // lm-evaluation-harness does not add the token to a text that begins with it.
-    if (ids.empty() || ids.front() != tokenizer.eod()) made.tokens.push_back(tokenizer.eod());
+    made.tokens = first_token(tokenizer);
+    if (!ids.empty() && !made.tokens.empty() && ids.front() == made.tokens.front()) made.tokens.clear();
     made.tokens.insert(made.tokens.end(), ids.begin(), ids.end());
     made.scored = std::ssize(made.tokens) - 1;
     return made;
   }
-  const std::vector<std::int32_t> before = tokenizer.encode(std::string_view(given).substr(0, end));
-  const std::vector<std::int32_t> whole = tokenizer.encode(given + scored);
+  const std::vector<std::int32_t> before = encode_begin(tokenizer, std::string_view(given).substr(0, end), rule);
+  const std::vector<std::int32_t> whole = encode_begin(tokenizer, given + scored, rule);
   // Not `whole` alone: where the two do not join, that program gives the context as it is by itself.
   made.tokens = before;
   if (whole.size() > before.size()) made.tokens.insert(made.tokens.end(), whole.begin() + std::ssize(before), whole.end());

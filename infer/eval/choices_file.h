@@ -28,6 +28,7 @@ struct Question {
 
 struct ChoicesRules {
   const Tokenizer* tokenizer = nullptr;  // or none: ids alone
+  TextRule rule = {};                    // of texts
   std::string no_tokenizer = {};         // of messages about that: behind "there is no tokenizer", why
   std::int64_t vocab_size = 0;           // of the model
   std::int64_t sequence = 0;             // the most inputs that it takes
@@ -43,7 +44,9 @@ std::vector<Question> read_choices(const std::string& path, const ChoicesRules& 
 
 // Splits as lm-evaluation-harness does: white space at the context's end goes over to the continuation,
 // both are encoded together, and what lies behind the tokens that the context alone has is the continuation. An empty context is
-// the tokenizer's end-of-document token; one of white space alone, which that program refuses, is taken as empty.
-ChoiceTokens encode_choice(const Tokenizer& tokenizer, std::string_view context, std::string_view continuation);
+// the tokenizer's first token of a text, or its end-of-document token; one of white space alone, which that program refuses, is
+// taken as empty.
+ChoiceTokens encode_choice(const Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
+                           const TextRule& rule = {});
 
 }  // namespace trident

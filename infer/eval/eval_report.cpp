@@ -98,7 +98,11 @@ JsonValue to_json(const EvalReport& report) {
 }
 
 std::string to_text(const EvalReport& report) {
-  std::string text = report.model + (report.updates ? fmt::format(", step {}\n", *report.updates) : "\n");
+  std::string text = report.model + (report.updates ? fmt::format(", step {}", *report.updates) : "");
+  if (!report.sets.empty())
+    text += fmt::format(", windows of {}{}", counted(report.sequence, "token"),
+                        report.stride < report.sequence ? fmt::format(", {} apart", report.stride) : "");
+  text += '\n';
   for (const SetReport& set : report.sets) {
     text += fmt::format("{:<16} {}\n", set.name, line_of(set.sum, report.knows_bytes));
     for (std::size_t d = 0; d < set.documents.size(); ++d)

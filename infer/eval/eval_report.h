@@ -23,6 +23,7 @@ struct EvalOptions {
   std::optional<std::string> choices;            // a file
   std::string delimiter = " ";                   // between context and choice
   std::optional<std::string> tokenizer;          // not given: the model's (find_tokenizer)
+  bool no_special = false;                       // texts get nothing around them
   std::optional<std::int64_t> sequence, stride;  // not given: the checkpoint's batch.sequence; as sequence
   bool per_document = false;
   bool token_losses = false;  // of `ids` alone
@@ -68,6 +69,7 @@ struct EvalReport {
   std::string model;
   std::optional<std::int64_t> updates;  // of its training; nothing of a Hugging Face folder
   bool knows_bytes = false;             // there was a tokenizer
+  std::int64_t sequence = 0, stride = 0;  // of the windows that sets are cut into, in tokens
   std::vector<SetReport> sets;
   std::vector<double> token_nats;  // EvalOptions::token_losses; NaN of a target that does not count
   std::optional<ChoicesReport> choices;

@@ -57,15 +57,8 @@ struct EvalWork {
   DocumentRules documents;
   std::vector<std::int32_t> token_bytes;  // by id; empty without a tokenizer
   std::string why_no_bytes;               // where that is so
-  std::int64_t vocab_size = 0;
+  std::int64_t vocab_size = 0, sequence = 0;  // tokens of a window
 };
-
-std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer, std::int64_t vocab_size) {
-  std::vector<std::int32_t> lengths(static_cast<std::size_t>(std::max(tokenizer.vocab_size(), vocab_size)));
-  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
-    if (id != tokenizer.eod()) lengths[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(tokenizer.decode({&id, 1}).size());
-  return lengths;
-}
 
 void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options) {
   const IndexedDataset& dataset = *work.datasets.emplace_back(std::make_unique<IndexedDataset>(set.prefix));
@@ -106,13 +99,18 @@ EvalWork make_work(const EvalOptions& options, const DataConfig& data, const Mod
   EvalWork work;
   work.documents = document_rules(data, model.vocab_size, tokenizer);
   work.vocab_size = model.vocab_size;
-  if (tokenizer != nullptr) work.token_bytes = bytes_of_tokens(*tokenizer, model.vocab_size);
+  work.sequence = sequence;
+  if (tokenizer != nullptr) {
+    work.token_bytes = tokenizer->text_lengths();
+    work.token_bytes.resize(static_cast<std::size_t>(std::max(tokenizer->vocab_size(), model.vocab_size)));
+  }
   std::vector<std::string> prefixes;
   for (const NamedPrefix& set : options.sets) {
     add_set(work, set, options);
     prefixes.push_back(set.prefix);
   }
-  check_records(prefixes, tokenizer, "--tokenizer", model.vocab_size);
+  const TextRule rule{.around = options.no_special ? Around::kLeftOut : Around::kAdded};
+  check_records(prefixes, tokenizer, "--tokenizer", model.vocab_size, ::pread, &rule);
   if (options.ids) add_ids(work, *options.ids);
   for (EvalText& text : work.texts) text.has_documents = finds_documents;  // a question is one document, whatever is in it
   for (std::size_t t = 0; t < work.texts.size(); ++t)
@@ -120,6 +118,7 @@ EvalWork make_work(const EvalOptions& options, const DataConfig& data, const Mod
   if (!options.choices) return work;
   const ChoicesRules rules{
       .tokenizer = tokenizer,
+      .rule = rule,
       .no_tokenizer = found.refused ? fmt::format(" that can be read ({})", found.refused->what()) : "",
       .vocab_size = model.vocab_size,
       .sequence = sequence,
@@ -144,6 +143,12 @@ void load_window(const EvalWork& work, const EvalWindow& window, std::int64_t se
     const auto at = static_cast<std::size_t>(s * count + i), token = static_cast<std::size_t>(s);
     if (!spans.tokens.empty()) spans.tokens[at] = ids[token];
     if (!spans.targets.empty() && s >= window.counted_from) spans.targets[at] = ids[token + 1];
+  }
+  const LossMask* const mask = text.dataset == nullptr ? nullptr : text.dataset->mask();
+  if (mask != nullptr && !spans.targets.empty()) {
+    std::vector<std::uint8_t> counts(static_cast<std::size_t>(window.inputs));
+    mask->read(text.first + window.begin + 1, counts);
+    hide_uncounted(counts, i, count, spans.targets);
   }
   if (text.has_documents && work.documents.boundaries == DocumentBoundaries::kEod) {
     find_behind_eod(std::span(ids).first(static_cast<std::size_t>(window.inputs)), work.documents.eod, begins);
@@ -234,6 +239,8 @@ EvalReport report_of(const EvalOptions& options, const EvalWork& work, const Tex
   report.model = model.checkpoint.folder;
   if (model.checkpoint.hf == nullptr) report.updates = model.checkpoint.manifest.state.updates;
   report.knows_bytes = !work.token_bytes.empty();
+  report.sequence = work.sequence;
+  report.stride = options.stride.value_or(work.sequence);
   report.token_nats = sums.token_nats();
   std::span<const LossSum> left = sums.sums();
   for (std::size_t s = 0; s < work.texts_of_set.size(); ++s) {
@@ -325,15 +332,19 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
     throw DataError(fmt::format("{}: question {}: a choice's log-likelihood is no finite number, so that none is likeliest; the "
                                 "model's weights are damaged, or hold NaN or infinity",
                                 *options.choices, *report->choices->not_finite + 1));
-  for (const SetReport& set : report ? report->sets : std::vector<SetReport>()) {
+  for (std::size_t s = 0; report && s < report->sets.size(); ++s) {
+    const SetReport& set = report->sets[s];
+    DataConfig masks;
+    masks.eod_mask_loss = work.documents.masks_targets;
+    masks.has_mask = s < work.datasets.size() && work.datasets[s]->mask() != nullptr;
     if (!std::isfinite(set.sum.nats))
       throw DataError(
           fmt::format("{}: the loss of {} is no finite number; the model's weights are damaged, or hold NaN or infinity",
                       report->model, in_quotes(set.name)));
     if (set.sum.tokens == 0)
       log.write(LogLevel::kWarning, "trident: ",
-                fmt::format("no loss of {}: none of its targets counts (data.eod_mask_loss); look at the data and at data.eod",
-                            in_quotes(set.name)));
+                fmt::format("no loss of {}: none of its targets counts ({}); {}", in_quotes(set.name), masks.masked_by(),
+                            masks.masks_remedy()));
     else if (!set.sum.bits_per_byte() && report->knows_bytes)
       log.write(LogLevel::kWarning,
                 "trident: ", fmt::format("no bits per byte of {}: its tokens have no text", in_quotes(set.name)));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "data/dataset_record.h"
 #include "data/tokenizer/token_ids.h"
 #include "data/tokenizer/tokenizer.h"
 #include "infer/generate/token_loop.h"
@@ -46,6 +47,16 @@ std::vector<TextSample> EvalSamples::make(RankModel& model) const {
   return made;
 }
 
+TextRule rule_of_training(const DataConfig& data, const Tokenizer& tokenizer) {
+  std::vector<std::string> prefixes;
+  for (const DataSource& source : data.train) prefixes.push_back(source.path);
+  try {
+    return rule_of_data(prefixes, tokenizer);
+  } catch (const Error&) {  // who reads the data says what is wrong with it
+    return {};
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, const ModelConfig& model) {
@@ -53,6 +64,7 @@ std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, 
   if (!eval.has_samples()) return nullptr;
   const auto found = std::make_shared<EvalSamples>();
   if (config.data.tokenizer) found->tokenizer = load_tokenizer(*config.data.tokenizer, "data.tokenizer");
+  else if (!eval.samples.empty()) found->tokenizer = load_tokenizer(*config.model.init_from, "model.init_from");
   const Tokenizer* const tokenizer = found->tokenizer.get();
   GenerateRequest& request = found->request;
   std::int64_t longest = 0;
@@ -63,8 +75,9 @@ std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, 
     longest = std::max(longest, std::ssize(ids));
     request.prompts.push_back(std::move(ids));
   };
+  const TextRule rule = tokenizer == nullptr ? TextRule() : rule_of_training(config.data, *tokenizer);
   for (std::size_t i = 0; i < eval.samples.size(); ++i) {
-    add("eval.samples", i, tokenizer->encode(eval.samples[i]), tokenizer);
+    add("eval.samples", i, tokenizer->encode(eval.samples[i], rule), tokenizer);
     found->prompts.emplace_back(eval.samples[i]);
   }
   for (std::size_t i = 0; i < eval.sample_ids.size(); ++i) {
@@ -75,7 +88,7 @@ std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, 
   request.sampling.temperature = eval.sample_temperature;
   request.sampling.seed = static_cast<std::uint64_t>(config.run.seed);
   validate(request.sampling);
-  if (tokenizer != nullptr) request.ends = {tokenizer->eod()};
+  if (tokenizer != nullptr) request.ends = tokenizer->special_ids().eos;
   request.tokenizer = tokenizer;
   request.each_data_rank = true;
   request.refuses_non_finite = false;

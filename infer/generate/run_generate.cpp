@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -10,6 +11,9 @@
 #include "core/available_memory.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "data/chat_documents.h"
+#include "data/dataset_files.h"
+#include "data/dataset_record.h"
 #include "data/tokenizer/token_ids.h"
 #include "infer/generate/machine_rates.h"
 #include "model/gpt.h"
@@ -61,8 +65,8 @@ void check_options(const GenerateOptions& options) {
   at_least_1("--max-new-tokens", options.max_new_tokens, 1 << 24);
   at_least_1("-n", options.samples, 1 << 20);
   at_least_1("--batch", options.slots, kMostSlots);
-  if (options.prompts.empty())
-    throw ConfigError("no prompt given; pass --prompt TEXT, --prompts FILE or --prompt-ids \"5 17 2\"");
+  if (options.prompts.empty() && options.messages.empty())
+    throw ConfigError("no prompt given; pass --prompt TEXT, --prompts FILE, --messages FILE or --prompt-ids \"5 17 2\"");
   for (const std::string& stop : options.stops) {
     if (stop.empty()) throw ConfigError("--stop = \"\": an empty text is everywhere; give the text to stop before");
   }
@@ -117,11 +121,13 @@ GenerateRequest make_request(const GenerateOptions& options, std::span<const Pro
     else if (hf_files)
       request.ends = ends_of_folder(*hf_files);
     else if (tokenizer != nullptr)
-      request.ends = {tokenizer->eod()};
+      request.ends = tokenizer->special_ids().eos;
   }
   for (const Prompt& prompt : prompts) {
-    std::vector<std::int32_t>& ids = request.prompts.emplace_back(prompt.text ? tokenizer->encode(*prompt.text) : prompt.ids);
-    if (ids.empty() && prompt.text) ids = {tokenizer->eod()};  // a document begins after the end of another
+    const TextRule rule{.around = options.no_special ? Around::kLeftOut : Around::kAdded};
+    std::vector<std::int32_t>& ids = request.prompts.emplace_back(prompt.text ? tokenizer->encode(*prompt.text, rule) : prompt.ids);
+    if (ids.empty() && prompt.text && tokenizer->special_ids().eod)
+      ids = {*tokenizer->special_ids().eod};  // a document begins after the end of another
     const std::size_t number = request.prompts.size() - 1;
     if (ids.empty()) throw ConfigError(fmt::format("prompt {} has no token; give at least one id", number));
     check_token_ids(ids, vocab_size, fmt::format("prompt {}", number), prompt.text ? tokenizer : nullptr);
@@ -135,14 +141,40 @@ std::int64_t longest_prompt(const GenerateRequest& request) {
   return static_cast<std::int64_t>(longest);
 }
 
+// Prompts begin as the texts did that the model learned from, where those still say how.
+void refuse_other_data(const DataConfig& data, const Tokenizer& tokenizer, bool no_special) {
+  const RecordedTokenizer ours = recorded(tokenizer, {.around = no_special ? Around::kLeftOut : Around::kAdded});
+  for (const DataSource& source : data.train) {
+    std::optional<DatasetRecord> record;
+    try {
+      record = read_record(source.path);
+    } catch (const Error&) {  // data that is gone, or is another's by now
+    }
+    if (record && record->origin.tokenizer == ours)
+      refuse_other_around(record_path(source.path), *record->origin.tokenizer, "the prompts", ours);
+  }
+}
+
+// Prompts of rendered messages; the templates are the tokenizer folder's, unless one is named.
+void add_messages(const GenerateOptions& options, const Tokenizer& tokenizer, std::vector<Prompt>& prompts) {
+  if (options.messages.empty()) return;
+  const std::string folder = std::filesystem::is_directory(tokenizer.name()) ? tokenizer.name() : "";
+  if (folder.empty() && options.chat_template.empty())
+    throw ConfigError(fmt::format("--messages: tokenizer {} is no folder that could hold a chat template; give --template",
+                                  in_quotes(tokenizer.name())));
+  const ChatSource source = load_chat_source(folder, options.chat_template);
+  for (const std::string& path : options.messages)
+    prompts.push_back({.ids = encode_rendered(render_messages_file(source, path, "", GenerationPrompt::kAdded), tokenizer)});
+}
+
 ForwardModel read_job(const GenerateOptions& options, Job& job) {
   check_options(options);
   refuse_unused_settings(options.settings, {"batch", "parallel.sequence_parallel"},
                          "how many sequences are computed at once --batch says");
   ForwardModel model = read_weights_of(options);
-  const std::vector<Prompt> prompts = all_prompts(options);
+  std::vector<Prompt> prompts = all_prompts(options);
   const bool needs_text =
-      !options.stops.empty() || std::ranges::any_of(prompts, [](const Prompt& p) { return p.text.has_value(); });
+      !options.stops.empty() || !options.messages.empty() || std::ranges::any_of(prompts, [](const Prompt& p) { return p.text.has_value(); });
   ModelTokenizer found = find_tokenizer(options.tokenizer, model.config.data.tokenizer, model.checkpoint, model.key);
   if (needs_text && found.tokenizer == nullptr)
     throw Error(found.refused ? found.refused->code() : ExitCode::kConfig,
@@ -150,6 +182,9 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
                             "--prompt-ids without --stop",
                             found.refused ? fmt::format(" ({})", found.refused->what()) : ""));
   job.tokenizer = std::move(found.tokenizer);
+  // A template writes itself what stands around a text.
+  if (needs_text) refuse_other_data(model.config.data, *job.tokenizer, options.no_special || !options.messages.empty());
+  if (needs_text) add_messages(options, *job.tokenizer, prompts);
   job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get(),
                              hf_files_of(model.checkpoint));
   return model;

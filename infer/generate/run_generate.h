@@ -22,8 +22,11 @@ struct GenerateOptions {
   bool random_weights = false;            // of `config`, though its run has a checkpoint; otherwise the newest, if there is one
   std::vector<std::string> settings;      // as --set of trident train, of what is not the model: layout, precision, threads
   std::optional<std::string> tokenizer;   // as data.tokenizer; nothing: the run's
+  bool no_special = false;                // prompts get nothing around them
 
   std::vector<Prompt> prompts;
+  std::vector<std::string> messages;  // files of messages (data/chat), prompts behind the others
+  std::string chat_template;          // of those: a file or a built-in name; "": the tokenizer folder's
   std::int64_t samples = 1, max_new_tokens = 64, slots = 8;
   SamplingOptions sampling;
   std::vector<std::string> stops;

@@ -81,7 +81,7 @@ std::vector<Continuation> TokenLoop::run() {
 
 // A vocabulary may be padded: the model has tokens then that stand for nothing.
 std::string TokenLoop::bytes_of(std::int32_t id) const {
-  return id < request_.tokenizer->vocab_size() ? request_.tokenizer->decode(std::span(&id, 1)) : std::string();
+  return id < request_.tokenizer->vocab_size() ? std::string(request_.tokenizer->token_text(id)) : std::string();
 }
 
 DrawKey TokenLoop::place_of(const Slot& slot) const {

@@ -36,7 +36,7 @@ double recomputed_flops(const RunPlan& plan, const RecordedStep& step) {
         const auto times = static_cast<double>(counts[pass]);
         if (const auto* const a = std::get_if<AttentionShape>(&operation->shape))
           flops += times * 4 * static_cast<double>(a->batch * a->query_heads) * static_cast<double>(a->query_length) *
-                   static_cast<double>(a->key_length) * static_cast<double>(a->head_dim);
+                   static_cast<double>(a->interval > 0 ? a->interval : a->key_length) * static_cast<double>(a->head_dim);
         else if (std::holds_alternative<MatmulShape>(operation->shape))
           flops += times * operation->flops;
       }
@@ -105,7 +105,7 @@ void forecast_on_processors(const CpuRates& rates, ClusterForecast& it) {
   it.parts = run.shares_cores ? parts_of_shared_cores(it.plan, run, rates.cores) : run.forecast.price.ranks[it.busiest];
   it.step_seconds = run.step_seconds;
   it.peak_flops = fastest_product(rates, it.plan.compute);
-  it.process = ProcessPlan{run.cpu_seconds, run.shares_cores, run.arena_bytes, run.resident_bytes};
+  it.process = ProcessPlan{run.cpu_seconds, run.shares_cores, run.arena_bytes, run.staging_bytes, run.resident_bytes};
   it.forecast = std::move(run.forecast);
 }
 
@@ -306,8 +306,7 @@ ClusterForecast plan_on(const PlanHardware& hardware, const TrainConfig& config,
       std::max_element(it.memory.begin(), it.memory.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); }) -
       it.memory.begin());
   it.fits = hardware.device_bytes == 0 || static_cast<double>(it.needed_bytes()) <= hardware.device_bytes;
-  it.model_flops =
-      static_cast<double>(it.plan.tokens_per_step()) * model_flops_per_token(it.plan.model, it.plan.config.batch.sequence);
+  it.model_flops = static_cast<double>(it.plan.tokens_per_step()) * it.plan.predicted_flops_per_token();
   it.recomputed_flops = recomputed_flops(it.plan, it.forecast.step);
   if (it.peak_flops > 0) {
     it.mfu = it.model_flops / (it.seconds() * it.peak_flops);

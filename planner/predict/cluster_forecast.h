@@ -66,7 +66,8 @@ struct ProcessPlan {
   double cpu_seconds = 0;      // of all ranks in a step
   bool shares_cores = false;   // more computing threads than cores: a step takes those seconds over the cores
   double arena_bytes = 0;      // of all ranks
-  double resident_bytes = 0;   // of the process
+  double staging_bytes = 0;    // likewise, of checkpoints (checkpoint.staging)
+  double resident_bytes = 0;   // of the process, while it saves
 };
 
 struct ClusterForecast {
@@ -79,8 +80,8 @@ struct ClusterForecast {
   std::size_t busiest = 0;                    // stage
   TimeParts parts;                            // of its ranks, or of shared cores; they add up to the step
   double peak_flops = 0;                      // of all ranks, that MFU is a share of
-  double model_flops = 0;                     // of a step: model_flops_per_token(), attention in full, nothing twice
-  double recomputed_flops = 0;                // of a step: products and attention, likewise in full, that are done again
+  double model_flops = 0;                     // of a step: RunPlan::predicted_flops_per_token(), nothing twice
+  double recomputed_flops = 0;                // of a step: products and attention, counted likewise, that are done again
   double mfu = 0, hfu = 0;                    // model FLOPs, and with the recomputed, over seconds x peak
   std::array<double, kNumAxes> bytes_sent{};  // in a step, by axis, on average of a rank
   FirstLimit limit;

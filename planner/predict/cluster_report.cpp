@@ -41,10 +41,13 @@ std::string memory_notes(const ClusterReport& report) {
   text += '\n';
   if (most.of(MemoryPartKind::kBlockInputs) > 0 && plan.plan.config.recompute.policy == RecomputePolicy::kFull)
     text += "  block inputs are the checkpoints that full recomputation starts from\n";
-  if (plan.process)
-    text += fmt::format("  the process: {} of arenas and {} of program, libraries and threads (one figure from the profile)\n",
-                        bytes_text(plan.process->arena_bytes),
-                        bytes_text(plan.process->resident_bytes - plan.process->arena_bytes));
+  if (const std::optional<ProcessPlan>& process = plan.process) {
+    const double rest = process->resident_bytes - process->arena_bytes - process->staging_bytes;
+    text += fmt::format("  the process: {} of arenas, ", bytes_text(process->arena_bytes));
+    if (process->staging_bytes > 0)
+      text += fmt::format("{} through which checkpoints go to the disk (checkpoint.staging), ", bytes_text(process->staging_bytes));
+    text += fmt::format("{} of program, libraries and threads (one figure from the profile)\n", bytes_text(rest));
+  }
   const std::string device = device_line(report);
   return device.empty() ? text : text + "  " + device + '\n';
 }
@@ -205,8 +208,9 @@ std::string device_line(const ClusterReport& report) {
 
 std::string mfu_formula(const ClusterReport& report) {
   return fmt::format(
-      "model FLOPs of a step (6 x parameters of matrices + 12 x layers x sequence x query width per token, attention in full) / "
-      "(step seconds x {})",
+      "model FLOPs of a step (6 x parameters of matrices + 12 x layers x {} x query width per token{}) / (step seconds x {})",
+      report.plan.plan.has_intervals() ? "keys that a token sees" : "sequence",
+      report.plan.plan.has_intervals() ? "" : ", attention in full",
       report.hardware.on_gpus() ? "GPUs x dense 16-bit peak" : "FLOP/s of all cores in the fastest product of the profile");
 }
 

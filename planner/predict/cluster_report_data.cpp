@@ -80,6 +80,7 @@ JsonValue::Object hardware_json(const ClusterReport& report) {
   out.push_back({"ranks", plan.world_size()});
   out.push_back({"threads_per_rank", plan.threads_per_rank});
   out.push_back({"arena_bytes", whole(report.plan.process->arena_bytes)});
+  out.push_back({"staging_bytes", whole(report.plan.process->staging_bytes)});
   out.push_back({"resident_bytes", whole(report.plan.process->resident_bytes)});
   return out;
 }

@@ -203,8 +203,8 @@ Table comparison_table(const Comparison& c) {
   for (const ComparedPart& part : c.parts) {
     const double least = kNotShown * std::max(c.step_predicted, c.step_measured);
     if (std::abs(part.predicted) < least && std::abs(part.measured) < least) continue;
-    rows.push_back(
-        {name_of(part), milliseconds(part.predicted), milliseconds(part.measured), percent(part.predicted, part.measured)});
+    const std::string off = part.measured < least ? "" : percent(part.predicted, part.measured);
+    rows.push_back({name_of(part), milliseconds(part.predicted), milliseconds(part.measured), off});
   }
   if (c.predicted)
     rows.push_back(

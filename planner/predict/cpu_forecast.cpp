@@ -16,9 +16,11 @@ CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rat
   result.cpu_seconds = cpu_seconds_of_step(result.forecast.step.records, ranks_of_a_stage, prices);
   result.shares_cores = prices.shares_cores();
   result.step_seconds = result.shares_cores ? result.cpu_seconds / rates.cores : result.forecast.price.seconds;
-  for (const DryRun& stage : result.forecast.stages)
+  for (const DryRun& stage : result.forecast.stages) {
     result.arena_bytes += static_cast<double>(stage.arena.total_bytes()) * ranks_of_a_stage;
-  result.resident_bytes = prices.resident_bytes(result.arena_bytes, plan.world_size());
+    result.staging_bytes += static_cast<double>(stage.staging) * ranks_of_a_stage;
+  }
+  result.resident_bytes = prices.resident_bytes(result.arena_bytes, plan.world_size()) + result.staging_bytes;
   return result;
 }
 

@@ -12,7 +12,8 @@ struct CpuForecast {
   bool shares_cores = false;  // more computing threads than cores
   double step_seconds = 0;    // of the simulated step, or where cores are shared, cpu_seconds / cores
   double arena_bytes = 0;     // of all ranks
-  double resident_bytes = 0;  // of the process
+  double staging_bytes = 0;   // of checkpoints, of all ranks (checkpoint.staging)
+  double resident_bytes = 0;  // of the process, while it saves
 };
 
 // `plan` with as many threads per rank as it has there; this machine's processor is asked for workspaces. ConfigError: a table of

@@ -53,7 +53,7 @@ PredictedMemory SimulatedRunForecast::memory() const {
   const auto ranks_of_a_stage = inputs_.plan.world_size() / static_cast<std::int64_t>(arenas.size());
   const std::int64_t all = std::reduce(arenas.begin(), arenas.end()) * ranks_of_a_stage;
   try {
-    memory.resident = std::llround(prices_.resident(static_cast<double>(all)));
+    memory.resident = std::llround(prices_.resident(static_cast<double>(all))) + inputs_.dry_staging;
   } catch (const Error&) {  // the profile does not say
   }
   return memory;

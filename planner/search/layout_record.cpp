@@ -30,6 +30,7 @@ class Recorder {
         pipeline_(pipeline),
         has_accumulated_(program.unit_bytes.size(), false) {
     record_.passes.push_back(passes.outside);
+    if (std::ranges::find(program.units, spec.head_unit()) != program.units.end()) append(record_.passes.front(), stores.count);
   }
 
   StepRecord run() {

@@ -296,7 +296,9 @@ class Search {
     found.memory = worst.memory;
     const auto tokens = static_cast<double>(request_.config.batch.global * request_.config.batch.sequence);
     found.tokens_per_second = tokens / found.seconds;
-    found.mfu = model_flops_per_token(model_, request_.config.batch.sequence) * found.tokens_per_second /
+    RunPlan counted;  // as far as FLOPs go by it
+    counted.config = request_.config, counted.model = model_;
+    found.mfu = counted.predicted_flops_per_token() * found.tokens_per_second /
                 (static_cast<double>(request_.gpus) * request_.cluster.gpu.peak_16bit);
     found.next_limit = next_limit(found);
   }

@@ -73,6 +73,7 @@ struct StorePasses {
   ByUnitKind<UnitStore> units;
   PassRecord tie_embedding, tie_head;  // an end of the exchange each; one rank that has both does the first alone
   PassRecord norm;                     // what the norm does once, over one pipeline stage or, of both_ends, all
+  PassRecord count;                    // of targets, before the first forward on the last stage; empty where all count
 };
 
 // Elements of a unit's buckets.

@@ -39,7 +39,7 @@ class DryStore {
   DryStore(const StoreKey& key, const UnitStoreInputs& in, std::span<const UnitKind> kinds, int stage)
       : model_(in.model),
         cuda_(in.config.cuda),
-        counts_(in.config.data.eod_mask_loss),
+        counts_(in.config.data.masks_targets()),
         recorder_(Interning::kOff),
         device_(in.oracle),
         grid_({key.tensor, 1, key.data, key.both_ends ? 1 : 2}, in.config.parallel.order),
@@ -88,8 +88,12 @@ class DryStore {
     return record([&] { store_.exchange_tied(peer); });
   }
 
-  // As a trainer counts; the message before the first forward, 8 bytes in all, is priced nowhere.
+  // As a trainer counts.
   std::optional<std::int64_t> counted() const { return counts_ ? std::optional<std::int64_t>(0) : std::nullopt; }
+  PassRecord count() {
+    if (!counts_) return {};
+    return record([&] { sum_over_batch(context_, 0); });
+  }
 
   // The norm's cost beside the sums of squares of each unit.
   PassRecord norm() {
@@ -186,6 +190,7 @@ StorePasses run_unit_stores(const StoreKey& key, const UnitStoreInputs& inputs) 
     for (const UnitKind kind : kUnitKinds) passes.units[kind] = all.run(kind, key);
     if (tied) passes.tie_embedding = all.tie(0);
     passes.norm = all.norm();
+    passes.count = all.count();
     return passes;
   }
   for (const UnitKind kind : kUnitKinds) {
@@ -194,7 +199,7 @@ StorePasses run_unit_stores(const StoreKey& key, const UnitStoreInputs& inputs) 
     passes.units[kind] = one.run(kind, key);
     if (tied && kind == UnitKind::kEmbedding) passes.tie_embedding = one.tie(1);
     if (tied && kind == UnitKind::kHead) passes.tie_head = one.tie(0);
-    if (kind == UnitKind::kBlock) passes.norm = one.norm();
+    if (kind == UnitKind::kBlock) passes.norm = one.norm(), passes.count = one.count();
   }
   return passes;
 }

@@ -96,7 +96,7 @@ StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, cons
     row.point = std::move(point);
     try {
       PointConfig chosen = config_of(spec, row.point);
-      chosen.config = with_measured_documents(std::move(chosen.config));
+      chosen.config = with_facts_of_files(std::move(chosen.config));
       hardware.price(chosen, row);
       if (execute) execute(chosen, row);
     } catch (const ConfigError& error) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -15,6 +16,7 @@
 #include "core/json_reader.h"
 #include "tests/app/background_program.h"
 #include "tests/app/checkpoint_runs.h"
+#include "tests/data/token_files.h"
 #include "tests/support/log_text.h"
 
 namespace trident {
@@ -132,6 +134,20 @@ TEST_F(Checkpoints, DocumentsAreKeptApartAsBefore) {
   const ProgramOutcome allowed = succeeded(train({"run.steps=6", "checkpoint.allow=data.eod_mask_loss", "data.eod=50255"}));
   expect_parts(allowed.out, {"data.eod_mask_loss was true and is false from here on (checkpoint.allow)"});
   succeeded(train({"run.steps=7", "data.mean_document=20", "data.boundaries=index"}));  // which nothing depends on
+}
+
+TEST_F(Checkpoints, AMaskGoesOnAsItWas) {
+  std::vector<std::uint8_t> counts;
+  for (int t = 0; t < 3000; ++t) counts.push_back(t * t % 7 < 3);
+  const Documents documents(600, std::vector<std::int32_t>{3, 1, 4, 1, 5});
+  write_masked_dataset(place_ / "chat", documents, counts, 50257);
+  const std::vector<std::string> masked{"data.train=" + (place_ / "chat"), "lr_schedule.decay_steps=4"};
+  ASSERT_EQ(train(plus(masked, {"run.dir=" + (place_ / "whole")})).exit_code, 0);
+  for (const char* steps : {"run.steps=1", "run.steps=3", "run.steps=4"}) succeeded(train(plus(masked, {steps})));
+  const std::vector<std::string> keys = plus(kComparedKeys, {"loss_tokens"});
+  EXPECT_EQ(compared(place_.metrics(), keys), compared(place_.metrics("whole"), keys));
+  write_dataset(place_ / "chat", documents, 50257);
+  expect_one_line(train(plus(masked, {"run.steps=5"})), 64, {"data.train", "was trained with ", "with a mask of targets"});
 }
 
 // "auto" may have come to another tokenizer when the run began, and a run does not change its own.

@@ -82,14 +82,15 @@ TEST_F(CommandLine, HelpAndVersion) {
   EXPECT_EQ(run({"schema", "--help"}).exit_code, 0);
 }
 
-TEST_F(CommandLine, UnknownAndUnbuiltSubcommands) {
+TEST_F(CommandLine, UnknownSubcommandsAndActions) {
   const Outcome nothing = run({});
   EXPECT_EQ(nothing.exit_code, 64);
   EXPECT_EQ(nothing.out, "");
   EXPECT_EQ(nothing.err, run({"help"}).out) << "who types the name alone sees what there is";
   expect_refusal({"trian"}, "unknown subcommand \"trian\"; did you mean train?");
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
-  expect_refusal({"tokenizer", "--config", config_}, "subcommand tokenizer is not built yet");
+  expect_refusal({"tokenizer", "--config", config_},
+                 "trident tokenizer \"--config\": not an action; use encode, decode, show or diff");
   expect_refusal({"data"}, "trident data: no action; name one: prepare, inspect or merge");
   expect_refusal({"data", ""}, "trident data \"\": not an action; use prepare, inspect or merge");
   expect_refusal({"ckpt"}, "trident ckpt: no action; name one: ls, show, verify, diff or prune");

@@ -74,7 +74,7 @@ TEST_F(Completion, BashSubcommandsAndFlags) {
   EXPECT_TRUE(all.has("data") && all.has("completion") && all.has("help") && all.has("--version"));
   EXPECT_TRUE(all.has("plan"));
   EXPECT_TRUE(all.has("study"));
-  EXPECT_FALSE(all.has("tokenizer")) << "not built";
+  EXPECT_TRUE(bash({"trident", "tokenizer", "en"}).has("encode"));
   EXPECT_TRUE(all.has("docs"));
   EXPECT_TRUE(bash({"trident", "docs", "time"}).has("timeline"));
   EXPECT_EQ(bash({"trident", "plan", "s"}).lines, std::vector<std::string>{"search"});

@@ -366,11 +366,17 @@ TEST_F(Checkpoints, AFoldersWindowCounts) {
     succeeded(begin(run, more));
     return place_.metrics(run).at(0).find("loss")->as_number();
   };
-  EXPECT_EQ(loss("a", {}), loss("b", {"model.sliding_window=null"}));
+  expect_one_line(begin("b", {"model.sliding_window=null"}), 64, {"model.sliding_window = null", "has 16", "checkpoint.allow"});
+  expect_one_line(begin("b", {"model.sliding_window=17", "batch.sequence=32"}), 64, {"model.sliding_window = 17", "has 16"});
+  const auto loss_of_another = [&](const std::string& run, std::vector<std::string> more) {
+    more.push_back("checkpoint.allow=model");
+    return loss(run, more);
+  };
+  EXPECT_EQ(loss("a", {}), loss_of_another("b", {"model.sliding_window=null"}));
   const double windowed = loss("c", {"batch.sequence=32"});
-  EXPECT_NE(windowed, loss("d", {"batch.sequence=32", "model.sliding_window=17"}));
-  const double all = loss("e", {"batch.sequence=32", "model.sliding_window=32"});
-  EXPECT_EQ(all, loss("f", {"batch.sequence=32", "model.sliding_window=null"}));
+  EXPECT_NE(windowed, loss_of_another("d", {"batch.sequence=32", "model.sliding_window=17"}));
+  const double all = loss_of_another("e", {"batch.sequence=32", "model.sliding_window=32"});
+  EXPECT_EQ(all, loss_of_another("f", {"batch.sequence=32", "model.sliding_window=null"}));
   EXPECT_NE(windowed, all);
 }
 

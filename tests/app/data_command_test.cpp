@@ -116,6 +116,23 @@ TEST_F(DataCommand, InspectPrintsJson) {
   EXPECT_EQ(plain.find("samples"), nullptr);
 }
 
+TEST_F(DataCommand, InspectAndMergeCountTargetsOfMasks) {
+  write_masked_dataset(folder_ / "chat", {{1, 2, 3}, {}, {4, 5}}, std::vector<std::uint8_t>{0, 1, 1, 0, 0}, 50257);
+  expect_lines(run({"inspect", folder_ / "chat", "--documents", "3"}),
+               {"  targets          2 count as targets (40.0 %); 1 of the documents with text have none\n",
+                "  .mask            17 bytes (17 bytes)\n", "document 0: 3 tokens, 2 count as targets\n",
+                "document 2: 2 tokens, 0 count as targets\n"});
+  const JsonValue json = parse_json(run({"inspect", folder_ / "chat", "--json"}), "out");
+  EXPECT_EQ(json.find("counted_tokens")->as_integer(), 2);
+  EXPECT_EQ(json.find("documents_without_counted")->as_integer(), 1);
+  EXPECT_EQ(json.find("mask_bytes")->as_integer(), 17);
+  EXPECT_EQ(json.find("first_documents")->items().at(0).find("counted")->as_integer(), 2);
+  write_dataset(folder_ / "plain", {{6, 7}}, 50257);
+  EXPECT_EQ(parse_json(run({"inspect", folder_ / "plain", "--json"}), "out").find("counted_tokens"), nullptr);
+  const Arguments merge{"merge", "--input", folder_ / "chat", folder_ / "plain", "--output", folder_ / "both"};
+  expect_lines(run(merge), {"both.mask: 4 of 7 tokens count as targets; of inputs without a mask all do\n"});
+}
+
 TEST_F(DataCommand, InspectOfNothing) {
   write_dataset(folder_ / "none", {}, 50257);
   expect_lines(run({"inspect", folder_ / "none"}),

@@ -15,6 +15,7 @@
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "tests/app/checkpoint_runs.h"
+#include "tests/data/token_files.h"
 #include "tests/support/safetensors.h"
 
 namespace trident {
@@ -73,6 +74,8 @@ TEST_F(Eval, BitsPerByteCountTheTextsBytes) {
 TEST_F(Eval, IdsWindowsAndStridesCountEachTargetOnce) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> ids{"--ids", "5 17 2 900 31 44 8"};
+  expect_parts(succeeded(eval(ids)).out, {", step 4, windows of 32 tokens\n"});
+  expect_parts(succeeded(eval(plus(ids, {"--sequence", "4", "--stride", "1"}))).out, {", windows of 4 tokens, 1 apart\n"});
   const JsonValue whole = json(plus(ids, {"--token-losses"}));
   EXPECT_EQ(whole.find("tokens")->as_integer(), 6);
   const JsonValue::Array& losses = whole.find("token_losses")->items();
@@ -114,6 +117,37 @@ TEST_F(Eval, TargetsOfAnotherDocumentDoNotCount) {
   const std::string file = write("q.jsonl", "{\"context\": [5, 17], \"choices\": [[2]], \"answer\": 0}\n");
   const std::vector<std::string> question{"--per-question", "--choices", file};
   EXPECT_EQ(to_json_text(json(question)), to_json_text(json(plus(question, keys))));
+}
+
+TEST_F(Eval, AMaskSaysWhichTargetsCount) {
+  ASSERT_EQ(train().exit_code, 0);
+  const Documents documents{{5, 17, 2}, {900, 31, 44, 8}};
+  const std::vector<std::uint8_t> counts{1, 0, 1, 1, 0, 0, 1};
+  write_masked_dataset(place_ / "chat", documents, counts, 50257);
+  const auto losses_of = [&](const std::vector<std::string>& more) {
+    return json(plus(more, {"--token-losses"})).find("token_losses")->items();
+  };
+  const JsonValue::Array one = losses_of({"--ids", "5 17 2 900 31 44 8"});
+  double sum = 0;
+  for (std::size_t i = 0; i < 6; ++i) sum += counts[i + 1] != 0 ? one.at(i).as_number() : 0;
+  const JsonValue report = json({"--data", place_ / "chat", "--tokenizer", "gpt2"});
+  EXPECT_EQ(report.find("tokens")->as_integer(), 3);
+  EXPECT_NEAR(number(report, "loss"), sum / 3, 1e-6);
+  EXPECT_NEAR(number(report, "ppl"), std::exp(sum / 3), 1e-5 * std::exp(sum / 3));
+  // Windows of two targets, and documents by themselves, take the bits of their own tokens.
+  const JsonValue windows = json({"--data", place_ / "chat", "--sequence", "2"});
+  const JsonValue::Array first = losses_of({"--ids", "5 17 2"}), second = losses_of({"--ids", "2 900 31"}),
+                         third = losses_of({"--ids", "31 44 8"});
+  EXPECT_NEAR(number(windows, "loss") * 3, first[1].as_number() + second[0].as_number() + third[1].as_number(), 1e-5);
+  const JsonValue apart = json({"--data", place_ / "chat", "--per-document"});
+  const JsonValue::Array& of_each = apart.find("documents")->items();
+  EXPECT_EQ(of_each.at(0).find("tokens")->as_integer(), 1);
+  EXPECT_EQ(of_each.at(1).find("tokens")->as_integer(), 1);
+  write_masked_dataset(place_ / "chat", documents, std::vector<std::uint8_t>(7, 0), 50257);
+  expect_parts(succeeded(eval({"--data", place_ / "chat"})).err,
+               {"none of its targets counts (PREFIX.mask)", "trident data inspect"});
+  remove_file(place_ / "chat.mask");
+  expect_one_line(eval({"--data", place_ / "chat"}), 65, {"chat.trident.json: names ", "is missing; put it back"});
 }
 
 TEST_F(Eval, SeesEachDocumentAloneAndSaysInTextWhatDoesNotCount) {

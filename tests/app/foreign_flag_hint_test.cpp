@@ -1,6 +1,7 @@
 // Tests what users of other systems write on the command line, and what they are told.
 #include "app/foreign_flag_hint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "train/config/foreign_words.h"
@@ -27,6 +28,10 @@ TEST(ForeignFlagHint, AValueThatMeansSomethingElseIsNotCopied) {
   EXPECT_EQ(foreign_flag_hint("--adam-beta2", "0.99"), "say --set 'optimizer.betas=[0.9, 0.95]' (Megatron-LM: 0.9, 0.999)");
   EXPECT_EQ(foreign_flag_hint("--recompute-granularity", "full"), "say --set recompute.policy=full (every block)");
   EXPECT_EQ(foreign_flag_hint("--recompute-granularity", "selective"), "say --set recompute.policy=selective");
+  for (const char* stage : {"0", "1", "2", "3"})
+    EXPECT_TRUE(foreign_flag_hint("--zero-optimization.stage", stage)
+                    .starts_with(fmt::format("say --set parallel.zero={}", *stage == '0' ? "ddp" : std::string("zero") + stage)))
+        << stage;
   EXPECT_EQ(foreign_flag_hint("--data-parallel-sharding-strategy", "optim_grads"),
             "say --set parallel.zero=zero2 (allowed with pipelines here)");
 }

@@ -38,14 +38,18 @@ class PlanOnProcessors : public ::testing::Test {
 };
 
 TEST_F(PlanOnProcessors, ArenasAreThoseOfTraining) {
-  const std::vector<std::string> layout{"parallel.pipeline=2", "parallel.data=2"};
-  const JsonValue cluster = priced({"--cluster", "cpu", "--set", layout[0], "--set", layout[1]});
+  const std::vector<std::string> layout{"parallel.pipeline=2", "parallel.data=2", "checkpoint.every=1"};
+  const JsonValue cluster = priced({"--cluster", "cpu", "--set", layout[0], "--set", layout[1], "--set", layout[2]});
   std::vector<std::string> settings = layout;
   settings.emplace_back("run.steps=1");
   ASSERT_EQ(place_.train(settings).exit_code, 0);
   const JsonValue memory = parse_json(read_file(place_ / "run/memory.json"), "memory", {.max_bytes = 1 << 24});
-  std::int64_t bytes = 0;
-  for (const JsonValue& rank : memory.find("ranks")->items()) bytes += rank.find("bytes")->as_integer();
+  std::int64_t bytes = 0, staging = 0;
+  for (const JsonValue& rank : memory.find("ranks")->items()) {
+    bytes += rank.find("bytes")->as_integer();
+    staging += rank.find("checkpoint_staging")->as_integer();
+  }
+  EXPECT_EQ(cluster.find("staging_bytes")->as_integer(), staging);
   EXPECT_EQ(cluster.find("arena_bytes")->as_integer(), bytes) << "bytes are written as integers";
   EXPECT_GT(cluster.find("resident_bytes")->as_integer(), bytes);
   EXPECT_TRUE(cluster.find("device_bytes")->is_integer());

@@ -169,10 +169,8 @@ TEST_F(TrainingRun, BatchesWithoutATargetThatCountsAreSkippedByName) {
   const ProgramOutcome outcome =
       place_.train({"data.train=" + (place_ / "ends"), "data.eod_mask_loss=true", "data.eod=7", kLayout});
   EXPECT_EQ(outcome.exit_code, 93) << outcome.err;
-  EXPECT_NE(
-      outcome.err.find("warning: no target of the batch after update 0 counts (data.eod_mask_loss), no rank applies an update"),
-      std::string::npos)
-      << outcome.err;
+  expect_parts(outcome.err, {"warning: no target of the batch after update 0 counts (data.eod_mask_loss), no rank applies an "
+                             "update: global batch 3, samples 16 to 23; look at the data and at data.eod"});
   EXPECT_NE(outcome.err.find("trident: 10 batches in a row made no update after update 0, the last one because none of its targets "
                              "counts (data.eod_mask_loss)"),
             std::string::npos)
@@ -194,6 +192,12 @@ TEST_F(TrainingRun, AValidationSetWithoutATargetThatCountsIsLeftOutOfTheMean) {
                              "the others"),
             std::string::npos)
       << outcome.err;
+  // The record says what ends the documents of its tokenizer.
+  const ProgramOutcome other =
+      place_.train({"data.eod_mask_loss=true", "data.eod=7", "run.steps=1", "run.dir=" + (place_ / "other")});
+  expect_parts(other.err, {"warning: data.eod = 7: ", "text.trident.json says that its tokenizer \"gpt2\" ends documents with "
+                                                      "50256; leave the key out"});
+  EXPECT_EQ(place_.train({"data.eod_mask_loss=true", "data.eod=50256", "run.steps=1", "run.dir=" + (place_ / "same")}).err, "");
   const JsonValue eval = place_.records("run/eval.jsonl").back();
   const JsonValue& sets = *eval.find("sets");
   EXPECT_TRUE(sets.find("ends")->find("loss")->is_null());
@@ -229,6 +233,54 @@ TEST_F(TrainingRun, CountedTargetsAreInTheirOwnKey) {
   for (const char* run : {"eod", "index"})
     EXPECT_NEAR(number(place_.records(fmt::format("{}/eval.jsonl", run)).front(), "valid_loss"), number(by_eod.front(), "loss"),
                 0.1);
+}
+
+// Every document of four tokens has two targets that count.
+TEST_F(TrainingRun, AMaskSaysWhichTargetsCount) {
+  const Documents documents(400, std::vector<std::int32_t>{3, 1, 4, 5});
+  std::vector<std::uint8_t> counts;
+  for (int t = 0; t < 1600; ++t) counts.push_back(t % 4 >= 2);
+  const std::string chat = place_ / "chat";
+  write_masked_dataset(chat, documents, counts, 50257);
+  const std::vector<std::string> settings{"data.train=" + chat, "run.steps=2", "data.valid=" + chat, "eval.every=1"};
+  const auto with_chat = [&](std::vector<std::string> more) {
+    more.insert(more.end(), settings.begin(), settings.end());
+    return more;
+  };
+  const std::vector<JsonValue> alone = train(settings, "alone");
+  EXPECT_EQ(number(alone.front(), "loss_tokens"), 8 * 32 / 2);
+  EXPECT_EQ(number(alone.back(), "tokens"), 2 * 8 * 32);
+  expect_same_losses(alone, train(with_chat({kLayout}), "eight"), 1e-6);
+  EXPECT_NE(read_file(place_ / "alone/run.log").find("chat, 1,600 tokens, 49 samples of 32 tokens, targets by its .mask"),
+            std::string::npos);
+  // With a file of which every target counts.
+  write_dataset(place_ / "plain", documents, 50257);
+  const std::string blend = fmt::format(R"(data.train=["{}","{}"])", chat, place_ / "plain");
+  EXPECT_EQ(number(train({blend, "run.steps=1"}, "blend").front(), "loss_tokens"), 8 * 32 * 3 / 4);
+  EXPECT_EQ(train({"data.train=" + (place_ / "plain"), "run.steps=1"}, "plain").front().find("loss_tokens"), nullptr);
+  // Never silently on every target.
+  const std::string path = chat + ".mask", whole = read_file(path);
+  const auto refused = [&](std::vector<std::string> words) {
+    expect_one_line(place_.train(with_chat({"run.dir=" + (place_ / "refused")})), 65, words);
+  };
+  write_file(path, whole.substr(0, 100));
+  refused({"chat.mask: 100 bytes, 1600 tokens need 216", "prepare the data again"});
+  std::string other = whole;
+  other[100] = 0;
+  write_file(path, other);
+  refused({"chat.trident.json: does not belong to this pair of files: ", "chat.mask has the recorded 216 bytes, but other"});
+  remove_file(path);
+  refused({"chat.trident.json: names ", "chat.mask, which says what tokens count as targets and is missing; put it back"});
+}
+
+TEST_F(TrainingRun, AMaskOfWhichNothingCountsIsSaidByName) {
+  write_masked_dataset(place_ / "chat", {std::vector<std::int32_t>(1600, 5)}, std::vector<std::uint8_t>(1600, 0), 50257);
+  const ProgramOutcome outcome = place_.train({"data.train=" + (place_ / "chat")});
+  EXPECT_EQ(outcome.exit_code, 93) << outcome.err;
+  expect_parts(outcome.err,
+               {"warning: no target of the batch after update 0 counts (PREFIX.mask), no rank applies an update: global batch 1, "
+                "samples 0 to 7; look at the data (trident data inspect)",
+                ": global batch 10, samples 72 to 79; ", "because none of its targets counts (PREFIX.mask); look at the data"});
 }
 
 TEST_F(TrainingRun, DocumentsThatNobodyCanTellApartAreRefused) {

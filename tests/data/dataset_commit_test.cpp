@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <span>
 
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
@@ -33,18 +35,24 @@ void put_files(const TemporaryFolder& folder, const Files& files) {
   for (const auto& [name, content] : files) write_file(folder / name, content);
 }
 
-void write_old(const std::string& prefix) {
-  IndexedDatasetWriter writer(prefix, 100, Overwrite::kNo);
-  writer.add_document(std::vector<std::int32_t>{1, 2, 3});
-  writer.add_document(std::vector<std::int32_t>{4});
+constexpr std::array<std::uint8_t, 3> kCounts{1, 0, 1};  // of tokens of a document, where there is a mask
+
+std::span<const std::uint8_t> counts_of(std::size_t tokens, WithMask with_mask) {
+  return std::span(kCounts).first(with_mask == WithMask::kYes ? tokens : 0);
+}
+
+void write_old(const std::string& prefix, WithMask with_mask = WithMask::kNo) {
+  IndexedDatasetWriter writer(prefix, 100, Overwrite::kNo, with_mask);
+  writer.add_document(std::vector<std::int32_t>{1, 2, 3}, counts_of(3, with_mask));
+  writer.add_document(std::vector<std::int32_t>{4}, counts_of(1, with_mask));
   writer.finish({});
 }
 
 // Files as large as the old ones, with documents that end elsewhere: .bin of one and .idx of the other pass for a pair.
-void write_new(const std::string& prefix) {
-  IndexedDatasetWriter writer(prefix, 100, Overwrite::kYes);
-  writer.add_document(std::vector<std::int32_t>{5});
-  writer.add_document(std::vector<std::int32_t>{6, 7, 8});
+void write_new(const std::string& prefix, WithMask with_mask) {
+  IndexedDatasetWriter writer(prefix, 100, Overwrite::kYes, with_mask);
+  writer.add_document(std::vector<std::int32_t>{5}, counts_of(1, with_mask));
+  writer.add_document(std::vector<std::int32_t>{6, 7, 8}, counts_of(3, with_mask));
   writer.finish({});
 }
 
@@ -64,38 +72,41 @@ std::string command_in(const std::string& message) {
   return at == std::string::npos ? "false" : message.substr(at + 2);
 }
 
-class DatasetCommit : public ::testing::Test {
+// With and without a mask in the new data set.
+class DatasetCommit : public ::testing::TestWithParam<WithMask> {
  protected:
   static constexpr const char* kName = "it's text";  // shells must be told where the name ends
 
   DatasetCommit() {
-    const TemporaryFolder folder;
-    write_old(folder / kName);
-    old_ = files_of(folder);
-    std::filesystem::remove_all(folder.path());
-    std::filesystem::create_directory(folder.path());
-    write_new(folder / kName);
-    new_ = files_of(folder);
+    const auto files_by = [](auto&& write) {
+      const TemporaryFolder folder;
+      write(folder / kName);
+      return files_of(folder);
+    };
+    old_ = files_by([](const std::string& prefix) { write_old(prefix); });
+    masked_old_ = files_by([](const std::string& prefix) { write_old(prefix, WithMask::kYes); });
+    new_ = files_by([](const std::string& prefix) { write_new(prefix, GetParam()); });
     EXPECT_EQ(old_.size(), 3u);
-    EXPECT_EQ(new_.size(), 3u);
+    EXPECT_EQ(masked_old_.size(), 4u);
+    EXPECT_EQ(new_.size(), GetParam() == WithMask::kYes ? 4u : 3u);
     for (const auto& [name, content] : old_) {
       EXPECT_NE(content, new_[name]) << name;
-      EXPECT_EQ(content.size(), new_[name].size()) << name;
+      EXPECT_TRUE(content.size() == new_[name].size() || name.ends_with(".json")) << name;
     }
   }
 
-  // What is there before: all of a data set of ours, one without a record, none, or a .bin alone.
+  // What is there before: all of a data set of ours, one with a mask, one without a record, none, or a .bin alone.
   std::vector<Files> beginnings() const {
     Files bare = old_, bin;
     bare.erase(std::string(kName) + ".trident.json");
     bin[std::string(kName) + ".bin"] = "something else";
-    return {old_, bare, Files{}, bin};
+    return {old_, masked_old_, bare, Files{}, bin};
   }
 
   // Follows a refusal's advice, interrupted after every one of its steps, until nothing is refused.
   static void repair(const std::string& prefix) {
     std::string message = refusal(prefix);
-    for (int i = 0; i < 4 && !message.empty(); ++i) {
+    for (int i = 0; i < 6 && !message.empty(); ++i) {
       const std::string command = command_in(message);
       const std::string first = command.substr(0, command.find(" && "));
       ASSERT_EQ(std::system(first.c_str()), 0) << first;
@@ -114,14 +125,14 @@ class DatasetCommit : public ::testing::Test {
   }
 
   void expect_next_command_succeeds(const TemporaryFolder& folder) {
-    write_new(folder / kName);
+    write_new(folder / kName, GetParam());
     EXPECT_EQ(files_of(folder), new_);  // and nothing beside them
   }
 
-  Files old_, new_;
+  Files old_, masked_old_, new_;
 };
 
-TEST_F(DatasetCommit, AKillAtAnyCallLeavesOneOfTheTwo) {
+TEST_P(DatasetCommit, AKillAtAnyCallLeavesOneOfTheTwo) {
   for (const Files& before : beginnings()) {
     bool finished = false;
     int refused = 0;
@@ -133,7 +144,7 @@ TEST_F(DatasetCommit, AKillAtAnyCallLeavesOneOfTheTwo) {
       const pid_t child = ::fork();
       if (child == 0) {
         const FileFault fault(Fault::kKill, call);
-        write_new(prefix);
+        write_new(prefix, GetParam());
         ::_exit(0);
       }
       int status = 0;
@@ -144,7 +155,7 @@ TEST_F(DatasetCommit, AKillAtAnyCallLeavesOneOfTheTwo) {
       if (!message.empty()) {
         ++refused;
         expect_error<DataError>([&] { IndexedDataset{prefix}; }, {message});
-        expect_error<DataError>([&] { write_new(prefix); }, {message});
+        expect_error<DataError>([&] { write_new(prefix, GetParam()); }, {message});
         const Files half_way = known_files_of(folder);
         EXPECT_EQ(std::system(command_in(message).c_str()), 0);
         EXPECT_EQ(known_files_of(folder), before);
@@ -159,7 +170,7 @@ TEST_F(DatasetCommit, AKillAtAnyCallLeavesOneOfTheTwo) {
         EXPECT_TRUE(found == before || found == new_);
         if (found.size() > 1) {
           EXPECT_NO_THROW(IndexedDataset{prefix});
-          EXPECT_EQ(read_record(prefix).has_value(), found.size() == 3);
+          EXPECT_EQ(read_record(prefix).has_value(), found.contains(kName + std::string(".trident.json")));
         }
       }
       expect_next_command_succeeds(folder);
@@ -169,7 +180,7 @@ TEST_F(DatasetCommit, AKillAtAnyCallLeavesOneOfTheTwo) {
   }
 }
 
-TEST_F(DatasetCommit, AnErrorAtAnyCallLeavesAWholeDataSet) {
+TEST_P(DatasetCommit, AnErrorAtAnyCallLeavesAWholeDataSet) {
   for (const Files& before : beginnings()) {
     int old_kept = 0, silent = 0;
     bool reached = true;
@@ -181,7 +192,7 @@ TEST_F(DatasetCommit, AnErrorAtAnyCallLeavesAWholeDataSet) {
       {
         const FileFault fault(Fault::kError, call);
         try {
-          write_new(folder / kName);
+          write_new(folder / kName, GetParam());
         } catch (const Error& error) {
           failed = true;
           expect_parts(error.what(), {"; "});  // a remedy
@@ -204,7 +215,7 @@ TEST_F(DatasetCommit, AnErrorAtAnyCallLeavesAWholeDataSet) {
 }
 
 // The disk goes away altogether: then the error itself says how to go back.
-TEST_F(DatasetCommit, WhatCannotBeUndoneIsSaid) {
+TEST_P(DatasetCommit, WhatCannotBeUndoneIsSaid) {
   for (const Files& before : beginnings()) {
     int said = 0;
     bool reached = true;
@@ -216,7 +227,7 @@ TEST_F(DatasetCommit, WhatCannotBeUndoneIsSaid) {
       {
         const FileFault fault(Fault::kErrorsFrom, call);
         try {
-          write_new(folder / kName);
+          write_new(folder / kName, GetParam());
         } catch (const Error& error) {
           message = error.what();
         }
@@ -233,7 +244,7 @@ TEST_F(DatasetCommit, WhatCannotBeUndoneIsSaid) {
   }
 }
 
-TEST_F(DatasetCommit, NothingIsReplacedUnasked) {
+TEST_P(DatasetCommit, NothingIsReplacedUnasked) {
   const TemporaryFolder folder;
   const std::string prefix = folder / kName;
   put_files(folder, old_);
@@ -243,17 +254,18 @@ TEST_F(DatasetCommit, NothingIsReplacedUnasked) {
   remove_file(prefix + ".trident.json");
   expect_error<ConfigError>([&] { write_old(prefix); }, {prefix + ".bin is there", "--overwrite"});
   rename_file(prefix + ".bin", prefix + ".idx");
-  expect_error<ConfigError>([&] { write_new(prefix); }, {prefix + ".idx is there without " + prefix + ".bin", "remove it"});
+  expect_error<ConfigError>([&] { write_new(prefix, GetParam()); },
+                            {prefix + ".idx is there without " + prefix + ".bin", "remove it"});
 }
 
-TEST_F(DatasetCommit, TwoCommandsOnOnePrefixExcludeEachOther) {
+TEST_P(DatasetCommit, TwoCommandsOnOnePrefixExcludeEachOther) {
   const TemporaryFolder folder;
   const std::string prefix = folder / kName;
   {
-    IndexedDatasetWriter first(prefix, 100, Overwrite::kNo);
+    IndexedDatasetWriter first(prefix, 100, Overwrite::kNo, GetParam());
     expect_error<StorageError>([&] { write_old(prefix); }, {prefix + ".bin: another command is writing it", "wait"});
-    EXPECT_EQ(folder.names().size(), 3u);  // the first one's temporaries
-    first.add_document(std::vector<std::int32_t>{1});
+    EXPECT_EQ(folder.names().size(), new_.size());  // the first one's temporaries
+    first.add_document(std::vector<std::int32_t>{1}, counts_of(1, GetParam()));
     put_files(folder, new_);  // by a command that did not see the first one
     expect_error<ConfigError>([&] { first.finish({}); }, {"are there", "--overwrite"});
   }
@@ -261,7 +273,7 @@ TEST_F(DatasetCommit, TwoCommandsOnOnePrefixExcludeEachOther) {
 }
 
 // While another command is between its renames, its way back is not for others to take.
-TEST_F(DatasetCommit, AReplacementUnderWayIsNotCalledInterrupted) {
+TEST_P(DatasetCommit, AReplacementUnderWayIsNotCalledInterrupted) {
   const TemporaryFolder folder;
   const std::string prefix = folder / kName;
   put_files(folder, old_);
@@ -271,13 +283,13 @@ TEST_F(DatasetCommit, AReplacementUnderWayIsNotCalledInterrupted) {
 }
 
 // The .idx of one data set and the .bin of the other, which are as large, would pass for a pair.
-TEST_F(DatasetCommit, APairThatIsReplacedWhileItIsOpenedIsRefused) {
+TEST_P(DatasetCommit, APairThatIsReplacedWhileItIsOpenedIsRefused) {
   for (const char* moment : {".bin", ".idx"}) {
     const TemporaryFolder folder;
     const std::string prefix = folder / kName;
     put_files(folder, old_);
     {
-      const BeforeOpen replacement(moment, [&] { write_new(prefix); });
+      const BeforeOpen replacement(moment, [&] { write_new(prefix, GetParam()); });
       expect_error<DataError>([&] { IndexedDataset{prefix}; },
                               {prefix + ": another command replaced it while it was opened; start again"});
     }
@@ -285,7 +297,7 @@ TEST_F(DatasetCommit, APairThatIsReplacedWhileItIsOpenedIsRefused) {
   }
 }
 
-TEST_F(DatasetCommit, OnlyDeadTemporariesOfThePrefixAreRemoved) {
+TEST_P(DatasetCommit, OnlyDeadTemporariesOfThePrefixAreRemoved) {
   const TemporaryFolder folder;
   const std::string prefix = folder / kName, ending = ".tmp.0123456789abcdef";
   const std::vector<std::string> others = {"other.bin" + ending, std::string(kName) + ".bin.tmp.123",
@@ -296,13 +308,17 @@ TEST_F(DatasetCommit, OnlyDeadTemporariesOfThePrefixAreRemoved) {
   std::filesystem::create_symlink(folder / "target", folder / others.back());  // ours are no links
   write_file(prefix + ".bin" + ending, "x");
   write_file(prefix + ".trident.json" + ending, "x");
-  write_new(prefix);
+  write_file(prefix + ".mask" + ending, "x");
+  write_new(prefix, GetParam());
   std::vector<std::string> expected = others;
   expected.push_back("target");
   for (const auto& [name, content] : new_) expected.push_back(name);
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(folder.names(), expected);
 }
+
+INSTANTIATE_TEST_SUITE_P(Masks, DatasetCommit, ::testing::Values(WithMask::kNo, WithMask::kYes),
+                         [](const auto& info) { return info.param == WithMask::kYes ? "With" : "Without"; });
 
 }  // namespace
 }  // namespace trident

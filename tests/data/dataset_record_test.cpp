@@ -20,16 +20,23 @@ namespace {
 // A tokenizer of which only the identity counts.
 class NamedTokenizer final : public Tokenizer {
  public:
+  SpecialIds special;
+
   NamedTokenizer(std::string name, std::string fingerprint) : name_(std::move(name)), fingerprint_(std::move(fingerprint)) {}
   std::unique_ptr<Encoder> new_encoder() const override { throw InternalError("encodes nothing"); }
   std::string decode(std::span<const std::int32_t>) const override { return {}; }
   std::int64_t vocab_size() const override { return 50257; }
-  std::int32_t eod() const override { return 0; }
+  std::string_view token_text(std::int32_t) const override { return {}; }
+  const SpecialIds& special_ids() const override { return special; }
+  std::optional<std::int32_t> find(std::string_view) const override { return {}; }
+  bool is_control(std::int32_t) const override { return false; }
+  const std::vector<std::string>& description() const override { return description_; }
   const std::string& name() const override { return name_; }
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
   std::string name_, fingerprint_;
+  std::vector<std::string> description_;
 };
 
 class RecordTest : public ::testing::Test {
@@ -76,6 +83,35 @@ TEST_F(RecordTest, SaysWhatMadeTheFiles) {
   EXPECT_EQ(record->counts.tokens, IndexedDataset(prefix_).num_tokens());
   EXPECT_EQ(record->bin.bytes, RandomAccessFile(bin_path(prefix_)).size());
   EXPECT_EQ(record->idx, sample_file(idx_path(prefix_)));
+}
+
+// What was put around a text is recorded where it is something, and data with other ids around its texts is not mixed.
+TEST_F(RecordTest, WhatIsAroundTextsIsRecordedAndCompared) {
+  const std::string plain = put("plain", ours_);
+  EXPECT_EQ(read_file(record_path(plain)).find("before"), std::string::npos);
+  ours_.special.before = {1, 2}, ours_.special.after = {3};
+  const std::string around = put("around", ours_);
+  const RecordedTokenizer made_by = *read_record(around)->origin.tokenizer;
+  EXPECT_EQ(made_by.before, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(made_by.after, std::vector<std::int32_t>{3});
+  EXPECT_TRUE(check_records(std::vector{around, around}, &ours_, "data.tokenizer", 50257).empty());
+  EXPECT_TRUE(check_records(std::vector{plain}, &ours_, "data.tokenizer", 50257).empty());
+  const TextRule rule, none{.around = Around::kLeftOut};
+  EXPECT_TRUE(check_records(std::vector{around}, &ours_, "data.tokenizer", 50257, ::pread, &rule).empty());
+  EXPECT_TRUE(check_records(std::vector{plain}, &ours_, "data.tokenizer", 50257, ::pread, &none).empty());
+  expect_error<DataError>(
+      [&] { check_records(std::vector{plain}, &ours_, "data.tokenizer", 50257, ::pread, &rule); },
+      {record_path(plain), "have nothing each", "texts of this command the ids [1 2] before and [3] behind", "--no-special"});
+  expect_error<DataError>([&] { check_records(std::vector{plain, around}, nullptr, "data.tokenizer", 50257); },
+                          {record_path(plain), "nothing each", record_path(around), "[1 2]"});
+  expect_error<DataError>(
+      [&] {
+        merge_datasets({plain, around}, folder_ / "all", Overwrite::kNo);
+      },
+      {record_path(around), plain, "--no-special"});
+  EXPECT_EQ(rule_of_data(std::vector{plain}, ours_).around, Around::kLeftOut);
+  EXPECT_EQ(rule_of_data(std::vector{around}, ours_).around, Around::kAdded);
+  EXPECT_EQ(rule_of_data(std::vector{folder_ / "gone"}, ours_).around, Around::kAdded);
 }
 
 TEST_F(RecordTest, ManySourcesAreCounted) {
@@ -154,7 +190,8 @@ TEST_F(RecordTest, DamagedRecordsAreRefused) {
   const std::string good = read_file(record_path(prefix_));
   for (const auto& [from, to, what] : std::vector<std::array<std::string, 3>>{
            {"{", "[", "trident.json:"},
-           {"\"version\": 1", "\"version\": 2", "version is 2"},
+           {"\"version\": 1", "\"version\": 3", "version is 3"},
+           {"\"version\": 1", "\"version\": 2", "mask is missing"},
            {"\"tokens\": 3", "\"tokens\": -3", "tokens is not a count"},
            {"\"tokens\": 3", "\"tokens\": \"3\"", "tokens is not a count"},
            {"\"tokens\"", "\"Tokens\"", "tokens is missing"},

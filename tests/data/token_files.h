@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,17 @@ inline void write_dataset(const std::string& prefix, const Documents& documents,
   for (const auto& document : documents) writer.add_document(document);
   writer.finish({});
   remove_file(record_path(prefix));
+}
+
+// With a record and a mask, of which `counts` has a bit for each token.
+inline void write_masked_dataset(const std::string& prefix, const Documents& documents, std::span<const std::uint8_t> counts,
+                                 std::int64_t vocab_size) {
+  IndexedDatasetWriter writer(prefix, vocab_size, Overwrite::kYes, WithMask::kYes);
+  for (const auto& document : documents) {
+    writer.add_document(document, counts.first(document.size()));
+    counts = counts.subspan(document.size());
+  }
+  writer.finish({});
 }
 
 // `count` documents of lengths 0, 1, 2, ... (mod 7) times 5; all tokens of all documents count up from 0, modulo vocab_size.

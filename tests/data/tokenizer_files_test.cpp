@@ -6,7 +6,7 @@
 
 #include "core/file_io.h"
 #include "core/json_reader.h"
-#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
@@ -31,8 +31,7 @@ nlohmann::json small_vocab() {
 }
 
 std::unique_ptr<Tokenizer> make(const std::string& vocab, const std::string& merges) {
-  return make_byte_level_bpe(
-      {.name = "small", .vocab_json = vocab, .merges_txt = merges, .vocab_source = "v.json", .merges_source = "m.txt"});
+  return make_gpt2_style("small", {vocab, merges, "v.json", "m.txt"});
 }
 
 TEST(TokenizerFiles, AFolderEqualsTheBuiltInVocabulary) {
@@ -47,7 +46,7 @@ TEST(TokenizerFiles, AFolderEqualsTheBuiltInVocabulary) {
 TEST(TokenizerFiles, ASmallVocabularyIsRead) {
   const auto tokenizer = make(small_vocab().dump(), "#version: 0.2\r\na b\r\nab c\r\n");
   EXPECT_EQ(tokenizer->vocab_size(), 259);
-  EXPECT_EQ(tokenizer->eod(), 258);
+  EXPECT_EQ(tokenizer->special_ids().eod, 258);
   EXPECT_EQ(tokenizer->encode("abc"), std::vector<std::int32_t>{257});
   EXPECT_EQ(tokenizer->decode(tokenizer->encode("xabcab \n\xC3\xA9")), "xabcab \n\xC3\xA9");
 }
@@ -66,13 +65,20 @@ TEST(TokenizerFiles, OtherTokenizersAreRefused) {
     EXPECT_NO_THROW(load()) << ours;
   }
   write_file(config, R"({"tokenizer_class": "Qwen2Tokenizer"})");
-  expect_error<DataError>(load, {"tokenizer_config.json", "tokenizer_class", "Qwen2Tokenizer", "GPT-2"});
+  expect_error<DataError>(load, {"tokenizer_config.json", "tokenizer_class", "Qwen2Tokenizer", "GPT2Tokenizer"});
   write_file(config, R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true})");
   expect_error<DataError>(load, {"tokenizer_config.json", "add_prefix_space", "true"});
   write_file(config, R"({"tokenizer_class": "GPT2Tokenizer", "add_bos_token": true})");
   expect_error<DataError>(load, {"tokenizer_config.json", "add_bos_token", "true"});
   write_file(config, "{");
   expect_error<DataError>(load, {"tokenizer_config.json"});
+  write_file(config, R"({"eos_token": "abc", "bos_token": {"content": "ab"}, "pad_token": "none", "chat_template": "{{'abc'}}"})");
+  const SpecialIds special = load_tokenizer(folder.path())->special_ids();
+  EXPECT_EQ(special.eos, std::vector<std::int32_t>{257});
+  EXPECT_EQ(special.eod, 257);
+  EXPECT_EQ(special.bos, 256);
+  EXPECT_FALSE(special.pad);
+  EXPECT_EQ(special.eos_in_template, "abc");
   write_file(config, "{}");
   write_file(added, R"({"<|im_start|>": 260, "[PAD]": 259, "<|endoftext|>": 258})");
   const auto encoded = [&](const std::string& text) { return load_tokenizer(folder.path())->encode(text); };
@@ -94,7 +100,7 @@ TEST(TokenizerFiles, UnknownNameOrFolder) {
   expect_error<ConfigError>([] { load_tokenizer("gpt3"); }, {"tokenizer", "gpt3", "\"gpt2\""});
   const TemporaryFolder folder;
   write_file(folder / "vocab.json", "{}");
-  expect_error<ConfigError>([&] { load_tokenizer(folder.path()); }, {folder.path(), "merges.txt"});
+  expect_error<ConfigError>([&] { load_tokenizer(folder.path()); }, {folder.path(), "merges.txt", "tekken.json"});
 }
 
 TEST(TokenizerFiles, ADamagedVocabularyIsRefused) {
@@ -107,21 +113,38 @@ TEST(TokenizerFiles, ADamagedVocabularyIsRefused) {
   expect_error<DataError>([] { make("[1]", ""); }, {"v.json", "not a JSON object"});
   expect_error<DataError>([] { make("", ""); }, {"v.json", "not a JSON object"});
   expect_error<DataError>([&] { make(with([](auto& v) { v["ab"] = "x"; }), ""); }, {"v.json", "\"ab\"", "id \"x\""});
-  expect_error<DataError>([&] { make(with([](auto& v) { v["ab"] = 259; }), ""); }, {"v.json", "259", "0 .. 258"});
+  expect_error<DataError>([&] { make(with([](auto& v) { v["ab"] = 1 << 20; }), ""); }, {"v.json", "1048576", "0 .. 1048575"});
   expect_error<DataError>([&] { make(with([](auto& v) { v["ab"] = -1; }), ""); }, {"v.json", "-1"});
   expect_error<DataError>([&] { make(with([](auto& v) { v["ab"] = 1.5; }), ""); }, {"v.json", "1.5"});
   expect_error<DataError>([&] { make(with([](auto& v) { v["ab"] = 3; }), ""); }, {"v.json", "id 3 occurs twice"});
-  expect_error<DataError>([&] { make(with([](auto& v) { v["zz"] = v["a"]; v.erase("a"); }), ""); }, {"v.json", "byte 0x61"});
-  expect_error<DataError>([&] { make(with([](auto& v) { v["zz"] = 258; v.erase("<|endoftext|>"); }), ""); }, {"<|endoftext|>"});
-  expect_error<DataError>([&] { make(with([](auto& v) { v["\u4e2d"] = 259; }), ""); }, {"v.json", "stands for no byte"});
+}
+
+// As Hugging Face's library does it: gaps of ids, bytes that have no token, spellings that stand for no bytes.
+TEST(TokenizerFiles, AVocabularyMayHaveGaps) {
+  nlohmann::json vocab = small_vocab();
+  vocab["zz"] = vocab["a"];
+  vocab.erase("a");
+  vocab["\u4e2d"] = 300;
+  vocab.erase("<|endoftext|>");
+  const auto tokenizer = make(vocab.dump(), "");
+  EXPECT_EQ(tokenizer->vocab_size(), 301);
+  EXPECT_FALSE(tokenizer->special_ids().eod);
+  const auto encoder = tokenizer->new_encoder();
+  std::vector<std::int32_t> ids;
+  encoder->encode("ba", &ids);
+  EXPECT_EQ(tokenizer->decode(ids), "b");
+  EXPECT_EQ(encoder->num_unknown(), 1);
+  EXPECT_EQ(tokenizer->decode(std::vector<std::int32_t>{299, 300}), "\u4e2d");
+  expect_error<ConfigError>([&] { tokenizer->eod_for("--append-eod", "name it"); },
+                            {"--append-eod", "small", "eos_token", "name it"});
 }
 
 TEST(TokenizerFiles, DamagedMergesAreRefused) {
   const std::string vocab = small_vocab().dump();
-  expect_error<DataError>([&] { make(vocab, "#version\na b\na  b\n"); }, {"m.txt", "line 3", "left right"});
-  expect_error<DataError>([&] { make(vocab, "ab\n"); }, {"m.txt", "line 1"});
-  expect_error<DataError>([&] { make(vocab, "a z\n"); }, {"m.txt", "line 1", "a z", "v.json"});
-  expect_error<DataError>([&] { make(vocab, "a bcd"); }, {"m.txt", "not in v.json"});
+  expect_error<DataError>([&] { make(vocab, "#version\na b\na  b\n"); }, {"m.txt:3", "left right"});
+  expect_error<DataError>([&] { make(vocab, "ab\n"); }, {"m.txt:1"});
+  expect_error<DataError>([&] { make(vocab, "a z\n"); }, {"m.txt:1", "a z", "the result", "v.json"});
+  expect_error<DataError>([&] { make(vocab, "a bcd"); }, {"m.txt:1", "a part", "of v.json"});
 }
 
 // GPT-2's tokenizer.json in small, as the tokenizers library writes it.
@@ -190,52 +213,75 @@ TEST_F(TokenizerJson, Gpt2StyleIsRead) {
   EXPECT_EQ(load_tokenizer(folder_.path())->fingerprint(), fingerprint);  // the two files alone
 }
 
-// With the two files beside it, which alone would be tokenized as GPT-2 does it.
-TEST_F(TokenizerJson, WhatSplitsOtherwiseIsRefused) {
-  put_pair();
-  // Llama 3 and Qwen.
-  refuse("/pre_tokenizer",
-         {{"type", "Sequence"},
-          {"pretokenizers",
-           {{{"type", "Split"}, {"pattern", {{"Regex", "(?i:'s|'t)|\\p{N}{1,3}"}}}, {"behavior", "Isolated"}, {"invert", false}},
-            {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}},
-         {"pre_tokenizer is \"Sequence\"", "\"ByteLevel\" with its own pattern", "splits as GPT-2's does"});
-  for (const char* normalizer : {R"({"type": "NFC"})", R"({"type": "Prepend", "prepend": "a"})", R"({"type": "Prepend"})",
-                                 R"({"type": "Replace", "pattern": {"String": "a"}, "content": "b"})",
-                                 R"({"type": "Replace", "pattern": {"Regex": "a."}, "content": "a."})",
-                                 R"({"type": "BertNormalizer", "clean_text": false, "handle_chinese_chars": false,
+// What is not known is named by its path.
+TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
+  const nlohmann::json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const auto splits = [&](const nlohmann::json& part) {
+    return nlohmann::json{{"type", "Sequence"}, {"pretokenizers", {bytes, part}}};
+  };
+  const nlohmann::json split = {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const auto with = [](nlohmann::json json, const char* key, const nlohmann::json& value) { return json[key] = value, json; };
+  refuse("/pre_tokenizer", splits(with(split, "behavior", "Sideways")),
+         {": pre_tokenizer.pretokenizers[1].behavior is \"Sideways\"", "MergedWithNext"});
+  refuse("/pre_tokenizer", splits(with(split, "type", "Metaspace")),
+         {"pre_tokenizer.pretokenizers[1].type is \"Metaspace\"", "WhitespaceSplit"});
+  refuse("/pre_tokenizer", splits(with(split, "depth", 7)),
+         {"pre_tokenizer.pretokenizers[1].depth is \"7\"", "no field but type, "});
+  refuse("/pre_tokenizer", splits(with(split, "pattern", {{"Glob", "a"}})),
+         {"pre_tokenizer.pretokenizers[1].pattern is ", "Regex or String"});
+  refuse("/pre_tokenizer", splits(with(split, "pattern", {{"Regex", "(?<name>a)(b"}})), {"pre_tokenizer.pretokenizers[1].pattern"});
+  refuse("/pre_tokenizer", splits(bytes), {"pre_tokenizer.pretokenizers[1].type", "one ByteLevel alone"});
+  refuse("/pre_tokenizer/use_regex", "no", {"pre_tokenizer.use_regex is \"no\"", "true or false"});
+  refuse("/pre_tokenizer", 7, {"pre_tokenizer is \"7\"", "an object"});
+  for (const char* normalizer :
+       {R"({"type": "Precompiled", "precompiled_charsmap": "AA=="})", R"({"type": "Nmt"})", R"({"type": "Prepend"})",
+        R"({"type": "BertNormalizer", "clean_text": false, "handle_chinese_chars": false,
                                      "strip_accents": true, "lowercase": false})"}) {
     const nlohmann::json value = nlohmann::json::parse(normalizer);
-    refuse("/normalizer", value, {"normalizer is \"" + value["type"].get<std::string>() + "\"", "only null"});
-    refuse("/normalizer", {{"type", "Sequence"}, {"normalizers", {value}}}, {"normalizer is \"", "only null"});
+    refuse("/normalizer", value, {": normalizer."});
+    refuse("/normalizer", {{"type", "Sequence"}, {"normalizers", {value}}}, {": normalizer.normalizers[0]."});
   }
-  refuse("/pre_tokenizer", nullptr, {"pre_tokenizer is \"null\""});  // Llama 2
-  refuse("/pre_tokenizer/use_regex", false, {"pre_tokenizer.use_regex is false"});
-  refuse("/pre_tokenizer/add_prefix_space", true, {"pre_tokenizer.add_prefix_space is true"});
-  refuse("/pre_tokenizer/add_prefix_space", "no", {"pre_tokenizer.add_prefix_space is true"});
-  refuse("/model/type", "Unigram", {"model is \"Unigram\"", "\"BPE\""});
+  for (const char* model : {"Unigram", "WordPiece", "WordLevel"})
+    refuse("/model/type", model, {fmt::format("model.type is \"{}\"", model), "only BPE"});
   refuse("/model", nullptr, {"model is \"null\""});
-  refuse("/model/ignore_merges", true, {"model.ignore_merges is true"});
   refuse("/model/dropout", 0.1, {"model.dropout is", "0.1"});
-  refuse("/model/end_of_word_suffix", "</w>", {"model.end_of_word_suffix is", "</w>"});
-  refuse("/model/vocab", nlohmann::json::array(), {"model.vocab is not there"});
-  refuse("/model/merges", nullptr, {"model.merges is not there"});
+  refuse("/model/window", 3, {"model.window is"});
+  refuse("/model/vocab", nlohmann::json::array(), {"model.vocab is"});
+  refuse("/model/merges", nullptr, {"model.merges is"});
+  refuse("/decoder", {{"type", "Metaspace"}}, {"decoder.type is \"Metaspace\"", "ByteFallback"});
+  refuse("/decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "Strip"}, {"content", ""}}}}}, {"decoder.decoders[0].content"});
+  refuse("/more", 1, {": more is \"1\"", "no field but version"});
   for (const char* merge :
        {R"("ab")", R"("")", R"("a b c")", R"(" a b")", R"("a\nb c")", R"("a b\r")", R"(["a", "b", "c"])", R"(["a"])",
-        R"(["a b", "c"])", "[]", "7", "null", R"({"a": "b"})", R"(["a", 7])"})
+        R"(["a b", "c"])", "[]", "7", "null", R"({"a": "b"})", R"(["a", 7])", R"("a zz")", R"("a c")"})
     refuse("/model/merges", {"a b", nlohmann::json::parse(merge), "ab c"},
-           {"tokenizer.json:1:",
-            fmt::format(": {} in model.merges is no merge of two tokens; the file is damaged; copy it again",
-                        to_json_text(parse_json(merge, "x")))});
-  refuse("/model/merges", {"a b"}, {"model.vocab or model.merges differ from vocab.json and merges.txt", "one tokenizer"});
+           {"tokenizer.json:1:", fmt::format(": {} in model.merges ", to_json_text(parse_json(merge, "x"))),
+            "the file is damaged; copy it again"});
   refuse("/added_tokens/1", {{"id", 260}, {"content", "<|im_start|>"}}, {"added token \"<|im_start|>\" has id 260, expected 259"});
-  refuse("/added_tokens/1", {{"id", 1LL << 32 | 259}, {"content", "[PAD]"}}, {"added_tokens is with", "[PAD]"});
-  refuse("/added_tokens/1", {{"id", 259}}, {"added_tokens is with", "content and id"});
+  refuse("/added_tokens/1", {{"id", 1LL << 32 | 259}, {"content", "[PAD]"}}, {"added_tokens[1] has ", "[PAD]"});
+  refuse("/added_tokens/1", {{"id", 259}}, {"added_tokens[1] has ", "content and id"});
+  refuse("/added_tokens/1", {{"id", 259}, {"content", "[PAD]"}, {"colour", 1}}, {"added_tokens[1].colour"});
   refuse("/added_tokens/1", {{"id", 258}, {"content", "<|endoftext|>"}}, {"\"<|endoftext|>\" occurs twice"});
   refuse("/added_tokens/0/id", 3, {"added token \"<|endoftext|>\" has id 3, expected 258"});
-  refuse("/added_tokens", nlohmann::json::array(), {"added_tokens is without \"<|endoftext|>\""});
   write_file(folder_ / "tokenizer.json", "{\"model\": ");
   expect_error<DataError>([&] { load_tokenizer(folder_.path()); }, {"tokenizer.json:1", "copy it again"});
+}
+
+// Programs that read vocab.json and merges.txt would give other ids.
+TEST_F(TokenizerJson, FilesBesideItMustGiveTheSameIds) {
+  put_pair();
+  nlohmann::json json = gpt2_style_json();
+  EXPECT_NO_THROW(load(json));
+  json["model"]["vocab"]["th"] = 259;
+  json["model"]["merges"].push_back("t h");
+  write_file(folder_ / "tokenizer.json", json.dump());
+  expect_error<DataError>([&] { load_tokenizer(folder_.path()); }, {folder_ / "tokenizer.json", "th", "is the ids", "259",
+                                                                    "by vocab.json and merges.txt", "remove the files"});
+  json["model"]["vocab"] = small_vocab();
+  json["model"]["merges"] = {"a b"};  // which nothing in the text shows
+  json["model"]["vocab"].erase("abc");
+  json["model"]["vocab"]["\u4e2d"] = 257;
+  EXPECT_NO_THROW(load(json));
 }
 
 // By what it does to a text, whatever its type.
@@ -268,6 +314,7 @@ TEST_F(TokenizerJson, AComponentThatDoesNothingIsAsNone) {
       {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [)" + splitting + ", " + bytes + R"(, "use_regex": false}]})"},
       {"/model/dropout", "0.0"},
       {"/model/byte_fallback", "true"},
+      {"/model/fuse_unk", "true"},
       {"/model/unk_token", R"("<|endoftext|>")"},
       {"/truncation", R"({"max_length": 8, "strategy": "LongestFirst", "stride": 0, "direction": "Right"})"},
   };
@@ -278,16 +325,19 @@ TEST_F(TokenizerJson, AComponentThatDoesNothingIsAsNone) {
   }
   const std::string begin = R"({"SpecialToken": {"id": "<s>", "type_id": 0}}, )",
                     known = R"("<s>": {"id": "<s>", "ids": [3], "tokens": ["<s>"]})";
-  const std::pair<std::string, std::string> adding[] = {
-      {templated(begin + kText, known), "\"TemplateProcessing\" adds \"<s>\" to every text"},
-      {templated(begin + kText, ""), "adds \"<s>\""},
-      {R"({"type": "Sequence", "processors": [)" + bytes + "}, " + templated(begin + kText, known) + "]}", "adds \"<s>\""},
-      {templated("", ""), "has every text 0 times"},
-      {templated(std::string(kText) + ", " + kText, ""), "has every text 2 times"},
-      {R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})", "\"RobertaProcessing\" may add tokens"},
+  nlohmann::json adds = gpt2_style_json();
+  adds["post_processor"] =
+      nlohmann::json::parse(R"({"type": "Sequence", "processors": [)" + bytes + "}, " + templated(begin + kText, known) + "]}");
+  EXPECT_NE(load(adds)->fingerprint(), fingerprint);
+  EXPECT_EQ(load(adds)->encode("abc"), (std::vector<std::int32_t>{3, 257}));
+  EXPECT_EQ(load(adds)->encode("abc", {.around = Around::kLeftOut}), std::vector<std::int32_t>{257});
+  const std::pair<std::string, std::string> refused[] = {
+      {templated(begin + kText, ""), "post_processor.single"},
+      {templated("", ""), "with the text 0 times"},
+      {templated(std::string(kText) + ", " + kText, ""), "with the text 2 times"},
+      {R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})", "post_processor.type is \"RobertaProcessing\""},
   };
-  for (const auto& [value, said] : adding)
-    refuse("/post_processor", nlohmann::json::parse(value), {"post_processor ", said, "set post_processor to null"});
+  for (const auto& [value, said] : refused) refuse("/post_processor", nlohmann::json::parse(value), {said});
   nlohmann::json added = gpt2_style_json();
   added["added_tokens"].push_back({{"id", 259}, {"content", "[PAD]"}, {"lstrip", true}});
   const auto tokenizer = load(added);
@@ -295,6 +345,92 @@ TEST_F(TokenizerJson, AComponentThatDoesNothingIsAsNone) {
   EXPECT_EQ(tokenizer->encode("abc [PAD]abc"), (std::vector<std::int32_t>{257, 259, 257}));
   put_pair();
   EXPECT_EQ(load(added)->fingerprint(), tokenizer->fingerprint());
+}
+
+std::string ranks_of_bytes() {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string lines;
+  for (unsigned b = 0; b < 256; ++b) lines += fmt::format("{}{}== {}\n", kDigits[b >> 2], kDigits[(b & 3) << 4], b);
+  return lines;
+}
+
+// Their content says what files are, and what ranks lack is asked for.
+TEST(TokenizerFiles, RanksNeedAPatternAndControlTokens) {
+  const TemporaryFolder folder;
+  const std::string model = folder / "tokenizer.model", special = folder / "special.json";
+  write_file(model, ranks_of_bytes() + "YWI= 256\nYWJj 300\n");  // ab, abc
+  write_file(special, R"({"<|end|>": 400})");
+  const auto load = [&](std::optional<std::string> pattern, std::optional<std::string> file, const std::string& name) {
+    return load_tokenizer(
+        {.name_or_path = name, .key = "--tokenizer", .pattern = std::move(pattern), .special_file = std::move(file)});
+  };
+  for (const std::string& name : {model, folder.path()}) {
+    const auto tokenizer = load("cl100k", special, name);
+    EXPECT_EQ(tokenizer->encode("abc ab<|end|>"), (std::vector<std::int32_t>{300, 32, 256, 400}));
+    EXPECT_EQ(tokenizer->vocab_size(), 401);
+    EXPECT_EQ(tokenizer->find("<|end|>"), 400);
+    EXPECT_TRUE(tokenizer->is_control(400));
+    EXPECT_EQ(load("[a-z]", special, name)->encode("abc"), (std::vector<std::int32_t>{97, 98, 99}));
+  }
+  expect_error<DataError>([&] { load({}, {}, model); }, {model, "--pattern NAME|TEXT", "--special FILE"});
+  expect_error<DataError>([&] { load("cl100k", {}, model); }, {model, "which control tokens", "--special FILE"});
+  expect_error<DataError>([&] { load({}, special, model); }, {model, "how text is split", "--pattern"});
+  expect_error<DataError>([&] { load("(", special, model); }, {"--pattern"});
+  write_file(folder / "tokenizer_config.json",
+             R"({"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|end|>", "added_tokens_decoder":
+      {"400": {"content": "<|end|>", "special": true}}})");
+  const auto qwen = load({}, {}, folder.path());
+  EXPECT_EQ(qwen->encode("e\u0301<|end|>"), (std::vector<std::int32_t>{0xC3, 0xA9, 400}));
+  EXPECT_EQ(qwen->special_ids().eod, 400);
+  for (const auto& [line, said] : {std::pair{"YWI= 301", "occurs twice"},
+                                   {"YWJjZA== 300", "id 300 occurs twice"},
+                                   {"YWJjZA=", "is not base64"},
+                                   {"YWJjZA== 1048576", "is not base64"},
+                                   {"!WJj 301", "is not base64"},
+                                   {"YWJj  301", "is not base64"}}) {
+    write_file(model, ranks_of_bytes() + "YWI= 256\nYWJj 300\n" + line);
+    expect_error<DataError>([&] { load("cl100k", special, model); }, {model + ":259", said});
+  }
+  write_file(model, ranks_of_bytes().substr(7));
+  expect_error<DataError>([&] { load("cl100k", special, model); }, {model, "byte 0x00"});
+  expect_error<ConfigError>([&] { load("cl100k", {}, "gpt2"); }, {"--pattern", "gpt2"});
+}
+
+TEST(TokenizerFiles, KindsThatAreNotBuiltAreNamed) {
+  const TemporaryFolder folder;
+  write_file(folder / "vocab.txt", "[PAD]\n[UNK]\n");
+  expect_error<DataError>([&] { load_tokenizer(folder.path()); }, {"vocab.txt", "WordPiece", "not built"});
+  write_file(folder / "tokenizer.model", "\n\x0E\n\x05<unk>");
+  expect_error<DataError>([&] { load_tokenizer(folder.path()); }, {"tokenizer.model", "SentencePiece", "not built"});
+  expect_error<DataError>([&] { load_tokenizer(folder / "tokenizer.model"); }, {"tokenizer.model", "SentencePiece"});
+  write_file(folder / "a.bin", "PAR1....");
+  expect_error<DataError>([&] { load_tokenizer(folder / "a.bin"); }, {"a.bin", "Parquet"});
+  write_file(folder / "a.bin", "text");
+  expect_error<DataError>([&] { load_tokenizer(folder / "a.bin"); }, {"a.bin", "known by its content"});
+}
+
+// Control tokens first, then as many as there is room for.
+TEST(TokenizerFiles, TekkenIsRead) {
+  const TemporaryFolder folder;
+  nlohmann::json json = {{"config", {{"pattern", "[a-z]+|[^a-z]"}, {"num_vocab_tokens", 259}, {"default_vocab_size", 262},
+                                     {"default_num_special_tokens", 4}, {"version", "v3"}}}};
+  const std::string lines = ranks_of_bytes() + "YWI= 256\nYWJj 257\nYmM= 258\n";
+  for (std::size_t at = 0, rank = 0; at < lines.size(); at = lines.find('\n', at) + 1, ++rank)
+    json["vocab"].push_back({{"rank", rank}, {"token_bytes", lines.substr(at, lines.find(' ', at) - at)}, {"token_str", nullptr}});
+  write_file(folder / "tekken.json", json.dump());
+  const auto tokenizer = load_tokenizer(folder.path());
+  EXPECT_EQ(tokenizer->vocab_size(), 262);
+  EXPECT_EQ(tokenizer->encode("abc bc"),
+            (std::vector<std::int32_t>{1, 261, 4 + 32, 4 + 98, 4 + 99}));  // "bc" is the first without room
+  EXPECT_EQ(tokenizer->special_ids().eod, 2);
+  EXPECT_EQ(tokenizer->find("[INST]"), 3);
+  json["config"]["default_vocab_size"] = 264;
+  write_file(folder / "tekken.json", json.dump());
+  expect_error<DataError>([&] { load_tokenizer(folder.path()); }, {"tekken.json: config.default_vocab_size is \"264\""});
+  json["config"]["default_vocab_size"] = 262;
+  json["vocab"][7]["token_bytes"] = "?";
+  write_file(folder / "tekken.json", json.dump());
+  expect_error<DataError>([&] { load_tokenizer(folder.path()); }, {"vocab[7]", "base64"});
 }
 
 // Garbage may be refused, but only by a DataError.

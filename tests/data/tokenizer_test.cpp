@@ -10,10 +10,10 @@
 
 #include "core/file_io.h"
 #include "core/utf8.h"
-#include "data/tokenizer/byte_level_bpe.h"
-#include "data/tokenizer/gpt2_scanner.h"
 #include "data/tokenizer/merge_table.h"
 #include "data/tokenizer/token_ids.h"
+#include "data/tokenizer/tokenizer_json.h"
+#include "tests/data/drawn_texts.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 
@@ -27,29 +27,10 @@ const Tokenizer& gpt2() {
   return *tokenizer;
 }
 
-std::string utf8(char32_t c) {
-  std::string s;
-  const auto put = [&](char32_t byte) { s.push_back(static_cast<char>(byte)); };
-  if (c < 0x80) return put(c), s;
-  if (c < 0x800) return put(0xC0 | c >> 6), put(0x80 | (c & 63)), s;
-  if (c < 0x10000) return put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63)), s;
-  return put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 63)), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63)), s;
-}
-
 std::string bytes_from_hex(const std::string& hex) {
   std::string bytes;
   for (std::size_t i = 0; i < hex.size(); i += 2) bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
   return bytes;
-}
-
-std::vector<std::string> pieces(std::string_view text) {
-  std::vector<std::string> result;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = gpt2_piece_end(text, at);
-    result.emplace_back(text.substr(at, end - at));
-    at = end;
-  }
-  return result;
 }
 
 TEST(Gpt2Tokenizer, PublishedVectorsAreEncoded) {
@@ -59,7 +40,7 @@ TEST(Gpt2Tokenizer, PublishedVectorsAreEncoded) {
   EXPECT_EQ(gpt2().encode("<|endoftext|>abc"), (Ids{50256, 39305}));
   EXPECT_EQ(gpt2().encode("\t\tif (x):\r\n    y=1"), (Ids{197, 197, 361, 357, 87, 2599, 201, 198, 220, 220, 220, 331, 28, 16}));
   EXPECT_EQ(gpt2().vocab_size(), 50257);
-  EXPECT_EQ(gpt2().eod(), 50256);
+  EXPECT_EQ(gpt2().special_ids().eod, 50256);
   EXPECT_EQ(gpt2().name(), "gpt2");
 }
 
@@ -92,7 +73,7 @@ TEST(Gpt2Tokenizer, GoldensOfHuggingFaceAreEncoded) {
   std::uint64_t hash = 0xCBF29CE484222325u;
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (c >= 0xD800 && c < 0xE000) continue;
-    const std::string s = utf8(c);
+    const std::string s = test::utf8(c);
     Ids ids;
     encoder->encode("a" + s + " " + s + "1" + s + "  " + s + "\n", &ids);
     for (const std::int32_t id : ids) hash = (hash ^ static_cast<std::uint64_t>(id)) * 0x100000001B3u;
@@ -114,8 +95,7 @@ TEST(Gpt2Tokenizer, AddedTokensAreCutOutAsHuggingFaceDoes) {
       std::vector<AddedToken> tokens;
       for (const auto& t : row)
         tokens.push_back({t["content"], t["id"], t["single_word"], t["lstrip"], t["rstrip"], t["normalized"]});
-      tokenizer = make_byte_level_bpe(
-          {.name = "added", .vocab_json = vocab, .merges_txt = merges, .vocab_source = "v", .merges_source = "m", .added = tokens});
+      tokenizer = make_gpt2_style("added", {vocab, merges, "v", "m"}, tokens);
       encoder = tokenizer->new_encoder();
       EXPECT_NE(tokenizer->fingerprint(), gpt2().fingerprint());
       added = line;
@@ -178,25 +158,6 @@ TEST(Gpt2Tokenizer, LongPiecesAreNotQuadratic) {
     const Ids ids = gpt2().encode(text);
     EXPECT_EQ(gpt2().decode(ids), text);
   }
-}
-
-TEST(Gpt2Scanner, TextIsCutIntoPieces) {
-  using P = std::vector<std::string>;
-  EXPECT_EQ(pieces("it's IT'S 'rev"), (P{"it", "'s", " IT", "'", "S", " '", "rev"}));
-  EXPECT_EQ(pieces("a  b\n\nc \n"), (P{"a", " ", " b", "\n", "\n", "c", " \n"}));
-  EXPECT_EQ(pieces("x1!? 23 ..."), (P{"x", "1", "!?", " 23", " ..."}));
-  EXPECT_EQ(pieces("\u00a0\u00a0z"), (P{"\u00a0", "\u00a0", "z"}));
-  EXPECT_EQ(pieces("!'s"), (P{"!'", "s"}));
-}
-
-TEST(Gpt2Scanner, ClassesAreThoseOfUnicode16) {
-  int counts[4] = {};
-  for (char32_t c = 0; c < 0x110000; ++c) ++counts[static_cast<int>(char_class(c))];
-  EXPECT_EQ(counts[1], 141028);  // Unicode 16
-  EXPECT_EQ(counts[2], 1911);
-  EXPECT_EQ(counts[3], 25);
-  EXPECT_EQ(char_class(0x180E), CharClass::kOther);
-  EXPECT_EQ(char_class(0x110000), CharClass::kOther);
 }
 
 TEST(Utf8, ValidPrefixEndsBeforeTheFirstIllFormedByte) {

@@ -18,4 +18,21 @@ std::string bytes_as_tokens() {
   return members + "\"<|endoftext|>\":256";
 }
 
+std::string in_base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const auto byte = [&](std::size_t i) { return i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0u; };
+  const unsigned word = byte(0) << 10 | byte(1) << 2;  // 18 bits
+  std::string text{kDigits[word >> 12 & 63], kDigits[word >> 6 & 63]};
+  return text + (bytes.size() > 1 ? std::string(1, kDigits[word & 63]) : "=") + "=";
+}
+
+std::string bytes_as_ranks() {
+  std::string lines;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    lines += fmt::format("{} {}\n", in_base64({&c, 1}), byte);
+  }
+  return lines;
+}
+
 }  // namespace trident::fuzz

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/file_io.h"
@@ -13,7 +15,8 @@
 #include "data/dataset_summary.h"
 #include "data/document_reader.h"
 #include "data/indexed_dataset.h"
-#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/chain_tokenizer.h"
+#include "data/tokenizer/rank_files.h"
 #include "data/tokenizer/tokenizer_json.h"
 #include "tests/data/compress.h"
 #include "tests/fuzz/byte_tokens.h"
@@ -66,18 +69,35 @@ bool compressed(std::string_view input, ScratchFile& file, Compression compressi
   return true;
 }
 
-void check_tokenizer(const ByteLevelBpeFiles& files, std::string_view text, bool& accepted) {
+// Encodes and decodes the text, where the parts make a tokenizer.
+void check_tokenizer(ChainParts parts, std::string_view text, bool& accepted) {
+  // What changes no text gives it back. An added token may take white space along, and is decoded as its spelling stands for bytes.
+  const bool is_plain =
+      parts.rules.over_bytes && parts.text.normalizers.empty() && parts.text.splits.size() == 1 && !parts.text.splits[0].invert &&
+      parts.text.splits[0].behavior == SplitStep::Behavior::kIsolated && parts.of_text.empty() && parts.of_token.size() <= 1 &&
+      std::ranges::all_of(parts.added, [](const AddedToken& token) {
+        return !token.lstrip && !token.rstrip && std::ranges::all_of(token.content, [](char c) { return c > 0x20 && c < 0x7F; });
+      });
   std::unique_ptr<Tokenizer> tokenizer;
-  if (!accepts([&] { tokenizer = make_byte_level_bpe(files); })) return;
+  if (!accepts([&] { tokenizer = make_chain_tokenizer(std::move(parts)); })) return;
   accepted = true;
   if (valid_prefix(text) != text.size()) return;
-  const std::vector<std::int32_t> ids = tokenizer->encode(text);
+  const auto encoder = tokenizer->new_encoder();
+  std::vector<std::int32_t> ids;
+  std::vector<std::size_t> ends;
+  if (!accepts([&] { encoder->encode(text, &ids, {.around = Around::kLeftOut, .ends = &ends}); })) return;
+  require(ids.size() == ends.size() && std::ranges::is_sorted(ends), "{} ends of {} ids", ends.size(), ids.size());
   const std::string decoded = tokenizer->decode(ids);
-  // An added token may take white space along, and is decoded as its spelling stands for bytes.
-  const bool is_plain = std::ranges::all_of(files.added, [](const AddedToken& token) {
-    return !token.lstrip && !token.rstrip && std::ranges::all_of(token.content, [](char c) { return c > 0x20 && c < 0x7F; });
-  });
-  require(!is_plain || decoded == text, "{} ids do not stand for the text they were made from", ids.size());
+  require(!is_plain || encoder->num_unknown() > 0 || decoded == text, "{} ids do not stand for the text they were made from",
+          ids.size());
+}
+
+void check_pair(std::string_view vocab, std::string_view merges, std::vector<AddedToken> added, std::string_view text,
+                bool& accepted) {
+  ChainParts parts = gpt2_parts();
+  parts.added = std::move(added);
+  if (accepts([&] { read_vocabulary({vocab, merges, "vocab.json", "merges.txt"}, parts); }))
+    check_tokenizer(std::move(parts), text, accepted);
 }
 
 // Every added token between words.
@@ -113,6 +133,29 @@ bool token_index(std::string_view input) {
   return true;
 }
 
+// A byte, how many tokens the .bin has; then the mask.
+bool loss_mask(std::string_view input) {
+  static ScratchFile file("x.mask");
+  if (input.empty()) return false;
+  std::vector<std::uint8_t> counts(static_cast<std::uint8_t>(input[0]));
+  const auto read = [&](std::string_view bytes) {
+    file.set(bytes);
+    const LossMask mask(RandomAccessFile(file.path()), std::ssize(counts));
+    mask.read(0, counts);
+    require(mask.counted(0, std::ssize(counts)) == std::ranges::count(counts, 1), "other tokens are counted than are read");
+  };
+  if (!accepts([&] { read(input.substr(1)); })) return false;
+  const std::vector<std::uint8_t> first = counts;
+  AtomicFile again(file.path() + ".again");
+  LossMaskWriter writer(again, std::ssize(counts));
+  for (const std::uint8_t count : counts) writer.append(count != 0);
+  writer.finish();
+  again.finish();
+  read(read_file(again.temporary_path()));
+  require(counts == first, "written and read again it is another mask");
+  return true;
+}
+
 // The record of a pair of files that are always the same.
 bool dataset_record(std::string_view input) {
   static ScratchFile file("x.trident.json");
@@ -139,20 +182,49 @@ bool vocab_and_merges(std::string_view input) {
   const std::vector<std::string_view> parts = parts_of_input(input, 3);
   static const std::string kBytes = bytes_as_tokens();
   bool accepted = false;
-  check_tokenizer({"x", parts[0], parts[1], "vocab.json", "merges.txt"}, parts[2], accepted);
+  check_pair(parts[0], parts[1], plain_added_tokens(), parts[2], accepted);
   // In front of the 257 others, so that members which are none are refused before those are read.
   const std::string beside = parts[0].starts_with(',') ? fmt::format("{{{},{}}}", parts[0].substr(1), kBytes) : "";
-  if (!beside.empty()) check_tokenizer({"x", beside, parts[1], "vocab.json", "merges.txt"}, parts[2], accepted);
+  if (!beside.empty()) check_pair(beside, parts[1], plain_added_tokens(), parts[2], accepted);
   return accepted;
 }
 
 bool tokenizer_json(std::string_view input) {
-  std::optional<BpeTexts> texts;
-  if (!accepts([&] { texts = read_tokenizer_json(input, "tokenizer.json"); })) return false;
+  std::optional<ChainParts> parts;
+  if (!accepts([&] { parts = read_tokenizer_json(input, "tokenizer.json"); })) return false;
   bool accepted = false;
-  const ByteLevelBpeFiles files{"x", texts->vocab_json, texts->merges_txt, "tokenizer.json", "tokenizer.json", texts->added};
-  check_tokenizer(files, text_with(texts->added), accepted);
-  return true;
+  const std::string text = text_with(parts->added);
+  check_tokenizer(std::move(*parts), text, accepted);
+  return accepted;
+}
+
+// Lines of ranks behind those of all bytes, a zero byte, the file of control tokens, a zero byte, a text.
+bool rank_file(std::string_view input) {
+  static ScratchFile special("special.json");
+  static const std::string bytes = bytes_as_ranks();
+  const std::vector<std::string_view> sections = parts_of_input(input, 3);
+  special.set(sections[1].empty() ? "{}" : sections[1]);
+  std::optional<ChainParts> parts;
+  const std::string ranks = bytes + std::string(sections[0]);
+  if (!accepts([&] {
+        parts = read_ranks(ranks, "x.tiktoken");
+        read_special_file(special.path(), *parts);
+        set_pattern("cl100k", "x", *parts);
+      }))
+    return false;
+  bool accepted = false;
+  const std::string text = text_with(parts->added) + std::string(sections[2]);
+  check_tokenizer(std::move(*parts), text, accepted);
+  return accepted;
+}
+
+bool tekken_json(std::string_view input) {
+  std::optional<ChainParts> parts;
+  if (!accepts([&] { parts = read_tekken(input, "tekken.json"); })) return false;
+  bool accepted = false;
+  const std::string text = text_with(parts->added);
+  check_tokenizer(std::move(*parts), text, accepted);
+  return accepted;
 }
 
 // tokenizer_config.json, a zero byte, added_tokens.json, a zero byte, a text; beside the vocabulary of all bytes.
@@ -166,9 +238,8 @@ bool added_tokens(std::string_view input) {
   std::optional<std::vector<AddedToken>> tokens;
   if (!accepts([&] { tokens = added_tokens_beside(folder); })) return false;
   bool accepted = false;
-  const ByteLevelBpeFiles files{"x", vocab, "", "vocab.json", "merges.txt", *tokens};
-  check_tokenizer(files, text_with(*tokens), accepted);
-  check_tokenizer(files, parts[2], accepted);
+  check_pair(vocab, "", *tokens, text_with(*tokens), accepted);
+  check_pair(vocab, "", *tokens, parts[2], accepted);
   return accepted;
 }
 

@@ -23,6 +23,7 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"box_table", box_table},
       NamedTarget{"token_index", token_index},
       NamedTarget{"dataset_record", dataset_record},
+      NamedTarget{"loss_mask", loss_mask},
       NamedTarget{"vocab_and_merges", vocab_and_merges},
       NamedTarget{"tokenizer_json", tokenizer_json},
       NamedTarget{"gzip", gzip},
@@ -37,6 +38,12 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"choices", choices},
       NamedTarget{"prompts", prompts},
       NamedTarget{"added_tokens", added_tokens},
+      NamedTarget{"rank_file", rank_file},
+      NamedTarget{"tekken_json", tekken_json},
+      NamedTarget{"pattern", pattern},
+      NamedTarget{"pieces", pieces},
+      NamedTarget{"normal_forms", normal_forms},
+      NamedTarget{"chat_template", chat_template},
   };
   return kTargets;
 }

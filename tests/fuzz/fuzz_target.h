@@ -79,6 +79,7 @@ bool hf_index(std::string_view input);
 bool box_table(std::string_view input);
 bool token_index(std::string_view input);
 bool dataset_record(std::string_view input);
+bool loss_mask(std::string_view input);
 bool vocab_and_merges(std::string_view input);
 bool tokenizer_json(std::string_view input);
 bool gzip(std::string_view input);
@@ -93,5 +94,11 @@ bool json_lines(std::string_view input);
 bool choices(std::string_view input);
 bool prompts(std::string_view input);
 bool added_tokens(std::string_view input);
+bool rank_file(std::string_view input);
+bool tekken_json(std::string_view input);
+bool pattern(std::string_view input);
+bool pieces(std::string_view input);
+bool normal_forms(std::string_view input);
+bool chat_template(std::string_view input);
 
 }  // namespace trident::fuzz

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "core/utf8.h"
+#include "data/chat/conversation.h"
 #include "data/document_reader.h"
-#include "data/tokenizer/byte_level_bpe.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "tests/fuzz/byte_tokens.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "infer/eval/choices_file.h"
@@ -56,7 +58,7 @@ bool json_lines(std::string_view input) {
 bool choices(std::string_view input) {
   static ScratchFile file("x.jsonl");
   static const std::string vocab = fmt::format("{{{}}}", bytes_as_tokens());
-  static const std::unique_ptr<Tokenizer> tokenizer = make_byte_level_bpe({"x", vocab, "", "vocab.json", "merges.txt"});
+  static const std::unique_ptr<Tokenizer> tokenizer = make_gpt2_style("x", {vocab, "", "vocab.json", "merges.txt"});
   file.set(input);
   const ChoicesRules rules{.tokenizer = tokenizer.get(), .vocab_size = 300, .sequence = 64};
   std::vector<Question> questions;
@@ -82,6 +84,36 @@ bool prompts(std::string_view input) {
     for (const std::int32_t id : prompt.ids) require(id >= 0, "token {}", id);
   }
   return true;
+}
+
+// A template, a zero byte, a conversation.
+bool chat_template(std::string_view input) {
+  const std::vector<std::string_view> parts = parts_of_input(input, 2);
+  bool accepted = false;
+  accepts([&] {
+    const ChatTemplate chat = ChatTemplate::parse(parts[0], "x.jinja");
+    const JsonRules rules{.comments = JsonComments::kRefused, .blame = ExitCode::kData};
+    const Conversation row = read_conversation(parse_json(parts[1], "x.jsonl", rules), "x.jsonl");
+    for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
+      accepts([&] {
+        const auto [rendered, counted] = render_counted(chat, row, kind, {{{"bos_token", "<s>"}}, {}, {}}, "x.jsonl:1");
+        require(valid_prefix(rendered.text) == rendered.text.size(), "a text that is not UTF-8");
+        std::size_t end = 0;
+        for (const RenderedSegment& it : rendered.segments) {
+          require(it.begin == end && it.end > end, "a segment [{}, {}) behind {}", it.begin, it.end, end);
+          end = it.end;
+        }
+        require(end == rendered.text.size(), "segments up to {} of {}", end, rendered.text.size());
+        end = 0;
+        for (const ByteSpan& span : counted) {
+          require(span.begin >= end && span.end > span.begin && span.end <= rendered.text.size(), "counted [{}, {})", span.begin,
+                  span.end);
+          end = span.end;
+        }
+        accepted = true;
+      });
+  });
+  return accepted;
 }
 
 }  // namespace trident::fuzz

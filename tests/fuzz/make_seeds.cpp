@@ -13,6 +13,7 @@
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset.h"
+#include "data/tokenizer/piece_scanner.h"
 #include "tests/checkpoint/small_checkpoint.h"
 #include "tests/data/compress.h"
 #include "tests/data/token_files.h"
@@ -101,6 +102,19 @@ void add_lines(const Seeds& seeds) {
             R"("257": {"content": "<x>", "lstrip": true, "rstrip": true},)"
             R"("258": {"content": "yy", "single_word": true, "normalized": true}}})" +
                 zero + zero + "a <x> y yy");
+  constexpr std::string_view kTurns = R"([{"role": "user", "content": " u"}, {"role": "assistant", "content": "a\n", "n": 1.5}])";
+  seeds.add("chat_template", "plain",
+            "{% for m in messages if m.role != 'system' -%}\n [{{ m['role'] }}]{{ m.content | trim }}.{% else %}-{% endfor %}"
+            "{% if add_generation_prompt %}[assistant]{% endif %}" + zero + std::string(kTurns));
+  seeds.add("chat_template", "many",
+            "{# c -#} {{- bos_token ~ [1, 'a', {'k': none}] | tojson(indent=1) }}{% set n = namespace(x=(1, 2.5)[::-1]) %}"
+            "{% macro m(a, b=2) %}<{{ a.split('a')[0:1] | join('-') }}{{ b // 2 * 3 % 4 }}>{% endmacro %}"
+            "{% for k, v in messages[0].items() %}{% set n.x = loop.index0 if not loop.last else n.x %}{{ m(v, b=loop.index) }}"
+            "{% if v is string and 'u' in v or k == 'n' %}{% continue %}{% elif tools %}{% break %}{% endif %}{% endfor %}"
+            "{% filter upper | replace('A', 'b') %}{% generation %}{{ messages[1:] | map(attribute='content') | list }}"
+            "{% endgeneration %}"
+            "{% endfilter %}{% set t %}{{ range(3) | select('odd') | list }}{% endset %}{{ t | default('d') | length }}" + zero +
+                std::string(kTurns));
   seeds.add("added_tokens", "plain", zero + R"({"[PAD]": 257, "[P": 258})" + zero + "a[PAD] [P [PAD<|endoftext|>");
 }
 
@@ -154,6 +168,14 @@ void add_datasets(const Seeds& seeds) {
     const std::string bytes{static_cast<char>(size & 0xFF), static_cast<char>(size >> 8)};
     seeds.add("token_index", fmt::format("vocab{}.idx", vocab), bytes + read_file(idx_path(prefix)));
   }
+  for (const int tokens : {0, 3, 8, 21}) {
+    AtomicFile file(mask_path(prefix));
+    LossMaskWriter mask(file, tokens);
+    for (int t = 0; t < tokens; ++t) mask.append(t % 3 != 1);
+    mask.finish();
+    file.commit();
+    seeds.add("loss_mask", fmt::format("of{}.mask", tokens), static_cast<char>(tokens) + read_file(mask_path(prefix)));
+  }
   write_recorded_pair(prefix);  // the files of the target
   DatasetRecord record{.origin = {}, .counts = {.documents = 2, .sequences = 2, .tokens = 3},
                        .bin = sample_file(bin_path(prefix)), .idx = sample_file(idx_path(prefix))};
@@ -178,6 +200,57 @@ void add_tokenizers(const Seeds& seeds) {
   for (const std::string_view merges : {R"(["t h","th e"])", R"([["t","h"],["th","e"]])"})
     seeds.add("tokenizer_json", merges.starts_with("[[") ? "pairs.json" : "lines.json",
               std::string(kHead) + std::string(merges) + ",\"vocab\":{" + bytes + R"(,"th":257,"the":258)" + "}}}");
+  // Components of all kinds, over characters.
+  seeds.add(
+      "tokenizer_json", "chain.json",
+      R"({"added_tokens":[{"id":7,"content":"<s>","special":true},{"id":8,"content":"yy","lstrip":true,"normalized":true}],)"
+      R"("normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"},{"type":"Strip","strip_left":true,)"
+      R"("strip_right":false},{"type":"Prepend","prepend":"_"},{"type":"Replace","pattern":{"String":" "},"content":"_"},)"
+      R"({"type":"Replace","pattern":{"Regex":"x+"},"content":"x"}]},"pre_tokenizer":{"type":"Sequence","pretokenizers":[)"
+      R"({"type":"Digits","individual_digits":true},{"type":"Punctuation","behavior":"MergedWithNext"},)"
+      R"({"type":"Split","pattern":{"String":"t."},"behavior":"Contiguous","invert":true},{"type":"WhitespaceSplit"}]},)"
+      R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":)"
+      R"({"id":"A","type_id":0}}],"pair":[],"special_tokens":{"<s>":{"id":"<s>","ids":[7],"tokens":["<s>"]}}},)"
+      R"("decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"_"},"content":" "},)"
+      R"({"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},)"
+      R"("model":{"type":"BPE","unk_token":"u","fuse_unk":true,"byte_fallback":true,"ignore_merges":true,)"
+      R"("vocab":{"u":0,"_":1,"a":2,"t":3,"e":4,"te":5,"<0x78>":6},"merges":["t e"]}})");
+}
+
+void add_ranks(const Seeds& seeds) {
+  const std::string zero(1, '\0');
+  const std::string th = in_base64("th"), he = in_base64("he");
+  seeds.add("rank_file", "two",
+            th + " 256\n" + he + " 257\r\n" + zero + R"({"<|end|>": 300, "<|x|>": 301})" + zero + "the other 123 don't");
+  seeds.add("rank_file", "bare", th + " 300" + zero + zero + "the <|end|>");
+  std::string vocab;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    vocab += fmt::format("{{\"rank\":{},\"token_bytes\":\"{}\",\"token_str\":null}},", byte, in_base64({&c, 1}));
+  }
+  vocab += fmt::format("{{\"rank\":256,\"token_bytes\":\"{}\",\"token_str\":\"th\"}}", th);
+  for (const std::string_view specials :
+       {"", R"(,"special_tokens":[{"rank":0,"token_str":"<unk>","is_control":true},{"rank":1,"token_str":"<s>"}])"})
+    seeds.add(
+        "tekken_json", specials.empty() ? "old.json" : "named.json",
+        R"({"config":{"pattern":"\\p{L}+|[^\\p{L}]","num_vocab_tokens":257,"default_vocab_size":260,)"
+        R"("default_num_special_tokens":3,"version":"v3"},"vocab":[)" +
+            vocab + "]" + std::string(specials) + "}");
+}
+
+void add_patterns(const Seeds& seeds) {
+  const std::string zero(1, '\0');
+  constexpr std::string_view kText =
+      "It's HTML's word, 1234 \u00e9\u0301 \u4e2d\u6587\u3002ABc\u3042\n\n  x/y'LL '\u017f \u01c5 \u2167\t \r\n ";
+  for (const KnownPattern& known : known_patterns())
+    seeds.add("pattern", known.name, std::string(known.text) + zero + std::string(kText));
+  seeds.add("pattern", "classes", R"([^a-c\x41\x{e9}[\d&&[^5]]\p{^Han}]+?|[\-\]]{2,3}|\W)" + zero + "ab5--]\xE4\xB8\xAD");
+  seeds.add("pattern", "groups",
+            R"((?i)it|(?>a|ab)c|(?<=x|\r\n)y|(?<!y)z{1,2}+|(?:(?:a|b){1,2}c)*d|\A\S|$)" + zero + "ITabcxy\nzz aacbcd");
+  seeds.add("pieces", "text", kText);
+  seeds.add("pieces", "marks", "\u0301 \u0301A\u0301'\u0301\u200d\u0378a\u0378 \u3042A\u3042B\u3042c\n \n !\n/ ...a");
+  seeds.add("normal_forms", "marks", "a\u0323\u0307\u0301 \u1e9b\u0323 \u0344 \u0958 \uac01\u1100\u1161\u11a8");
+  seeds.add("normal_forms", "letters", "\u212b\u2126\ufb01\u0130\u3392 \u00bd \ufdfa \U0001d54f \uf900 \u32ff");
 }
 
 void add_compressed(const Seeds& seeds) {
@@ -205,6 +278,8 @@ int main(int count, char** arguments) {
     trident::fuzz::add_checkpoints(seeds);
     trident::fuzz::add_datasets(seeds);
     trident::fuzz::add_tokenizers(seeds);
+    trident::fuzz::add_ranks(seeds);
+    trident::fuzz::add_patterns(seeds);
     trident::fuzz::add_compressed(seeds);
     return 0;
   } catch (const std::exception& error) {

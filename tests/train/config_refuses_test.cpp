@@ -219,7 +219,9 @@ TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"data.reset_position_ids=1"}, {"data.reset_position_ids = 1: must be true or false"});
   expect_refusal({"data.boundaries=sentence"}, {"data.boundaries = \"sentence\": must be \"eod\" or \"index\""});
   expect_refusal({"data.eod=-1"}, {"data.eod = -1: must be an integer from 0 to"});
-  expect_refusal({"data.mean_document=0"}, {"data.mean_document = 0: must be a number > 0"});
+  expect_refusal({"data.mean_document=0"}, {"data.mean_document = 0: must be a number >= 1"});
+  expect_refusal({"data.mean_document=1e-300"}, {"data.mean_document = 1e-300: must be a number >= 1"});
+  expect_refusal({"data.boundaries=null"}, {"data.boundaries = \"null\": must be \"eod\" or \"index\""});
   expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});
   expect_refusal({"log.prometheus="}, {"log.prometheus = \"\": must not be empty"});
   expect_refusal({"log.prometheus=runs/a/metrics.jsonl"}, {"log.prometheus = \"runs/a/metrics.jsonl\": a file of that name"});

@@ -96,6 +96,27 @@ TEST_F(RunDataTest, RefusesWhatCannotBeTrainedOn) {
   expect_error<ConfigError>([&] { open_data(inputs, false); }, {"eval.every = 1", "no validation data"});
 }
 
+// The files that are there tell before the run whether targets are counted, and by the time they are opened it still holds.
+TEST_F(RunDataTest, AMaskIsKnownToThePlanAndToOtherNodes) {
+  const Documents documents(3, std::vector<std::int32_t>(20, 5));
+  write_masked_dataset(folder_ / "chat", documents, std::vector<std::uint8_t>(60, 1), 100);
+  write_dataset(folder_ / "plain", documents, 100);
+  TrainConfig config;
+  config.data.train = {{folder_ / "plain", 1}};
+  EXPECT_FALSE(with_facts_of_files(config).data.masks_targets());
+  config.data.valid = {{folder_ / "chat", 1}};
+  EXPECT_TRUE(with_facts_of_files(config).data.masks_targets()) << "validation loss is a mean over what counts, too";
+  RunInputs inputs = inputs_of({folder_ / "chat"});
+  inputs.plan.config.batch.sequence = 4;
+  expect_error<DataError>([&] { open_data(inputs, true); }, {"chat: another command replaced its mask", "start again"});
+  inputs.data_facts.clear();
+  inputs.plan.config.data.has_mask = true;
+  open_data(inputs, true);
+  const std::vector<DataFacts> plain = facts_of("plain", documents);
+  EXPECT_EQ(inputs.data_facts[0].sizes, plain[0].sizes + ", with a mask of targets");
+  EXPECT_NE(inputs.data_facts[0].content, plain[0].content);
+}
+
 struct Ended {
   int code = 0;
   std::string message;

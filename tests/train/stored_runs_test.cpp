@@ -1,34 +1,5 @@
 // Whatever a start was asked for, what it saved can be gone on from, evaluated, converted, generated from and begun with.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <iterator>
-#include <optional>
-#include <sstream>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/commit.h"
-#include "core/file_io.h"
-#include "infer/convert/convert.h"
-#include "infer/eval/run_eval.h"
-#include "infer/generate/run_generate.h"
-#include "tests/data/temporary_folder.h"
-#include "tests/data/token_files.h"
-#include "tests/support/error_text.h"
-#include "tests/support/no_gpus.h"
-#include "tests/support/train_hooks.h"
-#include "train/config/stored_config.h"
-#include "train/launch/job.h"
-#include "train/launch/prepare_run.h"
-#include "train/launch/run_training.h"
-#include "train/plan/machine.h"
-#include "train/run/stored_model.h"
+#include "tests/train/stored_runs.h"
 
 // Every start measures the machine for 0.2 s, which is nothing to these tests (linked with --wrap).
 std::optional<double> measured_peak(trident::Device&, trident::DType)
@@ -37,98 +8,6 @@ std::optional<double> measured_peak(trident::Device&, trident::DType) { return 1
 
 namespace trident::testing {
 namespace {
-
-constexpr int kStoredVocab = 61;
-
-constexpr std::string_view kStoredConfig = R"({
-  "run": {"steps": 2, "threads_per_rank": 1, "pin": false},
-  "device": "cpu",
-  "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
-            "intermediate_size": 8, "max_position_embeddings": 16},
-  "batch": {"global": 2, "micro": 1, "sequence": 8},
-  "optimizer": {"lr": 1e-3},
-  "data": {"tokenizer": null},
-  "checkpoint": {"every": 1, "keep_last": 2},
-  "log": {"tensorboard": false}
-})";
-
-std::vector<std::string> words_of(std::string_view text) {
-  std::istringstream in{std::string(text)};
-  return {std::istream_iterator<std::string>(in), {}};
-}
-
-class StoredRuns : public ::testing::Test {
- protected:
-  StoredRuns() {
-    Documents documents(12, std::vector<std::int32_t>(9));
-    std::int32_t next = 0;
-    for (std::vector<std::int32_t>& document : documents)
-      for (std::int32_t& token : document) token = next * next % kStoredVocab, ++next;
-    write_dataset(folder_ / "text", documents, kStoredVocab);
-  }
-
-  std::vector<std::string> settings(const std::string& run, const std::vector<std::string>& more) const {
-    std::vector<std::string> all{"run.dir=" + (folder_ / run), "data.train=" + (folder_ / "text")};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-  // Returns the text that a person saw.
-  std::string train(const std::vector<std::string>& settings, std::string_view config = kStoredConfig) {
-    std::ostringstream out;
-    LogSink sink(out);
-    run_training([&] { return parse_train_config(config, "test", settings); },
-                 {.console = out, .log = sink}, no_gpus_, train_hooks());
-    return out.str();
-  }
-  std::string newest(const std::string& checkpoints) const {
-    return checkpoints + "/" + checkpoint_name(checkpoint_steps(checkpoints).at(0));
-  }
-
-  // All readers but the one that goes on.
-  void read(const std::string& run) {
-    const std::string checkpoint = newest(folder_ / (run + "/ckpt")), resolved = folder_ / (run + "/config.resolved.json");
-    EXPECT_EQ(read_stored(open_manifest(checkpoint).config, checkpoint).faults, std::vector<std::string>());
-    OptionValues values;
-    EXPECT_NO_THROW(load_train_config(resolved, {}, values));
-    evaluate_and_convert(checkpoint);
-  }
-  void evaluate_and_convert(const std::string& checkpoint) {
-    std::ostringstream out;
-    LogSink sink(out);
-    const auto report = run_eval(
-        [&] {
-          EvalOptions options;
-          options.checkpoint = checkpoint;
-          options.sets = {{"text", folder_ / "text"}};
-          return options;
-        },
-        sink, no_gpus_);
-    EXPECT_TRUE(report.has_value());
-    generate([&](GenerateOptions& options) { options.checkpoint = checkpoint; });
-    checkpoint_to_hf(checkpoint, folder_ / "hf", {});
-    std::filesystem::remove_all(folder_ / "hf");
-  }
-
-  void generate(const std::function<void(GenerateOptions&)>& from) {
-    std::ostringstream out;
-    LogSink sink(out);
-    const auto made = run_generate(
-        [&] {
-          GenerateOptions options;
-          from(options);
-          options.prompts = {{.ids = {1, 2}}};
-          options.max_new_tokens = 1;
-          return options;
-        },
-        {}, sink, no_gpus_);
-    ASSERT_TRUE(made.has_value()) << out.str();
-    EXPECT_EQ(made->continuations.size(), 1u);
-  }
-
-  TemporaryFolder folder_;
-  NoGpus no_gpus_;
-  int steps_ = 0;
-};
 
 // A start, which goes on from the one in the row above it; "new": in a folder of its own.
 struct StartRow {
@@ -254,75 +133,6 @@ TEST_F(StoredRuns, WhatAStartSavedEveryReaderTakes) {
   one_more();
 }
 
-// As versions before 2026-12 left it: the first start's run.steps, in the place of a length that nobody gave.
-TEST_F(StoredRuns, ALengthBelowTheWarmUpIsReadWithAWarning) {
-  const std::vector<std::string> warm{"lr_schedule.warmup_steps=5"};
-  train(settings("run", {"run.steps=3", warm[0]}));
-  const std::string step = newest(folder_ / "run/ckpt");
-  Manifest manifest = open_manifest(step);
-  manifest.config.find("lr_schedule")->set("decay_steps", 2);
-  std::erase_if(manifest.config.members(), [](const JsonMember& member) { return member.key == kResolvedMember; });
-  // It is the user's once it is given as --config: what trains refuses it, and nothing else does.
-  const std::string file = folder_ / "run/config.resolved.json";
-  write_file(file, to_json_text(manifest.config));
-  OptionValues values;
-  expect_error<ConfigError>([&] { load_train_config(file, {}, values); },
-                            {"warmup_steps = 5: must be below", "(--set lr_schedule.decay_steps=null: to run.steps)"});
-  EXPECT_NO_THROW(load_train_config(file, {"lr_schedule.decay_steps=null"}, values));
-  generate([&](GenerateOptions& options) { options.config = file; });
-  manifest.config.set("of_later_versions", JsonValue::Object{{"key", 1}});
-  write_file(step + "/manifest.json", to_text(manifest));
-  const std::vector<std::string> faults = read_stored(manifest.config, step).faults;
-  ASSERT_EQ(faults.size(), 1u);
-  EXPECT_TRUE(contains(faults[0], "lr_schedule.warmup_steps = 5: must be below lr_schedule.decay_steps = 2"));
-  evaluate_and_convert(step);
-  train(settings("begun", {"model.init_from=" + step}));
-  const std::string said = train(settings("run", {"run.steps=9", warm[0]}));
-  EXPECT_TRUE(contains(said, "warning: read as it stands: " + step + "/manifest.json: lr_schedule.warmup_steps = 5")) << said;
-  EXPECT_TRUE(contains(said, "decay_steps was 2 and is 9 from here on")) << said;
-  read("run");
-}
-
-// A schedule that is over before the run's new end.
-TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
-  const std::string linear = "lr_schedule.type=linear", minimum = "lr_schedule.min_lr=1e-4";
-  const std::vector<std::string> first{"run.steps=4", linear, "lr_schedule.decay_steps=4"};
-  train(settings("run", first));
-  const auto on = [&](const std::vector<std::string>& more) { return train(settings("run", more)); };
-  const std::vector<std::string> before = folder_.names();
-  const std::vector<std::string> refused{
-      "lr_schedule.decay_steps = 4: the learning rate is 0 from step 5 to the last, 9, which would change nothing; "
-      "--set lr_schedule.decay_steps=9"};
-  for (const char* type : {"linear", "cosine", "inverse_sqrt", "wsd"}) {  // the first start, and one that goes on
-    std::vector<std::string> longer{"run.steps=9", fmt::format("lr_schedule.type={}", type), "lr_schedule.decay_steps=4",
-                                    "lr_schedule.wsd_decay_steps=1"};
-    for (const std::string run : {"new", "run"}) expect_error<ConfigError>([&] { train(settings(run, longer)); }, refused);
-  }
-  EXPECT_EQ(folder_.names(), before);
-  EXPECT_NO_THROW(on(first)) << "a run that is over";
-  EXPECT_FALSE(contains(on({"run.steps=4", "lr_schedule.decay_steps=2", "optimizer.lr=1"}), "from here on"))
-      << "nothing is made any more";
-  std::filesystem::remove_all(folder_ / "run/ckpt/step-00000004");
-  EXPECT_NO_THROW(on(first)) << "one that was killed before its last step, whose rate is 0 as it should be";
-  const std::vector<std::string> low{"run.steps=6", linear, minimum, "lr_schedule.decay_steps=4"};
-  const std::string warned =
-      "\nwarning: lr_schedule.decay_steps = 4: the learning rate is 0.0001 from step 5 to the last, 6, its minimum; ";
-  EXPECT_TRUE(contains(on(low), warned));
-  EXPECT_FALSE(contains(on(low), warned)) << "it is over";
-  EXPECT_TRUE(contains(train(settings("warned", low)), warned));
-  for (const std::string same : {"lr_schedule.type=constant", "lr_schedule.min_lr=1e-3"})
-    EXPECT_FALSE(contains(train(settings(same, {"run.steps=3", "lr_schedule.decay_steps=2", "checkpoint.every=0", same})),
-                          "decay_steps = "));
-  EXPECT_TRUE(contains(on({"run.steps=8", linear, minimum}),
-                       "decay_steps was 4 and is 8 from here on, as run.steps grew and it is not given: the learning rate of "
-                       "step 7 was 0.0001 and is 0.0002125"));
-  const std::string shorter = on({"run.steps=7", linear, minimum});
-  EXPECT_FALSE(contains(shorter, "decay_steps")) << shorter;
-  const JsonValue resolved = read_json_file(folder_ / "run/config.resolved.json");
-  EXPECT_TRUE(resolved.find("lr_schedule")->find("decay_steps")->is_null());
-  EXPECT_EQ(resolved.find("resolved")->find("decay_length")->as_integer(), 8);
-}
-
 TEST_F(StoredRuns, ThreadsSayWhichRankWarnsUnlessItIsTheFirst) {
   std::ostringstream out;
   LogSink sink(out);
@@ -332,31 +142,6 @@ TEST_F(StoredRuns, ThreadsSayWhichRankWarnsUnlessItIsTheFirst) {
   std::vector<std::string> lines{"warning: here\n", "[rank 1] warning: here\n"};
   if (out.str().starts_with('[')) std::swap(lines[0], lines[1]);
   EXPECT_EQ(out.str(), lines[0] + lines[1]);
-}
-
-// The last step of a decay to 0 changes nothing; a start that makes that step alone would change nothing at all.
-TEST_F(StoredRuns, AStepThatIsAddedAloneHasARate) {
-  const auto on = [&](const std::string& steps, const std::string& more = "log.every=1") {
-    return train(settings("run", {"run.steps=" + steps, "lr_schedule.type=linear", more}));
-  };
-  const auto rate = [](const std::string& said) { return said.substr(said.find("  lr "), 13); };
-  on("2");
-  const std::string third = on("3");
-  EXPECT_TRUE(contains(third, "lr_schedule.decay_steps was 2 and is 3 from here on, as run.steps grew and it is not given: the "
-                              "learning rate of step 3 was 0 and is 0.00025, as if another step came: a last step's is 0 "
-                              "(lr_schedule.min_lr)"))
-      << third;
-  EXPECT_EQ(rate(third), "  lr 2.50e-04");
-  std::filesystem::remove_all(folder_ / "run/ckpt/step-00000003");
-  EXPECT_EQ(rate(on("3")), rate(third)) << "it was killed, and started again";
-  EXPECT_EQ(rate(on("4")), "  lr 2.00e-04") << "one more";
-  const JsonValue resolved = read_json_file(folder_ / "run/config.resolved.json");
-  EXPECT_EQ(resolved.find("resolved")->find("decay_length")->as_integer(), 4);
-  std::filesystem::remove_all(folder_ / "run/ckpt/step-00000004");
-  EXPECT_EQ(rate(on("5")), "  lr 2.00e-04") << "the first of two";
-  std::filesystem::remove_all(folder_ / "run/ckpt/step-00000005");
-  EXPECT_EQ(rate(on("5")), "  lr 0.00e+00") << "the second";
-  EXPECT_EQ(rate(on("6", "lr_schedule.min_lr=1e-4")), "  lr 1.00e-04");
 }
 
 // The first start says what a later start of the same command would be refused.

@@ -333,7 +333,8 @@ std::string plain_word(std::string_view name) {
   return text;
 }
 
-// How well a row fits a plain name: 0 not at all, 1 as a key of DeepSpeed or torchtitan, 2 as its flag, 3 with just this value.
+// How well a row fits a plain name: 0 not at all, 1 as a key of DeepSpeed or torchtitan, 2 as its flag, or such a key with just
+// this value, 3 as its flag with just this value.
 int fit(const ForeignWord& row, const std::string& name, std::string_view value) {
   const std::vector<std::string> words = words_of(row);
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -343,7 +344,8 @@ int fit(const ForeignWord& row, const std::string& name, std::string_view value)
     if (flag == name) return i + 1 < words.size() && words[i + 1] == value ? 3 : 2;
   }
   for (const std::string_view key : {row.deepspeed, row.torchtitan})
-    if (!key.empty() && plain_word(key.substr(0, key.find_first_of(" :"))) == name) return 1;
+    if (!key.empty() && plain_word(key.substr(0, key.find_first_of(" :"))) == name)
+      return !value.empty() && key.ends_with(fmt::format(" = {}", value)) ? 2 : 1;
   return 0;
 }
 

@@ -220,7 +220,12 @@ std::vector<Option> data_options() {
       {.path = "data.mean_document", .takes = kNull | kNumber, .fallback = "null",
        .doc = "Mean length of the documents, by which predictions price attention under data.reset_attention_mask; null: measured "
               "from the .idx where that is there. No number of the training depends on it.",
-       .range = kPositive, .unit = "tokens"},
+       .range = kFromOne, .unit = "tokens"},
+  };
+}
+
+std::vector<Option> eval_and_checkpoint_options() {
+  return {
       {.path = "eval.every", .takes = kInteger, .fallback = "0", .doc = "Evaluate after every so many steps; 0: never.", .range = kFromZero,
        .unit = "steps", .aka = {"eval_interval"}},
       {.path = "eval.steps", .takes = kInteger, .fallback = "10", .doc = "Global batches per evaluation, of each validation set.", .range = kFromOne, .aka = {"eval_iters"}},
@@ -261,6 +266,11 @@ std::vector<Option> data_options() {
                    "data.boundaries", "data.eod", "data.tokenizer"}, .form = TextForm::kConsent},
       {.path = "elastic", .takes = kLayouts, .fallback = "[]",
        .doc = "Layouts that trident supervise --nodes-from falls back on when hosts are gone: texts, or objects with the keys of parallel that they change. Nothing else uses them."},
+  };
+}
+
+std::vector<Option> log_and_gpu_options() {
+  return {
       {.path = "log.every", .takes = kInteger, .fallback = "10", .doc = "One line and one metrics record every so many steps.", .range = kFromOne,
        .unit = "steps", .aka = {"log_interval", "logging_steps"}},
       {.path = "log.tensorboard", .takes = kBool, .fallback = "true", .doc = "Write TensorBoard events into the run directory.", .aka = {"tensorboard_dir"}},
@@ -316,7 +326,8 @@ std::vector<Option> data_options() {
 
 std::vector<Option> make_table() {
   std::vector<Option> table;
-  for (auto* part : {run_options, model_options, parallel_options, number_options, data_options})
+  for (auto* part : {run_options, model_options, parallel_options, number_options, data_options, eval_and_checkpoint_options,
+                     log_and_gpu_options})
     for (Option& option : part()) table.push_back(std::move(option));
   return table;
 }

@@ -282,7 +282,7 @@ void check_samples(const TrainConfig& c) {
   if (c.eval.every == 0)
     contradict(fmt::format("eval.{}: continuations are made at evaluations, and eval.every is 0; set it, or leave the prompts out",
                            c.eval.samples.empty() ? "sample_ids" : "samples"));
-  if (!c.eval.samples.empty() && !c.data.tokenizer)
+  if (!c.eval.samples.empty() && !c.data.tokenizer && !c.model.init_from)
     contradict(fmt::format("eval.samples = {}: data.tokenizer is null, and texts need one; name the tokenizer of the data, or give "
                            "ids in eval.sample_ids",
                            value_text(write(c.eval.samples))));

@@ -128,11 +128,20 @@ struct DataConfig {
   std::optional<std::int64_t> eod;          // nothing: the tokenizer's
   std::optional<double> mean_document;      // tokens, as given; mean_document_tokens() is the one in force
   std::optional<double> measured_document;  // no key: of the training files' .idx
+  bool has_mask = false;                    // no key: a training or validation file has a mask of targets
 
   std::optional<double> mean_document_tokens() const { return mean_document ? mean_document : measured_document; }
 
   // Whether something depends on where documents begin within a sample.
   bool finds_documents() const { return eod_mask_loss || needs_starts(); }
+  // Whether targets may not count; and for messages by what, and where to look when none does.
+  bool masks_targets() const { return eod_mask_loss || has_mask; }
+  std::string_view masked_by() const {
+    return !has_mask ? "data.eod_mask_loss" : eod_mask_loss ? "data.eod_mask_loss, PREFIX.mask" : "PREFIX.mask";
+  }
+  std::string_view masks_remedy() const {
+    return eod_mask_loss ? "look at the data and at data.eod" : "look at the data (trident data inspect)";
+  }
   // Whether each token's document is to be known, and not only which targets belong to another one.
   bool needs_starts() const { return reset_position_ids || reset_attention_mask; }
 };

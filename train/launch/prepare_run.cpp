@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "data/dataset_sample.h"
 #include "data/tokenizer/tokenizer.h"
@@ -32,19 +34,24 @@
 namespace trident {
 namespace {
 
-std::vector<std::int32_t> token_lengths(const Tokenizer& tokenizer) {
-  std::vector<std::int32_t> lengths(static_cast<std::size_t>(tokenizer.vocab_size()));
-  for (std::size_t id = 0; id < lengths.size(); ++id) {
-    const std::int32_t token = static_cast<std::int32_t>(id);
-    if (token != tokenizer.eod()) lengths[id] = static_cast<std::int32_t>(tokenizer.decode({&token, 1}).size());
-  }
-  return lengths;
-}
-
 std::vector<WeightedPath> weighted_paths(const std::vector<DataSource>& sources) {
   std::vector<WeightedPath> paths;
   for (const DataSource& source : sources) paths.push_back({source.path, source.weight});
   return paths;
+}
+
+// Where data.eod is not what ends the documents that a tokenizer of the records made.
+std::vector<std::string> other_ends(const DataConfig& data, const std::vector<std::string>& prefixes, const ReadAt& read_at) {
+  std::vector<std::string> warnings;
+  if (!data.eod || !data.finds_documents() || data.boundaries == DocumentBoundaries::kIndex) return warnings;
+  for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
+    const std::optional<DatasetRecord> record = read_record(prefix, read_at);
+    if (!record || !record->origin.tokenizer || record->origin.tokenizer->eod.value_or(*data.eod) == *data.eod) continue;
+    warnings.push_back(fmt::format("data.eod = {}: {} says that its tokenizer {} ends documents with {}; leave the key out, unless "
+                                   "the data was prepared otherwise", *data.eod, record_path(prefix),
+                                   in_quotes(record->origin.tokenizer->name), *record->origin.tokenizer->eod));
+  }
+  return warnings;
 }
 
 // The tokenizer's lengths, and whether it is the one that made the data. Before ids are looked at: a record says more about why one
@@ -54,7 +61,7 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
   std::unique_ptr<Tokenizer> tokenizer;
   if (const std::optional<std::string>& name = inputs.plan.config.data.tokenizer) {
     tokenizer = load_tokenizer(*name, "data.tokenizer");
-    inputs.token_bytes = token_lengths(*tokenizer);
+    inputs.token_bytes = tokenizer->text_lengths();
     inputs.token_bytes.resize(std::max(inputs.token_bytes.size(), static_cast<std::size_t>(vocabulary)));
   }
   std::vector<std::string> prefixes;
@@ -62,6 +69,7 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
     for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
   for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
     inputs.plan.details.push_back(std::move(note));
+  for (std::string& warning : other_ends(inputs.plan.config.data, prefixes, read_at)) inputs.warnings.push_back(std::move(warning));
 }
 
 // Every process needs them, whoever looks at the data.
@@ -81,6 +89,17 @@ void set_documents(RunInputs& inputs) {
                       source.dataset->idx().path()));
 }
 
+// The plan was made by what was there a moment before.
+void refuse_other_masks(const RunInputs& inputs) {
+  const auto has_mask = [](const TokenSource& source) { return source.dataset->mask() != nullptr; };
+  const TokenSources& sources = inputs.sources;
+  if ((std::ranges::any_of(sources.train, has_mask) || std::ranges::any_of(sources.valid, has_mask)) ==
+      inputs.plan.config.data.has_mask)
+    return;
+  throw DataError(fmt::format("{}: another command replaced its mask while the run started; start again",
+                              sources.train.front().label));
+}
+
 // The ranks compare these facts of the data, with `looks` also a look at it.
 void describe_data(RunInputs& inputs, bool looks) {
   std::map<const IndexedDataset*, std::uint64_t> samples;  // the parts of a split are of one dataset
@@ -92,6 +111,7 @@ void describe_data(RunInputs& inputs, bool looks) {
       facts.sizes = fmt::format("{}, {}, {} of type {}, from {} for {}", counted(dataset.num_documents(), "document"),
                                 counted(dataset.num_sequences(), "sequence"), counted(dataset.num_tokens(), "token"),
                                 name_of(dataset.type()), source.first_token, source.num_tokens);
+      if (dataset.mask() != nullptr) facts.sizes += ", with a mask of targets";
       if (!looks) continue;
       if (!samples.contains(&dataset)) samples[&dataset] = sample_dataset(dataset, inputs.plan.model.vocab_size);
       facts.content = fmt::format("content {:016x}", samples[&dataset]);
@@ -137,8 +157,10 @@ void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFac
 
 }  // namespace
 
-TrainConfig with_measured_documents(TrainConfig config) {
+TrainConfig with_facts_of_files(TrainConfig config) {
   DataConfig& data = config.data;
+  for (const auto* part : {&data.train, &data.valid})
+    for (const DataSource& source : *part) data.has_mask = data.has_mask || is_there(mask_path(source.path));
   if (!data.reset_attention_mask || data.mean_document) return config;
   double documents = 0, weights = 0;  // of a token of the blend
   try {
@@ -162,6 +184,7 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   inputs.sources =
       open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at);
   if (looks) compare_tokenizers(inputs, read_at);
+  refuse_other_masks(inputs);
   set_documents(inputs);
   train_loader(inputs);  // refuses files without one sample
   if (config.eval.every > 0) {
@@ -186,13 +209,16 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
   // All memory together; machines and GPUs are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
   if (find_samples) inputs.samples = find_samples(config, model);
-  RunPlan plan = make_run_plan(with_measured_documents(config), model, place.world_size, machine);
+  RunPlan plan = make_run_plan(with_facts_of_files(config), model, place.world_size, machine);
   if (inputs.samples) plan.generation = inputs.samples->shapes();
   inputs.plan = settle_grad_sync(std::move(plan), machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
   const auto stages_of_plan = [&](const RunPlan& plan) { return dry_stages_here(plan, machine.device, DryWork::kConstruct); };
   const std::vector<DryRun> stages = stages_of_plan(inputs.plan);
-  for (const DryRun& stage : stages) inputs.dry_arenas.push_back(stage.arena.total_bytes());
+  for (const DryRun& stage : stages) {
+    inputs.dry_arenas.push_back(stage.arena.total_bytes());
+    if (config.checkpoint.every.steps > 0) inputs.dry_staging += stage.staging * inputs.plan.world_size() / std::ssize(stages);
+  }
   check_arenas(inputs.plan, arena_needs(inputs.plan, stages), [&](std::int64_t micro) {
     const RunPlan other = with_micro_batch(inputs.plan, micro);
     return arena_needs(other, stages_of_plan(other));

@@ -34,9 +34,9 @@ struct LaunchSite {
 RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const MachineFacts& machine, RunOrigin origin = {},
                       const FindSamples& find_samples = {});
 
-// The mean length of the training documents, where predictions of this configuration go by it and it does not say it: of the
-// headers of the .idx, by weight. As it is where they cannot be read.
-TrainConfig with_measured_documents(TrainConfig config);
+// With what the plan needs to know of the files, as far as they are there. Whether one has a mask of targets; the mean length of
+// the training documents, where predictions go by it and the configuration does not say it: of the headers of the .idx, by weight.
+TrainConfig with_facts_of_files(TrainConfig config);
 
 // adopt(), but what is wrong with the configuration by itself is said before what keeps it from going on from this checkpoint.
 void adopt_if_sound(TrainConfig& config, Resume& resume, const LaunchSite& place, const MachineFacts& machine,

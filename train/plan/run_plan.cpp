@@ -336,6 +336,20 @@ std::int64_t RunPlan::document_interval() const {
   return std::llround(std::clamp(seen, 1.0, longest));
 }
 
+double RunPlan::flops_per_token(double keys, double keys_in_window) const {
+  const auto of_layers = static_cast<double>(model.layers), windowed = static_cast<double>(windowed_layers());
+  const double all = model_flops_per_token(model, config.batch.sequence), rest = model_flops_per_token(model, 0);
+  const double seen = ((of_layers - windowed) * keys + windowed * keys_in_window) / of_layers;
+  return rest + (all - rest) * seen / static_cast<double>(config.batch.sequence);
+}
+
+double RunPlan::predicted_flops_per_token() const {
+  if (!has_intervals()) return model_flops_per_token(model, config.batch.sequence);
+  const auto s = static_cast<double>(config.batch.sequence), w = static_cast<double>(window());
+  const double keys = config.data.reset_attention_mask ? static_cast<double>(document_interval()) : (s + 1) / 2;
+  return flops_per_token(keys, std::min(keys, w * (2 * s - w + 1) / (2 * s)));
+}
+
 const StepProgram& RunPlan::step_program(int rank) const {
   return step_programs[static_cast<std::size_t>(grid.coordinates(rank).pipeline)];
 }

@@ -87,7 +87,7 @@ struct RunPlan {
   bool has_programs() const { return !eval_programs.empty(); }  // false: of generation_only()
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
   // Whether targets may not count: then ranks count those that do, and the count is the divisor in the place of tokens_per_step().
-  bool counts_targets() const { return config.data.eod_mask_loss; }
+  bool counts_targets() const { return config.data.masks_targets(); }
   // LayerGeometry::document_interval: half of the mean document, or, where nobody knows it, the whole sequence.
   std::int64_t document_interval() const;
   // Keys that layers with a sliding window see at most, where that is less than the sequence; else 0.
@@ -95,6 +95,10 @@ struct RunPlan {
   std::int64_t windowed_layers() const;
   // Whether attention sees less than all tokens up to its own.
   bool has_intervals() const { return config.data.reset_attention_mask || windowed_layers() > 0; }
+  // model_flops_per_token() with attention to the keys that a token sees on average, in layers without a window and with one.
+  double flops_per_token(double keys, double keys_in_window) const;
+  // The same by window() and document_interval(), before data are read; without has_intervals() attention is counted in full.
+  double predicted_flops_per_token() const;
   // Whether a stage's ranks need something of the samples themselves.
   bool loads_samples(int stage) const { return stage == 0 || stage == grid.degrees().pipeline - 1 || config.data.needs_starts(); }
   LayerGeometry geometry(int tensor_rank) const;

@@ -61,7 +61,8 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
   JsonValue eod = data.eod ? JsonValue(*data.eod) : JsonValue();
   if (!data.eod && other.eod && data.tokenizer) {
     try {
-      eod = JsonValue(static_cast<std::int64_t>(find_tokenizer({}, data.tokenizer, resume, "").tokenizer->eod()));
+      const auto id = find_tokenizer({}, data.tokenizer, resume, "").tokenizer->special_ids().eod;
+      if (id) eod = JsonValue(static_cast<std::int64_t>(*id));
     } catch (const Error&) {  // a tokenizer that is gone
     }
   }
@@ -172,11 +173,7 @@ ModelConfig architecture_of(ModelConfig model) {
 
 void check_initial_folder(const TrainConfig& config, const Resume& initial) {
   const ModelConfig model = resolve_model(config);
-  ModelConfig there = model_of_hf(initial.folder);
-  // A window that the configuration gives itself is what it wants in the place of the folder's.
-  if (config.model.keys.is_object() && config.model.keys.find("sliding_window") != nullptr)
-    there.sliding_window = model.sliding_window, there.sliding_layers = model.sliding_layers;
-  const std::optional<ModelDifference> difference = model_difference(model, there);
+  const std::optional<ModelDifference> difference = model_difference(model, model_of_hf(initial.folder));
   if (difference && !allows(config, "model"))
     throw ConfigError(
         fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value or leave the model's "

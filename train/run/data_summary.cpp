@@ -24,8 +24,9 @@ std::string tokens_text(std::int64_t tokens) {
 
 std::string size_text(const TokenSource& source, std::int64_t sequence) {
   const std::int64_t samples = num_samples_of(source.num_tokens, sequence);
-  return fmt::format("{}, {}, {} sample{} of {} tokens", source.label, tokens_text(source.num_tokens), with_commas(samples),
-                     samples == 1 ? "" : "s", with_commas(sequence));
+  const bool has_mask = source.dataset != nullptr && source.dataset->mask() != nullptr;
+  return fmt::format("{}, {}, {} sample{} of {} tokens{}", source.label, tokens_text(source.num_tokens), with_commas(samples),
+                     samples == 1 ? "" : "s", with_commas(sequence), has_mask ? ", targets by its .mask" : "");
 }
 
 // `line` for each of the first sources, and how many more there are.

@@ -15,6 +15,8 @@
 #include "train/plan/step_recorder.h"
 #include "train/run/rank_evaluator.h"
 #include "train/run/rank_trainer.h"
+#include "train/run/resume.h"
+#include "train/run/run_checkpoints.h"
 
 namespace trident {
 namespace {
@@ -84,8 +86,11 @@ DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRec
   }
   if (work == DryWork::kStep) trainer.step(kNoData);
   if (work == DryWork::kEvaluation) trainer.evaluate(kNoData, 1, {});
-  return {rank, trainer.arena_plan(), trainer.logits_bytes(), trainer.context().bytes_sent(), trainer.activation_blocks(),
-          trainer.held_by_kind()};
+  DryRun dry{rank, trainer.arena_plan(), trainer.logits_bytes(), trainer.context().bytes_sent(), trainer.activation_blocks(),
+             trainer.held_by_kind()};
+  if (saves_checkpoints(plan.config))
+    dry.staging = staging_of(plan.config, save_plan_of(plan, trainer), spare_host_bytes(plan, rank, dry.arena.total_bytes()));
+  return dry;
 }
 
 StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work, Interning interning) {

@@ -27,6 +27,7 @@ struct DryRun {
   std::array<double, kNumAxes> bytes_sent{};  // by the rank, in the work, by axis; zeros without any
   std::vector<ActivationBlocks> blocks = {};  // by chunk; of training alone
   BytesByKind held_by_kind = {};              // of all these blocks; likewise
+  std::int64_t staging = 0;                   // staging_of() a rank on processors, which saves take beside the arena
 };
 
 enum class DryWork : std::uint8_t { kConstruct, kStep, kEvaluation };  // kEvaluation: of one global batch

@@ -22,7 +22,7 @@ std::optional<std::string> hf_files_of(const WeightsSource& source) {
 
 namespace {
 
-// A folder counts from where the run was started that recorded it; anything else is a name.
+// A folder or a file counts from where the run was started that recorded it; anything else is a name.
 std::string place_of_tokenizer(const std::string& configured, const WeightsSource& source) {
   if (source.hf != nullptr || source.folder.empty() || configured.find('/') == std::string::npos) return configured;
   const JsonValue* const working_dir = source.manifest.writer.find("working_dir");
@@ -31,13 +31,14 @@ std::string place_of_tokenizer(const std::string& configured, const WeightsSourc
   start.now = source.folder + "/..";
   if (working_dir != nullptr && working_dir->is_string()) start.working_dir = working_dir->as_string();
   for (const std::string& place : places_of(configured, start))
-    if (folder_exists(place)) return place;
+    if (is_there(place)) return place;
   return configured;
 }
 
 bool has_tokenizer_files(const std::string& folder) {
   constexpr const char* kFiles[] = {"tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "merges.txt"};
-  return std::ranges::any_of(kFiles, [&](const char* file) { return is_there(folder + "/" + file); });
+  return std::ranges::any_of(kFiles, [&](const char* file) { return is_there(folder + "/" + file); }) ||
+         std::ranges::any_of(names_in(folder), [](const std::string& name) { return name.ends_with(".tiktoken"); });
 }
 
 }  // namespace
@@ -62,7 +63,8 @@ DocumentRules document_rules(const DataConfig& data, std::int64_t vocab_size, co
     throw ConfigError(
         "data.eod = null: documents end in the tokenizer's end of a document, and there is no tokenizer; give its id, "
         "name the data's tokenizer, or set data.boundaries to \"index\"");
-  const std::int64_t eod = data.eod ? *data.eod : tokenizer->eod();
+  const std::int64_t eod =
+      data.eod ? *data.eod : tokenizer->eod_for("data.eod = null", "give its id, or set data.boundaries to \"index\"");
   if (eod < 0 || eod >= vocab_size)
     throw ConfigError(
         fmt::format("data.eod = {}: {}outside the model's vocabulary of {} tokens; give the id that ends the data's "

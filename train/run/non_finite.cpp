@@ -18,12 +18,12 @@ void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& r
                  ranks == 1 ? "" : fmt::format(" (and parameters of {} more rank{})", ranks - 1, ranks == 2 ? "" : "s"));
 }
 
-void warn_of_no_targets(Communicator& world, std::int64_t updates, const Logger& logger) {
-  if (world.rank() == 0)
-    logger.warning(
-        "no target of the batch after update {} counts (data.eod_mask_loss), no rank applies an update; look at the data and "
-        "at data.eod",
-        updates);
+void warn_of_no_targets(Communicator& world, const TrainConfig& config, const TrainerPosition& position, const Logger& logger) {
+  if (world.rank() != 0) return;
+  const std::string batch = fmt::format("global batch {}, samples {} to {}", position.batches,
+                                        position.position - config.batch.global, position.position - 1);
+  logger.warning("no target of the batch after update {} counts ({}), no rank applies an update: {}; {}", position.updates,
+                 config.data.masked_by(), batch, config.data.masks_remedy());
 }
 
 std::string loss_scale_line(const StepResult& result, DType compute, std::int64_t updates, std::int64_t growth_interval) {
@@ -38,8 +38,8 @@ void refuse_to_go_on(Communicator& world, const RunPlan& plan, const StepResult&
   if (result.counted == 0)
     throw Error(ExitCode::kNoProgress,
                 fmt::format("{} batches in a row made no update after update {}, the last one because none of its targets counts "
-                            "(data.eod_mask_loss); look at the data, and at the id of data.eod",
-                            kMaxSkippedInARow, updates));
+                            "({}); {}",
+                            kMaxSkippedInARow, updates, plan.config.data.masked_by(), plan.config.data.masks_remedy()));
   const std::string what = fmt::format("{} batches in a row had non-finite gradients after update {}", kMaxSkippedInARow, updates);
   if (plan.compute != DType::kF16) throw Error(ExitCode::kNoProgress, what + "; lower optimizer.lr or look at the data");
   const bool fixed = plan.config.precision.loss_scale.kind == LossScale::Kind::kFixed;

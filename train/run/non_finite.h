@@ -17,8 +17,8 @@ inline constexpr int kMaxSkippedInARow = 10;  // after as many batches without a
 // Collective. The first rank that has something to name says so for all.
 void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& result, const Logger& logger);
 
-// Rank 0 says that no target of the batch after update `updates` counts.
-void warn_of_no_targets(Communicator& world, std::int64_t updates, const Logger& logger);
+// Rank 0 says that no target of the last batch before `position` counts.
+void warn_of_no_targets(Communicator& world, const TrainConfig& config, const TrainerPosition& position, const Logger& logger);
 
 // A scale that changed; `updates`: made so far. `growth_interval`: of the scaler.
 std::string loss_scale_line(const StepResult& result, DType compute, std::int64_t updates, std::int64_t growth_interval);

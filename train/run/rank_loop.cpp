@@ -168,6 +168,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   const RunLog& files = sink_.open_files(plan_, updates());
   remove_run_leftovers(plan_.config.run.dir);
   if (goes_on) warn_of_gaps(files.earlier_steps());
+  if (goes_on) first_loss_ = first_logged_loss(plan_.config.run.dir);
   const bool is_over = updates() >= plan_.config.run.steps;
   if (updates() > 0)
     sink_.line(
@@ -249,7 +250,7 @@ void RankLoop::one_step() {
   Communicator& world = trainer_.context().world();
   if (!result.applied) {
     if (result.counted == 0)
-      warn_of_no_targets(world, updates(), here_.logger);
+      warn_of_no_targets(world, plan_.config, trainer_.position(), here_.logger);
     else if (!result.scale_can_shrink)
       warn_of_non_finite(world, trainer_.context().host_stream(), result, here_.logger);
     ++summary_.skipped;
@@ -259,7 +260,7 @@ void RankLoop::one_step() {
   skipped_in_a_row_ = 0;
   if (services_.progress != nullptr) services_.progress->updates = updates();
   agree_to_stop();
-  if (new_updates() == 1) summary_.first_loss = result.loss;
+  if (new_updates() == 1) summary_.first_loss = first_loss_.value_or(result.loss);
   summary_.last_loss = result.loss;
   const bool ends = summary_.out_of_time || stop_signal_ != 0;
   if (is_logged(updates()) || ends) log(result, seconds);
@@ -315,10 +316,7 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
 // Model FLOPs of a token of this rank's samples with attention to the keys that it sees alone, over model_flops_per_token().
 double RankLoop::masked_flops_share() const {
   const BatchBuffers::Seen seen = trainer_.seen();
-  const auto layers = static_cast<double>(plan_.model.layers), windowed = static_cast<double>(plan_.windowed_layers());
-  const double all = model_flops_per_token(plan_.model, plan_.config.batch.sequence), rest = model_flops_per_token(plan_.model, 0);
-  const double keys = ((layers - windowed) * seen.keys + windowed * seen.keys_in_window) / layers;
-  return (rest + (all - rest) * keys / static_cast<double>(plan_.config.batch.sequence)) / all;
+  return plan_.flops_per_token(seen.keys, seen.keys_in_window) / model_flops_per_token(plan_.model, plan_.config.batch.sequence);
 }
 
 // Collective.
@@ -371,8 +369,8 @@ EvalMetrics RankLoop::evaluate() {
       left_out += set.weight;
       if (rank() == 0)
         here_.logger.warning(
-            "no target of validation set {} counts (data.eod_mask_loss), valid_loss {}; look at the data and at data.eod",
-            in_quotes(set.name), validation_sets_.size() > 1 ? "is the mean of the others" : "is not known");
+            "no target of validation set {} counts ({}), valid_loss {}; {}", in_quotes(set.name), plan_.config.data.masked_by(),
+            validation_sets_.size() > 1 ? "is the mean of the others" : "is not known", plan_.config.data.masks_remedy());
       continue;
     }
     mean.counted += result.counted;

@@ -100,6 +100,7 @@ class RankLoop {
   PeakFlops peak_flops_;  // of rank 0
   std::int64_t last_eval_at_ = -1;
   TrainingState begun_;  // that the run goes on from
+  std::optional<double> first_loss_;  // of step 1, where an earlier start made it
   // Seconds of the last kSpreadSteps, in any order; without the first one of several.
   static constexpr std::size_t kSpreadSteps = 1000;
   std::vector<double> last_steps_;

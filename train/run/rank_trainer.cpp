@@ -73,10 +73,7 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
 std::int64_t RankTrainer::count_targets() {
   const GridCoordinates here = context().coordinates();
   if (here.pipeline != plan_.grid.degrees().pipeline - 1) return 0;
-  std::int64_t count = batch_buffers_.counted();
-  for (const Axis axis : {Axis::kContext, Axis::kData})
-    context().statistics(axis).all_reduce(context().host_stream(), TensorView(&count, DType::kI64, {1}), ReduceOp::kSum);
-  return count;
+  return sum_over_batch(context(), batch_buffers_.counted());
 }
 
 // Returns what this rank adds to the count that travels with the statistics: each target once.

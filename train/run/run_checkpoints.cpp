@@ -61,7 +61,7 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
     }
   };
   if (saves_checkpoints(plan_.config) && fault.empty()) {
-    plan = save_plan();
+    plan = save_plan_of(plan_, trainer_);
     unless_unfit([&] { bytes = take_directory(*plan); });
   }
   loaded_ = load_checkpoint(inputs_, trainer_, logger_, say);
@@ -83,12 +83,12 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
   return state != nullptr ? std::optional(*state) : std::nullopt;
 }
 
-SavePlan RunCheckpoints::save_plan() const {
-  const bool all = plan_.config.checkpoint.content == CheckpointContent::kAll;
-  const std::vector<ShardTensors> tensors = trainer_.shard_tensors();
-  return make_save_plan(boxes_written(trainer_.store().shards(), trainer_.shard_holder()), tensors,
-                        state_keys(plan_.config.optimizer.type), trainer_.update_order(),
-                        all ? SaveContent::kAll : SaveContent::kWeights, rank_);
+SavePlan save_plan_of(const RunPlan& plan, RankTrainer& trainer) {
+  const bool all = plan.config.checkpoint.content == CheckpointContent::kAll;
+  const std::vector<ShardTensors> tensors = trainer.shard_tensors();
+  return make_save_plan(boxes_written(trainer.store().shards(), trainer.shard_holder()), tensors,
+                        state_keys(plan.config.optimizer.type), trainer.update_order(),
+                        all ? SaveContent::kAll : SaveContent::kWeights, trainer.context().rank());
 }
 
 // Refuses a folder of a run that is alive before anything there is touched.
@@ -142,7 +142,7 @@ bool RunCheckpoints::make_ready(const Say& say) {
     if (!lease_->renew()) lease_ = take_lease(directory_, logger_, {.ending_seconds = kAnothersSeconds}, random_token());
     prepare_checkpoint_folder(directory_, committed_step_, say);
   });
-  return is_ours && all_can([&] { make_writer(save_plan(), say); });
+  return is_ours && all_can([&] { make_writer(save_plan_of(plan_, trainer_), say); });
 }
 
 // Whoever was killed before it pruned left one more than there is room for; the newest, which the run went on from, was just read.
@@ -164,7 +164,7 @@ KeepRules RunCheckpoints::keep_rules(const BestValid& best) const {
 void RunCheckpoints::make_writer(SavePlan plan, const Say& say) {
   ShardWriterOptions options;
   options.warn = [this](std::string_view line) { logger_.warning("{}", line); };
-  const std::int64_t bytes = staging_bytes_ = staging_for(plan);
+  const std::int64_t bytes = staging_bytes_ = staging_of(plan_.config, plan, spare_bytes());
   if (on_gpu()) {
     say_page_locked(bytes + ShardWriter::transposing_bytes(plan), say);  // all have seen what there is before one takes of it
     reads_ = trainer_.device().make_background_reads(plan.units.size());
@@ -179,21 +179,23 @@ void RunCheckpoints::make_writer(SavePlan plan, const Say& say) {
 // The unplanned memory of this rank's machine: a share for each of its ranks.
 double RunCheckpoints::spare_bytes() const {
   if (on_gpu()) return static_cast<double>(available_memory().bytes) / std::max(1, inputs_.local_ranks);
-  for (const MemoryPool& pool : plan_.memory) {
-    if (std::ranges::find(pool.ranks, rank_) == pool.ranks.end()) continue;
-    const double share = static_cast<double>(pool.bytes) / static_cast<double>(pool.ranks.size());
-    return share - static_cast<double>(trainer_.arena_plan().total_bytes());
+  return spare_host_bytes(plan_, rank_, trainer_.arena_plan().total_bytes());
+}
+
+double spare_host_bytes(const RunPlan& plan, int rank, std::int64_t arena_bytes) {
+  for (const MemoryPool& pool : plan.memory) {
+    if (std::ranges::find(pool.ranks, rank) == pool.ranks.end()) continue;
+    return static_cast<double>(pool.bytes) / static_cast<double>(pool.ranks.size()) - static_cast<double>(arena_bytes);
   }
   return 0;
 }
 
-std::int64_t RunCheckpoints::staging_for(const SavePlan& plan) const {
+std::int64_t staging_of(const TrainConfig& config, const SavePlan& plan, double spare) {
   const std::int64_t whole = ShardWriter::whole_staging(plan), least = ShardWriter::least_staging(plan);
-  const std::optional<double>& megabytes = plan_.config.checkpoint.staging.megabytes;
+  const std::optional<double>& megabytes = config.checkpoint.staging.megabytes;
   double bytes = 1e6 * megabytes.value_or(kStagingMegabytes);
-  const double spare = spare_bytes() / 2;
-  if (!megabytes && !saves_on_the_way()) bytes = std::min(bytes, spare);
-  else if (!megabytes && static_cast<double>(whole) <= spare) bytes = static_cast<double>(whole);
+  if (!megabytes && config.checkpoint.every.steps == 0) bytes = std::min(bytes, spare / 2);
+  else if (!megabytes && static_cast<double>(whole) <= spare / 2) bytes = static_cast<double>(whole);
   return std::clamp(static_cast<std::int64_t>(bytes), least, whole);
 }
 

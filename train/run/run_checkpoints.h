@@ -25,6 +25,13 @@
 
 namespace trident {
 
+// The values of the trainer's rank in a save of its run.
+SavePlan save_plan_of(const RunPlan& plan, RankTrainer& trainer);
+// Bytes of host memory beside the arena that a rank's values go through (checkpoint.staging). `spare`: of its machine, unplanned.
+std::int64_t staging_of(const TrainConfig& config, const SavePlan& plan, double spare);
+// The unplanned host memory of a rank that computes on processors: its share of the machine but for its arena.
+double spare_host_bytes(const RunPlan& plan, int rank, std::int64_t arena_bytes);
+
 class RunCheckpoints {
  public:
   // `inputs` and `trainer` outlive it.
@@ -41,7 +48,7 @@ class RunCheckpoints {
 
   bool saves() const { return !token_.empty(); }
   bool saves_on_the_way() const { return saves() && plan_.config.checkpoint.every.steps > 0; }
-  // Bytes of host memory beside the arena that this rank's values go through (checkpoint.staging); 0 where it has not taken them.
+  // staging_of() this rank; 0 where it has not taken them.
   std::int64_t staging_bytes() const { return staging_bytes_; }
   bool is_due(std::int64_t updates) const {
     return saves_on_the_way() && updates % plan_.config.checkpoint.every.steps == 0 && updates != started_step_;
@@ -72,7 +79,6 @@ class RunCheckpoints {
  private:
   enum class Stage : std::uint8_t { kNone, kWriting, kCommitting, kChecking, kPruning };
 
-  SavePlan save_plan() const;
   std::int64_t take_directory(const SavePlan& plan);
   void prepare_directory(std::int64_t bytes_of_a_save, const Say& say);
   void say_that_nothing_is_saved(const std::string& fault, const Say& say) const;
@@ -82,7 +88,6 @@ class RunCheckpoints {
   void make_writer(SavePlan plan, const Say& say);
   bool on_gpu() const { return trainer_.device().kind() != DeviceKind::kCpu; }
   double spare_bytes() const;
-  std::int64_t staging_for(const SavePlan& plan) const;
   void say_page_locked(std::int64_t bytes, const Say& say) const;
   void note_failure(const std::string& what, const Say& say);
   void note_unreadable(const Say& say);

@@ -123,6 +123,20 @@ void make_run_folder(const std::string& folder) {
   }
 }
 
+std::optional<double> first_logged_loss(const std::string& folder) {
+  std::ifstream file(folder + "/metrics.jsonl");
+  std::string line;
+  std::getline(file, line);
+  try {
+    const JsonValue first = parse_json(line, "metrics.jsonl", {.blame = ExitCode::kData});
+    const JsonValue *const step = first.find("step"), *const loss = first.find("loss");
+    if (step == nullptr || loss == nullptr || *step != JsonValue(std::int64_t{1}) || !loss->is_number()) return std::nullopt;
+    return loss->as_number();
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+
 void sync_run_files(const std::string& folder) {
   for (const char* name : {"metrics.jsonl", "timing.jsonl", "eval.jsonl", "samples.jsonl", "run.log"}) {
     const std::string path = folder + "/" + name;

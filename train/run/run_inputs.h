@@ -32,6 +32,7 @@ struct RunInputs {
   double peak_flops = 0;                  // that the makers name for all GPUs together; 0: to be measured
   // Bytes of a rank's arena, by pipeline stage, as a dry run has them; of GPUs without workspaces.
   std::vector<std::int64_t> dry_arenas;
+  std::int64_t dry_staging = 0;           // DryRun::staging of all ranks, where the run saves on its way
   int local_ranks = 1;                    // of this node, which share its memory
   std::optional<int> first_core;          // of this process's first rank, when ranks are pinned
   std::optional<Resume> resume;           // the checkpoint to go on from

@@ -18,7 +18,7 @@ namespace trident {
 
 // Facts about a finished run, on rank 0.
 struct RunSummary {
-  double first_loss = 0, last_loss = 0;  // nats per token, training
+  double first_loss = 0, last_loss = 0;  // nats per token, training: of the run's first step, as far as logs go back, and the last
   std::optional<EvalMetrics> first_valid, last_valid;  // the first of this start, where it made one before its first step
   std::vector<std::string> files;                      // in run.dir, to be looked at
   std::int64_t updates = 0, tokens = 0;  // of this start

@@ -48,6 +48,41 @@ TEST(ProcessorPlan, PartsAddUpWhetherCoresAreSharedOrNot) {
   }
 }
 
+TEST(ProcessorPlan, TheProcessHasRoomForWhatItSaves) {
+  const PlanHardware hardware = hardware_of(rates_of(2));
+  const Settings one{"parallel=1DP", "parallel.sequence_parallel=false", "run.threads_per_rank=1"};
+  const auto process = [&](const std::string& every) {
+    Settings settings = one;
+    settings.push_back("checkpoint.every=" + every);
+    return *plan_on(hardware, demo(settings), 0).process;
+  };
+  const ProcessPlan none = process("0"), at_end = process("end"), on_the_way = process("2");
+  EXPECT_EQ(none.staging_bytes, 0);
+  EXPECT_GT(at_end.staging_bytes, 0);
+  EXPECT_GE(on_the_way.staging_bytes, at_end.staging_bytes);
+  for (const ProcessPlan& plan : {at_end, on_the_way}) {
+    EXPECT_EQ(plan.arena_bytes, none.arena_bytes);
+    EXPECT_EQ(plan.resident_bytes, none.resident_bytes + plan.staging_bytes);
+  }
+  const ClusterReport report = report_on(hardware, demo(one), 0, 0);
+  expect_parts(details_text(report), {" of arenas, ", " through which checkpoints go to the disk (checkpoint.staging), "});
+}
+
+// What attention does not see is no FLOP of the model, so that no share of the peak is above all of it.
+TEST(ProcessorPlan, MfuCountsWhatTokensSee) {
+  const PlanHardware hardware = hardware_of(rates_of(2));
+  const Settings whole{"run.threads_per_rank=1"};
+  Settings documents = whole;
+  documents.insert(documents.end(), {"data.reset_attention_mask=true", "data.eod=0", "data.mean_document=19"});
+  const ClusterReport full = report_on(hardware, demo(whole), 0, 0), masked = report_on(hardware, demo(documents), 0, 0);
+  const double per_token = 12.0 * 8 * 192 * (256 - 10);  // 8 layers, hidden 192; 10 keys are seen of 256
+  EXPECT_NEAR(full.plan.model_flops - masked.plan.model_flops,
+              static_cast<double>(full.plan.plan.tokens_per_step()) * per_token, 1e-9 * full.plan.model_flops);
+  EXPECT_LE(masked.plan.mfu, 1);
+  expect_parts(mfu_formula(full), {"12 x layers x sequence x query width per token, attention in full"});
+  expect_parts(mfu_formula(masked), {"12 x layers x keys that a token sees x query width per token)"});
+}
+
 // Threads per rank are those of the profile's machine, whatever this one has.
 TEST(ProcessorPlan, AForeignMachineHasItsOwnCoresAndUnknownMemory) {
   CpuRates rates = rates_of(48);

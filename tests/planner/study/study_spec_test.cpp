@@ -169,7 +169,7 @@ TEST(StudyPoints, GoByTheMeasuredDocumentsAsPlansDo) {
   TrainConfig studied;
   run_study(spec, {"none", "GPU", [&](const PointConfig& point, StudyRow&) { studied = point.config; }});
   OptionValues values;
-  const TrainConfig planned = with_measured_documents(load_train_config(spec.config, spec.settings, values));
+  const TrainConfig planned = with_facts_of_files(load_train_config(spec.config, spec.settings, values));
   EXPECT_EQ(studied.data.mean_document_tokens(), 20);
   EXPECT_EQ(studied.data.mean_document_tokens(), planned.data.mean_document_tokens());
 }

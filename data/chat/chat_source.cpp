@@ -1,0 +1,119 @@
+#include "data/chat/chat_source.h"
+
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "core/file_io.h"
+#include "data/chat/conversation.h"
+
+namespace trident {
+namespace {
+
+// {{ role }} and the control texts are the formats'; an answer ends with the text that ends turns.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kBuiltIn{{
+    {"chatml", R"({% for message in messages %}
+{{ '<|im_start|>' ~ message.role }}
+{% if message.role == 'assistant' %}
+{% generation %}
+{{ message.content ~ '<|im_end|>\n' }}
+{%- endgeneration %}
+{% else %}
+{{ message.content ~ '<|im_end|>\n' }}
+{%- endif %}
+{% endfor %}
+{% if add_generation_prompt %}
+{{ '<|im_start|>assistant\n' }}
+{%- endif %}
+)"},
+    {"llama3", R"({{ bos_token }}
+{%- for message in messages %}
+{{- '<|start_header_id|>' ~ message.role ~ '<|end_header_id|>\n\n' }}
+{%- if message.role == 'assistant' %}
+{%- generation %}
+{{- message.content | trim ~ '<|eot_id|>' }}
+{%- endgeneration %}
+{%- else %}
+{{- message.content | trim ~ '<|eot_id|>' }}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
+{%- endif %}
+)"},
+}};
+
+constexpr JsonRules kRules{.comments = JsonComments::kRefused, .max_bytes = std::size_t{64} << 20, .blame = ExitCode::kData,
+                           .max_values = std::size_t{1} << 22};
+
+std::string text_of_file(const std::string& path) {
+  const RandomAccessFile file(path);
+  if (file.size() > (1 << 20))
+    throw DataError(fmt::format("{}: {} bytes; a chat template has at most {}", path, file.size(), 1 << 20));
+  return read_file(path);
+}
+
+// What apply_chat_template hands to templates.
+void read_special_tokens(const JsonValue& config, ChatVariables* out) {
+  for (const std::string_view name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    const JsonValue* token = config.find(name);
+    if (token != nullptr && token->is_object()) token = token->find("content");
+    if (token != nullptr && token->is_string()) out->special_tokens.emplace_back(name, token->as_string());
+  }
+}
+
+// "chat_template" of a tokenizer_config.json.
+std::optional<ChatSource> source_in(const JsonValue& config, const std::string& path) {
+  const JsonValue* const found = config.find("chat_template");
+  if (found == nullptr || found->is_null()) return std::nullopt;
+  if (found->is_string()) return ChatSource{ChatTemplate::parse(found->as_string(), path + " chat_template"), {}, {}};
+  std::optional<ChatTemplate> chat, with_tools;
+  if (found->is_array())
+    for (const JsonValue& item : found->items()) {
+      const JsonValue *const name = item.find("name"), *const text = item.find("template");
+      if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string())
+        throw DataError(fmt::format("{}:{}: a template of chat_template without name and template", path, item.line()));
+      std::optional<ChatTemplate>* const to = name->as_string() == "default"    ? &chat
+                                              : name->as_string() == "tool_use" ? &with_tools
+                                                                                : nullptr;
+      if (to != nullptr) *to = ChatTemplate::parse(text->as_string(), fmt::format("{} chat_template {}", path, name->as_string()));
+    }
+  if (!chat)
+    throw DataError(fmt::format("{}:{}: chat_template is neither a text nor a list with \"default\"", path, found->line()));
+  return ChatSource{std::move(*chat), std::move(with_tools), {}};
+}
+
+}  // namespace
+
+ChatSource load_chat_source(const std::string& folder, const std::string& name) {
+  const std::string config_path = folder + "/tokenizer_config.json", template_path = folder + "/chat_template.jinja";
+  JsonValue config;
+  if (!folder.empty() && std::filesystem::exists(config_path)) config = read_json_file(config_path, kRules);
+  std::optional<ChatSource> source;
+  for (const auto& [built_in, text] : kBuiltIn)
+    if (name == built_in) source = ChatSource{ChatTemplate::parse(text, fmt::format("the built-in template {}", name)), {}, {}};
+  if (!source && !name.empty()) source = ChatSource{ChatTemplate::parse(text_of_file(name), name), {}, {}};
+  if (!source && !folder.empty() && std::filesystem::exists(template_path))
+    source = ChatSource{ChatTemplate::parse(text_of_file(template_path), template_path), {}, {}};
+  if (!source) source = source_in(config, config_path);
+  if (!source)
+    throw DataError(
+        fmt::format("{}: neither chat_template.jinja nor a chat_template in tokenizer_config.json; give --template FILE, "
+                    "chatml or llama3",
+                    folder));
+  read_special_tokens(config, &source->variables);
+  return std::move(*source);
+}
+
+RenderedChat render_messages_file(const ChatSource& source, const std::string& messages_path, const std::string& tools_path,
+                                  GenerationPrompt prompt) {
+  Conversation conversation = read_conversation(read_json_file(messages_path, kRules), messages_path);
+  if (conversation.messages.is_null()) throw DataError(fmt::format("{}: plain text has no messages to render", messages_path));
+  if (!tools_path.empty()) {
+    conversation.tools = read_json_file(tools_path, kRules);
+    if (!conversation.tools.is_array()) throw DataError(fmt::format("{}: tools are a list of JSON objects", tools_path));
+  }
+  return source.for_tools(conversation.tools).render(conversation.messages, conversation.tools, prompt, source.variables);
+}
+
+}  // namespace trident

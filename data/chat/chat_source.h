@@ -1,0 +1,29 @@
+// Where a chat template comes from, and the texts that stand beside it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "data/chat/chat_template.h"
+
+namespace trident {
+
+struct ChatSource {
+  ChatTemplate chat;
+  std::optional<ChatTemplate> with_tools;  // "tool_use" of a list of templates, which Hugging Face takes where there are tools
+  ChatVariables variables;                 // special_tokens of tokenizer_config.json; `now` and `others` are the caller's
+
+  const ChatTemplate& for_tools(const JsonValue& tools) const { return with_tools && !tools.is_null() ? *with_tools : chat; }
+};
+
+// `name`: a file, or "chatml" or "llama3", which are built in; "": the folder's chat_template.jinja, or else "chat_template" in its
+// tokenizer_config.json (a text, or a list of {name, template} with "default"). `folder`: a tokenizer's, or "" with a `name`.
+// Throws DataError: nothing there, or not readable.
+ChatSource load_chat_source(const std::string& folder, const std::string& name);
+
+// The text of a file of messages (JSON, any form that read_conversation takes); `tools_path`: a JSON array, or "".
+RenderedChat render_messages_file(const ChatSource& source, const std::string& messages_path, const std::string& tools_path,
+                                  GenerationPrompt prompt);
+
+}  // namespace trident

@@ -1,0 +1,210 @@
+#include "data/chat/conversation.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace trident {
+namespace {
+
+[[noreturn]] void refuse(const JsonValue& at, std::string_view source, const std::string& what) {
+  throw DataError(fmt::format("{}:{}:{}: {}", source, at.line(), at.column(), what));
+}
+
+const JsonValue& text_of(const JsonValue& object, std::string_view key, const std::string& path, std::string_view source) {
+  const JsonValue* const found = object.find(key);
+  if (found == nullptr) refuse(object, source, fmt::format("{} has no \"{}\"", path, key));
+  if (!found->is_string())
+    refuse(*found, source, fmt::format("{}.{} is {} where a string is expected", path, key, describe(found->kind())));
+  return *found;
+}
+
+// The list of messages at `path`; each has a role.
+const JsonValue& checked_messages(const JsonValue& list, const std::string& path, std::string_view source) {
+  if (!list.is_array())
+    refuse(list, source, fmt::format("{} is {} where a list of messages is expected", path, describe(list.kind())));
+  for (std::size_t i = 0; i < list.items().size(); ++i) {
+    const JsonValue& message = list.items()[i];
+    const std::string name = fmt::format("{}[{}]", path, i);
+    if (!message.is_object())
+      refuse(message, source, fmt::format("{} is {} where a message is expected", name, describe(message.kind())));
+    text_of(message, "role", name, source);
+  }
+  return list;
+}
+
+JsonValue message_of(std::string_view role, std::string_view content) {
+  JsonValue out;
+  out.set("role", role);
+  out.set("content", content);
+  return out;
+}
+
+// ShareGPT's turns.
+JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::string_view source) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kRoles{{{"human", "user"},
+                                                                                        {"user", "user"},
+                                                                                        {"gpt", "assistant"},
+                                                                                        {"assistant", "assistant"},
+                                                                                        {"chatgpt", "assistant"},
+                                                                                        {"model", "assistant"},
+                                                                                        {"system", "system"},
+                                                                                        {"tool", "tool"},
+                                                                                        {"observation", "tool"},
+                                                                                        {"function", "tool"}}};
+  if (!turns.is_array()) refuse(turns, source, fmt::format("conversations is {} where a list is expected", describe(turns.kind())));
+  JsonValue::Array out;
+  if (const JsonValue* const system = row.find("system"); system != nullptr && !system->is_null())
+    out.push_back(message_of("system", text_of(row, "system", "the row", source).as_string()));
+  for (std::size_t i = 0; i < turns.items().size(); ++i) {
+    const JsonValue& turn = turns.items()[i];
+    const std::string path = fmt::format("conversations[{}]", i);
+    if (!turn.is_object()) refuse(turn, source, fmt::format("{} is {} where a turn is expected", path, describe(turn.kind())));
+    const JsonValue& from = text_of(turn, "from", path, source);
+    const auto* const role = std::ranges::find(kRoles, from.as_string(), [](const auto& it) { return it.first; });
+    if (role == kRoles.end())
+      refuse(from, source, fmt::format("{}.from is {}, which is none of human, gpt, system, tool and their other names", path,
+                                       in_quotes(from.as_string())));
+    out.push_back(message_of(role->second, text_of(turn, "value", path, source).as_string()));
+  }
+  return out;
+}
+
+JsonValue tools_of(const JsonValue& row, std::string_view source) {
+  const JsonValue* found = row.find("tools");
+  if (found == nullptr || found->is_null()) return {};
+  JsonValue tools = *found;
+  if (found->is_string()) {
+    const JsonRules rules{.comments = JsonComments::kRefused, .blame = ExitCode::kData, .first_line = found->line()};
+    tools = parse_json(found->as_string(), fmt::format("{}: tools", source), rules);
+  }
+  if (!tools.is_array()) refuse(*found, source, fmt::format("tools is {} where a list is expected", describe(tools.kind())));
+  return tools;
+}
+
+}  // namespace
+
+std::string_view to_string(LossKind kind) {
+  constexpr std::string_view kNames[] = {"assistant", "completion", "all", "last"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+Conversation read_conversation(const JsonValue& row, std::string_view source) {
+  Conversation out;
+  if (row.is_array()) return out.messages = checked_messages(row, "messages", source), out;
+  if (!row.is_object()) refuse(row, source, fmt::format("a conversation is {} where an object is expected", describe(row.kind())));
+  out.tools = tools_of(row, source);
+  const JsonValue* const prompt = row.find("prompt");
+  const JsonValue* const completion = row.find("completion");
+  if (const JsonValue* const messages = row.find("messages")) out.messages = checked_messages(*messages, "messages", source);
+  else if (const JsonValue* const turns = row.find("conversations")) out.messages = messages_of_turns(row, *turns, source);
+  else if (prompt == nullptr || completion == nullptr)
+    refuse(row, source, "a conversation needs \"messages\", \"conversations\", or \"prompt\" and \"completion\"");
+  else if (prompt->is_string() && completion->is_string()) {
+    out.has_completion = true;
+    out.prompt = prompt->as_string(), out.completion = completion->as_string();
+  } else {
+    JsonValue::Array all = checked_messages(*prompt, "prompt", source).items();
+    out.has_completion = true, out.num_prompt = all.size();
+    for (const JsonValue& message : checked_messages(*completion, "completion", source).items()) all.push_back(message);
+    out.messages = std::move(all);
+  }
+  return out;
+}
+
+namespace {
+
+class Counter {
+ public:
+  Counter(const ChatTemplate& chat, const Conversation& conversation, const ChatVariables& variables, std::string_view where)
+      : chat_(chat), conversation_(conversation), variables_(variables), where_(where) {}
+
+  CountedChat count(LossKind kind) {
+    if (conversation_.messages.is_null()) return plain(kind);
+    CountedChat out{render(messages().size(), GenerationPrompt::kNone), {}};
+    const std::size_t size = out.rendered.text.size();
+    if (kind == LossKind::kAll) add(&out, {0, size});
+    else if (kind == LossKind::kCompletion) {
+      if (!conversation_.has_completion)
+        refuse("\"completion\" is counted of rows with \"prompt\" and \"completion\"; take --loss assistant");
+      add(&out, {end_of_prompt(conversation_.num_prompt, out.rendered.text), size});
+    } else if (chat_.has_generation()) add_generated(&out);
+    else add_by_prefix(&out, kind);
+    if (kind == LossKind::kLast && out.counted.size() > 1) out.counted.erase(out.counted.begin(), out.counted.end() - 1);
+    return out;
+  }
+
+ private:
+  const JsonValue::Array& messages() const { return conversation_.messages.items(); }
+  [[noreturn]] void refuse(const std::string& what) const { throw DataError(fmt::format("{}: {}", where_, what)); }
+
+  RenderedChat render(std::size_t count, GenerationPrompt prompt) const {
+    try {
+      const JsonValue first(JsonValue::Array(messages().begin(), messages().begin() + static_cast<std::ptrdiff_t>(count)));
+      return chat_.render(first, conversation_.tools, prompt, variables_);
+    } catch (DataError& error) {
+      error.add_context(fmt::format(" [{}]", where_));
+      throw;
+    }
+  }
+
+  // Joins neighbours.
+  static void add(CountedChat* out, ByteSpan span) {
+    if (span.begin >= span.end) return;
+    if (!out->counted.empty() && out->counted.back().end == span.begin) out->counted.back().end = span.end;
+    else out->counted.push_back(span);
+  }
+
+  CountedChat plain(LossKind kind) const {
+    if (kind == LossKind::kAssistant || kind == LossKind::kLast)
+      refuse("plain text has no assistant's messages; take --loss completion or all");
+    CountedChat out;
+    out.rendered.text = conversation_.prompt + conversation_.completion;
+    const std::size_t size = out.rendered.text.size();
+    if (size > 0) out.rendered.segments.push_back({0, size, TextOrigin::kMessage, false});
+    add(&out, {kind == LossKind::kAll ? 0 : conversation_.prompt.size(), size});
+    return out;
+  }
+
+  static void add_generated(CountedChat* out) {
+    for (const RenderedSegment& segment : out->rendered.segments)
+      if (segment.in_generation) add(out, {segment.begin, segment.end});
+  }
+
+  // How much of `text` the first `count` messages and the header of an answer take.
+  std::size_t end_of_prompt(std::size_t count, std::string_view text) const {
+    const RenderedChat before = render(count, GenerationPrompt::kAdded);
+    if (!text.starts_with(before.text))
+      refuse_message(count, "what the template writes before it, with a generation prompt, is not how it goes on");
+    return before.text.size();
+  }
+  [[noreturn]] void refuse_message(std::size_t index, std::string_view why) const {
+    refuse(fmt::format("messages[{}]: {} ({}); take a template with {{% generation %}}, or --loss all", index, why, chat_.name()));
+  }
+
+  void add_by_prefix(CountedChat* out, LossKind kind) const {
+    const std::string_view all = out->rendered.text;
+    for (std::size_t i = messages().size(); i-- > 0;) {
+      if (messages()[i].find("role")->as_string() != "assistant") continue;
+      const RenderedChat with = i + 1 == messages().size() ? out->rendered : render(i + 1, GenerationPrompt::kNone);
+      if (!all.starts_with(with.text)) refuse_message(i, "what the template writes up to it changes with later messages");
+      add(out, {end_of_prompt(i, with.text), with.text.size()});
+      if (kind == LossKind::kLast) break;
+    }
+    std::ranges::reverse(out->counted);
+  }
+
+  const ChatTemplate& chat_;
+  const Conversation& conversation_;
+  const ChatVariables& variables_;
+  std::string_view where_;
+};
+
+}  // namespace
+
+CountedChat render_counted(const ChatTemplate& chat, const Conversation& conversation, LossKind kind,
+                           const ChatVariables& variables, std::string_view where) {
+  return Counter(chat, conversation, variables, where).count(kind);
+}
+
+}  // namespace trident

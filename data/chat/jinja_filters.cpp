@@ -1,0 +1,465 @@
+#include "data/chat/jinja_filters.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <optional>
+
+#include "core/json_reader.h"
+#include "core/utf8.h"
+#include "data/chat/python_text.h"
+
+namespace trident::jinja {
+namespace {
+
+using Kind = Value::Kind;
+using Sequence = List::Type;
+
+bool flag(const Value* value) { return value != nullptr && is_true(*value); }
+
+Value list_of(std::vector<Value> items, Sequence type = Sequence::kList) { return List{.type = type, .items = std::move(items)}; }
+Value lowered(const Value& value) { return value.is_text() ? Value(lower(value.text())) : value; }
+
+// `text` made of `value`, which is Jinja's Markup where that was.
+Value made_of(const Value& value, Text text) {
+  text.marked_safe = value.is_text() && value.text().marked_safe;
+  return text;
+}
+
+// Text that costs as much as it is long.
+Text charged(Interpreter& in, const Value& value) {
+  Text out = in.str(value);
+  in.budget()->take(out.size() >> 5);
+  return out;
+}
+
+std::vector<Value> sorted(Interpreter& in, std::vector<Value> items, const std::vector<Value>& keys, bool reversed) {
+  std::vector<std::size_t> order(items.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    if (is_less(keys[a], keys[b], in.budget())) return !reversed;
+    return is_less(keys[b], keys[a], in.budget()) ? reversed : a < b;
+  });
+  std::vector<Value> out;
+  for (const std::size_t i : order) out.push_back(std::move(items[i]));
+  return out;
+}
+
+// What int() or float() of a text reads, without white space and underscores between digits; nothing: it is no number.
+std::optional<std::string> number_in(const Text& text, bool with_fraction) {
+  const Text stripped = strip(text, nullptr, Ends::kBoth);
+  std::string out;
+  for (std::size_t i = 0; i < stripped.size(); ++i) {
+    const auto digit = [&](std::size_t at) {
+      return at < stripped.size() && stripped.bytes[at] >= '0' && stripped.bytes[at] <= '9';
+    };
+    const char c = stripped.bytes[i];
+    if (c == '_') {
+      if (i == 0 || !digit(i - 1) || !digit(i + 1)) return std::nullopt;
+    } else if (digit(i) || (with_fraction && (c == '.' || c == 'e' || c == 'E')) || c == '+' || c == '-') out += c;
+    else return std::nullopt;
+  }
+  const std::size_t first = out.find_first_not_of("+-");
+  if (first == std::string::npos || first > 1) return std::nullopt;
+  if (out[0] == '+') out.erase(0, 1);
+  return out;
+}
+
+std::optional<double> real_in(const Value& value) {
+  if (value.is_number()) return value.number();
+  if (value.is_undefined()) throw Refusal(*value.undefined().hint);
+  if (!value.is_text()) return std::nullopt;
+  for (const std::string_view word : {"inf", "nan"})
+    if (find_text(lower(value.text()).bytes, word) != std::string_view::npos) throw Refusal("a number that is not finite");
+  const std::optional<std::string> digits = number_in(value.text(), true);
+  if (!digits) return std::nullopt;
+  char* end = nullptr;
+  const double number = std::strtod(digits->c_str(), &end);
+  if (*end != '\0') return std::nullopt;
+  return number;
+}
+
+Value to_int(Interpreter&, const Value& value, const Arguments& all) {
+  const auto given = all.bind("int", {"default", "base"});
+  if (whole_of(given[1], 10, "int") != 10) throw Refusal("int with a base");
+  if (value.is_whole()) return value.whole();
+  if (value.is_text()) {
+    if (const std::optional<std::string> digits = number_in(value.text(), false)) {
+      std::int64_t number = 0;
+      const char* const end = digits->data() + digits->size();
+      const auto [stop, error] = std::from_chars(digits->data(), end, number);
+      if (error == std::errc::result_out_of_range) throw Refusal("an integer of more than 64 bits");
+      if (error == std::errc() && stop == end) return number;
+    }
+  }
+  const std::optional<double> number = real_in(value);
+  if (!number) return given[0] != nullptr ? *given[0] : Value(std::int64_t{0});
+  if (!(std::abs(*number) < 9e18)) throw Refusal("an integer of more than 64 bits");
+  return static_cast<std::int64_t>(*number);
+}
+
+Value to_float(Interpreter&, const Value& value, const Arguments& all) {
+  const auto given = all.bind("float", {"default"});
+  const std::optional<double> number = real_in(value);
+  return number ? Value(*number) : given[0] != nullptr ? *given[0] : Value(0.0);
+}
+
+Value absolute(Interpreter& in, const Value& value, const Arguments& all) {
+  all.bind("abs", {});
+  if (!value.is_number()) throw Refusal(fmt::format("abs of a {}", type_name(value)));
+  if (value.is(Kind::kFloat)) return std::abs(value.number());
+  return value.whole() < 0 ? arithmetic("-", std::int64_t{0}, value, in.budget()) : Value(value.whole());
+}
+
+Value or_default(Interpreter&, const Value& value, const Arguments& all) {
+  const auto given = all.bind("default", {"default_value", "boolean"});
+  if (!value.is_undefined() && !(flag(given[1]) && !is_true(value))) return value;
+  return given[0] != nullptr ? *given[0] : Value(Text());
+}
+
+Value dict_sort(Interpreter& in, const Value& value, const Arguments& all) {
+  const auto given = all.bind("dictsort", {"case_sensitive", "by", "reverse"});
+  if (!value.is_dict()) throw Refusal(fmt::format("dictsort of a {}", type_name(value)));
+  const std::string by = given[1] == nullptr ? "key" : text_of(*given[1], "dictsort").bytes;
+  if (by != "key" && by != "value") throw Refusal("dictsort by what is neither key nor value");
+  std::vector<Value> items, keys;
+  in.budget()->take(value.dict().entries.size());
+  for (const auto& entry : value.dict().entries) {
+    items.push_back(tuple_of(entry));
+    keys.push_back(by == "key" ? entry.first : entry.second);
+    if (!flag(given[0])) keys.back() = lowered(keys.back());
+  }
+  return list_of(sorted(in, std::move(items), keys, flag(given[2])));
+}
+
+Value sort(Interpreter& in, const Value& value, const Arguments& all) {
+  const auto given = all.bind("sort", {"reverse", "case_sensitive", "attribute"});
+  std::vector<Value> keys;
+  std::vector<Value> items = in.items(value);
+  if (given[2] != nullptr && given[2]->is_text() && given[2]->text().bytes.find(',') != std::string::npos)
+    throw Refusal("sort by several attributes");
+  for (const Value& item : items) {
+    keys.push_back(given[2] == nullptr || given[2]->is_none() ? item : in.path(item, *given[2]));
+    if (!flag(given[1])) keys.back() = lowered(keys.back());
+  }
+  return list_of(sorted(in, std::move(items), keys, flag(given[0])));
+}
+
+Value first(Interpreter& in, const Value& value, const Arguments& all) {
+  all.bind("first", {});
+  std::vector<Value> items = in.items(value);
+  return items.empty() ? undefined("there is no first item") : std::move(items.front());
+}
+
+Value last(Interpreter& in, const Value& value, const Arguments& all) {
+  all.bind("last", {});
+  if (value.is_list() && value.list().type == Sequence::kIterator)
+    throw Refusal("the last item of an iterator; make it a list by |list");
+  std::vector<Value> items = in.items(value);
+  return items.empty() ? undefined("there is no last item") : std::move(items.back());
+}
+
+Value indent(Interpreter& in, const Value& value, const Arguments& all) {
+  const auto given = all.bind("indent", {"width", "first", "blank"});
+  Text indention, out;
+  if (given[0] != nullptr && given[0]->is_text()) indention = given[0]->text();
+  else {
+    const std::int64_t width = std::max<std::int64_t>(whole_of(given[0], 4, "indent"), 0);
+    indention.append(std::string(static_cast<std::size_t>(std::min<std::int64_t>(width, 1 << 20)), ' '));
+  }
+  Text text = text_of(value, "indent");
+  text.append("\n");
+  const std::vector<Text> lines = split_lines(text);
+  in.budget()->take(lines.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (i > 0) out.append("\n");
+    const bool is_indented = i == 0 ? flag(given[1]) : flag(given[2]) || lines[i].size() > 0;
+    if (is_indented) out.append(indention), in.budget()->take_bytes(indention.size());
+    out.append(lines[i]);
+  }
+  return out;
+}
+
+Value items_of(Interpreter& in, const Value& value, const Arguments& all) {
+  all.bind("items", {});
+  List out{.type = Sequence::kIterator};
+  if (value.is_undefined()) return out;
+  if (!value.is_dict()) throw Refusal(fmt::format("items of a {}", type_name(value)));
+  in.budget()->take(value.dict().entries.size());
+  for (const auto& entry : value.dict().entries) out.items.push_back(tuple_of(entry));
+  return out;
+}
+
+Value join(Interpreter& in, const Value& value, const Arguments& all) {
+  const auto given = all.bind("join", {"d", "attribute"});
+  std::vector<Value> items = in.items(value);
+  if (given[1] != nullptr && !given[1]->is_none())
+    for (Value& item : items) item = in.path(item, *given[1]);
+  return join_items(in, std::move(items), given[0] == nullptr ? Text() : in.str(*given[0]));
+}
+
+Value map(Interpreter& in, const Value& value, const Arguments& all) {
+  List out{.type = Sequence::kIterator};
+  if (!is_true(value)) return out;
+  std::vector<Value> items = in.items(value);
+  if (all.positional.empty()) {
+    const auto given = all.bind("map", {"", "attribute", "default"});
+    if (given[1] == nullptr) throw Refusal("map without a filter or an attribute");
+    for (Value& item : items) {
+      Value found = in.path(item, *given[1]);
+      const bool is_missing = found.is_undefined() && given[2] != nullptr && !given[2]->is_none();
+      out.items.push_back(is_missing ? *given[2] : std::move(found));
+    }
+    return out;
+  }
+  const Text& name = text_of(all.positional[0], "map");
+  const Filter filter = find_filter(name.bytes);
+  if (filter == nullptr) throw Refusal(fmt::format("the filter {}; known are {}", in_quotes(name.bytes), filter_names()));
+  Arguments rest = all;
+  rest.positional.erase(rest.positional.begin());
+  for (const Value& item : items) in.budget()->take(), out.items.push_back(filter(in, item, rest));
+  return out;
+}
+
+// select, reject and by attribute: the attribute, then the name of a test with its arguments, or Python's bool().
+Value select(Interpreter& in, const Value& value, const Arguments& all, bool by_attribute, bool wanted) {
+  List out{.type = Sequence::kIterator};
+  if (!is_true(value)) return out;
+  Arguments rest = all;
+  Value attribute;
+  Test test = nullptr;
+  if (by_attribute) {
+    if (rest.positional.empty()) throw Refusal("selectattr or rejectattr without an attribute");
+    attribute = rest.positional[0];
+    rest.positional.erase(rest.positional.begin());
+  }
+  if (!rest.positional.empty()) {
+    const std::string name = text_of(rest.positional[0], "select").bytes;
+    if ((test = find_test(name)) == nullptr) throw Refusal(fmt::format("the test {}; known are {}", in_quotes(name), test_names()));
+    rest.positional.erase(rest.positional.begin());
+  }
+  for (const Value& item : in.items(value)) {
+    in.budget()->take();
+    const Value asked = by_attribute ? in.path(item, attribute) : item;
+    if ((test == nullptr ? is_true(asked) : test(in, asked, rest)) == wanted) out.items.push_back(item);
+  }
+  return out;
+}
+
+Value replace_all(Interpreter& in, const Value& value, const Arguments& all) {
+  const auto given = all.bind("replace", {"old", "new", "count"}, 2);
+  const std::int64_t count = given[2] == nullptr || given[2]->is_none() ? -1 : whole_of(given[2], -1, "replace");
+  Text out = replace(charged(in, value), in.str(*given[0]), in.str(*given[1]), count);
+  in.budget()->take_bytes(out.size());
+  return out;
+}
+
+Value reverse(Interpreter& in, const Value& value, const Arguments& all) {
+  all.bind("reverse", {});
+  if (value.is_text())
+    return in.budget()->take(value.text().size()), made_of(value, slice(value.text(), std::nullopt, std::nullopt, -1));
+  const bool is_iterator = value.is_list() && value.list().type == Sequence::kIterator;
+  std::vector<Value> items = in.items(value);
+  std::ranges::reverse(items);
+  return list_of(std::move(items), is_iterator ? Sequence::kList : Sequence::kIterator);
+}
+
+Value safe(Interpreter& in, const Value& value, const Arguments& all) {
+  all.bind("safe", {});
+  Text out = in.str(value);
+  out.marked_safe = true;
+  return out;
+}
+
+// Jinja's, which is not Python's.
+Value title_words(Interpreter& in, const Value& value, const Arguments& all) {
+  all.bind("title", {});
+  const Text text = charged(in, value);
+  Text out;
+  bool begins = true;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto [c, size] = code_point_at(text.bytes, at);
+    const Text letter = text.part(at, at + size);
+    out.append(begins ? upper(letter) : lower(letter));
+    begins = is_space(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
+    at += size;
+  }
+  in.budget()->take(text.size() >> 3);
+  return out;
+}
+
+Value to_json(Interpreter& in, const Value& value, const Arguments& all) {
+  const auto given = all.bind("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"});
+  JsonStyle style{.ascii = flag(given[0]), .sorted = flag(given[3]), .lines = given[1] != nullptr && !given[1]->is_none()};
+  if (style.lines) {
+    if (given[1]->is_text()) style.indent = given[1]->text();
+    else
+      style.indent.append(
+          std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(whole_of(given[1], 0, "tojson"), 0, 4096)), ' '));
+    style.item_separator = Text(",");
+  }
+  if (given[2] != nullptr && !given[2]->is_none()) {
+    const std::vector<Value> both = in.items(*given[2]);
+    if (both.size() != 2) throw Refusal("tojson with separators that are not two");
+    style.item_separator = text_of(both[0], "tojson"), style.key_separator = text_of(both[1], "tojson");
+  }
+  Text out = json_text(value, style, in.budget());
+  in.budget()->take_bytes(out.size());
+  return out;
+}
+
+Value trim(Interpreter& in, const Value& value, const Arguments& all) {
+  const auto given = all.bind("trim", {"chars"});
+  return made_of(value, strip(in.str(value), text_or_none(given[0], "trim"), Ends::kBoth));
+}
+
+struct NamedFilter {
+  std::string_view name;
+  Filter filter;
+};
+constexpr NamedFilter kFilters[] = {
+    {"abs", absolute},
+    {"capitalize",
+     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
+       return a.bind("capitalize", {}), made_of(v, capitalize(charged(in, v)));
+     }},
+    {"count", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("count", {}), in.length(v); }},
+    {"d", or_default},
+    {"default", or_default},
+    {"dictsort", dict_sort},
+    {"first", first},
+    {"float", to_float},
+    {"indent", indent},
+    {"int", to_int},
+    {"items", items_of},
+    {"join", join},
+    {"last", last},
+    {"length", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("length", {}), in.length(v); }},
+    {"list", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("list", {}), list_of(in.items(v)); }},
+    {"lower",
+     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
+       return a.bind("lower", {}), made_of(v, lower(charged(in, v)));
+     }},
+    {"map", map},
+    {"reject", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, false, false); }},
+    {"rejectattr", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, true, false); }},
+    {"replace", replace_all},
+    {"reverse", reverse},
+    {"safe", safe},
+    {"select", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, false, true); }},
+    {"selectattr", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, true, true); }},
+    {"sort", sort},
+    {"string",
+     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
+       return a.bind("string", {}), v.is_text() ? v : in.str(v);
+     }},
+    {"title", title_words},
+    {"tojson", to_json},
+    {"trim", trim},
+    {"upper",
+     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
+       return a.bind("upper", {}), made_of(v, upper(charged(in, v)));
+     }},
+};
+
+// ---- tests
+
+const Value& only(const Arguments& all) { return *all.bind("a test", {""}, 1)[0]; }
+bool equal_to(Interpreter& in, const Value& v, const Arguments& a) { return is_equal(v, only(a), in.budget()); }
+bool unequal_to(Interpreter& in, const Value& v, const Arguments& a) { return !is_equal(v, only(a), in.budget()); }
+bool less_than(Interpreter& in, const Value& v, const Arguments& a) { return is_less(v, only(a), in.budget()); }
+bool greater_than(Interpreter& in, const Value& v, const Arguments& a) { return is_less(only(a), v, in.budget()); }
+bool at_most(Interpreter& in, const Value& v, const Arguments& a) { return less_than(in, v, a) || equal_to(in, v, a); }
+bool at_least(Interpreter& in, const Value& v, const Arguments& a) { return greater_than(in, v, a) || equal_to(in, v, a); }
+
+// Tests without arguments.
+template <bool (*kIs)(const Value&)>
+bool plain(Interpreter&, const Value& value, const Arguments& all) {
+  all.bind("a test", {});
+  return kIs(value);
+}
+bool is_iterable(const Value& v) { return v.is_text() || v.is_list() || v.is_dict() || v.is_undefined() || v.is(Kind::kLoop); }
+bool is_sequence(const Value& v) {
+  return is_iterable(v) && !v.is(Kind::kLoop) && !(v.is_list() && v.list().type > Sequence::kRange);
+}
+bool is_callable(const Value& v) { return v.is_undefined() || v.kind() >= Kind::kMacro; }
+bool has_rest(Interpreter& in, const Value& value, const Value& divisor, std::int64_t rest) {
+  return is_equal(arithmetic("%", value, divisor, in.budget()), rest, in.budget());
+}
+
+bool is_same(Interpreter&, const Value& value, const Arguments& all) {
+  const Value& other = only(all);
+  if (value.kind() != other.kind()) return false;
+  if (value.is_none()) return true;
+  if (!value.is(Kind::kBool)) throw Refusal(fmt::format("sameas of two values of {}", type_name(value)));
+  return value.boolean() == other.boolean();
+}
+
+struct NamedTest {
+  std::string_view name;
+  Test test;
+};
+constexpr NamedTest kTests[] = {
+    {"!=", unequal_to},
+    {"<", less_than},
+    {"<=", at_most},
+    {"==", equal_to},
+    {">", greater_than},
+    {">=", at_least},
+    {"boolean", plain<[](const Value& v) { return v.is(Kind::kBool); }>},
+    {"callable", plain<is_callable>},
+    {"defined", plain<[](const Value& v) { return !v.is_undefined(); }>},
+    {"divisibleby", [](Interpreter& in, const Value& v, const Arguments& a) { return has_rest(in, v, only(a), 0); }},
+    {"eq", equal_to},
+    {"equalto", equal_to},
+    {"even",
+     [](Interpreter& in, const Value& v, const Arguments& a) { return a.bind("even", {}), has_rest(in, v, std::int64_t{2}, 0); }},
+    {"false", plain<[](const Value& v) { return v.is(Kind::kBool) && !v.boolean(); }>},
+    {"float", plain<[](const Value& v) { return v.is(Kind::kFloat); }>},
+    {"ge", at_least},
+    {"greaterthan", greater_than},
+    {"gt", greater_than},
+    {"in", [](Interpreter& in, const Value& v, const Arguments& a) { return in.contains(only(a), v); }},
+    {"integer", plain<[](const Value& v) { return v.is(Kind::kInteger); }>},
+    {"iterable", plain<is_iterable>},
+    {"le", at_most},
+    {"lessthan", less_than},
+    {"lt", less_than},
+    {"mapping", plain<[](const Value& v) { return v.is_dict(); }>},
+    {"ne", unequal_to},
+    {"none", plain<[](const Value& v) { return v.is_none(); }>},
+    {"number", plain<[](const Value& v) { return v.is_number(); }>},
+    {"odd",
+     [](Interpreter& in, const Value& v, const Arguments& a) { return a.bind("odd", {}), has_rest(in, v, std::int64_t{2}, 1); }},
+    {"sameas", is_same},
+    {"sequence", plain<is_sequence>},
+    {"string", plain<[](const Value& v) { return v.is_text(); }>},
+    {"true", plain<[](const Value& v) { return v.is(Kind::kBool) && v.boolean(); }>},
+    {"undefined", plain<[](const Value& v) { return v.is_undefined(); }>},
+};
+
+template <class Rows>
+std::string names_of(const Rows& rows) {
+  std::string out;
+  for (const auto& row : rows) (out += out.empty() ? "" : " ") += row.name;
+  return out;
+}
+
+}  // namespace
+
+Filter find_filter(std::string_view name) {
+  const auto* const found = std::ranges::find(kFilters, name, &NamedFilter::name);
+  return found == std::end(kFilters) ? nullptr : found->filter;
+}
+Test find_test(std::string_view name) {
+  const auto* const found = std::ranges::find(kTests, name, &NamedTest::name);
+  return found == std::end(kTests) ? nullptr : found->test;
+}
+std::string filter_names() { return names_of(kFilters); }
+std::string test_names() { return names_of(kTests); }
+
+}  // namespace trident::jinja

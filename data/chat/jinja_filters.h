@@ -1,0 +1,33 @@
+// Filters, tests and methods of chat templates, by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/chat/jinja_interpreter.h"
+
+namespace trident::jinja {
+
+// nullptr: not known.
+Filter find_filter(std::string_view name);
+Test find_test(std::string_view name);
+std::string filter_names();  // for messages
+std::string test_names();
+
+// Whether Python's type has such a method, and whether it is one that Jinja's sandbox hides.
+bool has_method(const Value& value, std::string_view name);
+bool changes_its_object(const Value& value, std::string_view name);
+Value call_method(Interpreter& in, const Method& method, const Arguments& arguments);
+
+// Arguments of filters and methods: a str, a str or None (nullptr), an int, or a Refusal.
+const Text& text_of(const Value& value, std::string_view function);
+const Text* text_or_none(const Value* value, std::string_view function);
+std::int64_t whole_of(const Value* value, std::int64_t otherwise, std::string_view function);
+
+Value tuple_of(const std::pair<Value, Value>& entry);
+Value join_items(Interpreter& in, const std::vector<Value>& items, const Text& separator);
+
+}  // namespace trident::jinja

@@ -1,0 +1,82 @@
+// Jinja templates as trees. What this part of Jinja has not is refused here, by name, wherever it stands.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/chat/jinja_lexer.h"
+#include "data/chat/value.h"
+
+namespace trident::jinja {
+
+class Interpreter;
+struct Arguments;
+using Filter = Value (*)(Interpreter&, const Value& value, const Arguments& arguments);
+using Test = bool (*)(Interpreter&, const Value& value, const Arguments& arguments);
+
+struct Node;
+using NodePtr = std::unique_ptr<Node>;
+using Body = std::vector<NodePtr>;
+
+enum class NodeKind : std::uint8_t {
+  // Expressions; what `kids` are.
+  kConstant, kName,
+  kAttribute,         // the object
+  kItem,              // object, key
+  kSlice,             // object, begin, end, step; nullptr where there is none
+  kCall,              // the callee, arguments; `keywords`
+  kFilter, kTest,     // the value (nullptr for the body of a block), arguments; `keywords`
+  kNot, kAnd, kOr, kMinus, kPlus, kBinary, kConcat,
+  kCompare,           // operands, with `words` between them
+  kConditional,       // condition, value, other value or nullptr
+  kList, kTuple,
+  kDict,              // key, value, key, value, ...
+  // Statements.
+  kText,              // `constant`
+  kOutput,            // an expression
+  kFor,               // target, iterable, condition or nullptr; `body`, `otherwise`
+  kIf,                // condition; `body`, `otherwise`
+  kSet,               // target, value; targets are kName, kAttribute of a name, kTuple
+  kSetBlock,          // target, then filters from the inside to the outside; `body`
+  kMacro,             // defaults of the last parameters; `words` and `symbols`: parameters; `body`
+  kFilterBlock,       // filters from the inside to the outside; `body`
+  kGeneration,        // `body`
+  kBreak, kContinue,
+};
+
+struct Node {
+  NodeKind kind;
+  Position at;
+  int height = 1;    // of the tree
+  int symbol = -1;   // of names and macros: which one
+  std::string name;  // of a name, attribute, filter, test, macro; an operator
+  Value constant;
+  std::vector<NodePtr> kids;
+  std::vector<std::pair<std::string, NodePtr>> keywords;
+  std::vector<std::string> words;
+  std::vector<int> symbols;
+  Body body, otherwise;
+  Filter filter = nullptr;
+  Test test = nullptr;
+};
+
+struct Program {
+  std::string name;                  // for messages
+  std::vector<std::string> symbols;  // names by their numbers
+  Body body;
+  bool has_generation = false;
+  int symbol(std::string_view name) const;  // -1: the template does not have it
+};
+
+inline constexpr std::size_t kMaxTemplate = std::size_t{1} << 20;
+
+// Throws DataError "NAME:LINE:COLUMN: what".
+Program parse_program(std::string_view source, std::string name);
+
+[[noreturn]] void refuse_at(const Program& program, Position at, std::string_view what);
+
+}  // namespace trident::jinja

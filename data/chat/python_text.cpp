@@ -1,0 +1,308 @@
+#include "data/chat/python_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "core/utf8.h"
+
+namespace trident::jinja {
+namespace {
+
+struct CaseRun {
+  char32_t first, last;
+  std::uint32_t step;
+  std::int32_t shift;
+};
+struct CaseText {
+  char32_t of;
+  const char* to;
+};
+struct CodeRange {
+  char32_t first, last;
+};
+#include "data/chat/python_text.inc"
+
+template <std::size_t kCount>
+bool is_in(const CodeRange (&ranges)[kCount], char32_t c) {
+  const auto* const range = std::lower_bound(ranges, ranges + kCount, c, [](const CodeRange& r, char32_t x) { return r.last < x; });
+  return range != ranges + kCount && range->first <= c;
+}
+
+template <std::size_t kRuns, std::size_t kTexts>
+void append_converted(const CaseRun (&runs)[kRuns], const CaseText (&texts)[kTexts], char32_t c, std::string* out) {
+  if (const auto* const text = std::lower_bound(texts, texts + kTexts, c, [](const CaseText& t, char32_t x) { return t.of < x; });
+      text != texts + kTexts && text->of == c) {
+    *out += text->to;
+    return;
+  }
+  const auto* const run = std::lower_bound(runs, runs + kRuns, c, [](const CaseRun& r, char32_t x) { return r.last < x; });
+  const bool changes = run != runs + kRuns && run->first <= c && (c - run->first) % run->step == 0;
+  append_code_point(out, changes ? static_cast<char32_t>(static_cast<std::int32_t>(c) + run->shift) : c);
+}
+
+enum class Case : std::uint8_t { kUpper, kLower };
+
+void append_in_case(const Text& text, std::size_t begin, std::size_t end, Case to, Text* out) {
+  std::string converted;
+  for (std::size_t at = begin; at < end;) {
+    const CodePoint c = code_point_at(text.bytes, at);
+    converted.clear();
+    if (c.value < 0x80) {
+      const bool changes = to == Case::kUpper ? c.value >= 'a' && c.value <= 'z' : c.value >= 'A' && c.value <= 'Z';
+      converted += static_cast<char>(changes ? c.value ^ 0x20 : c.value);
+    } else if (to == Case::kUpper) append_converted(kUpperRuns, kUpperTexts, c.value, &converted);
+    else if (c.value == 0x3A3) throw Refusal("the lower case of the letter \xCE\xA3, which depends on its place in the word");
+    else append_converted(kLowerRuns, kLowerTexts, c.value, &converted);
+    out->append(converted, text.marks[at]);
+    at += c.size;
+  }
+}
+
+bool ends_line(char32_t c) {
+  return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
+// Where the code point begins that ends at `end`.
+std::size_t begin_of_last(std::string_view text, std::size_t end) {
+  do --end;
+  while (end > 0 && (text[end] & 0xC0) == 0x80);
+  return end;
+}
+
+}  // namespace
+
+void append_code_point(std::string* out, char32_t c) {
+  const auto byte = [&](char32_t value) { *out += static_cast<char>(value); };
+  if (c < 0x80) return byte(c);
+  if (c < 0x800) byte(0xC0 | c >> 6);
+  else if (c < 0x10000) byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F));
+  else byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F));
+  byte(0x80 | (c & 0x3F));
+}
+
+bool is_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+bool is_printable(char32_t c) { return c < 0x7F ? c >= 0x20 : !is_in(kNotPrintable, c); }
+
+std::size_t leading_space(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const CodePoint c = code_point_at(text, at);
+    if (!is_space(c.value)) break;
+    at += c.size;
+  }
+  return at;
+}
+
+std::size_t stripped_end(std::string_view text) {
+  std::size_t end = text.size();
+  while (end > 0) {
+    const std::size_t last = begin_of_last(text, end);
+    if (!is_space(code_point_at(text, last).value)) break;
+    end = last;
+  }
+  return end;
+}
+
+std::size_t count_code_points(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::size_t place_of_code_point(std::string_view text, std::size_t index) {
+  std::size_t at = 0;
+  for (; index > 0 && at < text.size(); --index) at += code_point_at(text, at).size;
+  return at;
+}
+
+std::size_t find_text(std::string_view text, std::string_view what, std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (what.empty()) return from;
+  const void* const found = memmem(text.data() + from, text.size() - from, what.data(), what.size());
+  return found == nullptr ? std::string_view::npos : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
+
+Text strip(const Text& text, const Text* characters, Ends ends) {
+  std::size_t begin = 0, end = text.size();
+  const std::string_view bytes = text.bytes;
+  std::vector<char32_t> wanted;
+  for (std::size_t at = 0; characters != nullptr && at < characters->size(); at += code_point_at(characters->bytes, at).size)
+    wanted.push_back(code_point_at(characters->bytes, at).value);
+  std::ranges::sort(wanted);
+  const auto goes = [&](std::size_t at) {
+    const char32_t c = code_point_at(bytes, at).value;
+    return characters == nullptr ? is_space(c) : std::ranges::binary_search(wanted, c);
+  };
+  while (ends != Ends::kRight && begin < end && goes(begin)) begin += code_point_at(bytes, begin).size;
+  for (std::size_t last; ends != Ends::kLeft && begin < end && goes(last = begin_of_last(bytes, end));) end = last;
+  return text.part(begin, end);
+}
+
+std::vector<Text> split(const Text& text, const Text* separator, std::int64_t max_splits) {
+  std::vector<Text> parts;
+  std::size_t begin = 0;
+  const auto may_split = [&] { return max_splits < 0 || std::ssize(parts) < max_splits; };
+  if (separator != nullptr) {
+    if (separator->size() == 0) throw Refusal("split by an empty text");
+    while (may_split()) {
+      const std::size_t at = find_text(text.bytes, separator->bytes, begin);
+      if (at == std::string_view::npos) break;
+      parts.push_back(text.part(begin, at));
+      begin = at + separator->size();
+    }
+    parts.push_back(text.part(begin, text.size()));
+    return parts;
+  }
+  const std::string_view bytes = text.bytes;
+  for (;;) {
+    begin += leading_space(bytes.substr(begin));
+    if (begin == bytes.size()) return parts;
+    if (!may_split()) break;
+    std::size_t end = begin;
+    while (end < bytes.size() && !is_space(code_point_at(bytes, end).value)) end += code_point_at(bytes, end).size;
+    parts.push_back(text.part(begin, end));
+    begin = end;
+  }
+  parts.push_back(text.part(begin, text.size()));
+  return parts;
+}
+
+std::vector<Text> split_lines(const Text& text) {
+  std::vector<Text> lines;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = code_point_at(text.bytes, at);
+    if (ends_line(c.value)) {
+      lines.push_back(text.part(begin, at));
+      begin = at + c.size;
+      if (c.value == '\r' && begin < text.size() && text.bytes[begin] == '\n') ++begin;
+      at = begin;
+    } else at += c.size;
+  }
+  if (begin < text.size()) lines.push_back(text.part(begin, text.size()));
+  return lines;
+}
+
+Text replace(const Text& text, const Text& old, const Text& by, std::int64_t count) {
+  Text out;
+  std::size_t at = 0;
+  if (old.size() == 0) {  // between all characters, before and behind
+    for (; count != 0; --count) {
+      out.append(by);
+      if (at == text.size()) return out;
+      const std::size_t size = code_point_at(text.bytes, at).size;
+      out.append(text, at, at + size);
+      at += size;
+    }
+  }
+  for (; count != 0; --count) {
+    const std::size_t found = find_text(text.bytes, old.bytes, at);
+    if (found == std::string_view::npos) break;
+    out.append(text, at, found);
+    out.append(by);
+    at = found + old.size();
+  }
+  out.append(text, at, text.size());
+  return out;
+}
+
+SliceBounds slice_bounds(std::size_t size, std::optional<std::int64_t> begin, std::optional<std::int64_t> end, std::int64_t step) {
+  if (step == 0) throw Refusal("a slice with step 0");
+  const auto length = static_cast<std::int64_t>(size);
+  const std::int64_t low = step < 0 ? -1 : 0, high = step < 0 ? length - 1 : length;
+  const auto clipped = [&](std::int64_t at) {
+    return at < 0 ? (at < -length ? low : std::max(at + length, low)) : std::min(at, high);
+  };
+  const std::int64_t first = begin ? clipped(*begin) : step < 0 ? high : low, last = end ? clipped(*end) : step < 0 ? low : high;
+  const std::int64_t bounded = std::clamp(step, -length - 1, length + 1);  // so that no sum overflows
+  const std::int64_t span = step < 0 ? first - last : last - first;
+  return {first, bounded, span <= 0 ? 0 : (span - 1) / std::abs(bounded) + 1};
+}
+
+Text slice(const Text& text, std::optional<std::int64_t> begin, std::optional<std::int64_t> end, std::int64_t step) {
+  const SliceBounds bounds = slice_bounds(count_code_points(text.bytes), begin, end, step);
+  if (bounds.count == 0) return {};
+  if (step == 1) {
+    const std::size_t first = place_of_code_point(text.bytes, static_cast<std::size_t>(bounds.first));
+    const std::string_view rest = std::string_view(text.bytes).substr(first);
+    return text.part(first, first + place_of_code_point(rest, static_cast<std::size_t>(bounds.count)));
+  }
+  std::vector<std::size_t> places;
+  for (std::size_t at = 0; at < text.size(); at += code_point_at(text.bytes, at).size) places.push_back(at);
+  places.push_back(text.size());
+  Text out;
+  for (std::int64_t i = 0; i < bounds.count; ++i) {
+    const auto at = static_cast<std::size_t>(bounds.first + i * bounds.step);
+    out.append(text, places[at], places[at + 1]);
+  }
+  return out;
+}
+
+Text upper(const Text& text) {
+  Text out;
+  append_in_case(text, 0, text.size(), Case::kUpper, &out);
+  return out;
+}
+
+Text lower(const Text& text) {
+  Text out;
+  append_in_case(text, 0, text.size(), Case::kLower, &out);
+  return out;
+}
+
+Text capitalize(const Text& text) {
+  Text out;
+  if (text.size() == 0) return out;
+  const CodePoint first = code_point_at(text.bytes, 0);
+  if (is_in(kOtherTitle, first.value)) throw Refusal("a capital of a letter whose title case is not its upper case");
+  append_in_case(text, 0, first.size, Case::kUpper, &out);
+  append_in_case(text, first.size, text.size(), Case::kLower, &out);
+  return out;
+}
+
+Text title(const Text& text) {
+  Text out;
+  bool in_word = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text.bytes[at];
+    if (static_cast<unsigned char>(c) >= 0x80) throw Refusal("title() of a text that is not ASCII");
+    append_in_case(text, at, at + 1, in_word ? Case::kLower : Case::kUpper, &out);
+    in_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  }
+  return out;
+}
+
+std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  if (value == 0) return std::signbit(value) ? "-0.0" : "0.0";
+  // The shortest digits that give the number again, d.ddde[+-]xx; Python writes exponents from -4 to 15 out.
+  std::string digits;
+  int exponent = 0;
+  for (int precision = 0; precision < 17; ++precision) {
+    const std::string text = fmt::format("{:.{}e}", std::abs(value), precision);
+    if (std::strtod(text.c_str(), nullptr) != std::abs(value) && precision < 16) continue;
+    digits = text.substr(0, 1) + (precision > 0 ? text.substr(2, static_cast<std::size_t>(precision)) : "");
+    exponent = std::atoi(text.c_str() + text.find('e') + 1);
+    break;
+  }
+  const std::string sign = value < 0 ? "-" : "";
+  const int count = static_cast<int>(digits.size());
+  if (exponent < -4 || exponent >= 16)
+    return fmt::format("{}{}{}{}e{}{:02}", sign, digits[0], count > 1 ? "." : "", digits.substr(1), exponent < 0 ? '-' : '+',
+                       std::abs(exponent));
+  if (exponent < 0) return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
+  if (count <= exponent + 1) return sign + digits + std::string(static_cast<std::size_t>(exponent + 1 - count), '0') + ".0";
+  return sign + digits.substr(0, static_cast<std::size_t>(exponent) + 1) + "." +
+         digits.substr(static_cast<std::size_t>(exponent) + 1);
+}
+
+}  // namespace trident::jinja

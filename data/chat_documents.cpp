@@ -1,0 +1,72 @@
+#include "data/chat_documents.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "core/json_reader.h"
+
+namespace trident {
+namespace {
+
+std::vector<TextRange> message_texts(const RenderedChat& rendered) {
+  std::vector<TextRange> texts;
+  for (const RenderedSegment& segment : rendered.segments)
+    if (segment.origin == TextOrigin::kMessage) texts.push_back({segment.begin, segment.end});
+  return texts;
+}
+
+// Marks the ids whose bytes lie in one of `spans`; both are in the order of the text.
+void mark_counted(ConversationTokens* tokens, const std::vector<std::size_t>& ends, const std::vector<ByteSpan>& spans) {
+  tokens->counts.assign(tokens->ids.size(), 0);
+  auto span = spans.begin();
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
+    while (span != spans.end() && span->end <= begin) ++span;
+    if (span == spans.end()) return;
+    if (ends[i] > begin && span->begin <= begin && ends[i] <= span->end) tokens->counts[i] = 1;
+  }
+}
+
+// Whether one of `eos` is among the last ids that count.
+bool ends_with_one_of(const ConversationTokens& tokens, const std::vector<std::int32_t>& eos) {
+  for (std::size_t i = tokens.ids.size(), seen = 0; i-- > 0;) {
+    if (tokens.counts[i] == 0 && seen > 0) break;
+    seen += tokens.counts[i];
+    if (tokens.counts[i] != 0 && std::ranges::find(eos, tokens.ids[i]) != eos.end()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
+                                       const SpecialIds& special, Encoder& encoder) {
+  const std::string where = fmt::format("{}:{}", path, line.line);
+  const JsonRules rules{.comments = JsonComments::kRefused,
+                        .max_bytes = line.bytes.size(),
+                        .blame = ExitCode::kData,
+                        .first_line = line.line};
+  const Conversation conversation = read_conversation(parse_json(line.bytes, path, rules), path);
+  const ChatTemplate& chat = options.source.for_tools(conversation.tools);
+  const CountedChat counted = render_counted(chat, conversation, options.loss, options.source.variables, where);
+  const std::vector<TextRange> plain = message_texts(counted.rendered);
+  const bool is_text = conversation.messages.is_null();
+  ConversationTokens tokens;
+  std::vector<std::size_t> ends;
+  encoder.encode(counted.rendered.text, &tokens.ids,
+                 {.around = is_text ? options.around_text : Around::kLeftOut, .plain = plain, .ends = &ends});
+  mark_counted(&tokens, ends, counted.counted);
+  tokens.bytes = static_cast<std::int64_t>(counted.rendered.text.size());
+  if (std::ranges::find(tokens.counts, 1) == tokens.counts.end() && options.empty == EmptyConversations::kRefused)
+    throw DataError(fmt::format("{}: no token of the conversation counts with --loss {}; mend it, or leave such out by --skip-empty",
+                                where, to_string(options.loss)));
+  tokens.ends = is_text || ends_with_one_of(tokens, special.eos);
+  return tokens;
+}
+
+std::vector<std::int32_t> encode_rendered(const RenderedChat& rendered, const Tokenizer& tokenizer) {
+  const std::vector<TextRange> plain = message_texts(rendered);
+  return tokenizer.encode(rendered.text, {.around = Around::kLeftOut, .plain = plain});
+}
+
+}  // namespace trident

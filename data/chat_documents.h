@@ -1,0 +1,39 @@
+// Conversations of JSON lines to token ids, with which of the ids count as targets.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/chat/chat_source.h"
+#include "data/chat/conversation.h"
+#include "data/document_reader.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace trident {
+
+enum class EmptyConversations : std::uint8_t { kRefused, kSkipped };
+
+struct ChatOptions {
+  ChatSource source;
+  LossKind loss = LossKind::kAssistant;
+  EmptyConversations empty = EmptyConversations::kRefused;  // those of which no token counts
+  Around around_text = Around::kAdded;                      // of rows that are plain text, which no template has rendered
+};
+
+struct ConversationTokens {
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint8_t> counts;  // of each id: 1 where all its bytes count; no id counts: the conversation is left out
+  std::int64_t bytes = 0;            // of the rendered text
+  bool ends = true;                  // an eos token stands in the last stretch that counts
+};
+
+// The conversation in `line` of file `path`. Control texts are read in what the template wrote, never in what a message holds.
+// Throws DataError "FILE:LINE...": no conversation; one that the template refuses; one of which no token counts.
+ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
+                                       const SpecialIds& special, Encoder& encoder);
+
+// The ids of a rendered text, without anything around them.
+std::vector<std::int32_t> encode_rendered(const RenderedChat& rendered, const Tokenizer& tokenizer);
+
+}  // namespace trident

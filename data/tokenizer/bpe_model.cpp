@@ -1,0 +1,202 @@
+#include "data/tokenizer/bpe_model.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "core/utf8.h"
+#include "data/tokenizer/byte_spelling.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kNumSlots = std::size_t{1} << 15;  // 2 MiB, fits a second-level cache
+
+// All ways to make a token of two others.
+std::vector<std::pair<std::uint64_t, MergeRule>> merges_of_ranks(const TokenTexts& tokens) {
+  std::vector<std::pair<std::uint64_t, MergeRule>> merges;
+  for (std::size_t id = 0; id < tokens.of_id().num_ids(); ++id) {
+    const std::string_view text = tokens.of_id()[id];
+    for (std::size_t at = 1; at < text.size(); ++at) {
+      const std::int32_t left = tokens.find(text.substr(0, at));
+      const std::int32_t right = left < 0 ? -1 : tokens.find(text.substr(at));
+      if (right < 0) continue;
+      merges.push_back({static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint64_t>(right),
+                        {static_cast<std::int32_t>(id), static_cast<std::int32_t>(id)}});
+    }
+  }
+  return merges;
+}
+
+std::vector<bool> flags_of(std::span<const std::int32_t> ids, std::size_t size) {
+  std::vector<bool> flags(size);
+  for (const std::int32_t id : ids)
+    if (static_cast<std::size_t>(id) < size) flags[static_cast<std::size_t>(id)] = true;
+  return flags;
+}
+
+}  // namespace
+
+BpeModel::BpeModel(TokenTexts tokens, std::span<const BpeMerge> merges, const BpeRules& rules,
+                   std::span<const std::int32_t> never_whole)
+    : rules_(rules),
+      merges_(merges.size()),
+      num_merges_(merges.size()),
+      has_affixes_(!rules.prefix.empty() || !rules.suffix.empty()) {
+  for (std::size_t rank = 0; rank < merges.size(); ++rank)
+    merges_.insert(merges[rank].left, merges[rank].right, {static_cast<std::int32_t>(rank), merges[rank].result});
+  for (std::size_t b = 0; b < 256; ++b) fallback_[b] = tokens.find(fmt::format("<0x{:02X}>", b));
+  if (!rules.over_bytes) {
+    whole_ = std::move(tokens);
+    return;
+  }
+  set_bytes(tokens);
+  if (!rules.ignore_merges) return;
+  std::string bytes;
+  const std::vector<bool> is_never = flags_of(never_whole, tokens.of_id().num_ids());
+  for (std::size_t id = 0; id < tokens.of_id().num_ids(); ++id) {
+    bytes.clear();
+    if (tokens.of_id().has(id) && !is_never[id] && append_bytes_of_spelling(tokens.of_id()[id], &bytes)) whole_.add(bytes, id);
+  }
+}
+
+BpeModel::BpeModel(TokenTexts tokens, std::span<const std::int32_t> never_whole) : merges_(0), num_merges_(0) {
+  rules_.ignore_merges = true;
+  const auto merges = merges_of_ranks(tokens);
+  num_merges_ = merges.size();
+  merges_ = MergeTable(num_merges_);
+  for (const auto& [pair, rule] : merges)
+    merges_.insert(static_cast<std::int32_t>(pair >> 32), static_cast<std::int32_t>(pair & 0xFFFFFFFF), rule);
+  for (std::size_t b = 0; b < 256; ++b) {
+    const char byte = static_cast<char>(b);
+    for (auto& table : of_byte_) table[b] = tokens.find({&byte, 1});
+  }
+  const std::vector<bool> is_never = flags_of(never_whole, tokens.of_id().num_ids());
+  for (std::size_t id = 0; id < tokens.of_id().num_ids(); ++id)
+    if (tokens.of_id().has(id) && !is_never[id]) whole_.add(tokens.of_id()[id], id);
+}
+
+void BpeModel::set_bytes(const TokenTexts& spelled) {
+  for (std::size_t b = 0; b < 256; ++b) {
+    std::string plain;
+    spell(static_cast<unsigned char>(b), &plain);
+    for (std::size_t place = 0; place < 4; ++place) {
+      const bool is_first = (place & 1) != 0, is_last = (place & 2) != 0;
+      of_byte_[place][b] = spelled.find((is_first ? "" : rules_.prefix) + plain + (is_last ? rules_.suffix : ""));
+    }
+  }
+}
+
+BpeModel::Worker::Worker(const BpeModel& model)
+    // From the system, zeros take neither time nor memory until they are written: a short text fills few slots.
+    : model_(model), slots_(static_cast<Slot*>(std::calloc(kNumSlots, sizeof(Slot)))) {
+  if (slots_ == nullptr) throw std::bad_alloc();
+}
+
+// Reads no byte beside the piece, and copies none by its number: pieces of up to 3, 7, 16 and 32 bytes are two or four overlapping
+// words.
+std::array<std::uint64_t, 4> BpeModel::Worker::key_of(std::string_view piece) {
+  const char* const first = piece.data();
+  const std::size_t size = piece.size();
+  const auto word = [](const char* at, auto value) {
+    std::memcpy(&value, at, sizeof value);
+    return std::uint64_t{value};
+  };
+  if (size >= 8) {
+    const std::uint64_t begin = word(first, std::uint64_t{}), end = word(first + size - 8, std::uint64_t{});
+    if (size <= 16) return {begin, end, 0, 0};
+    return {begin, end, word(first + 8, std::uint64_t{}), word(first + size - 16, std::uint64_t{})};
+  }
+  if (size >= 4) return {word(first, std::uint32_t{}), word(first + size - 4, std::uint32_t{}), 0, 0};
+  return {word(first, std::uint8_t{}) | word(first + size / 2, std::uint8_t{}) << 8 | word(first + size - 1, std::uint8_t{}) << 16,
+          0, 0, 0};
+}
+
+std::int64_t BpeModel::Worker::encode(std::string_view piece, std::vector<std::int32_t>* ids) {
+  const bool is_short = piece.size() <= kMaxPieceBytes;
+  std::array<std::uint64_t, 4> key{};
+  Slot* slot = nullptr;
+  if (is_short) {
+    key = key_of(piece);
+    std::uint64_t hash = (key[0] ^ piece.size()) * 0x9E3779B97F4A7C15u ^ (key[1] * 0xC2B2AE3D27D4EB4Fu >> 7);
+    if (piece.size() > 16) hash ^= (key[2] * 0x165667B19E3779F9u) ^ (key[3] * 0x27D4EB2F165667C5u >> 11);
+    slot = &slots_[static_cast<std::size_t>((hash ^ hash >> 32) * 0x9E3779B97F4A7C15u >> 49)];
+    if (slot->key == key && slot->size == piece.size()) {
+      if (slot->count == 1) ids->push_back(slot->ids[0]);
+      else ids->insert(ids->end(), slot->ids.begin(), slot->ids.begin() + slot->count);
+      return 0;
+    }
+  }
+  symbols_.clear();
+  std::int64_t unknown = 0;
+  const std::int32_t whole = model_.rules_.ignore_merges ? model_.whole_.find(piece) : -1;
+  if (whole >= 0) symbols_.push_back(whole);
+  else unknown = merge(piece);
+  ids->insert(ids->end(), symbols_.begin(), symbols_.end());
+  if (!is_short || symbols_.size() > kMaxPieceIds || unknown > 0) return unknown;
+  slot->key = key;
+  slot->size = static_cast<std::uint16_t>(piece.size());
+  slot->count = static_cast<std::uint16_t>(symbols_.size());
+  std::copy(symbols_.begin(), symbols_.end(), slot->ids.begin());
+  return 0;
+}
+
+std::int64_t BpeModel::Worker::merge(std::string_view piece) {
+  const BpeModel& model = model_;
+  bool has_all = model.rules_.over_bytes && !model.has_affixes_;
+  if (has_all) {
+    for (const char c : piece) {
+      const std::int32_t id = model.of_byte_[0][static_cast<unsigned char>(c)];
+      has_all = has_all && id >= 0;
+      symbols_.push_back(id);
+    }
+  }
+  std::int64_t unknown = 0;
+  if (!has_all) unknown = add_symbols(piece);
+  if (symbols_.size() > 1) merger_.merge(model.merges_, &symbols_);
+  return unknown;
+}
+
+// The general case, in the order of Hugging Face's library, which holds an unknown character back until one with a token follows.
+std::int64_t BpeModel::Worker::add_symbols(std::string_view piece) {
+  const BpeModel& model = model_;
+  const BpeRules& rules = model.rules_;
+  symbols_.clear();
+  std::int64_t unknown = 0;
+  bool waits = false;  // an unknown character
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::size_t size = rules.over_bytes ? 1 : code_point_at(piece, at).size;
+    const bool is_first = at == 0, is_last = at + size == piece.size();
+    unit_.assign(is_first ? "" : rules.prefix);
+    if (rules.over_bytes) spell(static_cast<unsigned char>(piece[at]), &unit_);
+    else unit_ += piece.substr(at, size);
+    if (is_last) unit_ += rules.suffix;
+    at += size;
+    const std::int32_t id =
+        rules.over_bytes
+            ? model.of_byte_[std::size_t{is_first} | std::size_t{is_last} << 1][static_cast<unsigned char>(piece[at - 1])]
+            : model.whole_.find(unit_);
+    if (id >= 0) {
+      if (std::exchange(waits, false)) symbols_.push_back(*rules.unk);
+      symbols_.push_back(id);
+      continue;
+    }
+    const auto fallback = [&](char c) { return model.fallback_[static_cast<unsigned char>(c)]; };
+    if (rules.byte_fallback && std::ranges::all_of(unit_, [&](char c) { return fallback(c) >= 0; })) {
+      for (const char c : unit_) symbols_.push_back(fallback(c));
+      continue;
+    }
+    ++unknown;
+    if (!rules.unk) continue;
+    if (waits && !rules.fuse_unk) symbols_.push_back(*rules.unk);
+    waits = true;
+  }
+  if (waits) symbols_.push_back(*rules.unk);
+  return unknown;
+}
+
+}  // namespace trident

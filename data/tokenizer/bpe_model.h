@@ -1,0 +1,89 @@
+// Byte-pair encoding of one piece of text (Sennrich et al. 2016), over bytes or over characters.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/merge_table.h"
+#include "data/tokenizer/token_texts.h"
+
+namespace trident {
+
+struct BpeMerge {
+  std::int32_t left, right, result;
+  bool operator==(const BpeMerge&) const = default;
+};
+
+// As the fields of a tokenizer.json's model say it.
+struct BpeRules {
+  bool over_bytes = true;      // pieces are bytes, and tokens are spelled as byte_spelling.h does; else both are characters
+  bool ignore_merges = false;  // a piece that is a token is that token, whatever the merges would make of it
+  bool byte_fallback = false;  // a character without a token becomes <0x..> for each of its bytes, if all have tokens
+  bool fuse_unk = false;
+  std::optional<std::int32_t> unk = {};  // for each character that has no token otherwise; without it such a character is left out
+  std::string prefix = {}, suffix = {};  // of characters behind the first, and of the last
+};
+
+class BpeModel {
+ public:
+  // `tokens` are spelled as the rules say. Merges are in the order of their ranks; of two for one pair the later counts. Tokens in
+  // `never_whole` are not what a piece becomes by ignore_merges.
+  BpeModel(TokenTexts tokens, std::span<const BpeMerge> merges, const BpeRules& rules, std::span<const std::int32_t> never_whole);
+  // Ranks: tokens are bytes, and each but the single bytes is a merge of any two tokens, of the rank of its id.
+  BpeModel(TokenTexts tokens_of_bytes, std::span<const std::int32_t> never_whole);
+
+  const BpeRules& rules() const { return rules_; }
+  std::size_t num_merges() const { return num_merges_; }
+
+  // What a thread needs to encode pieces.
+  class Worker {
+   public:
+    explicit Worker(const BpeModel& model);
+    // Appends the ids of a piece, not empty: its bytes, or well-formed UTF-8. Returns how many characters of it have no token.
+    std::int64_t encode(std::string_view piece, std::vector<std::int32_t>* ids);
+    std::int64_t steps() const { return merger_.steps(); }
+
+   private:
+    // Piece -> ids, direct-mapped, one cache line a slot: words repeat (Zipf), so most pieces never reach the merge loop.
+    static constexpr std::size_t kMaxPieceBytes = 32, kMaxPieceIds = 7;
+    struct Slot {
+      std::array<std::uint64_t, 4> key;  // the piece's first bytes and its last ones, which may be the same
+      std::uint16_t size, count;         // bytes of the piece, 0 where the slot is empty; ids
+      std::array<std::int32_t, kMaxPieceIds> ids;
+    };
+    static std::array<std::uint64_t, 4> key_of(std::string_view piece);
+    struct Free {
+      void operator()(Slot* slots) const { std::free(slots); }
+    };
+
+    std::int64_t merge(std::string_view piece);  // into symbols_
+    std::int64_t add_symbols(std::string_view piece);
+
+    const BpeModel& model_;
+    std::unique_ptr<Slot[], Free> slots_;
+    Merger merger_;
+    std::vector<std::int32_t> symbols_;
+    std::string unit_;
+  };
+
+ private:
+  void set_bytes(const TokenTexts& spelled);
+
+  BpeRules rules_;
+  MergeTable merges_;
+  std::size_t num_merges_;
+  // By byte where pieces are bytes, -1 for none: of one that is neither first nor last, first alone, last alone, both.
+  std::array<std::array<std::int32_t, 256>, 4> of_byte_{};
+  std::array<std::int32_t, 256> fallback_{};  // <0x00> .. <0xFF>
+  TokenTexts whole_;                          // what pieces are looked up in; with characters also those
+  bool has_affixes_ = false;
+};
+
+}  // namespace trident

@@ -1,0 +1,88 @@
+// Reads an object of a tokenizer's file member by member: each must be known, and messages name its path.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "core/json_reader.h"
+
+namespace trident {
+
+class JsonPart {
+ public:
+  // `path` is "pre_tokenizer.pretokenizers[1]". The value and the file's name must live as long.
+  JsonPart(const JsonValue& value, std::string path, const std::string& file) : value_(value), path_(std::move(path)), file_(file) {
+    if (!value.is_object()) refuse_here(to_json_text(value), "an object");
+  }
+
+  const std::string& path() const { return path_; }
+  const std::string& file() const { return file_; }
+  std::string path_of(std::string_view key) const { return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key); }
+  std::string where(std::string_view key) const { return fmt::format("{}: {}", file_, path_of(key)); }
+
+  // A member, or nullptr where it is absent or null.
+  const JsonValue* find(std::string_view key) {
+    seen_.emplace_back(key);
+    const JsonValue* const value = value_.find(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+  bool flag(std::string_view key, bool fallback) {
+    const JsonValue* const value = find(key);
+    if (value != nullptr && !value->is_bool()) refuse(key, *value, "true or false");
+    return value == nullptr ? fallback : value->as_bool();
+  }
+  std::string text(std::string_view key, const char* fallback = nullptr) {
+    const JsonValue* const value = find(key);
+    if (value == nullptr && fallback != nullptr) return fallback;
+    if (value == nullptr || !value->is_string()) refuse(key, value == nullptr ? JsonValue() : *value, "a string");
+    return value->as_string();
+  }
+  std::int64_t count(std::string_view key, std::int64_t fallback) {
+    const JsonValue* const value = find(key);
+    if (value != nullptr && (!value->is_integer() || value->as_integer() < 0)) refuse(key, *value, "a count");
+    return value == nullptr ? fallback : value->as_integer();
+  }
+  const JsonValue::Array& list(std::string_view key) {
+    const JsonValue* const value = find(key);
+    if (value == nullptr || !value->is_array()) refuse(key, value == nullptr ? JsonValue() : *value, "a list");
+    return value->items();
+  }
+  std::string one_of(std::string_view key, std::initializer_list<std::string_view> known, const char* fallback = nullptr) {
+    const std::string found = text(key, fallback);
+    if (std::ranges::find(known, found) == known.end()) refuse(key, found, fmt::format("one of {}", fmt::join(known, ", ")));
+    return found;
+  }
+  // Refuses members that nobody asked for.
+  void end() const {
+    for (const JsonMember& member : value_.members())
+      if (std::ranges::find(seen_, member.key) == seen_.end())
+        refuse(member.key, member.value, seen_.empty() ? "no field" : fmt::format("no field but {}", fmt::join(seen_, ", ")));
+  }
+
+  [[noreturn]] void refuse(std::string_view key, const JsonValue& found, std::string_view expected) const {
+    throw DataError(fmt::format("{} is {}; known is {}; use a tokenizer of these parts, or change the file", where(key),
+                                in_quotes(found.is_string() ? found.as_string() : to_json_text(found)), expected));
+  }
+
+ private:
+  [[noreturn]] void refuse_here(const std::string& found, std::string_view expected) const {
+    throw DataError(fmt::format("{}: {} is {}; known is {}; copy the file again", file_, path_.empty() ? "the file" : path_,
+                                in_quotes(found), expected));
+  }
+
+  const JsonValue& value_;
+  std::string path_;
+  const std::string& file_;
+  std::vector<std::string> seen_;
+};
+
+}  // namespace trident

@@ -1,0 +1,67 @@
+// What a tokenizer does to a text before its model: normalizers, then splitters, each in the order of its files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/function_ref.h"
+#include "data/tokenizer/piece_scanner.h"
+#include "data/tokenizer/unicode.h"
+
+namespace trident {
+
+using SharedScanner = std::shared_ptr<const PieceScanner>;
+
+struct NormalizerStep {
+  enum class Kind : std::uint8_t { kForm, kLowercase, kReplace, kPrepend, kStrip, kStripAccents };
+  Kind kind;
+  NormalForm form = NormalForm::kNfc;
+  std::string found = {}, content = {};  // of kReplace: what is replaced, unless by a pattern, and by what; of kPrepend: the latter
+  SharedScanner pattern = nullptr;
+  bool left = false, right = false;  // of kStrip
+};
+
+struct SplitStep {
+  enum class Kind : std::uint8_t {
+    kPattern,
+    kPrefixSpace,  // before a text that does not begin with one
+    kSpell,        // bytes become characters: what follows sees those
+  };
+  // What becomes of a match of the pattern, and of the gaps where `invert` is set.
+  enum class Behavior : std::uint8_t { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
+  Kind kind = Kind::kPattern;
+  SharedScanner pattern = nullptr;
+  Behavior behavior = Behavior::kIsolated;
+  bool invert = false;
+};
+
+// All text is well-formed UTF-8; after kSpell and back again pieces are bytes of it.
+struct TextChain {
+  std::vector<NormalizerStep> normalizers;
+  std::vector<SplitStep> splits;
+
+  // Returns `text` itself where nothing changes; else what is written to *buffer. DataError: refuse_growth().
+  std::string_view normalize(std::string_view text, std::string* buffer) const;
+  // Gives the pieces of a normalized text in order, many at a time: of `of`, from `begin` on, each to its end. None is empty.
+  using Take = FunctionRef<void(std::string_view of, std::size_t begin, std::span<const PieceScanner::Piece> pieces)>;
+  void split(std::string_view text, Take take) const { split_from(0, text, take, false); }
+
+ private:
+  void split_from(std::size_t step, std::string_view text, Take take, bool is_spelled) const;
+};
+
+// How long a text may become by normalizers or a decoder, and the refusal of a longer one (DataError): replacements of replacements
+// grow without end.
+constexpr std::size_t most_made_of(std::size_t bytes) { return 256 * bytes + 4096; }
+[[noreturn]] void refuse_growth(std::size_t most, std::size_t bytes);
+
+// `text` with each match of `pattern`, or each `found` where that is nullptr, replaced by `content`. DataError
+// beyond `most` bytes.
+std::string replaced(std::string_view text, const PieceScanner* pattern, std::string_view found, std::string_view content,
+                     std::size_t most);
+
+}  // namespace trident

@@ -1,0 +1,315 @@
+// Which file is read how: a row for each kind of file, those that are not built included.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "core/file_io.h"
+#include "core/foreign_folder.h"
+#include "core/json_reader.h"
+#include "data/tokenizer/built_in_files.h"
+#include "data/tokenizer/byte_spelling.h"
+#include "data/tokenizer/json_part.h"
+#include "data/tokenizer/rank_files.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_json.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kComparedPieces = 1000;
+
+struct FoundFile {
+  std::string folder, path, content;
+};
+
+JsonValue read_object(const std::string& path) {
+  const std::string text = read_file(path);
+  JsonValue value =
+      parse_json(text, path, {.comments = JsonComments::kRefused, .max_bytes = std::size_t{16} << 20, .blame = ExitCode::kData});
+  return value.is_object() ? value : JsonValue(JsonValue::Object());
+}
+
+// The first file of the two in which transformers names special tokens.
+void read_special_names(const std::string& folder, ChainParts& parts) {
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const std::string path = folder + "/" + name;
+    if (!file_exists(path)) continue;
+    const JsonValue config = read_object(path);
+    const auto text_of = [&](std::string_view key) -> std::string {
+      const JsonValue* value = config.find(key);
+      if (value != nullptr && value->is_object()) value = value->find("content");
+      return value != nullptr && value->is_string() ? value->as_string() : "";
+    };
+    if (parts.bos.empty()) parts.bos = text_of("bos_token");
+    if (parts.pad.empty()) parts.pad = text_of("pad_token");
+    if (const std::string eos = text_of("eos_token"); parts.eos.empty() && !eos.empty()) parts.eos = {eos};
+    const JsonValue* const own = config.find("chat_template");
+    const std::string jinja = folder + "/chat_template.jinja";
+    const std::string chat = file_exists(jinja) ? read_file(jinja) : own != nullptr ? to_json_text(*own) : "";
+    if (!parts.eos.empty() && chat.find(parts.eos.front()) != chat.npos) parts.special.eos_in_template = parts.eos.front();
+  }
+}
+
+// The pieces of the built-in text that two tokenizers are compared by.
+std::vector<std::string_view> sample_pieces() {
+  std::vector<std::string_view> pieces;
+  std::size_t begin = 0;
+  piece_scanner(kGpt2Pattern, "")->cut(sample_text(), [&](std::span<const PieceScanner::Piece> some) {
+    for (const PieceScanner::Piece& piece : some) {
+      if (pieces.size() < kComparedPieces) pieces.push_back(sample_text().substr(begin, piece.end - begin));
+      begin = piece.end;
+    }
+  });
+  return pieces;
+}
+
+// Old readers take the two files, new ones tokenizer.json.
+void compare_with_pair(const ChainParts& parts, const FoundFile& file) {
+  const std::string vocab = file.folder + "/vocab.json", merges = file.folder + "/merges.txt";
+  if (!file_exists(vocab) || !file_exists(merges)) return;
+  const std::string vocab_text = read_file(vocab), merges_text = read_file(merges);
+  ChainParts pair = parts;
+  read_vocabulary({vocab_text, merges_text, vocab, merges}, pair);
+  const auto ids = std::max(parts.tokens.of_id().num_ids(), pair.tokens.of_id().num_ids());
+  bool is_same = parts.merges == pair.merges;
+  for (std::size_t id = 0; id < ids && is_same; ++id) is_same = parts.tokens.of_id()[id] == pair.tokens.of_id()[id];
+  if (is_same) return;
+  for (AddedToken& token : pair.added) token.id = pair.tokens.find(token.content) < 0 ? token.id : -1;
+  const auto tokenizer = make_chain_tokenizer(parts), other = make_chain_tokenizer(std::move(pair));
+  const auto encoder = tokenizer->new_encoder(), other_encoder = other->new_encoder();
+  for (const std::string_view piece : sample_pieces()) {
+    std::vector<std::int32_t> here, there;
+    encoder->encode(piece, &here);
+    other_encoder->encode(piece, &there);
+    if (here != there)
+      throw DataError(fmt::format("{}: {} is the ids {}, by vocab.json and merges.txt beside it {}; remove the files that are not "
+                                  "the model's", file.path, in_quotes(piece), fmt::join(here, " "), fmt::join(there, " ")));
+  }
+}
+
+ChainParts parts_of_json(const FoundFile& file, const TokenizerSource&) {
+  ChainParts parts = read_tokenizer_json(file.content, file.path);
+  compare_with_pair(parts, file);
+  return parts;
+}
+
+ChainParts parts_of_pair(const FoundFile& file, const TokenizerSource&) {
+  const std::string vocab = file.folder + "/vocab.json", merges = file.folder + "/merges.txt";
+  const std::string vocab_text = read_file(vocab), merges_text = read_file(merges);
+  ChainParts parts = gpt2_parts();
+  parts.source = vocab;
+  parts.added = added_tokens_beside(file.folder);
+  read_vocabulary({vocab_text, merges_text, vocab, merges}, parts);
+  return parts;
+}
+
+// Qwen's folders have ranks and their control tokens apart.
+bool read_qwen_config(const std::string& folder, bool needs_pattern, bool needs_special, ChainParts& parts) {
+  const std::string path = folder + "/tokenizer_config.json";
+  if (!file_exists(path)) return false;
+  const JsonValue config = read_object(path);
+  const JsonValue *kind = config.find("tokenizer_class"), *table = config.find("added_tokens_decoder");
+  const bool is_qwen = kind != nullptr && kind->is_string() && kind->as_string().starts_with("Qwen2Tokenizer");
+  if (needs_pattern && !is_qwen) return false;
+  if (needs_special && (table == nullptr || !table->is_object())) return false;
+  if (needs_pattern) set_pattern("qwen2", path, parts);
+  for (const JsonMember& member : needs_special ? table->members() : JsonValue::Object()) {
+    const JsonValue id = parse_json(member.key, path, {.blame = ExitCode::kData});
+    parts.added.push_back(read_added_token(member.value, &id, path + ": added_tokens_decoder"));
+  }
+  return true;
+}
+
+ChainParts parts_of_ranks(const FoundFile& file, const TokenizerSource& source) {
+  ChainParts parts = read_ranks(file.content, file.path);
+  if (source.pattern) set_pattern(*source.pattern, "--pattern", parts);
+  if (source.special_file) read_special_file(*source.special_file, parts);
+  if (source.pattern && source.special_file) return parts;
+  if (!read_qwen_config(file.folder, !source.pattern, !source.special_file, parts)) {
+    const std::string missing =
+        source.pattern        ? "which control tokens there are; give --special FILE ({\"text\": id, ...}, or {} for none)"
+        : source.special_file ? "how text is split; give --pattern NAME|TEXT (cl100k, gpt2, o200k, qwen2, or an expression)"
+                              : "how text is split and which control tokens there are; give --pattern NAME|TEXT and --special "
+                                "FILE, or a tokenizer_config.json of Qwen2Tokenizer with added_tokens_decoder beside it";
+    throw DataError(fmt::format("{}: ranks alone do not say {}", file.path, missing));
+  }
+  return parts;
+}
+
+ChainParts parts_of_tekken(const FoundFile& file, const TokenizerSource&) { return read_tekken(file.content, file.path); }
+
+bool begins_as_object(std::string_view content) {
+  const std::size_t at = content.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  return at != content.npos && content[at] == '{';
+}
+// A vocabulary may have a token of the name, too, but no object under it.
+bool is_tokenizer_json(std::string_view content) {
+  constexpr std::string_view kModel = "\"model\"";
+  if (!begins_as_object(content)) return false;
+  for (std::size_t at = 0; (at = content.find(kModel, at)) != content.npos; at += kModel.size()) {
+    const std::size_t colon = content.find_first_not_of(" \t\r\n", at + kModel.size());
+    const std::size_t value = colon == content.npos ? colon : content.find_first_not_of(" \t\r\n", colon + 1);
+    if (value != content.npos && content[colon] == ':' && content[value] == '{') return true;
+  }
+  return false;
+}
+bool is_object(std::string_view content) { return begins_as_object(content); }
+// The first field of a protocol buffer, of pieces.
+bool is_sentencepiece(std::string_view content) { return content.starts_with('\n'); }
+bool is_parquet(std::string_view content) { return content.starts_with("PAR1"); }
+bool is_any(std::string_view) { return true; }
+
+// In the order in which a folder is searched; a file is told by its content alone, but for vocabularies that say nothing of
+// themselves.
+struct Reader {
+  std::string_view kind;
+  std::string_view name;  // in a folder; "*" stands for any begin
+  bool (*is_one)(std::string_view content);
+  ChainParts (*read)(const FoundFile& file, const TokenizerSource& source);  // nullptr: it is not built
+};
+constexpr Reader kReaders[] = {
+    {"tokenizer.json", "tokenizer.json", is_tokenizer_json, parts_of_json},
+    {"tekken.json", "tekken.json", is_tekken, parts_of_tekken},
+    {"vocab.json and merges.txt", "vocab.json", is_object, parts_of_pair},
+    {"tiktoken ranks", "*.tiktoken", is_rank_file, parts_of_ranks},
+    {"tiktoken ranks", "tokenizer.model", is_rank_file, parts_of_ranks},
+    {"SentencePiece model", "*.model", is_sentencepiece, nullptr},
+    {"WordPiece vocabulary", "vocab.txt", is_any, nullptr},
+    {"Parquet file", "*.parquet", is_parquet, nullptr},
+};
+
+bool has_name(std::string_view name, std::string_view wanted) {
+  return wanted.starts_with('*') ? name.ends_with(wanted.substr(1)) : name == wanted;
+}
+
+std::unique_ptr<Tokenizer> made_by(const Reader& reader, const FoundFile& file, const TokenizerSource& source) {
+  if (reader.read == nullptr)
+    throw DataError(
+        fmt::format("{}: is a {}, which is not built; use a tokenizer.json with a BPE model, vocab.json and merges.txt, "
+                    "tiktoken ranks or tekken.json",
+                    file.path, reader.kind));
+  if ((source.pattern || source.special_file) && reader.read != parts_of_ranks)
+    throw ConfigError(fmt::format("--{}: {} is a {} and says it itself; leave the option out",
+                                  source.pattern ? "pattern" : "special", file.path, reader.kind));
+  ChainParts parts = reader.read(file, source);
+  parts.name = source.name_or_path;
+  read_special_names(file.folder, parts);
+  return make_chain_tokenizer(std::move(parts));
+}
+
+std::unique_ptr<Tokenizer> from_file(const std::string& path, const TokenizerSource& source) {
+  const std::size_t slash = path.rfind('/');
+  FoundFile file{slash == path.npos ? "." : path.substr(0, slash), path, read_file(path)};
+  const std::string_view name = std::string_view(path).substr(slash == path.npos ? 0 : slash + 1);
+  for (const Reader& reader : kReaders) {
+    const bool needs_name = reader.is_one == is_object || reader.is_one == is_any;
+    if (needs_name ? has_name(name, reader.name) : reader.is_one(file.content)) return made_by(reader, file, source);
+  }
+  throw DataError(fmt::format("{}: no tokenizer's file that is known by its content; give a tokenizer.json, vocab.json beside "
+                              "merges.txt, tiktoken ranks or tekken.json", path));
+}
+
+std::unique_ptr<Tokenizer> from_folder(const std::string& folder, const TokenizerSource& source) {
+  const std::vector<std::string> names = names_in(folder);
+  const bool has_merges = file_exists(folder + "/merges.txt");
+  for (const Reader& reader : kReaders) {
+    if (reader.read == parts_of_pair && !has_merges) continue;
+    for (const std::string& name : names) {
+      const std::string path = folder + "/" + name;
+      if (!has_name(name, reader.name) || !file_exists(path)) continue;
+      FoundFile file{folder, path, read_file(path)};
+      // A file of this one name is meant, whatever is in it.
+      if (reader.name == "tokenizer.json" || reader.read == parts_of_pair || reader.is_one(file.content))
+        return made_by(reader, file, source);
+    }
+  }
+  check_may_read(folder);
+  throw ConfigError(fmt::format("{} = \"{}\": neither a known name nor a folder with vocab.json and merges.txt, tokenizer.json, "
+                                "tiktoken ranks or tekken.json; use \"gpt2\", \"cl100k\", \"bytes\" or such a folder or file",
+                                source.key, source.name_or_path));
+}
+
+// 0 .. 255 are the bytes.
+std::string bytes_vocab() {
+  std::string vocab = "{";
+  for (int b = 0; b < 256; ++b) {
+    std::string spelling;
+    spell(static_cast<unsigned char>(b), &spelling);
+    vocab += fmt::format("{}:{},", to_json_text(JsonValue(spelling)), b);
+  }
+  return vocab + "\"<|endoftext|>\":256}";
+}
+
+}  // namespace
+
+std::vector<AddedToken> added_tokens_beside(const std::string& folder) {
+  constexpr std::string_view kEnd = "<|endoftext|>";
+  std::vector<AddedToken> tokens = plain_added_tokens();
+  const auto add = [&](AddedToken token) {
+    if (token.content != kEnd) tokens.push_back(std::move(token));
+    else tokens.front() = std::move(token);
+  };
+  const auto refuse = [](const std::string& path, std::string_view field, const std::string& found, std::string_view expected) {
+    throw DataError(fmt::format("{}: {} is {}, only {} is known beside vocab.json and merges.txt; use the folder's tokenizer.json",
+                                path, field, found, expected));
+  };
+  bool has_flags = false;
+  if (const std::string path = folder + "/tokenizer_config.json"; file_exists(path)) {
+    const JsonValue root = read_object(path);
+    if (const JsonValue* kind = root.find("tokenizer_class"); kind != nullptr && !kind->is_null()) {
+      const std::string name = kind->is_string() ? kind->as_string() : to_json_text(*kind);
+      if (name != "GPT2Tokenizer" && name != "GPT2TokenizerFast")
+        refuse(path, "tokenizer_class", in_quotes(name), "\"GPT2Tokenizer\"");
+    }
+    for (const char* key : {"add_prefix_space", "add_bos_token", "add_eos_token"})
+      if (const JsonValue* value = root.find(key);
+          value != nullptr && !value->is_null() && !(value->is_bool() && !value->as_bool()))
+        refuse(path, fmt::format("tokenizer_config.{}", key), to_json_text(*value), "false");
+    if (const JsonValue* table = root.find("added_tokens_decoder"); table != nullptr && table->is_object()) {
+      has_flags = true;
+      for (const JsonMember& member : table->members()) {
+        const JsonValue id = parse_json(member.key, path, {.blame = ExitCode::kData});
+        add(read_added_token(member.value, &id, path + ": added_tokens_decoder"));
+      }
+    }
+  }
+  if (file_exists(folder + "/tokenizer.model"))
+    throw DataError(fmt::format("{}/tokenizer.model: a SentencePiece tokenizer stands beside vocab.json and merges.txt; remove "
+                                "the one that does not belong to the model", folder));
+  if (const std::string path = folder + "/added_tokens.json"; !has_flags && file_exists(path)) {
+    const JsonValue root = read_object(path);
+    for (const JsonMember& member : root.members()) {
+      JsonValue item;
+      item.set("content", member.key);
+      item.set("normalized", member.key != kEnd);
+      item.set("special", member.key == kEnd);
+      add(read_added_token(item, &member.value, path));
+    }
+  }
+  std::ranges::stable_sort(tokens, {}, &AddedToken::id);
+  return tokens;
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerSource& source) {
+  const std::string& name = source.name_or_path;
+  if (name == "gpt2" || name == "cl100k" || name == "bytes") {
+    if (source.pattern || source.special_file)
+      throw ConfigError(fmt::format("--{}: {} says it itself; leave the option out", source.pattern ? "pattern" : "special", name));
+    if (name == "gpt2")
+      return make_gpt2_style(name,
+                             {gpt2_vocab_json(), gpt2_merges_txt(), "gpt2 (built in) vocab.json", "gpt2 (built in) merges.txt"});
+    const std::string vocab = name == "bytes" ? bytes_vocab() : "";
+    if (name == "bytes") return make_gpt2_style(name, {vocab, "", "bytes (built in)", "bytes (built in)"});
+    ChainParts parts = cl100k_parts();
+    parts.name = name;
+    return make_chain_tokenizer(std::move(parts));
+  }
+  const std::string path = hub_snapshot(source.name_or_path);
+  return file_exists(path) ? from_file(path, source) : from_folder(path, source);
+}
+
+}  // namespace trident

@@ -1,0 +1,143 @@
+// trident tokenizer encode, decode, show and diff inside this process, and what data prepare says of a tokenizer.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "app/subcommands.h"
+#include "core/file_io.h"
+#include "data/dataset_record.h"
+#include "data/indexed_dataset.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
+#include "tests/support/error_text.h"
+
+namespace trident {
+namespace {
+
+class TokenizerCommand : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+
+  struct Result {
+    int code;
+    std::string out, err;
+  };
+  static Result run(const Arguments& arguments) {
+    std::ostringstream out, err;
+    const int code = run_command_line(arguments, {out, err});
+    return {code, out.str(), err.str()};
+  }
+  static std::string output(const Arguments& arguments) {
+    const Result result = run(arguments);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  }
+  static void refuse(const Arguments& arguments, int code, std::initializer_list<std::string_view> parts) {
+    const Result result = run(arguments);
+    EXPECT_EQ(result.code, code) << result.err;
+    expect_parts(result.err, parts);
+  }
+
+  // A folder whose texts begin with <s>, and whose chat template writes its eos.
+  std::string chat_folder() {
+    nlohmann::json vocab;
+    for (int b = 'a'; b <= 'z'; ++b) vocab[std::string(1, static_cast<char>(b))] = b - 'a';
+    vocab["ab"] = 26;
+    const auto added = [](const char* content, int id) {
+      return nlohmann::json{{"content", content}, {"id", id}, {"special", true}};
+    };
+    nlohmann::json json;
+    json["added_tokens"] = {added("<s>", 27), added("<|end|>", 28), added("<|doc|>", 29)};
+    json["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+    json["post_processor"] = nlohmann::json::parse(
+        R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], "pair": [],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [27], "tokens": ["<s>"]}}})");
+    json["model"] = {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"a b"}}};
+    create_folder(folder_ / "chat");
+    write_file(folder_ / "chat/tokenizer.json", json.dump());
+    write_file(folder_ / "chat/tokenizer_config.json",
+               R"({"bos_token": "<s>", "eos_token": "<|end|>", "chat_template": "{{ m }}<|end|>"})");
+    return folder_ / "chat";
+  }
+};
+
+TEST_F(TokenizerCommand, LinesAreEncodedAndDecodedAgain) {
+  const std::string text = "Hello world\n\n don't<|endoftext|> caf\u00e9\n";
+  write_file(folder_ / "a.txt", text);
+  const std::string ids = output({"tokenizer", "encode", folder_ / "a.txt"});
+  EXPECT_EQ(ids, "15496 995\n\n836 470 50256 40304\n");
+  write_file(folder_ / "ids", ids);
+  EXPECT_EQ(output({"tokenizer", "decode", folder_ / "ids"}), text);
+  EXPECT_EQ(output({"tokenizer", "encode", "--tokenizer", "cl100k", folder_ / "a.txt"}), "9906 1917\n\n1541 956 100257 53050\n");
+  const std::string plain = output({"tokenizer", "encode", "--plain-special", folder_ / "a.txt"});
+  EXPECT_EQ(plain.find("50256"), std::string::npos);
+  write_file(folder_ / "ids", plain);
+  EXPECT_EQ(output({"tokenizer", "decode", folder_ / "ids"}), text);
+  write_file(folder_ / "ids", "15496\n15496 x\n");
+  refuse({"tokenizer", "decode", folder_ / "ids"}, 65, {"ids:2", "\"x\" is no token id"});
+  write_file(folder_ / "ids", "50257\n");
+  refuse({"tokenizer", "decode", folder_ / "ids"}, 65, {"ids:1: ", "50257", "gpt2"});
+  refuse({"tokenizer", "encode", folder_ / "gone"}, 65, {"gone"});
+  refuse({"tokenizer", "encode", "--tokenizer", folder_ / "gone"}, 64, {"--tokenizer = ", "gone", "cl100k"});
+  refuse({"tokenizer"}, 64, {"encode, decode, show or diff"});
+}
+
+TEST_F(TokenizerCommand, ItsStepsAreShownAndTwoCompared) {
+  const std::string chat = chat_folder();
+  expect_parts(
+      output({"tokenizer", "show", "--tokenizer", chat}),
+      {chat, "kind tokenizer.json", "added tokens 3, 3 of them control tokens", "split \"'s|'t", "before a text \"<s>\" (27)",
+       "model BPE over bytes; 27 tokens, 1 merges", "end of a document \"<|end|>\" (28)", "ids 0 to 29", "fingerprint fnv1a64:"});
+  EXPECT_EQ(output({"tokenizer", "diff", "gpt2", "gpt2"}), "the same: both do the same to every text\n");
+  const Result result = run({"tokenizer", "diff", "gpt2", "cl100k"});
+  EXPECT_EQ(result.code, 1);
+  expect_parts(result.out, {"different: \"", "\n  A  ", "\n  B  "});
+  expect_parts(result.err, {"gpt2 and cl100k differ"});
+}
+
+TEST_F(TokenizerCommand, PreparedDocumentsGetWhatTheTokenizerAdds) {
+  const std::string chat = chat_folder();
+  write_file(folder_ / "a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"\"}\n{\"text\": \"c<|end|>0\"}\n");
+  const auto prepare = [&](const std::string& name, Arguments more) {
+    Arguments all{"data", "prepare", "--input", folder_ / "a.jsonl", "--tokenizer", chat, "--output", folder_ / name};
+    all.insert(all.end(), more.begin(), more.end());
+    return output(all);
+  };
+  const auto tokens = [&](const std::string& name) {
+    const IndexedDataset dataset(folder_ / name);
+    IndexReader index(dataset);
+    Documents documents;
+    for (std::int64_t d = 0; d < dataset.num_documents(); ++d)
+      documents.push_back(tokens_of(dataset, index.document_begin(d), index.document_begin(d + 1) - index.document_begin(d), 30));
+    return documents;
+  };
+  expect_parts(prepare("a", {"--append-eod"}),
+               {"documents end in \"<|end|>\" (28)\n", "warning: the chat template writes \"<|end|>\" itself",
+                "documents begin with \"<s>\" (27)\n",
+                "1 piece in the text became control tokens, the first, \"<|end|>\" (28), at " + (folder_ / "a.jsonl") + ":3;",
+                "1 character without a token"});
+  EXPECT_EQ(tokens("a"), (Documents{{27, 26, 28}, {}, {27, 2, 28, 28}}));
+  EXPECT_EQ(prepare("b", {"--append-eod", "--eod", "<|doc|>", "--no-special"}).find("begin with"), std::string::npos);
+  EXPECT_EQ(tokens("b"), (Documents{{26, 29}, {}, {2, 28, 29}}));
+  EXPECT_EQ(prepare("c", {"--plain-special"}).find("control"), std::string::npos);
+  EXPECT_EQ(tokens("c"), (Documents{{27, 26}, {}, {27, 2, 4, 13, 3}}));
+  prepare("d", {"--append-eod", "--workers", "3"});
+  for (const char* end : {".bin", ".idx", ".trident.json"})
+    EXPECT_EQ(read_file(folder_ / ("a" + std::string(end))), read_file(folder_ / ("d" + std::string(end))));
+  EXPECT_EQ(read_record(folder_ / "a")->origin.tokenizer->before, std::vector<std::int32_t>{27});
+  EXPECT_TRUE(read_record(folder_ / "b")->origin.tokenizer->before.empty());
+  EXPECT_TRUE(read_record(folder_ / "c")->origin.tokenizer->plain);
+  refuse({"data", "merge", "--input", folder_ / "a", folder_ / "b", "--output", folder_ / "all"}, 65,
+         {"b.trident.json", "--no-special"});
+  refuse({"data", "prepare", "--input", folder_ / "a.jsonl", "--tokenizer", chat, "--output", folder_ / "x", "--append-eod",
+          "--eod", "<|no|>"},
+         64, {"--eod = \"<|no|>\"", "no token of"});
+  remove_file(folder_ / "chat/tokenizer_config.json");
+  refuse({"data", "prepare", "--input", folder_ / "a.jsonl", "--tokenizer", chat, "--output", folder_ / "x", "--append-eod"}, 64,
+         {"--append-eod: the tokenizer", "--eod TOKEN"});
+}
+
+}  // namespace
+}  // namespace trident
