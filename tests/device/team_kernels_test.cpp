@@ -82,6 +82,14 @@ class Results {
     keep("rms_norm_forward", {&y, &rstd});
     k_.layer_norm_forward(t_, y.data(), mean.floats(), rstd.floats(), x.data(), weight.data(), bias.data(), kRows, kWidth, 1e-6f);
     keep("layer_norm_forward", {&y, &mean, &rstd});
+    for (const void* summed_bias : {static_cast<const void*>(bias.data()), static_cast<const void*>(nullptr)}) {
+      Operand sum = x;
+      k_.residual_rms_norm(t_, y.data(), rstd.floats(), sum.data(), summed_bias, d_y.data(), weight.data(), kRows, kWidth, 1e-6f);
+      keep("residual_rms_norm", {&sum, &y, &rstd});
+      k_.residual_layer_norm(t_, y.data(), mean.floats(), rstd.floats(), sum.data(), summed_bias, d_y.data(), weight.data(),
+                             bias.data(), kRows, kWidth, 1e-6f);
+      keep("residual_layer_norm", {&sum, &y, &mean, &rstd});
+    }
     k_.rms_norm_apply(t_, y.data(), rstd.floats(), x.data(), weight.data(), squares.floats(), kRows, kWidth, 2 * kWidth, 1e-6f);
     keep("rms_norm_apply", {&y, &rstd});
     k_.rms_norm_squares(t_, squares.floats(), x.data(), kRows, kWidth);
@@ -112,7 +120,7 @@ class Results {
     k_.gelu_forward(t_, out.data(), x.data(), kCount);
     keep("gelu_forward", {&out});
     k_.gelu_backward(t_, out.data(), d_out.data(), x.data(), kCount);
-    keep("gelu_backward", {&out});
+    keep("gelu_backward", {&out, &d_out});
     k_.clip_forward(t_, out.data(), x.data(), kCount, 0.7f);
     keep("clip_forward", {&out});
     k_.clip_backward(t_, out.data(), d_out.data(), x.data(), kCount, 0.7f);
@@ -144,6 +152,12 @@ class Results {
     keep("rope", {&split});
     k_.merge_heads(t_, rows.data(), split.data(), kBatch, kHeads, sequence, kDim, kColumns, 16);
     keep("merge_heads", {&rows});
+    k_.split_rotated_heads(t_, split.data(), rows.data(), kBatch, kHeads, sequence, kDim, kColumns, 48, cos.floats(), sin.floats(),
+                           position.data(), kHalf);
+    keep("split_rotated_heads", {&split});
+    k_.merge_rotated_heads(t_, rows.data(), split.data(), kBatch, kHeads, sequence, kDim, kColumns, 16, cos.floats(), sin.floats(),
+                           position.data(), kHalf);
+    keep("merge_rotated_heads", {&rows});
     constexpr Index kSamples = 3, kLength = 230;
     const std::vector<std::int64_t> samples{7, 0, 3'000'000'019};
     Operand x = random(t_, kLength * kSamples * kWidth), out(t_, kLength * kSamples * kWidth);
@@ -155,9 +169,13 @@ class Results {
     k_.swiglu_forward(t_, out.data(), gate_up.data(), kRows, kWidth);
     keep("swiglu_forward", {&out});
     k_.swiglu_backward(t_, gate_up.data(), x.data(), Operand(gate_up).data(), kRows, kWidth);
-    keep("swiglu_backward", {&gate_up});
+    keep("swiglu_backward", {&gate_up, &x});
     k_.add_bias(t_, x.data(), bias.data(), kRows, kWidth);
     keep("add_bias", {&x});
+    k_.add_bias_residual(t_, x.data(), bias.data(), out.data(), kRows, kWidth);
+    keep("add_bias_residual", {&x});
+    k_.bias_gelu(t_, out.data(), x.data(), bias.data(), kRows, kWidth);
+    keep("bias_gelu", {&out, &x});
     constexpr Index kTable = 450;
     const auto tokens = random_.integers(kRows, 90, 600);
     Operand table = random(t_, kTable * kWidth), d_table = random(kF32, kTable * kWidth);
@@ -170,10 +188,12 @@ class Results {
     const VocabularyShard shard{kWidth, 100, 295, 5.0f};
     const auto targets = random_.integers(kRows, -20, 320);
     Operand logits = random(t_, kCount), most(kF32, kRows), sum(kF32, kRows), target(kF32, kRows);
-    k_.cross_entropy_max(t_, most.floats(), logits.data(), kRows, shard);
-    keep("cross_entropy_max", {&most});
-    k_.cross_entropy_stats(t_, sum.floats(), target.floats(), logits.data(), most.floats(), targets.data(), kRows, shard);
-    keep("cross_entropy_stats", {&sum, &target});
+    k_.cross_entropy_stats(t_, most.floats(), sum.floats(), target.floats(), logits.data(), targets.data(), kRows, shard);
+    keep("cross_entropy_stats", {&most, &sum, &target});
+    Operand whole = logits;
+    k_.cross_entropy_gradient(t_, whole.data(), sum.floats(), target.floats(), targets.data(), kRows, shard, 0.3f);
+    keep("cross_entropy_gradient", {&whole, &sum, &target});
+    k_.cross_entropy_stats(t_, most.floats(), sum.floats(), target.floats(), logits.data(), targets.data(), kRows, shard);
     k_.cross_entropy_backward(t_, logits.data(), most.floats(), sum.floats(), targets.data(), kRows, shard, 0.3f);
     keep("cross_entropy_backward", {&logits});
   }
