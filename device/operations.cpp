@@ -250,10 +250,13 @@ void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorV
       to_string(rows.dtype()), to_string(r));
 }
 
+void Rotation::check(std::string_view operation, const Shape& heads) const {
+  TRIDENT_CHECK(2 * pairs() <= heads[3], "{}: {} pairs in heads of width {}", operation, pairs(), heads[3]);
+}
+
 void Rope::check() const {
   TRIDENT_CHECK(x.shape().rank() == 4, "rope: x is {}, expected [B, n, S, D]", to_string(x.shape()));
-  const std::int64_t pairs = row_extent(cos).width, width = x.shape()[3];
-  TRIDENT_CHECK(2 * pairs <= width, "rope: {} pairs in heads of width {}", pairs, width);
+  rotation.check(kName.name, x.shape());
 }
 
 // ---- optimizer

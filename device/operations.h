@@ -65,48 +65,30 @@ struct EmbeddingBackward {
 
 // Columns c of logits T[R,V] with first_column + c >= vocabulary are padding: ignored, as if -infinity. Over 0, `softcap` bounds
 // logits in all of these operations: softcap * tanh(logit / softcap) takes the place of a logit that is read.
-// row_max f32[R] = largest valid logit (-infinity when there is none).
-struct CrossEntropyMax {
-  static constexpr OperationName kName{"cross_entropy_max", WorkKind::kLoss};
-  TensorView row_max;
-  ConstTensorView logits;
-  std::int64_t first_column, vocabulary;
-  float softcap = 0.0f;
-
-  void fields(FieldVisitor f) const {
-    f(reads("logits", logits));
-    f(writes("row_max", row_max, {DType::kF32, row_extent(logits).rows}));
-  }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
-    const RowExtent e = row_extent(logits);
-    k.cross_entropy_max(row_type(logits.dtype()), row_max.as<float>(), logits.data(), e.rows,
-                        VocabularyShard{e.width, first_column, vocabulary, softcap});
-  }
-};
-
-// With row_max the maximum over all shards: sum_exp f32[R] = sum exp(logit - row_max), target_logit f32[R] = logit of the target
-// minus row_max if this shard holds it, else 0. targets i32[R]; a negative target is not counted (contributes 0).
+//
+// Of the columns held here, in one reading: row_max f32[R] = largest valid logit (-infinity when there is none), sum_exp f32[R] =
+// sum exp(logit - row_max) (then 0), target_logit f32[R] = logit of the target minus row_max if this shard holds it, else 0.
+// targets i32[R]; a negative target is not counted (contributes 0).
 struct CrossEntropyStats {
   static constexpr OperationName kName{"cross_entropy_stats", WorkKind::kLoss};
-  TensorView sum_exp, target_logit;
-  ConstTensorView logits, row_max, targets;
+  TensorView row_max, sum_exp, target_logit;
+  ConstTensorView logits, targets;
   std::int64_t first_column, vocabulary;
   float softcap = 0.0f;
 
   void fields(FieldVisitor f) const {
     const std::int64_t rows = row_extent(logits).rows;
     f(reads("logits", logits));
+    f(writes("row_max", row_max, {DType::kF32, rows}));
     f(writes("sum_exp", sum_exp, {DType::kF32, rows}));
     f(writes("target_logit", target_logit, {DType::kF32, rows}));
-    f(reads("row_max", row_max, {DType::kF32, rows}));
     f(reads("targets", targets, {DType::kI32, rows}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const RowExtent e = row_extent(logits);
-    k.cross_entropy_stats(row_type(logits.dtype()), sum_exp.as<float>(), target_logit.as<float>(), logits.data(),
-                          row_max.as<float>(), targets.as<std::int32_t>(), e.rows,
+    k.cross_entropy_stats(row_type(logits.dtype()), row_max.as<float>(), sum_exp.as<float>(), target_logit.as<float>(),
+                          logits.data(), targets.as<std::int32_t>(), e.rows,
                           VocabularyShard{e.width, first_column, vocabulary, softcap});
   }
 };
@@ -182,21 +164,53 @@ struct CrossEntropyBackward {
   }
 };
 
+// Where one rank holds the whole vocabulary, in one reading and one writing: sum_exp and target_logit as CrossEntropyStats writes
+// them, and in place logits become what CrossEntropyBackward makes of them. It has that operation's traffic, hence its name.
+struct CrossEntropyGradient {
+  static constexpr OperationName kName = CrossEntropyBackward::kName;
+  TensorView sum_exp, target_logit, logits;
+  ConstTensorView targets;
+  std::int64_t vocabulary;
+  float scale;
+  float softcap = 0.0f;
+
+  void check() const {
+    TRIDENT_CHECK(vocabulary <= row_extent(logits).width, "{}: {} columns of a vocabulary of {}", kName.name,
+                  row_extent(logits).width, vocabulary);
+  }
+  void fields(FieldVisitor f) const {
+    const std::int64_t rows = row_extent(logits).rows;
+    f(updates("logits", logits));
+    f(writes("sum_exp", sum_exp, {DType::kF32, rows}));
+    f(writes("target_logit", target_logit, {DType::kF32, rows}));
+    f(reads("targets", targets, {DType::kI32, rows}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(logits);
+    k.cross_entropy_gradient(row_type(logits.dtype()), logits.data(), sum_exp.as<float>(), target_logit.as<float>(),
+                             targets.as<std::int32_t>(), e.rows, VocabularyShard{e.width, 0, vocabulary, softcap}, scale);
+  }
+};
+
 // ---- elementwise, copies, reductions
 
-// In place: x T[R,C] += bias T[C] in every row.
+// In place: x T[R,C] += bias T[C] in every row; with a residual T[R,C] also += that, rounded once.
 struct AddBias {
   static constexpr OperationName kName{"add_bias", WorkKind::kRows};
   TensorView x;
-  ConstTensorView bias;
+  ConstTensorView bias, residual = {};
 
   void fields(FieldVisitor f) const {
     f(updates("x", x));
     f(reads("bias", bias, {x.dtype(), row_extent(x).width}));
+    if (residual.data() != nullptr) f(reads("residual", residual, like(x)));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const RowExtent e = row_extent(x);
+    if (residual.data() != nullptr)
+      return k.add_bias_residual(row_type(x.dtype()), x.data(), bias.data(), residual.data(), e.rows, e.width);
     k.add_bias(row_type(x.dtype()), x.data(), bias.data(), e.rows, e.width);
   }
 };
@@ -370,8 +384,8 @@ struct Update {
 };
 
 using OtherOperations =
-    OperationList<EmbeddingForward, EmbeddingBackward, CrossEntropyMax, CrossEntropyStats, CrossEntropyRescale,
-                  CrossEntropyLoss, CrossEntropyBackward, AddBias, SumRows, Add, AccumulateInto, Dropout, Convert, FillZero,
+    OperationList<EmbeddingForward, EmbeddingBackward, CrossEntropyStats, CrossEntropyRescale, CrossEntropyLoss,
+                  CrossEntropyBackward, CrossEntropyGradient, AddBias, SumRows, Add, AccumulateInto, Dropout, Convert, FillZero,
                   SumSquares, AddExact, Update>;
 
 template <class Operation>

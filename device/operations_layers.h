@@ -101,81 +101,127 @@ struct AttentionBackward {
 // heads [B, n, S, D] beside rows [S, B, C] of which columns first_column .. + n*D are meant.
 void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column);
 
-// heads T[B,n,S,D] <- columns first_column .. first_column + n*D of rows T[S,B,C].
+// Turns pairs (j, j + P) of the first 2P elements of a head, P = table width (half-split form). cos, sin f32[positions, P];
+// position i32[B,S] picks the row. Views of nothing: nothing turns.
+struct Rotation {
+  ConstTensorView cos = {}, sin = {}, position = {};
+
+  bool turns() const { return cos.shape().rank() > 0; }
+  std::int64_t pairs() const { return cos.shape()[-1]; }
+  void check(std::string_view operation, const Shape& heads) const;
+  void fields(FieldVisitor f, const Shape& heads) const {
+    f(reads("cos", cos, {DType::kF32, cos.num_elements()}));
+    f(reads("sin", sin, {DType::kF32, cos.num_elements()}));
+    f(reads("position", position, {DType::kI32, heads[0] * heads[2]}));
+  }
+};
+
+// heads T[B,n,S,D] <- columns first_column .. first_column + n*D of rows T[S,B,C], turned by `rotation`.
 struct SplitHeads {
   static constexpr OperationName kName{"split_heads", WorkKind::kHeads};
   TensorView heads;
   ConstTensorView rows;
   std::int64_t first_column;
+  Rotation rotation = {};
 
-  void check() const { check_heads(kName.name, heads, rows, first_column); }
+  void check() const {
+    check_heads(kName.name, heads, rows, first_column);
+    if (rotation.turns()) rotation.check(kName.name, heads.shape());
+  }
   void fields(FieldVisitor f) const {
     f(writes("heads", heads));
     f(reads("rows", rows).moving(heads.num_bytes()));
+    if (rotation.turns()) rotation.fields(f, heads.shape());
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const Shape& h = heads.shape();
+    if (rotation.turns())
+      return k.split_rotated_heads(row_type(heads.dtype()), heads.data(), rows.data(), h[0], h[1], h[2], h[3], rows.shape()[2],
+                                   first_column, rotation.cos.as<float>(), rotation.sin.as<float>(),
+                                   rotation.position.as<std::int32_t>(), rotation.pairs());
     k.split_heads(row_type(heads.dtype()), heads.data(), rows.data(), h[0], h[1], h[2], h[3], rows.shape()[2], first_column);
   }
 };
 
-// The inverse: writes those columns of rows T[S,B,C], leaves the others.
+// The inverse: writes those columns of rows T[S,B,C], turned back by `rotation`, leaves the others.
 struct MergeHeads {
   static constexpr OperationName kName{"merge_heads", WorkKind::kHeads};
   TensorView rows;
   ConstTensorView heads;
   std::int64_t first_column;
+  Rotation rotation = {};
 
-  void check() const { check_heads(kName.name, heads, rows, first_column); }
+  void check() const {
+    check_heads(kName.name, heads, rows, first_column);
+    if (rotation.turns()) rotation.check(kName.name, heads.shape());
+  }
   void fields(FieldVisitor f) const {
     f(writes("rows", rows).moving(heads.num_bytes()));
     f(reads("heads", heads));
+    if (rotation.turns()) rotation.fields(f, heads.shape());
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const Shape& h = heads.shape();
+    if (rotation.turns())
+      return k.merge_rotated_heads(row_type(heads.dtype()), rows.data(), heads.data(), h[0], h[1], h[2], h[3], rows.shape()[2],
+                                   first_column, rotation.cos.as<float>(), rotation.sin.as<float>(),
+                                   rotation.position.as<std::int32_t>(), rotation.pairs());
     k.merge_heads(row_type(heads.dtype()), rows.data(), heads.data(), h[0], h[1], h[2], h[3], rows.shape()[2], first_column);
   }
 };
 
-// In place on x T[B,n,S,D]: rotates pairs (j, j + P) of the first 2P elements of a head, P = table width (half-split form).
-// cos, sin f32[positions, P]; position i32[B,S] picks the row. `inverse` = kYes rotates back (the backward pass).
+// In place on x T[B,n,S,D]; `inverse` = kYes turns back (the backward pass).
 struct Rope {
   static constexpr OperationName kName{"rope", WorkKind::kHeads};
   TensorView x;
-  ConstTensorView cos, sin, position;
+  Rotation rotation;
   Transpose inverse;
 
   void check() const;
   void fields(FieldVisitor f) const {
-    const Shape& s = x.shape();
     f(updates("x", x));
-    f(reads("cos", cos, {DType::kF32, cos.num_elements()}));
-    f(reads("sin", sin, {DType::kF32, cos.num_elements()}));
-    f(reads("position", position, {DType::kI32, s[0] * s[2]}));
+    rotation.fields(f, x.shape());
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const Shape& s = x.shape();
-    k.rope(row_type(x.dtype()), x.data(), cos.as<float>(), sin.as<float>(), position.as<std::int32_t>(), s[0], s[1], s[2], s[3],
-           cos.shape()[-1], inverse);
+    k.rope(row_type(x.dtype()), x.data(), rotation.cos.as<float>(), rotation.sin.as<float>(), rotation.position.as<std::int32_t>(),
+           s[0], s[1], s[2], s[3], rotation.pairs(), inverse);
   }
 };
 
 // ---- norms
 
-// Rows that are normed, as far as all norms have the same operands.
+// Rows x T[rows,H] still lack these: x += bias T[H] + residual T[rows,H], rounded once. Without a bias its view is one of nothing;
+// so are both where nothing lacks.
+struct Summands {
+  ConstTensorView bias = {}, residual = {};
+
+  bool any() const { return residual.shape().rank() > 0; }
+  const void* bias_data() const { return bias.data(); }
+};
+
+// Rows that are normed, as far as all norms have the same operands. With summands x is `sum`, which is completed in place first.
 struct NormedRows {
   TensorView y, rstd;
   ConstTensorView x, weight;
   float eps;
+  TensorView sum = {};
+  Summands summands = {};
 
   RowExtent extent() const { return row_extent(x); }
   void fields(FieldVisitor f) const {
     f(writes("y", y, like(x)));
     f(writes("rstd", rstd, {DType::kF32, extent().rows}));
-    f(reads("x", x));
+    if (summands.any()) {
+      f(updates("x", sum, like(x)));
+      f(reads("residual", summands.residual, like(x)));
+      if (summands.bias_data() != nullptr) f(reads("summed bias", summands.bias, {x.dtype(), extent().width}));
+    } else {
+      f(reads("x", x));
+    }
     f(reads("weight", weight, {x.dtype(), extent().width}));
   }
 };
@@ -203,6 +249,9 @@ struct RmsNormForward : NormedRows {
   template <class Kernels>
   void launch(const Kernels& k) const {
     const RowExtent e = extent();
+    if (summands.any())
+      return k.residual_rms_norm(row_type(x.dtype()), y.data(), rstd.as<float>(), sum.data(), summands.bias_data(),
+                                 summands.residual.data(), weight.data(), e.rows, e.width, eps);
     k.rms_norm_forward(row_type(x.dtype()), y.data(), rstd.as<float>(), x.data(), weight.data(), e.rows, e.width, eps);
   }
 };
@@ -309,6 +358,10 @@ struct LayerNormForward : NormedRows {
   template <class Kernels>
   void launch(const Kernels& k) const {
     const RowExtent e = extent();
+    if (summands.any())
+      return k.residual_layer_norm(row_type(x.dtype()), y.data(), mean.as<float>(), rstd.as<float>(), sum.data(),
+                                   summands.bias_data(), summands.residual.data(), weight.data(), bias.data(), e.rows, e.width,
+                                   eps);
     k.layer_norm_forward(row_type(x.dtype()), y.data(), mean.as<float>(), rstd.as<float>(), x.data(), weight.data(), bias.data(),
                          e.rows, e.width, eps);
   }
@@ -351,13 +404,14 @@ struct SwigluForward {
   }
 };
 
+// In place, d_out becomes what forward gave, which the gradient of the next weight is made of.
 struct SwigluBackward {
   static constexpr OperationName kName{"swiglu_backward", WorkKind::kRows};
-  TensorView d_gate_up;
-  ConstTensorView d_out, gate_up;
+  TensorView d_gate_up, d_out;
+  ConstTensorView gate_up;
 
   void fields(FieldVisitor f) const {
-    f(reads("d_out", d_out));
+    f(updates("d_out", d_out));
     f(reads("gate_up", gate_up, {d_out.dtype(), 2 * d_out.num_elements()}));
     f(writes("d_gate_up", d_gate_up, like(gate_up)));
   }
@@ -384,14 +438,33 @@ struct GeluForward {
   }
 };
 
+// In place x T[R,C] += bias T[C] in every row, rounded; out = gelu(x).
+struct BiasGelu {
+  static constexpr OperationName kName = GeluForward::kName;
+  TensorView out, x;
+  ConstTensorView bias;
+
+  void fields(FieldVisitor f) const {
+    f(writes("out", out, like(x)));
+    f(updates("x", x));
+    f(reads("bias", bias, {x.dtype(), row_extent(x).width}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.bias_gelu(row_type(x.dtype()), out.data(), x.data(), bias.data(), e.rows, e.width);
+  }
+};
+
+// In place, d_out becomes gelu(x), which the gradient of the next weight is made of.
 struct GeluBackward {
   static constexpr OperationName kName{"gelu_backward", WorkKind::kRows};
-  TensorView d_x;
-  ConstTensorView d_out, x;
+  TensorView d_x, d_out;
+  ConstTensorView x;
 
   void fields(FieldVisitor f) const {
     f(writes("d_x", d_x, like(x)));
-    f(reads("d_out", d_out, like(x)));
+    f(updates("d_out", d_out, like(x)));
     f(reads("x", x));
   }
   template <class Kernels>
@@ -438,7 +511,7 @@ struct ClipBackward {
 
 using LayerOperations =
     OperationList<Matmul, AttentionForward, CachedAttention, AttentionBackward, SplitHeads, MergeHeads, Rope, RmsNormForward,
-                  RmsNormBackward, LayerNormForward, LayerNormBackward, SwigluForward, SwigluBackward, GeluForward, GeluBackward,
-                  RmsNormSquares, RmsNormApply, RmsNormDots, RmsNormApplyBackward, ClipForward, ClipBackward>;
+                  RmsNormBackward, LayerNormForward, LayerNormBackward, SwigluForward, SwigluBackward, GeluForward, BiasGelu,
+                  GeluBackward, RmsNormSquares, RmsNormApply, RmsNormDots, RmsNormApplyBackward, ClipForward, ClipBackward>;
 
 }  // namespace trident::op

@@ -24,13 +24,13 @@ void Ops::matmul_bias_gelu(Stream& stream, const MatmulOperands& product, ConstT
   expect_overwrites("matmul_bias_gelu", product);
   if (try_fused(stream, {.epilogue = Epilogue::kBiasGelu, .product = product, .bias = bias, .pre = {}, .result = activation})) return;
   run(stream, op::Matmul{product});
-  run(stream, op::AddBias{product.out, bias});
-  run(stream, op::GeluForward{.out = activation, .x = product.out});
+  run(stream, op::BiasGelu{.out = activation, .x = product.out, .bias = bias});
 }
 
 void Ops::matmul_gelu_backward(Stream& stream, const MatmulOperands& product, ConstTensorView pre, TensorView d_pre) {
   expect_overwrites("matmul_gelu_backward", product);
-  if (try_fused(stream, {.epilogue = Epilogue::kGeluBackward, .product = product, .bias = {}, .pre = pre, .result = d_pre})) return;
+  if (try_fused(stream, {.epilogue = Epilogue::kGeluBackward, .product = product, .bias = {}, .pre = pre, .result = d_pre}))
+    return run(stream, op::GeluForward{.out = product.out, .x = pre});
   run(stream, op::Matmul{product});
   run(stream, op::GeluBackward{.d_x = d_pre, .d_out = product.out, .x = pre});
 }

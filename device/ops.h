@@ -46,9 +46,9 @@ class Ops {
   //
   // matmul, add_bias: product.out T[M,N] = op(a) op(b) + bias T[N] in every row.
   void matmul_bias(Stream& stream, const MatmulOperands& product, ConstTensorView bias);
-  // matmul, add_bias, gelu_forward: product.out T[M,N] = op(a) op(b) + bias T[N], activation T[M,N] = gelu(that).
+  // matmul, gelu_forward with the bias: product.out T[M,N] = op(a) op(b) + bias T[N], activation T[M,N] = gelu(that).
   void matmul_bias_gelu(Stream& stream, const MatmulOperands& product, ConstTensorView bias, TensorView activation);
-  // matmul, gelu_backward: d_pre T[M,N] = op(a) op(b) * gelu'(pre T[M,N]). product.out T[M,N] is scratch: left undefined.
+  // matmul, gelu_backward: d_pre T[M,N] = op(a) op(b) * gelu'(pre T[M,N]), product.out T[M,N] = gelu(pre).
   void matmul_gelu_backward(Stream& stream, const MatmulOperands& product, ConstTensorView pre, TensorView d_pre);
   // sum_rows, matmul: product.out f32[M,N] (+)= a^T b, d_bias f32[M] (+)= column sums of a T[K,M], both as product.accumulate says;
   // product.transpose_a is kYes.

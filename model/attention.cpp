@@ -106,29 +106,38 @@ ConstTensorView Attention::first_key(const LayerPass& p) const {
   return p.geometry.document_interval > 0 ? p.batch.first_key : ConstTensorView();
 }
 
-void Attention::rotate(LayerPass& p, TensorView heads, Transpose inverse) const {
-  if (config_.position != PositionKind::kRope) return;
+op::Rotation Attention::rotation(const LayerPass& p) const {
+  if (config_.position != PositionKind::kRope) return {};
   const bool own = p.batch.rope_cos.shape().rank() > 0;
-  p.run(op::Rope{.x = heads, .cos = own ? p.batch.rope_cos : p.constants.rope_cos(),
-                 .sin = own ? p.batch.rope_sin : p.constants.rope_sin(), .position = p.batch.positions_by_sample,
-                 .inverse = inverse});
+  return {own ? p.batch.rope_cos : p.constants.rope_cos(), own ? p.batch.rope_sin : p.constants.rope_sin(),
+          p.batch.positions_by_sample};
 }
 
-void Attention::split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotated, const Views& rows) const {
+void Attention::split(LayerPass& p, const Heads& heads, const Norm* norm, const op::Rotation& rotation, const Views& rows) const {
   const Shape shape{p.geometry.micro_batch, heads.count, p.geometry.sequence, config_.head_dim};
   const TensorView saved = p.save(heads.saved, p.geometry.compute, shape);
-  const TensorView first = norm != nullptr ? p.save(heads.before, p.geometry.compute, shape) : saved;
-  p.run(op::SplitHeads{.heads = first, .rows = by_position(p.geometry, rows[heads.projection]),
-                       .first_column = heads.first_column});
-  if (norm != nullptr) norm->forward(p, saved, first);
-  if (rotated) rotate(p, saved, Transpose::kNo);
+  op::SplitHeads splits{.heads = saved, .rows = by_position(p.geometry, rows[heads.projection]),
+                        .first_column = heads.first_column};
+  if (norm == nullptr) {
+    splits.rotation = rotation;
+    return p.run(splits);
+  }
+  splits.heads = p.save(heads.before, p.geometry.compute, shape);
+  p.run(splits);
+  norm->forward(p, saved, splits.heads);
+  if (rotation.turns()) p.run(op::Rope{.x = saved, .rotation = rotation, .inverse = Transpose::kNo});
 }
 
-void Attention::merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, bool rotated, TensorView d,
+void Attention::merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, const op::Rotation& rotation, TensorView d,
                                const Views& d_rows) const {
-  if (rotated) rotate(p, d, Transpose::kYes);
-  if (norm != nullptr) norm->backward(p, d, d, p[heads.before], Accumulate::kNo);
-  p.run(op::MergeHeads{.rows = by_position(p.geometry, d_rows[heads.projection]), .heads = d, .first_column = heads.first_column});
+  op::MergeHeads merges{.rows = by_position(p.geometry, d_rows[heads.projection]), .heads = d, .first_column = heads.first_column};
+  if (norm == nullptr) {
+    merges.rotation = rotation;
+    return p.run(merges);
+  }
+  if (rotation.turns()) p.run(op::Rope{.x = d, .rotation = rotation, .inverse = Transpose::kYes});
+  norm->backward(p, d, d, p[heads.before], Accumulate::kNo);
+  p.run(merges);
 }
 
 void Attention::split_after_wide_norm(LayerPass& p, const Views& rows) const {
@@ -145,8 +154,7 @@ void Attention::split_after_wide_norm(LayerPass& p, const Views& rows) const {
   wide_norm_.forward(p, q_normed, k_normed, q, k);
   const auto split_normed = [&](const Heads& heads, TensorView normed) {
     const TensorView saved = p.save(heads.saved, g.compute, {g.micro_batch, heads.count, g.sequence, config_.head_dim});
-    p.run(op::SplitHeads{.heads = saved, .rows = by_position(g, normed), .first_column = 0});
-    rotate(p, saved, Transpose::kNo);
+    p.run(op::SplitHeads{.heads = saved, .rows = by_position(g, normed), .first_column = 0, .rotation = rotation(p)});
   };
   split_normed(q_, q_normed);
   split_normed(k_, k_normed);
@@ -156,9 +164,8 @@ void Attention::merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, T
   const LayerGeometry& g = p.geometry;
   const ScratchScope scope(p.scratch_cursor());
   const auto merged = [&](TensorView d, const Heads& heads) {
-    rotate(p, d, Transpose::kYes);
     const TensorView columns = p.scratch(g.compute, {g.full_rows(), heads.count * config_.head_dim});
-    p.run(op::MergeHeads{.rows = by_position(g, columns), .heads = d, .first_column = 0});
+    p.run(op::MergeHeads{.rows = by_position(g, columns), .heads = d, .first_column = 0, .rotation = rotation(p)});
     return columns;
   };
   const TensorView d_q_columns = merged(d_q, q_), d_k_columns = merged(d_k, k_);
@@ -183,7 +190,7 @@ Attention::Views Attention::project(LayerPass& p, ConstTensorView x) const {
   return rows;
 }
 
-void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
+op::Summands Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const LayerGeometry& g = p.geometry;
   norm_.enter(p, x);
   {
@@ -192,18 +199,17 @@ void Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
     if (config_.qk_norm == QkNorm::kFullWidth) {
       split_after_wide_norm(p, rows);
     } else {
-      split(p, q_, config_.qk_norm == QkNorm::kPerHead ? &query_norm_ : nullptr, true, rows);
-      split(p, k_, config_.qk_norm == QkNorm::kPerHead ? &key_norm_ : nullptr, true, rows);
+      split(p, q_, config_.qk_norm == QkNorm::kPerHead ? &query_norm_ : nullptr, rotation(p), rows);
+      split(p, k_, config_.qk_norm == QkNorm::kPerHead ? &key_norm_ : nullptr, rotation(p), rows);
     }
-    split(p, v_, nullptr, false, rows);
+    split(p, v_, nullptr, {}, rows);
   }
   p.batch.cached != nullptr ? attend_cached(p, *p.batch.cached) : recompute_core(p);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
   p.run(op::MergeHeads{.rows = by_position(g, merged), .heads = p[out_], .first_column = 0});
-  norm_.leave(p, y, [&](TensorView out) { output_.forward(p, out, merged); });
-  dropout_.apply(p, y, y);
-  p.run(op::Add{.out = y, .a = y, .b = x});
+  const ConstTensorView bias = norm_.leave(p, y, [&](TensorView out) { return output_.forward(p, out, merged); });
+  return dropout_.apply_before(p, y, {.bias = bias, .residual = x});
 }
 
 void Attention::recompute_core(LayerPass& p) const {
@@ -266,10 +272,10 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
     if (config_.qk_norm == QkNorm::kFullWidth) {
       merge_gradient_through_wide_norm(p, d_q, d_k, d_rows);
     } else {
-      merge_gradient(p, q_, config_.qk_norm == QkNorm::kPerHead ? &query_norm_ : nullptr, true, d_q, d_rows);
-      merge_gradient(p, k_, config_.qk_norm == QkNorm::kPerHead ? &key_norm_ : nullptr, true, d_k, d_rows);
+      merge_gradient(p, q_, config_.qk_norm == QkNorm::kPerHead ? &query_norm_ : nullptr, rotation(p), d_q, d_rows);
+      merge_gradient(p, k_, config_.qk_norm == QkNorm::kPerHead ? &key_norm_ : nullptr, rotation(p), d_k, d_rows);
     }
-    merge_gradient(p, v_, nullptr, false, d_v, d_rows);
+    merge_gradient(p, v_, nullptr, {}, d_v, d_rows);
     if (config_.clip_qkv > 0)
       for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
         p.run(op::ClipBackward{.d_x = d_rows[i], .d_out = d_rows[i], .x = p[unclipped_[i]],

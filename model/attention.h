@@ -30,8 +30,8 @@ class Attention {
 
   void declare(ParamList& list);
 
-  // y may not alias x.
-  void forward(LayerPass& p, ConstTensorView x, TensorView y) const;
+  // y may not alias x. Returns what y still lacks, the residual x among it.
+  op::Summands forward(LayerPass& p, ConstTensorView x, TensorView y) const;
   // Makes the core's output and log-sum-exp again from the saved q, k, v (selective recompute).
   void recompute_core(LayerPass& p) const;
   // d: gradient of y -> gradient of x, in place.
@@ -56,11 +56,12 @@ class Attention {
   ConstTensorView first_key(const LayerPass& p) const;
   std::int64_t inner_columns() const { return q_.count * config_.head_dim; }
   std::span<const TensorView> used(const Views& views) const { return std::span(views).first(qkv_.projections().size()); }
-  void split(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, const Views& rows) const;
-  void merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, bool rotate, TensorView d, const Views& d_rows) const;
+  void split(LayerPass& p, const Heads& heads, const Norm* norm, const op::Rotation& rotation, const Views& rows) const;
+  void merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, const op::Rotation& rotation, TensorView d,
+                      const Views& d_rows) const;
   // The projections' rows as heads are split from them.
   Views project(LayerPass& p, ConstTensorView x) const;
-  void rotate(LayerPass& p, TensorView heads, Transpose inverse) const;
+  op::Rotation rotation(const LayerPass& p) const;  // of queries and keys
   void attend_cached(LayerPass& p, const CachedStep& step) const;
   // The same of q and k together, for norms over all heads.
   void split_after_wide_norm(LayerPass& p, const Views& rows) const;

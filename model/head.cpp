@@ -1,6 +1,7 @@
 #include "model/head.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "model/cached_step.h"
@@ -46,14 +47,16 @@ void Head::run_forward(LayerPass& p, ConstTensorView x, TensorView) const {
   const TensorView logits =
       p.save(logits_, p.geometry.compute, {p.geometry.full_rows(), projection_.projections().front().output_columns});
   projection_.forward(p, normed, std::span(&logits, 1));
-  cross_entropy_.forward(p, p.batch.loss, logits, p.batch.targets, p.batch.token_losses);
+  cross_entropy_.forward(p, p.batch.loss, logits, p.batch.targets, p.batch.token_losses,
+                         p.batch.training ? std::optional(p.batch.gradient_scale) : std::nullopt);
 }
 
 void Head::run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
   if (is_chunked(p)) return chunked_backward(p, x, d, ChunkedVocabHead::Gradients::kInput);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView logits = p[logits_], d_normed = p.scratch(x.dtype(), x.shape());
-  cross_entropy_.backward(p, logits, 0, p.batch.targets, p.batch.gradient_scale);
+  if (!VocabParallelCrossEntropy::forms_gradient(p))  // else forward did
+    cross_entropy_.backward(p, logits, 0, p.batch.targets, p.batch.gradient_scale);
   projection_.backward_input(p, d_normed, std::span(&logits, 1));
   norm_.backward(p, d, d_normed, x, Accumulate::kNo);
 }

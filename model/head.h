@@ -1,5 +1,6 @@
 // The last unit: final norm, logits over this rank's part of the vocabulary, cross-entropy. Its output is batch.loss.
-// Saved: the norm's output and statistics, the logits (which become their gradient in place), the softmax statistics.
+// Saved: the norm's output and statistics, the logits (which become their gradient in place: in backward, or with one rank in
+// training already in forward), the softmax statistics.
 // In a cached pass there is no loss: the last tokens' logits go to CachedStep::logits. Logits are those before logit_softcap.
 // With LayerGeometry::head_chunk logits are not saved but made a few rows at a time, in forward and again in backward.
 #pragma once
@@ -21,7 +22,8 @@ class Head final : public Layer {
 
   void declare(ParamList& list) override;
 
-  // This rank's columns of the logits, T[S*B, padded V/t], after forward and before backward_input. Not with head_chunk.
+  // This rank's columns of the logits, T[S*B, padded V/t], after forward and before backward_input. Not with head_chunk; with one
+  // rank not in training, whose forward turns them into their gradient.
   ConstTensorView logits(const LayerPass& p) const { return p[logits_]; }
   const Saved* saved_logits() const override { return &logits_; }
 

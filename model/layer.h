@@ -31,7 +31,7 @@ struct MicroBatch {
   float gradient_scale = 1.0f;  // loss scale / global_valid_tokens: the one division
   TensorView loss;              // f64 [1], overwritten by the head: sum over counted tokens of nats
   TensorView token_losses = {}; // f32 [S*B], or of nothing; overwritten by the head: nats of each counted token, else 0
-  bool training = true;         // false: no dropout
+  bool training = true;         // false: no dropout, and no backward follows
   // f32 [rows, P]: in the place of the constants', where samples turn by angles of their own lengths; else of nothing.
   ConstTensorView rope_cos = {}, rope_sin = {};
   // Not null: the tokens follow others, whose keys and values are kept. Forward alone, without sequence parallelism.

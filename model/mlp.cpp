@@ -35,51 +35,41 @@ void Mlp::declare(ParamList& list) {
   down_ = RowParallelLinear(config_.hidden, down.weight, down.bias);
 }
 
-void Mlp::enter(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const {
-  norm_.enter(p, x);
+void Mlp::expand(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const {
   const TensorView pre = p.save(pre_, p.geometry.compute, {p.geometry.full_rows(), up_.projections().front().output_columns});
   up_.forward(p, norm_.input(p, x), std::span(&pre, 1), gelu() ? act : std::nullopt);
   if (!gelu() && act) p.run(op::SwigluForward{.out = *act, .gate_up = pre});
 }
 
-void Mlp::activate(LayerPass& p, TensorView out) const {
-  if (gelu())
-    p.run(op::GeluForward{.out = out, .x = p[pre_]});
-  else
-    p.run(op::SwigluForward{.out = out, .gate_up = p[pre_]});
-}
-
-void Mlp::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
+void Mlp::forward(LayerPass& p, TensorView x, const op::Summands& lacking, TensorView y) const {
+  norm_.enter(p, x, lacking);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
-  enter(p, x, act);
-  norm_.leave(p, y, [&](TensorView out) { down_.forward(p, out, act); });
-  dropout_.apply(p, y, y);
-  p.run(op::Add{.out = y, .a = y, .b = x});
+  expand(p, x, act);
+  const ConstTensorView bias = norm_.leave(p, y, [&](TensorView out) { return down_.forward(p, out, act); });
+  add(p, y, dropout_.apply_before(p, y, {.bias = bias, .residual = x}));
 }
 
-void Mlp::recompute(LayerPass& p, ConstTensorView x) const {
-  if (!norm_.is_after()) return enter(p, x, std::nullopt);
+void Mlp::recompute(LayerPass& p, TensorView x, const op::Summands& lacking) const {
+  norm_.enter(p, x, lacking);
+  if (!norm_.is_after()) return expand(p, x, std::nullopt);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
-  enter(p, x, act);
+  expand(p, x, act);
   // For the norm's input and statistics.
-  norm_.leave(p, p.scratch(x.dtype(), x.shape()), [&](TensorView out) { down_.forward(p, out, act); });
+  norm_.leave(p, p.scratch(x.dtype(), x.shape()), [&](TensorView out) { return down_.forward(p, out, act); });
 }
 
 void Mlp::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
   const TensorView pre = p[pre_], d_pre = p.keep(d_pre_, pre.dtype(), pre.shape());
   dropout_.apply(p, down_.d_y(p), d);
   norm_.backward_leave(p, down_.d_y(p));
-  {
-    const ScratchScope scope(p.scratch_cursor());
-    const TensorView d_act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
-    if (gelu()) {
-      down_.backward_input_through_gelu(p, d_pre, d_act, pre);
-    } else {
-      down_.backward_input(p, d_act);
-      p.run(op::SwigluBackward{.d_gate_up = d_pre, .d_out = d_act, .gate_up = pre});
-    }
+  const TensorView act = p.keep(act_, p.geometry.compute, {p.geometry.full_rows(), inner_});
+  if (gelu()) {
+    down_.backward_input_through_gelu(p, d_pre, act, pre);
+  } else {
+    down_.backward_input(p, act);
+    p.run(op::SwigluBackward{.d_gate_up = d_pre, .d_out = act, .gate_up = pre});
   }
   const ScratchScope scope(p.scratch_cursor());
   const TensorView d_normed = p.scratch(x.dtype(), x.shape());
@@ -89,12 +79,7 @@ void Mlp::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
 
 void Mlp::backward_weight(LayerPass& p, ConstTensorView x) const {
   const TensorView d_pre = p[d_pre_];
-  {
-    const ScratchScope scope(p.scratch_cursor());
-    const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
-    activate(p, act);
-    down_.backward_weight(p, act);
-  }
+  down_.backward_weight(p, p[act_]);
   up_.backward_weight(p, norm_.input(p, x), std::span(&d_pre, 1));
 }
 

@@ -13,16 +13,18 @@ void Norm::declare(ParamList& list) {
   if (kind_ == NormKind::kLayerNorm) bias_ = declare_vector(list, name_ + ".bias", width_, InitKind::kZeros, partial_);
 }
 
-void Norm::forward(LayerPass& p, TensorView y, ConstTensorView x) const {
+void Norm::forward(LayerPass& p, TensorView y, ConstTensorView x, TensorView sum, const op::Summands& summands) const {
   const Shape rows{x.num_elements() / width_};
   const TensorView rstd = p.save(rstd_, DType::kF32, rows);
   const bool centers = kind_ == NormKind::kLayerNorm || kind_ == NormKind::kPlainLayerNorm;
   const TensorView mean = centers ? p.save(mean_, DType::kF32, rows) : TensorView();
   switch (kind_) {
     case NormKind::kRmsNorm:
-      p.run(op::RmsNormForward{{.y = as_rows(y), .rstd = rstd, .x = as_rows(x), .weight = p.weight(weight_), .eps = eps_}});
+      p.run(op::RmsNormForward{{.y = as_rows(y), .rstd = rstd, .x = as_rows(x), .weight = p.weight(weight_), .eps = eps_,
+                                .sum = sum, .summands = summands}});
       break;
     case NormKind::kRmsNormRoundedOnce: {
+      if (summands.any()) add(p, sum, summands);
       const ScratchScope scope(p.scratch_cursor());
       const TensorView squares = p.scratch(DType::kF32, rows);
       p.run(op::RmsNormSquares{.squares = squares, .x = as_rows(x)});
@@ -31,12 +33,12 @@ void Norm::forward(LayerPass& p, TensorView y, ConstTensorView x) const {
       break;
     }
     case NormKind::kLayerNorm:
-      p.run(op::LayerNormForward{{.y = as_rows(y), .rstd = rstd, .x = as_rows(x), .weight = p.weight(weight_), .eps = eps_}, mean,
-                                  p.weight(bias_)});
+      p.run(op::LayerNormForward{{.y = as_rows(y), .rstd = rstd, .x = as_rows(x), .weight = p.weight(weight_), .eps = eps_,
+                                  .sum = sum, .summands = summands}, mean, p.weight(bias_)});
       break;
     case NormKind::kPlainLayerNorm:
-      p.run(op::LayerNormForward{{.y = as_rows(y), .rstd = rstd, .x = as_rows(x), .weight = p.constants.ones(), .eps = eps_}, mean,
-                                  p.constants.zeros()});
+      p.run(op::LayerNormForward{{.y = as_rows(y), .rstd = rstd, .x = as_rows(x), .weight = p.constants.ones(), .eps = eps_,
+                                  .sum = sum, .summands = summands}, mean, p.constants.zeros()});
       break;
   }
 }
@@ -71,6 +73,13 @@ void Norm::backward(LayerPass& p, TensorView d_x, ConstTensorView d_y, ConstTens
       break;
     }
   }
+}
+
+void add(LayerPass& p, TensorView x, const op::Summands& summands) {
+  if (summands.bias_data() != nullptr)
+    p.run(op::AddBias{.x = as_rows(x), .bias = summands.bias, .residual = summands.residual});
+  else
+    p.run(op::Add{.out = x, .a = x, .b = summands.residual});
 }
 
 Norm block_norm(const ModelConfig& config, std::string name, RecomputeClass recompute) {

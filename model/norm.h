@@ -27,11 +27,15 @@ class Norm {
 
   void declare(ParamList& list);
   // y T[.., width] from x of the same shape.
-  void forward(LayerPass& p, TensorView y, ConstTensorView x) const;
+  void forward(LayerPass& p, TensorView y, ConstTensorView x) const { forward(p, y, x, {}, {}); }
+  // The same of x, which still lacks `summands` and gets them.
+  void forward(LayerPass& p, TensorView y, TensorView x, const op::Summands& summands) const { forward(p, y, x, x, summands); }
   // d_x (+)= the gradient of x; parameter gradients are written (grad_mode). d_x may be d_y for the RMS norms.
   void backward(LayerPass& p, TensorView d_x, ConstTensorView d_y, ConstTensorView x, Accumulate accumulate) const;
 
  private:
+  void forward(LayerPass& p, TensorView y, ConstTensorView x, TensorView sum, const op::Summands& summands) const;
+
   NormKind kind_;
   float eps_;
   std::int64_t width_;
@@ -40,6 +44,9 @@ class Norm {
   ParamId weight_, bias_;
   Saved mean_, rstd_;  // f32 [rows]
 };
+
+// x T[S',B,H] gets what it lacks.
+void add(LayerPass& p, TensorView x, const op::Summands& summands);
 
 // The norm of a model's blocks and end.
 Norm block_norm(const ModelConfig& config, std::string name, RecomputeClass recompute = RecomputeClass::kBlock);

@@ -24,10 +24,13 @@ class PhaseNorm {
 
   // Saves what the phase multiplies: T[S',B,H] from x of that shape.
   void enter(LayerPass& p, ConstTensorView x) const;
+  // The same of x that still lacks `summands`, and gets them.
+  void enter(LayerPass& p, TensorView x, const op::Summands& summands) const;
   // That, once it was made.
   ConstTensorView input(const LayerPass& p, ConstTensorView x) const { return after_ ? x : ConstTensorView(p[normed_]); }
-  // y T[S',B,H]: what `project` writes into its argument, of y's shape; normed if the norm comes after.
-  void leave(LayerPass& p, TensorView y, FunctionRef<void(TensorView)> project) const;
+  // y T[S',B,H]: what `project` writes into its argument, of y's shape, and with the bias that it returns, or a view of nothing,
+  // normed if the norm comes after. Returns the bias that y then still lacks.
+  ConstTensorView leave(LayerPass& p, TensorView y, FunctionRef<ConstTensorView(TensorView)> project) const;
 
   // d_y: gradient of y -> that of what `project` wrote, in place.
   void backward_leave(LayerPass& p, TensorView d_y) const;

@@ -9,8 +9,7 @@ void TransformerBlock::declare(ParamList& list) {
 
 void TransformerBlock::run_forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const TensorView middle = p.save(middle_, x.dtype(), x.shape());
-  attention_.forward(p, x, middle);
-  mlp_.forward(p, middle, y);
+  mlp_.forward(p, middle, attention_.forward(p, x, middle), y);
 }
 
 void TransformerBlock::run_recompute(LayerPass& p, ConstTensorView x) const {
@@ -19,8 +18,7 @@ void TransformerBlock::run_recompute(LayerPass& p, ConstTensorView x) const {
     case RecomputePolicy::kSelective: attention_.recompute_core(p); return;
     case RecomputePolicy::kFull: {
       const TensorView middle = p.save(middle_, x.dtype(), x.shape());
-      attention_.forward(p, x, middle);
-      mlp_.recompute(p, middle);
+      mlp_.recompute(p, middle, attention_.forward(p, x, middle));
       return;
     }
   }

@@ -2,17 +2,19 @@
 
 namespace trident {
 
-void RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorView x) const {
+ConstTensorView RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorView x) const {
   const ScratchScope scope(p.scratch_cursor());
   const bool sums_ranks = p.geometry.tensor_degree > 1;  // the bias comes after the sum
   const TensorView full = leave_buffer(p, y);
   const MatmulOperands product = p.product(as_rows(full), x, Transpose::kNo, p.weight(weight_), Transpose::kYes);
-  if (bias_.present() && !sums_ranks)
-    p.ops.matmul_bias(p.stream, product, p.weight(bias_));
+  ConstTensorView bias = bias_.present() ? p.weight(bias_) : ConstTensorView();
+  if (bias_.present() && !sums_ranks &&
+      p.ops.try_fused(p.stream, {.epilogue = Epilogue::kBias, .product = product, .bias = bias, .pre = {}, .result = {}}))
+    bias = {};
   else
     p.matmul(product);
   leave_region(p, y, full);
-  if (bias_.present() && sums_ranks) p.run(op::AddBias{.x = as_rows(y), .bias = p.weight(bias_)});
+  return bias;
 }
 
 MatmulOperands RowParallelLinear::input_gradient(Pass& p, TensorView d_x) const {
@@ -21,8 +23,8 @@ MatmulOperands RowParallelLinear::input_gradient(Pass& p, TensorView d_x) const 
 
 void RowParallelLinear::backward_input(Pass& p, TensorView d_x) const { p.matmul(input_gradient(p, d_x)); }
 
-void RowParallelLinear::backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView d_x, ConstTensorView pre) const {
-  p.ops.matmul_gelu_backward(p.stream, input_gradient(p, d_x), pre, d_pre);
+void RowParallelLinear::backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView x, ConstTensorView pre) const {
+  p.ops.matmul_gelu_backward(p.stream, input_gradient(p, x), pre, d_pre);
 }
 
 void RowParallelLinear::backward_weight(Pass& p, ConstTensorView x) const {

@@ -1,6 +1,6 @@
 // y = x W^T + b with the columns of W (and of x) split over the tensor-parallel ranks: every rank's product is a summand of y.
-// The bias is added once, after the sum. R = S*B rows, K input columns on this rank, H output columns. Each call has a scratch
-// scope of its own.
+// The bias is added once, after the sum, by the caller, who has more to add. R = S*B rows, K input columns on this rank, H output
+// columns. Each call has a scratch scope of its own.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ class RowParallelLinear {
   RowParallelLinear(std::int64_t output_columns, ParamId weight, ParamId bias)
       : output_columns_(output_columns), weight_(weight), bias_(bias) {}
 
-  // y T[S',B,H] from x T[R,K]; summed over ranks.
-  void forward(Pass& p, TensorView y, ConstTensorView x) const;
+  // y T[S',B,H] from x T[R,K]; summed over ranks. Returns the bias T[H] that y still lacks, or a view of nothing.
+  ConstTensorView forward(Pass& p, TensorView y, ConstTensorView x) const;
   // The caller writes the gradient of y, T[S',B,H], here; it is kept until backward_weight.
   TensorView d_y(Pass& p) const { return d_y_.local(p, output_columns_); }
   // d_x T[R,K] overwritten. Gathers d_y under sequence parallelism.
   void backward_input(Pass& p, TensorView d_x) const;
-  // Where x is gelu(pre), pre T[R,K]: d_pre T[R,K] overwritten; d_x T[R,K] is scratch.
-  void backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView d_x, ConstTensorView pre) const;
+  // Where x is gelu(pre), pre T[R,K]: d_pre and x, T[R,K], overwritten.
+  void backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView x, ConstTensorView pre) const;
   // Weight and bias gradients (grad_mode), from d_y as backward_input left it.
   void backward_weight(Pass& p, ConstTensorView x) const;
 

@@ -4,19 +4,16 @@
 
 namespace trident {
 
-void VocabParallelCrossEntropy::forward(Pass& p, TensorView loss, ConstTensorView logits, ConstTensorView targets,
-                                        TensorView token_losses) const {
-  const std::int64_t rows = p.geometry.full_rows();
-  const TensorView row_max = p.save(row_max_, DType::kF32, {rows}), stats = p.save(stats_, DType::kF32, {2, rows});
-  p.run(op::CrossEntropyMax{.row_max = row_max, .logits = logits, .first_column = first_column(p), .vocabulary = vocabulary_,
-                            .softcap = softcap_});
-  p.tensor.all_reduce(p.stream, row_max, ReduceOp::kMax);
-  p.run(op::CrossEntropyStats{.sum_exp = sum_exp(stats), .target_logit = target_logit(stats), .logits = logits, .row_max = row_max,
-                              .targets = targets, .first_column = first_column(p), .vocabulary = vocabulary_,
-                              .softcap = softcap_});
-  p.tensor.all_reduce(p.stream, stats, ReduceOp::kSum);
-  p.run(op::CrossEntropyLoss{.loss = loss, .row_losses = token_losses, .sum_exp = sum_exp(stats),
-                             .target_logit = target_logit(stats), .targets = targets});
+void VocabParallelCrossEntropy::forward(Pass& p, TensorView loss, TensorView logits, ConstTensorView targets,
+                                        TensorView token_losses, std::optional<float> scale) const {
+  const ScratchScope scope(p.scratch_cursor());
+  const Rows all = begin(p);
+  if (scale && forms_gradient(p))
+    p.run(op::CrossEntropyGradient{.sum_exp = sum_exp(all.stats), .target_logit = target_logit(all.stats), .logits = logits,
+                                   .targets = targets, .vocabulary = vocabulary_, .scale = *scale, .softcap = softcap_});
+  else
+    add_rows(p, all, logits, 0, targets);
+  finish(p, all, loss, targets, token_losses);
 }
 
 VocabParallelCrossEntropy::Rows VocabParallelCrossEntropy::begin(Pass& p) const {
@@ -29,11 +26,8 @@ VocabParallelCrossEntropy::Rows VocabParallelCrossEntropy::begin(Pass& p) const 
 void VocabParallelCrossEntropy::add_rows(Pass& p, const Rows& all, ConstTensorView logits, std::int64_t first,
                                          ConstTensorView targets) const {
   const std::int64_t n = logits.shape()[0];
-  const TensorView largest = all.shard_max.range(first, n);
-  p.run(op::CrossEntropyMax{.row_max = largest, .logits = logits, .first_column = first_column(p), .vocabulary = vocabulary_,
-                            .softcap = softcap_});
-  p.run(op::CrossEntropyStats{.sum_exp = sum_exp(all.stats).range(first, n),
-                              .target_logit = target_logit(all.stats).range(first, n), .logits = logits, .row_max = largest,
+  p.run(op::CrossEntropyStats{.row_max = all.shard_max.range(first, n), .sum_exp = sum_exp(all.stats).range(first, n),
+                              .target_logit = target_logit(all.stats).range(first, n), .logits = logits,
                               .targets = targets.range(first, n), .first_column = first_column(p), .vocabulary = vocabulary_,
                               .softcap = softcap_});
 }

@@ -3,11 +3,13 @@
 // Per row two small reductions: the maximum, then the sum of exponentials together with the target's logit. Padding columns
 // (>= vocabulary) take no part, so the loss does not depend on the number of ranks.
 //
-// Logits may also come a few rows at a time. Each rank then sums beside its own maximum, and when it has seen all rows the same
-// two reductions are made once, its sums rescaled between them (Milakov and Gimelshein 2018, arXiv 1805.02867, over ranks).
+// Logits are read once, all of them or a few rows at a time: each rank sums beside its own maximum, and when it has seen all rows
+// the two reductions are made once, its sums rescaled between them (Milakov and Gimelshein 2018, arXiv 1805.02867, over ranks).
+// With one rank nothing is to be reduced, so that forward can also leave the gradient, which is then never a reading of its own.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "tensor_parallel/pass.h"
 
@@ -25,7 +27,10 @@ class VocabParallelCrossEntropy {
 
   // loss f64[1] = sum over rows with target >= 0 of the negative log-likelihood in nats, the same on every rank.
   // logits T[R, columns], targets i32[R]. token_losses f32[R]: of each such row alone, 0 of others; or a view of nothing.
-  void forward(Pass& p, TensorView loss, ConstTensorView logits, ConstTensorView targets, TensorView token_losses) const;
+  // With `scale`, where forms_gradient(), logits become in place what backward() makes of them.
+  void forward(Pass& p, TensorView loss, TensorView logits, ConstTensorView targets, TensorView token_losses,
+               std::optional<float> scale = {}) const;
+  static bool forms_gradient(const Pass& p) { return p.geometry.tensor_degree == 1; }
   // The same of logits T[n, columns], rows first .. first + n - 1: for all rows once, in any pieces, between begin() and finish();
   // begin() takes scratch in the caller's scope.
   struct Rows {

@@ -5,6 +5,7 @@
 
 #include "core/tsan_announce.h"
 #include "device/cpu/cpu_features.h"
+#include "device/cpu/team_kernels.h"
 
 namespace trident {
 
@@ -31,9 +32,7 @@ void announce(const Operation& operation) {
 }  // namespace
 
 CpuOps::CpuOps(IsaLevel level, Bf16Products bf16, SmallProducts small)
-    : kernels_{trident::row_kernels(level)},
-      matmul_(bf16, trident::row_kernels(level), small),
-      attention_(level, multiplies_pairs(bf16)) {}
+    : kernels_{team_kernels(level)}, matmul_(bf16, team_kernels(level), small), attention_(level, multiplies_pairs(bf16)) {}
 
 // ---- matrix products
 

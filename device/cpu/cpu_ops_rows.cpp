@@ -1,10 +1,12 @@
 // The operations of CpuOps that are row kernels from end to end.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 
 #include "core/exact_sum.h"
 #include "device/cpu/cpu_ops.h"
+#include "device/cpu/team.h"
 
 namespace trident {
 
@@ -30,8 +32,15 @@ void CpuOps::Kernels::cross_entropy_loss(double* loss, float* row_losses, const 
 }
 
 void CpuOps::Kernels::add_exact(std::int64_t* limbs, const double* x, std::int64_t count) {
-  ExactSum sum;
-  sum.add({x, static_cast<std::size_t>(count)});
+  constexpr std::int64_t kMostParts = 16, kWorthPart = 4096;
+  std::array<ExactSum, kMostParts> sums;
+  const std::int64_t parts = std::clamp<std::int64_t>(count / kWorthPart, 1, kMostParts);
+  on_team(parts, [&](std::int64_t i, std::int64_t) {
+    const std::int64_t first = i * count / parts;
+    sums[static_cast<std::size_t>(i)].add({x + first, static_cast<std::size_t>((i + 1) * count / parts - first)});
+  });
+  ExactSum& sum = sums[0];
+  for (std::int64_t i = 1; i < parts; ++i) sum.merge(sums[static_cast<std::size_t>(i)]);
   sum.normalise();
   for (std::size_t i = 0; i < ExactSum::kLimbs; ++i) limbs[i] += sum.limbs()[i];
 }

@@ -15,7 +15,8 @@ void run_on_team(std::int64_t tasks, void (*call)(const void* task, std::int64_t
 
 // Calls task(i, member) for every i in 0 .. tasks - 1, each once, and returns when all are done. Tasks run in no order, on members
 // 0 .. team_size() - 1 of which none runs two at a time, so that each may own scratch memory. Tasks write to memory that no other
-// task touches, and what they compute depends on i alone: a result is the same for every size of the team.
+// task touches, and what they compute depends on i alone: a result is the same for every size of the team. They throw nothing. A
+// task that has tasks itself runs them one after the other, as member 0.
 template <class Task>
 void on_team(std::int64_t tasks, const Task& task) {
   internal::run_on_team(

@@ -41,6 +41,15 @@ class CudaOps::Kernels {
       return cuda_kernels::cross_entropy_backward_from_memory(stream_, t, logits, row_max, sum_exp, targets, rows, shard, held);
     cuda_kernels::cross_entropy_backward(stream_, t, logits, row_max, sum_exp, targets, rows, shard, scale);
   }
+  void cross_entropy_gradient(RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
+                              std::int64_t rows, const VocabularyShard& shard, float scale) const {
+    if (ops_.graphs_.note("cross_entropy_gradient", t, logits, sum_exp, target_logit, targets, rows, shard, PerLaunchArg{scale}))
+      return;
+    if (const float* const held = ops_.graphs_.in_memory<float>())
+      return cuda_kernels::cross_entropy_gradient_from_memory(stream_, t, logits, sum_exp, target_logit, targets, rows, shard,
+                                                              held);
+    cuda_kernels::cross_entropy_gradient(stream_, t, logits, sum_exp, target_logit, targets, rows, shard, scale);
+  }
   void dropout(RowType t, void* out, const void* x, const std::int64_t* samples, std::int64_t sequence, std::int64_t batch,
                std::int64_t width, const DropoutSpec& spec) const {
     const auto& [probability, key, whole_sequence, position_offset] = spec;  // does not compile when a field is added

@@ -11,15 +11,16 @@ TRIDENT_ROW_BODY void swiglu_row(const Team& team, T* out, const T* gate, const 
   });
 }
 
-// silu'(g) = s (1 + g (1 - s)) with s = sigmoid(g).
+// silu'(g) = s (1 + g (1 - s)) with s = sigmoid(g). d_out becomes what swiglu_row() gives.
 template <class Team, class T>
-TRIDENT_ROW_BODY void swiglu_backward_row(const Team& team, T* d_gate, T* d_up, const T* d_out, const T* gate, const T* up,
+TRIDENT_ROW_BODY void swiglu_backward_row(const Team& team, T* d_gate, T* d_up, T* d_out, const T* gate, const T* up,
                                           I width) {
   team.each(width, [&](I i, auto lanes) {
     const auto g = load(gate + i, lanes), u = load(up + i, lanes), d = load(d_out + i, lanes);
-    const auto s = sigmoid(g);
+    const auto s = sigmoid(g), silu = g * s;
     store(d_gate + i, d * u * (s * fma(g, broadcast(1.0f) - s, broadcast(1.0f))), lanes);
-    store(d_up + i, d * (g * s), lanes);
+    store(d_up + i, d * silu, lanes);
+    store(d_out + i, silu * u, lanes);
   });
 }
 
@@ -40,14 +41,25 @@ TRIDENT_ROW_BODY void gelu_row(const Team& team, T* out, const T* x, I count) {
   });
 }
 
-// gelu'(x) = s + x s (1 - s) (2u)'.
+// x += bias, as it is stored; out = gelu(x).
 template <class Team, class T>
-TRIDENT_ROW_BODY void gelu_backward_row(const Team& team, T* d_x, const T* d_out, const T* x, I count) {
+TRIDENT_ROW_BODY void bias_gelu_row(const Team& team, T* out, T* x, const T* bias, I width) {
+  team.each(width, [&](I i, auto lanes) {
+    const auto a = round_to<T>(load(x + i, lanes) + load(bias + i, lanes));
+    store(x + i, a, lanes);
+    store(out + i, a * gelu_gate(gelu_bounded(a)), lanes);
+  });
+}
+
+// gelu'(x) = s + x s (1 - s) (2u)'. d_out becomes gelu(x).
+template <class Team, class T>
+TRIDENT_ROW_BODY void gelu_backward_row(const Team& team, T* d_x, T* d_out, const T* x, I count) {
   team.each(count, [&](I i, auto lanes) {
-    const auto a = gelu_bounded(load(x + i, lanes));
+    const auto whole = load(x + i, lanes), a = gelu_bounded(whole);
     const auto s = gelu_gate(a);
     const auto slope = fma(a * a, broadcast(3.0f * kGeluCubic * kTwiceRootTwoOverPi), broadcast(kTwiceRootTwoOverPi));
     store(d_x + i, load(d_out + i, lanes) * fma(a * s * (broadcast(1.0f) - s), slope, s), lanes);
+    store(d_out + i, whole * s, lanes);
   });
 }
 
@@ -80,7 +92,7 @@ TRIDENT_ROW_KERNEL swiglu_forward(RowType t, void* out, const void* gate_up, I r
   });
 }
 
-TRIDENT_ROW_KERNEL swiglu_backward(RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width) {
+TRIDENT_ROW_KERNEL swiglu_backward(RowType t, void* d_gate_up, void* d_out, const void* gate_up, I rows, I width) {
   with_type(t, [&](auto* type) {
     for (I r = 0; r < rows; ++r) {
       const auto* gate = as(gate_up, type) + r * 2 * width;
@@ -94,7 +106,14 @@ TRIDENT_ROW_KERNEL gelu_forward(RowType t, void* out, const void* x, I count) {
   with_type(t, [&](auto* type) { gelu_row(kTeam, as(out, type), as(x, type), count); });
 }
 
-TRIDENT_ROW_KERNEL gelu_backward(RowType t, void* d_x, const void* d_out, const void* x, I count) {
+TRIDENT_ROW_KERNEL bias_gelu(RowType t, void* out, void* x, const void* bias, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r)
+      bias_gelu_row(kTeam, as(out, type) + r * width, as(x, type) + r * width, as(bias, type), width);
+  });
+}
+
+TRIDENT_ROW_KERNEL gelu_backward(RowType t, void* d_x, void* d_out, const void* x, I count) {
   with_type(t, [&](auto* type) { gelu_backward_row(kTeam, as(d_x, type), as(d_out, type), as(x, type), count); });
 }
 

@@ -76,11 +76,12 @@ void measure(const RowKernels& k, RowType t, Index rows) {
   report("swiglu_backward", 5 * n * e, n, [&] { k.swiglu_backward(t, c.data(), b.data(), a.data(), rows, kWidth); });
   report("gelu_forward", 2 * n * e, n, [&] { k.gelu_forward(t, c.data(), a.data(), n); });
   report("gelu_backward", 3 * n * e, n, [&] { k.gelu_backward(t, c.data(), b.data(), a.data(), n); });
-  report("cross_entropy_max", n * e, n, [&] { k.cross_entropy_max(t, rstd.data(), a.data(), rows, shard); });
   report("cross_entropy_stats", n * e, n,
-         [&] { k.cross_entropy_stats(t, sum.data(), target.data(), a.data(), rstd.data(), targets.data(), rows, shard); });
+         [&] { k.cross_entropy_stats(t, rstd.data(), sum.data(), target.data(), a.data(), targets.data(), rows, shard); });
   report("cross_entropy_backward", 2 * n * e, n,
          [&] { k.cross_entropy_backward(t, a.data(), rstd.data(), sum.data(), targets.data(), rows, shard, 1.0f); });
+  report("cross_entropy_gradient", 2 * n * e, n,
+         [&] { k.cross_entropy_gradient(t, a.data(), sum.data(), target.data(), targets.data(), rows, shard, 1.0f); });
   Bytes w = values(k, RowType::kF32, n), m = w, v = Bytes(w.size()), g = w;
   const UpdateNumbers numbers{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.1f, 1.2f};
   const auto update = [&](UpdateRule rule, const RoundedElements* at_random) {

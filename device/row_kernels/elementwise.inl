@@ -5,6 +5,16 @@ TRIDENT_ROW_BODY void add_row(const Team& team, T* out, const T* a, const T* b, 
   team.each(count, [&](I i, auto lanes) { store(out + i, load(a + i, lanes) + load(b + i, lanes), lanes); });
 }
 
+// x += bias + residual, rounded once; bias may be null.
+template <class Team, class T>
+TRIDENT_ROW_BODY void add_residual_row(const Team& team, T* x, const T* bias, const T* residual, I width) {
+  if (bias == nullptr)
+    return team.each(width, [&](auto i, auto lanes) { store(x + i, load(x + i, lanes) + load(residual + i, lanes), lanes); });
+  team.each(width, [&](auto i, auto lanes) {
+    store(x + i, (load(x + i, lanes) + load(bias + i, lanes)) + load(residual + i, lanes), lanes);
+  });
+}
+
 // out f32 += x T.
 template <class Team, class T>
 TRIDENT_ROW_BODY void accumulate_row(const Team& team, float* out, const T* x, I count) {
@@ -24,6 +34,13 @@ TRIDENT_ROW_KERNEL add_bias(RowType t, void* x, const void* bias, I rows, I widt
       auto* row = as(x, type) + r * width;
       add_row(kTeam, row, row, as(bias, type), width);
     }
+  });
+}
+
+TRIDENT_ROW_KERNEL add_bias_residual(RowType t, void* x, const void* bias, const void* residual, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r)
+      add_residual_row(kTeam, as(x, type) + r * width, as(bias, type), as(residual, type) + r * width, width);
   });
 }
 

@@ -17,6 +17,34 @@ TRIDENT_ROW_BODY float sum_of_exponentials(const Team& team, const T* logits, fl
   return team.sum(valid, [&](I i, auto lanes) { return exponential(load(logits + i, lanes) - row_max); });
 }
 
+struct LogitStatistics {
+  float largest, sum_exp;
+};
+
+// In tiles, so that logits come from far away once (Milakov and Gimelshein 2018, arXiv 1805.02867).
+template <class Team, class T>
+TRIDENT_ROW_BODY LogitStatistics logit_statistics(const Team& team, const T* logits, I valid, float softcap, I tile) {
+  LogitStatistics s{-__builtin_inff(), 0.0f};
+  for (I first = 0; first < valid; first += tile) {
+    const I count = valid - first < tile ? valid - first : tile;
+    const float largest = largest_logit(team, logits + first, count, softcap);
+    if (largest > s.largest) {
+      const float below = s.largest - largest;
+      if (first > 0) s.sum_exp *= team.sum(1, [&](I, auto) { return exponential(broadcast(below)); });
+      s.largest = largest;
+    }
+    // Infinity less infinity is no number; NaNs still show.
+    s.sum_exp += sum_of_exponentials(team, logits + first, s.largest == -__builtin_inff() ? 0.0f : s.largest, count, softcap);
+  }
+  return s;
+}
+
+// Beside the row's largest logit; `target` is its column.
+template <class Team, class T>
+TRIDENT_ROW_BODY float relative_logit(const Team& team, const T* logits, I target, float largest, float softcap) {
+  return target < 0 ? 0.0f : largest_logit(team, logits + target, 1, softcap) - largest;
+}
+
 // Logits become gradient(logit), the target's gradient(logit, its own 1); `target` is the column here or negative when it is
 // elsewhere.
 template <class Team, class T, class F>
@@ -62,22 +90,18 @@ TRIDENT_ROW_BODY I target_column(std::int32_t target, const VocabularyShard& sha
   return target >= 0 && column >= 0 && column < valid_columns(shard) ? column : -1;
 }
 
-TRIDENT_ROW_KERNEL cross_entropy_max(RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard) {
-  with_type(t, [&](auto* type) {
-    for (I r = 0; r < rows; ++r)
-      row_max[r] = largest_logit(kTeam, as(logits, type) + r * shard.columns, valid_columns(shard), shard.softcap);
-  });
-}
+// 16 KiB of f32: a tile stays in the first cache.
+constexpr I kLogitTile = 4096;
 
-TRIDENT_ROW_KERNEL cross_entropy_stats(RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+TRIDENT_ROW_KERNEL cross_entropy_stats(RowType t, float* row_max, float* sum_exp, float* target_logit, const void* logits,
                                        const std::int32_t* targets, I rows, const VocabularyShard& shard) {
   with_type(t, [&](auto* type) {
     for (I r = 0; r < rows; ++r) {
       const auto* row = as(logits, type) + r * shard.columns;
-      sum_exp[r] = sum_of_exponentials(kTeam, row, row_max[r], valid_columns(shard), shard.softcap);
-      const I target = target_column(targets[r], shard);
-      const RowVec logit = target >= 0 ? load(row + target, SomeLanes{1}) : RowVec{};
-      target_logit[r] = target >= 0 ? (shard.softcap > 0.0f ? bounded(logit, shard.softcap) : logit)[0] - row_max[r] : 0.0f;
+      const LogitStatistics s = logit_statistics(kTeam, row, valid_columns(shard), shard.softcap, kLogitTile);
+      row_max[r] = s.largest;
+      sum_exp[r] = s.sum_exp;
+      target_logit[r] = relative_logit(kTeam, row, target_column(targets[r], shard), s.largest, shard.softcap);
     }
   });
 }
@@ -92,6 +116,22 @@ TRIDENT_ROW_KERNEL cross_entropy_backward(RowType t, void* logits, const float* 
       if (used > 0)
         cross_entropy_backward_row(kTeam, row, row_max[r], sum_exp[r], target_column(targets[r], shard), valid, scale,
                                    shard.softcap);
+      zero_bytes(row + used, (shard.columns - used) * bytes_of(t));
+    }
+  });
+}
+
+TRIDENT_ROW_KERNEL cross_entropy_gradient(RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
+                                          I rows, const VocabularyShard& shard, float scale) {
+  const I valid = valid_columns(shard);
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) {
+      auto* row = as(logits, type) + r * shard.columns;
+      const I target = target_column(targets[r], shard), used = targets[r] < 0 ? 0 : valid;
+      const LogitStatistics s = logit_statistics(kTeam, row, valid, shard.softcap, kLogitTile);
+      sum_exp[r] = s.sum_exp;
+      target_logit[r] = relative_logit(kTeam, row, target, s.largest, shard.softcap);
+      if (used > 0) cross_entropy_backward_row(kTeam, row, s.largest, s.sum_exp, target, valid, scale, shard.softcap);
       zero_bytes(row + used, (shard.columns - used) * bytes_of(t));
     }
   });

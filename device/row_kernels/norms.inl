@@ -170,6 +170,29 @@ TRIDENT_ROW_KERNEL layer_norm_forward(RowType t, void* y, float* mean, float* rs
   });
 }
 
+// A row is normed while it is near.
+TRIDENT_ROW_KERNEL residual_rms_norm(RowType t, void* y, float* rstd, void* x, const void* summed_bias, const void* residual,
+                                     const void* weight, I rows, I width, float eps) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) {
+      auto* const row = as(x, type) + r * width;
+      add_residual_row(kTeam, row, as(summed_bias, type), as(residual, type) + r * width, width);
+      rms_norm_row(kTeam, as(y, type) + r * width, rstd + r, row, as(weight, type), width, eps);
+    }
+  });
+}
+
+TRIDENT_ROW_KERNEL residual_layer_norm(RowType t, void* y, float* mean, float* rstd, void* x, const void* summed_bias,
+                                       const void* residual, const void* weight, const void* bias, I rows, I width, float eps) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r) {
+      auto* const row = as(x, type) + r * width;
+      add_residual_row(kTeam, row, as(summed_bias, type), as(residual, type) + r * width, width);
+      layer_norm_row(kTeam, as(y, type) + r * width, mean + r, rstd + r, row, as(weight, type), as(bias, type), width, eps);
+    }
+  });
+}
+
 TRIDENT_ROW_KERNEL layer_norm_backward(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
                                        const void* weight, const float* mean, const float* rstd, I rows, I width,
                                        Accumulate accumulate_x, Accumulate accumulate_weight) {

@@ -26,7 +26,7 @@ enum class RowType : std::uint8_t { kF32, kBF16, kF16 };
 // The RowType of a compute dtype; anything but f32, bf16 and f16 is an InternalError.
 RowType row_type(DType dtype);
 
-// Which columns of a vocabulary shard count, and how its logits are bounded: see op::CrossEntropyMax in device/operations.h.
+// Which columns of a vocabulary shard count, and how its logits are bounded: see op::CrossEntropyStats in device/operations.h.
 struct VocabularyShard {
   std::int64_t columns = 0;       // V, held here
   std::int64_t first_column = 0;  // global number of column 0
@@ -48,6 +48,11 @@ struct RowKernels {
                       I first_column);
   void (*merge_heads)(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
                       I first_column);
+  // The same of heads that turn on the way, as rope; merging turns them back.
+  void (*split_rotated_heads)(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
+                              I first_column, const float* cos, const float* sin, const std::int32_t* position, I half);
+  void (*merge_rotated_heads)(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
+                              I first_column, const float* cos, const float* sin, const std::int32_t* position, I half);
   // x T[batch, heads, sequence, head_dim] in place; cos, sin f32[positions, half] with 2 * half <= head_dim; position [batch,
   // sequence].
   void (*rope)(RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,
@@ -67,15 +72,21 @@ struct RowKernels {
                                   Accumulate accumulate_weight);
   void (*layer_norm_forward)(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight, const void* bias,
                              I rows, I width, float eps);
+  // The forward norms of x += summed_bias + residual, rounded once; summed_bias may be null.
+  void (*residual_rms_norm)(RowType t, void* y, float* rstd, void* x, const void* summed_bias, const void* residual,
+                            const void* weight, I rows, I width, float eps);
+  void (*residual_layer_norm)(RowType t, void* y, float* mean, float* rstd, void* x, const void* summed_bias,
+                              const void* residual, const void* weight, const void* bias, I rows, I width, float eps);
   void (*layer_norm_backward)(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
                               const void* weight, const float* mean, const float* rstd, I rows, I width, Accumulate accumulate_x,
                               Accumulate accumulate_weight);
 
   // ---- activations: gate_up T[rows, 2 * width]
   void (*swiglu_forward)(RowType t, void* out, const void* gate_up, I rows, I width);
-  void (*swiglu_backward)(RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width);
+  void (*swiglu_backward)(RowType t, void* d_gate_up, void* d_out, const void* gate_up, I rows, I width);
   void (*gelu_forward)(RowType t, void* out, const void* x, I count);
-  void (*gelu_backward)(RowType t, void* d_x, const void* d_out, const void* x, I count);
+  void (*bias_gelu)(RowType t, void* out, void* x, const void* bias, I rows, I width);
+  void (*gelu_backward)(RowType t, void* d_x, void* d_out, const void* x, I count);
   void (*clip_forward)(RowType t, void* out, const void* x, I count, float limit);
   void (*clip_backward)(RowType t, void* d_x, const void* d_out, const void* x, I count, float limit);
 
@@ -85,15 +96,17 @@ struct RowKernels {
   void (*embedding_backward)(RowType t, float* d_table, const void* d_out, const std::int32_t* tokens, I rows, I width, I first_row,
                              I table_rows);
 
-  // ---- cross-entropy: logits T[rows, shard.columns]; sum_exp and target_logit are the two rows of `stats`
-  void (*cross_entropy_max)(RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard);
-  void (*cross_entropy_stats)(RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+  // ---- cross-entropy: logits T[rows, shard.columns]
+  void (*cross_entropy_stats)(RowType t, float* row_max, float* sum_exp, float* target_logit, const void* logits,
                               const std::int32_t* targets, I rows, const VocabularyShard& shard);
   void (*cross_entropy_backward)(RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets,
                                  I rows, const VocabularyShard& shard, float scale);
+  void (*cross_entropy_gradient)(RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets, I rows,
+                                 const VocabularyShard& shard, float scale);
 
   // ---- elementwise, copies, reductions
   void (*add_bias)(RowType t, void* x, const void* bias, I rows, I width);
+  void (*add_bias_residual)(RowType t, void* x, const void* bias, const void* residual, I rows, I width);
   void (*sum_rows)(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate);
   void (*add)(RowType t, void* out, const void* a, const void* b, I count);
   void (*accumulate)(float* out, const float* x, I count);
@@ -116,13 +129,15 @@ struct RowKernels {
 // X(name) of every function above. The plain ones: those that on a GPU take nothing but a stream besides (device/cuda/kernels);
 // those with scratch: which there also take memory for sums over rows.
 #define TRIDENT_PLAIN_ROW_KERNELS(X)                                                                                         \
-  X(split_heads) X(merge_heads) X(rope) X(rms_norm_forward) X(layer_norm_forward) X(swiglu_forward) X(swiglu_backward)       \
-  X(gelu_forward) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_max) X(cross_entropy_stats)    \
-  X(add_bias) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)                     \
+  X(split_heads) X(merge_heads) X(split_rotated_heads) X(merge_rotated_heads) X(rope) X(rms_norm_forward)                    \
+  X(layer_norm_forward) X(residual_rms_norm) X(residual_layer_norm) X(swiglu_forward) X(swiglu_backward) X(gelu_forward)     \
+  X(bias_gelu) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_stats) X(add_bias)                \
+  X(add_bias_residual) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)            \
   X(clip_forward) X(clip_backward)
 #define TRIDENT_SCRATCH_ROW_KERNELS(X)                                                                                       \
   X(rms_norm_backward) X(rms_norm_apply_backward) X(layer_norm_backward) X(sum_rows)
-#define TRIDENT_OTHER_ROW_KERNELS(X) X(cross_entropy_backward) X(dropout) X(convert) X(fill_zero) X(update)
+#define TRIDENT_OTHER_ROW_KERNELS(X)                                                                                         \
+  X(cross_entropy_backward) X(cross_entropy_gradient) X(dropout) X(convert) X(fill_zero) X(update)
 
 // The kernels for `level`, which the processor must support.
 const RowKernels& row_kernels(IsaLevel level);

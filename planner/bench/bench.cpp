@@ -16,6 +16,7 @@
 #include "planner/bench/bench_collectives.h"
 #include "planner/bench/metered_device.h"
 #include "planner/bench/random_samples.h"
+#include "planner/bench/row_units.h"
 #include "train/launch/rank_devices.h"
 #include "train/launch/start_up.h"
 #include "train/plan/machine.h"
@@ -111,6 +112,7 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   report.why = choice.why;
   report.compute = plan.compute;
   report.tokens = plan.tokens_per_step();
+  report.row_units = row_units_per_block(config, machine);
   ThreadWorld world(1);
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;

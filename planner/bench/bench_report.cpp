@@ -100,6 +100,7 @@ std::string to_text(const BenchReport& report) {
     if (sums[k].seconds > 0) text += kind_line(to_string(static_cast<WorkKind>(k)), sums[k], all.seconds);
   if (all.seconds > 0) text += kind_line("all", all, all.seconds);
 
+  text += fmt::format("  rows and heads of a block move {:.1f} times H elements per token\n", report.row_units);
   text += fmt::format("\n  {:<24} {:>7} {:>10} {:>10} {:>8} {:>10} {:>8}\n", "operation", "calls", "ms", "GB/s", "of copy",
                       "GFLOP/s", "of peak");
   for (const Work& work : slowest_first(report.work)) {
@@ -135,6 +136,7 @@ JsonValue to_json(const BenchReport& report) {
                            {"copy_bytes_per_s", report.copy_bytes},
                            {"collectives", std::move(collectives)},
                            {"tokens", report.tokens},
+                           {"row_units_per_block", report.row_units},
                            {"step_ms", 1e3 * report.step_seconds},
                            {"metered_ms", 1e3 * report.metered_seconds},
                            {"kinds", std::move(kinds)},

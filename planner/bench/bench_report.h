@@ -53,6 +53,7 @@ struct BenchReport {
   double copy_bytes = 0;    // bytes/s, read and written
   std::vector<CollectiveRates> collectives;
   std::int64_t tokens = 0;     // of the step
+  double row_units = 0;        // row_units_per_block()
   double step_seconds = 0;     // as training does it
   double metered_seconds = 0;  // with every operation waited for
   std::vector<Work> work;      // of the metered step, by operation

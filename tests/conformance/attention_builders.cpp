@@ -215,26 +215,71 @@ OpCase merge_heads(DType t, HeadShape h, Index columns, Index first_column) {
   return c;
 }
 
+namespace {
+
+Index positions_of(HeadShape h) { return 2 * h.S + 3; }
+
+// Behind the operands that there are: cos, sin, position.
+void add_rotation(OpCase& c, HeadShape h, Index pairs) {
+  const std::size_t first = c.operands.size();
+  c.operands.push_back(input("cos", DType::kF32, {positions_of(h), pairs}));
+  c.operands.push_back(input("sin", DType::kF32, {positions_of(h), pairs}));
+  c.operands.push_back(input("position", DType::kI32, {h.B, h.S}, integers(0, positions_of(h) - 1)));
+  c.derive = [=](std::vector<Values>& v) {
+    for (std::size_t i = 0; i < v[first].size(); ++i) {
+      const double angle = v[first][i];
+      v[first][i] = std::cos(angle), v[first + 1][i] = std::sin(angle);
+    }
+  };
+}
+
+void turn(Values& heads, std::span<const Values> rotation, HeadShape h, Index pairs, double direction) {
+  const std::vector<std::int32_t> position(rotation[2].begin(), rotation[2].end());
+  reference::rope(heads.data(), rotation[0].data(), rotation[1].data(), position.data(), h.B, h.n, h.S, h.D, pairs, direction);
+}
+
+}  // namespace
+
+OpCase split_rotated_heads(DType t, HeadShape h, Index columns, Index first_column, Index pairs) {
+  OpCase c = split_heads(t, h, columns, first_column);
+  c.variant += fmt::format("_pairs{}", pairs);
+  c.operands[0].tolerance = rounded(t, 1e-6);
+  add_rotation(c, h, pairs);
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.run(stream, op::SplitHeads{v[0], v[1], first_column, {v[2], v[3], v[4]}});
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::split_heads(v[0].data(), v[1].data(), h.B, h.n, h.S, h.D, columns, first_column);
+    turn(v[0], std::span(v).subspan(2), h, pairs, 1);
+  };
+  return c;
+}
+
+OpCase merge_rotated_heads(DType t, HeadShape h, Index columns, Index first_column, Index pairs) {
+  OpCase c = merge_heads(t, h, columns, first_column);
+  c.variant += fmt::format("_pairs{}", pairs);
+  c.operands[0].tolerance = rounded(t, 1e-6);
+  add_rotation(c, h, pairs);
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.run(stream, op::MergeHeads{v[0], v[1], first_column, {v[2], v[3], v[4]}});
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    turn(v[1], std::span(v).subspan(2), h, pairs, -1);
+    reference::merge_heads(v[0].data(), v[1].data(), h.B, h.n, h.S, h.D, columns, first_column);
+  };
+  return c;
+}
+
 OpCase rope(DType t, HeadShape h, Index pairs, Transpose inverse) {
-  const Index positions = 2 * h.S + 3;
   OpCase c;
   c.op = "rope";
   c.dtype = t;
   c.variant = with_option(fmt::format("b{}_n{}_s{}_d{}_pairs{}", h.B, h.n, h.S, h.D, pairs), inverse == Transpose::kYes, "back");
-  c.operands = {in_place("x", t, {h.B, h.n, h.S, h.D}, rounded(t, 1e-6)), input("cos", DType::kF32, {positions, pairs}),
-                input("sin", DType::kF32, {positions, pairs}),
-                input("position", DType::kI32, {h.B, h.S}, integers(0, positions - 1))};
-  c.derive = [=](std::vector<Values>& v) {
-    for (std::size_t i = 0; i < v[1].size(); ++i) {
-      const double angle = v[1][i];
-      v[1][i] = std::cos(angle), v[2][i] = std::sin(angle);
-    }
-  };
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::Rope{v[0], v[1], v[2], v[3], inverse}); };
+  c.operands = {in_place("x", t, {h.B, h.n, h.S, h.D}, rounded(t, 1e-6))};
+  add_rotation(c, h, pairs);
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::Rope{v[0], {v[1], v[2], v[3]}, inverse}); };
   c.reference = [=](std::vector<Values>& v) {
-    const std::vector<std::int32_t> position(v[3].begin(), v[3].end());
-    reference::rope(v[0].data(), v[1].data(), v[2].data(), position.data(), h.B, h.n, h.S, h.D, pairs,
-                    inverse == Transpose::kYes ? -1 : 1);
+    turn(v[0], std::span(v).subspan(1), h, pairs, inverse == Transpose::kYes ? -1 : 1);
   };
   return c;
 }

@@ -31,11 +31,16 @@ struct HeadShape {
 };
 OpCase split_heads(DType t, HeadShape heads, Index columns, Index first_column);
 OpCase merge_heads(DType t, HeadShape heads, Index columns, Index first_column);
+OpCase split_rotated_heads(DType t, HeadShape heads, Index columns, Index first_column, Index pairs);
+OpCase merge_rotated_heads(DType t, HeadShape heads, Index columns, Index first_column, Index pairs);
 OpCase rope(DType t, HeadShape heads, Index pairs, Transpose inverse);
 
 // ---- norms
 enum class Gradient : std::uint8_t { kOverwrite, kAdd, kInPlace };  // d_x is written, added to, or lies where d_y lay
 OpCase rms_norm_forward(DType t, Index R, Index H);
+// Of rows that still lack a residual, and a bias before it.
+OpCase residual_rms_norm(DType t, Index R, Index H, bool bias);
+OpCase residual_layer_norm(DType t, Index R, Index H, bool bias);
 OpCase rms_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight);
 // Of the first H of 3 H columns: the other parts' sums are twice as large.
 OpCase rms_norm_squares(DType t, Index R, Index H);
@@ -49,12 +54,14 @@ OpCase layer_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate w
 OpCase swiglu_forward(DType t, Index R, Index F, Draw x = normal(0, 3));
 OpCase swiglu_backward(DType t, Index R, Index F, Draw x = normal(0, 3));
 OpCase gelu_forward(DType t, Index R, Index F, Draw x = normal(0, 3));
+OpCase bias_gelu(DType t, Index R, Index F, Draw x = normal(0, 2));
 OpCase gelu_backward(DType t, Index R, Index F, Draw x = normal(0, 3));
 // Integers, so that many lie on the bounds.
 OpCase clip_forward(DType t, Index count, float limit, Draw x = integers(-4, 4));
 OpCase clip_backward(DType t, Index count, float limit, bool aliased, Draw x = integers(-4, 4));
 enum class Alias : std::uint8_t { kNone, kFirst, kSecond };  // which input lies where the output does
 OpCase add_bias(DType t, Index R, Index C);
+OpCase add_bias_residual(DType t, Index R, Index C);
 OpCase sum_rows(DType t, Index R, Index C, Accumulate accumulate, Draw draw);
 OpCase add(DType t, Index n, Alias alias);
 OpCase accumulate(Index n);
@@ -72,9 +79,10 @@ OpCase embedding_backward(DType t, Index R, Index H, Index table_rows, Index fir
 struct VocabularyPart {
   Index columns, first_column, vocabulary;
 };
-OpCase cross_entropy_max(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
 OpCase cross_entropy_stats(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
 OpCase cross_entropy_backward(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
+// Of a whole vocabulary: part.first_column is 0.
+OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
 OpCase cross_entropy_rescale(Index R, VocabularyPart part);
 OpCase cross_entropy_loss(Index R);
 

@@ -164,6 +164,11 @@ void add_heads(Cases& cases, DType t) {
       cases.push_back(split_heads(t, h, 3 * width, first));
       cases.push_back(merge_heads(t, h, 3 * width, first));
     }
+    if (h.D > 1)
+      for (const Index pairs : {h.D / 2, h.D / 4}) {
+        cases.push_back(split_rotated_heads(t, h, 3 * width, width, pairs));
+        cases.push_back(merge_rotated_heads(t, h, 3 * width, width, pairs));
+      }
     for (const Transpose back : {kN, kT}) {
       if (h.D == 1) continue;
       cases.push_back(rope(t, h, h.D / 2, back));
@@ -173,12 +178,18 @@ void add_heads(Cases& cases, DType t) {
   cases.push_back(shifted(split_heads(t, {2, 3, 5, 8}, 72, 24)));
   cases.push_back(shifted(merge_heads(t, {2, 3, 5, 8}, 72, 24)));
   cases.push_back(shifted(rope(t, {2, 3, 5, 8}, 4, kN)));
+  cases.push_back(split_rotated_heads(t, {2, 3, 5, 16}, 150, 3, 8));
+  cases.push_back(shifted(merge_rotated_heads(t, {2, 3, 5, 16}, 144, 48, 4)));
 }
 
 void add_norms(Cases& cases, DType t) {
   for (const Index H : {3, 8, 33, 264, 1030})
     for (const Index R : {0, 1, 5}) {
       cases.push_back(rms_norm_forward(t, R, H));
+      for (const bool bias : {false, true}) {
+        cases.push_back(residual_rms_norm(t, R, H, bias));
+        cases.push_back(residual_layer_norm(t, R, H, bias));
+      }
       cases.push_back(rms_norm_squares(t, R, H));
       cases.push_back(rms_norm_apply(t, R, H));
       cases.push_back(rms_norm_dots(t, R, H));
@@ -193,6 +204,8 @@ void add_norms(Cases& cases, DType t) {
   cases.push_back(rms_norm_forward(t, 2, 1));
   cases.push_back(shifted(rms_norm_forward(t, 5, 40)));
   cases.push_back(shifted(layer_norm_forward(t, 5, 40)));
+  cases.push_back(shifted(residual_rms_norm(t, 5, 40, false)));
+  cases.push_back(shifted(residual_layer_norm(t, 5, 40, true)));
   cases.push_back(shifted(rms_norm_backward(t, 5, 40, Gradient::kAdd, kAdd)));
   cases.push_back(shifted(layer_norm_backward(t, 5, 40, Gradient::kAdd, kAdd)));
   cases.push_back(shifted(rms_norm_squares(t, 5, 40)));
@@ -201,6 +214,8 @@ void add_norms(Cases& cases, DType t) {
   cases.push_back(shifted(rms_norm_apply_backward(t, 5, 40, Gradient::kAdd, kAdd)));
   cases.push_back(large(rms_norm_forward(t, 70, 4096)));
   cases.push_back(large(layer_norm_forward(t, 70, 1600)));
+  cases.push_back(large(residual_rms_norm(t, 70, 4096, false)));
+  cases.push_back(large(residual_layer_norm(t, 70, 1600, true)));
   cases.push_back(large(rms_norm_backward(t, 600, 264, Gradient::kOverwrite, kAdd)));
   cases.push_back(large(rms_norm_squares(t, 70, 4096)));
   cases.push_back(large(rms_norm_apply(t, 70, 4096)));
@@ -220,8 +235,10 @@ void add_elementwise(Cases& cases, DType t) {
       cases.push_back(swiglu_forward(t, R, C));
       cases.push_back(swiglu_backward(t, R, C));
       cases.push_back(gelu_forward(t, R, C));
+      cases.push_back(bias_gelu(t, R, C));
       cases.push_back(gelu_backward(t, R, C));
       cases.push_back(add_bias(t, R, C));
+      cases.push_back(add_bias_residual(t, R, C));
       for (const Accumulate sum : {kSet, kAdd}) cases.push_back(sum_rows(t, R, C, sum, kSmallIntegers));
     }
   for (const Index n : {0, 1, 7, 64, 65, 1030}) {
@@ -243,6 +260,7 @@ void add_elementwise(Cases& cases, DType t) {
   cases.push_back(swiglu_forward(t, 5, 40, wide));
   cases.push_back(swiglu_backward(t, 5, 40, wide));
   cases.push_back(gelu_forward(t, 5, 40, wide));
+  cases.push_back(bias_gelu(t, 5, 40, wide));
   cases.push_back(gelu_backward(t, 5, 40, wide));
   for (const Alias alias : {Alias::kNone, Alias::kFirst}) {
     for (const Index H : {1, 8, 33}) cases.push_back(dropout(t, 5, 3, H, 0.1f, alias));
@@ -252,8 +270,10 @@ void add_elementwise(Cases& cases, DType t) {
   const Cases unaligned = {swiglu_forward(t, 5, 24),
                            swiglu_backward(t, 5, 24),
                            gelu_forward(t, 5, 24),
+                           bias_gelu(t, 5, 24),
                            gelu_backward(t, 5, 24),
                            add_bias(t, 5, 24),
+                           add_bias_residual(t, 5, 24),
                            sum_rows(t, 5, 24, kSet, kSmallIntegers),
                            add(t, 100, Alias::kNone),
                            fill_zero(t, 100),
@@ -273,6 +293,7 @@ void add_elementwise(Cases& cases, DType t) {
   const Cases larger = {swiglu_forward(t, 130, 257),
                         swiglu_backward(t, 130, 257),
                         gelu_forward(t, 130, 257),
+                        bias_gelu(t, 130, 257),
                         gelu_backward(t, 130, 257),
                         add_bias(t, 300, 130),
                         sum_rows(t, 1500, 130, kSet, normal()),
@@ -316,9 +337,9 @@ void add_embedding_and_loss(Cases& cases, DType t) {
   cases.push_back(large(embedding_forward(t, 600, 130, 50, 0)));
   cases.push_back(large(embedding_backward(t, 600, 130, 50, 0, normal())));
   const auto losses = [&](Index R, VocabularyPart part, Draw draw, auto wrap) {
-    cases.push_back(wrap(cross_entropy_max(t, R, part, draw)));
     cases.push_back(wrap(cross_entropy_stats(t, R, part, draw)));
     cases.push_back(wrap(cross_entropy_backward(t, R, part, draw)));
+    if (part.first_column == 0) cases.push_back(wrap(cross_entropy_gradient(t, R, part, draw)));
   };
   const auto plain = [](OpCase c) { return c; };
   for (const Index R : {0, 1, 7, 1030})
@@ -333,13 +354,14 @@ void add_embedding_and_loss(Cases& cases, DType t) {
       losses(R, {V, 40, 30}, normal(0, 3), plain);                // nothing but padding
     }
   for (const VocabularyPart part : {VocabularyPart{33, 0, 33}, {264, 40, 40 + 132}, {33, 40, 30}}) {
-    cases.push_back(cross_entropy_max(t, 7, part, normal(0, 3), 2.5f));
     cases.push_back(cross_entropy_stats(t, 7, part, normal(0, 3), 2.5f));
     cases.push_back(cross_entropy_backward(t, 7, part, normal(0, 3), 2.5f));
+    if (part.first_column == 0) cases.push_back(cross_entropy_gradient(t, 7, part, normal(0, 3), 2.5f));
   }
   losses(7, {129, 0, 129}, normal(0, 1000), plain);  // exp() of what is left must not overflow
   losses(7, {40, 0, 40}, normal(0, 3), [](OpCase c) { return shifted(std::move(c)); });
   losses(20, {5003, 5003, 10001}, normal(0, 3), [](OpCase c) { return large(std::move(c)); });
+  losses(3, {9000, 0, 8999}, normal(0, 3), [](OpCase c) { return large(std::move(c)); });  // three tiles of a row
 }
 
 Cases make_cases() {
@@ -388,26 +410,31 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
                       attention_backward(attention),
                       split_heads(t, heads, qkv, 0),
                       merge_heads(t, heads, qkv, 0),
+                      split_rotated_heads(t, heads, qkv, 0, D / 2),
+                      merge_rotated_heads(t, heads, qkv, 0, D / 2),
                       rope(t, heads, D / 2, kN),
                       rms_norm_forward(t, T, H),
+                      residual_rms_norm(t, T, H, false),
                       rms_norm_backward(t, T, H, Gradient::kAdd, kAdd),
                       rms_norm_squares(t, T, H),
                       rms_norm_apply(t, T, H),
                       rms_norm_dots(t, T, H),
                       rms_norm_apply_backward(t, T, H, Gradient::kAdd, kAdd),
                       layer_norm_forward(t, T, H),
+                      residual_layer_norm(t, T, H, true),
                       layer_norm_backward(t, T, H, Gradient::kAdd, kAdd),
                       swiglu_forward(t, T, F),
                       swiglu_backward(t, T, F),
                       gelu_forward(t, T, F),
+                      bias_gelu(t, T, F),
                       gelu_backward(t, T, F),
                       clip_forward(t, T * H, 1, normal()),
                       clip_backward(t, T * H, 1, true, normal()),
                       embedding_forward(t, T, H, V, 0),
                       embedding_backward(t, T, H, V, 0, normal()),
-                      cross_entropy_max(t, T, whole, normal(0, 3)),
                       cross_entropy_stats(t, T, whole, normal(0, 3)),
                       cross_entropy_backward(t, T, whole, normal(0, 3)),
+                      cross_entropy_gradient(t, T, whole, normal(0, 3)),
                       cross_entropy_rescale(T, whole),
                       cross_entropy_loss(T),
                       add_bias(t, T, F),

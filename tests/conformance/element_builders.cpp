@@ -49,10 +49,13 @@ OpCase swiglu_forward(DType t, Index R, Index F, Draw x) {
 
 OpCase swiglu_backward(DType t, Index R, Index F, Draw x) {
   OpCase c = element_case("swiglu_backward", t, size_name(R, F, x));
-  c.operands = {output("d_gate_up", t, {R, 2 * F}, rounded(t, kElementNoise)), input("d_out", t, {R, F}),
-                input("gate_up", t, {R, 2 * F}, x)};
+  c.operands = {output("d_gate_up", t, {R, 2 * F}, rounded(t, kElementNoise)),
+                in_place("d_out", t, {R, F}, rounded(t, kElementNoise)), input("gate_up", t, {R, 2 * F}, x)};
   c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::SwigluBackward{v[0], v[1], v[2]}); };
-  c.reference = [=](std::vector<Values>& v) { reference::swiglu_backward(v[0].data(), v[1].data(), v[2].data(), R, F); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::swiglu_backward(v[0].data(), v[1].data(), v[2].data(), R, F);
+    reference::swiglu_forward(v[1].data(), v[2].data(), R, F);
+  };
   return c;
 }
 
@@ -66,9 +69,25 @@ OpCase gelu_forward(DType t, Index R, Index F, Draw x) {
 
 OpCase gelu_backward(DType t, Index R, Index F, Draw x) {
   OpCase c = element_case("gelu_backward", t, size_name(R, F, x));
-  c.operands = {output("d_x", t, {R, F}, rounded(t, kElementNoise)), input("d_out", t, {R, F}), input("x", t, {R, F}, x)};
+  c.operands = {output("d_x", t, {R, F}, rounded(t, kElementNoise)), in_place("d_out", t, {R, F}, rounded(t, kElementNoise)),
+                input("x", t, {R, F}, x)};
   c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::GeluBackward{v[0], v[1], v[2]}); };
-  c.reference = [=](std::vector<Values>& v) { reference::gelu_backward(v[0].data(), v[1].data(), v[2].data(), R * F); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::gelu_backward(v[0].data(), v[1].data(), v[2].data(), R * F);
+    reference::gelu_forward(v[1].data(), v[2].data(), R * F);
+  };
+  return c;
+}
+
+OpCase bias_gelu(DType t, Index R, Index F, Draw x) {
+  OpCase c = element_case("gelu_forward", t, size_name(R, F, x) + "_bias");
+  c.operands = {output("out", t, {R, F}, rounded(t, kElementNoise, 2)), in_place("x", t, {R, F}, rounded(t, 1e-7), x),
+                input("bias", t, {F}, x)};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::BiasGelu{v[0], v[1], v[2]}); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::add_bias(v[1].data(), v[2].data(), R, F);
+    reference::gelu_forward(v[0].data(), v[1].data(), R * F);
+  };
   return c;
 }
 
@@ -100,6 +119,17 @@ OpCase add_bias(DType t, Index R, Index C) {
   c.operands = {in_place("x", t, {R, C}, rounded(t, 1e-7)), input("bias", t, {C})};
   c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::AddBias{v[0], v[1]}); };
   c.reference = [=](std::vector<Values>& v) { reference::add_bias(v[0].data(), v[1].data(), R, C); };
+  return c;
+}
+
+OpCase add_bias_residual(DType t, Index R, Index C) {
+  OpCase c = element_case("add_bias", t, size_name(R, C) + "_residual");
+  c.operands = {in_place("x", t, {R, C}, rounded(t, kElementNoise)), input("bias", t, {C}), input("residual", t, {R, C})};
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::AddBias{v[0], v[1], v[2]}); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::add_bias(v[0].data(), v[1].data(), R, C);
+    reference::add(v[0].data(), v[0].data(), v[2].data(), R * C);
+  };
   return c;
 }
 

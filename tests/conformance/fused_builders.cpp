@@ -106,25 +106,20 @@ OpCase matmul_bias_gelu(const MatmulShape& s) {
 OpCase matmul_gelu_backward(const MatmulShape& s) {
   OpCase c = fused_case("matmul_gelu_backward", s, Epilogue::kGeluBackward, normal());
   c.operands = {output("d_pre", s.out, {s.m, s.n}, rounded(s.out, kSumNoise, 2)), operand_a(s, normal()), operand_b(s, normal()),
-                input("pre", s.out, {s.m, s.n}, normal(0, 2))};
-  const Index scratch = round_up(s.m * s.n * size_of(s.out), kWorkspaceAlignment);
-  c.prepare = [=](Ops& ops) { return scratch + ops.prepare_fused(s, Epilogue::kGeluBackward).workspace; };
-  const auto product_of = [=](Views v, TensorView workspace) {
-    const TensorView out(workspace.data(), s.out, {s.m, s.n}, workspace.where());
-    return product(s, out, v[1], v[2], workspace.range(scratch, workspace.num_bytes() - scratch));
-  };
+                input("pre", s.out, {s.m, s.n}, normal(0, 2)), output("out", s.out, {s.m, s.n}, rounded(s.out, kElementNoise))};
+  const auto product_of = [=](Views v, TensorView workspace) { return product(s, v[4], v[1], v[2], workspace); };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView workspace) {
     ops.matmul_gelu_backward(stream, product_of(v, workspace), v[3], v[0]);
   };
   c.one_by_one = [=](Ops& ops, Stream& stream, Views v, TensorView workspace) {
-    const MatmulOperands p = product_of(v, workspace);
-    multiply(ops, stream, p);
-    ops.run(stream, op::GeluBackward{v[0], p.out, v[3]});
+    multiply(ops, stream, product_of(v, workspace));
+    ops.run(stream, op::GeluBackward{v[0], v[4], v[3]});
   };
   c.reference = [s](std::vector<Values>& v) {
     Values d_out(v[0].size());
     reference_product(s, d_out, v[1], v[2]);
     reference::gelu_backward(v[0].data(), d_out.data(), v[3].data(), s.m * s.n);
+    reference::gelu_forward(v[4].data(), v[3].data(), s.m * s.n);
   };
   return c;
 }

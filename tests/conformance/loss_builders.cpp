@@ -104,34 +104,49 @@ OpCase embedding_backward(DType t, Index R, Index H, Index table_rows, Index fir
   return c;
 }
 
-OpCase cross_entropy_max(DType t, Index R, VocabularyPart p, Draw draw, float softcap) {
-  OpCase c = loss_case("cross_entropy_max", t, R, p, draw, softcap);
-  c.operands = {output("row_max", DType::kF32, {R}, softcap > 0 ? rounded(DType::kF32, kElementNoise) : kExact),
-                input("logits", t, {R, p.columns}, draw)};
-  c.derive = [=](std::vector<Values>& v) { raise_padding(v[1], R, p); };
-  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.run(stream, op::CrossEntropyMax{v[0], v[1], p.first_column, p.vocabulary, softcap});
-  };
-  c.reference = [=](std::vector<Values>& v) {
-    reference::cross_entropy_max(v[0].data(), v[1].data(), R, p.columns, p.first_column, p.vocabulary, double{softcap});
-  };
-  return c;
-}
-
 OpCase cross_entropy_stats(DType t, Index R, VocabularyPart p, Draw draw, float softcap) {
   OpCase c = loss_case("cross_entropy_stats", t, R, p, draw, softcap);
   const Tolerance tolerance{.relative = kSumNoise, .floor = 1e-7, .zeros = Zeros::kExact};
-  c.operands = {output("sum_exp", DType::kF32, {R}, tolerance), output("target_logit", DType::kF32, {R}, tolerance),
-                input("logits", t, {R, p.columns}, draw), input("row_max", DType::kF32, {R}), targets_operand(R, p)};
+  c.operands = {output("row_max", DType::kF32, {R}, softcap > 0 ? rounded(DType::kF32, kElementNoise) : kExact),
+                output("sum_exp", DType::kF32, {R}, tolerance), output("target_logit", DType::kF32, {R}, tolerance),
+                input("logits", t, {R, p.columns}, draw), targets_operand(R, p)};
   c.derive = [=](std::vector<Values>& v) {
-    raise_padding(v[2], R, p);
+    raise_padding(v[3], R, p);
     choose_targets(v[4], p);
-    derive_row_max(v[3], v[2], R, p, softcap);
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
     ops.run(stream, op::CrossEntropyStats{v[0], v[1], v[2], v[3], v[4], p.first_column, p.vocabulary, softcap});
   };
-  c.reference = [=](std::vector<Values>& v) { std::tie(v[0], v[1]) = statistics(v[2], v[3], v[4], R, p, softcap); };
+  c.reference = [=](std::vector<Values>& v) {
+    reference::cross_entropy_max(v[0].data(), v[3].data(), R, p.columns, p.first_column, p.vocabulary, double{softcap});
+    std::tie(v[1], v[2]) = statistics(v[3], v[0], v[4], R, p, softcap);
+  };
+  return c;
+}
+
+OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart p, Draw draw, float softcap) {
+  constexpr float kScale = 0.125f * 1.7f;
+  OpCase c = loss_case("cross_entropy_backward", t, R, p, draw, softcap);
+  c.variant += "_with_statistics";
+  const Tolerance sums{.relative = kSumNoise, .floor = 1e-7, .zeros = Zeros::kExact};
+  Tolerance tolerance = rounded(t, kSumNoise);
+  tolerance.zeros = Zeros::kExact;  // padding, and rows that are not counted
+  c.operands = {in_place("logits", t, {R, p.columns}, tolerance, draw), output("sum_exp", DType::kF32, {R}, sums),
+                output("target_logit", DType::kF32, {R}, sums), targets_operand(R, p)};
+  c.derive = [=](std::vector<Values>& v) {
+    raise_padding(v[0], R, p);
+    choose_targets(v[3], p);
+  };
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.run(stream, op::CrossEntropyGradient{v[1], v[2], v[0], v[3], p.vocabulary, kScale, softcap});
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    Values row_max(v[1].size());
+    reference::cross_entropy_max(row_max.data(), v[0].data(), R, p.columns, Index{0}, p.vocabulary, double{softcap});
+    std::tie(v[1], v[2]) = statistics(v[0], row_max, v[3], R, p, softcap);
+    reference::cross_entropy_backward(v[0].data(), row_max.data(), v[1].data(), tokens_of(v[3]).data(), R, p.columns, Index{0},
+                                      p.vocabulary, double{kScale}, double{softcap});
+  };
   return c;
 }
 

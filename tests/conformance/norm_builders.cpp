@@ -54,6 +54,55 @@ OpCase rms_norm_forward(DType t, Index R, Index H) {
   return c;
 }
 
+namespace {
+
+// Adds operands behind those that there are: the residual, and the bias where there is one; x, operand `x`, gets them.
+void add_summands(OpCase& c, DType t, Index R, Index H, bool bias, std::size_t x) {
+  c.variant += bias ? "_bias_residual" : "_residual";
+  c.operands[x] = in_place("x", t, {R, H}, rounded(t, kElementNoise), c.operands[x].draw);
+  const std::size_t first = c.operands.size();
+  c.operands.push_back(input("residual", t, {R, H}));
+  if (bias) c.operands.push_back(input("summed bias", t, {H}));
+  // The norm is of the rounded sum.
+  for (Operand& operand : c.operands) {
+    if (operand.role != Role::kOutput) continue;
+    operand.tolerance.relative += 2 * unit_roundoff(t);
+    operand.tolerance.floor += 2 * unit_roundoff(t);
+  }
+  c.reference = [=, norm = c.reference](std::vector<Values>& v) {
+    for (Index r = 0; r < R; ++r)
+      for (Index h = 0; h < H; ++h) {
+        const auto i = static_cast<std::size_t>(r * H + h);
+        v[x][i] += (bias ? v[first + 1][static_cast<std::size_t>(h)] : 0.0) + v[first][i];
+      }
+    norm(v);
+  };
+}
+
+op::Summands summands_of(Views v, std::size_t first) {
+  return {v.size() > first + 1 ? ConstTensorView(v[first + 1]) : ConstTensorView(), v[first]};
+}
+
+}  // namespace
+
+OpCase residual_rms_norm(DType t, Index R, Index H, bool bias) {
+  OpCase c = rms_norm_forward(t, R, H);
+  add_summands(c, t, R, H, bias, 2);
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.run(stream, op::RmsNormForward{{v[0], v[1], v[2], v[3], kEps, v[2], summands_of(v, 4)}});
+  };
+  return c;
+}
+
+OpCase residual_layer_norm(DType t, Index R, Index H, bool bias) {
+  OpCase c = layer_norm_forward(t, R, H);
+  add_summands(c, t, R, H, bias, 3);
+  c.run = [](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.run(stream, op::LayerNormForward{{v[0], v[2], v[3], v[4], kEps, v[3], summands_of(v, 6)}, v[1], v[5]});
+  };
+  return c;
+}
+
 OpCase rms_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight) {
   OpCase c = norm_case("rms_norm_backward", t, R, H);
   name_options(c, d_x, weight);

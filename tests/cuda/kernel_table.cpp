@@ -59,11 +59,31 @@ struct Table {
                     s.in(t, heads, batch * num_heads * sequence * head_dim), batch, num_heads, sequence, head_dim, columns,
                     first_column);
   }
+  static I rows_of_tables(const std::int32_t* position, I tokens) {
+    I positions = 0;
+    for (I i = 0; i < tokens; ++i) positions = std::max(positions, I{position[i]} + 1);
+    return positions;
+  }
+  static void split_rotated_heads(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
+                                  I first_column, const float* cos, const float* sin, const std::int32_t* position, I half) {
+    StagedOperands s(placement);
+    const I tables = rows_of_tables(position, batch * sequence) * half;
+    ck::split_rotated_heads(s.stream(), t, s.out(t, heads, batch * num_heads * sequence * head_dim),
+                            s.in(t, rows, sequence * batch * columns), batch, num_heads, sequence, head_dim, columns, first_column,
+                            s.in(cos, tables), s.in(sin, tables), s.in(position, batch * sequence), half);
+  }
+  static void merge_rotated_heads(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
+                                  I first_column, const float* cos, const float* sin, const std::int32_t* position, I half) {
+    StagedOperands s(placement);
+    const I tables = rows_of_tables(position, batch * sequence) * half;
+    ck::merge_rotated_heads(s.stream(), t, s.out(t, rows, sequence * batch * columns),
+                            s.in(t, heads, batch * num_heads * sequence * head_dim), batch, num_heads, sequence, head_dim, columns,
+                            first_column, s.in(cos, tables), s.in(sin, tables), s.in(position, batch * sequence), half);
+  }
   static void rope(RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,
                    I sequence, I head_dim, I half, Transpose inverse) {
     StagedOperands s(placement);
-    I positions = 0;
-    for (I i = 0; i < batch * sequence; ++i) positions = std::max(positions, I{position[i]} + 1);
+    const I positions = rows_of_tables(position, batch * sequence);
     ck::rope(s.stream(), t, s.out(t, x, batch * num_heads * sequence * head_dim), s.in(cos, positions * half),
              s.in(sin, positions * half), s.in(position, batch * sequence), batch, num_heads, sequence, head_dim, half, inverse);
   }
@@ -108,6 +128,20 @@ struct Table {
     ck::layer_norm_forward(s.stream(), t, s.out(t, y, rows * width), s.out(mean, rows), s.out(rstd, rows), s.in(t, x, rows * width),
                            s.in(t, weight, width), s.in(t, bias, width), rows, width, eps);
   }
+  static void residual_rms_norm(RowType t, void* y, float* rstd, void* x, const void* summed_bias, const void* residual,
+                                const void* weight, I rows, I width, float eps) {
+    StagedOperands s(placement);
+    ck::residual_rms_norm(s.stream(), t, s.out(t, y, rows * width), s.out(rstd, rows), s.out(t, x, rows * width),
+                          summed_bias == nullptr ? nullptr : s.in(t, summed_bias, width), s.in(t, residual, rows * width),
+                          s.in(t, weight, width), rows, width, eps);
+  }
+  static void residual_layer_norm(RowType t, void* y, float* mean, float* rstd, void* x, const void* summed_bias,
+                                  const void* residual, const void* weight, const void* bias, I rows, I width, float eps) {
+    StagedOperands s(placement);
+    ck::residual_layer_norm(s.stream(), t, s.out(t, y, rows * width), s.out(mean, rows), s.out(rstd, rows),
+                            s.out(t, x, rows * width), summed_bias == nullptr ? nullptr : s.in(t, summed_bias, width),
+                            s.in(t, residual, rows * width), s.in(t, weight, width), s.in(t, bias, width), rows, width, eps);
+  }
   static void layer_norm_backward(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
                                   const void* weight, const float* mean, const float* rstd, I rows, I width,
                                   Accumulate accumulate_x, Accumulate accumulate_weight) {
@@ -121,18 +155,22 @@ struct Table {
     StagedOperands s(placement);
     ck::swiglu_forward(s.stream(), t, s.out(t, out, rows * width), s.in(t, gate_up, rows * 2 * width), rows, width);
   }
-  static void swiglu_backward(RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width) {
+  static void swiglu_backward(RowType t, void* d_gate_up, void* d_out, const void* gate_up, I rows, I width) {
     StagedOperands s(placement);
-    ck::swiglu_backward(s.stream(), t, s.out(t, d_gate_up, rows * 2 * width), s.in(t, d_out, rows * width),
+    ck::swiglu_backward(s.stream(), t, s.out(t, d_gate_up, rows * 2 * width), s.out(t, d_out, rows * width),
                         s.in(t, gate_up, rows * 2 * width), rows, width);
   }
   static void gelu_forward(RowType t, void* out, const void* x, I count) {
     StagedOperands s(placement);
     ck::gelu_forward(s.stream(), t, s.out(t, out, count), s.in(t, x, count), count);
   }
-  static void gelu_backward(RowType t, void* d_x, const void* d_out, const void* x, I count) {
+  static void bias_gelu(RowType t, void* out, void* x, const void* bias, I rows, I width) {
     StagedOperands s(placement);
-    ck::gelu_backward(s.stream(), t, s.out(t, d_x, count), s.in(t, d_out, count), s.in(t, x, count), count);
+    ck::bias_gelu(s.stream(), t, s.out(t, out, rows * width), s.out(t, x, rows * width), s.in(t, bias, width), rows, width);
+  }
+  static void gelu_backward(RowType t, void* d_x, void* d_out, const void* x, I count) {
+    StagedOperands s(placement);
+    ck::gelu_backward(s.stream(), t, s.out(t, d_x, count), s.out(t, d_out, count), s.in(t, x, count), count);
   }
   static void clip_forward(RowType t, void* out, const void* x, I count, float limit) {
     StagedOperands s(placement);
@@ -154,15 +192,11 @@ struct Table {
     ck::embedding_backward(s.stream(), t, s.out(d_table, table_rows * width), s.in(t, d_out, rows * width), s.in(tokens, rows),
                            rows, width, first_row, table_rows);
   }
-  static void cross_entropy_max(RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard) {
-    StagedOperands s(placement);
-    ck::cross_entropy_max(s.stream(), t, s.out(row_max, rows), s.in(t, logits, rows * shard.columns), rows, shard);
-  }
-  static void cross_entropy_stats(RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+  static void cross_entropy_stats(RowType t, float* row_max, float* sum_exp, float* target_logit, const void* logits,
                                   const std::int32_t* targets, I rows, const VocabularyShard& shard) {
     StagedOperands s(placement);
-    ck::cross_entropy_stats(s.stream(), t, s.out(sum_exp, rows), s.out(target_logit, rows), s.in(t, logits, rows * shard.columns),
-                            s.in(row_max, rows), s.in(targets, rows), rows, shard);
+    ck::cross_entropy_stats(s.stream(), t, s.out(row_max, rows), s.out(sum_exp, rows), s.out(target_logit, rows),
+                            s.in(t, logits, rows * shard.columns), s.in(targets, rows), rows, shard);
   }
   static void cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp,
                                      const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
@@ -177,9 +211,27 @@ struct Table {
                                  s.in(targets, rows), rows, shard, scale);
     });
   }
+  static void cross_entropy_gradient(RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
+                                     I rows, const VocabularyShard& shard, float scale) {
+    const auto of_memory = [&] {
+      StagedOperands s(placement);
+      ck::cross_entropy_gradient_from_memory(s.stream(), t, s.out(t, logits, rows * shard.columns), s.out(sum_exp, rows),
+                                             s.out(target_logit, rows), s.in(targets, rows), rows, shard, s.in(&scale, 1));
+    };
+    expect_same({{logits, rows * shard.columns, bytes_of(t)}}, of_memory, [&] {
+      StagedOperands s(placement);
+      ck::cross_entropy_gradient(s.stream(), t, s.out(t, logits, rows * shard.columns), s.out(sum_exp, rows),
+                                 s.out(target_logit, rows), s.in(targets, rows), rows, shard, scale);
+    });
+  }
   static void add_bias(RowType t, void* x, const void* bias, I rows, I width) {
     StagedOperands s(placement);
     ck::add_bias(s.stream(), t, s.out(t, x, rows * width), s.in(t, bias, width), rows, width);
+  }
+  static void add_bias_residual(RowType t, void* x, const void* bias, const void* residual, I rows, I width) {
+    StagedOperands s(placement);
+    ck::add_bias_residual(s.stream(), t, s.out(t, x, rows * width), s.in(t, bias, width), s.in(t, residual, rows * width), rows,
+                          width);
   }
   static void sum_rows(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate) {
     StagedOperands s(placement);
@@ -249,6 +301,8 @@ struct Table {
     RowKernels k{};
     k.split_heads = split_heads;
     k.merge_heads = merge_heads;
+    k.split_rotated_heads = split_rotated_heads;
+    k.merge_rotated_heads = merge_rotated_heads;
     k.rope = rope;
     k.rms_norm_forward = rms_norm_forward;
     k.rms_norm_backward = rms_norm_backward;
@@ -258,18 +312,22 @@ struct Table {
     k.rms_norm_apply_backward = rms_norm_apply_backward;
     k.layer_norm_forward = layer_norm_forward;
     k.layer_norm_backward = layer_norm_backward;
+    k.residual_rms_norm = residual_rms_norm;
+    k.residual_layer_norm = residual_layer_norm;
     k.swiglu_forward = swiglu_forward;
     k.swiglu_backward = swiglu_backward;
     k.gelu_forward = gelu_forward;
+    k.bias_gelu = bias_gelu;
     k.gelu_backward = gelu_backward;
     k.clip_forward = clip_forward;
     k.clip_backward = clip_backward;
     k.embedding_forward = embedding_forward;
     k.embedding_backward = embedding_backward;
-    k.cross_entropy_max = cross_entropy_max;
     k.cross_entropy_stats = cross_entropy_stats;
     k.cross_entropy_backward = cross_entropy_backward;
+    k.cross_entropy_gradient = cross_entropy_gradient;
     k.add_bias = add_bias;
+    k.add_bias_residual = add_bias_residual;
     k.sum_rows = sum_rows;
     k.add = add;
     k.accumulate = accumulate;

@@ -125,9 +125,10 @@ TEST_P(CudaKernelBits, WhatIsNotFiniteStaysSo) {
   EXPECT_EQ(sum[1], inf);
   EXPECT_EQ(sum[2], -inf);
   // NaNs are passed over, and a row of nothing else has no largest logit.
-  float row_max[2] = {7, 7};
+  float row_max[2] = {7, 7}, sum_exp[2], target_logit[2];
+  const std::int32_t targets[2] = {-1, -1};
   Operand rows(t_, {nan, 1.0, nan, -inf, nan, 2.5, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan});
-  k_.cross_entropy_max(t_, row_max, rows.data(), 2, {8, 0, 8});
+  k_.cross_entropy_stats(t_, row_max, sum_exp, target_logit, rows.data(), targets, 2, {8, 0, 8});
   EXPECT_EQ(row_max[0], 2.5f);
   EXPECT_EQ(row_max[1], -inf);
   k_.gelu_forward(t_, gelu.data(), x.data(), 8);

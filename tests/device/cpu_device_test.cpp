@@ -155,6 +155,10 @@ TEST(CpuOps, MistakesAreNamed) {
   const Accumulate no = Accumulate::kNo;
   const std::vector<std::pair<std::string, std::function<void()>>> cases = {
       {"rms_norm_forward: y", [&] { ops.run(s, op::RmsNormForward{{v(wide), v(six), v(x), v(row), 1e-5f}}); }},
+      {"rms_norm_forward: residual",
+       [&] { ops.run(s, op::RmsNormForward{{v(x), v(six), v(x), v(row), 1e-5f, v(x), {{}, v(wide)}}}); }},
+      {"layer_norm_forward: summed bias",
+       [&] { ops.run(s, op::LayerNormForward{{v(x), v(six), v(x), v(row), 1e-5f, v(x), {v(six), v(x)}}, v(six), v(row)}); }},
       {"rms_norm_backward: d_weight", [&] { ops.run(s, op::RmsNormBackward{{v(x), v(six), v(x), v(x), v(row), v(six), no, no}}); }},
       {"rms_norm_squares: squares", [&] { ops.run(s, op::RmsNormSquares{v(row), v(x)}); }},
       {"rms_norm_apply: squares", [&] { ops.run(s, op::RmsNormApply{{v(x), v(six), v(x), v(row), 1e-5f}, v(row), 12}); }},
@@ -167,21 +171,26 @@ TEST(CpuOps, MistakesAreNamed) {
       {"swiglu_forward: gate_up", [&] { ops.run(s, op::SwigluForward{v(x), v(x)}); }},
       {"swiglu_backward: d_gate_up", [&] { ops.run(s, op::SwigluBackward{v(x), v(x), v(wide)}); }},
       {"gelu_forward: out", [&] { ops.run(s, op::GeluForward{v(half), v(x)}); }},
+      {"gelu_forward: bias", [&] { ops.run(s, op::BiasGelu{v(x), v(x), v(six)}); }},
       {"gelu_backward: d_out", [&] { ops.run(s, op::GeluBackward{v(x), v(wide), v(x)}); }},
       {"clip_forward: out", [&] { ops.run(s, op::ClipForward{v(half), v(x), 1}); }},
       {"clip_backward: d_out", [&] { ops.run(s, op::ClipBackward{v(x), v(wide), v(x), 1}); }},
       {"embedding_forward: tokens", [&] { ops.run(s, op::EmbeddingForward{v(x), v(six), v(wide), 0}); }},
       {"embedding_backward: d_out", [&] { ops.run(s, op::EmbeddingBackward{v(x), v(wide), v(ints), 0}); }},
-      {"cross_entropy_max: row_max", [&] { ops.run(s, op::CrossEntropyMax{v(row), v(x), 0, 4}); }},
-      {"cross_entropy_stats: target_logit", [&] { ops.run(s, op::CrossEntropyStats{v(six), v(row), v(x), v(six), v(ints), 0,
-                                                                                   4}); }},
+      {"cross_entropy_stats: target_logit",
+       [&] { ops.run(s, op::CrossEntropyStats{v(six), v(six), v(row), v(x), v(ints), 0, 4}); }},
       {"cross_entropy_rescale: shard_max", [&] { ops.run(s, op::CrossEntropyRescale{v(six), v(six), v(row), v(six), v(ints), 4, 0,
                                                                                     4}); }},
       {"cross_entropy_loss: loss", [&] { ops.run(s, op::CrossEntropyLoss{v(row), {}, v(six), v(six), v(ints)}); }},
       {"cross_entropy_loss: row_losses", [&] { ops.run(s, op::CrossEntropyLoss{v(f64), v(row), v(six), v(six), v(ints)}); }},
       {"cross_entropy_backward: targets",
        [&] { ops.run(s, op::CrossEntropyBackward{v(x), v(six), v(six), v(six), 0, 4, 1.0f}); }},
+      {"cross_entropy_backward: sum_exp",
+       [&] { ops.run(s, op::CrossEntropyGradient{v(row), v(six), v(x), v(ints), 4, 1.0f}); }},
+      {"cross_entropy_backward: 4 columns of a vocabulary of 5",
+       [&] { ops.run(s, op::CrossEntropyGradient{v(six), v(six), v(x), v(ints), 5, 1.0f}); }},
       {"add_bias: bias", [&] { ops.run(s, op::AddBias{v(x), v(six)}); }},
+      {"add_bias: residual", [&] { ops.run(s, op::AddBias{v(x), v(row), v(wide)}); }},
       {"sum_rows: out", [&] { ops.run(s, op::SumRows{v(six), v(x), no}); }},
       {"add: b", [&] { ops.run(s, op::Add{v(x), v(x), v(half)}); }},
       {"accumulate: x", [&] { ops.run(s, op::AccumulateInto{v(x), v(half)}); }},
@@ -192,12 +201,13 @@ TEST(CpuOps, MistakesAreNamed) {
       {"adamw: 1 states instead of 2",
        [&] { ops.run(s, op::Update{UpdateRule::kAdamW, v(x), v(x), std::span(moments).first(1), v(x), {}, nullptr}); }},
       {"split_heads: heads", [&] { ops.run(s, op::SplitHeads{v(heads), v(x), 1}); }},
+      {"split_heads: 6 pairs", [&] { ops.run(s, op::SplitHeads{v(heads), v(x), 0, {v(six), v(six), v(row)}}); }},
       {"merge_heads: heads", [&] { ops.run(s, op::MergeHeads{v(x), v(heads), -1}); }},
-      {"rope: 6 pairs", [&] { ops.run(s, op::Rope{v(heads), v(six), v(six), v(row), Transpose::kNo}); }},
+      {"rope: 6 pairs", [&] { ops.run(s, op::Rope{v(heads), {v(six), v(six), v(row)}, Transpose::kNo}); }},
       {"rope: position",
        [&] {
          const TensorView column = v(six).reshape({6, 1});
-         ops.run(s, op::Rope{v(heads), column, column, v(row), Transpose::kNo});
+         ops.run(s, op::Rope{v(heads), {column, column, v(row)}, Transpose::kNo});
        }},
   };
   for (const auto& [expected, call] : cases) {

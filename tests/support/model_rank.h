@@ -92,8 +92,17 @@ class ModelRank {
       for (std::size_t i = 0; i < specs.size(); ++i) collector.add(rank_.rank(), specs[i], store_.grad(unit, static_cast<int>(i)));
     }
   }
-  // This rank's columns [R, padded V/t], between forward and backward.
-  ConstTensorView logits() { return dynamic_cast<const Head&>(*layers_.back()).logits(pass(head_unit(config_))); }
+  // f(this rank's columns [R, padded V/t]), between forward and backward. The head makes them again without training, whose forward
+  // may have turned them into their gradient, and then that.
+  template <class F>
+  void with_logits(F&& f) {
+    const int head = head_unit(config_);
+    for (const bool training : {false, true}) {
+      batch_.training = training;
+      layers_.back()->forward(pass(head), input(head), {});
+      if (!training) f(dynamic_cast<const Head&>(*layers_.back()).logits(pass(head)));
+    }
+  }
 
  private:
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }

@@ -172,7 +172,9 @@ TEST_P(LinearTest, RowParallelEqualsSerial) {
 
     Tensor x = columns_of(serial.x, in, rank.rank() * local, local), y(g.activation_shape(out)), d_x({kRows, local});
     const Tensor d_y = rows_of(serial.d_y, g.activation_shape(out), g.row_offset());
-    linear.forward(unit.pass(PassKind::kForward), y.view(), x.view());
+    Pass& forward = unit.pass(PassKind::kForward);
+    const ConstTensorView bias = linear.forward(forward, y.view(), x.view());
+    forward.run(op::AddBias{.x = as_rows(y.view()), .bias = bias});
     std::ranges::copy(d_y.values, linear.d_y(unit.pass(PassKind::kBackwardInput)).as<float>());
     linear.backward_input(unit.pass(PassKind::kBackwardInput), d_x.view());
     linear.backward_weight(unit.pass(PassKind::kBackwardWeight), x.view());

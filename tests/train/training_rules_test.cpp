@@ -231,6 +231,23 @@ TEST(TrainingRules, ANonFiniteGradientStopsEveryRank) {
   }
 }
 
+// 1,024 tokens a micro-batch: row kernels, updates and products are worth several threads then.
+TEST(TrainingRules, StepsHaveTheSameBitsWithAnyNumberOfThreads) {
+  for (const bool gpt2 : {false, true}) {
+    for (const char* compute : {"fp32", "bf16"}) {
+      const auto steps = [&](int threads) {
+        return run(gpt2 ? tiny_gpt2_config() : tiny_llama_config(),
+                   {fmt::format("precision.compute={}", compute), fmt::format("run.threads_per_rank={}", threads),
+                    gpt2 ? "model.n_layer=2" : "model.num_hidden_layers=2", "batch.micro=4", "batch.sequence=256",
+                    gpt2 ? "model.n_positions=256" : "model.max_position_embeddings=256"},
+                   2);
+      };
+      const LayoutRun reference = steps(1);
+      for (const int threads : {2, 3}) EXPECT_EQ(compare_bits(steps(threads), reference), "") << threads << " threads, " << compute;
+    }
+  }
+}
+
 TEST(TrainingRules, EvaluationDropsNothing) {
   const std::string config = tiny_gpt2_config();
   const LayoutRun whole = run(config, {"model.n_layer=4"}, 0, true);

@@ -12,10 +12,10 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   RowBodies<n>::swiglu_row(FlatTeam<n>{}, out + t.row * width + t.first, gate, gate + width, t.count);
 }
 
-// Three blocks: the 64 registers that four leave a thread are too few for 8 lanes of five operands on sm_80.
+// Three blocks: the 64 registers that four leave a thread are too few for 8 lanes of six operands on sm_80.
 template <class T, int n>
 __global__ void __launch_bounds__(kMaxThreads, 3)
-    swiglu_backward_kernel(T* d_gate_up, const T* d_out, const T* gate_up, unsigned tiles, I tile_width, I width) {
+    swiglu_backward_kernel(T* d_gate_up, T* d_out, const T* gate_up, unsigned tiles, I tile_width, I width) {
   const RowTile t = tile_of_block(tiles, tile_width, width);
   const I at = t.row * 2 * width + t.first;
   RowBodies<n>::swiglu_backward_row(FlatTeam<n>{}, d_gate_up + at, d_gate_up + at + width, d_out + t.row * width + t.first,
@@ -29,7 +29,15 @@ __global__ void __launch_bounds__(kMaxThreads, 4) gelu_forward_kernel(I count, I
 }
 
 template <class T, int n>
-__global__ void __launch_bounds__(kMaxThreads, 4) gelu_backward_kernel(I count, I of_each, T* d_x, const T* d_out, const T* x) {
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    bias_gelu_kernel(T* out, T* x, const T* bias, unsigned tiles, I tile_width, I width) {
+  const RowTile t = tile_of_block(tiles, tile_width, width);
+  const I at = t.row * width + t.first;
+  RowBodies<n>::bias_gelu_row(FlatTeam<n>{}, out + at, x + at, bias + t.first, t.count);
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4) gelu_backward_kernel(I count, I of_each, T* d_x, T* d_out, const T* x) {
   const Stretch s = stretch_of_block(count, of_each);
   RowBodies<n>::gelu_backward_row(FlatTeam<n>{}, d_x + s.first, d_out + s.first, x + s.first, s.count);
 }
@@ -61,7 +69,7 @@ void swiglu_forward(Stream stream, RowType t, void* out, const void* gate_up, I 
   });
 }
 
-void swiglu_backward(Stream stream, RowType t, void* d_gate_up, const void* d_out, const void* gate_up, I rows, I width) {
+void swiglu_backward(Stream stream, RowType t, void* d_gate_up, void* d_out, const void* gate_up, I rows, I width) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({d_gate_up, d_out, gate_up}, width * bytes_of(t)), [&](auto n) {
@@ -82,7 +90,19 @@ void gelu_forward(Stream stream, RowType t, void* out, const void* x, I count) {
   });
 }
 
-void gelu_backward(Stream stream, RowType t, void* d_x, const void* d_out, const void* x, I count) {
+void bias_gelu(Stream stream, RowType t, void* out, void* x, const void* bias, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({out, x, bias}, width * bytes_of(t)), [&](auto n) {
+      const Tiling tiling = tile_row(width, n, kFlatVectors);
+      launch("bias_gelu", listed<bias_gelu_kernel<T, n>>(),
+             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(out, type), as(x, type),
+             as(bias, type), tiling.tiles, tiling.width, width);
+    });
+  });
+}
+
+void gelu_backward(Stream stream, RowType t, void* d_x, void* d_out, const void* x, I count) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({d_x, d_out, x}, 0), [&](auto n) {

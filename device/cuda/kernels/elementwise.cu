@@ -29,6 +29,14 @@ __global__ void __launch_bounds__(kMaxThreads, 4) add_bias_kernel(T* x, const T*
   RowBodies<n>::add_row(FlatTeam<n>{}, row, row, bias + t.first, t.count);
 }
 
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    add_bias_residual_kernel(T* x, const T* bias, const T* residual, unsigned tiles, I tile_width, I width) {
+  const RowTile t = tile_of_block(tiles, tile_width, width);
+  const I at = t.row * width + t.first;
+  RowBodies<n>::add_residual_row(FlatTeam<n>{}, x + at, bias + t.first, residual + at, t.count);
+}
+
 template <class To, class From>
 void launch_convert(Stream stream, To* out, const From* x, I count) {
   with_lanes<Bf16>(are_aligned({out, x}, 0),
@@ -68,6 +76,18 @@ void add_bias(Stream stream, RowType t, void* x, const void* bias, I rows, I wid
       const Tiling tiling = tile_row(width, n, kFlatVectors);
       launch("add_bias", listed<add_bias_kernel<T, n>>(), {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream,
              as(x, type), as(bias, type), tiling.tiles, tiling.width, width);
+    });
+  });
+}
+
+void add_bias_residual(Stream stream, RowType t, void* x, const void* bias, const void* residual, I rows, I width) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({x, bias, residual}, width * bytes_of(t)), [&](auto n) {
+      const Tiling tiling = tile_row(width, n, kFlatVectors);
+      launch("add_bias_residual", listed<add_bias_residual_kernel<T, n>>(),
+             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(x, type), as(bias, type),
+             as(residual, type), tiling.tiles, tiling.width, width);
     });
   });
 }

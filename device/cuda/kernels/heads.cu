@@ -56,17 +56,66 @@ void with_units(RowType t, std::initializer_list<const void*> operands, I batch,
     f(static_cast<Bf16*>(nullptr), layout(2));
 }
 
+// Elements from a sample, head and position to the next.
+struct HeadStrides {
+  I sample, head, position;
+};
+HeadStrides of_heads(I num_heads, I sequence, I head_dim) {
+  return {num_heads * sequence * head_dim, sequence * head_dim, head_dim};
+}
+HeadStrides of_rows(I batch, I columns, I head_dim) { return {columns, head_dim, batch * columns}; }
+
+// `out` may be x, with the same strides.
 template <class T, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)
-    rope_kernel(T* x, const float* cos, const float* sin, const std::int32_t* position, I num_heads, unsigned sequence, I head_dim,
-                I half, float direction, unsigned row_tiles, unsigned rows_of_tile, unsigned pieces) {
+    rope_kernel(T* out, const T* x, HeadStrides out_strides, HeadStrides x_strides, const float* cos, const float* sin,
+                const std::int32_t* position, I num_heads, unsigned sequence, I head_dim, I half, float direction,
+                unsigned row_tiles, unsigned rows_of_tile, unsigned pieces) {
   // A block takes a tile of one head's rows, a thread one piece of one row.
   const unsigned head = blockIdx.x / row_tiles, s = blockIdx.x % row_tiles * rows_of_tile + threadIdx.x / pieces;
   if (threadIdx.x / pieces >= rows_of_tile || s >= sequence) return;
-  const I b = I{head} / num_heads;
+  const I b = I{head} / num_heads, of_sample = I{head} % num_heads;
   const I at = I{position[b * sequence + s]} * half;
+  const auto row = [&](const HeadStrides& strides) { return b * strides.sample + of_sample * strides.head + s * strides.position; };
+  T* const to = out + row(out_strides);
+  const T* const from = x + row(x_strides);
   for (unsigned piece = threadIdx.x % pieces; piece * I{n} < half; piece += pieces)
-    RowBodies<n>::rope_row(OnePiece<n>{piece * I{n}}, x + (I{head} * sequence + s) * head_dim, cos + at, sin + at, half, direction);
+    RowBodies<n>::rope_row(OnePiece<n>{piece * I{n}}, to, from, cos + at, sin + at, half, direction);
+  if (to == from) return;
+  for (I i = 2 * half + I{threadIdx.x % pieces} * n; i < head_dim; i += I{pieces} * n)
+    OnePiece<n>{i}.each(head_dim, [&](I rest, auto lanes) {
+      RowBodies<n>::store(to + rest, RowBodies<n>::load(from + rest, lanes), lanes);
+    });
+}
+
+struct Rotated {
+  void* out;
+  const void* x;
+  HeadStrides out_strides, x_strides;
+};
+// `rows_aligned`: whether rows of either begin at multiples of 16 bytes if the operands do.
+void rotate(const char* name, Stream stream, RowType t, const Rotated& heads, const float* cos, const float* sin,
+            const std::int32_t* position, I batch, I num_heads, I sequence, I head_dim, I half, float direction,
+            bool rows_aligned) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const bool aligned = rows_aligned && are_aligned({heads.out, heads.x, cos, sin}, head_dim * bytes_of(t)) &&
+                         half * bytes_of(t) % 16 == 0;
+    with_lanes<T>(aligned, [&](auto n) {
+      const I pieces = min(divide_up(half < 1 ? 1 : half, n), I{kMaxThreads});
+      const I rows_of_tile = min(kMaxThreads / pieces, sequence < 1 ? 1 : sequence);
+      const I row_tiles = divide_up(sequence, rows_of_tile);
+      launch(name, listed<rope_kernel<T, n>>(),
+             {.blocks = {grid_size(batch * num_heads * row_tiles)}, .threads = {threads_for(rows_of_tile * pieces)}}, stream,
+             as(heads.out, type), as(heads.x, type), heads.out_strides, heads.x_strides, cos, sin, position, num_heads,
+             static_cast<unsigned>(sequence), head_dim, half, direction, static_cast<unsigned>(row_tiles),
+             static_cast<unsigned>(rows_of_tile), static_cast<unsigned>(pieces));
+    });
+  });
+}
+
+bool rows_are_aligned(RowType t, I columns, I first_column) {
+  return columns * bytes_of(t) % 16 == 0 && first_column * bytes_of(t) % 16 == 0;
 }
 
 }  // namespace
@@ -91,23 +140,28 @@ void merge_heads(Stream stream, RowType t, void* rows, const void* heads, I batc
              });
 }
 
+void split_rotated_heads(Stream stream, RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim,
+                         I columns, I first_column, const float* cos, const float* sin, const std::int32_t* position, I half) {
+  const void* const first = static_cast<const char*>(rows) + first_column * bytes_of(t);
+  rotate("split_rotated_heads", stream, t,
+         {heads, first, of_heads(num_heads, sequence, head_dim), of_rows(batch, columns, head_dim)}, cos, sin, position,
+         batch, num_heads, sequence, head_dim, half, 1.0f, rows_are_aligned(t, columns, first_column));
+}
+
+void merge_rotated_heads(Stream stream, RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim,
+                         I columns, I first_column, const float* cos, const float* sin, const std::int32_t* position, I half) {
+  void* const first = static_cast<char*>(rows) + first_column * bytes_of(t);
+  rotate("merge_rotated_heads", stream, t,
+         {first, heads, of_rows(batch, columns, head_dim), of_heads(num_heads, sequence, head_dim)}, cos, sin, position,
+         batch, num_heads, sequence, head_dim, half, -1.0f, rows_are_aligned(t, columns, first_column));
+}
+
 void rope(Stream stream, RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,
           I sequence, I head_dim, I half, Transpose inverse) {
   if (half == 0) return;
-  const float direction = inverse == Transpose::kYes ? -1.0f : 1.0f;
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    const bool aligned = are_aligned({x, cos, sin}, head_dim * bytes_of(t)) && half * bytes_of(t) % 16 == 0;
-    with_lanes<T>(aligned, [&](auto n) {
-      const I pieces = min(divide_up(half, n), I{kMaxThreads});
-      const I rows_of_tile = min(kMaxThreads / pieces, sequence < 1 ? 1 : sequence);
-      const I row_tiles = divide_up(sequence, rows_of_tile);
-      launch("rope", listed<rope_kernel<T, n>>(),
-             {.blocks = {grid_size(batch * num_heads * row_tiles)}, .threads = {threads_for(rows_of_tile * pieces)}}, stream,
-             as(x, type), cos, sin, position, num_heads, static_cast<unsigned>(sequence), head_dim, half, direction,
-             static_cast<unsigned>(row_tiles), static_cast<unsigned>(rows_of_tile), static_cast<unsigned>(pieces));
-    });
-  });
+  const HeadStrides strides = of_heads(num_heads, sequence, head_dim);
+  rotate("rope", stream, t, {x, x, strides, strides}, cos, sin, position, batch, num_heads, sequence, head_dim, half,
+         inverse == Transpose::kYes ? -1.0f : 1.0f, true);
 }
 
 }  // namespace trident::cuda_kernels

@@ -62,6 +62,10 @@ void cross_entropy_backward(Stream stream, RowType t, void* logits, const float*
 // The same with the scale in device memory, read when the kernel runs.
 void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
                                         const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale);
+void cross_entropy_gradient(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit,
+                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale);
+void cross_entropy_gradient_from_memory(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit,
+                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale);
 
 // ---- elementwise, copies, reductions
 // samples [batch] lie on the device.

@@ -20,27 +20,20 @@ __device__ __forceinline__ I target_column(std::int32_t target, I first_column, 
   return target >= 0 && column >= 0 && column < valid ? column : -1;
 }
 
+// A row is one tile: the second reading finds it in the cache that all blocks share.
 template <class T, int n>
 __global__ void __launch_bounds__(kVocabularyThreads, 2)
-    cross_entropy_max_kernel(float* row_max, const T* logits, I columns, I valid, float softcap) {
-  const Team<n, BlockGroup, 0> team;
-  const float largest = RowBodies<n>::largest_logit(team, logits + I{blockIdx.x} * columns, valid, softcap);
-  if (team.leads()) row_max[blockIdx.x] = largest;
-}
-
-template <class T, int n>
-__global__ void __launch_bounds__(kVocabularyThreads, 2)
-    cross_entropy_stats_kernel(float* sum_exp, float* target_logit, const T* logits, const float* row_max,
-                               const std::int32_t* targets, I columns, I first_column, I valid, float softcap) {
+    cross_entropy_stats_kernel(float* row_max, float* sum_exp, float* target_logit, const T* logits, const std::int32_t* targets,
+                               I columns, I first_column, I valid, float softcap) {
   const Team<n, BlockGroup, 0> team;
   const T* const row = logits + I{blockIdx.x} * columns;
-  const float largest = row_max[blockIdx.x];
-  const float sum = RowBodies<n>::sum_of_exponentials(team, row, largest, valid, softcap);
-  if (!team.leads()) return;
-  sum_exp[blockIdx.x] = sum;
+  const auto s = RowBodies<n>::logit_statistics(team, row, valid, softcap, valid);
   const I target = target_column(targets[blockIdx.x], first_column, valid);
-  const float logit = target >= 0 ? to_float(row[target]) : 0.0f;
-  target_logit[blockIdx.x] = target >= 0 ? (softcap > 0.0f ? tanhf(logit / softcap) * softcap : logit) - largest : 0.0f;
+  const float relative = RowBodies<n>::relative_logit(team, row, target, s.largest, softcap);
+  if (!team.leads()) return;
+  row_max[blockIdx.x] = s.largest;
+  sum_exp[blockIdx.x] = s.sum_exp;
+  target_logit[blockIdx.x] = relative;
 }
 
 // Scale: a float, or where one lies.
@@ -55,6 +48,28 @@ __global__ void __launch_bounds__(kVocabularyThreads, 2)
   if (used > 0)
     RowBodies<n>::cross_entropy_backward_row(team, row, row_max[blockIdx.x], sum_exp[blockIdx.x],
                                              target_column(target, first_column, valid), valid, value_of(scale), softcap);
+  for (I i = used + team.rank(); i < columns; i += team.size()) from_float(row[i], 0.0f);
+}
+
+// Of a whole vocabulary, with its statistics.
+template <class T, class Scale, int n>
+__global__ void __launch_bounds__(kVocabularyThreads, 2)
+    cross_entropy_gradient_kernel(T* logits, float* sum_exp, float* target_logit, const std::int32_t* targets, I columns, I valid,
+                                  Scale scale, float softcap) {
+  const Team<n, BlockGroup, 0> team;
+  T* const row = logits + I{blockIdx.x} * columns;
+  const std::int32_t target = targets[blockIdx.x];
+  const I used = target < 0 ? 0 : valid, column = target_column(target, 0, valid);
+  const auto s = RowBodies<n>::logit_statistics(team, row, valid, softcap, valid);
+  const float relative = RowBodies<n>::relative_logit(team, row, column, s.largest, softcap);
+  if (team.leads()) {
+    sum_exp[blockIdx.x] = s.sum_exp;
+    target_logit[blockIdx.x] = relative;
+  }
+  if (used > 0)
+    RowBodies<n>::cross_entropy_backward_row(team, row, s.largest, s.sum_exp, column, valid, value_of(scale), softcap);
+  else
+    team.barrier();
   for (I i = used + team.rank(); i < columns; i += team.size()) from_float(row[i], 0.0f);
 }
 
@@ -104,27 +119,29 @@ void form_gradient(Stream stream, RowType t, void* logits, const float* row_max,
   });
 }
 
-}  // namespace
-
-void cross_entropy_max(Stream stream, RowType t, float* row_max, const void* logits, I rows, const VocabularyShard& shard) {
+template <class Scale>
+void form_whole_gradient(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
+                         I rows, const VocabularyShard& shard, const Scale& scale) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
-      launch("cross_entropy_max", listed<cross_entropy_max_kernel<T, n>>(),
-             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, row_max, as(logits, type),
-             shard.columns, valid_columns(shard), shard.softcap);
+      launch("cross_entropy_gradient", listed<cross_entropy_gradient_kernel<T, Scale, n>>(),
+             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), sum_exp,
+             target_logit, targets, shard.columns, valid_columns(shard), scale, shard.softcap);
     });
   });
 }
 
-void cross_entropy_stats(Stream stream, RowType t, float* sum_exp, float* target_logit, const void* logits, const float* row_max,
+}  // namespace
+
+void cross_entropy_stats(Stream stream, RowType t, float* row_max, float* sum_exp, float* target_logit, const void* logits,
                          const std::int32_t* targets, I rows, const VocabularyShard& shard) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
       launch("cross_entropy_stats", listed<cross_entropy_stats_kernel<T, n>>(),
-             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, sum_exp, target_logit,
-             as(logits, type), row_max, targets, shard.columns, shard.first_column, valid_columns(shard), shard.softcap);
+             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, row_max, sum_exp,
+             target_logit, as(logits, type), targets, shard.columns, shard.first_column, valid_columns(shard), shard.softcap);
     });
   });
 }
@@ -150,6 +167,16 @@ void cross_entropy_backward(Stream stream, RowType t, void* logits, const float*
 void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
                                         const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale) {
   form_gradient(stream, t, logits, row_max, sum_exp, targets, rows, shard, scale);
+}
+
+void cross_entropy_gradient(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit,
+                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
+  form_whole_gradient(stream, t, logits, sum_exp, target_logit, targets, rows, shard, scale);
+}
+
+void cross_entropy_gradient_from_memory(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit,
+                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale) {
+  form_whole_gradient(stream, t, logits, sum_exp, target_logit, targets, rows, shard, scale);
 }
 
 }  // namespace trident::cuda_kernels

@@ -27,6 +27,31 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   Rows::Bodies::layer_norm_row(team, y + r * width, mean + r, rstd + r, row, weight, bias, width, eps);
 }
 
+// Each thread completes the elements that it then reads.
+template <class Rows, class T>
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    residual_rms_norm_kernel(T* y, float* rstd, T* x, const T* summed_bias, const T* residual, const T* weight, I rows, I width,
+                             float eps) {
+  const I r = group_number<typename Rows::Group>();
+  if (r >= rows) return;
+  const typename Rows::RowTeam team;
+  Rows::Bodies::add_residual_row(team, x + r * width, summed_bias, residual + r * width, width);
+  const auto row = Rows::row(team, x + r * width, width);
+  Rows::Bodies::rms_norm_row(team, y + r * width, rstd + r, row, weight, width, eps);
+}
+
+template <class Rows, class T>
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    residual_layer_norm_kernel(T* y, float* mean, float* rstd, T* x, const T* summed_bias, const T* residual, const T* weight,
+                               const T* bias, I rows, I width, float eps) {
+  const I r = group_number<typename Rows::Group>();
+  if (r >= rows) return;
+  const typename Rows::RowTeam team;
+  Rows::Bodies::add_residual_row(team, x + r * width, summed_bias, residual + r * width, width);
+  const auto row = Rows::row(team, x + r * width, width);
+  Rows::Bodies::layer_norm_row(team, y + r * width, mean + r, rstd + r, row, weight, bias, width, eps);
+}
+
 // Elements are read once: rows need not be kept.
 template <class Rows, class T>
 __global__ void __launch_bounds__(kMaxThreads, 4) rms_norm_squares_kernel(float* squares, const T* x, I rows, I width) {
@@ -112,6 +137,33 @@ void layer_norm_forward(Stream stream, RowType t, void* y, float* mean, float* r
           launch("layer_norm_forward", listed<layer_norm_forward_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
                  {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, as(y, type), mean, rstd,
                  as(x, type), as(weight, type), as(bias, type), rows, width, eps);
+        });
+  });
+}
+
+void residual_rms_norm(Stream stream, RowType t, void* y, float* rstd, void* x, const void* summed_bias, const void* residual,
+                       const void* weight, I rows, I width, float eps) {
+  with_type(t, [&](auto* type) {
+    with_norm_rows<kPieces, kMaxThreads>(
+        type, are_aligned({y, x, summed_bias, residual, weight}, width * bytes_of(t)), width,
+        [&](auto instance, unsigned threads, int per_block) {
+          launch("residual_rms_norm", listed<residual_rms_norm_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
+                 {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, as(y, type), rstd, as(x, type),
+                 as(summed_bias, type), as(residual, type), as(weight, type), rows, width, eps);
+        });
+  });
+}
+
+void residual_layer_norm(Stream stream, RowType t, void* y, float* mean, float* rstd, void* x, const void* summed_bias,
+                         const void* residual, const void* weight, const void* bias, I rows, I width, float eps) {
+  with_type(t, [&](auto* type) {
+    with_norm_rows<kPieces, kMaxThreads>(
+        type, are_aligned({y, x, summed_bias, residual, weight, bias}, width * bytes_of(t)), width,
+        [&](auto instance, unsigned threads, int per_block) {
+          launch("residual_layer_norm",
+                 listed<residual_layer_norm_kernel<decltype(instance), std::remove_pointer_t<decltype(type)>>>(),
+                 {.blocks = {grid_size(divide_up(rows, per_block))}, .threads = {threads}}, stream, as(y, type), mean, rstd,
+                 as(x, type), as(summed_bias, type), as(residual, type), as(weight, type), as(bias, type), rows, width, eps);
         });
   });
 }

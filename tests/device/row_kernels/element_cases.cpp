@@ -27,6 +27,22 @@ void gelu_backward_case(const RowKernels& k, RowType t, Index count) {
   Operand in(t, x), gradient(t, d_out), out(t, count);
   k.gelu_backward(t, out.data(), gradient.data(), in.data(), count);
   expect_close(out.values(), expected, t, "d_x");
+  Operand forward(t, count);
+  k.gelu_forward(t, forward.data(), in.data(), count);
+  EXPECT_EQ(gradient.bits(), forward.bits()) << "what forward gave";
+}
+
+// To the bit the two passes one after the other.
+void bias_gelu_case(const RowKernels& k, RowType t, Index width) {
+  const Index rows = 3;
+  Random random(static_cast<unsigned>(width));
+  Operand x(t, random.values(t, rows * width, 0.0, 3.0)), bias(t, random.values(t, width)), out(t, rows * width);
+  Operand sum = x, expected = out;
+  k.add_bias(t, sum.data(), bias.data(), rows, width);
+  k.gelu_forward(t, expected.data(), sum.data(), rows * width);
+  k.bias_gelu(t, out.data(), x.data(), bias.data(), rows, width);
+  EXPECT_EQ(x.bits(), sum.bits());
+  EXPECT_EQ(out.bits(), expected.bits());
 }
 
 void clip_case(const RowKernels& k, RowType t, Index count) {
@@ -135,6 +151,7 @@ std::vector<OpCase> element_cases() {
     const std::string size = std::to_string(n);
     const auto add = [&](const char* op, const std::string& variant, auto run) { cases.push_back({op, variant, run}); };
     add("gelu_forward", size, [=](const RowKernels& k, RowType t) { gelu_forward_case(k, t, n); });
+    add("bias_gelu", size, [=](const RowKernels& k, RowType t) { bias_gelu_case(k, t, n); });
     add("gelu_backward", size, [=](const RowKernels& k, RowType t) { gelu_backward_case(k, t, n); });
     for (const char* op : {"clip_forward", "clip_backward"})
       add(op, size, [=](const RowKernels& k, RowType t) { clip_case(k, t, n); });

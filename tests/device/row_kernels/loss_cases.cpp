@@ -33,25 +33,35 @@ struct LossInputs {
   Values row_max, stats;
 };
 
-void max_case(const RowKernels& k, RowType t, Index rows, const VocabularyShard& shard) {
+// As a shard sees it, alone.
+void stats_case(const RowKernels& k, RowType t, Index rows, const VocabularyShard& shard) {
   const LossInputs in(t, rows, shard);
-  Values expected(static_cast<std::size_t>(rows));
-  reference::cross_entropy_max(expected.data(), in.logits.data(), rows, shard.columns, shard.first_column, shard.vocabulary,
+  Values largest(static_cast<std::size_t>(rows)), stats(static_cast<std::size_t>(2 * rows));
+  reference::cross_entropy_max(largest.data(), in.logits.data(), rows, shard.columns, shard.first_column, shard.vocabulary,
                                double{shard.softcap});
-  Operand logits(t, in.logits), out(RowType::kF32, rows);
-  k.cross_entropy_max(t, out.floats(), logits.data(), rows, shard);
-  if (shard.softcap > 0) return expect_close(out.values(), expected, RowType::kF32, "largest logit");
-  EXPECT_EQ(out.values(), expected);
+  reference::cross_entropy_stats(stats.data(), in.logits.data(), largest.data(), in.targets.data(), rows, shard.columns,
+                                 shard.first_column, shard.vocabulary, double{shard.softcap});
+  Operand logits(t, in.logits), row_max(RowType::kF32, rows), sum(RowType::kF32, rows), target(RowType::kF32, rows);
+  k.cross_entropy_stats(t, row_max.floats(), sum.floats(), target.floats(), logits.data(), in.targets.data(), rows, shard);
+  if (shard.softcap > 0)
+    expect_close(row_max.values(), largest, RowType::kF32, "largest logit");
+  else
+    EXPECT_EQ(row_max.values(), largest);
+  expect_close(sum.values(), Values(stats.begin(), stats.begin() + rows), RowType::kF32, "sum of exponentials");
+  expect_close(target.values(), Values(stats.begin() + rows, stats.end()), RowType::kF32, "target logit");
 }
 
-void stats_case(const RowKernels& k, RowType t, Index rows, const VocabularyShard& shard) {
-  LossInputs in(t, rows, shard);
-  const auto n = static_cast<std::size_t>(rows);
-  for (std::size_t r = 0; r < n; ++r) in.stats[r] -= 0.75;
-  Operand logits(t, in.logits), row_max(RowType::kF32, in.row_max), sum(RowType::kF32, rows), target(RowType::kF32, rows);
-  k.cross_entropy_stats(t, sum.floats(), target.floats(), logits.data(), row_max.floats(), in.targets.data(), rows, shard);
-  expect_close(sum.values(), Values(in.stats.begin(), in.stats.begin() + rows), RowType::kF32, "sum of exponentials");
-  expect_close(target.values(), Values(in.stats.begin() + rows, in.stats.end()), RowType::kF32, "target logit");
+// To the bit the two passes one after the other.
+void gradient_case(const RowKernels& k, RowType t, Index rows, const VocabularyShard& shard) {
+  const LossInputs in(t, rows, shard);
+  Operand logits(t, in.logits), row_max(RowType::kF32, rows), sum(RowType::kF32, rows), target(RowType::kF32, rows);
+  k.cross_entropy_stats(t, row_max.floats(), sum.floats(), target.floats(), logits.data(), in.targets.data(), rows, shard);
+  k.cross_entropy_backward(t, logits.data(), row_max.floats(), sum.floats(), in.targets.data(), rows, shard, 0.3f);
+  Operand both(t, in.logits), both_sum(RowType::kF32, rows), both_target(RowType::kF32, rows);
+  k.cross_entropy_gradient(t, both.data(), both_sum.floats(), both_target.floats(), in.targets.data(), rows, shard, 0.3f);
+  EXPECT_EQ(both.bits(), logits.bits());
+  EXPECT_EQ(both_sum.bits(), sum.bits());
+  EXPECT_EQ(both_target.bits(), target.bits());
 }
 
 void backward_case(const RowKernels& k, RowType t, Index rows, const VocabularyShard& shard) {
@@ -89,10 +99,12 @@ std::vector<OpCase> loss_cases() {
         if (kind == 4) shard.softcap = 2.5f;
         const std::string variant = std::to_string(rows) + "x" + std::to_string(columns) +
                                     std::vector<std::string>{"_whole", "_middle", "_last", "_padding", "_bounded"}[kind];
-        cases.push_back({"cross_entropy_max", variant, [=](const RowKernels& k, RowType t) { max_case(k, t, rows, shard); }});
         cases.push_back({"cross_entropy_stats", variant, [=](const RowKernels& k, RowType t) { stats_case(k, t, rows, shard); }});
         cases.push_back(
             {"cross_entropy_backward", variant, [=](const RowKernels& k, RowType t) { backward_case(k, t, rows, shard); }});
+        if (shard.first_column == 0)
+          cases.push_back(
+              {"cross_entropy_gradient", variant, [=](const RowKernels& k, RowType t) { gradient_case(k, t, rows, shard); }});
       }
   return cases;
 }

@@ -40,6 +40,41 @@ void layer_forward(const RowKernels& k, RowType t, Index rows, Index width) {
   expect_close(s.values(), rstd, RowType::kF32, "rstd");
 }
 
+// To the bit the sum and then the norm.
+void residual_case(const RowKernels& k, RowType t, Index rows, Index width, bool layer, bool biased) {
+  NormInputs in(t, rows, width, 3.0);
+  Operand x(t, in.x), residual(t, in.d_y), bias(t, in.bias), weight(t, in.weight), y(t, rows * width), mean(RowType::kF32, rows),
+      rstd(RowType::kF32, rows);
+  Operand sum = x, expected_y = y, expected_mean = mean, expected_rstd = rstd;
+  if (biased)
+    k.add_bias_residual(t, sum.data(), bias.data(), residual.data(), rows, width);
+  else
+    k.add(t, sum.data(), sum.data(), residual.data(), rows * width);
+  const void* const summed_bias = biased ? bias.data() : nullptr;
+  if (layer) {
+    k.layer_norm_forward(t, expected_y.data(), expected_mean.floats(), expected_rstd.floats(), sum.data(), weight.data(),
+                         bias.data(), rows, width, 1e-5f);
+    k.residual_layer_norm(t, y.data(), mean.floats(), rstd.floats(), x.data(), summed_bias, residual.data(), weight.data(),
+                          bias.data(), rows, width, 1e-5f);
+  } else {
+    k.rms_norm_forward(t, expected_y.data(), expected_rstd.floats(), sum.data(), weight.data(), rows, width, 1e-5f);
+    k.residual_rms_norm(t, y.data(), rstd.floats(), x.data(), summed_bias, residual.data(), weight.data(), rows, width, 1e-5f);
+  }
+  EXPECT_EQ(x.bits(), sum.bits());
+  EXPECT_EQ(y.bits(), expected_y.bits());
+  EXPECT_EQ(mean.bits(), expected_mean.bits());
+  EXPECT_EQ(rstd.bits(), expected_rstd.bits());
+}
+
+void add_bias_residual_case(const RowKernels& k, RowType t, Index rows, Index width) {
+  NormInputs in(t, rows, width, 0.5);
+  Operand x(t, in.x), bias(t, in.bias), residual(t, in.d_y);
+  Values expected = sum_of(in.x, in.d_y);
+  reference::add_bias(expected.data(), in.bias.data(), rows, width);
+  k.add_bias_residual(t, x.data(), bias.data(), residual.data(), rows, width);
+  expect_close(x.values(), expected, t, "x");
+}
+
 enum class Target { kOverwrite, kAccumulate, kAliasDy };
 
 template <class Backward>
@@ -173,6 +208,12 @@ std::vector<OpCase> norm_cases() {
       add_parts(cases, rows, width, true);
       if (width == 1 && rows > 0) continue;  // LayerNorm of one element divides rounding errors by sqrt(eps)
       const std::string size = std::to_string(rows) + "x" + std::to_string(width);
+      for (const bool layer : {false, true})
+        for (const bool biased : {false, true})
+          cases.push_back({layer ? "residual_layer_norm" : "residual_rms_norm", size + (biased ? "_bias" : ""),
+                           [=](const RowKernels& k, RowType t) { residual_case(k, t, rows, width, layer, biased); }});
+      cases.push_back({"add_bias_residual", size,
+                       [=](const RowKernels& k, RowType t) { add_bias_residual_case(k, t, rows, width); }});
       cases.push_back({"rms_norm_forward", size, [=](const RowKernels& k, RowType t) { rms_forward(k, t, rows, width); }});
       cases.push_back({"layer_norm_forward", size, [=](const RowKernels& k, RowType t) { layer_forward(k, t, rows, width); }});
       for (const Target target : {Target::kOverwrite, Target::kAccumulate, Target::kAliasDy})

@@ -44,6 +44,32 @@ void rope_case(const RowKernels& k, RowType t, Index dim, Index half, Transpose 
   expect_close(x.values(), expected, t, "rotated");
 }
 
+// To the bit the two passes one after the other.
+void rotated_case(const RowKernels& k, RowType t, const HeadSizes& z, bool merges) {
+  const Index half = z.dim / 3, positions = 7, count = z.batch * z.heads * z.sequence * z.dim;
+  Random random(3);
+  const Values cos = random.values(RowType::kF32, positions * half), sin = random.values(RowType::kF32, positions * half);
+  const auto position = random.integers(z.batch * z.sequence, 0, positions - 1);
+  Operand rows(t, random.values(t, z.sequence * z.batch * z.columns)), heads(t, random.values(t, count)), c(RowType::kF32, cos),
+      s(RowType::kF32, sin);
+  Operand one_by_one = merges ? rows : heads, together = one_by_one;
+  const auto turn = [&](Operand& x, Transpose inverse) {
+    k.rope(t, x.data(), c.floats(), s.floats(), position.data(), z.batch, z.heads, z.sequence, z.dim, half, inverse);
+  };
+  if (merges) {
+    k.merge_rotated_heads(t, together.data(), heads.data(), z.batch, z.heads, z.sequence, z.dim, z.columns, z.first_column,
+                          c.floats(), s.floats(), position.data(), half);
+    turn(heads, Transpose::kYes);
+    k.merge_heads(t, one_by_one.data(), heads.data(), z.batch, z.heads, z.sequence, z.dim, z.columns, z.first_column);
+  } else {
+    k.split_rotated_heads(t, together.data(), rows.data(), z.batch, z.heads, z.sequence, z.dim, z.columns, z.first_column,
+                          c.floats(), s.floats(), position.data(), half);
+    k.split_heads(t, one_by_one.data(), rows.data(), z.batch, z.heads, z.sequence, z.dim, z.columns, z.first_column);
+    turn(one_by_one, Transpose::kNo);
+  }
+  EXPECT_EQ(together.bits(), one_by_one.bits());
+}
+
 void swiglu_forward_case(const RowKernels& k, RowType t, Index rows, Index width) {
   Random random(static_cast<unsigned>(width));
   const Values gate_up = random.values(t, rows * 2 * width, 0.0, 4.0);
@@ -62,6 +88,9 @@ void swiglu_backward_case(const RowKernels& k, RowType t, Index rows, Index widt
   Operand in(t, gate_up), gradient(t, d_out), out(t, rows * 2 * width);
   k.swiglu_backward(t, out.data(), gradient.data(), in.data(), rows, width);
   expect_close(out.values(), expected, t, "d_gate_up");
+  Operand forward(t, rows * width);
+  k.swiglu_forward(t, forward.data(), in.data(), rows, width);
+  EXPECT_EQ(gradient.bits(), forward.bits()) << "what forward gave";
 }
 
 constexpr Index kFirstRow = 20, kTableRows = 9;
@@ -181,6 +210,9 @@ std::vector<OpCase> row_cases() {
     const HeadSizes z = sizes[i];
     cases.push_back({"split_heads", std::to_string(i), [=](const RowKernels& k, RowType t) { split_case(k, t, z); }});
     cases.push_back({"merge_heads", std::to_string(i), [=](const RowKernels& k, RowType t) { merge_case(k, t, z); }});
+    for (const bool merges : {false, true})
+      cases.push_back({merges ? "merge_rotated_heads" : "split_rotated_heads", std::to_string(i),
+                       [=](const RowKernels& k, RowType t) { rotated_case(k, t, z, merges); }});
   }
   for (const auto& [dim, half] : std::vector<std::pair<Index, Index>>{
            {2, 1}, {8, 4}, {64, 32}, {80, 20}, {33, 16}, {96, 48}, {7, 0}, {1024, 512}, {2200, 1100}})

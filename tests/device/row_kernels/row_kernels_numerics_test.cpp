@@ -18,13 +18,13 @@ class RowKernelNumerics : public ::testing::TestWithParam<IsaLevel> {
  protected:
   const RowKernels& k_ = row_kernels(GetParam());
 
-  // exp of each value, through a vocabulary of one column.
+  // exp of each value, through the gradient of a vocabulary of one column, whose target is another.
   std::vector<float> exponentials(const std::vector<float>& x) {
     const auto n = static_cast<Index>(x.size());
-    const std::vector<float> zero(x.size());
-    const std::vector<std::int32_t> targets(x.size(), -1);
-    std::vector<float> result(x.size()), unused(x.size());
-    k_.cross_entropy_stats(RowType::kF32, result.data(), unused.data(), x.data(), zero.data(), targets.data(), n, {1, 0, 1});
+    const std::vector<float> zero(x.size()), one(x.size(), 1.0f);
+    const std::vector<std::int32_t> targets(x.size(), 1);
+    std::vector<float> result = x;
+    k_.cross_entropy_backward(RowType::kF32, result.data(), zero.data(), one.data(), targets.data(), n, {1, 0, 1}, 1.0f);
     return result;
   }
 };
@@ -62,7 +62,7 @@ TEST_P(RowKernelNumerics, ExpOfSpecialValues) {
 TEST_P(RowKernelNumerics, ActivationsAtTheirEnds) {
   std::vector<float> x{-kInfinity, kInfinity, kNan, 1e30f, -1e30f, 100.0f, -100.0f, 0.0f, -20.0f, 20.0f, 1e-30f}, y(x.size()),
       d(x.size());
-  const std::vector<float> ones(x.size(), 1.0f);
+  std::vector<float> ones(x.size(), 1.0f);
   k_.gelu_forward(RowType::kF32, y.data(), x.data(), static_cast<Index>(x.size()));
   k_.gelu_backward(RowType::kF32, d.data(), ones.data(), x.data(), static_cast<Index>(x.size()));
   EXPECT_EQ(y[1], kInfinity);
@@ -189,15 +189,31 @@ TEST_P(RowKernelNumerics, RmsNormRoundsTheNormalizedValueBeforeTheWeight) {
 
 TEST_P(RowKernelNumerics, MaximumOfMinusInfinitiesAndNaN) {
   const std::vector<float> rows{-kInfinity, -kInfinity, kNan, 2.0f};
-  std::vector<float> row_max(2);
-  k_.cross_entropy_max(RowType::kF32, row_max.data(), rows.data(), 2, {2, 0, 2});
+  std::vector<float> row_max(2), sum(2), target(2);
+  const std::vector<std::int32_t> targets{-1, 1};
+  k_.cross_entropy_stats(RowType::kF32, row_max.data(), sum.data(), target.data(), rows.data(), targets.data(), 2, {2, 0, 2});
   EXPECT_EQ(row_max[0], -kInfinity);
+  EXPECT_EQ(sum[0], 0.0f);
   EXPECT_EQ(row_max[1], 2.0f);
-  // The NaN shows in the sum.
-  std::vector<float> sum(1), target(1);
-  const std::vector<std::int32_t> targets{1};
-  k_.cross_entropy_stats(RowType::kF32, sum.data(), target.data(), rows.data() + 2, row_max.data() + 1, targets.data(), 1,
-                         {2, 0, 2});
+  EXPECT_TRUE(std::isnan(sum[1])) << "the NaN shows in the sum";
+}
+
+// Minus infinities, and NaNs, that fill whole tiles of a row.
+TEST_P(RowKernelNumerics, LogitsThatDoNotCountFillTilesOfARow) {
+  std::vector<float> row(13000, -kInfinity), row_max(1), sum(1), target(1);
+  const std::vector<std::int32_t> targets{12000};
+  const auto statistics = [&] {
+    k_.cross_entropy_stats(RowType::kF32, row_max.data(), sum.data(), target.data(), row.data(), targets.data(), 1,
+                           {13000, 0, 13000});
+  };
+  row[9000] = 3.0f;
+  row[12000] = row[12999] = 4.0f;
+  statistics();
+  EXPECT_EQ(row_max[0], 4.0f);
+  EXPECT_NEAR(sum[0], 2 + std::exp(-1.0), 1e-6);
+  EXPECT_EQ(target[0], 0.0f);
+  row[0] = kNan;
+  statistics();
   EXPECT_TRUE(std::isnan(sum[0]));
 }
 

@@ -63,7 +63,8 @@ inline Outcome run_layout(const ModelConfig& config, const LogicalTensors& weigh
     model.set_batch(batch);
     for (int i = 0; i < backwards; ++i) {
       losses[static_cast<std::size_t>(rank.rank())] = model.forward();
-      if (layout.head_chunk == 0) gather_logits(logits, config.vocab_size, model.logits(), rank.rank());  // each rank its columns
+      if (layout.head_chunk == 0)
+        model.with_logits([&](ConstTensorView local) { gather_logits(logits, config.vocab_size, local, rank.rank()); });
       model.backward(i == 0 ? Accumulate::kNo : Accumulate::kYes, layout.backward);
     }
     model.collect(collector);

@@ -10,6 +10,7 @@
 #include "model/config/model_stats.h"
 #include "model/declare.h"
 #include "planner/bench/bench_report.h"
+#include "planner/bench/row_units.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/no_gpus.h"
 #include "train/plan/run_plan.h"
@@ -107,6 +108,17 @@ TEST(Bench, KnowsGpt2) {
     EXPECT_EQ(work.count(name), 1u) << name;
 }
 
+// Every pass is one that a fused one could save; tables, statistics and positions are less than half a unit.
+TEST(Bench, BlocksPassOverTheirRowsNoOftenerThanTheyMust) {
+  const auto units = [](const char* preset) {
+    const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+    const std::string text = R"({"batch": {"global": 1, "micro": 1, "sequence": 1024}, "precision": {"compute": "bf16"}})";
+    return row_units_per_block(config_of({fmt::format("model.preset={}", preset)}, text), machine);
+  };
+  EXPECT_NEAR(units("gpt2-124m"), 91, 0.5);
+  EXPECT_NEAR(units("llama3.2-1b"), 79, 0.5);
+}
+
 TEST(Bench, AGpuThatIsNotThereIsRefused) {
   NoGpus gpus;
   TrainConfig config = config_of({});
@@ -127,6 +139,7 @@ BenchReport example() {
   nccl.way = "threads by NCCL", nccl.skipped = "there is no GPU";
   report.collectives = {{"threads on their devices", 2, "", "copies at once", 4e12, {{"all_reduce", 1e9, 0.002, 5e9}}}, nccl};
   report.tokens = 1000;
+  report.row_units = 90.96;
   report.step_seconds = 0.050;
   report.metered_seconds = 0.064;
   report.work = {{WorkKind::kRows, "add", 3, 0.004, 0, 4e9},              // floor: 2 ms of bytes
@@ -160,6 +173,7 @@ TEST(BenchReport, TheTableShowsSharesAndFloors) {
   expect_line(text, "  products                 40.00 ms  66.7 % of the work, floor     30.00 ms,  75.0 % of the time");
   expect_line(text, "  rows                     20.00 ms  33.3 % of the work, floor      6.00 ms,  30.0 % of the time");
   expect_line(text, "  all                      60.00 ms 100.0 % of the work, floor     36.00 ms,  60.0 % of the time");
+  expect_line(text, "  rows and heads of a block move 91.0 times H elements per token");
   expect_line(text, "  matmul                         7     40.000      500.0   25.0 %    75000.0   75.0 %");
   expect_line(text, "  add_bias                       1     16.000      500.0   25.0 %");
   EXPECT_LT(text.find("  matmul "), text.find("  add_bias ")) << "the slowest come first";

@@ -263,7 +263,6 @@ TEST(CpuRates, TheShippedProfileIsWholeAndMonotonic) {
                              "dropout",
                              "embedding_forward",
                              "embedding_backward",
-                             "cross_entropy_max",
                              "cross_entropy_stats",
                              "cross_entropy_rescale",
                              "cross_entropy_loss",

@@ -1,0 +1,29 @@
+#include "planner/bench/row_units.h"
+
+#include <cstdint>
+
+#include "train/run/dry_run.h"
+
+namespace trident {
+namespace {
+
+double row_bytes(const RunPlan& plan) {
+  double bytes = 0;
+  for (const OperationTotal& total : record_step(plan, 0, nullptr, DryWork::kStep).operations())
+    if (total.kind == WorkKind::kRows || total.kind == WorkKind::kHeads) bytes += total.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+// The second block is what two have and one has not: ends have passes over rows, too.
+double row_units_per_block(const TrainConfig& config, const MachineFacts& machine) {
+  ModelConfig model = resolve_model(config);
+  model.layers = 1;
+  const RunPlan one = make_run_plan(config, model, 0, machine);
+  model.layers = 2;
+  const RunPlan two = make_run_plan(config, model, 0, machine);
+  return (row_bytes(two) - row_bytes(one)) / static_cast<double>(two.tokens_per_step() * model.hidden * size_of(two.compute));
+}
+
+}  // namespace trident
