@@ -7,7 +7,7 @@ constexpr I kTile = kAttentionTile;
 constexpr I kRows = 6;
 // Keys at a time: a row of weights is stored by kPack vectors.
 constexpr I kStep = kPack * kWidth;
-constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
+constexpr double kLog2E = 1.44269504088896341, kLn2 = 0.693147180559945309;
 
 template <I... i>
 constexpr Ints counted(Indices<i...>) {
@@ -38,18 +38,14 @@ inline Floats broadcast_word(const float* p) {
   return (Floats)(bits - Ints{});
 }
 
-// Sums are an array whose indices are constants, as in few_rows.inl.
+// Sums are an array whose indices are constants, as in few_rows.inl. A tile's are made before they are added to those of others:
+// errors of long sums grow less.
 template <I... r, I... v>
 void multiply_block(const Product& p, I column, Indices<r...>, Indices<v...>) {
   constexpr I kColumns = sizeof...(v);
   Floats sums[sizeof...(r) * kColumns] = {};
   const float *a = p.a, *b = p.b + column;
   const auto each_row = [](auto f) __attribute__((always_inline)) { (f(r), ...); };
-  if (p.add) {
-    each_row([&](I row) __attribute__((always_inline)) {
-      ((sums[row * kColumns + v] = load(p.c + row * p.c_row + column + v * kWidth, kWidth)), ...);
-    });
-  }
   for (I i = 0; i < p.k; ++i, a += p.a_step, b += p.b_row) {
     const Floats columns[kColumns] = {load(b + v * kWidth, kWidth)...};
     each_row([&](I row) __attribute__((always_inline)) {
@@ -57,9 +53,12 @@ void multiply_block(const Product& p, I column, Indices<r...>, Indices<v...>) {
       ((sums[row * kColumns + v] = multiply_add(sums[row * kColumns + v], x, columns[v])), ...);
     });
   }
-  each_row([&](I row) __attribute__((always_inline)) {
-    (store(p.c + row * p.c_row + column + v * kWidth, sums[row * kColumns + v], kWidth), ...);
-  });
+  const auto store_sum = [&](I row, I vector) __attribute__((always_inline)) {
+    float* c = p.c + row * p.c_row + column + vector * kWidth;
+    const Floats sum = sums[row * kColumns + vector];
+    store(c, p.add ? load(c, kWidth) + sum : sum, kWidth);
+  };
+  each_row([&](I row) __attribute__((always_inline)) { (store_sum(row, v), ...); });
 }
 
 template <I R, I V>
@@ -158,14 +157,26 @@ inline Floats hyperbolic_tangent(Floats x) {
   p = p * square + 1.33314422036e-1f;
   p = p * square - 3.33332819422e-1f;
   const Floats near_zero = p * square * x + x;
-  const Floats beyond = 1.0f - 2.0f / (power_of_two(largest(broadcast(-40.0f), -magnitude) * (-2 * kLog2E)) + 1.0f);
+  const Floats beyond =
+      1.0f - 2.0f / (power_of_two(largest(broadcast(-40.0f), -magnitude) * static_cast<float>(-2 * kLog2E)) + 1.0f);
   return magnitude < 0.625f ? near_zero : x < 0.0f ? -beyond : beyond;
 }
 
-// Scores times this are exponents of two.
-inline float exponent_factor(const AttentionGroup& g) { return (g.softcap > 0.0f ? g.softcap : g.scale) * kLog2E; }
+// A number as the sum of two.
+struct Precise {
+  float high, low;
+  explicit Precise(double x) : high(static_cast<float>(x)), low(static_cast<float>(x - static_cast<double>(high))) {}
+};
 
-// A row of scores: bounded, if they are, to parts of the bound, and -infinity where a key is not seen. Returns the largest.
+// Scores times this are exponents of two. One float would be off by more than all that is rounded later.
+inline Precise exponent_factor(const AttentionGroup& g) {
+  return Precise(static_cast<double>(g.softcap > 0.0f ? g.softcap : g.scale) * kLog2E);
+}
+
+// In a hidden key's place: 2 to the power of it is 0, whatever it is multiplied by.
+constexpr float kHidden = -3e38f;
+
+// A row of scores: bounded, if they are, to parts of the bound, and kHidden where a key is not seen. Returns the largest.
 inline float prepare_scores(const AttentionGroup& g, float* s, I columns, Seen seen) {
   Floats m = broadcast(-kInfinity);
   const bool all = seen.first <= 0 && seen.end >= columns;
@@ -176,7 +187,7 @@ inline float prepare_scores(const AttentionGroup& g, float* s, I columns, Seen s
   for (I c = 0; c < columns; c += kWidth) {
     Floats v = load(s + c, kWidth);
     if (g.softcap > 0.0f) v = hyperbolic_tangent(v * (g.scale / g.softcap));
-    v = lanes_within(c, seen) ? v : broadcast(-kInfinity);
+    v = lanes_within(c, seen) ? v : broadcast(kHidden);
     m = largest(v, m);
     store(s + c, v, kWidth);
   }
@@ -209,8 +220,9 @@ inline void softmax_row(const AttentionGroup& g, float* scores, float* weights, 
     for (I c = 0; c < columns / kPack; c += kWidth) store(weights + c, Floats{}, kWidth);
     return;
   }
-  const float factor = exponent_factor(g), old_max = *row_max;
-  const float tile_max = prepare_scores(g, scores, columns, seen) * factor;
+  const Precise factor = exponent_factor(g);
+  const float old_max = *row_max;
+  const float tile_max = prepare_scores(g, scores, columns, seen) * factor.high;
   if (tile_max > old_max) {
     const float correction = power_of_two(broadcast(old_max - tile_max))[0];
     *row_max = tile_max;
@@ -222,7 +234,8 @@ inline void softmax_row(const AttentionGroup& g, float* scores, float* weights, 
   for (I c = 0; c < columns; c += kStep) {
     Floats e[kPack];
     for (I i = 0; i < kPack; ++i) {
-      e[i] = power_of_two(load(scores + c + i * kWidth, kWidth) * factor - subtracted);
+      const Floats score = load(scores + c + i * kWidth, kWidth);
+      e[i] = power_of_two((score * factor.high - subtracted) + score * factor.low);
       sum += e[i];
     }
     store_in_row(weights + c / kPack, e);
@@ -235,7 +248,8 @@ void finish_row(T* out, float* lse, const float* acc, float row_max, Floats row_
   const float sum = sum_of(row_sum);
   const bool saw_nothing = sum == 0.0f;
   const float factor = saw_nothing ? 0.0f : 1.0f / sum;
-  *lse = saw_nothing ? -kInfinity : row_max * kLn2 + __builtin_logf(sum);
+  *lse =
+      saw_nothing ? -kInfinity : static_cast<float>(static_cast<double>(row_max) * kLn2 + static_cast<double>(__builtin_logf(sum)));
   for (I d = 0; d < head_dim; d += kWidth) {
     const I count = smaller(kWidth, head_dim - d);
     store(out + d, load(acc + d, count) * factor, count);
@@ -335,10 +349,11 @@ void row_dots(float* delta, const T* d_out, const T* out, I row, I rows, I head_
 // A vector of weights and of their scores' gradients: p = exp(score - lse), d_s = p * (d_p - delta) * scale, times the bound's
 // slope.
 template <bool kBounded>
-inline void differentiate(const AttentionGroup& g, Floats score, Floats d_p, float lse, float delta, Floats& p, Floats& d_s) {
+inline void differentiate(const AttentionGroup& g, const Precise& factor, Floats score, Floats d_p, const Precise& lse, float delta,
+                          Floats& p, Floats& d_s) {
   Floats part = {};
   if constexpr (kBounded) score = part = hyperbolic_tangent(score * (g.scale / g.softcap));
-  p = power_of_two(score * exponent_factor(g) - lse * kLog2E);
+  p = power_of_two((score * factor.high - lse.high) + (score * factor.low - lse.low));
   d_s = p * ((d_p - delta) * g.scale);
   if constexpr (kBounded) d_s *= 1.0f - part * part;
 }
@@ -349,14 +364,18 @@ template <bool kBounded>
 inline void weigh_rows(const AttentionGroup& g, const float* scores, const float* d_p, I rows, I first, I end, const Seen* seen,
                        const float* lse, const float* delta, float* p, float* d_s, float* d_s_rows) {
   for (I c = 0; c < first; c += kWidth) store(p + c, Floats{}, kWidth), store(d_s + c, Floats{}, kWidth);
+  const Precise factor = exponent_factor(g);
+  const auto of_row = [&](I row) { return Precise(static_cast<double>(lse[smaller(row, rows - 1)]) * kLog2E); };
+  const Precise subtracted[] = {of_row(0), of_row(kPack - 1)};
   for (I c = first; c < end; c += kStep) {
     Floats e[kPack][kPack] = {}, d[kPack][kPack] = {};  // by vector, row
     for (I row = 0; row < kPack; ++row) {
       if (row >= rows) continue;
       for (I v = 0; v < kPack; ++v) {
         const I at = c + v * kWidth;
-        differentiate<kBounded>(g, load(scores + row * kTile + at - first, kWidth), load(d_p + row * kTile + at - first, kWidth),
-                                lse[row], delta[row], e[v][row], d[v][row]);
+        const I from = row * kTile + at - first;
+        differentiate<kBounded>(g, factor, load(scores + from, kWidth), load(d_p + from, kWidth), subtracted[row], delta[row],
+                                e[v][row], d[v][row]);
         if (seen[row].first <= at && at + kWidth <= seen[row].end) continue;
         const Ints inside = lanes_within(at, seen[row]);
         e[v][row] = inside ? e[v][row] : Floats{}, d[v][row] = inside ? d[v][row] : Floats{};

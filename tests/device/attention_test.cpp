@@ -187,7 +187,7 @@ TEST(Attention, NumbersAreRightAndDoNotDependOnThreads) {
 
 // Copies heads T[B,n,S,D] to columns from `column` on of rows T[S,B,C], or back.
 void copy_heads(const TestTensor& heads, TestTensor& rows, std::int64_t column) {
-  const Shape &h = heads.view().shape(), &r = rows.view().shape();
+  const Shape h = heads.view().shape(), r = rows.view().shape();
   for (std::int64_t i = 0; i < h.num_elements(); ++i) {
     const std::int64_t d = i % h[3], s = i / h[3] % h[2], n = i / h[3] / h[2] % h[1], b = i / h[3] / h[2] / h[1];
     rows.set((s * r[1] + b) * r[2] + column + n * h[3] + d, heads.at(i));
