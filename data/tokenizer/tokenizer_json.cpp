@@ -303,7 +303,7 @@ void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& rea
   scanner.items([&] {
     std::size_t values_left = kMaxMergeValues;
     const JsonValue merge = scanner.value(values_left);
-    const auto refuse = [&](std::string_view what) {
+    const auto refuse_merge = [&](std::string_view what) {
       throw DataError(fmt::format("{}:{}:{}: {} in model.merges {}; the file is damaged; copy it again", file, merge.line(),
                                   merge.column(), on_one_line(to_json_text(merge).substr(0, kShownMerge)), what));
     };
@@ -316,8 +316,9 @@ void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& rea
     } else if (merge.is_string() && merge.as_string().starts_with("#version")) {
       return;
     }
-    if (left.empty() || right.empty()) refuse("is no merge of two tokens");
-    if (const std::string_view wrong = reader.add(left, right); !wrong.empty()) refuse(fmt::format("cannot be merged: {}", wrong));
+    if (left.empty() || right.empty()) refuse_merge("is no merge of two tokens");
+    if (const std::string_view wrong = reader.add(left, right); !wrong.empty())
+      refuse_merge(fmt::format("cannot be merged: {}", wrong));
   });
 }
 
@@ -515,13 +516,14 @@ void read_vocabulary(const VocabularyFiles& files, ChainParts& parts) {
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     if (line.empty() || line.starts_with("#version")) continue;
     const std::size_t space = line.find(' ');
-    const auto refuse = [&](std::string_view what) {
+    const auto refuse_line = [&](std::string_view what) {
       throw DataError(
           fmt::format("{}:{}: {} {}; use the files of one tokenizer", files.merges_source, line_number, in_quotes(line), what));
     };
-    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) refuse("is not \"left right\"");
+    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
+      refuse_line("is not \"left right\"");
     if (const std::string_view wrong = reader.add(line.substr(0, space), line.substr(space + 1)); !wrong.empty())
-      refuse(fmt::format("cannot be merged: {} of {}", wrong, files.vocab_source));
+      refuse_line(fmt::format("cannot be merged: {} of {}", wrong, files.vocab_source));
   }
 }
 

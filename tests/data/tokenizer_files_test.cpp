@@ -373,8 +373,8 @@ TEST(TokenizerFiles, RanksNeedAPatternAndControlTokens) {
     EXPECT_EQ(load("[a-z]", special, name)->encode("abc"), (std::vector<std::int32_t>{97, 98, 99}));
   }
   expect_error<DataError>([&] { load({}, {}, model); }, {model, "--pattern NAME|TEXT", "--special FILE"});
-  expect_error<DataError>([&] { load("cl100k", {}, model); }, {model, "which control tokens", "--special FILE"});
-  expect_error<DataError>([&] { load({}, special, model); }, {model, "how text is split", "--pattern"});
+  expect_error<DataError>([&] { load("cl100k", {}, model); }, {model, "which control tokens", "give --special FILE"});
+  expect_error<DataError>([&] { load({}, special, model); }, {model, "how text is split", "give --pattern"});
   expect_error<DataError>([&] { load("(", special, model); }, {"--pattern"});
   write_file(folder / "tokenizer_config.json",
              R"({"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|end|>", "added_tokens_decoder":
