@@ -16,6 +16,7 @@
 #include "data/tokenizer/rank_files.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/vocabulary_files.h"
 
 namespace trident {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/file_io.h"
 #include "core/json_reader.h"
-#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/vocabulary_files.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
