@@ -109,9 +109,10 @@ void tokenizer_decode_command(const Arguments& arguments, const CommandContext& 
       ids = parse_token_ids(text, where);
       context.out << tokenizer->decode(ids) << '\n';
     } catch (const ConfigError& error) {
-      throw DataError(error.what());
+      throw Error(ExitCode::kData, error.what());
     } catch (DataError& error) {
-      throw DataError(fmt::format("{}: {}", where, error.what()));
+      error.add_context(fmt::format(" [{}]", where));
+      throw;
     }
   });
 }

@@ -86,8 +86,9 @@ add_program() {
   cp -r configs docs README.md LICENSE "$folder/"
   cp -r data/excerpt "$folder/data/"
   cp -r scripts/slurm "$folder/scripts/"
-  mkdir -p "$folder/licenses/gpt2"
+  mkdir -p "$folder"/licenses/{gpt2,cl100k}
   cp data/gpt2/LICENSE* data/gpt2/README.md "$folder/licenses/gpt2/"
+  cp data/cl100k/LICENSE* data/cl100k/README.md "$folder/licenses/cl100k/"
   mkdir -p "$folder/licenses/uplot"
   cp report/assets/LICENSE.uPlot "$folder/licenses/uplot/LICENSE"
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 
 namespace trident {
 
+// ASCII by bits. Beyond it categories, which most classes are made of, or else runs.
 class CharSet {
  public:
   CharSet() = default;  // empty
@@ -23,35 +25,28 @@ class CharSet {
   CharSet operator|(const CharSet& other) const;
   CharSet operator&(const CharSet& other) const;
   CharSet operator~() const;
-  bool contains(char32_t c) const;
-  std::span<const char32_t> bounds() const { return bounds_; }
-  bool operator==(const CharSet&) const = default;
-
- private:
-  std::vector<char32_t> bounds_;
-};
-
-// The same for many questions: ASCII by table, sets of categories by category.
-class CharTest {
- public:
-  explicit CharTest(const CharSet& set);
-  bool operator()(char32_t c) const {
-    if (c < ascii_.size()) return ascii_[c];
-    return is_categories_ ? is_in(c, categories_) : set_.contains(c);
+  bool is_ascii() const { return has_runs_ ? runs_.empty() : categories_ == 0; }
+  bool contains(char32_t c) const {
+    if (c < 128) return (ascii_[c / 64] >> (c % 64) & 1) != 0;
+    return has_runs_ ? is_in_runs(c) : is_in(c, categories_);
   }
   // Bytes of the code point at text[at] if it belongs to the set, else 0. `at` is inside the text.
   std::size_t size_at(std::string_view text, std::size_t at) const {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    if (byte < ascii_.size()) return ascii_[byte] ? 1 : 0;
     const CodePoint c = code_point_at(text, at);
-    return (*this)(c.value) ? c.size : 0;
+    return contains(c.value) ? c.size : 0;
   }
+  bool operator==(const CharSet&) const = default;
 
  private:
-  std::array<bool, 128> ascii_;
-  bool is_categories_ = false;
+  template <class F>
+  CharSet combined(const CharSet& other, F bits) const;
+  std::vector<char32_t> runs() const;
+  bool is_in_runs(char32_t c) const;
+
+  std::array<std::uint64_t, 2> ascii_{};
+  bool has_runs_ = false;
   CategorySet categories_ = 0;
-  CharSet set_;
+  std::vector<char32_t> runs_;  // bounds, beyond ASCII
 };
 
 }  // namespace trident

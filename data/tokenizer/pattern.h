@@ -95,7 +95,7 @@ class PatternProgram {
   std::uint32_t here() const { return static_cast<std::uint32_t>(instructions_.size()); }
 
   std::string text_, where_;
-  std::vector<CharTest> sets_;
+  std::vector<CharSet> sets_;
   std::vector<Instruction> instructions_;
 };
 

@@ -23,12 +23,13 @@ struct NamedCategories {
 constexpr CategorySet kControlCategories = set_of(Category::kCc) | set_of(Category::kControlSpace) | kLineEnds;
 constexpr CategorySet kOtherCategories = set_of(Category::kCc, Category::kCn) | kControlCategories;
 constexpr CategorySet kSeparators = set_of(Category::kZs, Category::kZp);
-// In the order of Category.
-constexpr std::string_view kShortNames = "lullltlmlo" "mnmcme" "ndnlno" "pcpdpspepipfpo" "smscskso" "zszlzp" "cccfcscocn";
+// In the order of Category; Cc is three of them.
+constexpr std::string_view kShortNames = "lullltlmlo" "mnmcme" "ndnlno" "pcpdpspepipfpo" "smscskso" "zszlzp" "  cfcscocn";
 constexpr NamedCategories kCategoryNames[] = {
     {"l", kLetters}, {"m", kMarks}, {"n", kNumbers}, {"p", kPunctuation}, {"s", kSymbols}, {"z", kSeparators},
     {"c", kOtherCategories}, {"letter", kLetters}, {"mark", kMarks}, {"number", kNumbers}, {"punctuation", kPunctuation},
-    {"symbol", kSymbols}, {"separator", kSeparators}, {"other", kOtherCategories}, {"any", ~CategorySet{0}}};
+    {"symbol", kSymbols}, {"separator", kSeparators}, {"other", kOtherCategories}, {"any", ~CategorySet{0}},
+    {"cc", kControlCategories}};
 
 class PatternParser {
  public:
@@ -284,16 +285,15 @@ class PatternParser {
     for (const char c : text_.substr(at_, end - at_))
       if (c != ' ' && c != '_' && c != '-') name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     at_ = end + 1;
-    CharSet set = CharSet::of_bounds(script_bounds(name));
-    if (const auto found = std::ranges::find(kCategoryNames, name, &NamedCategories::name); found != std::end(kCategoryNames)) {
-      set = CharSet::of_categories(found->categories);
-    } else if (name == "cc") {
-      set = CharSet::of_categories(kControlCategories);
-    } else if (name.size() == 2) {
-      for (std::size_t i = 0; i * 2 < kShortNames.size(); ++i)
-        if (kShortNames.substr(i * 2, 2) == name) set = CharSet::of_categories(CategorySet{1} << i);
-    }
-    if (set.bounds().empty()) refuse(begin, fmt::format("the property {}", in_quotes(text_.substr(begin, at_ - begin))));
+    const auto script = script_bounds(name);
+    CategorySet categories = 0;
+    if (const auto found = std::ranges::find(kCategoryNames, name, &NamedCategories::name); found != std::end(kCategoryNames))
+      categories = found->categories;
+    for (std::size_t i = 0; i * 2 < kShortNames.size(); ++i)
+      if (kShortNames.substr(i * 2, 2) == name) categories = CategorySet{1} << i;
+    if (script.empty() && categories == 0)
+      refuse(begin, fmt::format("the property {}", in_quotes(text_.substr(begin, at_ - begin))));
+    const CharSet set = categories != 0 ? CharSet::of_categories(categories) : CharSet::of_bounds(script);
     return negated ? ~set : set;
   }
 
@@ -346,7 +346,7 @@ class PatternParser {
 
   // Adds the other case; U+017F is an s and U+212A a k.
   CharSet folded(const CharSet& set, std::size_t begin) const {
-    if (!(set & CharSet::of_range(128, 0x10FFFF)).bounds().empty()) refuse(begin, "a character beyond ASCII inside (?i)");
+    if (!set.is_ascii()) refuse(begin, "a character beyond ASCII inside (?i)");
     CharSet all = set;
     for (char32_t c = 'a'; c <= 'z'; ++c)
       if (set.contains(c) || set.contains(c - 32)) all = all | CharSet::of_range(c, c) | CharSet::of_range(c - 32, c - 32);

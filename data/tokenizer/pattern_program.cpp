@@ -23,8 +23,8 @@ std::size_t character_before(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-PatternProgram::PatternProgram(const Pattern& pattern, std::string_view text, std::string_view where) : text_(text), where_(where) {
-  for (const CharSet& set : pattern.sets) sets_.emplace_back(set);
+PatternProgram::PatternProgram(const Pattern& pattern, std::string_view text, std::string_view where)
+    : text_(text), where_(where), sets_(pattern.sets) {
   compile(pattern.root);
   emit({.op = Op::kDone});
 }
@@ -173,7 +173,7 @@ std::optional<std::size_t> PatternProgram::Matcher::run(std::uint32_t at, std::s
 // Takes the run that instruction `at` stands for, and leaves a frame if it may end elsewhere.
 bool PatternProgram::Matcher::take_run(std::uint32_t at, std::size_t* place) {
   const Instruction& it = program_.instructions_[at];
-  const CharTest& set = program_.sets_[it.set];
+  const CharSet& set = program_.sets_[it.set];
   const std::uint32_t most = it.repeat == RepeatKind::kLazy ? it.min : it.max;
   std::uint32_t times = 0;
   std::size_t end = *place, low = *place;

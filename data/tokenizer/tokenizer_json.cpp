@@ -12,15 +12,14 @@
 #include "core/json_scanner.h"
 #include "core/printable.h"
 #include "data/tokenizer/json_part.h"
+#include "data/tokenizer/vocabulary_files.h"
 
 namespace trident {
 namespace {
 
 constexpr std::string_view kEndOfText = "<|endoftext|>";
-constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
 constexpr std::size_t kMaxMergeValues = 8, kShownMerge = 80;
 constexpr std::size_t kMaxSteps = 64;        // normalizers, or splitters
-constexpr std::size_t kMergesPerToken = 16;  // more are no vocabulary's, and take memory
 
 // The type of a component; old files leave it out where a list of parts says it.
 std::string type_of(JsonPart& part, std::string_view list_of_sequence) {
@@ -252,58 +251,12 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
   });
 }
 
-void check_id(std::int64_t id, const std::string& spelling, const std::string& source) {
-  if (id < 0 || id >= kMaxTokens)
-    throw DataError(fmt::format("{}: token {} has id {}, expected 0 .. {}; use the files of one tokenizer", source,
-                                in_quotes(spelling), id, kMaxTokens - 1));
-}
-
-void read_vocab(JsonScanner& scanner, const std::string& source, TokenTexts& tokens) {
-  scanner.members([&](const std::string& spelling) {
-    std::size_t values_left = 1;
-    const bool is_number = scanner.kind() == JsonValue::Kind::kNumber;
-    const JsonValue id = is_number ? scanner.value(values_left) : JsonValue(std::string(scanner.skip().substr(0, kShownMerge)));
-    if (!id.is_integer())
-      throw DataError(fmt::format("{}: token {} has id {}, expected 0 .. {}; use the files of one tokenizer", source,
-                                  in_quotes(spelling), id.is_string() ? on_one_line(id.as_string()) : to_json_text(id),
-                                  kMaxTokens - 1));
-    check_id(id.as_integer(), spelling, source);
-    if (!tokens.add(spelling, static_cast<std::size_t>(id.as_integer())))
-      throw DataError(fmt::format("{}: id {} occurs twice; use the files of one tokenizer", source, id.as_integer()));
-  });
-}
-
-// Adds merges whose parts and results have ids.
-class MergeReader {
- public:
-  MergeReader(const TokenTexts& tokens, std::string_view prefix, std::vector<BpeMerge>& merges)
-      : tokens_(tokens), prefix_(prefix), merges_(merges) {}
-
-  // Returns what is wrong, or "".
-  std::string_view add(std::string_view left, std::string_view right) {
-    const std::int32_t left_id = tokens_.find(left), right_id = tokens_.find(right);
-    if (left_id < 0 || right_id < 0) return "a part is no token";
-    merged_.assign(left).append(right.substr(std::min(prefix_.size(), right.size())));
-    const std::int32_t result = tokens_.find(merged_);
-    if (result < 0) return "the result is no token";
-    if (merges_.size() >= kMergesPerToken * tokens_.size()) return "there are more merges than tokens could have";
-    merges_.push_back({left_id, right_id, result});
-    return "";
-  }
-
- private:
-  const TokenTexts& tokens_;
-  std::string_view prefix_;
-  std::vector<BpeMerge>& merges_;
-  std::string merged_;
-};
-
 // A list of "left right" strings, or of pairs, which newer files have.
 void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& reader) {
   scanner.items([&] {
     std::size_t values_left = kMaxMergeValues;
     const JsonValue merge = scanner.value(values_left);
-    const auto refuse = [&](std::string_view what) {
+    const auto refuse_merge = [&](std::string_view what) {
       throw DataError(fmt::format("{}:{}:{}: {} in model.merges {}; the file is damaged; copy it again", file, merge.line(),
                                   merge.column(), on_one_line(to_json_text(merge).substr(0, kShownMerge)), what));
     };
@@ -316,8 +269,9 @@ void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& rea
     } else if (merge.is_string() && merge.as_string().starts_with("#version")) {
       return;
     }
-    if (left.empty() || right.empty()) refuse("is no merge of two tokens");
-    if (const std::string_view wrong = reader.add(left, right); !wrong.empty()) refuse(fmt::format("cannot be merged: {}", wrong));
+    if (left.empty() || right.empty()) refuse_merge("is no merge of two tokens");
+    if (const std::string_view wrong = reader.add(left, right); !wrong.empty())
+      refuse_merge(fmt::format("cannot be merged: {}", wrong));
   });
 }
 
@@ -473,56 +427,6 @@ ChainParts read_tokenizer_json(std::string_view text, const std::string& path) {
   read_model(model == nullptr ? JsonValue() : *model, json, parts);
   root.end();
   return parts;
-}
-
-ChainParts gpt2_parts() {
-  ChainParts parts{.name = {}, .source = {}, .kind = "vocab.json and merges.txt"};
-  add_split(kGpt2Pattern, "Isolated", false, "", parts);
-  parts.of_token = {{.kind = DecodeStep::Kind::kBytes}};
-  parts.added = plain_added_tokens();
-  return parts;
-}
-
-std::unique_ptr<Tokenizer> make_gpt2_style(const std::string& name, const VocabularyFiles& files, std::vector<AddedToken> added) {
-  ChainParts parts = gpt2_parts();
-  parts.name = name, parts.source = files.vocab_source, parts.added = std::move(added);
-  read_vocabulary(files, parts);
-  return make_chain_tokenizer(std::move(parts));
-}
-
-void read_vocabulary(const VocabularyFiles& files, ChainParts& parts) {
-  parts.tokens = TokenTexts(files.vocab_json.size());
-  parts.merges.clear();
-  try {
-    JsonScanner scanner(files.vocab_json, files.vocab_source,
-                        {.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData});
-    if (scanner.kind() != JsonValue::Kind::kObject)
-      throw DataError(fmt::format("{}: not a JSON object of token: id; use the files of one tokenizer", files.vocab_source));
-    read_vocab(scanner, files.vocab_source, parts.tokens);
-    scanner.end();
-  } catch (DataError& error) {
-    if (std::string_view(error.what()).find("use the files") == std::string_view::npos)
-      error.add_context("; not a JSON object of token: id; use the files of one tokenizer");
-    throw;
-  }
-  MergeReader reader(parts.tokens, parts.rules.prefix, parts.merges);
-  std::int64_t line_number = 0;
-  for (std::string_view rest = files.merges_txt; !rest.empty();) {
-    const std::size_t end = rest.find('\n');
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    ++line_number;
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    if (line.empty() || line.starts_with("#version")) continue;
-    const std::size_t space = line.find(' ');
-    const auto refuse = [&](std::string_view what) {
-      throw DataError(
-          fmt::format("{}:{}: {} {}; use the files of one tokenizer", files.merges_source, line_number, in_quotes(line), what));
-    };
-    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) refuse("is not \"left right\"");
-    if (const std::string_view wrong = reader.add(line.substr(0, space), line.substr(space + 1)); !wrong.empty())
-      refuse(fmt::format("cannot be merged: {} of {}", wrong, files.vocab_source));
-  }
 }
 
 }  // namespace trident

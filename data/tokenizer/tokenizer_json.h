@@ -16,19 +16,6 @@ namespace trident {
 // such as pre_tokenizer.pretokenizers[1].behavior, and so are a merge of unknown tokens, an id twice and malformed JSON.
 ChainParts read_tokenizer_json(std::string_view text, const std::string& path);
 
-// The model of vocab.json ({"token": id, ...}) and merges.txt ("left right" a line, best first; lines "#version..." are skipped),
-// both in the printable spelling of bytes. Replaces the tokens and merges of `parts`. The names are for messages. DataError.
-struct VocabularyFiles {
-  std::string_view vocab_json, merges_txt;
-  std::string vocab_source, merges_source;
-};
-void read_vocabulary(const VocabularyFiles& files, ChainParts& parts);
-
-// What GPT-2 does with a text, and a tokenizer of other files that does so. DataError.
-ChainParts gpt2_parts();
-std::unique_ptr<Tokenizer> make_gpt2_style(const std::string& name, const VocabularyFiles& files,
-                                           std::vector<AddedToken> added = plain_added_tokens());
-
 // For a folder whose vocab.json and merges.txt stand without a tokenizer.json: what other files say. The added tokens are those of
 // tokenizer_config.json (added_tokens_decoder), else those of added_tokens.json, which have no flags. tokenizer_config.json may
 // name GPT-2's class alone, and no prefix space. DataError "FILE: FIELD is ...". Files that are not there say nothing.

@@ -16,6 +16,7 @@
 #include "data/tokenizer/rank_files.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/vocabulary_files.h"
 
 namespace trident {
 namespace {
@@ -130,12 +131,14 @@ ChainParts parts_of_ranks(const FoundFile& file, const TokenizerSource& source) 
   if (source.special_file) read_special_file(*source.special_file, parts);
   if (source.pattern && source.special_file) return parts;
   if (!read_qwen_config(file.folder, !source.pattern, !source.special_file, parts)) {
-    const std::string missing =
-        source.pattern        ? "which control tokens there are; give --special FILE ({\"text\": id, ...}, or {} for none)"
-        : source.special_file ? "how text is split; give --pattern NAME|TEXT (cl100k, gpt2, o200k, qwen2, or an expression)"
-                              : "how text is split and which control tokens there are; give --pattern NAME|TEXT and --special "
-                                "FILE, or a tokenizer_config.json of Qwen2Tokenizer with added_tokens_decoder beside it";
-    throw DataError(fmt::format("{}: ranks alone do not say {}", file.path, missing));
+    const std::string_view pattern = "--pattern NAME|TEXT", special = "--special FILE ({\"text\": id, ...}, or {} for none)";
+    const std::string options = source.pattern        ? std::string(special)
+                                : source.special_file ? std::string(pattern)
+                                                      : fmt::format("{} and {}", pattern, special);
+    throw DataError(
+        fmt::format("{}: ranks alone say neither how text is split nor which control tokens there are; give {}, or put a "
+                    "tokenizer_config.json of Qwen2Tokenizer with added_tokens_decoder beside it",
+                    file.path, options));
   }
   return parts;
 }

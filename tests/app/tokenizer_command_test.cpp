@@ -78,7 +78,7 @@ TEST_F(TokenizerCommand, LinesAreEncodedAndDecodedAgain) {
   write_file(folder_ / "ids", "15496\n15496 x\n");
   refuse({"tokenizer", "decode", folder_ / "ids"}, 65, {"ids:2", "\"x\" is no token id"});
   write_file(folder_ / "ids", "50257\n");
-  refuse({"tokenizer", "decode", folder_ / "ids"}, 65, {"ids:1: ", "50257", "gpt2"});
+  refuse({"tokenizer", "decode", folder_ / "ids"}, 65, {"ids:1]", "50257", "gpt2"});
   refuse({"tokenizer", "encode", folder_ / "gone"}, 65, {"gone"});
   refuse({"tokenizer", "encode", "--tokenizer", folder_ / "gone"}, 64, {"--tokenizer = ", "gone", "cl100k"});
   refuse({"tokenizer"}, 64, {"encode, decode, show or diff"});

@@ -14,7 +14,7 @@
 #include "data/tokenizer/bpe_model.h"
 #include "data/tokenizer/rank_files.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/vocabulary_files.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/file_io.h"
 #include "core/json_reader.h"
-#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/vocabulary_files.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
@@ -347,6 +347,30 @@ TEST_F(TokenizerJson, AComponentThatDoesNothingIsAsNone) {
   EXPECT_EQ(load(added)->fingerprint(), tokenizer->fingerprint());
 }
 
+// Few bytes of a file must not ask for much time or memory.
+TEST_F(TokenizerJson, HostileFilesAreRefused) {
+  const nlohmann::json grow = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaa"}};
+  nlohmann::json json = gpt2_style_json();
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::vector<nlohmann::json>(40, grow)}};
+  const auto tokenizer = load(json);
+  expect_error<DataError>([&] { tokenizer->encode("abc"); }, {"a text grows to"});
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::vector<nlohmann::json>(65, grow)}};
+  expect_error<DataError>([&] { load(json); }, {"normalizer.normalizers[64].type", "64 normalizers"});
+  const nlohmann::json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  refuse("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", std::vector<nlohmann::json>(65, digits)}},
+         {"pre_tokenizer.pretokenizers[64].type", "64 splitters"});
+  json = gpt2_style_json();
+  json["decoder"] = {{"type", "Sequence"}, {"decoders", std::vector<nlohmann::json>(40, grow)}};
+  expect_error<DataError>([&] { load(json); }, {"a text grows to"});
+  refuse(
+      "/post_processor",
+      nlohmann::json::parse(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}],
+                                   "special_tokens": {"x": {"id": "x", "ids": [4000], "tokens": ["x"]}}})"),
+      {"the post-processor adds id 4000"});
+  refuse("/model/merges", std::vector<std::string>(5000, "a b"), {"more merges than tokens could have"});
+  refuse("/added_tokens/1", {{"id", 259}, {"content", std::string(5 << 20, 'x')}}, {"added tokens of more than 4194304 bytes"});
+}
+
 std::string ranks_of_bytes() {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string lines;
@@ -373,15 +397,19 @@ TEST(TokenizerFiles, RanksNeedAPatternAndControlTokens) {
     EXPECT_EQ(load("[a-z]", special, name)->encode("abc"), (std::vector<std::int32_t>{97, 98, 99}));
   }
   expect_error<DataError>([&] { load({}, {}, model); }, {model, "--pattern NAME|TEXT", "--special FILE"});
-  expect_error<DataError>([&] { load("cl100k", {}, model); }, {model, "which control tokens", "--special FILE"});
-  expect_error<DataError>([&] { load({}, special, model); }, {model, "how text is split", "--pattern"});
+  expect_error<DataError>([&] { load("cl100k", {}, model); }, {model, "which control tokens", "give --special FILE"});
+  expect_error<DataError>([&] { load({}, special, model); }, {model, "how text is split", "give --pattern"});
   expect_error<DataError>([&] { load("(", special, model); }, {"--pattern"});
+  expect_error<ConfigError>([&] { load("cl10k", special, model); }, {"--pattern = \"cl10k\"", "no pattern of this name", "cl100k"});
   write_file(folder / "tokenizer_config.json",
              R"({"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|end|>", "added_tokens_decoder":
       {"400": {"content": "<|end|>", "special": true}}})");
   const auto qwen = load({}, {}, folder.path());
   EXPECT_EQ(qwen->encode("e\u0301<|end|>"), (std::vector<std::int32_t>{0xC3, 0xA9, 400}));
   EXPECT_EQ(qwen->special_ids().eod, 400);
+  std::vector<std::size_t> ends;  // what NFC joined ends together
+  qwen->encode("ae\u0301b<|end|>c", {.ends = &ends});
+  EXPECT_EQ(ends, (std::vector<std::size_t>{1, 4, 4, 5, 12, 13}));
   for (const auto& [line, said] : {std::pair{"YWI= 301", "occurs twice"},
                                    {"YWJjZA== 300", "id 300 occurs twice"},
                                    {"YWJjZA=", "is not base64"},

@@ -18,6 +18,7 @@
 #include "data/tokenizer/chain_tokenizer.h"
 #include "data/tokenizer/rank_files.h"
 #include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/vocabulary_files.h"
 #include "tests/data/compress.h"
 #include "tests/fuzz/byte_tokens.h"
 #include "tests/fuzz/fuzz_target.h"

@@ -200,8 +200,8 @@ std::vector<Option> data_options() {
        .form = TextForm::kSplit},
       {.path = "data.shuffle", .takes = kBool, .fallback = "true", .doc = "Take samples in an order drawn from run.seed; false: in file order."},
       {.path = "data.tokenizer", .takes = kNull | kString, .fallback = "\"auto\"",
-       .doc = "Tokenizer the data was prepared with, gpt2 or a folder; null: unknown; auto: gpt2 for a vocabulary of 50257 (or up to "
-              "50304 with model_type gpt2), null for any other.",
+       .doc = "Tokenizer the data was prepared with: gpt2, cl100k, bytes, a folder or a file; null: unknown; auto: gpt2 for a "
+              "vocabulary of 50257 (or up to 50304 with model_type gpt2), null for any other.",
        .aka = {"tokenizer_type"}},
       {.path = "data.reset_position_ids", .takes = kNull | kBool, .fallback = "false",
        .doc = "Positions begin again at 0 with each document of a sample."},
@@ -230,8 +230,8 @@ std::vector<Option> eval_and_checkpoint_options() {
        .unit = "steps", .aka = {"eval_interval"}},
       {.path = "eval.steps", .takes = kInteger, .fallback = "10", .doc = "Global batches per evaluation, of each validation set.", .range = kFromOne, .aka = {"eval_iters"}},
       {.path = "eval.samples", .takes = kString | kTexts, .fallback = "[]",
-       .doc = "Texts that the model continues at every evaluation, into samples.jsonl and TensorBoard's texts; data.tokenizer "
-              "reads and writes them. The draws follow from run.seed and are the same at every evaluation.",
+       .doc = "Texts that the model continues at every evaluation, into samples.jsonl and TensorBoard's texts; data.tokenizer, "
+              "else that of model.init_from, reads and writes them. The draws follow from run.seed and are the same at every evaluation.",
        .aka = {"sample_prompts", "generate_prompts", "inference_prompts"}},
       {.path = "eval.sample_ids", .takes = kString | kTexts, .fallback = "[]",
        .doc = "The same of prompts that are token ids, such as \"5 17 2\"; they come behind the texts and need no "

@@ -1,0 +1,103 @@
+#include "data/tokenizer/vocabulary_files.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/check.h"
+#include "core/json_reader.h"
+#include "core/printable.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kMergesPerToken = 16;  // more are no vocabulary's, and take memory
+constexpr std::size_t kShownId = 80;
+
+void check_id(std::int64_t id, const std::string& spelling, const std::string& source) {
+  if (id < 0 || id >= kMaxTokens)
+    throw DataError(fmt::format("{}: token {} has id {}, expected 0 .. {}; use the files of one tokenizer", source,
+                                in_quotes(spelling), id, kMaxTokens - 1));
+}
+
+}  // namespace
+
+void read_vocab(JsonScanner& scanner, const std::string& source, TokenTexts& tokens) {
+  scanner.members([&](const std::string& spelling) {
+    std::size_t values_left = 1;
+    const bool is_number = scanner.kind() == JsonValue::Kind::kNumber;
+    const JsonValue id = is_number ? scanner.value(values_left) : JsonValue(std::string(scanner.skip().substr(0, kShownId)));
+    if (!id.is_integer())
+      throw DataError(fmt::format("{}: token {} has id {}, expected 0 .. {}; use the files of one tokenizer", source,
+                                  in_quotes(spelling), id.is_string() ? on_one_line(id.as_string()) : to_json_text(id),
+                                  kMaxTokens - 1));
+    check_id(id.as_integer(), spelling, source);
+    if (!tokens.add(spelling, static_cast<std::size_t>(id.as_integer())))
+      throw DataError(fmt::format("{}: id {} occurs twice; use the files of one tokenizer", source, id.as_integer()));
+  });
+}
+
+std::string_view MergeReader::add(std::string_view left, std::string_view right) {
+  const std::int32_t left_id = tokens_.find(left), right_id = tokens_.find(right);
+  if (left_id < 0 || right_id < 0) return "a part is no token";
+  merged_.assign(left).append(right.substr(std::min(prefix_.size(), right.size())));
+  const std::int32_t result = tokens_.find(merged_);
+  if (result < 0) return "the result is no token";
+  if (merges_.size() >= kMergesPerToken * tokens_.size()) return "there are more merges than tokens could have";
+  merges_.push_back({left_id, right_id, result});
+  return "";
+}
+
+ChainParts gpt2_parts() {
+  ChainParts parts{.name = {}, .source = {}, .kind = "vocab.json and merges.txt"};
+  parts.text.splits.push_back({.pattern = piece_scanner(kGpt2Pattern, "")});
+  parts.steps.push_back(line_of_split(kGpt2Pattern, "Isolated", false));
+  parts.of_token = {{.kind = DecodeStep::Kind::kBytes}};
+  parts.added = plain_added_tokens();
+  return parts;
+}
+
+std::unique_ptr<Tokenizer> make_gpt2_style(const std::string& name, const VocabularyFiles& files, std::vector<AddedToken> added) {
+  ChainParts parts = gpt2_parts();
+  parts.name = name, parts.source = files.vocab_source, parts.added = std::move(added);
+  read_vocabulary(files, parts);
+  return make_chain_tokenizer(std::move(parts));
+}
+
+void read_vocabulary(const VocabularyFiles& files, ChainParts& parts) {
+  parts.tokens = TokenTexts(files.vocab_json.size());
+  parts.merges.clear();
+  try {
+    JsonScanner scanner(files.vocab_json, files.vocab_source,
+                        {.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData});
+    if (scanner.kind() != JsonValue::Kind::kObject)
+      throw DataError(fmt::format("{}: not a JSON object of token: id; use the files of one tokenizer", files.vocab_source));
+    read_vocab(scanner, files.vocab_source, parts.tokens);
+    scanner.end();
+  } catch (DataError& error) {
+    if (std::string_view(error.what()).find("use the files") == std::string_view::npos)
+      error.add_context("; not a JSON object of token: id; use the files of one tokenizer");
+    throw;
+  }
+  MergeReader reader(parts.tokens, parts.rules.prefix, parts.merges);
+  std::int64_t line_number = 0;
+  for (std::string_view rest = files.merges_txt; !rest.empty();) {
+    const std::size_t end = rest.find('\n');
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    ++line_number;
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    if (line.empty() || line.starts_with("#version")) continue;
+    const std::size_t space = line.find(' ');
+    const auto refuse_line = [&](std::string_view what) {
+      throw DataError(
+          fmt::format("{}:{}: {} {}; use the files of one tokenizer", files.merges_source, line_number, in_quotes(line), what));
+    };
+    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
+      refuse_line("is not \"left right\"");
+    if (const std::string_view wrong = reader.add(line.substr(0, space), line.substr(space + 1)); !wrong.empty())
+      refuse_line(fmt::format("cannot be merged: {} of {}", wrong, files.vocab_source));
+  }
+}
+
+}  // namespace trident

@@ -1,0 +1,49 @@
+// vocab.json and merges.txt, and a model's vocabulary and merges wherever they stand.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json_scanner.h"
+#include "data/tokenizer/chain_tokenizer.h"
+
+namespace trident {
+
+inline constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
+
+// The object of token: id that comes next. DataError that names `source`: an id that is none, or occurs twice.
+void read_vocab(JsonScanner& scanner, const std::string& source, TokenTexts& tokens);
+
+// Adds merges whose parts and results are tokens.
+class MergeReader {
+ public:
+  MergeReader(const TokenTexts& tokens, std::string_view prefix, std::vector<BpeMerge>& merges)
+      : tokens_(tokens), prefix_(prefix), merges_(merges) {}
+
+  // Returns what is wrong, or "".
+  std::string_view add(std::string_view left, std::string_view right);
+
+ private:
+  const TokenTexts& tokens_;
+  std::string_view prefix_;  // continuing_subword_prefix
+  std::vector<BpeMerge>& merges_;
+  std::string merged_;
+};
+
+// The model of vocab.json ({"token": id, ...}) and merges.txt ("left right" a line, best first; lines "#version..." are skipped),
+// both in the printable spelling of bytes. Replaces the tokens and merges of `parts`. The names are for messages. DataError.
+struct VocabularyFiles {
+  std::string_view vocab_json, merges_txt;
+  std::string vocab_source, merges_source;
+};
+void read_vocabulary(const VocabularyFiles& files, ChainParts& parts);
+
+// What GPT-2 does with a text, and a tokenizer of other files that does so. DataError.
+ChainParts gpt2_parts();
+std::unique_ptr<Tokenizer> make_gpt2_style(const std::string& name, const VocabularyFiles& files,
+                                           std::vector<AddedToken> added = plain_added_tokens());
+
+}  // namespace trident
