@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # fetch_chat_templates.sh [FOLDER]: puts the chat templates of models, from the package trl 1.16.0, into FOLDER
-# (build/fetched/chat_templates), where the test ChatTemplates.OfModelsRenderAsTransformersDoes finds them. They are never committed.
+# (build/fetched/chat_templates), where ChatTemplates.OfModelsRenderAsTransformersDoes finds them. They are never committed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=${1:-build/fetched/chat_templates}
