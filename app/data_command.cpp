@@ -65,8 +65,10 @@ struct ChatFlags {
 void add_chat_flags(CLI::App& app, ChatFlags& flags) {
   CLI::Option* const chat = app.add_flag(
       "--chat", flags.chat,
-      "the lines are conversations: \"messages\", \"conversations\", or \"prompt\" and \"completion\"; PREFIX.mask says what counts");
-  app.add_option("--template", flags.chat_template, "of --chat: a file, chatml or llama3, in place of the tokenizer folder's")->needs(chat);
+      "the lines are conversations: \"messages\", \"conversations\", or \"prompt\" and \"completion\"; PREFIX.mask says what "
+      "counts");
+  app.add_option("--template", flags.chat_template, "of --chat: a file, chatml or llama3, in place of the tokenizer folder's")
+      ->needs(chat);
   app.add_option("--loss", flags.loss, "of --chat: which tokens count as targets")
       ->check(CLI::IsMember({"assistant", "completion", "all", "last"}))->capture_default_str()->needs(chat);
   app.add_flag("--skip-empty", flags.skip_empty, "of --chat: leave conversations out of which no token counts")->needs(chat);
@@ -75,7 +77,8 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
 ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, bool no_special) {
   const std::string folder = std::filesystem::is_directory(tokenizer) ? tokenizer : "";
   if (folder.empty() && flags.chat_template.empty())
-    throw ConfigError(fmt::format("--chat: {} is no folder that could hold a chat template; give --template", in_quotes(tokenizer)));
+    throw ConfigError(
+        fmt::format("--chat: {} is no folder that could hold a chat template; give --template", in_quotes(tokenizer)));
   ChatOptions chat{.source = load_chat_source(folder, flags.chat_template)};
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
     if (flags.loss == to_string(kind)) chat.loss = kind;
@@ -85,8 +88,8 @@ ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, b
 }
 
 void say_what_counts(const PrepareStats& stats, const CommandContext& context) {
-  context.out << fmt::format("{} of {} count as targets ({:.1f} %)\n", stats.counted, counted(stats.tokens, "token"),
-                             100.0 * static_cast<double>(stats.counted) / static_cast<double>(std::max<std::int64_t>(1, stats.tokens)));
+  const double share = static_cast<double>(stats.counted) / static_cast<double>(std::max<std::int64_t>(1, stats.tokens));
+  context.out << fmt::format("{} of {} count as targets ({:.1f} %)\n", stats.counted, counted(stats.tokens, "token"), 100 * share);
   if (stats.skipped > 0)
     context.out << fmt::format("{} without a token that counts left out\n", counted(stats.skipped, "conversation"));
   if (stats.endless > 0)

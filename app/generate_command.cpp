@@ -133,7 +133,8 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   app.add_option("--messages", options.messages,
                  "a file with a JSON array of messages, to answer by the model's chat template; may be repeated")
       ->allow_extra_args(false);
-  app.add_option("--template", options.chat_template, "of --messages: a file, chatml or llama3, in place of the tokenizer folder's");
+  app.add_option("--template", options.chat_template,
+                 "of --messages: a file, chatml or llama3, in place of the tokenizer folder's");
   app.add_flag("--greedy", greedy, "take the likeliest token, as --temperature 0");
   add_flags(app, options, output);
   std::exception_ptr wrong;  // which the ranks of a job say once

@@ -138,7 +138,8 @@ void tokenizer_render_command(const Arguments& arguments, const CommandContext& 
   app.add_option("--tools", tools, "a JSON array of tools");
   app.add_flag("--add-generation-prompt", generation_prompt, "end with the header of an answer");
   if (!parse_flags(app, arguments, context)) return;
-  if (folder.empty() && name.empty()) throw ConfigError("no template given; give --tokenizer DIR or --template FILE, chatml or llama3");
+  if (folder.empty() && name.empty())
+    throw ConfigError("no template given; give --tokenizer DIR or --template FILE, chatml or llama3");
   context.out << render_messages_file(load_chat_source(folder, name), messages, tools,
                                       generation_prompt ? GenerationPrompt::kAdded : GenerationPrompt::kNone)
                      .text;

@@ -59,8 +59,9 @@ ConversationTokens encode_conversation(const RawDocument& line, const std::strin
   mark_counted(&tokens, ends, counted.counted);
   tokens.bytes = static_cast<std::int64_t>(counted.rendered.text.size());
   if (std::ranges::find(tokens.counts, 1) == tokens.counts.end() && options.empty == EmptyConversations::kRefused)
-    throw DataError(fmt::format("{}: no token of the conversation counts with --loss {}; mend it, or leave such out by --skip-empty",
-                                where, to_string(options.loss)));
+    throw DataError(
+        fmt::format("{}: no token of the conversation counts with --loss {}; mend it, or leave such out by --skip-empty", where,
+                    to_string(options.loss)));
   tokens.ends = is_text || ends_with_one_of(tokens, special.eos);
   return tokens;
 }

@@ -166,8 +166,9 @@ class Preparation {
   };
 
   void submit(std::unique_ptr<Batch> batch, const InputFile& input) {
-    auto done =
-        pool_.submit([this, &input, batch = batch.get()](Encoder& encoder) { encode(*batch, encoder, input, tokenizer_, eod_, options_); });
+    auto done = pool_.submit([this, &input, batch = batch.get()](Encoder& encoder) {
+      encode(*batch, encoder, input, tokenizer_, eod_, options_);
+    });
     bytes_in_flight_ += batch->bytes;
     in_flight_.push_back({std::move(batch), std::move(done), &input});
     // Two batches per worker, one in work and one that waits for it, but no second one beside a long document.

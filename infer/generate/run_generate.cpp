@@ -173,8 +173,8 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
                          "how many sequences are computed at once --batch says");
   ForwardModel model = read_weights_of(options);
   std::vector<Prompt> prompts = all_prompts(options);
-  const bool needs_text =
-      !options.stops.empty() || !options.messages.empty() || std::ranges::any_of(prompts, [](const Prompt& p) { return p.text.has_value(); });
+  const bool needs_text = !options.stops.empty() || !options.messages.empty() ||
+                          std::ranges::any_of(prompts, [](const Prompt& p) { return p.text.has_value(); });
   ModelTokenizer found = find_tokenizer(options.tokenizer, model.config.data.tokenizer, model.checkpoint, model.key);
   if (needs_text && found.tokenizer == nullptr)
     throw Error(found.refused ? found.refused->code() : ExitCode::kConfig,
