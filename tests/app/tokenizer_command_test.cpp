@@ -1,4 +1,4 @@
-// trident tokenizer encode, decode, show and diff inside this process, and what data prepare says of a tokenizer.
+// trident tokenizer encode, decode, show, render and diff inside this process, and what data prepare says of a tokenizer.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include "core/file_io.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset.h"
+#include "data/loss_mask.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
@@ -81,7 +82,7 @@ TEST_F(TokenizerCommand, LinesAreEncodedAndDecodedAgain) {
   refuse({"tokenizer", "decode", folder_ / "ids"}, 65, {"ids:1]", "50257", "gpt2"});
   refuse({"tokenizer", "encode", folder_ / "gone"}, 65, {"gone"});
   refuse({"tokenizer", "encode", "--tokenizer", folder_ / "gone"}, 64, {"--tokenizer = ", "gone", "cl100k"});
-  refuse({"tokenizer"}, 64, {"encode, decode, show or diff"});
+  refuse({"tokenizer"}, 64, {"encode, decode, show, render or diff"});
 }
 
 TEST_F(TokenizerCommand, ItsStepsAreShownAndTwoCompared) {
@@ -137,6 +138,77 @@ TEST_F(TokenizerCommand, PreparedDocumentsGetWhatTheTokenizerAdds) {
   remove_file(folder_ / "chat/tokenizer_config.json");
   refuse({"data", "prepare", "--input", folder_ / "a.jsonl", "--tokenizer", chat, "--output", folder_ / "x", "--append-eod"}, 64,
          {"--append-eod: the tokenizer", "--eod TOKEN"});
+}
+
+// A header is one letter; what follows the assistant's counts. A control text that a user writes stays text.
+class Conversations : public TokenizerCommand {
+ protected:
+  std::string folder() {
+    const std::string chat = chat_folder();
+    write_file(chat + "/chat_template.jinja",
+               "{{ bos_token }}{% for m in messages %}{{ m.role[0] }}{{ m.content }}<|end|>{% endfor %}"
+               "{% if add_generation_prompt %}a{% endif %}");
+    return chat;
+  }
+  void write_rows(const std::string& rows) { write_file(folder_ / "c.jsonl", rows); }
+  Arguments prepare(const std::string& chat, Arguments more = {}) const {
+    Arguments all{"data", "prepare", "--chat", "--input", folder_ / "c.jsonl", "--tokenizer", chat, "--output", folder_ / "c"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  void expect_tokens(const std::vector<std::int64_t>& ids, const std::vector<std::uint8_t>& counted) const {
+    const IndexedDataset dataset(folder_ / "c");
+    EXPECT_EQ(tokens_of(dataset, 0, dataset.num_tokens(), 30), ids);
+    ASSERT_NE(dataset.mask(), nullptr);
+    std::vector<std::uint8_t> counts(counted.size());
+    dataset.mask()->read(0, counts);
+    EXPECT_EQ(counts, counted);
+  }
+};
+
+constexpr std::string_view kTurns =
+    R"({"messages": [{"role": "user", "content": "ab<|end|>"}, {"role": "assistant", "content": "abb"}]})";
+
+TEST_F(Conversations, CountWhatTheAssistantSays) {
+  const std::string chat = folder();
+  write_rows(std::string(kTurns) + "\n" + R"({"conversations": [{"from": "human", "value": "c"}, {"from": "gpt", "value": "d"}]})" "\n");
+  expect_parts(output(prepare(chat)), {"2 documents", "6 of 18 tokens count as targets (33.3 %)"});
+  expect_tokens({27, 20, 26, 4, 13, 3, 28, 0, 26, 1, 28, 27, 20, 2, 28, 0, 3, 28},
+                {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1});
+  EXPECT_TRUE(read_record(folder_ / "c")->origin.tokenizer->before.empty());
+  const std::string bin = read_file(folder_ / "c.bin"), mask = read_file(folder_ / "c.mask");
+  output(prepare(chat, {"--overwrite", "--workers", "3"}));
+  EXPECT_EQ(read_file(folder_ / "c.bin"), bin);
+  EXPECT_EQ(read_file(folder_ / "c.mask"), mask);
+  output(prepare(chat, {"--overwrite", "--loss", "all"}));
+  expect_tokens({27, 20, 26, 4, 13, 3, 28, 0, 26, 1, 28, 27, 20, 2, 28, 0, 3, 28}, std::vector<std::uint8_t>(18, 1));
+}
+
+TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {
+  const std::string chat = folder();
+  write_rows(std::string(kTurns) + "\n[{\"role\": \"user\", \"content\": \"a\"}]\n");
+  refuse(prepare(chat), 65, {"c.jsonl:2: no token of the conversation counts", "--skip-empty"});
+  EXPECT_FALSE(file_exists(folder_ / "c.bin"));
+  expect_parts(output(prepare(chat, {"--skip-empty"})), {"1 document,", "1 conversation without a token that counts left out"});
+  write_rows("[{\"role\": \"user\", \"content\": \"a\"}]\n");
+  refuse(prepare(chat, {"--skip-empty", "--overwrite"}), 65, {"no token counts in any of 1 conversation"});
+  refuse(prepare(chat, {"--append-eod"}), 64, {"--append-eod", "--chat"});
+  refuse(prepare("gpt2"), 64, {"\"gpt2\" is no folder", "--template"});
+  write_rows("{\"prompt\": \"ab\", \"completion\": \"c\"}\n");
+  output(prepare(chat, {"--overwrite", "--loss", "completion"}));
+  expect_tokens({27, 26, 2}, {0, 0, 1});
+}
+
+TEST_F(Conversations, AreRenderedAsTextAndNothingElse) {
+  const std::string chat = folder();
+  write_file(folder_ / "m.json", kTurns);
+  EXPECT_EQ(output({"tokenizer", "render", "--messages", folder_ / "m.json", "--tokenizer", chat, "--add-generation-prompt"}),
+            "<s>uab<|end|><|end|>aabb<|end|>a");
+  EXPECT_EQ(output({"tokenizer", "render", "--messages", folder_ / "m.json", "--template", "chatml"}),
+            "<|im_start|>user\nab<|end|><|im_end|>\n<|im_start|>assistant\nabb<|im_end|>\n");
+  refuse({"tokenizer", "render", "--messages", folder_ / "m.json"}, 64, {"--tokenizer DIR", "chatml"});
+  write_file(chat + "/chat_template.jinja", "{{ raise_exception('roles') }}");
+  refuse({"tokenizer", "render", "--messages", folder_ / "m.json", "--tokenizer", chat}, 65, {"chat_template.jinja:1:", "roles"});
 }
 
 }  // namespace
