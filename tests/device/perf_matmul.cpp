@@ -1,5 +1,5 @@
-// Prints rates of matrix products (forward, input gradient, weight gradient) and attention on one thread, by shape, and what
-// intervals of keys take of it:
+// Prints rates of matrix products (forward, input gradient, weight gradient) on one thread, by shape, and what intervals of keys
+// take of attention:
 //   perf_device [seconds per measurement]
 // Operands are random; medians over repeated runs, in CPU seconds of this thread, so that a busy machine disturbs them less.
 // ONEDNN_VERBOSE=1 shows the kernels oneDNN chooses.
@@ -65,30 +65,6 @@ void print_layer(CpuDevice& device, OnednnMatmul& names, DType dtype, std::int64
   }
 }
 
-// Rates count the products that the causal mask leaves: 2 forward, 5 backward.
-void print_attention(CpuDevice& device, DType dtype, std::int64_t heads, std::int64_t length, std::int64_t width, double budget) {
-  AttentionShape s;
-  s.batch = 1, s.query_heads = heads, s.kv_heads = heads, s.query_length = length, s.key_length = length, s.head_dim = width;
-  s.scale = 1.0f / std::sqrt(static_cast<float>(width)), s.dtype = dtype;
-  const Shape shape{1, heads, length, width};
-  TestTensor q(dtype, shape), k(dtype, shape), v(dtype, shape), d_out(dtype, shape);
-  q.randomize("q"), k.randomize("k"), v.randomize("v"), d_out.randomize("d_out");
-  const TestTensor out(dtype, shape), lse(DType::kF32, {1, heads, length}), d_q(dtype, shape), d_k(dtype, shape), d_v(dtype, shape);
-  const TestTensor workspace(DType::kU8, {device.ops().attention_workspace(s)});
-  const double product = 1e-9 * static_cast<double>(heads * length * (length + 1) * width);
-  const double forward = median_seconds(budget, [&] {
-    device.ops().run(device.compute_stream(), op::AttentionForward{s, out.view(), lse.view(), q.view(), k.view(), v.view(),
-                                                                   workspace.view()});
-  });
-  const double backward = median_seconds(budget, [&] {
-    device.ops().run(device.compute_stream(), op::AttentionBackward{s, d_q.view(), d_k.view(), d_v.view(), d_out.view(),
-                                                                    out.view(), q.view(), k.view(), v.view(), lse.view(),
-                                                                    workspace.view()});
-  });
-  fmt::print("{:<5} attention heads={} S={} D={}  forward {:.2f} ms {:.1f} GF/s  backward {:.2f} ms {:.1f} GF/s\n",
-             to_string(dtype), heads, length, width, 1e3 * forward, 2 * product / forward, 1e3 * backward, 5 * product / backward);
-}
-
 // Prints what one document and sixteen take, forward and backward, beside none: medians of pairs, one after the
 // other.
 void print_intervals(CpuDevice& device, DType dtype, std::int64_t length, std::int64_t width, double budget) {
@@ -145,8 +121,6 @@ int main(int argc, char** argv) {
     print_layer(device, names, dtype, 1024, 768, 3072, budget);
     print_layer(device, names, dtype, 256, 64, 256, budget);
     print_layer(device, names, dtype, 64, 64, 64, budget);
-    print_attention(device, dtype, 12, 256, 64, budget);
-    print_attention(device, dtype, 12, 1024, 64, budget);
     print_intervals(device, dtype, 4096, 64, budget);
   }
   return 0;
