@@ -34,6 +34,9 @@ struct LaunchSite {
 RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const MachineFacts& machine, RunOrigin origin = {},
                       const FindSamples& find_samples = {});
 
+// The core of this process's first rank, where each compute thread of the node's `local_ranks` can have one of its own.
+std::optional<int> first_core_here(const LaunchSite& place, const MachineFacts& machine, int local_ranks, int threads);
+
 // The mean length of the training documents, where predictions of this configuration go by it and it does not say it: of the
 // headers of the .idx, by weight. As it is where they cannot be read.
 TrainConfig with_measured_documents(TrainConfig config);
