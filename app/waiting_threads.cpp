@@ -14,6 +14,8 @@ namespace trident {
 namespace {
 
 constexpr const char* kPolicy = "OMP_WAIT_POLICY";
+constexpr const char* kSpins = "GOMP_SPINCOUNT";
+constexpr const char* kShortly = "2000";  // 20 to 80 us, by processor
 
 bool computes(char** argv) {
   if (argv[0] == nullptr || argv[1] == nullptr) return false;
@@ -26,13 +28,15 @@ bool computes(char** argv) {
 void reexec_with_passive_omp(char** argv) {
   // The dynamic linker was started with the program as its argument: it has the program's place.
   if (::getauxval(AT_BASE) == 0) return;
-  if (!computes(argv) || std::getenv(kPolicy) != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  if (!computes(argv) || std::getenv(kPolicy) != nullptr || std::getenv(kSpins) != nullptr) return;
   // The program's own path, not /proc/self/exe: that would become its name in ps and pgrep.
   std::array<char, PATH_MAX> path{};
   const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
   if (length <= 0 || ::setenv(kPolicy, "passive", 1) != 0) return;
+  ::setenv(kSpins, kShortly, 1);
   ::execv(path.data(), argv);
   ::unsetenv(kPolicy);  // of no use any more, and children are not to inherit it
+  ::unsetenv(kSpins);
 }
 
 }  // namespace trident

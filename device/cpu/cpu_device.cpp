@@ -1,11 +1,12 @@
 #include "device/cpu/cpu_device.h"
 
-#include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "device/cpu/team.h"
 
 namespace trident {
 
@@ -51,7 +52,7 @@ CpuDevice::CpuDevice(Doorbell& doorbell, const CpuDeviceOptions& options)
       memory_(options.memory) {
   if (threads_ < 1) throw ConfigError(fmt::format("run.threads_per_rank = {}: at least 1 thread is needed", threads_));
   if (options.first_core) stay_on_cores(*options.first_core, threads_);
-  omp_set_num_threads(threads_);  // of this thread only; never guessed from the machine
+  make_team(threads_, options.first_core);
   ops_ = std::make_unique<CpuOps>(level_, bf16_, options.small_products);
 }
 

@@ -17,7 +17,7 @@ namespace trident {
 
 struct CpuDeviceOptions {
   int threads_per_rank = 1;
-  // The rank's thread (and the OpenMP threads it starts) stays on the cores first_core .. first_core + threads_per_rank - 1.
+  // The rank's thread stays on this core, its other compute threads on those after it, each on one.
   std::optional<int> first_core;
   // Row kernels of a lower level than the processor has, and no bf16 instructions below AVX-512. For tests.
   std::optional<IsaLevel> level;

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace trident {
 
 // The calling rank's compute threads, the calling one included.
 std::int64_t team_size();
+// How many the calling thread has from now on. With a first core each stays on one of its own, that one and those after it: a
+// sleeping thread is woken on the core of the one that wakes it otherwise, though another is idle.
+void make_team(std::int64_t size, std::optional<int> first_core);
 
 namespace internal {
 void run_on_team(std::int64_t tasks, void (*call)(const void* task, std::int64_t i, std::int64_t member), const void* task);

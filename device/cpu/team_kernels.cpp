@@ -25,7 +25,6 @@ using I = std::int64_t;
 
 // Work that moves fewer bytes is over before a thread that sleeps has come, and ranges of fewer are not worth taking.
 constexpr I kWorthTeam = 128 << 10, kWorthRange = 32 << 10;
-constexpr I kRangesOfAMember = 4;  // so that a core that does other things, too, gets fewer of them
 constexpr I kMostSums = 32;
 constexpr I kRoomForSums = 1 << 15;  // floats, on the stack
 
@@ -174,7 +173,7 @@ void run_cut(const RowKernels& kernels, void (*kernel)(P...), const char* cut, P
   constexpr bool kSums = (std::is_same_v<P, Accumulate> || ...);
   float room[kSums ? kRoomForSums : 1];
   Range whole{.count = all.rows, .sums = room};
-  I ranges = std::min({work / kWorthRange, grains, kRangesOfAMember * team_size()});
+  I ranges = std::min({work / kWorthRange, grains, team_size()});
   if (all.sums > 0) {
     const I fitting = kRoomForSums / std::max<I>(1, all.sums * all.width) + 1;
     ranges = whole.blocks = std::max<I>(1, std::min({all.rows / kRowsOfASum, fitting, kMostSums}));

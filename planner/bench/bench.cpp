@@ -17,6 +17,7 @@
 #include "planner/bench/metered_device.h"
 #include "planner/bench/random_samples.h"
 #include "planner/bench/row_units.h"
+#include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"
 #include "train/launch/start_up.h"
 #include "train/plan/machine.h"
@@ -118,6 +119,7 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
     RankDeviceOptions device_options;
     device_options.cuda = config.cuda;
     device_options.threads_per_rank = plan.threads_per_rank;
+    device_options.first_core = first_core_here({}, machine, 1, plan.threads_per_rank);
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), device_options);
     report.device = device->describe();
     report.matmul_flops = measure_matmul_rate(*device, plan.compute, options.seconds);

@@ -140,14 +140,15 @@ std::vector<std::string> warnings_of(const TrainConfig& config) {
   return warnings;
 }
 
+// Each rank to cores of its own.
+bool bound_by_launcher(const MachineFacts& machine) { return std::ssize(machine.cores.ids) < machine.core_share.cores; }
+
 void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFacts& machine) {
   const CoreShare& share = machine.core_share;
   const int local = inputs.local_ranks, threads = inputs.plan.threads_per_rank;
   inputs.ranks_at_once = static_cast<double>(place.nodes * std::min(share.at_once(), local * threads)) / threads;
-  const bool bound_already = std::ssize(machine.cores.ids) < share.cores;  // each rank to cores of its own, by its launcher
-  if (!inputs.plan.config.run.pin || bound_already) return;
-  // Under a quota the cores belong to others, too, whose programs would all take the first ones.
-  if (share.at_once() == share.cores) inputs.first_core = core_for_rank(place.first_local, local, threads);
+  if (!inputs.plan.config.run.pin || bound_by_launcher(machine)) return;
+  inputs.first_core = first_core_here(place, machine, local, threads);
   if (inputs.first_core) return;
   const std::string cores = counted(share.cores, "core");
   inputs.plan.details.push_back(share.at_once() < share.cores
@@ -156,6 +157,12 @@ void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFac
 }
 
 }  // namespace
+
+std::optional<int> first_core_here(const LaunchSite& place, const MachineFacts& machine, int local_ranks, int threads) {
+  // Under a quota the cores belong to others, too, whose programs would all take the first ones.
+  if (bound_by_launcher(machine) || machine.core_share.at_once() < machine.core_share.cores) return std::nullopt;
+  return core_for_rank(place.first_local, local_ranks, threads);
+}
 
 TrainConfig with_facts_of_files(TrainConfig config) {
   DataConfig& data = config.data;

@@ -34,6 +34,9 @@ struct LaunchSite {
 RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const MachineFacts& machine, RunOrigin origin = {},
                       const FindSamples& find_samples = {});
 
+// The core of this process's first rank, where each compute thread of the node's `local_ranks` can have one of its own.
+std::optional<int> first_core_here(const LaunchSite& place, const MachineFacts& machine, int local_ranks, int threads);
+
 // With what the plan needs to know of the files, as far as they are there. Whether one has a mask of targets; the mean length of
 // the training documents, where predictions go by it and the configuration does not say it: of the headers of the .idx, by weight.
 TrainConfig with_facts_of_files(TrainConfig config);

@@ -169,6 +169,7 @@ void refuse_unused_settings(const std::vector<std::string>& settings, std::initi
 void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& work, LogSink& log, CudaBackend& cuda,
                  const ForwardKind& kind) {
   ForwardInputs inputs;
+  std::optional<int> first_core;
   Job job(log, cuda);
   job.agree([&] {
     ForwardModel model;
@@ -176,10 +177,14 @@ void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& w
     job.together([&] { model = read(); });
     const MachineFacts machine = job.agree_on_machine(model.config);
     job.together([&] { inputs = prepare(std::move(model), job.site().world_size, machine, kind); });
+    const LaunchSite site = job.site();
+    const int local_ranks = site.local_ranks > 0 ? site.local_ranks : inputs.plan.world_size();
+    if (inputs.plan.config.run.pin) first_core = first_core_here(site, machine, local_ranks, inputs.plan.threads_per_rank);
   });
   if (job.is_first())
     for (const std::string& note : inputs.model.checkpoint.notes) Logger(log).info("{}", note);
   const RankDeviceOptions devices{.threads_per_rank = inputs.plan.threads_per_rank,
+                                  .first_core = first_core,
                                   .small_products = kind.small_products,
                                   .cuda = inputs.plan.config.cuda};
   job.run(devices, [&](JobRank rank) { work(inputs, std::move(rank)); });
