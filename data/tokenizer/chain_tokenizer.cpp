@@ -106,8 +106,8 @@ std::string line_of_model(const ChainParts& parts) {
   if (rules.ignore_merges) line += ", ignore_merges";
   if (rules.byte_fallback) line += ", byte_fallback";
   if (rules.unk) line += fmt::format(", unk {}{}", *rules.unk, rules.fuse_unk ? " fused" : "");
-  if (!rules.prefix.empty()) line += fmt::format(", continuing_subword_prefix {}", in_quotes(rules.prefix));
-  if (!rules.suffix.empty()) line += fmt::format(", end_of_word_suffix {}", in_quotes(rules.suffix));
+  if (!rules.prefix.empty()) line += fmt::format(", continuing_subword_prefix {}", in_quotes(rules.prefix, rules.prefix.size()));
+  if (!rules.suffix.empty()) line += fmt::format(", end_of_word_suffix {}", in_quotes(rules.suffix, rules.suffix.size()));
   return line;
 }
 
@@ -420,7 +420,7 @@ void ChainEncoder::set_ends(Call& call, std::string_view text, std::string_view 
 
 std::string line_of_split(std::string_view pattern, std::string_view behavior, bool invert) {
   if (pattern == kGpt2Spelled) pattern = kGpt2Pattern;
-  return fmt::format("split {}, {}{}", in_quotes(pattern, 2000), behavior, invert ? ", inverted" : "");
+  return fmt::format("split {}, {}{}", in_quotes(pattern, pattern.size()), behavior, invert ? ", inverted" : "");
 }
 
 std::unique_ptr<Tokenizer> make_chain_tokenizer(ChainParts parts) { return std::make_unique<ChainTokenizer>(std::move(parts)); }

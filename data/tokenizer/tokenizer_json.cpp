@@ -87,7 +87,7 @@ void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) 
     step.kind = Kind::kPrepend;
     step.content = part.text("prepend");
     if (step.content.empty()) return;
-    line += " " + in_quotes(step.content);
+    line += " " + in_quotes(step.content, step.content.size());
   } else if (type == "Strip") {
     step.kind = Kind::kStrip;
     step.left = part.flag("strip_left", true), step.right = part.flag("strip_right", true);
@@ -100,7 +100,8 @@ void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) 
     if (!pattern.is_regex && (pattern.text == step.content || pattern.text.empty())) return;
     if (pattern.is_regex) step.pattern = piece_scanner(pattern.text, part.where("pattern.Regex"));
     else step.found = pattern.text;
-    line += fmt::format(" {}{} by {}", pattern.is_regex ? "pattern " : "", in_quotes(pattern.text, 2000), in_quotes(step.content));
+    line += fmt::format(" {}{} by {}", pattern.is_regex ? "pattern " : "", in_quotes(pattern.text, pattern.text.size()),
+                        in_quotes(step.content, step.content.size()));
   } else if (type == "BertNormalizer") {
     bool changes = false;  // strip_accents of null is lowercase's
     for (const char* key : {"clean_text", "handle_chinese_chars", "lowercase"}) changes = part.flag(key, true) || changes;
