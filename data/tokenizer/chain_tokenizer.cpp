@@ -241,13 +241,13 @@ ChainTokenizer::ChainTokenizer(ChainParts parts) : parts_(std::move(parts)), fir
   fingerprint_ = fingerprint_of(parts_, texts_);
   first_ = added_where(false);
   normalized_ = added_where(true);
-  const std::size_t num_tokens = parts_.tokens.size(), num_merges = parts_.merges.size();
+  const std::size_t num_tokens = parts_.tokens.size();
   model_ = parts_.is_ranks ? std::make_unique<BpeModel>(std::move(parts_.tokens), controls)
                            : std::make_unique<BpeModel>(std::move(parts_.tokens), parts_.merges, parts_.rules, controls);
   parts_.tokens = TokenTexts();
   parts_.merges = {};
   describe();
-  description_.push_back(fmt::format("{}; {} tokens, {} merges", line_of_model(parts_), num_tokens, num_merges));
+  description_.push_back(fmt::format("{}; {} tokens, {} merges", line_of_model(parts_), num_tokens, model_->num_merges()));
 }
 
 void ChainTokenizer::settle_special() {
