@@ -41,6 +41,14 @@ class TextCursor {
     }
     return at;
   }
+  std::size_t ascii_end(std::size_t at) const {
+    for (std::uint64_t word; at + sizeof word <= text_.size(); at += sizeof word) {
+      std::memcpy(&word, text_.data() + at, sizeof word);
+      if ((word & 0x8080808080808080u) != 0) break;
+    }
+    while (at < text_.size() && static_cast<signed char>(text_[at]) >= 0) ++at;
+    return at;
+  }
   // The end of a run of ASCII letters, of both cases or lower ones: eight bytes at once.
   template <bool kBothCases>
   std::size_t ascii_letters_end(std::size_t at) const {
@@ -226,14 +234,15 @@ struct O200k {
   }
 };
 
-// For patterns that do not match everything: match_end() of the rule gives the place itself where no match begins.
+// For patterns that do not match everything: match_end() of the rule gives the place itself where no match begins, and skipped()
+// a later one before which none does.
 template <class Rule>
 struct WithGaps {
   template <class Cursor>
   static Piece next(const Cursor& text, std::size_t begin) {
     if (const std::size_t end = Rule::match_end(text, begin); end > begin) return {end, true};
     std::size_t at = begin;
-    do at += text.at(at).size;
+    do at = Rule::skipped(text, at + text.at(at).size);
     while (at < text.size() && Rule::match_end(text, at) == at);
     return {at, false};
   }
@@ -243,6 +252,10 @@ struct WithGaps {
 // \s+(?!\S)|\s+
 struct DeepSeekWords {
   static constexpr CategorySet kWord = kLetters | kMarks, kSymbol = kPunctuation | kSymbols;
+  template <class Cursor>
+  static std::size_t skipped(const Cursor&, std::size_t at) {
+    return at;
+  }
   template <class Cursor>
   static std::size_t match_end(const Cursor& text, std::size_t begin) {
     const auto c = text.at(begin);
@@ -264,6 +277,10 @@ struct DeepSeekWords {
 
 struct DeepSeekNumbers {
   template <class Cursor>
+  static std::size_t skipped(const Cursor& text, std::size_t at) {
+    return text.template ascii_letters_end<true>(at);
+  }
+  template <class Cursor>
   static std::size_t match_end(const Cursor& text, std::size_t begin) {
     return numbers_end<3>(text, begin);
   }
@@ -271,6 +288,10 @@ struct DeepSeekNumbers {
 
 // The ideographs and Japanese letters of DeepSeek's second pattern.
 struct DeepSeekIdeographs {
+  template <class Cursor>
+  static std::size_t skipped(const Cursor& text, std::size_t at) {
+    return text.ascii_end(at);
+  }
   template <class Cursor>
   static std::size_t match_end(const Cursor& text, std::size_t at) {
     while (at < text.size()) {

@@ -102,6 +102,7 @@ class CountingCursor {
   bool is(std::size_t at, char c) const { return ++*read_, text_.is(at, c); }
   char32_t value(std::size_t at) const { return ++*read_, text_.value(at); }
   rules::TextCursor::At at(std::size_t at) const { return ++*read_, text_.at(at); }
+  std::size_t ascii_end(std::size_t at) const { return counted(at, text_.ascii_end(at)); }
   std::size_t run_end(std::size_t at, CategorySet set) const { return counted(at, text_.run_end(at, set)); }
   template <bool kBothCases>
   std::size_t ascii_letters_end(std::size_t at) const {
@@ -167,6 +168,9 @@ TEST(PatternMatcher, DialectsDifferWhereTheirLibrariesDo) {
   EXPECT_EQ(shown("^a|b", "a\na", fancy), "[a]/\na/");
   EXPECT_EQ(shown(R"(\p{N}{1,3}+)", "12345"), "[12345]");
   EXPECT_EQ(shown(R"(\p{N}{1,3}+)", "12345", fancy), "[123][45]");
+  const auto cl100k = *std::ranges::find(known_patterns(), "cl100k", &KnownPattern::name);
+  EXPECT_EQ(shown(cl100k.text, "12345 a\n  "), "[12345][ a][\n  ]");
+  EXPECT_EQ(shown(cl100k.text, "12345 a\n  ", cl100k.dialect), "[123][45][ a][\n  ]");
 }
 
 TEST(PatternMatcher, AMatchOfNothingEndsAGap) {

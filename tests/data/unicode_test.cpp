@@ -92,6 +92,7 @@ TEST(Unicode, NormalTextStaysWhereItIs) {
   EXPECT_EQ(lowercased(small, &buffer).data(), small.data());
   EXPECT_EQ(buffer, "before");
   EXPECT_EQ(normalized("A\u030A", NormalForm::kNfc, &buffer), "\u00C5");
+  EXPECT_EQ(normalized("\uAC01\u11A8\uAC00\u11A8", NormalForm::kNfc, &buffer), "\uAC01\u11A8\uAC01");  // one final each
   EXPECT_EQ(normalized("", NormalForm::kNfd, &buffer), "");
 }
 
