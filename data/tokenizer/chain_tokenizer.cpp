@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/check.h"
@@ -71,18 +72,21 @@ std::string decoded(std::string text, const std::vector<DecodeStep>& steps) {
 void settle_added(ChainParts& parts) {
   auto next = static_cast<std::int32_t>(parts.tokens.size());
   std::erase_if(parts.added, [&](const AddedToken& token) { return token.id < 0 && parts.tokens.find(token.content) < 0; });
-  std::unordered_map<std::string_view, std::int32_t> seen;
+  std::unordered_set<std::string_view> seen;
+  std::unordered_set<std::int32_t> ids;
   std::size_t bytes = 0;
   for (AddedToken& token : parts.added) {
     if ((bytes += token.content.size()) > kMaxAddedBytes)
       throw DataError(fmt::format("{}: added tokens of more than {} bytes; leave some out", parts.source, kMaxAddedBytes));
     const std::int32_t found = parts.is_ranks ? token.id : parts.tokens.find(token.content);
     const std::int32_t expected = found < 0 ? next : found;
-    if (!seen.emplace(token.content, expected).second)
+    if (!seen.insert(token.content).second)
       throw DataError(fmt::format("{}: added token {} occurs twice; keep one of them", parts.source, in_quotes(token.content)));
     if (token.id >= 0 && token.id != expected)
       throw DataError(fmt::format("{}: added token {} has id {}, expected {}; use the files of one tokenizer", parts.source,
                                   in_quotes(token.content), token.id, expected));
+    if (!ids.insert(expected).second)
+      throw DataError(fmt::format("{}: id {} occurs twice; use the files of one tokenizer", parts.source, expected));
     token.id = expected;
     if (expected >= next) next = expected + 1;
   }
@@ -106,8 +110,8 @@ std::string line_of_model(const ChainParts& parts) {
   if (rules.ignore_merges) line += ", ignore_merges";
   if (rules.byte_fallback) line += ", byte_fallback";
   if (rules.unk) line += fmt::format(", unk {}{}", *rules.unk, rules.fuse_unk ? " fused" : "");
-  if (!rules.prefix.empty()) line += fmt::format(", continuing_subword_prefix {}", in_quotes(rules.prefix));
-  if (!rules.suffix.empty()) line += fmt::format(", end_of_word_suffix {}", in_quotes(rules.suffix));
+  if (!rules.prefix.empty()) line += fmt::format(", continuing_subword_prefix {}", in_quotes(rules.prefix, rules.prefix.size()));
+  if (!rules.suffix.empty()) line += fmt::format(", end_of_word_suffix {}", in_quotes(rules.suffix, rules.suffix.size()));
   return line;
 }
 
@@ -165,9 +169,11 @@ class ChainEncoder final : public Encoder {
     const TextRule& rule;
     std::size_t before = 0;      // ids without an end: those that were there
     std::size_t next_plain = 0;  // in rule.plain
+    std::size_t end = 0;         // of the last id
   };
   bool counts(Call& call, const AddedToken& token, std::string_view own) const;
   void take(Call& call, const AddedToken& token, std::size_t begin, std::size_t end);
+  static void push_end(Call& call, std::size_t end);
   void encode_stretch(Call& call, std::string_view stretch);
   void encode_normalized(Call& call, std::string_view text, std::string_view stretch);
   void set_ends(Call& call, std::string_view text, std::string_view stretch);
@@ -241,13 +247,13 @@ ChainTokenizer::ChainTokenizer(ChainParts parts) : parts_(std::move(parts)), fir
   fingerprint_ = fingerprint_of(parts_, texts_);
   first_ = added_where(false);
   normalized_ = added_where(true);
-  const std::size_t num_tokens = parts_.tokens.size(), num_merges = parts_.merges.size();
+  const std::size_t num_tokens = parts_.tokens.size();
   model_ = parts_.is_ranks ? std::make_unique<BpeModel>(std::move(parts_.tokens), controls)
                            : std::make_unique<BpeModel>(std::move(parts_.tokens), parts_.merges, parts_.rules, controls);
   parts_.tokens = TokenTexts();
   parts_.merges = {};
   describe();
-  description_.push_back(fmt::format("{}; {} tokens, {} merges", line_of_model(parts_), num_tokens, num_merges));
+  description_.push_back(fmt::format("{}; {} tokens, {} merges", line_of_model(parts_), num_tokens, model_->num_merges()));
 }
 
 void ChainTokenizer::settle_special() {
@@ -358,10 +364,16 @@ bool ChainEncoder::counts(Call& call, const AddedToken& token, std::string_view 
 
 void ChainEncoder::take(Call& call, const AddedToken& token, std::size_t begin, std::size_t end) {
   call.ids->push_back(token.id);
-  if (call.rule.ends != nullptr) call.rule.ends->push_back(end);
+  if (call.rule.ends != nullptr) push_end(call, end);
   if (!token.special) return;
   ++num_controls_;
   if (!first_control_) first_control_ = {begin, token.id};
+}
+
+// Ends ascend also where it is not known exactly what became of which bytes.
+void ChainEncoder::push_end(Call& call, std::size_t end) {
+  call.end = std::max(call.end, std::min(end, call.text.size()));
+  call.rule.ends->push_back(call.end);
 }
 
 void ChainEncoder::encode_stretch(Call& call, std::string_view stretch) {
@@ -410,17 +422,16 @@ void ChainEncoder::set_ends(Call& call, std::string_view text, std::string_view 
       part_is_same = made == part;
     }
     const std::size_t end = part_is_same ? part_begin + (in_text - text_begin) : part_end;
-    call.rule.ends->push_back(first + std::min(end, stretch.size()));
+    const bool is_last = call.before + call.rule.ends->size() + 1 == call.ids->size();
+    push_end(call, first + (is_last && in_text >= text.size() ? stretch.size() : std::min(end, part_end)));
   }
-  if (!call.rule.ends->empty() && in_text >= text.size())
-    call.rule.ends->back() = std::max(call.rule.ends->back(), first + stretch.size());
 }
 
 }  // namespace
 
 std::string line_of_split(std::string_view pattern, std::string_view behavior, bool invert) {
   if (pattern == kGpt2Spelled) pattern = kGpt2Pattern;
-  return fmt::format("split {}, {}{}", in_quotes(pattern, 2000), behavior, invert ? ", inverted" : "");
+  return fmt::format("split {}, {}{}", in_quotes(pattern, pattern.size()), behavior, invert ? ", inverted" : "");
 }
 
 std::unique_ptr<Tokenizer> make_chain_tokenizer(ChainParts parts) { return std::make_unique<ChainTokenizer>(std::move(parts)); }

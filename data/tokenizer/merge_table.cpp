@@ -55,38 +55,50 @@ void Merger::offer(const MergeTable& table, std::int64_t at) {
   steps_ += static_cast<std::int64_t>(std::bit_width(heap_.size()));
 }
 
-// The arrays hold for each symbol what it makes with the next one; a symbol that was merged away makes nothing.
+// The arrays hold for each symbol what it makes with the next one, and the lowest rank of each eight; a symbol that was merged away
+// makes nothing.
 void Merger::merge_few(const MergeTable& table, std::vector<std::int32_t>* symbols) {
   constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
-  constexpr std::size_t kAtOnce = 8;
-  const std::size_t count = symbols->size(), padded = (count + kAtOnce - 1) / kAtOnce * kAtOnce;
+  constexpr std::size_t kBlock = 8;
+  const std::size_t count = symbols->size(), blocks = (count + kBlock - 1) / kBlock;
   std::array<std::int32_t, kFew> ranks;
+  std::array<std::int32_t, kFew / kBlock> lowest;  // of each block
   std::array<std::uint8_t, kFew + 1> next, previous;
   std::int32_t* const ids = symbols->data();
   const auto look = [&](std::size_t at) {
     const MergeRule* const rule = next[at] < count ? table.find(ids[at], ids[next[at]]) : nullptr;
     ranks[at] = rule == nullptr ? kNone : rule->rank;
   };
+  const auto look_through = [&](std::size_t block) {
+    const std::int32_t* const of = ranks.data() + block * kBlock;
+    std::int32_t least = kNone;
+    for (std::size_t i = 0; i < kBlock; ++i) least = std::min(least, of[i]);
+    lowest[block] = least;
+  };
   for (std::size_t at = 0; at < count; ++at)
     next[at] = static_cast<std::uint8_t>(at + 1), previous[at + 1] = static_cast<std::uint8_t>(at);
   for (std::size_t at = 0; at < count; ++at) look(at);
-  std::fill(ranks.begin() + count, ranks.begin() + padded, kNone);
+  std::fill(ranks.begin() + count, ranks.begin() + blocks * kBlock, kNone);
+  for (std::size_t block = 0; block < blocks; ++block) look_through(block);
   for (;;) {
-    steps_ += static_cast<std::int64_t>(padded);
-    std::array<std::int32_t, kAtOnce> least;
-    least.fill(kNone);
-    for (std::size_t at = 0; at < padded; at += kAtOnce)
-      for (std::size_t i = 0; i < kAtOnce; ++i) least[i] = std::min(least[i], ranks[at + i]);
-    const std::int32_t lowest = *std::min_element(least.begin(), least.end());
-    if (lowest == kNone) break;
-    std::size_t best = 0;
-    while (ranks[best] != lowest) ++best;
+    std::size_t block = 0;
+    for (std::size_t i = 1; i < blocks; ++i)
+      if (lowest[i] < lowest[block]) block = i;
+    steps_ += static_cast<std::int64_t>(blocks + kBlock);
+    if (lowest[block] == kNone) break;
+    std::size_t best = block * kBlock;
+    while (ranks[best] != lowest[block]) ++best;
     const std::size_t gone = next[best];
     ids[best] = table.find(ids[best], ids[gone])->result;
     ranks[gone] = kNone;
     next[best] = next[gone], previous[next[best]] = static_cast<std::uint8_t>(best);
     look(best);
-    if (best > 0) look(previous[best]);
+    if (gone / kBlock != block) look_through(gone / kBlock);
+    if (best > 0) {
+      look(previous[best]);
+      if (previous[best] / kBlock != block) look_through(previous[best] / kBlock);
+    }
+    look_through(block);
   }
   std::size_t kept = 0;
   for (std::size_t at = 0; at < count; at = next[at]) ids[kept++] = ids[at];

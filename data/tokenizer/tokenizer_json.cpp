@@ -53,17 +53,17 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-struct Pattern {
+struct PatternText {
   std::string text;
   bool is_regex;
 };
-Pattern pattern_of(JsonPart& part) {
+PatternText pattern_of(JsonPart& part) {
   const JsonValue* const value = part.find("pattern");
   if (value == nullptr) part.refuse("pattern", JsonValue(), "an object with Regex or String");
   JsonPart pattern(*value, part.path_of("pattern"), part.file());
   for (const char* key : {"Regex", "String"}) {
     if (value->find(key) == nullptr) continue;
-    Pattern found{pattern.text(key), std::string_view(key) == "Regex"};
+    PatternText found{pattern.text(key), std::string_view(key) == "Regex"};
     pattern.end();
     return found;
   }
@@ -87,7 +87,7 @@ void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) 
     step.kind = Kind::kPrepend;
     step.content = part.text("prepend");
     if (step.content.empty()) return;
-    line += " " + in_quotes(step.content);
+    line += " " + in_quotes(step.content, step.content.size());
   } else if (type == "Strip") {
     step.kind = Kind::kStrip;
     step.left = part.flag("strip_left", true), step.right = part.flag("strip_right", true);
@@ -95,12 +95,13 @@ void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) 
     line += fmt::format("{}{}", step.left ? " left" : "", step.right ? " right" : "");
   } else if (type == "Replace") {
     step.kind = Kind::kReplace;
-    const Pattern pattern = pattern_of(part);
+    const PatternText pattern = pattern_of(part);
     step.content = part.text("content");
     if (!pattern.is_regex && (pattern.text == step.content || pattern.text.empty())) return;
     if (pattern.is_regex) step.pattern = piece_scanner(pattern.text, part.where("pattern.Regex"));
     else step.found = pattern.text;
-    line += fmt::format(" {}{} by {}", pattern.is_regex ? "pattern " : "", in_quotes(pattern.text, 2000), in_quotes(step.content));
+    line += fmt::format(" {}{} by {}", pattern.is_regex ? "pattern " : "", in_quotes(pattern.text, pattern.text.size()),
+                        in_quotes(step.content, step.content.size()));
   } else if (type == "BertNormalizer") {
     bool changes = false;  // strip_accents of null is lowercase's
     for (const char* key : {"clean_text", "handle_chinese_chars", "lowercase"}) changes = part.flag(key, true) || changes;
@@ -154,7 +155,7 @@ void add_pre_tokenizer(const std::string& type, JsonPart& part, ChainParts& part
     parts.text.splits.push_back({.kind = SplitStep::Kind::kSpell});
     parts.steps.emplace_back("bytes as characters");
   } else if (type == "Split") {
-    const Pattern pattern = pattern_of(part);
+    const PatternText pattern = pattern_of(part);
     const std::string behavior = behavior_of(part);
     const bool invert = part.flag("invert", false);
     if (!pattern.is_regex && pattern.text.empty()) return;
@@ -234,7 +235,7 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
       return;
     } else if (type == "Replace") {
       step.kind = Kind::kReplace;
-      const Pattern pattern = pattern_of(part);
+      const PatternText pattern = pattern_of(part);
       step.content = part.text("content");
       if (pattern.is_regex) step.pattern = piece_scanner(pattern.text, part.where("pattern.Regex"));
       else step.found = pattern.text;
