@@ -72,14 +72,16 @@ std::optional<ChatSource> source_in(const JsonValue& config, const std::string& 
     for (const JsonValue& item : found->items()) {
       const JsonValue *const name = item.find("name"), *const text = item.find("template");
       if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string())
-        throw DataError(fmt::format("{}:{}: a template of chat_template without name and template", path, item.line()));
+        throw DataError(
+            fmt::format("{}:{}: a template of chat_template without name and template; give --template FILE", path, item.line()));
       std::optional<ChatTemplate>* const to = name->as_string() == "default"    ? &chat
                                               : name->as_string() == "tool_use" ? &with_tools
                                                                                 : nullptr;
       if (to != nullptr) *to = ChatTemplate::parse(text->as_string(), fmt::format("{} chat_template {}", path, name->as_string()));
     }
   if (!chat)
-    throw DataError(fmt::format("{}:{}: chat_template is neither a text nor a list with \"default\"", path, found->line()));
+    throw DataError(fmt::format("{}:{}: chat_template is neither a text nor a list with \"default\"; give --template FILE", path,
+                                found->line()));
   return ChatSource{std::move(*chat), std::move(with_tools), {}};
 }
 
@@ -108,10 +110,12 @@ ChatSource load_chat_source(const std::string& folder, const std::string& name) 
 RenderedChat render_messages_file(const ChatSource& source, const std::string& messages_path, const std::string& tools_path,
                                   GenerationPrompt prompt) {
   Conversation conversation = read_conversation(read_json_file(messages_path, kRules), messages_path);
-  if (conversation.messages.is_null()) throw DataError(fmt::format("{}: plain text has no messages to render", messages_path));
+  if (conversation.messages.is_null())
+    throw DataError(fmt::format("{}: plain text has no messages; render rows with messages", messages_path));
   if (!tools_path.empty()) {
     conversation.tools = read_json_file(tools_path, kRules);
-    if (!conversation.tools.is_array()) throw DataError(fmt::format("{}: tools are a list of JSON objects", tools_path));
+    if (!conversation.tools.is_array())
+      throw DataError(fmt::format("{}: tools that are no list; write a JSON array of objects", tools_path));
   }
   return source.for_tools(conversation.tools).render(conversation.messages, conversation.tools, prompt, source.variables);
 }

@@ -7,27 +7,28 @@
 namespace trident {
 namespace {
 
-[[noreturn]] void refuse(const JsonValue& at, std::string_view source, const std::string& what) {
-  throw DataError(fmt::format("{}:{}:{}: {}", source, at.line(), at.column(), what));
+[[noreturn]] void refuse_value(const JsonValue& at, std::string_view source, const std::string& what) {
+  throw DataError(fmt::format("{}:{}:{}: {}; rows have \"messages\", \"conversations\", or \"prompt\" and \"completion\"", source,
+                              at.line(), at.column(), what));
 }
 
 const JsonValue& text_of(const JsonValue& object, std::string_view key, const std::string& path, std::string_view source) {
   const JsonValue* const found = object.find(key);
-  if (found == nullptr) refuse(object, source, fmt::format("{} has no \"{}\"", path, key));
+  if (found == nullptr) refuse_value(object, source, fmt::format("{} has no \"{}\"", path, key));
   if (!found->is_string())
-    refuse(*found, source, fmt::format("{}.{} is {} where a string is expected", path, key, describe(found->kind())));
+    refuse_value(*found, source, fmt::format("{}.{} is {} where a string is expected", path, key, describe(found->kind())));
   return *found;
 }
 
 // The list of messages at `path`; each has a role.
 const JsonValue& checked_messages(const JsonValue& list, const std::string& path, std::string_view source) {
   if (!list.is_array())
-    refuse(list, source, fmt::format("{} is {} where a list of messages is expected", path, describe(list.kind())));
+    refuse_value(list, source, fmt::format("{} is {} where a list of messages is expected", path, describe(list.kind())));
   for (std::size_t i = 0; i < list.items().size(); ++i) {
     const JsonValue& message = list.items()[i];
     const std::string name = fmt::format("{}[{}]", path, i);
     if (!message.is_object())
-      refuse(message, source, fmt::format("{} is {} where a message is expected", name, describe(message.kind())));
+      refuse_value(message, source, fmt::format("{} is {} where a message is expected", name, describe(message.kind())));
     text_of(message, "role", name, source);
   }
   return list;
@@ -52,18 +53,20 @@ JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::s
                                                                                         {"tool", "tool"},
                                                                                         {"observation", "tool"},
                                                                                         {"function", "tool"}}};
-  if (!turns.is_array()) refuse(turns, source, fmt::format("conversations is {} where a list is expected", describe(turns.kind())));
+  if (!turns.is_array())
+    refuse_value(turns, source, fmt::format("conversations is {} where a list is expected", describe(turns.kind())));
   JsonValue::Array out;
   if (const JsonValue* const system = row.find("system"); system != nullptr && !system->is_null())
     out.push_back(message_of("system", text_of(row, "system", "the row", source).as_string()));
   for (std::size_t i = 0; i < turns.items().size(); ++i) {
     const JsonValue& turn = turns.items()[i];
     const std::string path = fmt::format("conversations[{}]", i);
-    if (!turn.is_object()) refuse(turn, source, fmt::format("{} is {} where a turn is expected", path, describe(turn.kind())));
+    if (!turn.is_object())
+      refuse_value(turn, source, fmt::format("{} is {} where a turn is expected", path, describe(turn.kind())));
     const JsonValue& from = text_of(turn, "from", path, source);
     const auto* const role = std::ranges::find(kRoles, from.as_string(), [](const auto& it) { return it.first; });
     if (role == kRoles.end())
-      refuse(from, source, fmt::format("{}.from is {}, which is none of human, gpt, system, tool and their other names", path,
+      refuse_value(from, source, fmt::format("{}.from is {}, which is none of human, gpt, system, tool and their other names", path,
                                        in_quotes(from.as_string())));
     out.push_back(message_of(role->second, text_of(turn, "value", path, source).as_string()));
   }
@@ -78,7 +81,7 @@ JsonValue tools_of(const JsonValue& row, std::string_view source) {
     const JsonRules rules{.comments = JsonComments::kRefused, .blame = ExitCode::kData, .first_line = found->line()};
     tools = parse_json(found->as_string(), fmt::format("{}: tools", source), rules);
   }
-  if (!tools.is_array()) refuse(*found, source, fmt::format("tools is {} where a list is expected", describe(tools.kind())));
+  if (!tools.is_array()) refuse_value(*found, source, fmt::format("tools is {} where a list is expected", describe(tools.kind())));
   return tools;
 }
 
@@ -92,14 +95,15 @@ std::string_view to_string(LossKind kind) {
 Conversation read_conversation(const JsonValue& row, std::string_view source) {
   Conversation out;
   if (row.is_array()) return out.messages = checked_messages(row, "messages", source), out;
-  if (!row.is_object()) refuse(row, source, fmt::format("a conversation is {} where an object is expected", describe(row.kind())));
+  if (!row.is_object())
+    refuse_value(row, source, fmt::format("a conversation is {} where an object is expected", describe(row.kind())));
   out.tools = tools_of(row, source);
   const JsonValue* const prompt = row.find("prompt");
   const JsonValue* const completion = row.find("completion");
   if (const JsonValue* const messages = row.find("messages")) out.messages = checked_messages(*messages, "messages", source);
   else if (const JsonValue* const turns = row.find("conversations")) out.messages = messages_of_turns(row, *turns, source);
   else if (prompt == nullptr || completion == nullptr)
-    refuse(row, source, "a conversation needs \"messages\", \"conversations\", or \"prompt\" and \"completion\"");
+    refuse_value(row, source, "a conversation without any of its keys");
   else if (prompt->is_string() && completion->is_string()) {
     out.has_completion = true;
     out.prompt = prompt->as_string(), out.completion = completion->as_string();

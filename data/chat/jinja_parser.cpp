@@ -555,7 +555,7 @@ Program parse_program(std::string_view source, std::string name) {
   if (source.size() > kMaxTemplate)
     throw DataError(fmt::format("{}: a chat template of {} bytes; the limit is {}", program.name, source.size(), kMaxTemplate));
   if (const std::size_t valid = valid_prefix(source); valid < source.size())
-    throw DataError(fmt::format("{}: byte {} of the chat template is not UTF-8", program.name, valid));
+    throw DataError(fmt::format("{}: byte {} of the chat template is not UTF-8; convert it", program.name, valid));
   try {
     Parser(source, &program).run();
   } catch (const SyntaxRefusal& refusal) {

@@ -251,7 +251,9 @@ TEST(Conversations, OfEveryFormBecomeMessages) {
 
 TEST(Conversations, ErrorsNameLineAndKey) {
   const std::pair<std::string_view, std::string_view> kRefused[] = {
-      {"\n{}", "f:2:1: a conversation needs \"messages\", \"conversations\", or \"prompt\" and \"completion\""},
+      {"\n{}",
+       "f:2:1: a conversation without any of its keys; rows have \"messages\", \"conversations\", or \"prompt\" and "
+       "\"completion\""},
       {"3", "f:1:1: a conversation is an integer where an object is expected"},
       {R"({"messages": 3})", "f:1:14: messages is an integer where a list of messages is expected"},
       {R"({"messages": [3]})", "f:1:15: messages[0] is an integer where a message is expected"},
@@ -261,7 +263,7 @@ TEST(Conversations, ErrorsNameLineAndKey) {
        "f:1:29: conversations[0].from is \"bird\", which is none of human, gpt"},
       {R"({"conversations": [{"from": "gpt"}]})", "f:1:20: conversations[0] has no \"value\""},
       {R"({"prompt": "a", "completion": []})", "f:1:12: prompt is a string where a list of messages is expected"},
-      {R"({"prompt": "a"})", "f:1:1: a conversation needs"},
+      {R"({"prompt": "a"})", "f:1:1: a conversation without any of its keys"},
       {R"({"messages": [], "tools": {}})", "f:1:27: tools is an object where a list is expected"},
   };
   for (const auto& [row, message] : kRefused)
