@@ -195,7 +195,7 @@ std::string sample_value(const Option& option) {
     if (in_quotes(choice) != option.fallback) return in_quotes(choice);
   if (!option.fallback.empty() && option.fallback != "null") return std::string(option.fallback);
   if (takes(option.takes, Takes::kInteger)) return fmt::format("{}", std::max(1.0, option.range.low));
-  if (takes(option.takes, Takes::kNumber)) return "0.1";
+  if (takes(option.takes, Takes::kNumber)) return option.range.low >= 1 ? "100" : "0.1";
   if (takes(option.takes, Takes::kIntegers)) return "[2, 2]";
   if (option.form == TextForm::kSplit) return "\"969,30,1\"";
   return option.path == "model.preset" ? "\"NAME\"" : "\"PATH\"";

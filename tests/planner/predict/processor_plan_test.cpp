@@ -75,7 +75,7 @@ TEST(ProcessorPlan, MfuCountsWhatTokensSee) {
   Settings documents = whole;
   documents.insert(documents.end(), {"data.reset_attention_mask=true", "data.eod=0", "data.mean_document=19"});
   const ClusterReport full = report_on(hardware, demo(whole), 0, 0), masked = report_on(hardware, demo(documents), 0, 0);
-  const double per_token = 12.0 * 8 * 192 * (256 - 10);  // 8 layers, hidden 192; 10 keys are seen of 256
+  const double per_token = 12.0 * 8 * (8 * 32) * (256 - 10);  // 8 layers, 8 heads of 32; 10 keys are seen of 256
   EXPECT_NEAR(full.plan.model_flops - masked.plan.model_flops,
               static_cast<double>(full.plan.plan.tokens_per_step()) * per_token, 1e-9 * full.plan.model_flops);
   EXPECT_LE(masked.plan.mfu, 1);
