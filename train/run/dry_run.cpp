@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <span>
 
-#include "device/gpu_workspaces.h"
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/onednn_matmul.h"
 #include "device/dry/dry_device.h"
+#include "device/gpu_workspaces.h"
 #include "parallel/communicator/dry_communicator.h"
 #include "train/plan/step_recorder.h"
 #include "train/run/rank_evaluator.h"
@@ -18,7 +17,7 @@
 namespace trident {
 namespace {
 
-class GpuWorkspaces : public DryOps {
+class GpuWorkspaces final : public DryOps {
  public:
   explicit GpuWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
   std::int64_t prepare_matmul(const MatmulShape&) override { return kGpuProductWorkspace; }
@@ -28,15 +27,6 @@ class GpuWorkspaces : public DryOps {
 
  private:
   bool deterministic_;
-};
-
-class ProcessorWorkspaces final : public GpuWorkspaces {
- public:
-  using GpuWorkspaces::GpuWorkspaces;
-  std::int64_t prepare_matmul(const MatmulShape& shape) override {
-    return std::max(GpuWorkspaces::prepare_matmul(shape), converted_workspace_bytes(shape));
-  }
-  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue) override { return {prepare_matmul(shape), false}; }
 };
 
 constexpr auto kNoData = [](std::int64_t, std::int64_t, const SampleSpans&) {};
@@ -100,17 +90,12 @@ std::vector<DryRun> dry_stages_on_gpus(const RunPlan& plan, DryWork work) {
   return dry_stages(plan, any_gpu(plan.config.cuda.deterministic).get(), work);
 }
 
-std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, DryWork work) {
-  if (device == DeviceKind::kCuda) return dry_stages_on_gpus(plan, work);
-  ProcessorWorkspaces any(plan.config.cuda.deterministic);
-  return dry_stages(plan, &any, work);
-}
-
 std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work) {
   if (device == DeviceKind::kCuda) return dry_stages(plan, nullptr, work);
   Doorbell doorbell;
   CpuDeviceOptions options;
   options.threads_per_rank = plan.threads_per_rank;
+  options.bf16_products = plan.bf16_products();
   CpuDevice cpu(doorbell, options);
   return dry_stages(plan, &cpu.ops(), work);
 }

@@ -48,12 +48,8 @@ std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work);
 // `deterministic`: cuda.deterministic.
 std::unique_ptr<Ops> any_gpu(bool deterministic);
 
-// The same as dry_stages() of such GPUs.
+// The same as dry_stages() of such GPUs. Workspaces of processors are smaller, of those that must convert what they multiply, too.
 std::vector<DryRun> dry_stages_on_gpus(const RunPlan& plan, DryWork work);
-
-// The same with workspaces that are enough for any device of this kind: of GPUs those, of processors the most that those with and
-// without instructions for bf16 take.
-std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, DryWork work);
 
 // The same with the workspaces of this machine's processor as the oracle; for GPUs, which are not asked, without any: what does
 // not fit then fits no GPU.

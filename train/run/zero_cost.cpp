@@ -31,10 +31,9 @@ double model_state(const RunPlan& plan, const ZeroPolicy& policy) {
 
 // The most that an arena of any rank takes. Of a plan and nothing else, because all ranks must decide alike and workspaces of
 // processors differ from node to node; rather too much, because ranks that reduce more often than they need to train all the same.
-std::int64_t largest_arena(const RunPlan& plan, DeviceKind device) {
+std::int64_t largest_arena(const RunPlan& plan) {
   std::int64_t largest = 0;
-  for (const DryRun& run : dry_stages_on_any(plan, device, DryWork::kConstruct))
-    largest = std::max(largest, run.arena.total_bytes());
+  for (const DryRun& run : dry_stages_on_gpus(plan, DryWork::kConstruct)) largest = std::max(largest, run.arena.total_bytes());
   return largest;
 }
 
@@ -68,7 +67,7 @@ RunPlan settle_grad_sync(RunPlan plan, const MachineFacts& machine) {
   RunPlan once = make_run_plan(config, plan.model, plan.world_size(), machine);
   once.config = plan.config;
   once.generation = plan.generation;
-  const std::int64_t needed = largest_arena(once, machine.device), there = machine.bytes_per_rank();
+  const std::int64_t needed = largest_arena(once), there = machine.bytes_per_rank();
   const bool fits = needed <= there;
   RunPlan settled = fits ? std::move(once) : std::move(plan);
   // Before what follows from the policy.

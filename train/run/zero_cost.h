@@ -23,7 +23,7 @@ std::string what_state_fits(const RunPlan& plan, double state, double there);
 
 // Decides parallel.grad_sync "auto", which make_run_plan(.., machine) left open, and adds a note of it: once a step if the whole
 // arena of every stage's ranks then fits into machine.bytes_per_rank(), else the preset's own. The arena is that of
-// dry_stages_on_any(), so that ranks on different processors decide alike. Any other plan comes back as it was.
+// dry_stages_on_gpus(), so that ranks on different processors decide alike. Any other plan comes back as it was.
 RunPlan settle_grad_sync(RunPlan plan, const MachineFacts& machine);
 
 }  // namespace trident
