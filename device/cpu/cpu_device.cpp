@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "device/cpu/multiply_rates.h"
 #include "device/cpu/team.h"
 
 namespace trident {
@@ -29,6 +30,11 @@ IsaLevel chosen_level(const CpuFeatures& features, const CpuDeviceOptions& optio
   return level;
 }
 
+Bf16Products chosen_products(const CpuFeatures& features, IsaLevel level, const CpuDeviceOptions& options) {
+  if (!has_bf16_products(features, level)) return Bf16Products::kConverted;
+  return options.bf16_products ? *options.bf16_products : bf16_products_at(bf16_over_fp32());
+}
+
 }  // namespace
 
 bool has_bf16_products(const CpuFeatures& features, IsaLevel level) {
@@ -46,7 +52,7 @@ CpuDevice::CpuDevice(Doorbell& doorbell, const CpuDeviceOptions& options)
     : features_(detect_cpu_features()),
       level_(chosen_level(features_, options)),
       threads_(options.threads_per_rank),
-      bf16_(has_bf16_products(features_, level_) ? Bf16Products::kNative : Bf16Products::kConverted),
+      bf16_(chosen_products(features_, level_, options)),
       progress_(doorbell),
       compute_stream_("compute", CpuStream::Mode::kImmediate, progress_),
       memory_(options.memory) {
@@ -72,8 +78,9 @@ void CpuDevice::read(Stream& stream, void* to, ConstTensorView from) {
 }
 
 std::string CpuDevice::describe() const {
-  const char* why =
-      bf16_ == Bf16Products::kNative ? (features_.amx_bf16 ? "AMX" : "AVX512-BF16") : "no bf16 instructions: f32 arithmetic";
+  const char* why = bf16_ == Bf16Products::kNative         ? (features_.amx_bf16 ? "AMX" : "AVX512-BF16")
+                    : has_bf16_products(features_, level_) ? "f32 arithmetic, which is faster here"
+                                                           : "no bf16 instructions: f32 arithmetic";
   return fmt::format("cpu, {} row kernels, bf16 by {}, {} thread{} per rank", to_string(level_), why, threads_,
                      threads_ == 1 ? "" : "s");
 }

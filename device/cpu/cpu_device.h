@@ -25,6 +25,8 @@ struct CpuDeviceOptions {
   HostAllocator memory = {};
   // Text is made token by token: products of few rows are bound by memory then, and a row's results must not depend on the others.
   SmallProducts small_products = SmallProducts::kBlocked;
+  // Not set: as this processor multiplies faster. Native only where the level has the instructions.
+  std::optional<Bf16Products> bf16_products = {};
 };
 
 class CpuDevice final : public Device {

@@ -13,6 +13,7 @@
 #include "core/int_math.h"
 #include "device/cpu/few_rows.h"
 #include "device/cpu/onednn_api.h"
+#include "device/cpu/team.h"
 #include "device/no_allocation.h"
 
 // Exported by oneDNN 2.x beside dnnl_sgemm and of the same form, but not in its headers. Weak: a library without it is served by
@@ -37,15 +38,16 @@ namespace {
 //                                                                                         1.0-1.3x on AVX512-BF16; slower for
 //                                                                                         short sums
 //   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
-//   bf16  any    without native bf16                               dnnl_sgemm on f32      blocks converted in the workspace
+//   bf16  any    Bf16Products::kConverted                          dnnl_sgemm on f32      panels converted in the workspace
 //   f16   any    all                                               dnnl_sgemm on f32      likewise
 //   any   any    a not transposed, m <= kFewRows                   few_rows.h             with SmallProducts::kRowByRow alone:
 //                                                                                         reads b once, at memory's rate
 enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kConvertedSgemm };
 
 constexpr std::int64_t kLongSum = 512;
-// Blocks of rows and columns that are converted at a time when bf16 or f16 is multiplied in f32.
-constexpr std::int64_t kRowBlock = 256, kColumnBlock = 256;
+// Panels that are converted at a time when bf16 or f16 is multiplied in f32, and in pieces of how many elements by a thread. Panels
+// as small as a cache would make dnnl_sgemm pack the other operand again and again.
+constexpr std::int64_t kPanelRows = 1024, kPanelSum = 1024, kConvertedByATask = 1 << 14;
 
 // Products of fewer multiply-adds are made by the calling thread alone: they are over before a second thread, which sleeps while it
 // waits, has come. From docs/benchmarks/2026-11-23-few-threads.md.
@@ -111,14 +113,30 @@ MemoryDesc dense(std::int64_t rows, std::int64_t columns, DType dtype, Transpose
   return {dims, stored == Transpose::kYes ? transposed : plain, dnnl_type(dtype)};
 }
 
-void sgemm(const MatmulShape& s, float* out, std::int64_t ld_out, const float* a, const float* b) {
+// Rows of the operands and of the result, as they are stored, are so many elements apart.
+void sgemm(const MatmulShape& s, float* out, std::int64_t ld_out, const float* a, std::int64_t ld_a, const float* b,
+           std::int64_t ld_b) {
   const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes;
   // oneDNN takes its packing buffers from its own allocator on every call.
   const AllocationExemption library_buffers;
-  check(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a, ta ? s.m : s.k, b, tb ? s.k : s.n,
+  check(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a, ld_a, b, ld_b,
                    s.accumulate == Accumulate::kYes ? 1.0f : 0.0f, out, ld_out),
         "dnnl_sgemm");
 }
+
+// The sides of the panels of a converted product: those of an operand are about equal. All take 13 MB at most.
+struct ConvertedSizes {
+  explicit ConvertedSizes(const MatmulShape& s) : rows(part(s.m)), columns(part(s.n)), sum(std::min(s.k, kPanelSum)), out(s.out) {}
+  std::int64_t rows, columns, sum;
+  DType out;
+
+  static std::int64_t part(std::int64_t extent) { return ceil_div(extent, ceil_div(extent, kPanelRows)); }
+  // Rows whole pages apart would take each other's places in caches.
+  static std::int64_t stride(std::int64_t length) { return length % 256 == 0 ? length + 16 : length; }
+  // Whichever of the two lies behind the other.
+  std::int64_t panel(std::int64_t extent) const { return std::max(extent * stride(sum), sum * stride(extent)); }
+  std::int64_t floats() const { return panel(rows) + panel(columns) + (out == DType::kF32 ? 0 : rows * stride(columns)); }
+};
 
 void gemm_bf16(const MatmulShape& s, float* out, const void* a, const void* b) {
   const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes;
@@ -147,7 +165,7 @@ class OnednnMatmul::Implementation {
     p.entry = choose(shape);
     if (p.entry == EntryPoint::kPrimitive && !make_primitive(shape, p.primitive)) p.entry = EntryPoint::kConvertedSgemm;
     if (p.entry == EntryPoint::kPrimitive) p.workspace_bytes = p.primitive.scratchpad_bytes;
-    if (p.entry == EntryPoint::kConvertedSgemm) p.workspace_bytes = converted_workspace_bytes(shape);
+    if (p.entry == EntryPoint::kConvertedSgemm) p.workspace_bytes = 4 * ConvertedSizes(shape).floats();
     if (p.entry == EntryPoint::kFewRows) p.workspace_bytes = 4 * few_rows_floats(shape);
     return prepared_.emplace(shape, std::move(p)).first->second;
   }
@@ -168,7 +186,9 @@ class OnednnMatmul::Implementation {
         return;
       case EntryPoint::kFewRows: return run_few_rows(shape, out, a, b, static_cast<float*>(workspace));
       case EntryPoint::kSgemm:
-        return sgemm(shape, static_cast<float*>(out), shape.n, static_cast<const float*>(a), static_cast<const float*>(b));
+        return sgemm(shape, static_cast<float*>(out), shape.n, static_cast<const float*>(a),
+                     shape.transpose_a == Transpose::kYes ? shape.m : shape.k, static_cast<const float*>(b),
+                     shape.transpose_b == Transpose::kYes ? shape.k : shape.n);
       case EntryPoint::kGemmBf16: return gemm_bf16(shape, static_cast<float*>(out), a, b);
       case EntryPoint::kPrimitive: return run_primitive(p.primitive, out, a, b, workspace);
       case EntryPoint::kConvertedSgemm: return run_converted(shape, out, a, b, static_cast<float*>(workspace));
@@ -232,52 +252,69 @@ class OnednnMatmul::Implementation {
     check(dnnl_stream_wait(stream_.get()), "stream");
   }
 
-  // Rows first .. first+count-1 of op(x) as a dense f32 block; x T is stored [extent, k] or, transposed, [k, extent]. The block
-  // keeps the operand's own orientation.
-  void convert_block(RowType t, float* block, const void* x, Transpose stored_by_k, std::int64_t extent, std::int64_t k,
-                     std::int64_t first, std::int64_t count) const {
-    const auto* bits = static_cast<const std::uint16_t*>(x);
-    if (stored_by_k == Transpose::kNo) {
-      kernels_.convert(RowType::kF32, block, t, bits + first * k, count * k);
-      return;
-    }
-    for (std::int64_t i = 0; i < k; ++i) {
-      kernels_.convert(RowType::kF32, block + i * count, t, bits + i * extent + first, count);
-    }
+  // wide f32[rows, columns] = narrow T[rows, columns], rows of each so many elements apart; or the other way round.
+  enum class Conversion : std::uint8_t { kToF32, kFromF32 };
+  void convert(Conversion way, RowType t, float* wide, std::int64_t wide_stride, std::uint16_t* narrow, std::int64_t narrow_stride,
+               std::int64_t rows, std::int64_t columns) const {
+    const std::int64_t at_once = std::max<std::int64_t>(1, kConvertedByATask / columns);
+    on_team(ceil_div(rows, at_once), [&](std::int64_t task, std::int64_t) {
+      for (std::int64_t row = task * at_once; row < std::min(rows, (task + 1) * at_once); ++row) {
+        float* const w = wide + row * wide_stride;
+        std::uint16_t* const n = narrow + row * narrow_stride;
+        if (way == Conversion::kToF32)
+          kernels_.convert(RowType::kF32, w, t, n, columns);
+        else
+          kernels_.convert(t, n, RowType::kF32, w, columns);
+      }
+    });
   }
 
-  // Every element is one f32 sum over all of k: blocks change memory, not numbers.
+  // `extent` rows of op(x) from `first` on, and of each the `depth` elements of the sum from `from` on, in f32. x T is stored
+  // [all, k] or, by k, [k, all]; the panel keeps its orientation.
+  struct Panel {
+    const void* x;
+    bool by_k;
+    std::int64_t all, k;
+    float* data;
+    std::int64_t first = -1, from = -1, stride = 0;
+  };
+  void fill(Panel& p, RowType t, std::int64_t first, std::int64_t extent, std::int64_t from, std::int64_t depth) const {
+    if (p.first == first && p.from == from) return;
+    p.first = first, p.from = from;
+    p.stride = ConvertedSizes::stride(p.by_k ? extent : depth);
+    auto* const x = static_cast<std::uint16_t*>(const_cast<void*>(p.x));  // only read
+    if (p.by_k)
+      convert(Conversion::kToF32, t, p.data, p.stride, x + from * p.all + first, p.all, depth, extent);
+    else
+      convert(Conversion::kToF32, t, p.data, p.stride, x + first * p.k + from, p.k, extent, depth);
+  }
+
+  // Panels are converted once where the other operand's rows and sum are one panel, as most products of a layer are. Sums are cut
+  // at multiples of kPanelSum, whatever the panels and threads.
   void run_converted(const MatmulShape& s, void* out, const void* a, const void* b, float* workspace) const {
     const RowType t = row_type(s.in);
-    const std::int64_t rows = std::min(s.m, kRowBlock), columns = std::min(s.n, kColumnBlock);
-    float* a_block = workspace;
-    float* b_block = a_block + rows * s.k;
-    float* result = b_block + s.k * columns;
-    float* old_row = result + rows * columns;
-    const Transpose b_by_k = s.transpose_b == Transpose::kYes ? Transpose::kNo : Transpose::kYes;
-    for (std::int64_t j = 0; j < s.n; j += columns) {
-      const std::int64_t width = std::min(columns, s.n - j);
-      convert_block(t, b_block, b, b_by_k, s.n, s.k, j, width);
-      for (std::int64_t i = 0; i < s.m; i += rows) {
-        const std::int64_t height = std::min(rows, s.m - i);
-        convert_block(t, a_block, a, s.transpose_a, s.m, s.k, i, height);
+    const ConvertedSizes sizes(s);
+    Panel rows{a, s.transpose_a == Transpose::kYes, s.m, s.k, workspace};
+    Panel columns{b, s.transpose_b == Transpose::kNo, s.n, s.k, workspace + sizes.panel(sizes.rows)};
+    float* const result = columns.data + sizes.panel(sizes.columns);
+    const bool narrow = s.out != DType::kF32;
+    for (std::int64_t i = 0; i < s.m; i += sizes.rows) {
+      for (std::int64_t j = 0; j < s.n; j += sizes.columns) {
         MatmulShape block = s;
-        block.m = height;
-        block.n = width;
-        if (s.out == DType::kF32) {
-          sgemm(block, static_cast<float*>(out) + i * s.n + j, s.n, a_block, b_block);
-          continue;
+        block.m = std::min(sizes.rows, s.m - i), block.n = std::min(sizes.columns, s.n - j);
+        float* const sums = narrow ? result : static_cast<float*>(out) + i * s.n + j;
+        const std::int64_t ld = narrow ? ConvertedSizes::stride(block.n) : s.n;
+        const auto whole = [&](Conversion way) {
+          convert(way, t, sums, ld, static_cast<std::uint16_t*>(out) + i * s.n + j, s.n, block.m, block.n);
+        };
+        if (narrow && s.accumulate == Accumulate::kYes) whole(Conversion::kToF32);
+        for (std::int64_t from = 0; from < s.k; from += kPanelSum, block.accumulate = Accumulate::kYes) {
+          block.k = std::min(kPanelSum, s.k - from);
+          fill(rows, t, i, block.m, from, block.k);
+          fill(columns, t, j, block.n, from, block.k);
+          sgemm(block, sums, ld, rows.data, rows.stride, columns.data, columns.stride);
         }
-        block.accumulate = Accumulate::kNo;
-        sgemm(block, result, width, a_block, b_block);
-        for (std::int64_t r = 0; r < height; ++r) {
-          std::uint16_t* out_row = static_cast<std::uint16_t*>(out) + (i + r) * s.n + j;
-          if (s.accumulate == Accumulate::kYes) {
-            kernels_.convert(RowType::kF32, old_row, t, out_row, width);
-            kernels_.accumulate(result + r * width, old_row, width);
-          }
-          kernels_.convert(t, out_row, RowType::kF32, result + r * width, width);
-        }
+        if (narrow) whole(Conversion::kFromF32);
       }
     }
   }
@@ -364,17 +401,16 @@ std::string OnednnMatmul::entry_point(const MatmulShape& shape) const {
   return "?";
 }
 
-std::int64_t converted_workspace_bytes(const MatmulShape& s) {
-  if (s.in == DType::kF32) return 0;
-  const std::int64_t rows = std::min(s.m, kRowBlock), columns = std::min(s.n, kColumnBlock);
-  return size_of(DType::kF32) * (rows * s.k + s.k * columns + rows * columns + columns);
+namespace {
+
+// The values are bit sets that grow with the instruction set, but AVX2-VNNI has a bit of its own.
+bool has_all(dnnl_cpu_isa_t needed) {
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & static_cast<unsigned>(needed)) == static_cast<unsigned>(needed);
 }
 
-bool onednn_has_native_bf16() {
-  // The values are bit sets that grow with the instruction set, but AVX2-VNNI has a bit of its own.
-  const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
-  constexpr auto kNeeded = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
-  return (isa & kNeeded) == kNeeded;
-}
+}  // namespace
+
+bool onednn_has_native_bf16() { return has_all(dnnl_cpu_isa_avx512_core_bf16); }
+bool onednn_has_native_amx() { return has_all(dnnl_cpu_isa_avx512_core_amx); }
 
 }  // namespace trident

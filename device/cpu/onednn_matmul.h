@@ -8,16 +8,11 @@
 #include <string>
 #include <string_view>
 
+#include "device/cpu/cpu_features.h"
 #include "device/ops.h"
 #include "device/row_kernels/row_kernels.h"
 
 namespace trident {
-
-// How bf16 operands are multiplied. Those of f16 are always converted.
-enum class Bf16Products : std::uint8_t {
-  kNative,     // AMX or AVX512-BF16 instructions
-  kConverted,  // block by block converted to f32 in the workspace, multiplied in f32
-};
 
 // Products of at most kFewRows rows whose first operand is not transposed.
 enum class SmallProducts : std::uint8_t {
@@ -51,10 +46,9 @@ class OnednnMatmul {
   std::unique_ptr<Implementation> implementation_;
 };
 
-// The workspace of a product of bf16 or f16 that no instructions multiply, in bytes: more than others take. 0 of f32.
-std::int64_t converted_workspace_bytes(const MatmulShape& shape);
-
 // Whether oneDNN has bf16 instructions on this processor (and was not told otherwise when the program started).
 bool onednn_has_native_bf16();
+// Likewise AMX's, which the system has to allow, too.
+bool onednn_has_native_amx();
 
 }  // namespace trident

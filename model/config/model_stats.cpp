@@ -84,6 +84,13 @@ double block_flops_per_token(const ModelConfig& config, std::int64_t layer, std:
   return part_flops_per_token(config, sequence).block - hidden_attention;
 }
 
+double least_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
+  double seen = 0;  // keys, on average, in all layers
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    seen += seen_share(config, layer, sequence) * static_cast<double>(sequence + 1) / 2;
+  return 6.0 * static_cast<double>(matmul_parameters(config)) + 14.0 * static_cast<double>(config.query_width()) * seen;
+}
+
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   const PartFlops flops = part_flops_per_token(config, sequence);
   return static_cast<double>(config.layers) * flops.block + flops.head;

@@ -27,8 +27,13 @@ std::int64_t matmul_parameters(const ModelConfig& config);
 // 2022).
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence);
 
-// The same split by part, for balancing pipeline stages: blocks * L + head = model_flops_per_token. A lookup has no products;
-// `embedding` counts its reads and writes as 3 H (Yeung et al. 2024, arXiv 2411.05288) and is not a model FLOP.
+// FLOPs of a token's forward and backward pass that nothing avoids: 6 * matmul_parameters, and 4 + 10 times d for each head and
+// pair of a query and a key that it sees (a forward of two products, a backward of five, as probabilities are not kept).
+// Recomputation is not counted.
+double least_flops_per_token(const ModelConfig& config, std::int64_t sequence);
+
+// model_flops_per_token() split by part, for balancing pipeline stages: blocks * L + head = model_flops_per_token. A lookup has no
+// products; `embedding` counts its reads and writes as 3 H (Yeung et al. 2024, arXiv 2411.05288) and is not a model FLOP.
 struct PartFlops {
   double embedding = 0;
   double block = 0;

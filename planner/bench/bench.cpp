@@ -4,13 +4,17 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "core/clock.h"
+#include "device/cpu/memory_reads.h"
 #include "device/operations.h"
 #include "device/ops.h"
+#include "model/config/model_stats.h"
 #include "parallel/communicator/launcher.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "planner/bench/bench_collectives.h"
@@ -52,15 +56,34 @@ double best_seconds(Device& device, double budget, const std::function<void()>& 
   return best;
 }
 
-// The rate of a copy that no cache holds.
-double measure_copies(Device& device, double budget) {
-  const std::int64_t bytes = std::int64_t{1} << (device.kind() == DeviceKind::kCpu ? 28 : 30);
+// The rates of what no cache holds.
+void measure_memory_rates(Device& device, double budget, BenchReport& report) {
+  const bool on_processors = device.kind() == DeviceKind::kCpu;
+  const std::int64_t bytes = std::int64_t{1} << (on_processors ? 28 : 30);
   const Buffer memory = device.allocate(2 * bytes, "copies");
+  if (on_processors) {
+    const std::span all(memory.data(), static_cast<std::size_t>(2 * bytes)), from = all.first(all.size() / 2);
+    const std::span words(reinterpret_cast<const std::uint64_t*>(from.data()), from.size() / sizeof(std::uint64_t));
+    std::memset(from.data(), 1, from.size());  // pages that were never written may all be one page of zeros
+    report.copy_bytes =
+        2.0 * static_cast<double>(bytes) / best_seconds(device, budget, [&] { copy_in_parts(all.last(from.size()), from); });
+    report.read_bytes = static_cast<double>(bytes) / best_seconds(device, budget, [&] { sum_of_words(words); });
+    return;
+  }
   const Shape shape{bytes / size_of(DType::kF32)};
   const TensorView from(memory.data(), DType::kF32, shape, memory.where()),
       to(memory.data() + bytes, DType::kF32, shape, memory.where());
-  return 2.0 * static_cast<double>(bytes) /
-         best_seconds(device, budget, [&] { device.ops().run(device.compute_stream(), op::Convert{.out = to, .x = from}); });
+  const auto copy = [&] { device.ops().run(device.compute_stream(), op::Convert{.out = to, .x = from}); };
+  report.copy_bytes = 2.0 * static_cast<double>(bytes) / best_seconds(device, budget, copy);
+}
+
+void measure_products(const RunPlan& plan, Device& device, double budget, BenchReport& report) {
+  report.peak_flops = report.matmul_flops = measure_matmul_rate(device, plan.compute, budget);
+  if (device.kind() != DeviceKind::kCpu) return;
+  report.instructions = measure_multiply_rates(budget / 3);
+  report.peak_flops = report.instructions.front().flops;
+  for (const MultiplyRate& rate : report.instructions)
+    if (plan.multiplied == DType::kBF16) report.peak_flops = std::max(report.peak_flops, rate.flops);
 }
 
 double median(std::vector<double> values) {
@@ -114,16 +137,18 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   report.compute = plan.compute;
   report.tokens = plan.tokens_per_step();
   report.row_units = row_units_per_block(config, machine);
+  report.step_flops = static_cast<double>(report.tokens) * least_flops_per_token(plan.model, plan.config.batch.sequence);
   ThreadWorld world(1);
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;
     device_options.cuda = config.cuda;
     device_options.threads_per_rank = plan.threads_per_rank;
     device_options.first_core = first_core_here({}, machine, 1, plan.threads_per_rank);
+    device_options.bf16_products = plan.bf16_products();
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), device_options);
     report.device = device->describe();
-    report.matmul_flops = measure_matmul_rate(*device, plan.compute, options.seconds);
-    report.copy_bytes = measure_copies(*device, options.seconds);
+    measure_products(plan, *device, options.seconds, report);
+    measure_memory_rates(*device, options.seconds, report);
     measure_step(plan, *device, world.communicator(rank, device->progress()),
                  on_device(choice, cuda, *device, DeviceTransport::kThread), options.steps, report);
   });

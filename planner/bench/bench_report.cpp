@@ -34,8 +34,8 @@ std::vector<Work> slowest_first(std::vector<Work> work) {
 }
 
 std::string kind_line(std::string_view name, const KindSum& sum, double all) {
-  return fmt::format("  {:<20} {:>9.2f} ms {:>5.1f} % of the work, floor {:>9.2f} ms, {:>5.1f} % of the time\n", name,
-                     1e3 * sum.seconds, 100 * sum.seconds / all, 1e3 * sum.floor, 100 * sum.floor / sum.seconds);
+  return fmt::format("  {:<20} {:>9.2f} ms {:>5.1f} % of the work, floor {:>9.2f} ms, {:>6.2f} x the floor\n", name,
+                     1e3 * sum.seconds, 100 * sum.seconds / all, 1e3 * sum.floor, sum.seconds / sum.floor);
 }
 
 std::string rates_text(const CollectiveRates& way) {
@@ -80,12 +80,24 @@ std::string_view to_string(WorkKind kind) {
   return "optimizer";
 }
 
-double BenchReport::floor_seconds(const Work& one) const { return std::max(one.flops / matmul_flops, one.bytes / copy_bytes); }
+double BenchReport::floor_seconds(const Work& one) const { return std::max(one.flops / peak_flops, one.bytes / copy_bytes); }
+
+double BenchReport::optimizer_bytes() const {
+  double bytes = 0;
+  for (const Work& one : work)
+    if (one.kind == WorkKind::kOptimizer) bytes += one.bytes;
+  return bytes;
+}
 
 std::string to_text(const BenchReport& report) {
   std::string text = fmt::format("{} ({})\n", report.device, report.why);
-  text += fmt::format("a large product in {} reaches {:.2f} TFLOP/s, a copy {:.1f} GB/s (read and written)\n",
-                      to_string(report.compute), 1e-12 * report.matmul_flops, 1e-9 * report.copy_bytes);
+  for (const MultiplyRate& rate : report.instructions)
+    text += rate.skipped.empty() ? fmt::format("{} on registers reaches {:.3f} TFLOP/s\n", rate.instruction, 1e-12 * rate.flops)
+                                 : fmt::format("{}: left out: {}\n", rate.instruction, rate.skipped);
+  text += fmt::format("a large product in {} reaches {:.2f} TFLOP/s", to_string(report.compute), 1e-12 * report.matmul_flops);
+  if (!report.instructions.empty()) text += fmt::format(", {:.1f} % of the peak", 100 * report.matmul_flops / report.peak_flops);
+  text += fmt::format(", a copy {:.1f} GB/s (read and written)", 1e-9 * report.copy_bytes);
+  text += report.read_bytes > 0 ? fmt::format(", reading {:.1f} GB/s\n", 1e-9 * report.read_bytes) : "\n";
   for (const CollectiveRates& way : report.collectives) text += rates_text(way);
 
   const auto sums = sums_by_kind(report);
@@ -96,6 +108,10 @@ std::string to_text(const BenchReport& report) {
       "operations\n",
       report.tokens, 1e3 * report.step_seconds, static_cast<double>(report.tokens) / report.step_seconds,
       1e3 * report.metered_seconds, 1e3 * all.seconds);
+  text += fmt::format(
+      "its floor is {:.1f} ms, {:.1f} GFLOP at the peak and the optimizer's {:.2f} GB at the copy's rate: {:.2f} x the floor\n",
+      1e3 * report.step_floor_seconds(), 1e-9 * report.step_flops, 1e-9 * report.optimizer_bytes(),
+      report.step_seconds / report.step_floor_seconds());
   for (std::size_t k = 0; k < kNumWorkKinds; ++k)
     if (sums[k].seconds > 0) text += kind_line(to_string(static_cast<WorkKind>(k)), sums[k], all.seconds);
   if (all.seconds > 0) text += kind_line("all", all, all.seconds);
@@ -107,20 +123,24 @@ std::string to_text(const BenchReport& report) {
     const double bytes = work.bytes / work.seconds, flops = work.flops / work.seconds;
     text += fmt::format("  {:<24} {:>7} {:>10.3f} {:>10.1f} {:>6.1f} %", work.operation, work.calls, 1e3 * work.seconds,
                         1e-9 * bytes, 100 * bytes / report.copy_bytes);
-    text += work.flops > 0 ? fmt::format(" {:>10.1f} {:>6.1f} %\n", 1e-9 * flops, 100 * flops / report.matmul_flops) : "\n";
+    text += work.flops > 0 ? fmt::format(" {:>10.1f} {:>6.1f} %\n", 1e-9 * flops, 100 * flops / report.peak_flops) : "\n";
   }
   return text;
 }
 
 JsonValue to_json(const BenchReport& report) {
-  JsonValue::Array collectives, kinds, operations;
+  JsonValue::Array instructions, collectives, kinds, operations;
+  for (const MultiplyRate& rate : report.instructions)
+    instructions.push_back(rate.skipped.empty() ? JsonValue::Object{{"instruction", rate.instruction}, {"flops_per_s", rate.flops}}
+                                                : JsonValue::Object{{"instruction", rate.instruction}, {"skipped", rate.skipped}});
   for (const CollectiveRates& way : report.collectives) collectives.push_back(rates_json(way));
   const auto sums = sums_by_kind(report);
   for (std::size_t k = 0; k < kNumWorkKinds; ++k)
     if (sums[k].seconds > 0)
       kinds.push_back(JsonValue::Object{{"kind", to_string(static_cast<WorkKind>(k))},
                                         {"ms", 1e3 * sums[k].seconds},
-                                        {"floor_ms", 1e3 * sums[k].floor}});
+                                        {"floor_ms", 1e3 * sums[k].floor},
+                                        {"over_floor", sums[k].seconds / sums[k].floor}});
   for (const Work& work : slowest_first(report.work))
     operations.push_back(JsonValue::Object{{"operation", work.operation},
                                            {"kind", to_string(work.kind)},
@@ -132,12 +152,17 @@ JsonValue to_json(const BenchReport& report) {
   return JsonValue::Object{{"device", report.device},
                            {"why", report.why},
                            {"compute", to_string(report.compute)},
+                           {"instructions", std::move(instructions)},
+                           {"peak_flops_per_s", report.peak_flops},
                            {"matmul_flops_per_s", report.matmul_flops},
                            {"copy_bytes_per_s", report.copy_bytes},
+                           {"read_bytes_per_s", report.read_bytes},
                            {"collectives", std::move(collectives)},
                            {"tokens", report.tokens},
                            {"row_units_per_block", report.row_units},
                            {"step_ms", 1e3 * report.step_seconds},
+                           {"step_floor_ms", 1e3 * report.step_floor_seconds()},
+                           {"step_over_floor", report.step_seconds / report.step_floor_seconds()},
                            {"metered_ms", 1e3 * report.metered_seconds},
                            {"kinds", std::move(kinds)},
                            {"operations", std::move(operations)}};

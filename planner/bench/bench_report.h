@@ -10,6 +10,7 @@
 #include "core/dtype.h"
 #include "core/json_reader.h"
 #include "core/work_kind.h"
+#include "device/cpu/multiply_rates.h"
 #include "device/op_values.h"
 
 namespace trident {
@@ -49,17 +50,24 @@ struct CollectiveRates {
 struct BenchReport {
   std::string device, why;  // "device = auto: ..."
   DType compute = DType::kF32;
-  double matmul_flops = 0;  // FLOP/s of a large product in `compute`
+  std::vector<MultiplyRate> instructions;  // of a CPU, with all threads
+  double peak_flops = 0;                   // FLOP/s of the one that products in `compute` use; of a GPU matmul_flops
+  double matmul_flops = 0;                 // of a large product in `compute`
   double copy_bytes = 0;    // bytes/s, read and written
+  double read_bytes = 0;    // of a CPU, read alone
   std::vector<CollectiveRates> collectives;
   std::int64_t tokens = 0;     // of the step
   double row_units = 0;        // row_units_per_block()
+  double step_flops = 0;       // 6 N tokens, of N parameters that products multiply, and 14 D for each head and pair that it sees
   double step_seconds = 0;     // as training does it
   double metered_seconds = 0;  // with every operation waited for
   std::vector<Work> work;      // of the metered step, by operation
 
-  // The least time this machine needs for it: its products at matmul_flops or its bytes at copy_bytes, whichever takes longer.
+  // The least time this machine needs for it: its products at peak_flops or its bytes at copy_bytes, whichever takes longer.
   double floor_seconds(const Work& work) const;
+  // The bytes that the optimizer must move in the step, and the least time that it needs: step_flops at peak_flops, and then those.
+  double optimizer_bytes() const;
+  double step_floor_seconds() const { return step_flops / peak_flops + optimizer_bytes() / copy_bytes; }
 };
 
 std::string to_text(const BenchReport& report);

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "device/cpu/multiply_rates.h"
 #include "planner/bench/calibrate_collectives.h"
 #include "planner/bench/calibrate_kernels.h"
 #include "planner/bench/calibrate_training.h"
@@ -27,6 +28,7 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void
     return fmt::format("measured by trident bench --calibrate, {}, {} of {}", rates.processor, counted(ranks, "rank"),
                        counted(threads, "thread"));
   };
+  rates.bf16_over_fp32 = bf16_over_fp32();
   const double begin = monotonic_seconds();
   const auto told = [&](const std::string& what, const auto& measure) {
     options.check();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "device/cpu/multiply_rates.h"
 #include "train/plan/machine.h"
 
 namespace trident {
@@ -134,6 +135,7 @@ std::vector<TrainedModel> models_for_memory(std::int64_t largest, const std::str
 RunPlan plan_of(const TrainedModel& model, int threads) {
   MachineFacts machine = kAnyMachine;
   machine.core_share.cores = threads;
+  machine.bf16_over_fp32 = bf16_over_fp32();  // the models are trained here
   RunPlan plan = make_run_plan(model.config, resolve_model(model.config), 0, machine);
   plan.threads_per_rank = threads;
   return plan;

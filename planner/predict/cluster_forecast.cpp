@@ -235,7 +235,8 @@ PlanHardware hardware_of(const CpuRates& rates) {
   hardware.name = fmt::format("{}, {}", counted(rates.cores, "core"), name_of_profile(rates));
   hardware.device = rates.processor;
   hardware.processors = std::make_shared<CpuRates>(rates);
-  hardware.machine = cpu_machine_facts(1);
+  const double of_products = fastest_product(rates, DType::kBF16) / std::max(1.0, fastest_product(rates, DType::kF32));
+  hardware.machine = cpu_machine_facts(1, rates.bf16_over_fp32.value_or(of_products));
   const CoreShare here = hardware.machine.core_share;
   if (rates.processor == processor_name() && rates.cores == here.at_once() && !hardware.machine.memory.empty())
     hardware.device_bytes = static_cast<double>(hardware.machine.memory.front().bytes);
@@ -243,8 +244,6 @@ PlanHardware hardware_of(const CpuRates& rates) {
   hardware.machine.core_share.node = "that machine";
   hardware.machine.core_share.cores = rates.cores;
   hardware.machine.core_share.quota.reset();
-  hardware.machine.fast_bf16 =
-      std::any_of(rates.products.begin(), rates.products.end(), [](const ProductTimes& it) { return it.in == DType::kBF16; });
   return hardware;
 }
 

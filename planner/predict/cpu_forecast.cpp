@@ -8,6 +8,7 @@ CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rat
   Doorbell doorbell;
   CpuDeviceOptions options;
   options.threads_per_rank = plan.threads_per_rank;
+  options.bf16_products = plan.bf16_products();
   CpuDevice device(doorbell, options);
   const CpuPrices prices(rates, {plan.world_size(), plan.threads_per_rank, plan.compute});
   CpuForecast result;

@@ -174,6 +174,7 @@ CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
   rates.processor = file.text("processor");
   rates.cores = file.count("cores", kMostCores);
   if (file.has("date")) rates.date = file.text("date");  // earlier versions did not write it
+  if (file.has("bf16_over_fp32")) rates.bf16_over_fp32 = file.number("bf16_over_fp32", 1e3);
   rates.constants = read_constants(file.object("constants"), rates.constants_source);
   rates.memory = read_tables<CpuMemory>(file, "memory", [](ProfileObject& o) {
     return CpuMemory{o.dtype("dtype"), o.number("process_bytes", 1e13), o.number("rank_bytes", 1e13), {}};
@@ -209,6 +210,7 @@ JsonValue to_json(const CpuRates& rates) {
   json.set("processor", rates.processor);
   json.set("cores", rates.cores);
   if (!rates.date.empty()) json.set("date", rates.date);
+  if (rates.bf16_over_fp32) json.set("bf16_over_fp32", *rates.bf16_over_fp32);
   const auto microseconds = [](double seconds) { return seconds > 0 ? rounded(1e6 * seconds) : 0.0; };
   constants.set("step_us", microseconds(rates.constants.step_seconds));
   constants.set("call_us", microseconds(rates.constants.call_seconds));

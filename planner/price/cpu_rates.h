@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +77,7 @@ struct CpuRates {
   std::string processor;  // processor_name()'s: train/plan/machine.h
   int cores = 1;
   std::string date;       // of the measurement, "2026-11-25"; empty: not known
+  std::optional<double> bf16_over_fp32;  // as bf16_products_at() takes it; nothing: an earlier version's, whose tables say it
   CpuConstants constants;
   std::string constants_source;
   std::vector<CpuMemory> memory;

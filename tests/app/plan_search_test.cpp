@@ -71,7 +71,7 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
   EXPECT_EQ(config.parallel.tensor, best[0].find("tensor")->as_integer());
   EXPECT_EQ(config.parallel.pipeline, best[0].find("pipeline")->as_integer());
   EXPECT_EQ(config.batch.micro, best[0].find("micro")->as_integer());
-  const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+  const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
   EXPECT_EQ(make_run_plan(config, resolve_model(config), 128, machine).world_size(), 128);
   // The planner of one configuration takes it, too, and says the same of its memory.
   succeeded(run_program({"plan", "--config", written}));

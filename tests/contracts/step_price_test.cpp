@@ -42,14 +42,14 @@ struct SetPrices final : WorkPrices {
 
 RunPlan plan_of(const std::string& text) {
   const TrainConfig config = parse_train_config(text, "a layout", {"run.steps=1", "data.train=none"});
-  const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+  const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
   return make_run_plan(config, resolve_model(config), 0, machine);
 }
 
 RunPlan shipped(const std::string& file, const std::vector<std::string>& settings) {
   OptionValues values;
   const TrainConfig config = load_train_config(TRIDENT_SOURCE_DIR "/configs/" + file, settings, values);
-  const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+  const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
   return make_run_plan(config, resolve_model(config), 0, machine);
 }
 

@@ -16,7 +16,7 @@
 namespace trident::contracts {
 namespace {
 
-const MachineFacts kLarge{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+const MachineFacts kLarge{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
 
 std::vector<trident::DryRun> stages_of(RunPlan plan, ZeroPreset preset) {
   return dry_stages(with_policy(std::move(plan), policy_of(preset)), nullptr, DryWork::kStep);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <thread>
 
+#include "device/cpu/multiply_rates.h"
 #include "device/no_allocation.h"
 #include "device/operations.h"
 #include "device/ops.h"
@@ -53,6 +54,43 @@ TEST(CpuDevice, DescribesItselfAndObeysTheLevel) {
   const CpuDevice baseline(bell, {1, std::nullopt, IsaLevel::kBaseline});
   EXPECT_FALSE(has_bf16_products(detect_cpu_features(), IsaLevel::kBaseline));
   EXPECT_EQ(baseline.describe(), "cpu, baseline row kernels, bf16 by no bf16 instructions: f32 arithmetic, 1 thread per rank");
+}
+
+// About 2 or a half of vdpbf16ps, so that no other work on the machine makes one the other.
+TEST(CpuDevice, MultipliesBf16AsTheProcessorIsFaster) {
+  const double ratio = bf16_over_fp32();
+  if (!has_bf16_products(detect_cpu_features(), detect_cpu_features().level))
+    EXPECT_EQ(ratio, 0);
+  else
+    EXPECT_TRUE(ratio > 1.3 || ratio < 0.8) << ratio;
+  Doorbell bell;
+  CpuDeviceOptions options;
+  const std::string own = CpuDevice(bell, options).describe();
+  options.bf16_products = Bf16Products::kConverted;
+  const std::string converts = CpuDevice(bell, options).describe();
+  EXPECT_NE(converts.find("f32 arithmetic"), std::string::npos) << converts;
+  EXPECT_EQ(own == converts, ratio <= 1) << own;
+}
+
+// Every instruction that is not here is named, and those that are multiply at some rate.
+TEST(MultiplyRates, NameWhatIsLeftOut) {
+  const CpuFeatures features = detect_cpu_features();
+  const std::vector<MultiplyRate> rates = measure_multiply_rates(0);
+  ASSERT_EQ(rates.size(), 3u);
+  for (const MultiplyRate& rate : rates) EXPECT_EQ(rate.flops > 0, rate.skipped.empty()) << rate.instruction;
+  EXPECT_GT(rates[0].flops, 1e8) << "fp32";
+  EXPECT_EQ(rates[1].skipped.empty(), features.avx512_bf16) << rates[1].skipped;
+  if (!features.amx_bf16) EXPECT_EQ(rates[2].skipped, "this processor does not have it");
+}
+
+TEST(MultiplyRates, ARunIsOfTheFastestInstruction) {
+  const PeakRun fp32 = peak_run(DType::kF32);
+  fp32.run();
+  EXPECT_GT(fp32.flops, 0);
+  if (bf16_over_fp32() == 0) GTEST_SKIP() << "this processor has no bf16 instructions";
+  const PeakRun bf16 = peak_run(DType::kBF16);
+  bf16.run();
+  EXPECT_GT(bf16.flops, 0);
 }
 
 TEST(CpuDevice, SetsThreadsOfItsOwnThreadOnly) {

@@ -115,6 +115,19 @@ TEST(FewRows, AreTheSameBitsHoweverManyRowsAndThreadsThereAre) {
   }
 }
 
+TEST(MemoryReads, CopiesAreWholeWithAnyNumberOfThreads) {
+  std::vector<std::byte> from(100003);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 37 >> 3);
+  for (const int threads : {1, 3}) {
+    omp_set_num_threads(threads);
+    std::vector<std::byte> to(from.size());
+    copy_in_parts(to, from);
+    EXPECT_EQ(to, from) << threads << " threads";
+  }
+  omp_set_num_threads(1);
+  copy_in_parts({}, {});
+}
+
 // The rate that they are compared with is of a read of everything.
 TEST(MemoryReads, ReadEveryWordOnceWithAnyNumberOfThreads) {
   std::vector<std::uint64_t> words(100003);

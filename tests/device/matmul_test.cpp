@@ -91,10 +91,11 @@ TEST(Matmul, EveryLayoutTypeAndLevelIsExactOnIntegers) {
   }
 }
 
-TEST(Matmul, BlocksOfTheConvertedProductFitTogether) {
+// More than one panel of rows and columns, of rows and of the sum, of columns and of the sum, and of all three.
+TEST(Matmul, PanelsOfTheConvertedProductFitTogether) {
   Fixture f(IsaLevel::kBaseline);
-  check_layouts(f.device, {300, 270, 9});
-  check_layouts(f.device, {257, 513, 3});
+  for (const Extents e : {Extents{1030, 1026, 3}, {1027, 5, 1030}, {3, 1030, 1028}}) check_layouts(f.device, e);
+  check_exact(f.device, {1025, 1026, 1027, Transpose::kNo, Transpose::kNo, DType::kBF16, DType::kBF16, Accumulate::kYes});
 }
 
 TEST(Matmul, LongWeightGradientsAreExact) {
@@ -169,6 +170,7 @@ TEST(Matmul, TwoThreadsComputeTheSame) {
     for (const DType in : {DType::kF32, DType::kBF16, DType::kF16}) {
       check_exact(device, {130, 200, 96, Transpose::kNo, Transpose::kYes, in, in, Accumulate::kNo});
       check_exact(device, {130, 200, 600, Transpose::kYes, Transpose::kNo, in, DType::kF32, Accumulate::kYes});
+      check_exact(device, {1030, 64, 96, Transpose::kNo, Transpose::kYes, in, in, Accumulate::kYes});
     }
   })
       .join();

@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/multiply_rates.h"
 #include "device/operations.h"
 #include "device/ops.h"
 #include "tests/device/operands.h"
@@ -112,15 +113,19 @@ int main(int argc, char** argv) {
   const double budget = argc > 1 ? std::atof(argv[1]) : 0.3;
   Doorbell bell;
   CpuDevice device(bell, {});
-  OnednnMatmul names(
-      has_bf16_products(detect_cpu_features(), detect_cpu_features().level) ? Bf16Products::kNative : Bf16Products::kConverted,
-      row_kernels(detect_cpu_features().level));
+  CpuDeviceOptions converts;
+  converts.bf16_products = Bf16Products::kConverted;
+  CpuDevice converting(bell, converts);
+  const RowKernels& kernels = row_kernels(detect_cpu_features().level);
+  OnednnMatmul names(bf16_products_at(bf16_over_fp32()), kernels), converted_names(Bf16Products::kConverted, kernels);
   fmt::print("{}\n", device.describe());
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     print_layer(device, names, dtype, 512, 768, 768, budget);
     print_layer(device, names, dtype, 1024, 768, 3072, budget);
     print_layer(device, names, dtype, 256, 64, 256, budget);
     print_layer(device, names, dtype, 64, 64, 64, budget);
+    if (dtype == DType::kBF16) print_layer(converting, converted_names, dtype, 512, 768, 768, budget);
+    if (dtype == DType::kBF16) print_layer(converting, converted_names, dtype, 1024, 768, 3072, budget);
     print_intervals(device, dtype, 4096, 64, budget);
   }
   return 0;

@@ -8,6 +8,6 @@
 namespace trident {
 
 inline const MachineFacts kLargeMachine{
-    .fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+    .bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
 
 }  // namespace trident

@@ -16,8 +16,10 @@
 #include "planner/price/cpu_rates.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/meeting.h"
+#include "train/config/stored_config.h"
 #include "train/launch/start_up.h"
 #include "train/plan/core_share.h"
+#include "train/run/adopt.h"
 #include "train/run/peak_flops.h"
 
 namespace trident {
@@ -59,6 +61,70 @@ TEST_F(Processors, OfAnotherGenerationHaveOtherRates) {
   if (has_bf16_products({IsaLevel::kAvx512, true, false}, IsaLevel::kAvx512)) {
     EXPECT_EQ(name("cpu family\t: 26\nmodel name\t: " + said + "\n", {IsaLevel::kAvx512, true, false}), shipped);
   }
+}
+
+TrainConfig with_precision(const std::string& compute) {
+  return parse_train_config(R"({
+    "run": {"dir": "unused", "steps": 1}, "device": "cpu",
+    "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "intermediate_size": 8, "max_position_embeddings": 16},
+    "batch": {"global": 2, "micro": 1, "sequence": 8}, "optimizer": {"lr": 1e-3}, "data": {"train": "unused", "tokenizer": null}})",
+                            "test", {"precision.compute=" + compute});
+}
+
+RunPlan planned_at(double bf16_over_fp32, const TrainConfig& config) {
+  return make_run_plan(config, resolve_model(config), 0, cpu_machine_facts(1, bf16_over_fp32));
+}
+
+// Processors that have no such instruction, one that takes twice as long as two fp32 multiply-adds, half as long, and matrix units.
+TEST(Precision, GoesByTheRateOfBf16OverFp32) {
+  struct Case {
+    double ratio;
+    const char* compute;
+    DType stored, multiplied;
+    const char* reason;
+  };
+  const DType f32 = DType::kF32, bf16 = DType::kBF16;
+  for (const Case& c :
+       {Case{0, "auto", f32, f32, "precision.compute = auto: the processor has no bf16 products"},
+        Case{0.49, "auto", f32, f32, "precision.compute = auto: the processor multiplies bf16 0.49 times as fast as fp32"},
+        Case{1.97, "auto", bf16, bf16, "precision.compute = auto: the processor multiplies bf16 1.97 times as fast as fp32"},
+        Case{kMatrixUnitsOverFp32, "auto", bf16, bf16, "precision.compute = auto: the processor has bf16 products"},
+        Case{0.49, "bf16", bf16, f32,
+             "precision.compute = bf16; this processor multiplies bf16 0.49 times as fast as fp32: values are stored in "
+             "bf16 and multiplied in fp32"},
+        Case{1.97, "bf16", bf16, bf16, "precision.compute = bf16"}, Case{1.97, "fp32", f32, f32, "precision.compute = fp32"}}) {
+    const RunPlan plan = planned_at(c.ratio, with_precision(c.compute));
+    EXPECT_EQ(plan.compute, c.stored) << c.reason;
+    EXPECT_EQ(plan.multiplied, c.multiplied) << c.reason;
+    EXPECT_EQ(plan.compute_reason, c.reason);
+    EXPECT_EQ(plan.notes, std::vector<std::string>()) << c.reason;
+  }
+  EXPECT_EQ(planned_at(1.97, with_precision("fp16")).multiplied, f32);
+}
+
+// A checkpoint holds the ratio of the machines where its run began.
+TEST(Precision, StaysWhatItWasWhereTheRunBegan) {
+  Resume resume;
+  resume.manifest.config = to_stored(planned_at(1.97, with_precision("auto")).config);
+  TrainConfig config = with_precision("auto");
+  adopt(config, resume);
+  for (const double here : {0.49, 1.96}) {
+    const RunPlan plan = planned_at(here, config);
+    EXPECT_EQ(plan.compute, DType::kBF16);
+    EXPECT_EQ(plan.multiplied, here > 1 ? DType::kBF16 : DType::kF32) << "which is as this machine is faster";
+    EXPECT_EQ(plan.config.precision.bf16_over_fp32, 1.97) << "for the next start";
+    EXPECT_EQ(plan.notes.size(), here > 1 ? 0u : 1u);
+    if (here < 1) {
+      EXPECT_EQ(
+          plan.notes.at(0),
+          "precision.compute = auto stays bf16, as it was at the first start, on a processor that multiplies bf16 1.97 times as "
+          "fast as fp32; this processor multiplies bf16 0.49 times as fast as fp32, and auto would be fp32 here; to change it "
+          "give the key");
+    }
+  }
+  config.precision.compute = ComputeFormat::kFp32;
+  EXPECT_EQ(planned_at(1.97, config).compute, DType::kF32) << "the key was given";
 }
 
 // A peak that was measured too low is raised for all steps from then on, by a second measurement or by the step that shows it.

@@ -327,7 +327,7 @@ TEST(ChooseDevice, TheLeastMemoryAndOldestGpuDecide) {
   const DeviceChoice choice = choose_device(AskedDevice::kCuda, cuda, as_threads(cuda, 2));
   const MachineFacts facts = machine_facts(choice, 2);
   EXPECT_EQ(facts.bytes_per_rank(), kGpu - 30 * kGB - kContext - (std::int64_t{1} << 30));
-  EXPECT_FALSE(facts.fast_bf16);
+  EXPECT_FALSE(facts.fast_bf16());
   EXPECT_EQ(facts.device, DeviceKind::kCuda);
   EXPECT_EQ(facts.description, "NVIDIA H100 80GB HBM3");
   EXPECT_EQ(facts.notes.size(), 1u);

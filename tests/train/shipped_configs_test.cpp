@@ -95,7 +95,7 @@ TEST_P(ShippedConfig, IsWhatItsCommentSays) {
 
   const TrainConfig config = shipped(GetParam());
   const ModelConfig model = resolve_model(config);
-  const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 40}}};
+  const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 40}}};
   const RunPlan plan = make_run_plan(config, model, ranks_started(run), machine);
   EXPECT_EQ(plan.world_size(), expected.world);
   EXPECT_EQ(plan.num_micro_batches, expected.micro_batches);

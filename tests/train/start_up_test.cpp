@@ -57,7 +57,7 @@ StartUpFacts facts(const std::string& host,
   f.build = "0123456789abcdef0123";
   f.instruction_set = "avx512 with AVX512-BF16";
   f.config = config;
-  f.machine = {true, true, "2 cores", DeviceKind::kCpu, {{"this machine", {0}, 1000}}};
+  f.machine = {1.97, true, "2 cores", DeviceKind::kCpu, {{"this machine", {0}, 1000}}};
   f.device_why = "device = auto: no driver";
   return f;
 }
@@ -70,7 +70,7 @@ TEST(StartUp, FactsSurviveTheExchange) {
   EXPECT_EQ(g.build, f.build);
   EXPECT_EQ(g.instruction_set, f.instruction_set);
   EXPECT_EQ(g.config, f.config);
-  EXPECT_EQ(g.machine.fast_bf16, f.machine.fast_bf16);
+  EXPECT_EQ(g.machine.bf16_over_fp32, f.machine.bf16_over_fp32);
   EXPECT_EQ(g.machine.multiplies_fp16, f.machine.multiplies_fp16);
   EXPECT_EQ(g.machine.device, f.machine.device);
   EXPECT_EQ(g.machine.bytes(), f.machine.bytes());
@@ -211,13 +211,13 @@ TEST(StartUp, AMixedSetOfProcessors) {
   ASSERT_EQ(start_up_warnings(ranks).size(), 1u);
   EXPECT_TRUE(contains(start_up_warnings(ranks)[0], "avx2 on rank 1 (n2)")) << start_up_warnings(ranks)[0];
   EXPECT_TRUE(contains(start_up_warnings(ranks)[0], "on ranks 0,2 (n1)")) << start_up_warnings(ranks)[0];
-  EXPECT_TRUE(start_up_conflicts(ranks).empty()) << "both have bf16";
-
-  ranks[1].machine.fast_bf16 = false;
-  ASSERT_EQ(start_up_conflicts(ranks).size(), 1u);
-  EXPECT_TRUE(contains(start_up_conflicts(ranks)[0], "precision.compute = auto")) << start_up_conflicts(ranks)[0];
-  for (StartUpFacts& f : ranks) f.config = "{\"precision\":{\"compute\":\"bf16\"}}";
-  EXPECT_TRUE(start_up_conflicts(ranks).empty()) << "said, not guessed";
+  ranks[1].machine.bf16_over_fp32 = 0.49;
+  EXPECT_TRUE(start_up_conflicts(ranks).empty());
+  ASSERT_EQ(start_up_warnings(ranks).size(), 2u);
+  EXPECT_EQ(
+      start_up_warnings(ranks)[1],
+      "some processors multiply bf16 no faster than fp32, and all ranks go by those: faster is bf16 on ranks 0,2 (n1); fp32 on "
+      "rank 1 (n2)");
 }
 
 TEST(StartUp, AllHaveWhatRank0Has) {
@@ -248,14 +248,14 @@ TEST(StartUp, ThePlanCountsOnTheWeakest) {
   std::vector<StartUpFacts> ranks = {facts("n1"), facts("n2"), facts("n3")};
   ranks[1].machine.memory[0].bytes = 10;
   for (const MachineFacts& machine : weakest_of({0, 1, 2}, ranks)) {
-    EXPECT_TRUE(machine.fast_bf16);
+    EXPECT_EQ(machine.bf16_over_fp32, 1.97);
     EXPECT_TRUE(machine.multiplies_fp16);
     EXPECT_EQ(machine.bytes_per_rank(), 10);
     EXPECT_EQ(machine.bytes(), 2010);
   }
-  ranks[1].machine.fast_bf16 = ranks[2].machine.multiplies_fp16 = false;
+  ranks[1].machine.bf16_over_fp32 = 0.49, ranks[2].machine.multiplies_fp16 = false;
   for (const MachineFacts& machine : weakest_of({0, 1, 2}, ranks)) {
-    EXPECT_FALSE(machine.fast_bf16);
+    EXPECT_EQ(machine.bf16_over_fp32, 0.49) << "one node decides for all";
     EXPECT_FALSE(machine.multiplies_fp16);
   }
 }

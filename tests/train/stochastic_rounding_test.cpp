@@ -158,9 +158,9 @@ TEST(StochasticRounding, NeedsAProcessorThatComputesInBf16) {
   const TrainConfig config = parse_train_config(
       llama(), "test", {"run.steps=5", "data.train=unused", "precision.compute=auto", "precision.stochastic_rounding=true"});
   MachineFacts machine = cpu_machine_facts(1);
-  machine.fast_bf16 = true;
+  machine.bf16_over_fp32 = 2;
   EXPECT_EQ(make_run_plan(config, resolve_model(config), 0, machine).compute, DType::kBF16);
-  machine.fast_bf16 = false;
+  machine.bf16_over_fp32 = 0;
   std::string message;
   try {
     make_run_plan(config, resolve_model(config), 0, machine);

@@ -131,7 +131,7 @@ constexpr ForeignWord kFlags[] = {
     {kOptimizer, "--lr-wsd-decay-style NAME", kKey, "lr_schedule.wsd_decay_type"},
     {kOptimizer, "--decoupled-lr X", kRefused, "", "", "one learning rate for all parameters"},
 
-    {kDTypes, "--bf16", kKey, "precision.compute", "\"bf16\"", "auto takes it where the processor multiplies it", "bf16.enabled"},
+    {kDTypes, "--bf16", kKey, "precision.compute", "\"bf16\"", "auto takes it where it is faster than fp32", "bf16.enabled"},
     {kDTypes, "--fp16", kKey, "precision.compute", "\"fp16\"", "", "fp16.enabled"},
     {kDTypes, "--loss-scale, --initial-loss-scale, --loss-scale-window, --hysteresis", kKey, "precision.loss_scale",
      "\"dynamic\"", "", "fp16.loss_scale"},

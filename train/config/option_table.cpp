@@ -141,7 +141,7 @@ std::vector<Option> number_options() {
       {.path = "batch.sequence", .takes = kInteger, .fallback = "", .doc = "Tokens per sequence.", .range = kCount, .unit = "tokens",
        .aka = {"seq_length", "seq_len", "sequence_length", "block_size"}},
       {.path = "precision.compute", .takes = kString, .fallback = "\"auto\"",
-       .doc = "Format of activations and working weights; auto: bf16 where the processor multiplies it natively, else fp32. fp16 scales its loss.",
+       .doc = "Format of activations and working weights; auto: bf16 where the processor multiplies it faster than fp32, else fp32. fp16 scales its loss.",
        .choices = {"auto", "bf16", "fp16", "fp32"},
        .aliases = {{"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"},
                    {"torch.bfloat16", "bf16"}, {"torch.float16", "fp16"}, {"torch.float32", "fp32"}},

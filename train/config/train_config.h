@@ -90,6 +90,7 @@ struct LossScale {
 
 struct PrecisionConfig {
   ComputeFormat compute = ComputeFormat::kAuto;
+  std::optional<double> bf16_over_fp32;  // no key: of the machines where the run began, by which auto was settled
   std::string master, reduce;
   LossScale loss_scale;
   bool stochastic_rounding = false;  // of bf16 weights after an update

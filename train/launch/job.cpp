@@ -116,7 +116,7 @@ MachineFacts Job::agree_on_machine(const TrainConfig& config) {
   GpuSearch found = look_for_gpus(config.device, cuda_, looking);
   together([&] { devices_ = choose_device(config.device, cuda_, std::move(found)); });
   if (is_threads()) return machine_facts(devices_, ranks_);
-  const StartUpFacts mine = facts_of_this_process(config, world_->local_size(), devices_);
+  const StartUpFacts mine = facts_of_this_process(config, world_->node(), devices_);
   const StartUpAgreement agreement = compare_start_up(*world_, mine);
   warnings_ = agreement.warnings;
   MachineFacts machine = weakest(*world_, world_->node(), mine);

@@ -21,15 +21,15 @@ DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, GpuSearch found
   return {DeviceKind::kCpu, found.problem.substr(0, found.problem.find("; ")), {}};
 }
 
-MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks) {
+MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks, std::optional<double> bf16_over_fp32) {
   MachineFacts facts;
   if (choice.kind == DeviceKind::kCpu) {
-    facts = cpu_machine_facts(local_ranks);
+    facts = cpu_machine_facts(local_ranks, bf16_over_fp32);
   } else {
     facts.device = DeviceKind::kCuda;
     facts.multiplies_fp16 = true;
-    facts.fast_bf16 =
-        std::ranges::all_of(choice.found.gpu_slots, [](const GpuSeat& gpu_slot) { return gpu_slot.gpu.compute_capability >= kFirstFastBf16; });
+    const auto has_bf16 = [](const GpuSeat& gpu_slot) { return gpu_slot.gpu.compute_capability >= kFirstFastBf16; };
+    facts.bf16_over_fp32 = std::ranges::all_of(choice.found.gpu_slots, has_bf16) ? kMatrixUnitsOverFp32 : 0;
     facts.memory = choice.found.memory;
     facts.description = choice.found.gpu_slots.front().gpu.name;
   }
@@ -73,6 +73,7 @@ std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend
   cpu.first_core = options.first_core;
   cpu.memory = options.host_memory;
   cpu.small_products = options.small_products;
+  cpu.bf16_products = options.bf16_products;
   return std::make_unique<CpuDevice>(doorbell, cpu);
 }
 

@@ -26,8 +26,8 @@ struct DeviceChoice {
 DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, GpuSearch found);
 
 // This process found its machine's memory, shared by `local_ranks`, or that of all the run's GPUs; products that the oldest of its
-// GPUs has.
-MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks);
+// GPUs has. `bf16_over_fp32`: of this machine's processors; not set: this process measures it.
+MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks, std::optional<double> bf16_over_fp32 = {});
 
 // Dense FLOP/s that the maker names for a GPU; none for GPUs not in the table, parts of divided GPUs, and dtypes other than bf16
 // and f16.
@@ -41,6 +41,7 @@ struct RankDeviceOptions {
   int threads_per_rank = 1;             // CPU only
   std::optional<int> first_core = {};   // CPU only
   SmallProducts small_products = SmallProducts::kBlocked;  // CPU only
+  std::optional<Bf16Products> bf16_products = {};          // CPU only; not set: as this processor multiplies faster
   HostAllocator host_memory = {};       // that peers reach; not set: private memory
   CudaOptions cuda = {};                // GPUs only
 };

@@ -186,6 +186,7 @@ void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& w
   const RankDeviceOptions devices{.threads_per_rank = inputs.plan.threads_per_rank,
                                   .first_core = first_core,
                                   .small_products = kind.small_products,
+                                  .bf16_products = inputs.plan.bf16_products(),
                                   .cuda = inputs.plan.config.cuda};
   job.run(devices, [&](JobRank rank) { work(inputs, std::move(rank)); });
 }

@@ -4,6 +4,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "core/host_name.h"
 #include "core/json_reader.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/multiply_rates.h"
 #include "train/config/config_difference.h"
 #include "train/launch/rank_devices.h"
 #include "train/run/run_together.h"
@@ -94,11 +96,13 @@ int find_build_id(dl_phdr_info* info, std::size_t, void* result) {
 
 }  // namespace
 
-StartUpFacts facts_of_this_process(const TrainConfig& config, int local_size, const DeviceChoice& choice) {
+StartUpFacts facts_of_this_process(const TrainConfig& config, Rendezvous& node, const DeviceChoice& choice) {
   StartUpFacts facts;
   facts.host = host_name();
   facts.build = build_id();
-  facts.machine = machine_facts(choice, local_size);
+  const std::string ratio =
+      node.broadcast(node.rank() == 0 && choice.kind == DeviceKind::kCpu ? to_json_text(bf16_over_fp32()) : "0", 0);
+  facts.machine = machine_facts(choice, node.size(), parse_json(ratio, "a node's first rank", kExchanged).as_number());
   facts.instruction_set = instruction_set(detect_cpu_features());
   facts.config = to_json_text(to_json(config));
   facts.device_why = choice.why;
@@ -116,7 +120,7 @@ std::string to_text(const StartUpFacts& facts) {
                                         {"build", facts.build},
                                         {"instruction_set", facts.instruction_set},
                                         {"config", facts.config},
-                                        {"fast_bf16", facts.machine.fast_bf16},
+                                        {"bf16_over_fp32", facts.machine.bf16_over_fp32},
                                         {"multiplies_fp16", facts.machine.multiplies_fp16},
                                         {"description", facts.machine.description},
                                         {"device", std::string(to_string(facts.machine.device))},
@@ -133,7 +137,7 @@ StartUpFacts start_up_facts_from(const std::string& text) {
   facts.build = member(value, "build").as_string();
   facts.instruction_set = member(value, "instruction_set").as_string();
   facts.config = member(value, "config").as_string();
-  facts.machine.fast_bf16 = member(value, "fast_bf16").as_bool();
+  facts.machine.bf16_over_fp32 = member(value, "bf16_over_fp32").as_number();
   facts.machine.multiplies_fp16 = member(value, "multiplies_fp16").as_bool();
   facts.machine.description = member(value, "description").as_string();
   facts.machine.device = member(value, "device").as_string() == to_string(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
@@ -163,20 +167,21 @@ std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ran
     lines.push_back(fmt::format("different devices: {}; say device = cpu, or give every node GPUs that can be used",
                                 who_has_what(ranks, [](const StartUpFacts& f) { return f.device_why; })));
   }
-  const JsonValue config = parse_json(ranks[0].config, "rank 0", kExchanged);
-  const JsonValue* precision = config.find("precision");
-  const bool automatic = precision != nullptr && precision->find("compute") != nullptr && *precision->find("compute") == JsonValue("auto");
-  if (automatic && grouped(ranks, [](const StartUpFacts& f) { return std::string(f.machine.fast_bf16 ? "bf16" : "fp32"); }).size() > 1) {
-    lines.push_back(fmt::format("precision.compute = auto: the processors decide differently, {}; say bf16 or fp32",
-                                who_has_what(ranks, [](const StartUpFacts& f) { return f.instruction_set; })));
-  }
   return lines;
 }
 
 std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& ranks) {
   const auto set = [](const StartUpFacts& f) { return f.instruction_set; };
-  if (grouped(ranks, set).size() == 1) return {};
-  return {fmt::format("the nodes' processors differ: {}; results will differ in their last bits from those of nodes of one kind", who_has_what(ranks, set))};
+  const auto faster = [](const StartUpFacts& f) { return std::string(f.machine.fast_bf16() ? "bf16" : "fp32"); };
+  std::vector<std::string> lines;
+  if (grouped(ranks, set).size() > 1)
+    lines.push_back(
+        fmt::format("the nodes' processors differ: {}; results will differ in their last bits from those of nodes of one kind",
+                    who_has_what(ranks, set)));
+  if (grouped(ranks, faster).size() > 1)
+    lines.push_back(fmt::format("some processors multiply bf16 no faster than fp32, and all ranks go by those: faster is {}",
+                                who_has_what(ranks, faster)));
+  return lines;
 }
 
 StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine) {
@@ -184,7 +189,7 @@ StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine) {
   StartUpAgreement agreement{rank_0.machine.description, {}};
   const bool other_config = mine.config != rank_0.config;
   const bool differs = other_config || mine.build != rank_0.build || mine.instruction_set != rank_0.instruction_set ||
-                       mine.machine.device != rank_0.machine.device || mine.machine.fast_bf16 != rank_0.machine.fast_bf16;
+                       mine.machine.device != rank_0.machine.device || mine.machine.fast_bf16() != rank_0.machine.fast_bf16();
   if (first_rank(job, differs) < 0) return agreement;
 
   StartUpFacts told = mine;
@@ -255,9 +260,10 @@ NodeFacts node_facts(Rendezvous& job, Rendezvous& node, StartUpFacts mine) {
 
 MachineFacts weakest(Rendezvous& job, Rendezvous& node, const StartUpFacts& mine) {
   MachineFacts machine = mine.machine;
-  std::array<std::int64_t, 2> lacks{machine.fast_bf16 ? 0 : 1, machine.multiplies_fp16 ? 0 : 1};
+  constexpr double kHundredths = 100;
+  std::array<std::int64_t, 2> lacks{-std::llround(kHundredths * machine.bf16_over_fp32), machine.multiplies_fp16 ? 0 : 1};
   job.all_reduce(lacks, ReduceOp::kMax);
-  machine.fast_bf16 = lacks[0] == 0;
+  machine.bf16_over_fp32 = static_cast<double>(-lacks[0]) / kHundredths;
   machine.multiplies_fp16 = lacks[1] == 0;
   if (machine.device == DeviceKind::kCuda) return machine;
 

@@ -26,17 +26,18 @@ struct StartUpFacts {
 
 struct DeviceChoice;  // rank_devices.h
 
-// The facts of this process, one of `local_size` on its node.
-StartUpFacts facts_of_this_process(const TrainConfig& config, int local_size, const DeviceChoice& choice);
+// Collective over `node`, the ranks of this process's node: its first rank measures what one suffices for. The facts of this
+// process.
+StartUpFacts facts_of_this_process(const TrainConfig& config, Rendezvous& node, const DeviceChoice& choice);
 
 // `build` of this process.
 std::string build_id();
 
 // One line for each of the differences, empty if there are none: configurations (the first key that differs, both values and
-// ranks), builds, and, where precision.compute is "auto", instruction sets that would decide differently. ranks[0].config must be
-// there, others may be empty.
+// ranks), builds, devices. ranks[0].config must be there, others may be empty.
 std::vector<std::string> start_up_conflicts(const std::vector<StartUpFacts>& ranks);
-// Says what is legal but worth a word: instruction sets that differ.
+// Says what is legal but worth a word: instruction sets that differ, and processors of which some multiply bf16 faster than fp32:
+// then all take what is right for those that do not.
 std::vector<std::string> start_up_warnings(const std::vector<StartUpFacts>& ranks);
 
 // As texts, and back.
@@ -52,10 +53,10 @@ struct StartUpAgreement {
 // configurations that are not rank 0's the first one comes. Throws on all ranks what start_up_conflicts() finds (code 64).
 StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine);
 
-// Collective. The machine that a plan for all of them may count on: bf16 if all have it. Memory is that of `mine` if they compute
-// on GPUs, which all ranks know, else of each node what the rank that sees least of it sees; cores are then shared as on the node
-// that has fewest for a rank, so that all ranks have as many threads. `node`: the ranks of this rank's node. A node's ranks alone
-// hear of each other.
+// Collective. The machine that a plan for all of them may count on: it multiplies bf16 as slowly as any. Memory is that of `mine`
+// if they compute on GPUs, which all ranks know, else of each node what the rank that sees least of it sees; cores are then shared
+// as on the node that has fewest for a rank, so that all ranks have as many threads. `node`: the ranks of this rank's node. A
+// node's ranks alone hear of each other.
 MachineFacts weakest(Rendezvous& job, Rendezvous& node, const StartUpFacts& mine);
 
 // Collective. On rank 0 a warning for tensor-parallel groups that span nodes, whose collectives in every layer cross the network;

@@ -9,26 +9,23 @@
 #include <string>
 #include <vector>
 
+#include "core/available_memory.h"
 #include "core/clock.h"
 #include "core/counted.h"
 #include "core/function_ref.h"
 #include "device/cpu/cpu_device.h"
-#include "core/available_memory.h"
+#include "device/cpu/multiply_rates.h"
 #include "device/operations.h"
 #include "device/ops.h"
 
 namespace trident {
 
-MachineFacts cpu_machine_facts(int local_ranks) {
-  const CpuFeatures features = detect_cpu_features();
+MachineFacts cpu_machine_facts(int local_ranks, std::optional<double> ratio) {
   MachineFacts facts;
-  facts.fast_bf16 = has_bf16_products(features, features.level);
+  facts.bf16_over_fp32 = ratio ? *ratio : bf16_over_fp32();
   facts.cores = usable_cores_of_this_process();
   facts.core_share = share_cores({&facts.cores, 1}, local_ranks);
-  facts.description = fmt::format("{}{}", counted(facts.core_share.cores, "core"),
-                                  !facts.fast_bf16    ? ", no bf16 products"
-                                  : features.amx_bf16 ? ", AMX bf16 products"
-                                                      : ", AVX512-BF16 products");
+  facts.description = fmt::format("{}, {}", counted(facts.core_share.cores, "core"), instruction_set(detect_cpu_features()));
   // The limit of the machine, or of the control group that a batch system gave the job.
   const std::int64_t memory = std::min(static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE), control_group_limit());
   MemoryPool& pool = facts.memory.emplace_back(MemoryPool{"this machine", {}, memory});
@@ -91,23 +88,31 @@ double measure_matmul_rate(Device& device, DType compute, double seconds, double
   return flops / best;
 }
 
-std::optional<double> measure_matmul_peak(Device& device, DType compute) {
-  constexpr double kSeconds = 0.2, kMostSeconds = 2, kWorking = 0.8;
+std::optional<double> measure_matmul_peak(Device& device, DType multiplied) {
+  constexpr double kMostSeconds = 2, kWorking = 0.8;
   constexpr int kFewest = 10;
-  double best = 1e30, worked = 0;  // of the fastest product
-  const auto is_alone = [&] { return device.kind() != DeviceKind::kCpu || worked > kWorking * best; };
-  const double flops = with_matmul(device, compute, [&](FunctionRef<void()> product) {
+  const bool on_processors = device.kind() == DeviceKind::kCpu;
+  const double least_time = on_processors ? 0.05 : 0.2;
+  double best = 1e30, worked = 0;  // of the fastest run
+  const auto is_alone = [&] { return !on_processors || worked > kWorking * best; };
+  const auto measure = [&](FunctionRef<void()> run) {
     const double start = monotonic_seconds();
-    for (int products = 0;; ++products) {
+    for (int runs = 0;; ++runs) {
       const double passed = monotonic_seconds() - start;
-      if (passed > kMostSeconds || (passed > kSeconds && products >= kFewest && is_alone())) return;
+      if (passed > kMostSeconds || (passed > least_time && runs >= kFewest && is_alone())) return;
       const double wall = monotonic_seconds(), cpu = thread_cpu_seconds();
-      product();
+      run();
       const double seconds = monotonic_seconds() - wall;
       if (seconds < best) best = seconds, worked = thread_cpu_seconds() - cpu;
     }
-  });
-  return is_alone() ? std::optional(flops / best) : std::nullopt;
+  };
+  if (!on_processors) {
+    const double flops = with_matmul(device, multiplied, measure);
+    return flops / best;
+  }
+  const PeakRun run = peak_run(multiplied);
+  measure(run.run);
+  return is_alone() ? std::optional(run.flops / best) : std::nullopt;
 }
 
 }  // namespace trident

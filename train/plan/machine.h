@@ -15,10 +15,10 @@ namespace trident {
 
 // For plans that are not run here: what they say does not depend on the machine that makes them.
 inline const MachineFacts kAnyMachine{
-    .fast_bf16 = true, .description = "any", .memory = {{"any", {0}, std::int64_t{1} << 40}}};
+    .bf16_over_fp32 = kMatrixUnitsOverFp32, .description = "any", .memory = {{"any", {0}, std::int64_t{1} << 40}}};
 
-// For ranks as threads of this process: `local_ranks` share the memory.
-MachineFacts cpu_machine_facts(int local_ranks);
+// For ranks as threads of this process: `local_ranks` share the memory. `bf16_over_fp32`: not set: measured here.
+MachineFacts cpu_machine_facts(int local_ranks, std::optional<double> bf16_over_fp32 = {});
 
 // "AMD EPYC (family 26, avx512 with AVX512-BF16)": as `cpuinfo`, a file like /proc/cpuinfo, names it, or "unknown processor", and
 // what its kernels run on. A virtual machine's name hides which of several generations it has.
@@ -28,9 +28,10 @@ std::string processor_name(const std::string& cpuinfo = "/proc/cpuinfo", const C
 // within `seconds`. `clock`: of the seconds in FLOP/s, for one that counts what a busy machine gave this thread.
 double measure_matmul_rate(Device& device, DType compute, double seconds, double (*clock)() = monotonic_seconds);
 
-// The same by the clock on the wall, of at least ten products in at least 0.2 s: the peak that mfu is a share of on CPUs, and on
-// GPUs whose maker's figure is not known. Other work may hold a core of this process in every product: as long as this thread
-// waited in the fastest one it goes on, up to 2 s, and then there is nothing that could be called a peak.
-std::optional<double> measure_matmul_peak(Device& device, DType compute);
+// The peak that mfu is a share of, of one rank, by the clock on the wall. On CPUs that of the instruction that multiplies
+// `multiplied` (RunPlan), with operands in registers: other work may hold a core of this process in every run, so that as long as
+// this thread waited in the fastest one it goes on, up to 2 s, and then there is nothing that could be called a peak. On GPUs whose
+// maker's figure is not known that of measure_matmul_rate().
+std::optional<double> measure_matmul_peak(Device& device, DType multiplied);
 
 }  // namespace trident

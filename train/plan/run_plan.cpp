@@ -96,28 +96,45 @@ void check_sizes(const RunPlan& plan) {
                                 batch.micro, batch.sequence, rows, width, plan.num_micro_batches, num_units(model)));
 }
 
+std::string bf16_text(double over_fp32) {
+  if (over_fp32 == 0) return "has no bf16 products";
+  if (over_fp32 == kMatrixUnitsOverFp32) return "has bf16 products";
+  return fmt::format("multiplies bf16 {:.4g} times as fast as fp32", over_fp32);
+}
+
 DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machine, std::string& reason) {
-  if (precision.compute == ComputeFormat::kFp32) {
-    reason = "precision.compute = fp32";
-    return DType::kF32;
+  const std::string widened = fmt::format("values are stored in {} and multiplied in fp32", to_string(precision.compute));
+  const std::string_view processor = multiplier_name(machine.device);
+  reason = fmt::format("precision.compute = {}", to_string(precision.compute));
+  switch (precision.compute) {
+    case ComputeFormat::kFp32: return DType::kF32;
+    case ComputeFormat::kBf16:
+      if (!machine.fast_bf16()) reason += fmt::format("; this {} {}: {}", processor, bf16_text(machine.bf16_over_fp32), widened);
+      return DType::kBF16;
+    case ComputeFormat::kFp16:
+      if (!machine.multiplies_fp16) reason += fmt::format("; on this {} {}", processor, widened);
+      return DType::kF16;
+    case ComputeFormat::kAuto: break;
   }
-  if (precision.compute == ComputeFormat::kBf16) {
-    reason =
-        machine.fast_bf16
-            ? std::string("precision.compute = bf16")
-            : fmt::format("precision.compute = bf16; this {} has no bf16 products: values are stored in bf16 and multiplied in fp32",
-                          multiplier_name(machine.device));
-    return DType::kBF16;
-  }
-  if (precision.compute == ComputeFormat::kFp16) {
-    reason = fmt::format("precision.compute = fp16{}",
-                         machine.multiplies_fp16
-                             ? ""
-                             : fmt::format("; on this {} values are stored in fp16 and multiplied in fp32", multiplier_name(machine.device)));
-    return DType::kF16;
-  }
-  reason = fmt::format("precision.compute = auto: the {} has {}bf16 products", multiplier_name(machine.device), machine.fast_bf16 ? "" : "no ");
-  return machine.fast_bf16 ? DType::kBF16 : DType::kF32;
+  const double ratio = precision.bf16_over_fp32.value_or(machine.bf16_over_fp32);
+  reason += fmt::format(": the {} {}", processor, bf16_text(ratio));
+  return bf16_products_at(ratio) == Bf16Products::kNative ? DType::kBF16 : DType::kF32;
+}
+
+// What auto chose where the run began holds on machines that would choose otherwise.
+void settle_precision(RunPlan& plan, const MachineFacts& machine) {
+  PrecisionConfig& precision = plan.config.precision;
+  plan.compute = compute_dtype(precision, machine, plan.compute_reason);
+  const bool multiplies = plan.compute == DType::kF16 ? machine.multiplies_fp16 : machine.fast_bf16();
+  plan.multiplied = multiplies ? plan.compute : DType::kF32;
+  const DType here = machine.fast_bf16() ? DType::kBF16 : DType::kF32;
+  if (precision.compute == ComputeFormat::kAuto && plan.compute != here)
+    plan.notes.push_back(
+        fmt::format("precision.compute = auto stays {}, as it was at the first start, on a processor that {}; this {} {}, and auto "
+                    "would be {} here; to change it give the key",
+                    to_string(plan.compute), bf16_text(*precision.bf16_over_fp32), multiplier_name(machine.device),
+                    bf16_text(machine.bf16_over_fp32), to_string(here)));
+  if (!precision.bf16_over_fp32) precision.bf16_over_fp32 = machine.bf16_over_fp32;
 }
 
 UnitsOfStage partition(const RunPlan& plan, const std::vector<double>& costs) {
@@ -397,7 +414,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   plan.model = model;
   plan.grid = ProcessGrid(degrees_of(config.parallel, world_size), config.parallel.order);
   plan.tensor_layout = {plan.grid.degrees().tensor, config.parallel.sequence_parallel};
-  plan.compute = compute_dtype(config.precision, machine, plan.compute_reason);
+  settle_precision(plan, machine);
   if (config.precision.stochastic_rounding && plan.compute != DType::kBF16)
     throw ConfigError(fmt::format("precision.stochastic_rounding = true: only bf16 weights are rounded at random, and weights are {} "
                                   "({}); set precision.compute to \"bf16\", or precision.stochastic_rounding to false",

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "device/cpu/cpu_features.h"
 #include "device/device_kind.h"
 #include "model/config/model_config.h"
 #include "model/gpt.h"
@@ -37,7 +38,7 @@ struct MemoryElsewhere {
 
 // The plan needs these facts about the machines.
 struct MachineFacts {
-  bool fast_bf16 = false;            // matrix products in bf16 instructions
+  double bf16_over_fp32 = 0;         // as bf16_products_at() takes it
   bool multiplies_fp16 = false;      // likewise in fp16
   std::string description;           // for messages
   DeviceKind device = DeviceKind::kCpu;
@@ -48,6 +49,7 @@ struct MachineFacts {
   UsableCores cores = {};               // of this process
   CoreShare core_share = {};            // of a node's ranks; decides run.threads_per_rank "auto"
 
+  bool fast_bf16() const { return bf16_products_at(bf16_over_fp32) == Bf16Products::kNative; }
   std::int64_t bytes() const;           // of all memory
   std::int64_t bytes_per_rank() const;  // where that is least; settle_grad_sync() goes by it
 };
@@ -67,6 +69,7 @@ struct RunPlan {
   TensorLayout tensor_layout;
   DType compute = DType::kF32;
   std::string compute_reason;   // why bf16, fp16 or fp32
+  DType multiplied = DType::kF32;  // what operands of that are multiplied as
   std::string device_reason;    // why not on GPUs, where device = auto would have computed on them; else ""
   int threads_per_rank = 1;     // that compute on CPUs; 1 on GPUs
   RecomputePolicy recompute = RecomputePolicy::kNone;
@@ -83,6 +86,7 @@ struct RunPlan {
   std::vector<std::string> details;  // one line each: the rest of what was chosen, for those who ask
 
   int world_size() const { return grid.world_size(); }
+  Bf16Products bf16_products() const { return multiplied == DType::kBF16 ? Bf16Products::kNative : Bf16Products::kConverted; }
   bool trains() const { return !step_programs.empty(); }
   bool has_programs() const { return !eval_programs.empty(); }  // false: of generation_only()
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }

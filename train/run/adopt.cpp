@@ -189,6 +189,7 @@ void adopt(TrainConfig& config, Resume& resume) {
   config.lr_schedule.earlier_decay_length = decay_length(then);
   config.lr_schedule.adds_one_step = !config.lr_schedule.decay_steps && decay_length(then) < config.run.steps &&
                                      resume.manifest.state.updates + 1 == config.run.steps;
+  config.precision.bf16_over_fp32 = then.precision.bf16_over_fp32;
   note_folder_that_is_gone(config, resume.notes);
   if (config.data.tokenizer_was_auto && config.data.tokenizer != then.data.tokenizer) {
     resume.notes.push_back(

@@ -6,11 +6,10 @@
 #include <cstdint>
 #include <span>
 
-#include "device/gpu_workspaces.h"
 #include "device/cpu/cpu_attention.h"
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/onednn_matmul.h"
 #include "device/dry/dry_device.h"
+#include "device/gpu_workspaces.h"
 #include "parallel/communicator/dry_communicator.h"
 #include "train/plan/step_recorder.h"
 #include "train/run/rank_evaluator.h"
@@ -33,13 +32,10 @@ class GpuWorkspaces : public DryOps {
   bool deterministic_;
 };
 
+// Products of a processor take no more than those of GPUs; attention has a workspace for each of its threads.
 class ProcessorWorkspaces final : public GpuWorkspaces {
  public:
   ProcessorWorkspaces(bool deterministic, int threads) : GpuWorkspaces(deterministic), threads_(threads) {}
-  std::int64_t prepare_matmul(const MatmulShape& shape) override {
-    return std::max(GpuWorkspaces::prepare_matmul(shape), converted_workspace_bytes(shape));
-  }
-  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue) override { return {prepare_matmul(shape), false}; }
   std::int64_t attention_workspace(const AttentionShape& shape) override {
     return std::max(GpuWorkspaces::attention_workspace(shape), largest_attention_workspace(shape, threads_));
   }
@@ -123,6 +119,7 @@ std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryW
   Doorbell doorbell;
   CpuDeviceOptions options;
   options.threads_per_rank = plan.threads_per_rank;
+  options.bf16_products = plan.bf16_products();
   CpuDevice cpu(doorbell, options);
   return dry_stages(plan, &cpu.ops(), work);
 }

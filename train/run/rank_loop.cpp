@@ -189,7 +189,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   }
   const auto measure = [this]() -> std::optional<double> {
     if (inputs_.peak_flops > 0) return inputs_.peak_flops;
-    const std::optional<double> of_a_rank = measure_matmul_peak(here_.device, plan_.compute);
+    const std::optional<double> of_a_rank = measure_matmul_peak(here_.device, plan_.multiplied);
     return of_a_rank ? std::optional(*of_a_rank * inputs_.ranks_at_once) : std::nullopt;
   };
   peak_flops_ = PeakFlops(measure, say_);

@@ -54,11 +54,14 @@ TEST(Bench, CountsEveryProductOfAStepOnce) {
   const double products_of_scores = 2.0 * 16 * 8 * 8 * 8 * (16 * 17 / 2);
   EXPECT_DOUBLE_EQ(work.at("attention_forward").flops, 2 * products_of_scores);
   EXPECT_DOUBLE_EQ(work.at("attention_backward").flops, 5 * products_of_scores);
-  // Gate and up, 2 x 96 columns, are read and 96 written for each token and layer; backward reads those and 96 gradients, and writes
-  // all three anew.
+  // Gate and up, 2 x 96 columns, are read and 96 written for each token and layer; backward reads those and 96 gradients, and
+  // writes all three anew.
   EXPECT_DOUBLE_EQ(work.at("swiglu_forward").bytes, 4.0 * 3 * 96 * tokens * 16);
   EXPECT_DOUBLE_EQ(work.at("swiglu_backward").bytes, 2 * 4.0 * 3 * 96 * tokens * 16);
   EXPECT_EQ(work.at("attention_forward").calls, 16 * 8);
+  EXPECT_DOUBLE_EQ(report.step_flops,
+                   tokens * 6.0 * static_cast<double>(matmul_parameters(resolve_model(config))) + 7 * products_of_scores);
+  EXPECT_GE(report.optimizer_bytes(), work.at("adamw").bytes);
   EXPECT_GT(work.at("adamw").bytes, 7 * 4.0 * static_cast<double>(num_parameters(resolve_model(config))));
 }
 
@@ -78,11 +81,15 @@ TEST(Bench, TimesAddUp) {
   for (const Work& one : report.work) {
     EXPECT_GT(one.seconds, 0) << one.operation;
     EXPECT_GT(one.bytes, 0) << one.operation;
-    EXPECT_EQ(report.floor_seconds(one), std::max(one.flops / report.matmul_flops, one.bytes / report.copy_bytes));
+    EXPECT_EQ(report.floor_seconds(one), std::max(one.flops / report.peak_flops, one.bytes / report.copy_bytes));
     seconds += one.seconds;
   }
   EXPECT_LE(seconds, report.metered_seconds);
   EXPECT_GT(report.step_seconds, 0);
+  ASSERT_EQ(report.instructions.size(), 3u) << "those that are not here are named";
+  EXPECT_EQ(report.peak_flops, report.instructions[0].flops) << "this model is fp32";
+  EXPECT_GT(report.read_bytes, 0);
+  EXPECT_GT(report.step_floor_seconds(), 0);
   ASSERT_EQ(report.collectives.size(), 1u) << "of threads";
   const CollectiveRates& threads = report.collectives[0];
   EXPECT_EQ(threads.way, "threads in host memory");
@@ -135,7 +142,10 @@ BenchReport example() {
   report.device = "GPU 0";
   report.why = "device = auto: 1 GPU";
   report.compute = DType::kBF16;
-  report.matmul_flops = 100e12;
+  report.instructions = {{"vdpbf16ps", 120e12, ""}, {"tdpbf16ps (AMX)", 0, "this processor does not have it"}};
+  report.peak_flops = 120e12;
+  report.matmul_flops = 90e12;
+  report.step_flops = 3e12;
   report.copy_bytes = 2e12;
   CollectiveRates nccl;
   nccl.way = "threads by NCCL", nccl.skipped = "there is no GPU";
@@ -143,10 +153,11 @@ BenchReport example() {
   report.tokens = 1000;
   report.row_units = 90.96;
   report.step_seconds = 0.050;
-  report.metered_seconds = 0.064;
+  report.metered_seconds = 0.068;
   report.work = {{WorkKind::kRows, "add", 3, 0.004, 0, 4e9},              // floor: 2 ms of bytes
-                 {WorkKind::kMatmuls, "matmul", 7, 0.040, 3e12, 20e9},   // 30 ms of products, 10 ms of bytes
-                 {WorkKind::kRows, "add_bias", 1, 0.016, 0, 8e9}};        // 4 ms
+                 {WorkKind::kMatmuls, "matmul", 7, 0.040, 3.6e12, 20e9},  // 30 ms of products, 10 ms of bytes
+                 {WorkKind::kRows, "add_bias", 1, 0.016, 0, 8e9},         // 4 ms
+                 {WorkKind::kOptimizer, "adamw", 1, 0.004, 0, 4e9}};      // 2 ms
   return report;
 }
 
@@ -163,20 +174,24 @@ TEST(BenchReport, FloorsAreProductsOrBytesWhicheverTakeLonger) {
 TEST(BenchReport, TheTableShowsSharesAndFloors) {
   const std::string text = to_text(example());
   expect_line(text, "GPU 0 (device = auto: 1 GPU)");
-  expect_line(text, "a large product in bf16 reaches 100.00 TFLOP/s, a copy 2000.0 GB/s (read and written)");
+  expect_line(text, "vdpbf16ps on registers reaches 120.000 TFLOP/s");
+  expect_line(text, "tdpbf16ps (AMX): left out: this processor does not have it");
+  expect_line(text, "a large product in bf16 reaches 90.00 TFLOP/s, 75.0 % of the peak, a copy 2000.0 GB/s (read and written)");
   expect_line(text, "collectives of 2 threads on their devices; copies at once reach 4000.0 GB/s");
   expect_line(text, "collectives of threads by NCCL: SKIPPED: there is no GPU");
   expect_line(
       text,
       "  all_reduce           of 1000.0 MB:     2.000 ms, 500.00 GB/s of the operand, floor     1.250 ms,  62.5 % of the time");
   expect_line(text,
-              "one step of 1000 tokens on one rank: 50.0 ms, 20000 tokens/s; 64.0 ms with every operation waited for, 60.0 ms of "
+              "one step of 1000 tokens on one rank: 50.0 ms, 20000 tokens/s; 68.0 ms with every operation waited for, 64.0 ms of "
               "them in operations");
-  expect_line(text, "  products                 40.00 ms  66.7 % of the work, floor     30.00 ms,  75.0 % of the time");
-  expect_line(text, "  rows                     20.00 ms  33.3 % of the work, floor      6.00 ms,  30.0 % of the time");
-  expect_line(text, "  all                      60.00 ms 100.0 % of the work, floor     36.00 ms,  60.0 % of the time");
+  expect_line(text,
+              "its floor is 27.0 ms, 3000.0 GFLOP at the peak and the optimizer's 4.00 GB at the copy's rate: 1.85 x the floor");
+  expect_line(text, "  products                 40.00 ms  62.5 % of the work, floor     30.00 ms,   1.33 x the floor");
+  expect_line(text, "  rows                     20.00 ms  31.2 % of the work, floor      6.00 ms,   3.33 x the floor");
+  expect_line(text, "  all                      64.00 ms 100.0 % of the work, floor     38.00 ms,   1.68 x the floor");
+  expect_line(text, "  matmul                         7     40.000      500.0   25.0 %    90000.0   75.0 %");
   expect_line(text, "  rows and heads of a block move 91.0 times H elements per token");
-  expect_line(text, "  matmul                         7     40.000      500.0   25.0 %    75000.0   75.0 %");
   expect_line(text, "  add_bias                       1     16.000      500.0   25.0 %");
   EXPECT_LT(text.find("  matmul "), text.find("  add_bias ")) << "the slowest come first";
   EXPECT_LT(text.find("  add_bias "), text.find("  add "));
@@ -191,12 +206,14 @@ TEST(BenchReport, JsonHoldsTheSame) {
   EXPECT_EQ(json.find("collectives")->items().at(1).find("skipped")->as_string(), "there is no GPU");
   EXPECT_DOUBLE_EQ(all_reduce.find("bytes_per_s")->as_number(), 5e11);
   EXPECT_DOUBLE_EQ(all_reduce.find("floor_ms")->as_number(), 1.25);
+  EXPECT_EQ(json.find("instructions")->items().at(1).find("skipped")->as_string(), "this processor does not have it");
+  EXPECT_DOUBLE_EQ(json.find("step_floor_ms")->as_number(), 27.0);
   const auto& kinds = json.find("kinds")->items();
-  ASSERT_EQ(kinds.size(), 2u);
+  ASSERT_EQ(kinds.size(), 3u);
   EXPECT_EQ(kinds[0].find("kind")->as_string(), "products");
   EXPECT_DOUBLE_EQ(kinds[1].find("floor_ms")->as_number(), 6.0);
   const auto& operations = json.find("operations")->items();
-  ASSERT_EQ(operations.size(), 3u);
+  ASSERT_EQ(operations.size(), 4u);
   EXPECT_EQ(operations[2].find("operation")->as_string(), "add");
   EXPECT_EQ(operations[2].find("calls")->as_integer(), 3);
 }
