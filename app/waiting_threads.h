@@ -1,5 +1,5 @@
-// Compute threads that wait are to spin for microseconds, not for milliseconds, and to sleep then: ranks share cores with each other
-// and with their own communication.
+// Compute threads that wait are to spin for microseconds, not for milliseconds, and to sleep then: ranks share cores with each
+// other and with their own communication.
 #pragma once
 
 namespace trident {
