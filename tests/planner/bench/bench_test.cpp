@@ -54,8 +54,8 @@ TEST(Bench, CountsEveryProductOfAStepOnce) {
   const double products_of_scores = 2.0 * 16 * 8 * 8 * 8 * (16 * 17 / 2);
   EXPECT_DOUBLE_EQ(work.at("attention_forward").flops, 2 * products_of_scores);
   EXPECT_DOUBLE_EQ(work.at("attention_backward").flops, 5 * products_of_scores);
-  // Gate and up, 2 x 96 columns, are read and 96 written for each token and layer; backward reads those and 96 gradients, and writes
-  // all three anew.
+  // Gate and up, 2 x 96 columns, are read and 96 written for each token and layer; backward reads those and 96 gradients, and
+  // writes all three anew.
   EXPECT_DOUBLE_EQ(work.at("swiglu_forward").bytes, 4.0 * 3 * 96 * tokens * 16);
   EXPECT_DOUBLE_EQ(work.at("swiglu_backward").bytes, 2 * 4.0 * 3 * 96 * tokens * 16);
   EXPECT_EQ(work.at("attention_forward").calls, 16 * 8);
