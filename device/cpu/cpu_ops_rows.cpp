@@ -14,9 +14,11 @@ void CpuOps::Kernels::cross_entropy_rescale(float* sum_exp, float* target_logit,
                                             const std::int32_t* targets, std::int64_t rows, const VocabularyShard& shard) {
   const std::int64_t end = std::min(shard.first_column + shard.columns, shard.vocabulary);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const float below = shard_max[r] - row_max[r];
-    sum_exp[r] *= std::exp(below);
-    if (targets[r] >= shard.first_column && targets[r] < end) target_logit[r] += below;
+    // In f64: the difference's rounding would be an error of the whole sum.
+    const double below = double{shard_max[r]} - double{row_max[r]};
+    sum_exp[r] = static_cast<float>(double{sum_exp[r]} * std::exp(below));
+    if (targets[r] >= shard.first_column && targets[r] < end)
+      target_logit[r] = static_cast<float>(double{target_logit[r]} + below);
   }
 }
 

@@ -78,9 +78,10 @@ __global__ void __launch_bounds__(kVocabularyThreads)
                                  const std::int32_t* targets, I rows, I first_column, I valid) {
   const I r = I{blockIdx.x} * blockDim.x + threadIdx.x;
   if (r >= rows) return;
-  const float below = shard_max[r] - row_max[r];
-  sum_exp[r] *= expf(below);
-  if (target_column(targets[r], first_column, valid) >= 0) target_logit[r] += below;
+  // In f64: the difference's rounding would be an error of the whole sum.
+  const double below = double{shard_max[r]} - double{row_max[r]};
+  sum_exp[r] = static_cast<float>(double{sum_exp[r]} * exp(below));
+  if (target_column(targets[r], first_column, valid) >= 0) target_logit[r] = static_cast<float>(double{target_logit[r]} + below);
 }
 
 // Added in row order: the threads form the terms, one of them adds.
