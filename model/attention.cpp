@@ -176,11 +176,34 @@ void Attention::merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, T
                        .first_column = k_.first_column});
 }
 
+bool Attention::heads_stay_rows(const LayerPass& p) const {
+  return p.ops.attends_by_rows() && config_.position != PositionKind::kRope && config_.qk_norm == QkNorm::kNone &&
+         p.batch.cached == nullptr;
+}
+
+TensorView Attention::heads_of(const LayerPass& p, const Heads& heads) const {
+  return heads_stay_rows(p) ? by_position(p.geometry, p[rows_[heads.projection]]) : p[heads.saved];
+}
+
+Shape Attention::output_shape(const LayerPass& p) const {
+  const LayerGeometry& g = p.geometry;
+  if (p.ops.attends_by_rows()) return {g.sequence, g.micro_batch, inner_columns()};
+  return {g.micro_batch, q_.count, g.sequence, config_.head_dim};
+}
+
+TensorView Attention::merged_output(LayerPass& p) const {
+  const Shape shape{p.geometry.full_rows(), inner_columns()};
+  if (p.ops.attends_by_rows()) return p[out_].reshape(shape);
+  const TensorView merged = p.scratch(p.geometry.compute, shape);
+  p.run(op::MergeHeads{.rows = by_position(p.geometry, merged), .heads = p[out_], .first_column = 0});
+  return merged;
+}
+
 Attention::Views Attention::project(LayerPass& p, ConstTensorView x) const {
   Views rows, projected;
   for (std::size_t i = 0; i < qkv_.projections().size(); ++i) {
     const Shape shape{p.geometry.full_rows(), qkv_.projections()[i].output_columns};
-    rows[i] = p.scratch(p.geometry.compute, shape);
+    rows[i] = heads_stay_rows(p) ? p.save(rows_[i], p.geometry.compute, shape) : p.scratch(p.geometry.compute, shape);
     projected[i] = config_.clip_qkv > 0 ? p.save(unclipped_[i], p.geometry.compute, shape) : rows[i];
   }
   qkv_.forward(p, x, used(projected));
@@ -191,38 +214,36 @@ Attention::Views Attention::project(LayerPass& p, ConstTensorView x) const {
 }
 
 op::Summands Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) const {
-  const LayerGeometry& g = p.geometry;
   norm_.enter(p, x);
   {
     const ScratchScope scope(p.scratch_cursor());
     const Views rows = project(p, norm_.input(p, x));
     if (config_.qk_norm == QkNorm::kFullWidth) {
       split_after_wide_norm(p, rows);
-    } else {
+    } else if (!heads_stay_rows(p)) {
       split(p, q_, config_.qk_norm == QkNorm::kPerHead ? &query_norm_ : nullptr, rotation(p), rows);
       split(p, k_, config_.qk_norm == QkNorm::kPerHead ? &key_norm_ : nullptr, rotation(p), rows);
     }
-    split(p, v_, nullptr, {}, rows);
+    if (!heads_stay_rows(p)) split(p, v_, nullptr, {}, rows);
   }
   p.batch.cached != nullptr ? attend_cached(p, *p.batch.cached) : recompute_core(p);
   const ScratchScope scope(p.scratch_cursor());
-  const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
-  p.run(op::MergeHeads{.rows = by_position(g, merged), .heads = p[out_], .first_column = 0});
+  const TensorView merged = merged_output(p);
   const ConstTensorView bias = norm_.leave(p, y, [&](TensorView out) { return output_.forward(p, out, merged); });
   return dropout_.apply_before(p, y, {.bias = bias, .residual = x});
 }
 
 void Attention::recompute_core(LayerPass& p) const {
-  const TensorView q = p[q_.saved], out = p.save(out_, q.dtype(), q.shape());
+  const TensorView out = p.save(out_, p.geometry.compute, output_shape(p));
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
-  p.run(op::AttentionForward{.shape = shape(p.geometry), .out = out, .lse = lse, .q = q, .k = p[k_.saved], .v = p[v_.saved],
-                             .workspace = p.workspace(), .first_key = first_key(p)});
+  p.run(op::AttentionForward{.shape = shape(p.geometry), .out = out, .lse = lse, .q = heads_of(p, q_), .k = heads_of(p, k_),
+                             .v = heads_of(p, v_), .workspace = p.workspace(), .first_key = first_key(p), .columns = columns()});
 }
 
 void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
   const LayerCache& cache = step.caches[static_cast<std::size_t>(p.unit)];
   const TensorView q = p[q_.saved], k = p[k_.saved], v = p[v_.saved];
-  const TensorView out = p.save(out_, q.dtype(), q.shape());
+  const TensorView out = p.save(out_, q.dtype(), output_shape(p));
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
   const bool windowed = slides_ && step.window.capacity > 0;
   const CachePlaces& places = windowed ? step.window : step.all;
@@ -258,24 +279,30 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
   norm_.backward_leave(p, output_.d_y(p));
   {
     const ScratchScope scope(p.scratch_cursor());
-    const TensorView q = p[q_.saved], k = p[k_.saved], v = p[v_.saved], d_out = p.scratch(g.compute, q.shape());
+    const bool stay = heads_stay_rows(p), by_rows = p.ops.attends_by_rows();
+    const TensorView q = heads_of(p, q_), k = heads_of(p, k_), v = heads_of(p, v_);
+    const TensorView d_out = p.scratch(g.compute, output_shape(p));
     {
       const ScratchScope before_split(p.scratch_cursor());
-      const TensorView d_merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
+      const Shape rows{g.full_rows(), inner_columns()};
+      const TensorView d_merged = by_rows ? d_out.reshape(rows) : p.scratch(g.compute, rows);
       output_.backward_input(p, d_merged);
-      p.run(op::SplitHeads{.heads = d_out, .rows = by_position(g, d_merged), .first_column = 0});
+      if (!by_rows) p.run(op::SplitHeads{.heads = d_out, .rows = by_position(g, d_merged), .first_column = 0});
     }
-    const TensorView d_q = p.scratch(g.compute, q.shape()), d_k = p.scratch(g.compute, k.shape()),
-                     d_v = p.scratch(g.compute, v.shape());
+    const auto gradient = [&](const Heads& heads, const Shape& shape) {
+      return stay ? by_position(g, d_rows[heads.projection]) : p.scratch(g.compute, shape);
+    };
+    const TensorView d_q = gradient(q_, q.shape()), d_k = gradient(k_, k.shape()), d_v = gradient(v_, v.shape());
     p.run(op::AttentionBackward{.shape = shape(g), .d_q = d_q, .d_k = d_k, .d_v = d_v, .d_out = d_out, .out = p[out_], .q = q,
-                                .k = k, .v = v, .lse = p[lse_], .workspace = p.workspace(), .first_key = first_key(p)});
+                                .k = k, .v = v, .lse = p[lse_], .workspace = p.workspace(), .first_key = first_key(p),
+                                .columns = columns()});
     if (config_.qk_norm == QkNorm::kFullWidth) {
       merge_gradient_through_wide_norm(p, d_q, d_k, d_rows);
-    } else {
+    } else if (!stay) {
       merge_gradient(p, q_, config_.qk_norm == QkNorm::kPerHead ? &query_norm_ : nullptr, rotation(p), d_q, d_rows);
       merge_gradient(p, k_, config_.qk_norm == QkNorm::kPerHead ? &key_norm_ : nullptr, rotation(p), d_k, d_rows);
     }
-    merge_gradient(p, v_, nullptr, {}, d_v, d_rows);
+    if (!stay) merge_gradient(p, v_, nullptr, {}, d_v, d_rows);
     if (config_.clip_qkv > 0)
       for (std::size_t i = 0; i < qkv_.projections().size(); ++i)
         p.run(op::ClipBackward{.d_x = d_rows[i], .d_out = d_rows[i], .x = p[unclipped_[i]],
@@ -288,12 +315,9 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
 }
 
 void Attention::backward_weight(LayerPass& p, ConstTensorView x) const {
-  const LayerGeometry& g = p.geometry;
   {
     const ScratchScope scope(p.scratch_cursor());
-    const TensorView merged = p.scratch(g.compute, {g.full_rows(), inner_columns()});
-    p.run(op::MergeHeads{.rows = by_position(g, merged), .heads = p[out_], .first_column = 0});
-    output_.backward_weight(p, merged);
+    output_.backward_weight(p, merged_output(p));
   }
   Views d_rows;
   for (std::size_t i = 0; i < qkv_.projections().size(); ++i) d_rows[i] = p[d_rows_[i]];

@@ -6,6 +6,8 @@
 // their gradients are summed over the replicas. Both cases run the same code over a list of projections.
 // With clip_qkv what the projections give is bounded before it is split into heads, and saved unbounded.
 // Saved: the norm's output (after: its input) and statistics, q, k, v, the output and log-sum-exp, all head-major [B, heads, S, D].
+// Where attention reads rows (Ops::attends_by_rows), the output stays the rows that it is multiplied as, and q, k and v stay the
+// projections' rows if nothing happens to them in between.
 #pragma once
 
 #include <array>
@@ -59,6 +61,12 @@ class Attention {
   void split(LayerPass& p, const Heads& heads, const Norm* norm, const op::Rotation& rotation, const Views& rows) const;
   void merge_gradient(LayerPass& p, const Heads& heads, const Norm* norm, const op::Rotation& rotation, TensorView d,
                       const Views& d_rows) const;
+  bool heads_stay_rows(const LayerPass& p) const;
+  // q, k or v as the core reads it, where it begins in rows, and the output as the core writes it.
+  TensorView heads_of(const LayerPass& p, const Heads& heads) const;
+  HeadColumns columns() const { return {q_.first_column, k_.first_column, v_.first_column}; }
+  Shape output_shape(const LayerPass& p) const;
+  TensorView merged_output(LayerPass& p) const;
   // The projections' rows as heads are split from them.
   Views project(LayerPass& p, ConstTensorView x) const;
   op::Rotation rotation(const LayerPass& p) const;  // of queries and keys
@@ -79,6 +87,8 @@ class Attention {
   Heads q_, k_, v_;
   Saved out_{"attention's output", ActivationKind::kAttention, LastUse::kW, RecomputeClass::kAttention};
   Saved lse_{"attention's log-sum-exp", ActivationKind::kAttention, LastUse::kB, RecomputeClass::kAttention};
+  std::array<Saved, kMaxProjections> rows_{Saved{"rows of q, k and v", ActivationKind::kAttention, LastUse::kB},
+                                           Saved{"rows of k and v", ActivationKind::kAttention, LastUse::kB}};
   std::array<Saved, kMaxProjections> unclipped_{Saved{"q, k and v unclipped", ActivationKind::kAttention, LastUse::kB},
                                                 Saved{"k and v unclipped", ActivationKind::kAttention, LastUse::kB}};
   // T[S*B, C_i]
