@@ -2,14 +2,16 @@
 
 #include <cstdint>
 
+#include "device/cpu/cpu_device.h"
+#include "device/host/doorbell.h"
 #include "train/run/dry_run.h"
 
 namespace trident {
 namespace {
 
-double row_bytes(const RunPlan& plan) {
+double row_bytes(const RunPlan& plan, Ops* oracle) {
   double bytes = 0;
-  for (const OperationTotal& total : record_step(plan, 0, nullptr, DryWork::kStep).operations())
+  for (const OperationTotal& total : record_step(plan, 0, oracle, DryWork::kStep).operations())
     if (total.kind == WorkKind::kRows || total.kind == WorkKind::kHeads) bytes += total.bytes;
   return bytes;
 }
@@ -23,7 +25,10 @@ double row_units_per_block(const TrainConfig& config, const MachineFacts& machin
   const RunPlan one = make_run_plan(config, model, 0, machine);
   model.layers = 2;
   const RunPlan two = make_run_plan(config, model, 0, machine);
-  return (row_bytes(two) - row_bytes(one)) / static_cast<double>(two.tokens_per_step() * model.hidden * size_of(two.compute));
+  Doorbell doorbell;
+  CpuDevice cpu(doorbell, {});
+  Ops* const oracle = machine.device == DeviceKind::kCpu ? &cpu.ops() : nullptr;  // attention reads rows there
+  return (row_bytes(two, oracle) - row_bytes(one, oracle)) / static_cast<double>(two.tokens_per_step() * model.hidden * size_of(two.compute));
 }
 
 }  // namespace trident
