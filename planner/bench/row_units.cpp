@@ -28,7 +28,8 @@ double row_units_per_block(const TrainConfig& config, const MachineFacts& machin
   Doorbell doorbell;
   CpuDevice cpu(doorbell, {});
   Ops* const oracle = machine.device == DeviceKind::kCpu ? &cpu.ops() : nullptr;  // attention reads rows there
-  return (row_bytes(two, oracle) - row_bytes(one, oracle)) / static_cast<double>(two.tokens_per_step() * model.hidden * size_of(two.compute));
+  const double of_one_unit = static_cast<double>(two.tokens_per_step() * model.hidden * size_of(two.compute));
+  return (row_bytes(two, oracle) - row_bytes(one, oracle)) / of_one_unit;
 }
 
 }  // namespace trident
