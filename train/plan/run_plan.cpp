@@ -127,13 +127,13 @@ void settle_precision(RunPlan& plan, const MachineFacts& machine) {
   plan.compute = compute_dtype(precision, machine, plan.compute_reason);
   const bool multiplies = plan.compute == DType::kF16 ? machine.multiplies_fp16 : machine.fast_bf16();
   plan.multiplied = multiplies ? plan.compute : DType::kF32;
-  const DType here = machine.fast_bf16() ? DType::kBF16 : DType::kF32;
-  if (precision.compute == ComputeFormat::kAuto && plan.compute != here)
+  const bool is_bf16 = plan.compute == DType::kBF16;
+  if (precision.compute == ComputeFormat::kAuto && is_bf16 != machine.fast_bf16())
     plan.notes.push_back(
         fmt::format("precision.compute = auto stays {}, as it was at the first start, on a processor that {}; this {} {}, and auto "
                     "would be {} here; to change it give the key",
-                    to_string(plan.compute), bf16_text(*precision.bf16_over_fp32), multiplier_name(machine.device),
-                    bf16_text(machine.bf16_over_fp32), to_string(here)));
+                    is_bf16 ? "bf16" : "fp32", bf16_text(*precision.bf16_over_fp32), multiplier_name(machine.device),
+                    bf16_text(machine.bf16_over_fp32), is_bf16 ? "fp32" : "bf16"));
   if (!precision.bf16_over_fp32) precision.bf16_over_fp32 = machine.bf16_over_fp32;
 }
 
