@@ -130,7 +130,7 @@ TEST(Choices, AreSplitAsLmEvaluationHarnessSplitsThem) {
   const std::vector<std::int32_t> blue = tokenizer->encode(" blue");
   for (const std::string_view empty : {"", "  "}) {
     const ChoiceTokens made = encode_choice(*tokenizer, empty, " blue");
-    EXPECT_EQ(made.tokens.front(), tokenizer->eod());
+    EXPECT_EQ(made.tokens.front(), tokenizer->special_ids().eod);
     EXPECT_EQ(made.scored, std::ssize(made.tokens) - 1);
   }
   EXPECT_EQ(encode_choice(*tokenizer, "", " blue").scored, std::ssize(blue));
