@@ -9,6 +9,7 @@ mistral-common (Tekken). None of them is kept here.
 Documents are the texts of chains.jsonl.gz and 4,096 characters each of TEXT. A line for each model: "equal", or the first document that
 is not, which ends the script with 1. "SKIPPED package" where it cannot be fetched.
 """
+import base64
 import gzip
 import importlib
 import json
@@ -53,7 +54,7 @@ def tekken(place, texts):
         data = json.loads(file.read_text())
         config = data["config"]
         first = config["default_num_special_tokens"]
-        ranks = {tiktoken.load.base64.b64decode(t["token_bytes"]): t["rank"] for t in data["vocab"][:config["default_vocab_size"] - first]}
+        ranks = {base64.b64decode(t["token_bytes"]): t["rank"] for t in data["vocab"][:config["default_vocab_size"] - first]}
         encoding = tiktoken.Encoding("tekken", pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={})
         rows = [[1] + [i + first for i in encoding.encode(t, disallowed_special=())] for t in texts]
         yield file.name, [str(file), "--plain-special"], rows
