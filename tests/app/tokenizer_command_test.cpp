@@ -156,7 +156,7 @@ class Conversations : public TokenizerCommand {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  void expect_tokens(const std::vector<std::int64_t>& ids, const std::vector<std::uint8_t>& counted) const {
+  void expect_tokens(const std::vector<std::int32_t>& ids, const std::vector<std::uint8_t>& counted) const {
     const IndexedDataset dataset(folder_ / "c");
     EXPECT_EQ(tokens_of(dataset, 0, dataset.num_tokens(), 30), ids);
     ASSERT_NE(dataset.mask(), nullptr);

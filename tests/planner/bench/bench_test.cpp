@@ -120,7 +120,7 @@ TEST(Bench, KnowsGpt2) {
 // Every pass is one that a fused one could save; tables, statistics and positions are less than half a unit.
 TEST(Bench, BlocksPassOverTheirRowsNoOftenerThanTheyMust) {
   const auto units = [](const char* preset) {
-    const MachineFacts machine{.fast_bf16 = true, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
+    const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
     const std::string text = R"({"batch": {"global": 1, "micro": 1, "sequence": 1024}, "precision": {"compute": "bf16"}})";
     return row_units_per_block(config_of({fmt::format("model.preset={}", preset)}, text), machine);
   };
