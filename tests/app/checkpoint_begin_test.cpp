@@ -201,7 +201,7 @@ TEST_F(Permissions, WhatMayNotBeReadIsCalledSo) {
       {"hf", 0300, "convert --from hf hf --to ckpt new", 65, "hf: cannot be listed"},
       {"hf/model.safetensors", 0, "eval --hf hf --ids 1", 65, "--hf = hf: hf/model.safetensors: cannot be opened"},
       {"tok", 0600, "data prepare --input text --tokenizer tok --output new", 65, "tok: cannot be read"},
-      {"tok", 0, "train --config c.json --set run.dir=new", 65, "tok: cannot be read"},
+      {"tok", 0, "train --config c.json --set run.dir=new", 65, "tok: cannot be listed"},
       {"v.trident.json", 0, "data inspect v", 65, "v.trident.json: cannot be opened"},
       {"run", 0, "ckpt ls run", 65, "run: cannot be listed"},
       {"run/ckpt", 0600, "ckpt show run", 65, "step-00000002: cannot be opened"},

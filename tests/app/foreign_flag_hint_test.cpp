@@ -16,7 +16,7 @@ TEST(ForeignFlagHint, MegatronsFlagsNameTheKeyAndTakeTheValue) {
   EXPECT_EQ(foreign_flag_hint("--seq-length", "4096"), "say --set batch.sequence=4096");
   EXPECT_EQ(foreign_flag_hint("--lr", "3e-4"), "say --set optimizer.lr=3e-4");
   EXPECT_EQ(foreign_flag_hint("--bf16", "--lr"),
-            "say --set precision.compute=bf16 (auto takes it where the processor multiplies it)");
+            "say --set precision.compute=bf16 (auto takes it where it is faster than fp32)");
   EXPECT_EQ(foreign_flag_hint("--sequence-parallel", ""), "say --set parallel.sequence_parallel=true");
   EXPECT_EQ(foreign_flag_hint("--eval-interval", "100"), "say --set eval.every=100");
 }

@@ -113,11 +113,7 @@ TEST(GradSyncAuto, WhatItFindsToFitFitsAnyProcessor) {
     EXPECT_GE(most, largest_arena(dry_stages_here(once, DeviceKind::kCpu, DryWork::kConstruct))) << compute;
     Doorbell doorbell;
     CpuDevice old(doorbell, {once.threads_per_rank, std::nullopt, IsaLevel::kBaseline});
-    const std::int64_t converting = largest_arena(dry_stages(once, &old.ops(), DryWork::kConstruct));
-    EXPECT_GE(most, converting) << compute;
-    if (compute != std::string_view("fp32")) {
-      EXPECT_GT(converting, largest_arena(dry_stages_on_gpus(once, DryWork::kConstruct))) << "nothing would be tested";
-    }
+    EXPECT_GE(most, largest_arena(dry_stages(once, &old.ops(), DryWork::kConstruct))) << compute;
   }
 }
 
