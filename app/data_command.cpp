@@ -155,7 +155,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   std::optional<ChatOptions> chat;
   if (chat_flags.chat) {
     refuse_given(app, {"--append-eod", "--plain-special", "--json-key", "--separator-line"},
-                 "with --chat the template says where turns end, and messages hold no control tokens", "leave it out");
+                 "with --chat the template says where turns end, and messages hold no control tokens", "prepare without --chat");
     chat = chat_options(chat_flags, source.name_or_path, no_special);
     options.chat = &*chat;
   }

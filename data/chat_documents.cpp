@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 #include "core/json_reader.h"
 
@@ -14,6 +16,24 @@ std::vector<TextRange> message_texts(const RenderedChat& rendered) {
   for (const RenderedSegment& segment : rendered.segments)
     if (segment.origin == TextOrigin::kMessage) texts.push_back({segment.begin, segment.end});
   return texts;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+// A token's bytes end where the text says so. Normal forms change bytes of characters beyond ASCII and lose none of their places;
+// prefixes, unknown tokens and spaces that are left out do.
+void refuse_foreign_bytes(std::span<const std::int32_t> ids, std::span<const std::size_t> ends, std::string_view text,
+                          const Tokenizer& tokenizer, std::string_view where) {
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
+    const std::string_view token = tokenizer.token_text(ids[i]), bytes = text.substr(begin, ends[i] - begin);
+    if (ends[i] == begin || bytes.ends_with(token) || !is_ascii(token) || !is_ascii(bytes)) continue;
+    throw DataError(fmt::format("{}: token {} ({}) of tokenizer {} stands for {} of the text, so that nothing says which tokens "
+                                "count; use a byte-level tokenizer without prefixes",
+                                where, ids[i], in_quotes(token), in_quotes(tokenizer.name()), in_quotes(bytes)));
+  }
 }
 
 // Marks the ids whose bytes lie in one of `spans`; both are in the order of the text.
@@ -41,7 +61,7 @@ bool ends_with_one_of(const ConversationTokens& tokens, const std::vector<std::i
 }  // namespace
 
 ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
-                                       const SpecialIds& special, Encoder& encoder) {
+                                       const Tokenizer& tokenizer, Encoder& encoder) {
   const std::string where = fmt::format("{}:{}", path, line.line);
   const JsonRules rules{.comments = JsonComments::kRefused,
                         .max_bytes = line.bytes.size(),
@@ -56,13 +76,17 @@ ConversationTokens encode_conversation(const RawDocument& line, const std::strin
   std::vector<std::size_t> ends;
   encoder.encode(counted.rendered.text, &tokens.ids,
                  {.around = is_text ? options.around_text : Around::kLeftOut, .plain = plain, .ends = &ends});
+  refuse_foreign_bytes(tokens.ids, ends, counted.rendered.text, tokenizer, where);
   mark_counted(&tokens, ends, counted.counted);
   tokens.bytes = static_cast<std::int64_t>(counted.rendered.text.size());
   if (std::ranges::find(tokens.counts, 1) == tokens.counts.end() && options.empty == EmptyConversations::kRefused)
     throw DataError(
         fmt::format("{}: no token of the conversation counts with --loss {}; mend it, or leave such out by --skip-empty", where,
                     to_string(options.loss)));
-  tokens.ends = is_text || ends_with_one_of(tokens, special.eos);
+  tokens.ends = ends_with_one_of(tokens, tokenizer.special_ids().eos);
+  const std::span ids(tokens.ids);
+  const std::vector<std::int32_t>& before = tokenizer.special_ids().before;
+  tokens.is_usual = std::ranges::equal(before, ids.first(std::min(before.size(), ids.size())));
   return tokens;
 }
 

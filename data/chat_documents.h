@@ -26,12 +26,14 @@ struct ConversationTokens {
   std::vector<std::uint8_t> counts;  // of each id: 1 where all its bytes count; no id counts: the conversation is left out
   std::int64_t bytes = 0;            // of the rendered text
   bool ends = true;                  // an eos token stands in the last stretch that counts
+  bool is_usual = true;              // they begin with what the tokenizer puts before a text
 };
 
 // The conversation in `line` of file `path`. Control texts are read in what the template wrote, never in what a message holds.
-// Throws DataError "FILE:LINE...": no conversation; one that the template refuses; one of which no token counts.
+// Throws DataError "FILE:LINE...": no conversation; one that the template refuses; one of which no token counts; a tokenizer whose
+// tokens are not the text's own bytes, so that nothing says which of them count.
 ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
-                                       const SpecialIds& special, Encoder& encoder);
+                                       const Tokenizer& tokenizer, Encoder& encoder);
 
 // The ids of a rendered text, without anything around them.
 std::vector<std::int32_t> encode_rendered(const RenderedChat& rendered, const Tokenizer& tokenizer);

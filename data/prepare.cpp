@@ -29,9 +29,10 @@ struct Batch {
   std::vector<std::int32_t> ids;    // of all of them, eod included
   std::vector<std::int64_t> sizes;  // ids of each
   std::vector<std::uint8_t> counts; // of ids, of conversations
-  std::vector<RawDocument> bad;     // lines that are no documents, where such are left out
+  std::vector<std::string> bad;     // why lines are no documents, where such are left out
   std::int64_t text_bytes = 0, lone_surrogates = 0;
   std::int64_t skipped = 0, endless = 0;  // conversations
+  bool all_usual = true;                  // likewise: all begin with what the tokenizer puts before a text
   std::int64_t control_line = 0;    // of the first control text that became its token; 0: there is none
   std::int32_t control_id = -1;
   std::int64_t bytes = 0;           // of memory, as it was read
@@ -60,7 +61,7 @@ void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const Inp
 
 void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer,
                  const ChatOptions& chat) {
-  const ConversationTokens tokens = encode_conversation(line, input.path, chat, tokenizer.special_ids(), encoder);
+  const ConversationTokens tokens = encode_conversation(line, input.path, chat, tokenizer, encoder);
   if (std::ranges::find(tokens.counts, 1) == tokens.counts.end()) {
     ++batch.skipped;
     return;
@@ -70,6 +71,7 @@ void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const 
   batch.sizes.push_back(std::ssize(tokens.ids));
   batch.text_bytes += tokens.bytes;
   batch.endless += tokens.ends ? 0 : 1;
+  batch.all_usual = batch.all_usual && tokens.is_usual;
 }
 
 void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer, std::int32_t eod,
@@ -82,9 +84,9 @@ void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokeni
         encode_one(document, batch, encoder, input, eod, options);
     } catch (const std::bad_alloc&) {
       refuse_without_memory(input.path, document.line);
-    } catch (const DataError&) {
+    } catch (const DataError& error) {
       if (!options.most_bad_lines) throw;
-      batch.bad.push_back(std::move(document));
+      batch.bad.emplace_back(error.what());
     }
   }
   batch.documents = {};
@@ -141,8 +143,10 @@ class Preparation {
     return bytes;
   }
 
-  PrepareStats finish(const DatasetOrigin& origin) {
+  PrepareStats finish(DatasetOrigin origin) {
     write_all();
+    if (options_.chat != nullptr)  // a template may write itself what stands before a text
+      origin.tokenizer = recorded(tokenizer_, {.around = all_usual_ ? Around::kAdded : Around::kLeftOut});
     if (writer_.num_documents() == 0 && stats_.skipped > 0)
       throw DataError(fmt::format("--input: no token counts in any of {}; look at one with trident tokenizer render",
                                   counted(stats_.skipped, "conversation")));
@@ -180,25 +184,17 @@ class Preparation {
     while (!in_flight_.empty()) write_oldest();
   }
 
-  void leave_out(const RawDocument& line, const InputFile& input) {
-    if (++stats_.bad_lines > kShownBadLines && stats_.bad_lines <= *options_.most_bad_lines) return;
-    try {
-      text_of_json_line(line, input.path, options_.json_key);
-    } catch (DataError& error) {
-      if (stats_.bad_lines <= *options_.most_bad_lines) {
-        if (options_.on_bad_line) options_.on_bad_line(error.what());
-        return;
-      }
-      error.add_context(
-          fmt::format("; {}, and --most-bad allows {}", counted(stats_.bad_lines, "bad line"), *options_.most_bad_lines));
-      throw;
-    }
+  void leave_out(const std::string& why) {
+    if (++stats_.bad_lines > *options_.most_bad_lines)
+      throw DataError(
+          fmt::format("{}; {}, and --most-bad allows {}", why, counted(stats_.bad_lines, "bad line"), *options_.most_bad_lines));
+    if (stats_.bad_lines <= kShownBadLines && options_.on_bad_line) options_.on_bad_line(why);
   }
 
   void write_oldest() {
     in_flight_.front().done.get();  // throws what the worker threw
     const std::unique_ptr<Batch> batch = std::move(in_flight_.front().batch);
-    for (const RawDocument& line : batch->bad) leave_out(line, *in_flight_.front().input);
+    for (const std::string& why : batch->bad) leave_out(why);
     if (batch->control_line > 0 && stats_.first_control.empty()) {
       stats_.first_control = fmt::format("{}:{}", in_flight_.front().input->path, batch->control_line);
       stats_.first_control_id = batch->control_id;
@@ -216,6 +212,7 @@ class Preparation {
     stats_.counted += std::ranges::count(batch->counts, 1);
     stats_.skipped += batch->skipped;
     stats_.endless += batch->endless;
+    all_usual_ = all_usual_ && batch->all_usual;
     stats_.bytes += batch->text_bytes;
     stats_.lone_surrogates += batch->lone_surrogates;
     seen_.bytes_done = batch->bytes_done;
@@ -232,6 +229,7 @@ class Preparation {
   std::int64_t bytes_before_ = 0;  // of the files that were read to their end
   std::int64_t bytes_in_flight_ = 0;
   PrepareStats stats_;
+  bool all_usual_ = true;
   PrepareProgress seen_;
   std::deque<InFlight> in_flight_;
   EncoderPool pool_;  // last: its threads end before the batches that they work on
@@ -255,8 +253,7 @@ PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenize
   // All inputs are looked at before any work is done: a typing error in the last name is told at once.
   std::vector<InputFile> files;
   std::int64_t bytes_total = 0;
-  const TextRule rule = options.chat != nullptr ? TextRule{.around = Around::kLeftOut} : options.rule;
-  DatasetOrigin origin{.tokenizer = recorded(tokenizer, rule), .sources = {}};
+  DatasetOrigin origin{.tokenizer = recorded(tokenizer, options.rule), .sources = {}};
   for (const std::string& path : inputs) {
     for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix), record_path(output_prefix)}) {
       std::error_code ignored;  // of files that are not there

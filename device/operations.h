@@ -286,7 +286,7 @@ struct Dropout {
   }
 };
 
-// out = x converted (f32 <-> bf16, f32 <-> f16), or copied when the dtypes agree.
+// out = x converted (f32 <-> bf16, f32 <-> f16), or copied when the dtypes agree; the two do not overlap.
 struct Convert {
   static constexpr OperationName kName{"convert", WorkKind::kCopies};
   TensorView out;

@@ -13,6 +13,9 @@ namespace {
 // {{ role }} and the control texts are the formats'; an answer ends with the text that ends turns.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kBuiltIn{{
     {"chatml", R"({% for message in messages %}
+{% if message.content is not string or message.tool_calls %}
+{{ raise_exception('chatml takes messages whose content is text; give --template FILE for others') }}
+{% endif %}
 {{ '<|im_start|>' ~ message.role }}
 {% if message.role == 'assistant' %}
 {% generation %}
@@ -28,6 +31,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kBuiltIn{
 )"},
     {"llama3", R"({{ bos_token }}
 {%- for message in messages %}
+{%- if message.content is not string or message.tool_calls %}
+{{- raise_exception('llama3 takes messages whose content is text; give --template FILE for others') }}
+{%- endif %}
 {{- '<|start_header_id|>' ~ message.role ~ '<|end_header_id|>\n\n' }}
 {%- if message.role == 'assistant' %}
 {%- generation %}

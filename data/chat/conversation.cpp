@@ -30,6 +30,9 @@ const JsonValue& checked_messages(const JsonValue& list, const std::string& path
     if (!message.is_object())
       refuse_value(message, source, fmt::format("{} is {} where a message is expected", name, describe(message.kind())));
     text_of(message, "role", name, source);
+    const JsonValue* const weight = message.find("weight");
+    if (weight != nullptr && !(weight->is_integer() && weight->as_integer() == 1))
+      refuse_value(*weight, source, name + ".weight: weights of messages are not built; leave out the message, or the weight");
   }
   return list;
 }

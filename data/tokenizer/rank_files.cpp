@@ -172,6 +172,9 @@ ChainParts read_tekken(std::string_view content, const std::string& path) {
   std::vector<Rank> ranks;
   JsonValue config = JsonValue::Object(), specials;
   std::size_t values_left = JsonRules().max_values;
+  const auto is_integer_of = [](const JsonValue& value, std::int64_t wanted) {
+    return value.is_integer() && value.as_integer() == wanted;
+  };
   const auto rank_in = [&] {
     Rank rank{"", -1};
     if (scanner.kind() != JsonValue::Kind::kObject)
@@ -181,11 +184,12 @@ ChainParts read_tekken(std::string_view content, const std::string& path) {
       if (key == "token_bytes" && scanner.kind() == JsonValue::Kind::kString)
         rank.bytes = from_base64(scanner.string()).value_or("");
       else if (key == "rank" && scanner.kind() == JsonValue::Kind::kNumber)
-        rank.id = scanner.value(left).is_integer() ? std::ssize(ranks) : -1;
+        rank.id = is_integer_of(scanner.value(left), std::ssize(ranks)) ? std::ssize(ranks) : -1;
       else scanner.skip();
     });
     if (rank.bytes.empty() || rank.id < 0)
-      throw DataError(fmt::format("{}: vocab[{}] has no rank with token_bytes in base64; {}", path, ranks.size(), kRankRemedy));
+      throw DataError(fmt::format("{}: vocab[{}] has no token_bytes in base64, or a rank that is not its place; {}", path,
+                                  ranks.size(), kRankRemedy));
     ranks.push_back(std::move(rank));
   };
   if (scanner.kind() != JsonValue::Kind::kObject) throw DataError(fmt::format("{}: no JSON object; {}", path, kRankRemedy));

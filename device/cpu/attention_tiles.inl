@@ -464,7 +464,7 @@ void backward_of(const AttentionGroup& g, const AttentionGradients& of, float* m
   const I width = g.head_dim, first = of.first_query, queries = of.end_query - first;
   for (I head = 0; head < g.heads; ++head) {
     const I row = head * g.query_length + first, at = head * g.out.head + first * g.out.row;
-    fill(memory + m.d_q + row * m.width, queries * m.width, 0.0f);
+    if (of.d_q != nullptr) fill(memory + m.d_q + row * m.width, queries * m.width, 0.0f);
     row_dots(memory + m.delta + row, static_cast<const T*>(of.d_out) + at, static_cast<const T*>(of.out) + at, g.out.row, queries,
              width);
   }

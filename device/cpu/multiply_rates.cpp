@@ -111,7 +111,8 @@ std::vector<MultiplyRate> measure_multiply_rates(double seconds) {
 PeakRun peak_run(DType multiplied) {
   const CpuFeatures features = detect_cpu_features();
   if (multiplied != DType::kBF16) return team_run(fp32_loop(features.level));
-  return team_run(features.amx_bf16 && may_use_tiles() ? tdpbf16ps_loop_avx512() : vdpbf16ps_loop_avx512());
+  const bool tiles = features.amx_bf16 && onednn_has_native_amx() && may_use_tiles();
+  return team_run(tiles ? tdpbf16ps_loop_avx512() : vdpbf16ps_loop_avx512());
 }
 
 }  // namespace trident

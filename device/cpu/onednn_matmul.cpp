@@ -127,15 +127,16 @@ void sgemm(const MatmulShape& s, float* out, std::int64_t ld_out, const float* a
 // The sides of the panels of a converted product: those of an operand are about equal. All take 13 MB at most.
 struct ConvertedSizes {
   explicit ConvertedSizes(const MatmulShape& s) : rows(part(s.m)), columns(part(s.n)), sum(std::min(s.k, kPanelSum)), out(s.out) {}
+  static constexpr std::int64_t kApart = 16;
   std::int64_t rows, columns, sum;
   DType out;
 
   static std::int64_t part(std::int64_t extent) { return ceil_div(extent, ceil_div(extent, kPanelRows)); }
   // Rows whole pages apart would take each other's places in caches.
-  static std::int64_t stride(std::int64_t length) { return length % 256 == 0 ? length + 16 : length; }
-  // Whichever of the two lies behind the other.
-  std::int64_t panel(std::int64_t extent) const { return std::max(extent * stride(sum), sum * stride(extent)); }
-  std::int64_t floats() const { return panel(rows) + panel(columns) + (out == DType::kF32 ? 0 : rows * stride(columns)); }
+  static std::int64_t stride(std::int64_t length) { return length % 256 == 0 ? length + kApart : length; }
+  // Whichever of the two lies behind the other. The last panel is the smaller one, and may still have the larger stride.
+  std::int64_t panel(std::int64_t extent) const { return extent * sum + std::max(extent, sum) * kApart; }
+  std::int64_t floats() const { return panel(rows) + panel(columns) + (out == DType::kF32 ? 0 : rows * (columns + kApart)); }
 };
 
 void gemm_bf16(const MatmulShape& s, float* out, const void* a, const void* b) {
@@ -358,14 +359,13 @@ class OnednnMatmul::Implementation {
       else
         few_rows_.times(t, sums + first, s.n, x, s.m, w + first * width, s.n, count, s.k, accumulate);
     };
-    const std::int64_t threads = std::min<std::int64_t>(omp_get_max_threads(), ceil_div(s.n, kColumnsOfAThread));
+    const std::int64_t threads = std::min(team_size(), ceil_div(s.n, kColumnsOfAThread));
     if (threads <= 1) return columns(0, s.n);
     const std::int64_t part = round_up(ceil_div(s.n, threads), kColumnsOfAThread);
-#pragma omp parallel for num_threads(static_cast<int>(threads)) schedule(static)
-    for (std::int64_t i = 0; i < threads; ++i) {
+    on_team(threads, [&](std::int64_t i, std::int64_t) {
       const std::int64_t first = std::min(s.n, i * part);
       columns(first, std::min(part, s.n - first));
-    }
+    });
   }
 
   Bf16Products bf16_;

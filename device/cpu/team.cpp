@@ -15,6 +15,7 @@ namespace {
 thread_local int team_core = -1;  // of the first member, where the team has cores of its own
 thread_local int own_core = -1;   // where this thread stays
 
+// The first member keeps all the rank's cores, which the threads that it begins inherit: those that save, for instance.
 // The library may end a member and begin another, so that each looks to it whenever it works.
 void stay_on(int core) {
   if (core < 0 || core == own_core) return;
@@ -53,7 +54,7 @@ void internal::run_on_team(std::int64_t tasks, void (*call)(const void*, std::in
 #pragma omp parallel num_threads(members)
   {
     announce_acquire(&begun);
-    if (first_core >= 0) stay_on(first_core + omp_get_thread_num());
+    if (first_core >= 0 && omp_get_thread_num() > 0) stay_on(first_core + omp_get_thread_num());
 #pragma omp for schedule(dynamic, 1) nowait
     for (std::int64_t i = 0; i < tasks; ++i) call(task, i, omp_get_thread_num());
     announce_release(&done);

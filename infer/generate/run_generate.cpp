@@ -183,8 +183,8 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
                             "--prompt-ids without --stop",
                             found.refused ? fmt::format(" ({})", found.refused->what()) : ""));
   job.tokenizer = std::move(found.tokenizer);
-  // A template writes itself what stands around a text.
-  if (needs_text) refuse_other_data(model.config.data, *job.tokenizer, options.no_special || !options.messages.empty());
+  // A template writes itself what stands around messages.
+  if (needs_text && options.messages.empty()) refuse_other_data(model.config.data, *job.tokenizer, options.no_special);
   if (needs_text) add_messages(options, *job.tokenizer, prompts);
   job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get(),
                              hf_files_of(model.checkpoint));

@@ -145,6 +145,10 @@ class Conversations : public TokenizerCommand {
  protected:
   std::string folder() {
     const std::string chat = chat_folder();
+    std::string json = read_file(chat + "/tokenizer.json");
+    for (const auto& [letter, sign] : {std::pair{R"("x":23)", R"("<":23)"}, {R"("y":24)", R"("|":24)"}, {R"("z":25)", R"(">":25)"}})
+      json.replace(json.find(letter), 6, sign);
+    write_file(chat + "/tokenizer.json", json);
     write_file(chat + "/chat_template.jinja",
                "{{ bos_token }}{% for m in messages %}{{ m.role[0] }}{{ m.content }}<|end|>{% endfor %}"
                "{% if add_generation_prompt %}a{% endif %}");
@@ -173,16 +177,16 @@ TEST_F(Conversations, CountWhatTheAssistantSays) {
   const std::string chat = folder();
   write_rows(std::string(kTurns) + "\n" +
              R"({"conversations": [{"from": "human", "value": "c"}, {"from": "gpt", "value": "d"}]})" "\n");
-  expect_parts(output(prepare(chat)), {"2 documents", "5 of 18 tokens count as targets (27.8 %)"});
-  expect_tokens({27, 20, 26, 4, 13, 3, 28, 0, 26, 1, 28, 27, 20, 2, 28, 0, 3, 28},
-                {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1});
-  EXPECT_TRUE(read_record(folder_ / "c")->origin.tokenizer->before.empty());
+  expect_parts(output(prepare(chat)), {"2 documents", "5 of 22 tokens count as targets (22.7 %)"});
+  const std::vector<std::int32_t> ids{27, 20, 26, 23, 24, 4, 13, 3, 24, 25, 28, 0, 26, 1, 28, 27, 20, 2, 28, 0, 3, 28};
+  expect_tokens(ids, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1});
+  EXPECT_EQ(read_record(folder_ / "c")->origin.tokenizer->before, std::vector<std::int32_t>{27}) << "the template writes it";
   const std::string bin = read_file(folder_ / "c.bin"), mask = read_file(folder_ / "c.mask");
   output(prepare(chat, {"--overwrite", "--workers", "3"}));
   EXPECT_EQ(read_file(folder_ / "c.bin"), bin);
   EXPECT_EQ(read_file(folder_ / "c.mask"), mask);
   output(prepare(chat, {"--overwrite", "--loss", "all"}));
-  expect_tokens({27, 20, 26, 4, 13, 3, 28, 0, 26, 1, 28, 27, 20, 2, 28, 0, 3, 28}, std::vector<std::uint8_t>(18, 1));
+  expect_tokens(ids, std::vector<std::uint8_t>(ids.size(), 1));
 }
 
 TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {
@@ -196,8 +200,19 @@ TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {
   refuse(prepare(chat, {"--append-eod"}), 64, {"--append-eod", "--chat"});
   refuse(prepare("gpt2"), 64, {"\"gpt2\" is no folder", "--template"});
   write_rows("{\"prompt\": \"ab\", \"completion\": \"c\"}\n");
-  output(prepare(chat, {"--overwrite", "--loss", "completion"}));
+  expect_parts(output(prepare(chat, {"--overwrite", "--loss", "completion"})), {"warning: in 1 conversation no end-of-sequence"});
   expect_tokens({27, 26, 2}, {0, 0, 1});
+  write_rows("{\"messages\": 3}\n" + std::string(kTurns) +
+             "\n[{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]\n");
+  expect_parts(output(prepare(chat, {"--overwrite", "--skip-bad-lines"})),
+               {"left out: " + (folder_ / "c.jsonl") + ":1:", "a list of messages is expected", "messages[0].weight",
+                "1 document,"});
+}
+
+TEST_F(Conversations, AreRefusedWhereTokensAreNotTheTextsBytes) {
+  const std::string chat = folder();
+  write_rows("{\"prompt\": \"a!b\", \"completion\": \"c\"}\n");  // nothing stands for "!"
+  refuse(prepare(chat, {"--loss", "completion"}), 65, {"c.jsonl:1: token ", "nothing says which tokens count"});
 }
 
 TEST_F(Conversations, AreRenderedAsTextAndNothingElse) {
@@ -208,6 +223,10 @@ TEST_F(Conversations, AreRenderedAsTextAndNothingElse) {
   EXPECT_EQ(output({"tokenizer", "render", "--messages", folder_ / "m.json", "--template", "chatml"}),
             "<|im_start|>user\nab<|end|><|im_end|>\n<|im_start|>assistant\nabb<|im_end|>\n");
   refuse({"tokenizer", "render", "--messages", folder_ / "m.json"}, 64, {"--tokenizer DIR", "chatml"});
+  write_file(folder_ / "m.json", "[{\"role\": \"assistant\", \"content\": null}]");
+  for (const char* name : {"chatml", "llama3"})
+    refuse({"tokenizer", "render", "--messages", folder_ / "m.json", "--template", name}, 65, {"content is text"});
+  write_file(folder_ / "m.json", kTurns);
   write_file(chat + "/chat_template.jinja", "{{ raise_exception('roles') }}");
   refuse({"tokenizer", "render", "--messages", folder_ / "m.json", "--tokenizer", chat}, 65, {"chat_template.jinja:1:", "roles"});
 }

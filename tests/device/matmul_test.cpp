@@ -95,6 +95,8 @@ TEST(Matmul, EveryLayoutTypeAndLevelIsExactOnIntegers) {
 TEST(Matmul, PanelsOfTheConvertedProductFitTogether) {
   Fixture f(IsaLevel::kBaseline);
   for (const Extents e : {Extents{1030, 1026, 3}, {1027, 5, 1030}, {3, 1030, 1028}}) check_layouts(f.device, e);
+  // The last panel has 512 rows or columns, which lie further apart than the 513 of the others.
+  for (const Extents e : {Extents{1025, 64, 1024}, {64, 1025, 1024}, {5, 1537, 1024}}) check_layouts(f.device, e);
   check_exact(f.device, {1025, 1026, 1027, Transpose::kNo, Transpose::kNo, DType::kBF16, DType::kBF16, Accumulate::kYes});
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/file_io.h"
+#include "device/cpu/cpu_device.h"
 #include "train/config/config_difference.h"
 #include "train/plan/run_plan.h"
 #include "train/run/model_tokenizer.h"
@@ -190,6 +191,9 @@ void adopt(TrainConfig& config, Resume& resume) {
   config.lr_schedule.adds_one_step = !config.lr_schedule.decay_steps && decay_length(then) < config.run.steps &&
                                      resume.manifest.state.updates + 1 == config.run.steps;
   config.precision.bf16_over_fp32 = then.precision.bf16_over_fp32;
+  // Checkpoints of earlier versions do not say: those multiplied bf16 wherever the processor has an instruction for it.
+  const CpuFeatures features = detect_cpu_features();
+  if (!config.precision.bf16_over_fp32 && has_bf16_products(features, features.level)) config.precision.bf16_over_fp32 = 2;
   note_folder_that_is_gone(config, resume.notes);
   if (config.data.tokenizer_was_auto && config.data.tokenizer != then.data.tokenizer) {
     resume.notes.push_back(
