@@ -83,10 +83,12 @@ OpCase bias_gelu(DType t, Index R, Index F, Draw x) {
   OpCase c = element_case("gelu_forward", t, size_name(R, F, x) + "_bias");
   Tolerance of_rounded_sum = rounded(t, kElementNoise, 2);
   of_rounded_sum.floor += unit_roundoff(t);  // the slope is at most 1.13, where the value may be small
+  of_rounded_sum.absolute = 1e-20;           // far below 0, where the reference's tanh is -1
   c.operands = {output("out", t, {R, F}, of_rounded_sum), in_place("x", t, {R, F}, rounded(t, 1e-7), x), input("bias", t, {F}, x)};
   c.run = [](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::BiasGelu{v[0], v[1], v[2]}); };
   c.reference = [=](std::vector<Values>& v) {
     reference::add_bias(v[1].data(), v[2].data(), R, F);
+    for (double& sum : v[1]) sum = nearest(t, sum);
     reference::gelu_forward(v[0].data(), v[1].data(), R * F);
   };
   return c;

@@ -73,7 +73,7 @@ void add_summands(OpCase& c, DType t, Index R, Index H, bool bias, std::size_t x
     for (Index r = 0; r < R; ++r)
       for (Index h = 0; h < H; ++h) {
         const auto i = static_cast<std::size_t>(r * H + h);
-        v[x][i] += (bias ? v[first + 1][static_cast<std::size_t>(h)] : 0.0) + v[first][i];
+        v[x][i] = nearest(t, v[x][i] + (bias ? v[first + 1][static_cast<std::size_t>(h)] : 0.0) + v[first][i]);
       }
     norm(v);
   };

@@ -20,6 +20,11 @@ Tolerance rounded(DType t, double noise, int roundings) {
           .absolute = t == DType::kF16 ? roundings * 0x1p-25 : 0.0};
 }
 
+double nearest(DType t, double x) {
+  const auto value = static_cast<float>(x);
+  return t == DType::kBF16 ? to_float(to_bf16(value)) : t == DType::kF16 ? to_float(to_f16(value)) : value;
+}
+
 Operand input(std::string name, DType dtype, Shape shape, Draw draw) {
   return {std::move(name), dtype, shape, Role::kInput, draw, kExact};
 }

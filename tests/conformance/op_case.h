@@ -54,6 +54,8 @@ constexpr double unit_roundoff(DType t) { return t == DType::kBF16 ? 0x1p-8 : t 
 // f32 arithmetic with this noise, then rounded to `t`. `roundings`: how often the contract rounds to `t` on the way. Small
 // results of f16 are multiples of 2^-24 and so off by 2^-25.
 Tolerance rounded(DType t, double noise, int roundings = 1);
+// The value of `t` that is nearest to x.
+double nearest(DType t, double x);
 
 enum class Role : std::uint8_t { kInput, kOutput, kInPlace };
 
