@@ -237,6 +237,9 @@ std::vector<OpCase> norm_cases() {
     cases.push_back({"rms_norm_forward", size, [r = rows, w = width](const RowKernels& k, RowType t) { rms_forward(k, t, r, w); }});
     cases.push_back(
         {"layer_norm_forward", size, [r = rows, w = width](const RowKernels& k, RowType t) { layer_forward(k, t, r, w); }});
+    for (const bool layer : {false, true})
+      cases.push_back({layer ? "residual_layer_norm" : "residual_rms_norm", size,
+                       [=, r = rows, w = width](const RowKernels& k, RowType t) { residual_case(k, t, r, w, layer, true); }});
     for (const Accumulate sums : {Accumulate::kNo, Accumulate::kYes}) {
       const std::string variant = size + (sums == Accumulate::kYes ? "_add_weight" : "");
       cases.push_back({"rms_norm_backward", variant, [r = rows, w = width, sums](const RowKernels& k, RowType t) {
