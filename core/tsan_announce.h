@@ -33,7 +33,7 @@ inline void announce_write([[maybe_unused]] ConstTensorView view) {
 #endif
 }
 
-// What a thread did before announce_release(x) has happened for a thread after announce_acquire(x).
+// A thread's work before announce_release(x) has happened for a thread after announce_acquire(x).
 inline void announce_release([[maybe_unused]] void* x) {
 #ifdef TRIDENT_TSAN
   __tsan_release(x);

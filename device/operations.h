@@ -66,7 +66,7 @@ struct EmbeddingBackward {
 // Columns c of logits T[R,V] with first_column + c >= vocabulary are padding: ignored, as if -infinity. Over 0, `softcap` bounds
 // logits in all of these operations: softcap * tanh(logit / softcap) takes the place of a logit that is read.
 //
-// Of the columns held here, in one reading: row_max f32[R] = largest valid logit (-infinity when there is none), sum_exp f32[R] =
+// Reads the columns held here once: row_max f32[R] = largest valid logit (-infinity when there is none), sum_exp f32[R] =
 // sum exp(logit - row_max) (then 0), target_logit f32[R] = logit of the target minus row_max if this shard holds it, else 0.
 // targets i32[R]; a negative target is not counted (contributes 0).
 struct CrossEntropyStats {

@@ -59,7 +59,7 @@ std::string text_of_file(const std::string& path) {
   return read_file(path);
 }
 
-// What apply_chat_template hands to templates.
+// apply_chat_template hands these to templates.
 void read_special_tokens(const JsonValue& config, ChatVariables* out) {
   for (const std::string_view name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     const JsonValue* token = config.find(name);

@@ -37,7 +37,7 @@ struct RenderedChat {
 
 enum class GenerationPrompt : std::uint8_t { kNone, kAdded };
 
-// What a template sees beside messages and tools.
+// A template sees these beside messages and tools.
 struct ChatVariables {
   std::vector<std::pair<std::string, std::string>> special_tokens;  // bos_token, eos_token, ...: texts of the template's origin
   JsonValue others;           // an object, or null: further variables, whose texts are of the messages' origin

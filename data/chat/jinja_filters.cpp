@@ -49,7 +49,7 @@ std::vector<Value> sorted(Interpreter& in, std::vector<Value> items, const std::
   return out;
 }
 
-// What int() or float() of a text reads, without white space and underscores between digits; nothing: it is no number.
+// Returns the digits that int() or float() reads, without white space and underscores between; nothing: it is no number.
 std::optional<std::string> number_in(const Text& text, bool with_fraction) {
   const Text stripped = strip(text, nullptr, Ends::kBoth);
   std::string out;

@@ -85,7 +85,7 @@ std::vector<Value> Interpreter::items(const Value& value) {
 
 // ---- attributes and items
 
-// What Python's getattr finds and Jinja's sandbox shows, or Undefined.
+// Returns the attribute that Python's getattr finds and Jinja's sandbox shows, or Undefined.
 Value Interpreter::attribute(const Value& object, const std::string& name) {
   if (object.is_undefined()) throw Refusal(*object.undefined().hint);
   if (object.is(Kind::kNamespace)) {

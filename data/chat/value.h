@@ -1,4 +1,4 @@
-// What expressions of a chat template have for values: Python's None, bool, int (64 bits), float, str, list, tuple and dict,
+// Expressions of a chat template have these values: Python's None, bool, int (64 bits), float, str, list, tuple and dict,
 // Jinja's Undefined, and what can only be called or asked for attributes.
 //
 // Texts carry a mark for each byte, which stays with it wherever it is copied. Values are immutable but for namespaces and loops.
@@ -20,7 +20,8 @@
 
 namespace trident::jinja {
 
-// What is wrong with a template or its input, without the place: the parser and the interpreter add it and throw DataError.
+// A Refusal says the fault of a template or its input, without the place: the parser and the interpreter add that and throw
+// DataError.
 class Refusal : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -42,7 +42,7 @@ class BpeModel {
   const BpeRules& rules() const { return rules_; }
   std::size_t num_merges() const { return num_merges_; }
 
-  // What a thread needs to encode pieces.
+  // A thread encodes pieces with these.
   class Worker {
    public:
     explicit Worker(const BpeModel& model);

@@ -24,7 +24,7 @@ constexpr std::string_view kEndOfDocument = "<|endoftext|>";
 // As OpenAI writes it by now.
 constexpr std::string_view kGpt2Spelled = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// What the value of a <0x..> is, or -1.
+// Returns the value of a <0x..>, or -1.
 int fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   int value = 0;

@@ -141,7 +141,7 @@ std::span<const KnownPattern> known_patterns() { return kKnown; }
 
 std::unique_ptr<const PieceScanner> piece_scanner(std::string_view pattern, std::string_view where, PatternDialect dialect) {
   const auto known = std::ranges::find(kKnown, pattern, &KnownPattern::text);
-  // Of these patterns Oniguruma reads one otherwise: in cl100k's, {1,3}+ is a repeat of a repeat.
+  // Oniguruma reads one of these patterns otherwise: in cl100k's, {1,3}+ is a repeat of a repeat.
   if (known != std::end(kKnown) && (dialect == known->dialect || known->name != "cl100k")) return kScanners[known - kKnown]();
   return std::make_unique<PatternScanner>(pattern, where, dialect);
 }

@@ -1,4 +1,4 @@
-// What a tokenizer does to a text before its model: normalizers, then splitters, each in the order of its files.
+// A tokenizer does this to a text before its model: normalizers, then splitters, each in the order of its files.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct SplitStep {
     kPrefixSpace,  // before a text that does not begin with one
     kSpell,        // bytes become characters: what follows sees those
   };
-  // What becomes of a match of the pattern, and of the gaps where `invert` is set.
+  // Says what becomes of a match of the pattern, and of the gaps where `invert` is set.
   enum class Behavior : std::uint8_t { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
   Kind kind = Kind::kPattern;
   SharedScanner pattern = nullptr;

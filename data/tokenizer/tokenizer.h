@@ -85,7 +85,7 @@ class Tokenizer {
   virtual const std::string& name() const = 0;
   // Equal for tokenizers that turn every text into the same ids, whatever their names and files.
   virtual const std::string& fingerprint() const = 0;
-  // What it does to a text, a line for each step.
+  // Says what it does to a text, a line for each step.
   virtual const std::vector<std::string>& description() const = 0;
 
   // For a few short texts: an encoder for one call. Loops keep an Encoder.
@@ -96,7 +96,7 @@ class Tokenizer {
   std::vector<std::int32_t> text_lengths() const;
 };
 
-// What a user says of a tokenizer.
+// A user says this of a tokenizer.
 struct TokenizerSource {
   std::string name_or_path;
   std::string_view key = "tokenizer";            // for messages: the option that gave it

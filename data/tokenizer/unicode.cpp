@@ -37,7 +37,7 @@ void append_utf8(char32_t c, std::string* out) {
   byte(0x80 | (c & 63));
 }
 
-// What a code point turns into; nothing if it stays as it is.
+// A code point turns into this; nothing if it stays as it is.
 template <std::size_t kSize>
 std::span<const char32_t> mapping_of(char32_t c, const char32_t (&of)[kSize], const unsigned short* begin, const char32_t* values) {
   const char32_t* const found = std::ranges::lower_bound(of, c);

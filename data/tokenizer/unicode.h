@@ -50,9 +50,9 @@ inline bool is_white_space(char32_t code_point) { return is_in(code_point, kWhit
 inline constexpr CategorySet kWordCategories =
     kLetters | kMarks | set_of(Category::kNd, Category::kNl) | set_of(Category::kPc);
 std::span<const char32_t> word_bounds();
-// What a word is made of where an added token has single_word: \w and the two joiners.
+// Words, where an added token has single_word, are made of \w and the two joiners.
 bool is_word_character(char32_t code_point);
-// What the normalizer StripAccents takes away: marks, but for those of newer versions of Unicode.
+// The normalizer StripAccents takes these away: marks, but for those of newer versions of Unicode.
 bool is_accent(char32_t code_point);
 
 // Where runs of a script's code points begin and end, in turn: Han, Hiragana, Katakana, Hangul, Latin, Greek, Cyrillic, Arabic,

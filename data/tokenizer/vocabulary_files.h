@@ -41,7 +41,7 @@ struct VocabularyFiles {
 };
 void read_vocabulary(const VocabularyFiles& files, ChainParts& parts);
 
-// What GPT-2 does with a text, and a tokenizer of other files that does so. DataError.
+// Returns the parts of a tokenizer that does what GPT-2 does. DataError.
 ChainParts gpt2_parts();
 std::unique_ptr<Tokenizer> make_gpt2_style(const std::string& name, const VocabularyFiles& files,
                                            std::vector<AddedToken> added = plain_added_tokens());

@@ -33,7 +33,7 @@ struct AttentionGroup {
   HeadStrides q, k, v, out;                 // gradients lie as what they are of
 };
 
-// What a call of the backward pass makes, of all heads: d_q of the queries first_query .. end_query - 1 from all keys, if there is
+// A call of the backward pass makes these, of all heads: d_q of the queries first_query .. end_query - 1 from all keys, if there is
 // a d_q, and d_k, d_v of the keys first_key .. end_key - 1 from all queries, if there are; whoever wants both has all of both. The
 // firsts are multiples of kAttentionTile.
 struct AttentionGradients {

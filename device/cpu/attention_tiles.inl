@@ -69,7 +69,7 @@ void multiply_columns(const Product& p, I column, I vectors) {
   multiply_block(p, column, UpTo<R>(), UpTo<V>());
 }
 
-// Of at most R rows. Vectors are cut into parts that are as equal as they can be.
+// Multiplies at most R rows. Vectors are cut into parts that are as equal as they can be.
 template <I R>
 void multiply(const Product& p, I rows, I vectors) {
   if constexpr (R > 1) {
@@ -125,15 +125,15 @@ struct Seen {
   bool nothing() const { return first >= end; }
 };
 
-// Of `columns` keys from `key` on, by any of the queries query .. query + rows - 1: what a query sees begins and ends no earlier
-// than what the query before it sees.
+// Returns those of `columns` keys from `key` on that any of the queries query .. query + rows - 1 sees: a query's keys begin and
+// end no earlier than those of the query before it.
 inline Seen seen_keys(const AttentionGroup& g, I query, I rows, I key, I columns) {
   const I end = g.causal ? within(query + rows + g.offset - key, columns) : columns;
   if (g.first_key == nullptr) return {0, end};
   return {within(g.first_key[query] - g.key_position - key, columns), end};
 }
 
-// Of `rows` queries from `query` on, those that may see one of the keys key .. key + columns - 1.
+// Returns those of `rows` queries from `query` on that may see one of the keys key .. key + columns - 1.
 inline Seen seeing_queries(const AttentionGroup& g, I query, I rows, I key, I columns) {
   const I first = g.causal ? within(key - g.offset - query, rows) : 0;
   I end = rows;

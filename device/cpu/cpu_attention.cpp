@@ -144,7 +144,7 @@ void CpuAttention::run(const op::AttentionBackward& a) const {
   const Tasks queries(s, s.query_length), keys(s, s.key_length);
   in_tasks(s, queries.count() + keys.count(), [&](std::int64_t i, std::int64_t member) {
     AttentionGradients of = all;
-    // What sees most, or is seen most, comes first.
+    // Queries that see most, and keys that are seen most, come first.
     if (i < keys.count()) {
       of.first_key = i / keys.groups * keys.rows;
       of.end_key = std::min(of.first_key + keys.rows, s.key_length);

@@ -16,7 +16,7 @@ class CpuAttention {
   // `bf16_pairs`: the processor multiplies pairs of bf16 faster than f32.
   CpuAttention(IsaLevel level, bool bf16_pairs);
 
-  // Of every pass, with the calling rank's compute threads, in bytes.
+  // Returns the workspace that any pass needs with the calling rank's compute threads, in bytes.
   std::int64_t workspace_bytes(const AttentionShape& shape) const;
   // Operands and the room for the workspace are checked by the caller.
   void run(const op::AttentionForward& attention) const;

@@ -1,5 +1,5 @@
-// What this processor's multiply instructions reach with operands in registers: the peak that products are a share of, and the
-// ratio by which the precision of a run is chosen (docs/decisions/0023-bf16-by-its-rate.md).
+// This processor's multiply instructions reach these rates with operands in registers: the peak that products are a share of, and
+// the ratio by which the precision of a run is chosen (docs/decisions/0023-bf16-by-its-rate.md).
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct MultiplyRate {
 // of several runs.
 std::vector<MultiplyRate> measure_multiply_rates(double seconds);
 
-// What the processor can do at most in a millisecond or so, on all threads of the calling one's team.
+// A PeakRun does what the processor can do at most in a millisecond or so, on all threads of the calling one's team.
 struct PeakRun {
   double flops = 0;
   std::function<void()> run;

@@ -30,7 +30,7 @@ constexpr I kRoomForSums = 1 << 15;  // floats, on the stack
 
 I bytes_of(RowType t) { return t == RowType::kF32 ? 4 : 2; }
 
-// What a call works on in all.
+// A call works on this in all.
 struct Extent {
   I rows = 0, width = 1, row_bytes = 0, sums = 0;
   bool has_width = false;

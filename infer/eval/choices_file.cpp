@@ -43,7 +43,7 @@ std::int64_t code_points(std::string_view text) {
   return count;
 }
 
-// What stands before the first token of a text that has nothing before it.
+// This stands before the first token of a text that has nothing before it.
 std::vector<std::int32_t> first_token(const Tokenizer& tokenizer) {
   const SpecialIds& special = tokenizer.special_ids();
   const std::optional<std::int32_t> id = special.bos ? special.bos : special.eod;

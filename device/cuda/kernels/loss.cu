@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kVocabularyThreads, 2)
   for (I i = used + team.rank(); i < columns; i += team.size()) from_float(row[i], 0.0f);
 }
 
-// Of a whole vocabulary, with its statistics.
+// Makes the gradient of logits of a whole vocabulary, with its statistics.
 template <class T, class Scale, int n>
 __global__ void __launch_bounds__(kVocabularyThreads, 2)
     cross_entropy_gradient_kernel(T* logits, float* sum_exp, float* target_logit, const std::int32_t* targets, I columns, I valid,
