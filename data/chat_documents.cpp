@@ -90,6 +90,32 @@ ConversationTokens encode_conversation(const RawDocument& line, const std::strin
   return tokens;
 }
 
+ChatMarks chat_marks(const ChatSource& source, const Tokenizer& tokenizer) {
+  RenderedChat chat;
+  try {
+    const JsonValue turn(JsonValue::Array{chat_message("user", "a"), chat_message("assistant", "a")});
+    chat = source.chat.render(turn, {}, GenerationPrompt::kNone, source.variables);
+  } catch (const DataError&) {
+    return {};
+  }
+  ChatMarks marks;
+  const std::string_view text = chat.text;
+  std::size_t answered = text.size();
+  for (const RenderedSegment& segment : chat.segments)
+    if (segment.origin == TextOrigin::kMessage) answered = segment.end;
+  const std::vector<std::int32_t> behind = tokenizer.encode(text.substr(answered), {.around = Around::kLeftOut});
+  const auto end = std::ranges::find_if(behind, [&](std::int32_t id) { return tokenizer.is_control(id); });
+  if (end != behind.end()) marks.ends = {*end};
+  for (std::size_t at = 0; (at = text.find("<|", at)) != text.npos; at += 2) {
+    const std::string_view marker = text.substr(at, std::min(text.find("|>", at), text.size() - 2) + 2 - at);
+    if (!marker.ends_with("|>") || marker.find_first_of(" \n") != marker.npos || tokenizer.find(marker)) continue;
+    marks.warning = fmt::format("{} writes {}, which is no token of tokenizer {}: a model reads it letter by letter; give the "
+                                "model's own template", source.chat.name(), in_quotes(marker), in_quotes(tokenizer.name()));
+    break;
+  }
+  return marks;
+}
+
 std::vector<std::int32_t> encode_rendered(const RenderedChat& rendered, const Tokenizer& tokenizer) {
   const std::vector<TextRange> plain = message_texts(rendered);
   return tokenizer.encode(rendered.text, {.around = Around::kLeftOut, .plain = plain});

@@ -35,6 +35,13 @@ struct ConversationTokens {
 ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
                                        const Tokenizer& tokenizer, Encoder& encoder);
 
+// What a template writes around messages, as one question and one answer show it; nothing where it refuses those.
+struct ChatMarks {
+  std::vector<std::int32_t> ends;  // the control token behind an answer
+  std::string warning;             // names a marker such as <|im_start|> that is no token; else ""
+};
+ChatMarks chat_marks(const ChatSource& source, const Tokenizer& tokenizer);
+
 // The ids of a rendered text, without anything around them.
 std::vector<std::int32_t> encode_rendered(const RenderedChat& rendered, const Tokenizer& tokenizer);
 

@@ -37,13 +37,6 @@ const JsonValue& checked_messages(const JsonValue& list, const std::string& path
   return list;
 }
 
-JsonValue message_of(std::string_view role, std::string_view content) {
-  JsonValue out;
-  out.set("role", role);
-  out.set("content", content);
-  return out;
-}
-
 // ShareGPT's turns.
 JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::string_view source) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kRoles{{{"human", "user"},
@@ -60,7 +53,7 @@ JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::s
     refuse_value(turns, source, fmt::format("conversations is {} where a list is expected", describe(turns.kind())));
   JsonValue::Array out;
   if (const JsonValue* const system = row.find("system"); system != nullptr && !system->is_null())
-    out.push_back(message_of("system", text_of(row, "system", "the row", source).as_string()));
+    out.push_back(chat_message("system", text_of(row, "system", "the row", source).as_string()));
   for (std::size_t i = 0; i < turns.items().size(); ++i) {
     const JsonValue& turn = turns.items()[i];
     const std::string path = fmt::format("conversations[{}]", i);
@@ -71,7 +64,7 @@ JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::s
     if (role == kRoles.end())
       refuse_value(from, source, fmt::format("{}.from is {}, which is none of human, gpt, system, tool and their other names", path,
                                        in_quotes(from.as_string())));
-    out.push_back(message_of(role->second, text_of(turn, "value", path, source).as_string()));
+    out.push_back(chat_message(role->second, text_of(turn, "value", path, source).as_string()));
   }
   return out;
 }
@@ -89,6 +82,13 @@ JsonValue tools_of(const JsonValue& row, std::string_view source) {
 }
 
 }  // namespace
+
+JsonValue chat_message(std::string_view role, std::string_view content) {
+  JsonValue out;
+  out.set("role", role);
+  out.set("content", content);
+  return out;
+}
 
 std::string_view to_string(LossKind kind) {
   constexpr std::string_view kNames[] = {"assistant", "completion", "all", "last"};

@@ -20,6 +20,9 @@ struct Conversation {
   std::string prompt, completion;  // plain text
 };
 
+// A message as OpenAI writes it.
+JsonValue chat_message(std::string_view role, std::string_view content);
+
 // The conversation of one row: an array of messages, or an object with "messages", with ShareGPT's "conversations" (from, value; an
 // own "system"), or with "prompt" and "completion" (both text, or both messages); "tools" may stand beside them, as a list or as
 // its JSON. Other keys are passed over. `source` names the file. Throws DataError "SOURCE:LINE:COLUMN: messages[2].role is ...".

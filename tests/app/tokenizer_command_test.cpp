@@ -7,6 +7,7 @@
 
 #include "app/subcommands.h"
 #include "core/file_io.h"
+#include "data/chat_documents.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset.h"
 #include "data/loss_mask.h"
@@ -213,6 +214,24 @@ TEST_F(Conversations, AreRefusedWhereTokensAreNotTheTextsBytes) {
   const std::string chat = folder();
   write_rows("{\"prompt\": \"a!b\", \"completion\": \"c\"}\n");  // nothing stands for "!"
   refuse(prepare(chat, {"--loss", "completion"}), 65, {"c.jsonl:1: token ", "nothing says which tokens count"});
+}
+
+TEST_F(Conversations, OfAForeignTemplateAreWarnedOf) {
+  const std::string chat = folder();
+  write_rows(std::string(kTurns) + "\n");
+  EXPECT_EQ(output(prepare(chat)).find("warning: "), std::string::npos);
+  write_file(folder_ / "own.jinja", "{% for m in messages %}<|a|>{{ m.content }}<|end|>{% endfor %}{{ '<|a|>' if add_generation_prompt }}");
+  expect_parts(output(prepare(chat, {"--overwrite", "--template", folder_ / "own.jinja"})),
+               {"warning: " + (folder_ / "own.jinja") + " writes \"<|a|>\", which is no token of tokenizer"});
+}
+
+TEST_F(Conversations, EndWithTheTokenBehindAnAnswer) {
+  const std::string chat = folder();
+  write_file(chat + "/tokenizer_config.json", R"({"eos_token": "<|doc|>"})");
+  const auto tokenizer = load_tokenizer(chat);
+  EXPECT_EQ(chat_marks(load_chat_source(chat, ""), *tokenizer).ends, std::vector<std::int32_t>{28});
+  write_file(chat + "/chat_template.jinja", "{{ raise_exception('') }}");
+  EXPECT_TRUE(chat_marks(load_chat_source(chat, ""), *tokenizer).ends.empty());
 }
 
 TEST_F(Conversations, AreRenderedAsTextAndNothingElse) {
