@@ -87,6 +87,9 @@ void say_what_counts(const PrepareStats& stats, const CommandContext& context) {
   context.out << fmt::format("{} of {} count as targets ({:.1f} %)\n", stats.counted, counted(stats.tokens, "token"), 100 * share);
   if (stats.skipped > 0)
     context.out << fmt::format("{} without a token that counts left out\n", counted(stats.skipped, "conversation"));
+  if (stats.dropped > 0)
+    context.out << fmt::format("warning: the chat template leaves out a part of {}, the first {}\n",
+                               counted(stats.dropped, "conversation"), on_one_line(stats.first_dropped));
   if (stats.endless > 0)
     context.out << fmt::format(
         "warning: in {} no end-of-sequence token counts at the end of what is learned: the model will not learn to stop\n",

@@ -26,6 +26,7 @@ struct ConversationTokens {
   std::vector<std::uint8_t> counts;  // of each id: 1 where all its bytes count; no id counts: the conversation is left out
   std::int64_t bytes = 0;            // of the rendered text
   bool ends = true;                  // an eos token stands in the last stretch that counts
+  std::string dropped = {};          // what the template does not write: "its tools", or "messages[1], of role \"critic\""
   bool is_usual = true;              // they begin with what the tokenizer puts before a text
 };
 

@@ -135,7 +135,14 @@ RenderedChat render_messages_file(const ChatSource& source, const std::string& m
     if (!conversation.tools.is_array())
       throw DataError(fmt::format("{}: tools that are no list; write a JSON array of objects", tools_path));
   }
-  return source.for_tools(conversation.tools).render(conversation.messages, conversation.tools, prompt, source.variables);
+  const ChatTemplate& chat = source.for_tools(conversation.tools);
+  const JsonValue messages = messages_for(chat, conversation.messages, messages_path);
+  try {
+    return chat.render(messages, conversation.tools, prompt, source.variables);
+  } catch (DataError& error) {
+    error.add_context(fmt::format(" [{}]", messages_path));
+    throw;
+  }
 }
 
 }  // namespace trident

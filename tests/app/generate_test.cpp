@@ -204,7 +204,8 @@ TEST_F(Generate, TalksByATemplateWithAllThatWasSaid) {
   answer_messages("runs");
   const auto talk = [&](const std::string& lines, const std::vector<std::string>& more, const std::vector<std::string>& by) {
     write_file(place_ / "lines", lines);
-    std::vector<std::string> words{"sh", "-c", "from=$1; shift; exec \"$@\" < \"$from\"", "sh", place_ / "lines", TRIDENT_BINARY};
+    const std::vector<std::string> words{
+        "sh", "-c", "from=$1; shift; exec \"$@\" < \"$from\"", "sh", place_ / "lines", TRIDENT_BINARY};
     return run_command(plus(words, plus(plus({"generate", "--ckpt", place_ / "run/ckpt", "--set", "precision.compute=fp32", "--chat"},
                                              by), more)));
   };
