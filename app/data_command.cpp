@@ -1,7 +1,6 @@
 // trident data prepare|merge
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <ostream>
@@ -75,11 +74,7 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
 }
 
 ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, bool no_special) {
-  const std::string folder = std::filesystem::is_directory(tokenizer) ? tokenizer : "";
-  if (folder.empty() && flags.chat_template.empty())
-    throw ConfigError(
-        fmt::format("--chat: {} is no folder that could hold a chat template; give --template", in_quotes(tokenizer)));
-  ChatOptions chat{.source = load_chat_source(folder, flags.chat_template)};
+  ChatOptions chat{.source = chat_source_of(tokenizer, flags.chat_template, "--chat")};
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
     if (flags.loss == to_string(kind)) chat.loss = kind;
   if (flags.skip_empty) chat.empty = EmptyConversations::kSkipped;
@@ -92,6 +87,9 @@ void say_what_counts(const PrepareStats& stats, const CommandContext& context) {
   context.out << fmt::format("{} of {} count as targets ({:.1f} %)\n", stats.counted, counted(stats.tokens, "token"), 100 * share);
   if (stats.skipped > 0)
     context.out << fmt::format("{} without a token that counts left out\n", counted(stats.skipped, "conversation"));
+  if (stats.dropped > 0)
+    context.out << fmt::format("warning: the chat template leaves out a part of {}, the first {}\n",
+                               counted(stats.dropped, "conversation"), on_one_line(stats.first_dropped));
   if (stats.endless > 0)
     context.out << fmt::format(
         "warning: in {} no end-of-sequence token counts at the end of what is learned: the model will not learn to stop\n",
@@ -158,6 +156,8 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
                  "with --chat the template says where turns end, and messages hold no control tokens", "prepare without --chat");
     chat = chat_options(chat_flags, source.name_or_path, no_special);
     options.chat = &*chat;
+    if (const std::string warning = chat_marks(chat->source, *vocabulary).warning; !warning.empty())
+      context.out << fmt::format("warning: {}\n", warning);
   }
   if (eod) {
     options.eod = vocabulary->find(*eod);

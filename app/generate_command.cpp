@@ -1,8 +1,9 @@
-// trident generate --ckpt DIR --prompt TEXT|--prompts FILE|--prompt-ids "5 17 2" [--max-new-tokens N] [--greedy] ...
+// trident generate --ckpt DIR --prompt TEXT|--prompts FILE|--prompt-ids "5 17 2"|--messages FILE|--chat [--greedy] ...
 #include <fmt/ranges.h>
 
 #include <cstdint>
 #include <exception>
+#include <iostream>
 #include <ostream>
 
 #include "app/command_line.h"
@@ -14,6 +15,8 @@
 
 namespace trident {
 namespace {
+
+constexpr std::int64_t kChatTokens = 1024;  // of an answer
 
 struct OutputFlags {
   bool json = false, ids = false, log_probabilities = false, timings = false;
@@ -124,7 +127,7 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   GenerateOptions options;
   OutputFlags output;
   std::vector<std::string> texts, files, ids;
-  bool greedy = false;
+  bool greedy = false, chat = false;
   app.add_option("--prompt", texts, "a text to continue; may be repeated")->allow_extra_args(false);
   app.add_option("--prompts", files,
                  "a file with a prompt on every line; of FILE.jsonl a JSON text, or {\"prompt\": ..} or {\"ids\": [..]}")
@@ -133,8 +136,11 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   app.add_option("--messages", options.messages,
                  "a file with a JSON array of messages, to answer by the model's chat template; may be repeated")
       ->allow_extra_args(false);
+  app.add_flag("--chat", chat,
+               "answer the lines of standard input, by the same template, each with all that was said before; --messages may begin "
+               "it, and an empty line ends it");
   app.add_option("--template", options.chat_template,
-                 "of --messages: a file, chatml or llama3, in place of the tokenizer folder's");
+                 "of --messages and --chat: a file, chatml or llama3, in place of the tokenizer folder's");
   app.add_flag("--greedy", greedy, "take the likeliest token, as --temperature 0");
   add_flags(app, options, output);
   std::exception_ptr wrong;  // which the ranks of a job say once
@@ -148,6 +154,9 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
     options.timings = output.timings;
     if (greedy) options.sampling.temperature = 0;
     check(app, options, greedy, output);
+    if (chat) refuse_given(app, {"--prompt", "--prompts", "--prompt-ids", "-n", "--batch", "--print-ids", "--json", "--logprobs",
+                                 "--timings"}, "--chat prints the text of one answer after the other", "leave it out");
+    if (chat && app.count("--max-new-tokens") == 0) options.max_new_tokens = kChatTokens;
     for (const std::string& text : texts) options.prompts.push_back({.text = text});
     for (const std::string& file : files) options.prompts.push_back({.file = file});
     for (const std::string& list : ids) options.prompts.push_back({.ids = parse_token_ids(list, "--prompt-ids")});
@@ -162,6 +171,13 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
     shown = true;
     context.out << (to_terminal ? on_lines(text) : text) << std::flush;
   };
+  std::int64_t turns = 0;
+  if (chat)
+    options.ask = [&]() -> std::optional<std::string> {
+      context.out << (turns++ > 0 ? "\n" : "") << (to_terminal ? "> " : "") << std::flush;
+      std::string line;
+      return std::getline(std::cin, line) && !line.empty() ? std::optional(line) : std::nullopt;
+    };
   const auto read = [&] {
     if (wrong) std::rethrow_exception(wrong);
     return options;

@@ -32,6 +32,8 @@ struct Batch {
   std::vector<std::string> bad;     // why lines are no documents, where such are left out
   std::int64_t text_bytes = 0, lone_surrogates = 0;
   std::int64_t skipped = 0, endless = 0;  // conversations
+  std::int64_t dropped = 0;               // likewise
+  std::string first_dropped;
   bool all_usual = true;                  // likewise: all begin with what the tokenizer puts before a text
   std::int64_t control_line = 0;    // of the first control text that became its token; 0: there is none
   std::int32_t control_id = -1;
@@ -71,6 +73,8 @@ void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const 
   batch.sizes.push_back(std::ssize(tokens.ids));
   batch.text_bytes += tokens.bytes;
   batch.endless += tokens.ends ? 0 : 1;
+  if (!tokens.dropped.empty() && ++batch.dropped == 1)
+    batch.first_dropped = fmt::format("{}:{}: {}", input.path, line.line, tokens.dropped);
   batch.all_usual = batch.all_usual && tokens.is_usual;
 }
 
@@ -212,6 +216,8 @@ class Preparation {
     stats_.counted += std::ranges::count(batch->counts, 1);
     stats_.skipped += batch->skipped;
     stats_.endless += batch->endless;
+    if (stats_.dropped == 0) stats_.first_dropped = batch->first_dropped;
+    stats_.dropped += batch->dropped;
     all_usual_ = all_usual_ && batch->all_usual;
     stats_.bytes += batch->text_bytes;
     stats_.lone_surrogates += batch->lone_surrogates;

@@ -247,12 +247,13 @@ TEST_F(TrainingRun, AMaskSaysWhichTargetsCount) {
     more.insert(more.end(), settings.begin(), settings.end());
     return more;
   };
-  const std::vector<JsonValue> alone = train(settings, "alone");
+  const std::vector<JsonValue> alone = train(with_chat({"checkpoint.every=end"}), "alone");
   EXPECT_EQ(number(alone.front(), "loss_tokens"), 8 * 32 / 2);
   EXPECT_EQ(number(alone.back(), "tokens"), 2 * 8 * 32);
   expect_same_losses(alone, train(with_chat({kLayout}), "eight"), 1e-6);
   EXPECT_NE(read_file(place_ / "alone/run.log").find("chat, 1,600 tokens, 49 samples of 32 tokens, targets by its .mask"),
             std::string::npos);
+  EXPECT_NE(read_file(place_ / "alone/run.log").find("alone --chat"), std::string::npos);
   // With a file of which every target counts.
   write_dataset(place_ / "plain", documents, 50257);
   const std::string blend = fmt::format(R"(data.train=["{}","{}"])", chat, place_ / "plain");
