@@ -1,0 +1,34 @@
+// Low-rank adapters (Hu et al. 2021, LoRA, arXiv 2106.09685) of a model: which linear layers have one, of what rank and scale. Pure.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trident {
+
+// y += scale (x A^T) B^T beside y = x W^T of a module; A [rank, in], B [out, rank].
+struct AdaptedModule {
+  std::string module;  // Hugging Face's name, "model.layers.0.self_attn.q_proj"
+  std::int64_t rank = 0;
+  double scale = 1;
+
+  std::string a() const { return module + ".lora_A.weight"; }
+  std::string b() const { return module + ".lora_B.weight"; }
+  bool operator==(const AdaptedModule&) const = default;
+};
+
+struct AdapterSpec {
+  std::vector<AdaptedModule> modules;  // by name
+
+  // Null: the module has no adapter.
+  const AdaptedModule* find(std::string_view module) const {
+    const auto found = std::ranges::lower_bound(modules, module, {}, &AdaptedModule::module);
+    return found == modules.end() || found->module != module ? nullptr : &*found;
+  }
+  bool operator==(const AdapterSpec&) const = default;
+};
+
+}  // namespace trident
