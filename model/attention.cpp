@@ -35,6 +35,7 @@ Attention::Attention(const ModelConfig& config, std::int64_t layer)
       dropout_(config.residual_dropout, DropoutPlace::kAttention) {}
 
 void Attention::declare(ParamList& list) {
+  list.follow(config_.tuning);
   const int tensor_degree = list.layout().degree;
   const std::int64_t head_dim = config_.head_dim;
   const int kv_shards = static_cast<int>(std::min<std::int64_t>(tensor_degree, config_.kv_heads));
@@ -315,10 +316,11 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
 }
 
 void Attention::backward_weight(LayerPass& p, ConstTensorView x) const {
-  {
+  if (output_.trains(p)) {
     const ScratchScope scope(p.scratch_cursor());
     output_.backward_weight(p, merged_output(p));
   }
+  if (!qkv_.trains(p)) return;
   Views d_rows;
   for (std::size_t i = 0; i < qkv_.projections().size(); ++i) d_rows[i] = p[d_rows_[i]];
   qkv_.backward_weight(p, norm_.input(p, x), used(d_rows));

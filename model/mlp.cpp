@@ -13,6 +13,7 @@ Mlp::Mlp(const ModelConfig& config, std::int64_t layer)
       dropout_(config.residual_dropout, DropoutPlace::kMlp) {}
 
 void Mlp::declare(ParamList& list) {
+  list.follow(config_.tuning);
   const int tensor_degree = list.layout().degree;
   inner_ = config_.ffn / tensor_degree;
   norm_.declare(list);
@@ -78,8 +79,9 @@ void Mlp::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
 }
 
 void Mlp::backward_weight(LayerPass& p, ConstTensorView x) const {
+  if (down_.trains(p)) down_.backward_weight(p, p[act_]);
+  if (!up_.trains(p)) return;
   const TensorView d_pre = p[d_pre_];
-  down_.backward_weight(p, p[act_]);
   up_.backward_weight(p, norm_.input(p, x), std::span(&d_pre, 1));
 }
 

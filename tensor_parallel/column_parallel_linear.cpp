@@ -34,6 +34,7 @@ void ColumnParallelLinear::backward_input(Pass& p, TensorView d_x, std::span<con
 }
 
 void ColumnParallelLinear::backward_weight(Pass& p, ConstTensorView x, std::span<const TensorView> d_y) const {
+  if (!trains(p)) return;
   const ScratchScope scope(p.scratch_cursor());
   const ConstTensorView rows = as_rows(enter_region(p, x));
   for (std::size_t i = 0; i < projections_.size(); ++i) {

@@ -5,6 +5,7 @@
 // scope of its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -26,6 +27,10 @@ class ColumnParallelLinear {
   explicit ColumnParallelLinear(std::vector<Projection> projections) : projections_(std::move(projections)) {}
 
   const std::vector<Projection>& projections() const { return projections_; }
+  // Whether backward_weight does anything.
+  bool trains(const Pass& p) const {
+    return std::ranges::any_of(projections_, [&](const Projection& of) { return p.trains(of.weight) || p.trains(of.bias); });
+  }
 
   // y[i] T[R, C_i] from x T[S',B,K]. With `gelu` T[R, C], of one projection: also gelu = gelu(y).
   void forward(Pass& p, ConstTensorView x, std::span<const TensorView> y, std::optional<TensorView> gelu = {}) const;

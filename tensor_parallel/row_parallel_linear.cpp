@@ -28,10 +28,11 @@ void RowParallelLinear::backward_input_through_gelu(Pass& p, TensorView d_pre, T
 }
 
 void RowParallelLinear::backward_weight(Pass& p, ConstTensorView x) const {
+  if (!trains(p)) return;
   const bool partial_bias = p.geometry.shards_sequence();  // each rank sums the bias gradient over its own rows
   const ConstTensorView d_y = as_rows(d_y_.full(p));
   if (bias_.present() && !partial_bias) return p.weight_and_bias_gradient(weight_, bias_, d_y, x);
-  if (bias_.present()) p.run(op::SumRows{.out = p.grad(bias_), .x = as_rows(d_y_.local(p)), .accumulate = p.grad_mode()});
+  if (p.trains(bias_)) p.run(op::SumRows{.out = p.grad(bias_), .x = as_rows(d_y_.local(p)), .accumulate = p.grad_mode()});
   p.weight_gradient(weight_, d_y, x);
 }
 
