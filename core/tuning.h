@@ -7,11 +7,14 @@
 #include <string>
 #include <string_view>
 
+#include "core/adapter_spec.h"
+
 namespace trident {
 
 struct Tuning {
   // Hugging Face's names of the tensors that stay as they are: "model.layers.0.mlp.up_proj.weight". A tied weight has one name.
   std::set<std::string, std::less<>> frozen;
+  AdapterSpec adapters;  // whose tensors train beside them
 
   bool trains(std::string_view tensor) const { return !frozen.contains(tensor); }
 };

@@ -53,8 +53,9 @@ void Attention::declare(ParamList& list) {
                           .transposed_on_disk = names_.transposed_on_disk,
                           .init_std = static_cast<float>(config_.init_std)};
   std::vector<Projection> projections;
+  std::vector<RowShardedLinear> linears;
   const auto project = [&](std::int64_t columns) {
-    const LinearIds ids = declare_row_sharded(list, linear);
+    const LinearIds ids = declare_row_sharded(list, linears.emplace_back(linear));
     projections.push_back({ids.weight, ids.bias, columns});
   };
   if (fused) {
@@ -68,7 +69,8 @@ void Attention::declare(ParamList& list) {
     linear.shards = kv_shards;
     project(2 * kv_columns);
   }
-  qkv_ = ColumnParallelLinear(std::move(projections));
+  qkv_ = ColumnParallelLinear(std::move(projections),
+                              declare_adapters(list, config_, names_.qkv, linears, ActivationKind::kAttention));
   k_.projection = v_.projection = qkv_.projections().size() - 1;
   k_.first_column = fused ? q_columns : 0;
   v_.first_column = k_.first_column + kv_columns;
@@ -79,13 +81,15 @@ void Attention::declare(ParamList& list) {
     key_norm_.declare(list);
   }
   const double layers = static_cast<double>(config_.layers);
-  const LinearIds output = declare_column_sharded(list, {.name = names_.attention_output,
-                                                         .output_rows = config_.hidden,
-                                                         .input_columns = config_.query_width(),
-                                                         .bias = config_.output_bias,
-                                                         .transposed_on_disk = names_.transposed_on_disk,
-                                                         .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))});
-  output_ = RowParallelLinear(config_.hidden, output.weight, output.bias);
+  const ColumnShardedLinear last{.name = names_.attention_output,
+                                 .output_rows = config_.hidden,
+                                 .input_columns = config_.query_width(),
+                                 .bias = config_.output_bias,
+                                 .transposed_on_disk = names_.transposed_on_disk,
+                                 .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
+  const LinearIds output = declare_column_sharded(list, last);
+  output_ = RowParallelLinear(config_.hidden, output.weight, output.bias,
+                              declare_adapters(list, config_, last, ActivationKind::kAttention));
 }
 
 AttentionShape Attention::shape(const LayerGeometry& g) const {

@@ -21,7 +21,7 @@ class LinearAdapter {
  public:
   // One module's B beside one product: T[columns, rank], for columns first_column .. of y and first_rank .. of z.
   struct Block {
-    ParamId b;
+    ParamId b = {};
     std::size_t product = 0;
     std::int64_t first_column = 0, columns = 0, first_rank = 0, rank = 0;
   };
