@@ -144,6 +144,10 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("parallel.layers", p.layers), v("parallel.order", p.order), v("parallel.overlap", p.overlap),
       v("parallel.bucket_mb", p.bucket_mb);
   v("batch.global", c.batch.global), v("batch.micro", c.batch.micro), v("batch.sequence", c.batch.sequence);
+  auto& a = c.adapter;
+  v("adapter.type", a.type), v("adapter.r", a.r), v("adapter.alpha", a.alpha), v("adapter.dropout", a.dropout);
+  v("adapter.target_modules", a.target_modules), v("adapter.exclude_modules", a.exclude_modules);
+  v("adapter.layers", a.layers), v("adapter.rslora", a.rslora), v("adapter.dtype", a.dtype);
   v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
   v("precision.loss_scale", c.precision.loss_scale), v("precision.stochastic_rounding", c.precision.stochastic_rounding);
   v("recompute.policy", c.recompute.policy), v("recompute.head_chunk", c.recompute.head_chunk);
@@ -198,6 +202,14 @@ void check_loss_scale(const PrecisionConfig& p) {
   if (p.loss_scale.kind == LossScale::Kind::kFixed && std::frexp(p.loss_scale.fixed, &exponent) != 0.5)
     contradict(fmt::format("precision.loss_scale = {}: must be a power of two, so that scaling is exact; take {:.0f} or \"dynamic\"",
                            given, std::ldexp(1.0, exponent - 1)));
+}
+
+void check_adapter(const TrainConfig& c) {
+  const std::vector<std::string> set = c.adapter.type ? std::vector<std::string>() : keys_set_in(c, "adapter");
+  if (!set.empty())
+    contradict(fmt::format("{}: adapter.type is null, so that there are no adapters; set adapter.type to \"lora\"", set.front()));
+  if (c.adapter.dropout > 0)
+    contradict(fmt::format("adapter.dropout = {}: not built yet; remove the key or set it to 0", c.adapter.dropout));
 }
 
 // With "auto", what the processor can do decides: see make_run_plan().
@@ -313,6 +325,7 @@ void validate(const TrainConfig& c) {
   check_nccl_order(c.cuda);
   check_loss_scale(c.precision);
   check_stochastic_rounding(c.precision);
+  check_adapter(c);
   const LrScheduleConfig& s = c.lr_schedule;
   if (s.min_lr > c.optimizer.lr)
     contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));

@@ -96,6 +96,17 @@ struct PrecisionConfig {
   bool stochastic_rounding = false;  // of bf16 weights after an update
 };
 
+// Low-rank adapters, which alone train where there are any.
+struct AdapterConfig {
+  std::optional<std::string> type;  // nothing: there are none
+  std::int64_t r = 8;
+  double alpha = 8, dropout = 0;
+  std::vector<std::string> target_modules{"all-linear"}, exclude_modules;
+  std::optional<std::vector<std::int64_t>> layers;  // nothing: all
+  bool rslora = false;
+  std::string dtype = "fp32";
+};
+
 struct RecomputeConfig {
   RecomputePolicy policy = RecomputePolicy::kNone;
   std::int64_t head_chunk = 0;  // tokens; 0: the whole micro-batch
@@ -201,6 +212,7 @@ struct TrainConfig {
   ModelSource model;
   ParallelConfig parallel;
   BatchConfig batch;
+  AdapterConfig adapter;
   PrecisionConfig precision;
   RecomputeConfig recompute;
   OptimizerConfig optimizer;
