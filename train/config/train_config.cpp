@@ -136,6 +136,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("run.hardware_profile", c.run.hardware_profile), v("device", c.device);
   v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config);
   v("model.init_from", c.model.init_from), v("model.dropout", c.model.dropout);
+  v("train.only", c.train.only), v("train.freeze", c.train.freeze);
   auto& p = c.parallel;
   v("parallel.data", p.data), v("parallel.pipeline", p.pipeline), v("parallel.tensor", p.tensor), v("parallel.context", p.context);
   v("parallel.virtual_stages", p.virtual_stages), v("parallel.schedule", p.schedule),
@@ -304,6 +305,9 @@ void check_samples(const TrainConfig& c) {
 
 void validate(const TrainConfig& c) {
   const ParallelConfig& p = c.parallel;
+  if (!c.train.only.empty() && !c.train.freeze.empty())
+    contradict(fmt::format("train.freeze = {}: train.only = {} says already what is trained; remove one of the two",
+                           value_text(write(c.train.freeze)), value_text(write(c.train.only))));
   if (p.virtual_stages > 1 && p.schedule != ScheduleKind::kInterleaved)
     contradict(fmt::format(
         "parallel.virtual_stages = {}: parallel.schedule {} has one stage per rank; set parallel.schedule to \"interleaved\"",

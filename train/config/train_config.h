@@ -52,6 +52,11 @@ struct ModelSource {
   std::optional<double> dropout;
 };
 
+// Patterns of tensor names (resolve_tuning()); at most one of the two has any.
+struct TrainedParts {
+  std::vector<std::string> only, freeze;
+};
+
 struct GradSync {
   enum class Kind : std::uint8_t { kPreset, kStep, kAuto, kEvery } kind = Kind::kPreset;
   std::int64_t every = 0;  // micro-batches, for kEvery
@@ -210,6 +215,7 @@ struct TrainConfig {
   RunConfig run;
   AskedDevice device = AskedDevice::kAuto;
   ModelSource model;
+  TrainedParts train;
   ParallelConfig parallel;
   BatchConfig batch;
   AdapterConfig adapter;

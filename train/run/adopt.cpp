@@ -20,6 +20,8 @@ namespace {
 
 // Keys that must be what they were.
 constexpr std::string_view kCompared[] = {"run.seed",
+                                          "train.only",
+                                          "train.freeze",
                                           "batch.global",
                                           "batch.sequence",
                                           "data.split",
