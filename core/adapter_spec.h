@@ -20,8 +20,14 @@ struct AdaptedModule {
   bool operator==(const AdaptedModule&) const = default;
 };
 
+// Whether a tensor's name is one of an adapter's.
+inline bool is_adapter_tensor(std::string_view tensor) {
+  return tensor.ends_with(".lora_A.weight") || tensor.ends_with(".lora_B.weight");
+}
+
 struct AdapterSpec {
   std::vector<AdaptedModule> modules;  // by name
+  double dropout = 0;                  // probability, of what A multiplies
 
   // Null: the module has no adapter.
   const AdaptedModule* find(std::string_view module) const {

@@ -70,7 +70,8 @@ void Attention::declare(ParamList& list) {
     project(2 * kv_columns);
   }
   qkv_ = ColumnParallelLinear(std::move(projections),
-                              declare_adapters(list, config_, names_.qkv, linears, ActivationKind::kAttention));
+                              declare_adapters(list, config_, names_.qkv, linears, ActivationKind::kAttention,
+                                               DropoutPlace::kQueryAdapter));
   k_.projection = v_.projection = qkv_.projections().size() - 1;
   k_.first_column = fused ? q_columns : 0;
   v_.first_column = k_.first_column + kv_columns;
@@ -89,7 +90,8 @@ void Attention::declare(ParamList& list) {
                                  .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
   const LinearIds output = declare_column_sharded(list, last);
   output_ = RowParallelLinear(config_.hidden, output.weight, output.bias,
-                              declare_adapters(list, config_, last, ActivationKind::kAttention));
+                              declare_adapters(list, config_, last, ActivationKind::kAttention,
+                                               DropoutPlace::kAttentionOutputAdapter));
 }
 
 AttentionShape Attention::shape(const LayerGeometry& g) const {

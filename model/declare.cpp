@@ -45,24 +45,36 @@ const AdaptedModule* adapted(const ModelConfig& config, const std::string& modul
   return config.tuning == nullptr ? nullptr : config.tuning->adapters.find(module);
 }
 
-// The modules of these linear layers that have adapters, in their order.
-std::vector<std::vector<AdaptedModule>> modules_of_one_scale(const ModelConfig& config, std::span<const RowShardedLinear> linears) {
-  std::vector<std::vector<AdaptedModule>> groups;
-  const auto is_in = [](const AdaptedModule& module) {
-    return [&module](const std::vector<AdaptedModule>& group) { return std::ranges::find(group, module) != group.end(); };
-  };
+// Modules whose A are one matrix, and the place of their dropout.
+struct AdapterGroup {
+  std::vector<AdaptedModule> modules;
+  int place = 0;
+};
+
+// Of the modules of these linear layers that have adapters, in their order: with dropout each by itself, else those of one scale.
+std::vector<AdapterGroup> adapter_groups(const ModelConfig& config, std::span<const RowShardedLinear> linears, int place) {
+  std::vector<AdapterGroup> groups;
+  std::vector<std::string> seen;
   for (const RowShardedLinear& linear : linears) {
     for (const TensorRows& part : linear.parts) {
+      if (std::ranges::find(seen, part.stem) != seen.end()) continue;
+      seen.push_back(part.stem);
       const AdaptedModule* const module = adapted(config, part.stem);
-      if (module == nullptr || std::ranges::any_of(groups, is_in(*module))) continue;
-      const auto group = std::ranges::find_if(groups, [&](const auto& g) { return g.front().scale == module->scale; });
+      if (module == nullptr) continue;
+      const bool alone = config.tuning->adapters.dropout > 0;
+      const auto group = std::ranges::find_if(
+          groups, [&](const AdapterGroup& g) { return !alone && g.modules.front().scale == module->scale; });
       if (group == groups.end())
-        groups.push_back({*module});
+        groups.push_back({{*module}, place + static_cast<int>(seen.size()) - 1});
       else
-        group->push_back(*module);
+        group->modules.push_back(*module);
     }
   }
   return groups;
+}
+
+LinearAdapter::Dropout adapter_dropout(const ModelConfig& config, int place, bool has_columns) {
+  return {static_cast<float>(config.tuning->adapters.dropout), place, has_columns};
 }
 
 // A [rank, in] begins as Hugging Face's PEFT draws it, B [out, rank] as zeros: at first an adapter adds nothing.
@@ -150,9 +162,10 @@ LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& lin
 }
 
 std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const std::string& name,
-                                            std::span<const RowShardedLinear> linears, ActivationKind kind) {
+                                            std::span<const RowShardedLinear> linears, ActivationKind kind, DropoutPlace place) {
   std::vector<LinearAdapter> adapters;
-  for (const std::vector<AdaptedModule>& modules : modules_of_one_scale(config, linears)) {
+  for (const AdapterGroup& group : adapter_groups(config, linears, static_cast<int>(place))) {
+    const std::vector<AdaptedModule>& modules = group.modules;
     ParamSpec a;
     a.name = (modules.size() == 1 ? modules.front().module : name) + ".lora_A.weight";
     a.grad_partial_over = partial_axes(list.layout(), PartialGradient::kAlways);  // each rank knows its columns of y
@@ -169,13 +182,13 @@ std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& 
         }
       first_rank += module.rank;
     }
-    adapters.emplace_back(kind, a_id, first_rank, modules.front().scale, std::move(blocks));
+    adapters.emplace_back(kind, a_id, first_rank, modules.front().scale, adapter_dropout(config, group.place, false), std::move(blocks));
   }
   return adapters;
 }
 
 std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const ColumnShardedLinear& linear,
-                                            ActivationKind kind) {
+                                            ActivationKind kind, DropoutPlace place) {
   const AdaptedModule* const module = adapted(config, linear.name);
   if (module == nullptr) return {};
   const int tensor_degree = list.layout().degree;
@@ -189,6 +202,7 @@ std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& 
   const ParamId a_id = list.add(std::move(a)), b_id = list.add(std::move(b));
   std::vector<LinearAdapter> adapters;
   adapters.emplace_back(kind, a_id, module->rank, module->scale,
+                        adapter_dropout(config, static_cast<int>(place), tensor_degree > 1),
                         std::vector{LinearAdapter::Block{b_id, 0, 0, linear.output_rows, 0, module->rank}});
   return adapters;
 }

@@ -9,6 +9,7 @@
 
 #include "model/config/model_config.h"
 #include "model/config/param_names.h"
+#include "model/dropout.h"
 #include "tensor_parallel/layer_plan.h"
 #include "tensor_parallel/linear_adapter.h"
 
@@ -51,12 +52,13 @@ struct ColumnShardedLinear {
 LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& linear);
 
 // The adapters that a model's tuning puts beside linear layers that read one input: A and B of each, for all of `linears`, which the
-// columns of products 0, 1, .. are of. Modules of one scale are one LinearAdapter; none where no module has one. `name`: of the
-// parameter that holds several modules' A. `kind`: the part of the model that they are in.
+// columns of products 0, 1, .. are of. Modules of one scale are one LinearAdapter, with dropout each is one; none where no module has
+// one. `name`: of the parameter that holds several modules' A. `kind`: the part of the model that they are in. `place`: of the first
+// module's dropout, which the others' follow.
 std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const std::string& name,
-                                            std::span<const RowShardedLinear> linears, ActivationKind kind);
+                                            std::span<const RowShardedLinear> linears, ActivationKind kind, DropoutPlace place);
 std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const ColumnShardedLinear& linear,
-                                            ActivationKind kind);
+                                            ActivationKind kind, DropoutPlace place);
 
 // A vocabulary table "<name>.weight" [padded V, H] split by rows over tp, the tensor "<tensor>.weight".
 ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, TiedEnd end, const std::string& name, const std::string& tensor);

@@ -27,7 +27,8 @@ void Mlp::declare(ParamList& list) {
   const LinearIds up = declare_row_sharded(list, first);
   const auto parts = static_cast<std::int64_t>(names_.mlp_input_parts.size());
   up_ = ColumnParallelLinear({{up.weight, up.bias, parts * inner_}},
-                             declare_adapters(list, config_, first.name, std::span(&first, 1), ActivationKind::kMlp));
+                             declare_adapters(list, config_, first.name, std::span(&first, 1), ActivationKind::kMlp,
+                                              DropoutPlace::kMlpInputAdapter));
   const double layers = static_cast<double>(config_.layers);
   const ColumnShardedLinear last{.name = names_.mlp_output,
                                  .output_rows = config_.hidden,
@@ -36,7 +37,7 @@ void Mlp::declare(ParamList& list) {
                                  .transposed_on_disk = names_.transposed_on_disk,
                                  .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
   const LinearIds down = declare_column_sharded(list, last);
-  down_ = RowParallelLinear(config_.hidden, down.weight, down.bias, declare_adapters(list, config_, last, ActivationKind::kMlp));
+  down_ = RowParallelLinear(config_.hidden, down.weight, down.bias, declare_adapters(list, config_, last, ActivationKind::kMlp, DropoutPlace::kMlpOutputAdapter));
 }
 
 void Mlp::expand(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const {

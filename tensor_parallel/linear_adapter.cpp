@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "core/philox.h"
 
 namespace trident {
 namespace {
@@ -36,9 +37,30 @@ ConstTensorView LinearAdapter::matrix(Pass& p, std::size_t product, std::int64_t
   return diagonal;
 }
 
+void LinearAdapter::drop(Pass& p, TensorView out, ConstTensorView x) const {
+  const PhiloxKey key = dropout_key(p.geometry.seed, p.draws.step, p.unit, dropout_.place);
+  const std::int64_t columns = x.shape()[1];
+  DropoutSpec spec{.probability = dropout_.probability, .key = {key[0], key[1]}, .sequence = p.geometry.sequence};
+  if (dropout_.has_columns) {
+    spec.all_columns = columns * p.geometry.tensor_degree;
+    spec.first_column = columns * p.geometry.tensor_rank;
+  }
+  const Shape shape = p.geometry.full_shape(columns);
+  p.run(op::Dropout{.out = out.reshape(shape), .x = x.reshape(shape), .samples = p.draws.samples, .spec = spec});
+}
+
+ConstTensorView LinearAdapter::input(Pass& p, ConstTensorView x) const {
+  if (dropout_.probability == 0) return x;
+  const TensorView dropped = p.scratch(x.dtype(), x.shape());
+  if (!p.draws.drops) return x;
+  drop(p, dropped, x);
+  return dropped;
+}
+
 void LinearAdapter::forward(Pass& p, ConstTensorView x, std::span<const TensorView> y) const {
+  const ScratchScope dropped(p.scratch_cursor());
   const TensorView z = p.save(z_, p.geometry.compute, {x.shape()[0], ranks_});
-  MatmulOperands inner = p.product(z, x, Transpose::kNo, p.weight(a_), Transpose::kYes);
+  MatmulOperands inner = p.product(z, input(p, x), Transpose::kNo, p.weight(a_), Transpose::kYes);
   inner.scale = scale_;
   p.matmul(inner);
   for (std::size_t i = 0; i < y.size(); ++i) {
@@ -60,11 +82,19 @@ void LinearAdapter::backward_input(Pass& p, TensorView d_x, std::span<const Tens
     p.matmul(outer);
     accumulate = Accumulate::kYes;
   }
-  p.matmul(d_x, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo, Accumulate::kYes);
+  if (dropout_.probability == 0) return p.matmul(d_x, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo, Accumulate::kYes);
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView d_dropped = p.scratch(d_x.dtype(), d_x.shape());
+  p.matmul(d_dropped, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo);
+  drop(p, d_dropped, d_dropped);
+  p.run(op::Add{.out = d_x, .a = d_x, .b = d_dropped});
 }
 
 void LinearAdapter::backward_weight(Pass& p, ConstTensorView x, std::span<const TensorView> d_y) const {
-  p.weight_gradient(a_, p[d_z_], x);
+  {
+    const ScratchScope dropped(p.scratch_cursor());
+    p.weight_gradient(a_, p[d_z_], input(p, x));
+  }
   const ConstTensorView z = p[z_];
   for (std::size_t i = 0; i < d_y.size(); ++i) {
     if (!is_beside(i)) continue;

@@ -26,9 +26,16 @@ class LinearAdapter {
     std::int64_t first_column = 0, columns = 0, first_rank = 0, rank = 0;
   };
 
+  // Dropout of x beside the base's product; `place`: a number that no other dropout of the unit has.
+  struct Dropout {
+    float probability = 0;
+    int place = 0;
+    bool has_columns = false;  // x has this rank's columns of all
+  };
+
   // a T[ranks, K]. `kind`: the part of the model that it is in.
-  LinearAdapter(ActivationKind kind, ParamId a, std::int64_t ranks, double scale, std::vector<Block> blocks)
-      : a_(a), ranks_(ranks), scale_(static_cast<float>(scale)), blocks_(std::move(blocks)) {
+  LinearAdapter(ActivationKind kind, ParamId a, std::int64_t ranks, double scale, const Dropout& dropout, std::vector<Block> blocks)
+      : a_(a), ranks_(ranks), scale_(static_cast<float>(scale)), dropout_(dropout), blocks_(std::move(blocks)) {
     z_.kind = kind;
   }
 
@@ -45,10 +52,14 @@ class LinearAdapter {
   const Block* dense_block(std::size_t product, std::int64_t columns) const;
   // T[C_i, ranks].
   ConstTensorView matrix(Pass& p, std::size_t product, std::int64_t columns) const;
+  void drop(Pass& p, TensorView out, ConstTensorView x) const;
+  // x after dropout, in scratch; without dropout x itself.
+  ConstTensorView input(Pass& p, ConstTensorView x) const;
 
   ParamId a_;
   std::int64_t ranks_ = 0;
   float scale_ = 1;
+  Dropout dropout_;
   std::vector<Block> blocks_;
   Saved z_{"an adapter's inner rows", ActivationKind::kMlp, LastUse::kW, RecomputeClass::kNever};  // T[R, ranks], s z
   BetweenIW d_z_{"the gradient of an adapter's inner rows"};                                       // T[R, ranks]

@@ -29,6 +29,13 @@ class ParamViews {
   ~ParamViews() = default;
 };
 
+// What dropout masks are drawn by.
+struct MaskDraws {
+  ConstTensorView samples = {};  // i64 [B]: global sample index
+  std::int64_t step = 0;
+  bool drops = false;            // in training
+};
+
 // Where a pass runs. `memory`: of the unit; a dry pass adds to it.
 struct PassEnvironment {
   Ops& ops;
@@ -63,6 +70,7 @@ class Pass {
   Communicator& tensor;  // the tensor-parallel group
   const LayerGeometry& geometry;
   const int unit;
+  MaskDraws draws;       // of a pass over one micro-batch
 
   // A dry pass that plans: of calls with the same shapes one is enough.
   bool plans() const { return planned_ != nullptr; }

@@ -299,7 +299,8 @@ std::vector<Option> eval_and_checkpoint_options() {
        .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with.",
        .choices = {"model", "run", "run.seed", "batch", "batch.global", "batch.sequence", "data", "data.train", "data.train.weights",
                    "data.split", "data.shuffle", "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss",
-                   "data.boundaries", "data.eod", "data.tokenizer", "train", "train.only", "train.freeze"}, .form = TextForm::kConsent},
+                   "data.boundaries", "data.eod", "data.tokenizer", "train", "train.only", "train.freeze", "adapter",
+                   "adapter.alpha", "adapter.rslora"}, .form = TextForm::kConsent},
       {.path = "elastic", .takes = kLayouts, .fallback = "[]",
        .doc = "Layouts that trident supervise --nodes-from falls back on when hosts are gone: texts, or objects with the keys of parallel that they change. Nothing else uses them."},
   };

@@ -89,7 +89,7 @@ AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& mod
     std::erase_if(taken, [&](const std::string& module) { return std::ranges::find(*adapter.layers, layer_of(module)) == adapter.layers->end(); });
   }
   if (taken.empty()) refuse("target_modules", "no module is left by exclude_modules and layers; nothing would train");
-  AdapterSpec spec;
+  AdapterSpec spec{.modules = {}, .dropout = adapter.dropout};
   const auto r = static_cast<double>(adapter.r);
   const double scale = adapter.alpha / (adapter.rslora ? std::sqrt(r) : r);
   for (const std::string& module : taken) spec.modules.push_back({module, adapter.r, scale});

@@ -16,6 +16,7 @@
 #include "core/nearest_name.h"
 #include "model/config/hf_tensors.h"
 #include "model/config/param_names.h"
+#include "train/config/resolve_adapter.h"
 
 namespace trident {
 namespace {
@@ -71,9 +72,14 @@ std::shared_ptr<const Tuning> resolve_tuning(const TrainConfig& config, const Mo
   const bool only = !config.train.only.empty();
   const std::vector<std::string>& patterns = only ? config.train.only : config.train.freeze;
   const std::string_view key = only ? "train.only" : "train.freeze";
-  if (patterns.empty()) return nullptr;
+  if (patterns.empty() && !config.adapter.type) return nullptr;
   const std::vector<NamedTensor> names = names_of(model);
   Tuning tuning;
+  if (config.adapter.type) {
+    for (const auto& [name, tensor] : names) tuning.frozen.insert(tensor);
+    tuning.adapters = resolve_adapter(config.adapter, model);
+    return std::make_shared<const Tuning>(std::move(tuning));
+  }
   std::set<std::string, std::less<>> matched;
   for (const std::string& pattern : patterns) {
     const std::regex expression = compiled(key, pattern);

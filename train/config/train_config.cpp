@@ -209,8 +209,10 @@ void check_adapter(const TrainConfig& c) {
   const std::vector<std::string> set = c.adapter.type ? std::vector<std::string>() : keys_set_in(c, "adapter");
   if (!set.empty())
     contradict(fmt::format("{}: adapter.type is null, so that there are no adapters; set adapter.type to \"lora\"", set.front()));
-  if (c.adapter.dropout > 0)
-    contradict(fmt::format("adapter.dropout = {}: not built yet; remove the key or set it to 0", c.adapter.dropout));
+  if (c.adapter.type && (!c.train.only.empty() || !c.train.freeze.empty()))
+    contradict(fmt::format("train.{} = {}: beside adapters (adapter.type) nothing else trains; remove one of the two",
+                           c.train.only.empty() ? "freeze" : "only",
+                           value_text(write(c.train.only.empty() ? c.train.freeze : c.train.only))));
 }
 
 // With "auto", what the processor can do decides: see make_run_plan().

@@ -17,6 +17,7 @@ namespace {
 using testing::expect_close;
 using testing::Layout;
 using testing::LogicalTensors;
+using testing::norm_of;
 using testing::Outcome;
 
 constexpr std::int64_t kRank = 3;
@@ -134,6 +135,36 @@ TEST(Adapters, OfZerosLeaveLogitsAsTheyAre) {
       const Outcome with = run_layout(config, weights, testing::tiny_batch(config), layout);
       EXPECT_EQ(with.logits, run_layout(base, weights, testing::tiny_batch(base), layout).logits);
     }
+  }
+}
+
+// The masks are those of the whole input, so every layout drops the same elements, and backward the ones that forward did.
+TEST(Adapters, DropTheSameInEveryLayout) {
+  for (const ModelConfig& base : {testing::tiny_gpt2(), testing::tiny_qwen2()}) {
+    ModelConfig config = with_adapters(base);
+    const Outcome whole = run(config, {});
+    Tuning dropping = *config.tuning;
+    dropping.adapters.dropout = 0.25;
+    config.tuning = std::make_shared<const Tuning>(dropping);
+    const Outcome one = run(config, {});
+    EXPECT_NE(one.loss, whole.loss);
+    for (const Layout& layout : {Layout{.degree = 2}, Layout{.degree = 4, .sequence_parallel = true}}) {
+      const Outcome outcome = run(config, layout);
+      EXPECT_NEAR(outcome.loss, one.loss, 1e-6 * one.loss);
+      expect_close(outcome.gradients, one.gradients, 1e-5, 1e-7);
+    }
+    // Along the gradient the loss changes by its square, where forward and backward have the same masks.
+    const double squares = norm_of(one.gradients) * norm_of(one.gradients), step = 2e-3 / norm_of(one.gradients);
+    LogicalTensors up = testing::tiny_weights(config), down = up;
+    for (const auto& [name, gradient] : one.gradients)
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        up[name][i] += step * gradient[i];
+        down[name][i] -= step * gradient[i];
+      }
+    const reference::ModelBatch batch = testing::tiny_batch(config);
+    const double change =
+        testing::run_layout(config, up, batch, {}).loss - testing::run_layout(config, down, batch, {}).loss;
+    EXPECT_NEAR(change * batch.gradient_scale / (2 * step * squares), 1, 2e-2);
   }
 }
 
