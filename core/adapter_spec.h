@@ -1,4 +1,5 @@
-// Low-rank adapters (Hu et al. 2021, LoRA, arXiv 2106.09685) of a model: which linear layers have one, of what rank and scale. Pure.
+// Low-rank adapters of a model (LoRA; Hu et al. 2021, arXiv 2106.09685): which linear layers have one, of what rank and scale.
+// A pure value.
 #pragma once
 
 #include <algorithm>

@@ -33,7 +33,8 @@ PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose, std::uint64_t nu
 }
 
 PhiloxKey dropout_key(std::uint64_t seed, std::int64_t step, int unit, int place) {
-  const std::uint64_t number = static_cast<std::uint64_t>(step) << 24 | static_cast<std::uint64_t>(unit) << 4 | static_cast<std::uint64_t>(place);
+  const std::uint64_t number =
+      static_cast<std::uint64_t>(step) << 24 | static_cast<std::uint64_t>(unit) << 4 | static_cast<std::uint64_t>(place);
   return random_key(seed, RandomPurpose::kDropout, number);
 }
 

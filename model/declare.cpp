@@ -162,7 +162,8 @@ LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& lin
 }
 
 std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const std::string& name,
-                                            std::span<const RowShardedLinear> linears, ActivationKind kind, DropoutPlace place) {
+                                            std::span<const RowShardedLinear> linears, ActivationKind kind,
+                                            DropoutPlace place) {
   std::vector<LinearAdapter> adapters;
   for (const AdapterGroup& group : adapter_groups(config, linears, static_cast<int>(place))) {
     const std::vector<AdaptedModule>& modules = group.modules;
@@ -182,7 +183,8 @@ std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& 
         }
       first_rank += module.rank;
     }
-    adapters.emplace_back(kind, a_id, first_rank, modules.front().scale, adapter_dropout(config, group.place, false), std::move(blocks));
+    adapters.emplace_back(kind, a_id, first_rank, modules.front().scale, adapter_dropout(config, group.place, false),
+                          std::move(blocks));
   }
   return adapters;
 }

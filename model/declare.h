@@ -51,12 +51,13 @@ struct ColumnShardedLinear {
 };
 LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& linear);
 
-// The adapters that a model's tuning puts beside linear layers that read one input: A and B of each, for all of `linears`, which the
-// columns of products 0, 1, .. are of. Modules of one scale are one LinearAdapter, with dropout each is one; none where no module has
-// one. `name`: of the parameter that holds several modules' A. `kind`: the part of the model that they are in. `place`: of the first
-// module's dropout, which the others' follow.
+// The adapters that a model's tuning puts beside linear layers that read one input: A and B of each. The columns of product i are
+// those of linears[i]. Modules of one scale are one LinearAdapter, with dropout each is one; none where no module has one. `name`:
+// of the parameter that holds several modules' A. `kind`: the part of the model that they are in. `place`: of the first module's
+// dropout, which the others' follow.
 std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const std::string& name,
-                                            std::span<const RowShardedLinear> linears, ActivationKind kind, DropoutPlace place);
+                                            std::span<const RowShardedLinear> linears, ActivationKind kind,
+                                            DropoutPlace place);
 std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const ColumnShardedLinear& linear,
                                             ActivationKind kind, DropoutPlace place);
 

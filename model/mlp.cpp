@@ -37,7 +37,8 @@ void Mlp::declare(ParamList& list) {
                                  .transposed_on_disk = names_.transposed_on_disk,
                                  .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
   const LinearIds down = declare_column_sharded(list, last);
-  down_ = RowParallelLinear(config_.hidden, down.weight, down.bias, declare_adapters(list, config_, last, ActivationKind::kMlp, DropoutPlace::kMlpOutputAdapter));
+  down_ = RowParallelLinear(config_.hidden, down.weight, down.bias,
+                            declare_adapters(list, config_, last, ActivationKind::kMlp, DropoutPlace::kMlpOutputAdapter));
 }
 
 void Mlp::expand(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const {

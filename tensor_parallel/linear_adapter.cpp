@@ -31,8 +31,8 @@ ConstTensorView LinearAdapter::matrix(Pass& p, std::size_t product, std::int64_t
   p.run(op::FillZero{.out = diagonal});
   for (const Block& block : blocks_) {
     if (block.product != product) continue;
-    p.run(op::MergeHeads{.rows = one_by_one(diagonal.rows(block.first_column, block.columns)), .heads = as_one_head(p.weight(block.b)),
-                         .first_column = block.first_rank});
+    p.run(op::MergeHeads{.rows = one_by_one(diagonal.rows(block.first_column, block.columns)),
+                         .heads = as_one_head(p.weight(block.b)), .first_column = block.first_rank});
   }
   return diagonal;
 }
@@ -111,7 +111,8 @@ void LinearAdapter::backward_weight(Pass& p, ConstTensorView x, std::span<const 
       const ScratchScope copies(p.scratch_cursor());
       const bool adds = p.grad_mode() == Accumulate::kYes;
       const TensorView gradient = p.grad(block.b), copy = p.scratch(DType::kF32, gradient.shape());
-      p.run(op::SplitHeads{.heads = as_one_head(adds ? copy : gradient), .rows = one_by_one(diagonal.rows(block.first_column, block.columns)),
+      p.run(op::SplitHeads{.heads = as_one_head(adds ? copy : gradient),
+                           .rows = one_by_one(diagonal.rows(block.first_column, block.columns)),
                            .first_column = block.first_rank});
       if (adds) p.run(op::AccumulateInto{.out = gradient, .x = copy});
     }

@@ -38,8 +38,8 @@ class CublasLtMatmul {
   // only. ConfigError if the library has no algorithm for it within the limits.
   std::int64_t prepare(const MatmulShape& shape);
 
-  // As op::Matmul, on device memory: out (+)= scale op(a) op(b). The product must have been prepared. `workspace` is for this call until
-  // it is done: one per stream. Nothing is allocated outside the library.
+  // As op::Matmul, on device memory: out (+)= scale op(a) op(b). The product must have been prepared. `workspace` is for this call
+  // until it is done: one per stream. Nothing is allocated outside the library.
   //
   // Operands at multiples of 16 bytes give the same bits wherever they lie; others take another algorithm, with other rounding.
   void run(cudaStream_t stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,

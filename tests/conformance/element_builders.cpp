@@ -170,8 +170,8 @@ OpCase accumulate(Index n) {
 OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alias, Index all_columns, Index first_column) {
   const PhiloxKey key{0x12345678u, 0x9abcdef0u};
   const Index sequence = 3 * S + 1, offset = S;
-  OpCase c = element_case("dropout", t, fmt::format("{}x{}x{}{}_p{:.0f}{}", S, B, H, all_columns > 0 ? fmt::format("of{}from{}", all_columns, first_column) : "",
-                                                 100 * probability, alias_name(alias)));
+  const std::string part = all_columns > 0 ? fmt::format("of{}from{}", all_columns, first_column) : "";
+  OpCase c = element_case("dropout", t, fmt::format("{}x{}x{}{}_p{:.0f}{}", S, B, H, part, 100 * probability, alias_name(alias)));
   Tolerance tolerance = rounded(t, 1e-6);
   tolerance.floor = 0, tolerance.zeros = Zeros::kExact;  // no floor: what is dropped is 0
   c.operands = {alias == Alias::kNone ? output("out", t, {S, B, H}, tolerance) : in_place("out", t, {S, B, H}, tolerance),

@@ -27,7 +27,9 @@ AdapterGolden read_adapter_golden(const std::string& name) {
   for (const auto& [key, tensor] : tensors) {
     const std::size_t dot = key.find('.');
     if (dot == std::string::npos) continue;
-    NamedTensors& of = key.starts_with("initial") ? golden.initial : key.starts_with("gradient") ? golden.gradients : golden.trained;
+    NamedTensors& of = key.starts_with("initial")    ? golden.initial
+                       : key.starts_with("gradient") ? golden.gradients
+                                                     : golden.trained;
     of[key.substr(dot + 1)] = tensor.values<float>();
   }
   golden.stream = tensors.at("stream").values<std::int32_t>();
@@ -83,7 +85,7 @@ std::vector<AdapterRun> adapter_runs() {
   add("gpt2", "gpt2", R"("r": 4, "alpha": 8)", true);
   add("llama_layer", "llama", R"("r": 3, "alpha": 8, "layers": [1])", true);
   add("qwen2_rslora", "qwen2", R"("r": 4, "alpha": 6, "rslora": true, "target_modules": ["q_proj", "v_proj", "down_proj"])", true);
-  add("phi3", "phi3", R"("r": 2, "alpha": 4, "target_modules": ".*\\.(qkv_proj|o_proj|gate_up_proj)")", true);
+  add("phi3", "phi3", R"x("r": 2, "alpha": 4, "target_modules": ".*\\.(qkv_proj|o_proj|gate_up_proj)")x", true);
   return all;
 }
 

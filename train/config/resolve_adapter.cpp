@@ -86,7 +86,9 @@ AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& mod
   if (adapter.layers) {
     for (const std::int64_t layer : *adapter.layers)
       if (layer >= model.layers) refuse("layers", fmt::format("{}: the model has layers 0 to {}", layer, model.layers - 1));
-    std::erase_if(taken, [&](const std::string& module) { return std::ranges::find(*adapter.layers, layer_of(module)) == adapter.layers->end(); });
+    std::erase_if(taken, [&](const std::string& module) {
+      return std::ranges::find(*adapter.layers, layer_of(module)) == adapter.layers->end();
+    });
   }
   if (taken.empty()) refuse("target_modules", "no module is left by exclude_modules and layers; nothing would train");
   AdapterSpec spec{.modules = {}, .dropout = adapter.dropout};
