@@ -59,6 +59,7 @@ void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& option
 struct ChatFlags {
   bool chat = false, skip_empty = false;
   std::string loss = "assistant", chat_template;
+  std::optional<std::string> now;
 };
 
 void add_chat_flags(CLI::App& app, ChatFlags& flags) {
@@ -68,6 +69,7 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
       "counts");
   app.add_option("--template", flags.chat_template, "of --chat: a file, chatml or llama3, in place of the tokenizer folder's")
       ->needs(chat);
+  app.add_option("--now", flags.now, "of --chat: the date that a template writes as today, such as 2026-11-29")->needs(chat);
   app.add_option("--loss", flags.loss, "of --chat: which tokens count as targets")
       ->check(CLI::IsMember({"assistant", "completion", "all", "last"}))->capture_default_str()->needs(chat);
   app.add_flag("--skip-empty", flags.skip_empty, "of --chat: leave conversations out of which no token counts")->needs(chat);
@@ -78,6 +80,7 @@ ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, b
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
     if (flags.loss == to_string(kind)) chat.loss = kind;
   if (flags.skip_empty) chat.empty = EmptyConversations::kSkipped;
+  if (flags.now) chat.source.variables.now = time_of(*flags.now, "--now");
   if (no_special) chat.around_text = Around::kLeftOut;
   return chat;
 }
@@ -108,8 +111,8 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   bool append_eod = false;
   app.add_option(
          "--input", inputs,
-         "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; - is standard input, "
-         "JSON lines where it begins with {")
+         "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; a folder is all "
+         "files below it, @LIST the names on the lines of a file; - is standard input, JSON lines where it begins with {")
       ->required();
   app.add_option("--tokenizer", source.name_or_path,
                  "gpt2, cl100k, bytes, a model's folder, or a tokenizer's file: tokenizer.json, tiktoken ranks, tekken.json")

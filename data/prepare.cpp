@@ -243,8 +243,9 @@ class Preparation {
 
 }  // namespace
 
-PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenizer& tokenizer, const std::string& output_prefix,
+PrepareStats prepare_text(const std::vector<std::string>& names, const Tokenizer& tokenizer, const std::string& output_prefix,
                           const PrepareOptions& options, const std::function<void(const PrepareProgress&)>& progress) {
+  const std::vector<std::string> inputs = input_paths(names);
   if (inputs.empty()) throw ConfigError("--input: no files; name at least one text or JSONL file");
   if (options.workers < 1 || options.workers > 256)
     throw ConfigError(fmt::format("--workers = {}: allowed are 1 to 256", options.workers));

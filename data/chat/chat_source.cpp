@@ -120,6 +120,17 @@ ChatSource chat_source_of(const std::string& tokenizer, const std::string& name,
   return load_chat_source(is_folder ? tokenizer : "", name);
 }
 
+std::tm time_of(const std::string& text, std::string_view key) {
+  for (const char* const format : {"%Y-%m-%d", kTimeFormat}) {
+    std::tm time{};
+    const char* const end = strptime(text.c_str(), format, &time);
+    const int day = time.tm_mday;
+    if (end == nullptr || *end != '\0' || timegm(&time) == -1 || time.tm_mday != day) continue;
+    return time;
+  }
+  throw ConfigError(fmt::format("{} = {}: must be a date such as 2026-11-29, or 2026-11-29T13:05:00", key, in_quotes(text)));
+}
+
 Conversation read_messages_file(const std::string& path) {
   Conversation conversation = read_conversation(read_json_file(path, kRules), path);
   if (conversation.messages.is_null())

@@ -1,6 +1,7 @@
 // Where a chat template comes from, and the texts that stand beside it.
 #pragma once
 
+#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,10 @@ ChatSource chat_source_of(const std::string& tokenizer, const std::string& name,
 
 // A file of messages (JSON, any form that read_conversation takes, but for plain text).
 Conversation read_messages_file(const std::string& path);
+
+inline constexpr const char* kTimeFormat = "%Y-%m-%dT%H:%M:%S";
+// A time that templates write as today, "2026-11-29" or "2026-11-29T13:05:00"; ConfigError otherwise, naming `key`.
+std::tm time_of(const std::string& text, std::string_view key);
 
 // The text of such a file; `tools_path`: a JSON array, or "".
 RenderedChat render_messages_file(const ChatSource& source, const std::string& messages_path, const std::string& tools_path,

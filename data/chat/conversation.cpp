@@ -155,8 +155,8 @@ JsonValue messages_for(const ChatTemplate& chat, const JsonValue& messages, std:
     for (const JsonValue& part : content->items()) {
       const JsonValue *const type = part.find("type"), *const text = part.find("text");
       if (type == nullptr || *type != JsonValue("text") || text == nullptr || !text->is_string())
-        throw DataError(fmt::format("{}: messages[{}].content has a part that is no text, and {} takes text alone; leave it out", where,
-                                    i, chat.name()));
+        throw DataError(fmt::format("{}: messages[{}].content has a part that is no text, and {} takes text alone; leave it out",
+                                    where, i, chat.name()));
       joined += (joined.empty() ? "" : "\n") + text->as_string();
     }
     out[i].set("content", joined);

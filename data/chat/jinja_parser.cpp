@@ -176,7 +176,8 @@ class Parser {
 
   // Of a message: "content", message.content, message['content'], also sliced or filtered.
   static bool is_content(const Node& node) {
-    if (node.kind == NodeKind::kFilter || node.kind == NodeKind::kSlice) return node.kids[0] != nullptr && is_content(*node.kids[0]);
+    if (node.kind == NodeKind::kFilter || node.kind == NodeKind::kSlice)
+      return node.kids[0] != nullptr && is_content(*node.kids[0]);
     if (node.kind == NodeKind::kItem) return node.kids[1]->constant.is_text() && node.kids[1]->constant.text().bytes == "content";
     return (node.kind == NodeKind::kName || node.kind == NodeKind::kAttribute) && node.name == "content";
   }

@@ -20,6 +20,7 @@
 #include "infer/convert/value_check.h"
 #include "model/config/hf_config_writer.h"
 #include "train/config/train_config.h"
+#include "train/run/model_tokenizer.h"
 #include "train/run/resume.h"
 #include "train/run/weights_source.h"
 
@@ -224,25 +225,15 @@ class Exporter {
     return ids;
   }
 
-  // The folder that training began with, or the one that the checkpoint with which it began was made of.
-  std::optional<std::string> began_with(std::vector<std::string>& warnings) const {
-    const JsonValue* const model = source_.manifest.config.find("model");
-    const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
-    if (began == nullptr || !began->is_string()) return std::nullopt;
-    const std::string folder = hub_snapshot(began->as_string());
-    if (is_hf_folder(folder)) return folder;
-    if (const std::string carried = folder + "/" + std::string(kCarriedFolder); folder_exists(carried)) return carried;
-    if (!folder_exists(folder))
-      warnings.push_back(fmt::format("model.init_from = {}: training began with it, and it is not there from here: if it has a "
-                                     "tokenizer, its files are not carried along",
-                                     folder));
-    return std::nullopt;
-  }
-
   // The side files that were carried along; else the tokenizer of the folder that training began with.
   void carry(const std::string& to, std::vector<std::string>& warnings) const {
     std::vector<std::string> from{carried_};
-    if (const std::optional<std::string> began = began_with(warnings)) from.push_back(*began);
+    const JsonValue* const model = source_.manifest.config.find("model");
+    const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
+    if (const std::optional<std::string> folder = hf_files_begun_with(source_.manifest)) from.push_back(*folder);
+    else if (began != nullptr && began->is_string() && !folder_exists(hub_snapshot(began->as_string())))
+      warnings.push_back(fmt::format("model.init_from = {}: training began with it, and it is not there from here: if it has a "
+                                     "tokenizer, its files are not carried along", hub_snapshot(began->as_string())));
     for (const std::string& folder : from) {
       std::vector<std::string> names = side_files(folder);
       std::erase(names, kHfIndexName);

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <ctime>
 #include <iterator>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include "core/available_memory.h"
+#include "core/clock.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/utf8.h"
@@ -166,16 +166,16 @@ void refuse_other_data(const DataConfig& data, const Tokenizer& tokenizer, bool 
 // The template is the tokenizer folder's, unless one is named; today is its date.
 void read_chat(const GenerateOptions& options, Job& job, std::vector<Prompt>& prompts) {
   job.chat = chat_source_of(job.tokenizer->name(), options.chat_template, options.ask ? "--chat" : "--messages");
-  const std::time_t now = std::time(nullptr);
-  job.chat->variables.now.emplace();
-  localtime_r(&now, &*job.chat->variables.now);
+  job.chat->variables.now = time_of(local_time_text(kTimeFormat), "");
   if (options.ask) {
     job.said.messages = JsonValue::Array();
     for (const std::string& path : options.messages) job.said = read_messages_file(path);
     return;
   }
-  for (const std::string& path : options.messages)
-    prompts.push_back({.ids = encode_rendered(render_messages_file(*job.chat, path, "", GenerationPrompt::kAdded), *job.tokenizer)});
+  for (const std::string& path : options.messages) {
+    const RenderedChat rendered = render_messages_file(*job.chat, path, "", GenerationPrompt::kAdded);
+    prompts.push_back({.ids = encode_rendered(rendered, *job.tokenizer)});
+  }
 }
 
 ForwardModel read_job(const GenerateOptions& options, Job& job) {
@@ -210,7 +210,8 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
 RunPlan plan_text(const GenerateOptions& options, const Job& job, RunPlan plan) {
   if (options.ask) {
     if (plan.world_size() != 1)
-      throw ConfigError(fmt::format("--chat: {} ranks, and one talks; leave out parallel.* and start one process", plan.world_size()));
+      throw ConfigError(
+          fmt::format("--chat: {} ranks, and one talks; leave out parallel.* and start one process", plan.world_size()));
     const std::int64_t longest = std::min(plan.model.longest_sequence(), kChatPositions) - 1;
     const KvCacheShape shapes = shapes_for(plan.model, longest, 1, 1, "--chat");
     return generation_only(std::move(plan), shapes);

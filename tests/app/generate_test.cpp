@@ -206,8 +206,8 @@ TEST_F(Generate, TalksByATemplateWithAllThatWasSaid) {
     write_file(place_ / "lines", lines);
     const std::vector<std::string> words{
         "sh", "-c", "from=$1; shift; exec \"$@\" < \"$from\"", "sh", place_ / "lines", TRIDENT_BINARY};
-    return run_command(plus(words, plus(plus({"generate", "--ckpt", place_ / "run/ckpt", "--set", "precision.compute=fp32", "--chat"},
-                                             by), more)));
+    const std::vector<std::string> command{"generate", "--ckpt", place_ / "run/ckpt", "--set", "precision.compute=fp32", "--chat"};
+    return run_command(plus(words, plus(plus(command, by), more)));
   };
   EXPECT_EQ(succeeded(talk("The dog\nruns\n\nnever read\n", few, how)).out, expected);
   write_file(place_ / "m.json", first);

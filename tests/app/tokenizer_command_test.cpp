@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "app/subcommands.h"
+#include "core/clock.h"
 #include "core/file_io.h"
 #include "data/chat_documents.h"
 #include "data/dataset_record.h"
@@ -229,7 +230,7 @@ TEST_F(Conversations, OfAForeignTemplateAreWarnedOf) {
 TEST_F(Conversations, OfWhichATemplateLeavesSomethingOutAreCounted) {
   const std::string chat = folder();
   write_file(chat + "/chat_template.jinja",
-             "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}{{ m.role[0] }}{{ m.content }}<|end|>{% endif %}{% endfor %}"
+             "{% for m in messages %}{% if m.role != 'critic' %}{{ m.role[0] }}{{ m.content }}<|end|>{% endif %}{% endfor %}"
              "{% if add_generation_prompt %}a{% endif %}");
   write_rows(std::string(kTurns) + "\n" +
              R"({"messages": [{"role": "critic", "content": "zzz"}, {"role": "assistant", "content": "b"}]})" "\n" +
@@ -262,6 +263,20 @@ TEST_F(Conversations, AreRenderedAsTextAndNothingElse) {
   write_file(folder_ / "m.json", kTurns);
   write_file(chat + "/chat_template.jinja", "{{ raise_exception('roles') }}");
   refuse({"tokenizer", "render", "--messages", folder_ / "m.json", "--tokenizer", chat}, 65, {"chat_template.jinja:1:", "roles"});
+  write_file(folder_ / "date.jinja", "{% for m in messages %}{{ strftime_now('%d %b %Y %H:%M %A') }}{% endfor %}");
+  const Arguments dated{"tokenizer", "render", "--messages", folder_ / "m.json", "--template", folder_ / "date.jinja"};
+  const auto at = [&](const char* now) {
+    Arguments all = dated;
+    all.insert(all.end(), {"--now", now});
+    return all;
+  };
+  EXPECT_EQ(output(at("2024-02-29")).substr(0, 26), "29 Feb 2024 00:00 Thursday");
+  EXPECT_EQ(output(at("2026-11-29T13:05:00")).substr(0, 24), "29 Nov 2026 13:05 Sunday");
+  EXPECT_EQ(output(dated).substr(6, 6), " " + local_time_text("%Y") + " ");
+  for (const char* now : {"2023-02-29", "today", "2024-02-29T"}) refuse(at(now), 64, {"--now = ", "such as 2026-11-29"});
+  write_rows(std::string(kTurns) + "\n");
+  refuse(prepare(chat, {"--template", folder_ / "date.jinja", "--loss", "all"}), 65, {"by --now YYYY-MM-DD"});
+  refuse(prepare(chat, {"--template", folder_ / "date.jinja", "--now", "today"}), 64, {"--now = \"today\""});
 }
 
 }  // namespace
