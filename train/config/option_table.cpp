@@ -23,9 +23,9 @@ std::vector<OptionBlock> make_blocks() {
       {"run", "Where the run lives and how long it goes on."},
       {"model", "One of: `preset`, `hf_config`, or the keys of a Hugging Face config.json spelled out here (`model_type`, ...)."},
       {"train",
-       "Which parameters train. Patterns are regular expressions (ECMAScript) that match the whole name of a tensor in a Hugging Face "
-       "folder of the model, as `re.fullmatch` of PEFT does. What does not train stays as it is: without master weights, gradients and "
-       "optimizer states."},
+       "Which parameters train. Patterns are regular expressions (ECMAScript) that match the whole name of a tensor in a Hugging "
+       "Face folder of the model, as `re.fullmatch` of PEFT does. What does not train stays as it is: without master weights, "
+       "gradients and optimizer states."},
       {"parallel", "How the ranks divide the work. A text like `\"2DP x 4PP x 4TP\"` (any order, missing axes are 1) stands for the degrees."},
       {"batch", "How many sequences make one step."},
       {"adapter",
