@@ -166,7 +166,7 @@ class Exporter {
       if (!tensor.shape.empty()) box.box.offset[0] = row, box.box.shape[0] = box.rows;
       const std::int64_t n = box.elements();
       values_.resize(static_cast<std::size_t>(n * size_of(stored_)));
-      reader_.read(prefix_, box, TensorView(values_.data(), stored_, {n}));
+      reader_.read(prefix_.empty() ? prefix_ : reader_.exact_prefix(box.tensor), box, TensorView(values_.data(), stored_, {n}));
       const std::byte* out = values_.data();
       if (stored_ != dtype_) {
         converted_.resize(static_cast<std::size_t>(n * size_of(dtype_)));
