@@ -35,9 +35,9 @@ constexpr std::string_view kOtherFramework =
 // The first that fits counts.
 constexpr Sign kSigns[] = {
     {"adapter_config", ".json",
-     "is an adapter, {}, and no model; merge it into its model (merge_and_unload() of peft), save that, and name it"},
+     "is an adapter, {}, and no model; name its model, and this in --adapter, or merge it into its model (trident convert --from peft)"},
     {"adapter_model", "",
-     "is an adapter, {}, and no model; merge it into its model (merge_and_unload() of peft), save that, and name it"},
+     "is an adapter, {}, and no model; name its model, and this in --adapter, or merge it into its model (trident convert --from peft)"},
     {"pytorch_model", ".bin", kPickle},
     {"pytorch_model", ".bin.index.json", kPickle},
     {"consolidated", "", kLlamasOwn},

@@ -81,7 +81,7 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   };
   const Narrowing narrowing = store.trains() ? Narrowing::kRefused : Narrowing::kRounded;
   if (source.hf != nullptr) {
-    HfShardReader reader(source.hf);
+    HfShardReader reader(source.hf, source.adapter);
     for (const ShardBox& box : boxes) reader.read(box, destination(box), write, narrowing);
     return reader.odd_values();
   }
