@@ -61,8 +61,8 @@ void check_kinds(const std::vector<std::string>& from, const std::vector<std::st
 
 void convert_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app(
-      "Make a checkpoint of a Hugging Face folder (config.json, safetensors), or such a folder of a checkpoint, or merge an adapter "
-      "of PEFT's form into its base, tensor by tensor in little memory. The new folder appears whole, with generation_config.json "
+      "Make a checkpoint of a Hugging Face folder (config.json, safetensors), or such a folder of a checkpoint, or merge an "
+      "adapter of PEFT's form into its base, tensor by tensor in little memory. The new folder appears whole, with generation_config.json "
       "and the tokenizer's files carried along. A checkpoint "
       "made so has weights alone: model.init_from begins with it.",
       "trident convert");

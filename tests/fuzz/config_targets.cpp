@@ -77,7 +77,8 @@ bool hf_config(std::string_view input) {
 
 bool peft_config(std::string_view input) {
   static const ModelConfig base = model_config_from_hf_json(
-      R"({"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24})", "x");
+      R"({"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24})",
+      "x");
   std::optional<PeftConfig> config;
   const auto read = [&](std::string_view text) {
     return read_peft_config(parse_json(text, "adapter_config.json"), base, "adapter_config.json");
