@@ -1,5 +1,6 @@
 #include "tensor_parallel/layer_plan.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/int_math.h"
@@ -8,6 +9,8 @@
 namespace trident {
 
 ParamId ParamList::add(ParamSpec spec) {
+  if (tuning_ != nullptr)
+    spec.trainable = std::ranges::any_of(spec.parts, [&](const PartSpec& part) { return tuning_->trains(part.tensor); });
   specs_.push_back(std::move(spec));
   return {static_cast<int>(specs_.size()) - 1};
 }

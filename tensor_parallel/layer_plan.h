@@ -9,12 +9,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/recompute_policy.h"
 #include "core/tensor_view.h"
+#include "core/tuning.h"
 #include "parallel/zero/shard_spec.h"
 
 namespace trident {
@@ -63,11 +65,16 @@ class ParamList {
   explicit ParamList(const TensorLayout& layout) : layout_(layout) {}
 
   const TensorLayout& layout() const { return layout_; }
+  // What is added from now on trains as `tuning` says; null: all of it.
+  void follow(std::shared_ptr<const Tuning> tuning) { tuning_ = std::move(tuning); }
+  const Tuning* tuning() const { return tuning_.get(); }
+  // A parameter trains if one of its parts does.
   ParamId add(ParamSpec spec);
   const std::vector<ParamSpec>& specs() const { return specs_; }
 
  private:
   TensorLayout layout_;
+  std::shared_ptr<const Tuning> tuning_;
   std::vector<ParamSpec> specs_;
 };
 

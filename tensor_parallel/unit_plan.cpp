@@ -21,6 +21,7 @@ class DryParams final : public ParamViews {
       : specs_(specs), tensor_degree_(geometry.tensor_degree), compute_(geometry.compute), mode_(mode) {}
 
   ConstTensorView weight(int param) const override { return view(kWeights, param, compute_); }
+  bool trains(int param) const override { return specs_[static_cast<std::size_t>(param)].trainable; }
   TensorView grad(int param) const override { return view(kGradients, param, DType::kF32); }
   Accumulate grad_mode() const override { return mode_; }
 

@@ -118,17 +118,21 @@ std::vector<TensorStretch> tensor_stretches(const ShardPiece& piece, int tensor_
 void draw_initial_values(const ShardPiece& piece, int tensor_degree, int tensor_rank, std::uint64_t seed, std::span<float> out) {
   const ElementMap map(*piece.spec, tensor_degree, tensor_rank);
   const PartSpec* keyed = nullptr;
-  Normals normals(PhiloxKey{});
+  PhiloxKey key{};
+  Normals normals(key);
   for (std::int64_t i = 0; i < piece.count; ++i) {
     float value = 0.0f;  // padding
     if (const auto element = map(piece.param_begin + i)) {
       const Init& init = element->part->init;
       if (element->part != keyed) {
         keyed = element->part;
-        normals = Normals(random_key(seed, RandomPurpose::kInit, keyed->tensor));
+        key = random_key(seed, RandomPurpose::kInit, keyed->tensor);
+        normals = Normals(key);
       }
       if (init.kind == InitKind::kOnes) value = 1.0f;
-      if (init.kind == InitKind::kNormal) value = init.standard_deviation * normals.at(static_cast<std::uint64_t>(element->index));
+      const auto number = static_cast<std::uint64_t>(element->index);
+      if (init.kind == InitKind::kNormal) value = init.standard_deviation * normals.at(number);
+      if (init.kind == InitKind::kUniform) value = init.standard_deviation * (2.0f * uniform_at(key, number) - 1.0f);
     }
     out[static_cast<std::size_t>(i)] = value;
   }

@@ -85,6 +85,8 @@ class ParamStore {
   // Before a backward of `unit`: with Accumulate::kNo its gradients are overwritten (the first backward since they were reduced),
   // at `place` when gradients are not kept full. Waits until earlier reductions have left that memory.
   void begin_backward(int unit, int place, Accumulate mode);
+  // Whether a parameter has a gradient.
+  bool trains(int unit, int param) const { return trains() && unit_of(unit).specs[static_cast<std::size_t>(param)].trainable; }
   // f32, dense; written by the layers in grad_mode().
   TensorView grad(int unit, int param) const;
   Accumulate grad_mode(int unit) const;

@@ -28,10 +28,10 @@ struct TensorSharding {
   int shards = 1;
 };
 
-enum class InitKind : std::uint8_t { kZeros, kOnes, kNormal };
+enum class InitKind : std::uint8_t { kZeros, kOnes, kNormal, kUniform };
 struct Init {
   InitKind kind = InitKind::kNormal;
-  float standard_deviation = 0.02f;
+  float standard_deviation = 0.02f;  // kUniform: the bound, values lie between it and its negative
 };
 
 // One logical tensor (or a row range of one) inside a fused parameter, under its Hugging Face name.

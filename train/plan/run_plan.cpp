@@ -21,6 +21,7 @@
 #include "pipeline/schedule/step_program_check.h"
 #include "pipeline/schedule/step_program_size.h"
 #include "pipeline/schedule/step_simulator.h"
+#include "train/config/resolve_tuning.h"
 
 namespace trident {
 namespace {
@@ -412,6 +413,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   RunPlan plan;
   plan.config = config;
   plan.model = model;
+  plan.model.tuning = resolve_tuning(config, model);
   plan.grid = ProcessGrid(degrees_of(config.parallel, world_size), config.parallel.order);
   plan.tensor_layout = {plan.grid.degrees().tensor, config.parallel.sequence_parallel};
   settle_precision(plan, machine);
@@ -435,16 +437,16 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   check_rows(config.batch);
   check_sizes(plan);
   check_program_size(plan);
-  plan.partial_axes = partial_axes(model, plan.tensor_layout);
+  plan.partial_axes = partial_axes(plan.model, plan.tensor_layout);
   const int replicas = plan.grid.degrees().data * plan.grid.degrees().context;
   const auto bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * 1e6);
-  for (int unit = 0; unit < num_units(model); ++unit) {
-    std::vector<ParamSpec> specs = unit_params(model, plan.tensor_layout, unit);
+  for (int unit = 0; unit < num_units(plan.model); ++unit) {
+    std::vector<ParamSpec> specs = unit_params(plan.model, plan.tensor_layout, unit);
     std::vector<BucketLayout> buckets = make_buckets(specs, plan.tensor_layout.degree, replicas, bucket_bytes);
     plan.units.push_back({unit, std::move(specs), std::move(buckets)});
   }
   check_units(plan);
-  const std::vector<double> costs = unit_costs(model, config.batch);
+  const std::vector<double> costs = unit_costs(plan.model, config.batch);
   plan.zero = policy_of(config.parallel.zero);
   if (config.parallel.param_gather) plan.zero.param_gather = *config.parallel.param_gather;
   const GradSync& sync = config.parallel.grad_sync;

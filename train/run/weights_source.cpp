@@ -82,7 +82,8 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   const Narrowing narrowing = store.trains() ? Narrowing::kRefused : Narrowing::kRounded;
   if (source.hf != nullptr) {
     HfShardReader reader(source.hf, source.adapter);
-    for (const ShardBox& box : boxes) reader.read(box, destination(box), write, narrowing);
+    for (const ShardBox& box : boxes)
+      if (!is_adapter_tensor(box.tensor)) reader.read(box, destination(box), write, narrowing);  // adapters stay as they were drawn
     return reader.odd_values();
   }
   const Manifest& manifest = source.manifest;
