@@ -70,6 +70,7 @@ void print(std::ostream& out, const GenerateResult& result, const OutputFlags& f
 void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_option("--ckpt", options.checkpoint, "a checkpoint, or a folder of several or a run's: the newest");
   app.add_option("--hf", options.hf_folder, "instead: a Hugging Face folder, with config.json and safetensors");
+  app.add_option("--adapter", options.adapter, std::string(kAdapterHelp));
   app.add_option("--config", options.config,
                  "instead: a run's configuration, with that run's newest checkpoint, or random weights where it has none");
   app.add_flag("--random-weights", options.random_weights, "with --config: weights drawn at random, to measure");
@@ -105,6 +106,7 @@ void check(const CLI::App& app, const GenerateOptions& options, bool greedy, con
   if (options.checkpoint.has_value() + options.hf_folder.has_value() + options.config.has_value() != 1)
     throw ConfigError(
         "trident generate: what makes the text is not clear; give one of --ckpt DIR, --hf DIR and --config FILE");
+  if (!options.hf_folder) refuse_given(app, {"--adapter"}, "it is merged into a Hugging Face folder", "name its base in --hf");
   if (!options.config) refuse_given(app, {"--random-weights"}, "weights are those that --ckpt or --hf names", "leave it out");
   if (greedy) refuse_given(app, {"--temperature"}, "--greedy takes the likeliest token", "give one of the two");
   if (options.sampling.temperature == 0) {

@@ -50,7 +50,7 @@ ForwardModel read_weights_of(const GenerateOptions& options) {
   const std::vector<std::string> settings = settings_of(options);
   const ConfigWeights of_config = options.random_weights ? ConfigWeights::kRandom : ConfigWeights::kNewest;
   ForwardModel model = options.checkpoint  ? forward_model_of_checkpoint(*options.checkpoint, settings, "--ckpt")
-                       : options.hf_folder ? forward_model_of_hf(*options.hf_folder, settings, "--hf")
+                       : options.hf_folder ? forward_model_of_hf(*options.hf_folder, settings, "--hf", options.adapter)
                                            : forward_model_of_config(*options.config, settings, "--config", of_config);
   const TrainConfig& config = model.config;
   if (config.parallel.context != 1)

@@ -18,6 +18,7 @@ struct GenerateOptions {
   // Exactly one of these three.
   std::optional<std::string> checkpoint;  // a folder of a checkpoint, or of several: the newest
   std::optional<std::string> hf_folder;   // of Hugging Face's form
+  std::string adapter = {};               // to it, of PEFT's form; "": none
   std::optional<std::string> config;      // a run's configuration
   bool random_weights = false;            // of `config`, though its run has a checkpoint; otherwise the newest, if there is one
   std::vector<std::string> settings;      // as --set of trident train, of what is not the model: layout, precision, threads

@@ -84,7 +84,7 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
     return is_master(store.shards()[box.shard]) ? Narrowing::kRefused : Narrowing::kRounded;
   };
   if (source.hf != nullptr) {
-    HfShardReader reader(source.hf);
+    HfShardReader reader(source.hf, source.adapter);
     for (const ShardBox& box : boxes)  // adapters stay as they were drawn
       if (!is_adapter_tensor(box.tensor)) reader.read(box, destination(box), write, narrowing(box));
     return reader.odd_values();
