@@ -63,6 +63,8 @@ struct EmbeddingBackward {
 
 // ---- vocabulary-parallel cross-entropy
 
+inline const float* row_weights(ConstTensorView weights) { return weights.data() == nullptr ? nullptr : weights.as<float>(); }
+
 // Columns c of logits T[R,V] with first_column + c >= vocabulary are padding: ignored, as if -infinity. Over 0, `softcap` bounds
 // logits in all of these operations: softcap * tanh(logit / softcap) takes the place of a logit that is read.
 //
@@ -116,12 +118,13 @@ struct CrossEntropyRescale {
   }
 };
 
-// loss f64[1] = sum over rows with target >= 0 of log(sum_exp) - target_logit (both summed over shards), added in row order in
-// f64. row_losses f32[R] = these terms, rounded, and 0 for other rows; or a view of nothing.
+// loss f64[1] = sum over rows with target >= 0 of weight * (log(sum_exp) - target_logit) (both summed over shards), added in row
+// order in f64. weights f32[R], or a view of nothing: 1. row_losses f32[R] = the terms without their weights, rounded, and 0 for
+// other rows; or a view of nothing.
 struct CrossEntropyLoss {
   static constexpr OperationName kName{"cross_entropy_loss", WorkKind::kLoss};
   TensorView loss, row_losses;
-  ConstTensorView sum_exp, target_logit, targets;
+  ConstTensorView sum_exp, target_logit, targets, weights = {};
 
   void fields(FieldVisitor f) const {
     const std::int64_t rows = targets.num_elements();
@@ -130,16 +133,18 @@ struct CrossEntropyLoss {
     f(reads("sum_exp", sum_exp, {DType::kF32, rows}));
     f(reads("target_logit", target_logit, {DType::kF32, rows}));
     f(reads("targets", targets, {DType::kI32, rows}));
+    if (weights.data() != nullptr) f(reads("weights", weights, {DType::kF32, rows}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     k.cross_entropy_loss(loss.as<double>(), row_losses.data() == nullptr ? nullptr : row_losses.as<float>(), sum_exp.as<float>(),
-                         target_logit.as<float>(), targets.as<std::int32_t>(), targets.num_elements());
+                         target_logit.as<float>(), targets.as<std::int32_t>(), targets.num_elements(),
+                         row_weights(weights));
   }
 };
 
-// In place: logits become d_logits = (exp(logit - row_max)/sum_exp - onehot(target)) * scale, times the bound's slope; rows with a
-// negative target and padding columns become 0. sum_exp summed over shards.
+// In place: logits become d_logits = (exp(logit - row_max)/sum_exp - onehot(target)) * (scale * weight), times the bound's slope;
+// rows with a negative target and padding columns become 0. sum_exp summed over shards. weights f32[R] as CrossEntropyLoss's.
 struct CrossEntropyBackward {
   static constexpr OperationName kName{"cross_entropy_backward", WorkKind::kLoss};
   TensorView logits;
@@ -147,6 +152,7 @@ struct CrossEntropyBackward {
   std::int64_t first_column, vocabulary;
   float scale;
   float softcap = 0.0f;
+  ConstTensorView weights = {};
 
   void fields(FieldVisitor f) const {
     const std::int64_t rows = row_extent(logits).rows;
@@ -154,13 +160,14 @@ struct CrossEntropyBackward {
     f(reads("row_max", row_max, {DType::kF32, rows}));
     f(reads("sum_exp", sum_exp, {DType::kF32, rows}));
     f(reads("targets", targets, {DType::kI32, rows}));
+    if (weights.data() != nullptr) f(reads("weights", weights, {DType::kF32, rows}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const RowExtent e = row_extent(logits);
     k.cross_entropy_backward(row_type(logits.dtype()), logits.data(), row_max.as<float>(), sum_exp.as<float>(),
                              targets.as<std::int32_t>(), e.rows,
-                             VocabularyShard{e.width, first_column, vocabulary, softcap}, scale);
+                             VocabularyShard{e.width, first_column, vocabulary, softcap}, scale, row_weights(weights));
   }
 };
 
@@ -173,6 +180,7 @@ struct CrossEntropyGradient {
   std::int64_t vocabulary;
   float scale;
   float softcap = 0.0f;
+  ConstTensorView weights = {};
 
   void check() const {
     TRIDENT_CHECK(vocabulary <= row_extent(logits).width, "{}: {} columns of a vocabulary of {}", kName.name,
@@ -184,12 +192,14 @@ struct CrossEntropyGradient {
     f(writes("sum_exp", sum_exp, {DType::kF32, rows}));
     f(writes("target_logit", target_logit, {DType::kF32, rows}));
     f(reads("targets", targets, {DType::kI32, rows}));
+    if (weights.data() != nullptr) f(reads("weights", weights, {DType::kF32, rows}));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const RowExtent e = row_extent(logits);
     k.cross_entropy_gradient(row_type(logits.dtype()), logits.data(), sum_exp.as<float>(), target_logit.as<float>(),
-                             targets.as<std::int32_t>(), e.rows, VocabularyShard{e.width, 0, vocabulary, softcap}, scale);
+                             targets.as<std::int32_t>(), e.rows, VocabularyShard{e.width, 0, vocabulary, softcap}, scale,
+                             row_weights(weights));
   }
 };
 

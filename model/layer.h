@@ -11,6 +11,7 @@
 #include "model/config/model_config.h"
 #include "tensor_parallel/pass.h"
 #include "tensor_parallel/unit_plan.h"
+#include "tensor_parallel/vocab_parallel_cross_entropy.h"
 
 namespace trident {
 
@@ -21,6 +22,7 @@ class ModelConstants;  // model_constants.h
 struct MicroBatch {
   ConstTensorView tokens;               // i32 [S*B]; first stage
   ConstTensorView targets;              // i32 [S*B]; last stage; negative = not counted
+  ConstTensorView row_weights = {};     // f32 [S*B]: of each target's loss and gradient; or of nothing: 1
   ConstTensorView positions_by_row;     // i32 [S*B]; learned positions
   ConstTensorView positions_by_sample;  // i32 [B,S]; rotary positions
   // i32 [B,S], never decreasing in a sample: the first key that attention sees, in layers that see all of a document and in those
@@ -29,13 +31,15 @@ struct MicroBatch {
   ConstTensorView samples;              // i64 [B]: global sample index, for dropout
   std::int64_t step = 0;
   float gradient_scale = 1.0f;  // loss scale / global_valid_tokens: the one division
-  TensorView loss;              // f64 [1], overwritten by the head: sum over counted tokens of nats
+  TensorView loss;              // f64 [1], overwritten by the head: sum over counted tokens of weighted nats
   TensorView token_losses = {}; // f32 [S*B], or of nothing; overwritten by the head: nats of each counted token, else 0
   bool training = true;         // false: no dropout, and no backward follows
   // f32 [rows, P]: in the place of the constants', where samples turn by angles of their own lengths; else of nothing.
   ConstTensorView rope_cos = {}, rope_sin = {};
   // Not null: the tokens follow others, whose keys and values are kept. Forward alone, without sequence parallelism.
   const CachedStep* cached = nullptr;
+
+  LossRows loss_rows() const { return {targets, row_weights}; }
 };
 
 // A pass over one micro-batch.

@@ -8,43 +8,43 @@
 namespace trident {
 
 template <class F>
-void ChunkedVocabHead::for_each_chunk(Pass& p, ConstTensorView rows, F&& f) const {
-  const std::int64_t all = rows.shape()[0], chunk = std::min(p.geometry.head_chunk, all);
+void ChunkedVocabHead::for_each_chunk(Pass& p, ConstTensorView inputs, F&& f) const {
+  const std::int64_t all = inputs.shape()[0], chunk = std::min(p.geometry.head_chunk, all);
   const TensorView whole = p.scratch(p.geometry.compute, {chunk, columns_});
   // Chunks between the first and the last, which may be shorter, are nothing new to a pass that plans.
   const std::int64_t last = (all - 1) / chunk * chunk, second = p.plans() ? std::max(last, chunk) : chunk;
   for (std::int64_t first = 0; first < all; first += first == 0 ? second : chunk) {
     const std::int64_t n = std::min(chunk, all - first);
     const TensorView logits = whole.rows(0, n);
-    p.matmul(logits, rows.rows(first, n), Transpose::kNo, p.weight(table_), Transpose::kYes);
+    p.matmul(logits, inputs.rows(first, n), Transpose::kNo, p.weight(table_), Transpose::kYes);
     f(first, logits);
   }
 }
 
-void ChunkedVocabHead::forward(Pass& p, TensorView loss, ConstTensorView x, ConstTensorView targets,
+void ChunkedVocabHead::forward(Pass& p, TensorView loss, ConstTensorView x, const LossRows& rows,
                                TensorView token_losses) const {
   const ScratchScope scope(p.scratch_cursor());
-  const ConstTensorView rows = as_rows(enter_region(p, x));
+  const ConstTensorView inputs = as_rows(enter_region(p, x));
   const VocabParallelCrossEntropy::Rows statistics = cross_entropy_.begin(p);
-  for_each_chunk(p, rows,
-                 [&](std::int64_t first, TensorView logits) { cross_entropy_.add_rows(p, statistics, logits, first, targets); });
-  cross_entropy_.finish(p, statistics, loss, targets, token_losses);
+  for_each_chunk(p, inputs,
+                 [&](std::int64_t first, TensorView logits) { cross_entropy_.add_rows(p, statistics, logits, first, rows); });
+  cross_entropy_.finish(p, statistics, loss, rows, token_losses);
 }
 
-void ChunkedVocabHead::backward(Pass& p, TensorView d_x, ConstTensorView x, ConstTensorView targets, float scale,
+void ChunkedVocabHead::backward(Pass& p, TensorView d_x, ConstTensorView x, const LossRows& rows, float scale,
                                 Gradients wanted) const {
   const ScratchScope scope(p.scratch_cursor());
   const bool input = wanted != Gradients::kWeight, weight = wanted != Gradients::kInput && p.trains(table_);
-  const ConstTensorView rows = as_rows(enter_region(p, x));
+  const ConstTensorView inputs = as_rows(enter_region(p, x));
   const TensorView full = input ? leave_buffer(p, d_x) : TensorView();
   const TensorView summand = input ? as_rows(full) : TensorView();
   Accumulate accumulate = p.grad_mode();
-  for_each_chunk(p, rows, [&](std::int64_t first, TensorView logits) {
+  for_each_chunk(p, inputs, [&](std::int64_t first, TensorView logits) {
     const std::int64_t n = logits.shape()[0];
-    cross_entropy_.backward(p, logits, first, targets, scale);
+    cross_entropy_.backward(p, logits, first, rows, scale);
     if (input) p.matmul(summand.rows(first, n), logits, Transpose::kNo, p.weight(table_), Transpose::kNo);
     if (!weight) return;
-    p.matmul(p.grad(table_), logits, Transpose::kYes, rows.rows(first, n), Transpose::kNo, accumulate);
+    p.matmul(p.grad(table_), logits, Transpose::kYes, inputs.rows(first, n), Transpose::kNo, accumulate);
     accumulate = Accumulate::kYes;
   });
   if (input) leave_region(p, d_x, full);

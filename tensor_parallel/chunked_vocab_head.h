@@ -20,19 +20,19 @@ class ChunkedVocabHead {
   ChunkedVocabHead(ParamId table, std::int64_t hidden, std::int64_t columns, std::int64_t vocabulary, float softcap)
       : table_(table), hidden_(hidden), columns_(columns), cross_entropy_(columns, vocabulary, softcap, LastUse::kW) {}
 
-  // loss f64[1] and token_losses as VocabParallelCrossEntropy::forward; x T[S',B,H], targets i32[R].
-  void forward(Pass& p, TensorView loss, ConstTensorView x, ConstTensorView targets, TensorView token_losses) const;
+  // loss f64[1] and token_losses as VocabParallelCrossEntropy::forward; x T[S',B,H].
+  void forward(Pass& p, TensorView loss, ConstTensorView x, const LossRows& rows, TensorView token_losses) const;
 
   // Which gradients a call computes: schedules may want one, and later the other. Logits are recomputed in every call.
   enum class Gradients : std::uint8_t { kInput, kWeight, kBoth };
   // d_x T[S',B,H] is overwritten with scale * d loss / d x, summed over ranks; the table's gradient is written (grad_mode), chunks
   // added in row order. kWeight leaves d_x alone.
-  void backward(Pass& p, TensorView d_x, ConstTensorView x, ConstTensorView targets, float scale, Gradients wanted) const;
+  void backward(Pass& p, TensorView d_x, ConstTensorView x, const LossRows& rows, float scale, Gradients wanted) const;
 
  private:
   // f(first row, logits T[n, C] of these n rows of x T[R,H], for the caller to use up); takes scratch in the caller's scope.
   template <class F>
-  void for_each_chunk(Pass& p, ConstTensorView rows, F&& f) const;
+  void for_each_chunk(Pass& p, ConstTensorView inputs, F&& f) const;
 
   ParamId table_;
   std::int64_t hidden_ = 0, columns_ = 0;

@@ -4,16 +4,17 @@
 
 namespace trident {
 
-void VocabParallelCrossEntropy::forward(Pass& p, TensorView loss, TensorView logits, ConstTensorView targets,
+void VocabParallelCrossEntropy::forward(Pass& p, TensorView loss, TensorView logits, const LossRows& rows,
                                         TensorView token_losses, std::optional<float> scale) const {
   const ScratchScope scope(p.scratch_cursor());
   const Rows all = begin(p);
   if (scale && forms_gradient(p))
     p.run(op::CrossEntropyGradient{.sum_exp = sum_exp(all.stats), .target_logit = target_logit(all.stats), .logits = logits,
-                                   .targets = targets, .vocabulary = vocabulary_, .scale = *scale, .softcap = softcap_});
+                                   .targets = rows.targets, .vocabulary = vocabulary_, .scale = *scale, .softcap = softcap_,
+                                   .weights = rows.weights});
   else
-    add_rows(p, all, logits, 0, targets);
-  finish(p, all, loss, targets, token_losses);
+    add_rows(p, all, logits, 0, rows);
+  finish(p, all, loss, rows, token_losses);
 }
 
 VocabParallelCrossEntropy::Rows VocabParallelCrossEntropy::begin(Pass& p) const {
@@ -24,36 +25,37 @@ VocabParallelCrossEntropy::Rows VocabParallelCrossEntropy::begin(Pass& p) const 
 }
 
 void VocabParallelCrossEntropy::add_rows(Pass& p, const Rows& all, ConstTensorView logits, std::int64_t first,
-                                         ConstTensorView targets) const {
+                                         const LossRows& rows) const {
   const std::int64_t n = logits.shape()[0];
   p.run(op::CrossEntropyStats{.row_max = all.shard_max.range(first, n), .sum_exp = sum_exp(all.stats).range(first, n),
                               .target_logit = target_logit(all.stats).range(first, n), .logits = logits,
-                              .targets = targets.range(first, n), .first_column = first_column(p), .vocabulary = vocabulary_,
+                              .targets = rows.targets.range(first, n), .first_column = first_column(p), .vocabulary = vocabulary_,
                               .softcap = softcap_});
 }
 
-void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, TensorView loss, ConstTensorView targets,
+void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, TensorView loss, const LossRows& rows,
                                        TensorView token_losses) const {
   const TensorView sums = sum_exp(all.stats), target_logits = target_logit(all.stats);
   if (p.geometry.tensor_degree > 1) {
     p.run(op::Convert{.out = all.row_max, .x = all.shard_max});
     p.tensor.all_reduce(p.stream, all.row_max, ReduceOp::kMax);
     p.run(op::CrossEntropyRescale{.sum_exp = sums, .target_logit = target_logits, .shard_max = all.shard_max,
-                                  .row_max = all.row_max, .targets = targets, .columns = columns_, .first_column = first_column(p),
-                                  .vocabulary = vocabulary_});
+                                  .row_max = all.row_max, .targets = rows.targets, .columns = columns_,
+                                  .first_column = first_column(p), .vocabulary = vocabulary_});
     p.tensor.all_reduce(p.stream, all.stats, ReduceOp::kSum);
   }
   p.run(op::CrossEntropyLoss{.loss = loss, .row_losses = token_losses, .sum_exp = sums, .target_logit = target_logits,
-                             .targets = targets});
+                             .targets = rows.targets, .weights = rows.weights});
 }
 
-void VocabParallelCrossEntropy::backward(Pass& p, TensorView logits, std::int64_t first, ConstTensorView targets,
+void VocabParallelCrossEntropy::backward(Pass& p, TensorView logits, std::int64_t first, const LossRows& rows,
                                          float scale) const {
   const std::int64_t n = logits.shape()[0];
+  const LossRows part = rows.range(first, n);
   p.run(op::CrossEntropyBackward{.logits = logits, .row_max = p[row_max_].range(first, n),
-                                 .sum_exp = sum_exp(p[stats_]).range(first, n), .targets = targets.range(first, n),
+                                 .sum_exp = sum_exp(p[stats_]).range(first, n), .targets = part.targets,
                                  .first_column = first_column(p), .vocabulary = vocabulary_, .scale = scale,
-                                 .softcap = softcap_});
+                                 .softcap = softcap_, .weights = part.weights});
 }
 
 }  // namespace trident

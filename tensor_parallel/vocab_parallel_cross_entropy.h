@@ -15,6 +15,17 @@
 
 namespace trident {
 
+// The rows of a loss: targets i32[R], negative: not counted; weights f32[R] of their losses and gradients, or a view of nothing: 1.
+struct LossRows {
+  // Targets alone are rows, too.
+  LossRows(ConstTensorView targets_of_rows, ConstTensorView weights_of_rows = {})
+      : targets(targets_of_rows), weights(weights_of_rows) {}
+  LossRows range(std::int64_t first, std::int64_t n) const {
+    return {targets.range(first, n), weights.data() == nullptr ? weights : weights.range(first, n)};
+  }
+  ConstTensorView targets, weights;
+};
+
 class VocabParallelCrossEntropy {
  public:
   VocabParallelCrossEntropy() = default;
@@ -25,10 +36,10 @@ class VocabParallelCrossEntropy {
     row_max_.last_use = stats_.last_use = last_use;
   }
 
-  // loss f64[1] = sum over rows with target >= 0 of the negative log-likelihood in nats, the same on every rank.
-  // logits T[R, columns], targets i32[R]. token_losses f32[R]: of each such row alone, 0 of others; or a view of nothing.
+  // loss f64[1] = sum over rows with target >= 0 of weight * the negative log-likelihood in nats, the same on every rank.
+  // logits T[R, columns]. token_losses f32[R]: of each such row alone, without its weight, 0 of others; or a view of nothing.
   // With `scale`, where forms_gradient(), logits become in place what backward() makes of them.
-  void forward(Pass& p, TensorView loss, TensorView logits, ConstTensorView targets, TensorView token_losses,
+  void forward(Pass& p, TensorView loss, TensorView logits, const LossRows& rows, TensorView token_losses,
                std::optional<float> scale = {}) const;
   static bool forms_gradient(const Pass& p) { return p.geometry.tensor_degree == 1; }
   // The same of logits T[n, columns], rows first .. first + n - 1: for all rows once, in any pieces, between begin() and finish();
@@ -38,11 +49,11 @@ class VocabParallelCrossEntropy {
     TensorView shard_max;  // f32[R]: the maximum of this rank's columns. With one rank that is row_max itself.
   };
   Rows begin(Pass& p) const;
-  void add_rows(Pass& p, const Rows& all, ConstTensorView logits, std::int64_t first, ConstTensorView targets) const;
-  void finish(Pass& p, const Rows& all, TensorView loss, ConstTensorView targets, TensorView token_losses) const;
+  void add_rows(Pass& p, const Rows& all, ConstTensorView logits, std::int64_t first, const LossRows& rows) const;
+  void finish(Pass& p, const Rows& all, TensorView loss, const LossRows& rows, TensorView token_losses) const;
 
-  // In place: logits T[n, columns], rows first .. first + n - 1, become scale * d loss / d logits. `targets` are all i32[R].
-  void backward(Pass& p, TensorView logits, std::int64_t first, ConstTensorView targets, float scale) const;
+  // In place: logits T[n, columns], rows first .. first + n - 1, become scale * d loss / d logits. `rows` are all R.
+  void backward(Pass& p, TensorView logits, std::int64_t first, const LossRows& rows, float scale) const;
 
  private:
   static TensorView sum_exp(TensorView stats) { return stats.rows(0, 1).flat(); }

@@ -18,7 +18,7 @@ class CpuOps final : public Ops {
     static void cross_entropy_rescale(float* sum_exp, float* target_logit, const float* shard_max, const float* row_max,
                                       const std::int32_t* targets, std::int64_t rows, const VocabularyShard& shard);
     static void cross_entropy_loss(double* loss, float* row_losses, const float* sum_exp, const float* target_logit,
-                                   const std::int32_t* targets, std::int64_t rows);
+                                   const std::int32_t* targets, std::int64_t rows, const float* weights);
     static void add_exact(std::int64_t* limbs, const double* x, std::int64_t count);
   };
 

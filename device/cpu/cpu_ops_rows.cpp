@@ -23,11 +23,11 @@ void CpuOps::Kernels::cross_entropy_rescale(float* sum_exp, float* target_logit,
 }
 
 void CpuOps::Kernels::cross_entropy_loss(double* loss, float* row_losses, const float* sum_exp, const float* target_logit,
-                                         const std::int32_t* targets, std::int64_t rows) {
+                                         const std::int32_t* targets, std::int64_t rows, const float* weights) {
   double sum = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     const double term = targets[r] >= 0 ? std::log(double{sum_exp[r]}) - double{target_logit[r]} : 0.0;
-    if (targets[r] >= 0) sum += term;
+    if (targets[r] >= 0) sum += weights == nullptr ? term : double{weights[r]} * term;
     if (row_losses != nullptr) row_losses[r] = static_cast<float>(term);
   }
   *loss = sum;

@@ -90,7 +90,7 @@ class Cutter {
   I row_bytes_of(const Extent& all, P argument) {
     const char how = *cut_++;
     if constexpr (std::is_same_v<P, RowType>) type_ = argument;
-    if constexpr (std::is_pointer_v<P>) return bytes_from<P>(how, all, 1);
+    if constexpr (std::is_pointer_v<P>) return how == 'o' && argument == nullptr ? 0 : bytes_from<P>(how, all, 1);
     return 0;
   }
 
@@ -123,6 +123,7 @@ class Cutter {
       if (how == 'S' && range.block > 0) return range.sums + (sum_++ * (range.blocks - 1) + range.block - 1) * all.width;
       return argument + bytes_from<P>(how, all, range.first) / 4;
     } else if constexpr (std::is_pointer_v<P>) {
+      if (how == 'o' && argument == nullptr) return nullptr;
       using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<P>>, const std::byte, std::byte>;
       return reinterpret_cast<P>(reinterpret_cast<Byte*>(argument) + bytes_from<P>(how, all, range.first));
     } else {
@@ -150,7 +151,7 @@ class Cutter {
     switch (how) {
       case 'r': return row * all.width * bytes_of(type_);
       case 'R': return row * all.width * bytes_of(type_) * 2;
-      case 'v': return row * size;
+      case 'v': case 'o': return row * size;
       case 'V': return row * size * all.width;
       case 'b': return row;
       case 'q': return row / 64 * size;
@@ -281,8 +282,8 @@ struct OnTeam {
     TRIDENT_CUT(embedding_forward, ".rv.nw..");
     TRIDENT_CUT(embedding_backward, ".V...wfn");
     TRIDENT_CUT(cross_entropy_stats, ".vvvrvns");
-    TRIDENT_CUT(cross_entropy_backward, ".rvvvns.");
-    TRIDENT_CUT(cross_entropy_gradient, ".rvvvns.");
+    TRIDENT_CUT(cross_entropy_backward, ".rvvvns.o");
+    TRIDENT_CUT(cross_entropy_gradient, ".rvvvns.o");
     TRIDENT_CUT(add_bias, ".r.nw");
     TRIDENT_CUT(add_bias_residual, ".r.rnw");
     TRIDENT_CUT(sum_rows, ".Srnwa");

@@ -35,20 +35,24 @@ class CudaOps::Kernels {
 
   // Kernels that may have been captured read numbers that are new each time from device memory.
   void cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets, std::int64_t rows,
-                              const VocabularyShard& shard, float scale) const {
-    if (ops_.graphs_.note("cross_entropy_backward", t, logits, row_max, sum_exp, targets, rows, shard, PerLaunchArg{scale})) return;
+                              const VocabularyShard& shard, float scale, const float* weights) const {
+    if (ops_.graphs_.note("cross_entropy_backward", t, logits, row_max, sum_exp, targets, rows, shard, PerLaunchArg{scale},
+                          weights))
+      return;
     if (const float* const held = ops_.graphs_.in_memory<float>())
-      return cuda_kernels::cross_entropy_backward_from_memory(stream_, t, logits, row_max, sum_exp, targets, rows, shard, held);
-    cuda_kernels::cross_entropy_backward(stream_, t, logits, row_max, sum_exp, targets, rows, shard, scale);
+      return cuda_kernels::cross_entropy_backward_from_memory(stream_, t, logits, row_max, sum_exp, targets, rows, shard, held,
+                                                              weights);
+    cuda_kernels::cross_entropy_backward(stream_, t, logits, row_max, sum_exp, targets, rows, shard, scale, weights);
   }
   void cross_entropy_gradient(RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
-                              std::int64_t rows, const VocabularyShard& shard, float scale) const {
-    if (ops_.graphs_.note("cross_entropy_gradient", t, logits, sum_exp, target_logit, targets, rows, shard, PerLaunchArg{scale}))
+                              std::int64_t rows, const VocabularyShard& shard, float scale, const float* weights) const {
+    if (ops_.graphs_.note("cross_entropy_gradient", t, logits, sum_exp, target_logit, targets, rows, shard, PerLaunchArg{scale},
+                          weights))
       return;
     if (const float* const held = ops_.graphs_.in_memory<float>())
       return cuda_kernels::cross_entropy_gradient_from_memory(stream_, t, logits, sum_exp, target_logit, targets, rows, shard,
-                                                              held);
-    cuda_kernels::cross_entropy_gradient(stream_, t, logits, sum_exp, target_logit, targets, rows, shard, scale);
+                                                              held, weights);
+    cuda_kernels::cross_entropy_gradient(stream_, t, logits, sum_exp, target_logit, targets, rows, shard, scale, weights);
   }
   void dropout(RowType t, void* out, const void* x, const std::int64_t* samples, std::int64_t sequence, std::int64_t batch,
                std::int64_t width, const DropoutSpec& spec) const {

@@ -79,9 +79,9 @@ void measure(const RowKernels& k, RowType t, Index rows) {
   report("cross_entropy_stats", n * e, n,
          [&] { k.cross_entropy_stats(t, rstd.data(), sum.data(), target.data(), a.data(), targets.data(), rows, shard); });
   report("cross_entropy_backward", 2 * n * e, n,
-         [&] { k.cross_entropy_backward(t, a.data(), rstd.data(), sum.data(), targets.data(), rows, shard, 1.0f); });
+         [&] { k.cross_entropy_backward(t, a.data(), rstd.data(), sum.data(), targets.data(), rows, shard, 1.0f, nullptr); });
   report("cross_entropy_gradient", 2 * n * e, n,
-         [&] { k.cross_entropy_gradient(t, a.data(), sum.data(), target.data(), targets.data(), rows, shard, 1.0f); });
+         [&] { k.cross_entropy_gradient(t, a.data(), sum.data(), target.data(), targets.data(), rows, shard, 1.0f, nullptr); });
   Bytes w = values(k, RowType::kF32, n), m = w, v = Bytes(w.size()), g = w;
   const UpdateNumbers numbers{1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.1f, 1.2f};
   const auto update = [&](UpdateRule rule, const RoundedElements* at_random) {

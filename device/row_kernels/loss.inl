@@ -107,22 +107,23 @@ TRIDENT_ROW_KERNEL cross_entropy_stats(RowType t, float* row_max, float* sum_exp
 }
 
 TRIDENT_ROW_KERNEL cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp,
-                                          const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
+                                          const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale,
+                                          const float* weights) {
   const I valid = valid_columns(shard);
   with_type(t, [&](auto* type) {
     for (I r = 0; r < rows; ++r) {
       auto* row = as(logits, type) + r * shard.columns;
       const I used = targets[r] < 0 ? 0 : valid;
       if (used > 0)
-        cross_entropy_backward_row(kTeam, row, row_max[r], sum_exp[r], target_column(targets[r], shard), valid, scale,
-                                   shard.softcap);
+        cross_entropy_backward_row(kTeam, row, row_max[r], sum_exp[r], target_column(targets[r], shard), valid,
+                                   weights == nullptr ? scale : scale * weights[r], shard.softcap);
       zero_bytes(row + used, (shard.columns - used) * bytes_of(t));
     }
   });
 }
 
 TRIDENT_ROW_KERNEL cross_entropy_gradient(RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
-                                          I rows, const VocabularyShard& shard, float scale) {
+                                          I rows, const VocabularyShard& shard, float scale, const float* weights) {
   const I valid = valid_columns(shard);
   with_type(t, [&](auto* type) {
     for (I r = 0; r < rows; ++r) {
@@ -131,7 +132,9 @@ TRIDENT_ROW_KERNEL cross_entropy_gradient(RowType t, void* logits, float* sum_ex
       const LogitStatistics s = logit_statistics(kTeam, row, valid, shard.softcap, kLogitTile);
       sum_exp[r] = s.sum_exp;
       target_logit[r] = relative_logit(kTeam, row, target, s.largest, shard.softcap);
-      if (used > 0) cross_entropy_backward_row(kTeam, row, s.largest, s.sum_exp, target, valid, scale, shard.softcap);
+      if (used > 0)
+        cross_entropy_backward_row(kTeam, row, s.largest, s.sum_exp, target, valid,
+                                   weights == nullptr ? scale : scale * weights[r], shard.softcap);
       zero_bytes(row + used, (shard.columns - used) * bytes_of(t));
     }
   });

@@ -96,13 +96,13 @@ struct RowKernels {
   void (*embedding_backward)(RowType t, float* d_table, const void* d_out, const std::int32_t* tokens, I rows, I width, I first_row,
                              I table_rows);
 
-  // ---- cross-entropy: logits T[rows, shard.columns]
+  // ---- cross-entropy: logits T[rows, shard.columns]; weights f32[rows] multiply `scale`, or nullptr
   void (*cross_entropy_stats)(RowType t, float* row_max, float* sum_exp, float* target_logit, const void* logits,
                               const std::int32_t* targets, I rows, const VocabularyShard& shard);
   void (*cross_entropy_backward)(RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets,
-                                 I rows, const VocabularyShard& shard, float scale);
+                                 I rows, const VocabularyShard& shard, float scale, const float* weights);
   void (*cross_entropy_gradient)(RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets, I rows,
-                                 const VocabularyShard& shard, float scale);
+                                 const VocabularyShard& shard, float scale, const float* weights);
 
   // ---- elementwise, copies, reductions
   void (*add_bias)(RowType t, void* x, const void* bias, I rows, I width);

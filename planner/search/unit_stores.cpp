@@ -39,7 +39,8 @@ class DryStore {
   DryStore(const StoreKey& key, const UnitStoreInputs& in, std::span<const UnitKind> kinds, int stage)
       : model_(in.model),
         cuda_(in.config.cuda),
-        counts_(in.config.data.masks_targets()),
+        counts_(in.config.data.masks_targets() || in.config.loss.weighs_rows()),
+        weighs_(in.config.loss.weighs_rows()),
         recorder_(Interning::kOff),
         device_(in.oracle),
         grid_({key.tensor, 1, key.data, key.both_ends ? 1 : 2}, in.config.parallel.order),
@@ -92,7 +93,10 @@ class DryStore {
   std::optional<std::int64_t> counted() const { return counts_ ? std::optional<std::int64_t>(0) : std::nullopt; }
   PassRecord count() {
     if (!counts_) return {};
-    return record([&] { sum_over_batch(context_, 0); });
+    return record([&] {
+      sum_over_batch(context_, 0);
+      if (weighs_) sum_over_batch(context_, 0);
+    });
   }
 
   // The norm's cost beside the sums of squares of each unit.
@@ -165,7 +169,7 @@ class DryStore {
 
   const ModelConfig& model_;
   const CudaOptions cuda_;
-  const bool counts_;
+  const bool counts_, weighs_;
   const StepProgram nothing_;
   StepRecorder recorder_;
   DryDevice device_;

@@ -80,10 +80,13 @@ struct VocabularyPart {
   Index columns, first_column, vocabulary;
 };
 OpCase cross_entropy_stats(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
-OpCase cross_entropy_backward(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
+enum class RowWeights : std::uint8_t { kNone, kDrawn };
+OpCase cross_entropy_backward(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0,
+                              RowWeights weights = RowWeights::kNone);
 // Of a whole vocabulary: part.first_column is 0.
-OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0);
+OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0,
+                              RowWeights weights = RowWeights::kNone);
 OpCase cross_entropy_rescale(Index R, VocabularyPart part);
-OpCase cross_entropy_loss(Index R);
+OpCase cross_entropy_loss(Index R, RowWeights weights = RowWeights::kNone);
 
 }  // namespace trident::conformance

@@ -318,6 +318,7 @@ void add_sums(Cases& cases) {
     cases.push_back(add_exact(n, normal()));
     cases.push_back(add_exact(n, special()));
     cases.push_back(cross_entropy_loss(n));
+    if (n < 64) cases.push_back(cross_entropy_loss(n, RowWeights::kDrawn));
   }
   for (const Index n : {1, 5}) cases.push_back(fill_zero(DType::kI64, n));
   cases.push_back(shifted(accumulate(100)));
@@ -359,6 +360,8 @@ void add_embedding_and_loss(Cases& cases, DType t) {
     cases.push_back(cross_entropy_stats(t, 7, part, normal(0, 3), 2.5f));
     cases.push_back(cross_entropy_backward(t, 7, part, normal(0, 3), 2.5f));
     if (part.first_column == 0) cases.push_back(cross_entropy_gradient(t, 7, part, normal(0, 3), 2.5f));
+    cases.push_back(cross_entropy_backward(t, 7, part, normal(0, 3), 0, RowWeights::kDrawn));
+    if (part.first_column == 0) cases.push_back(cross_entropy_gradient(t, 7, part, normal(0, 3), 0, RowWeights::kDrawn));
   }
   losses(7, {129, 0, 129}, normal(0, 1000), plain);  // exp() of what is left must not overflow
   losses(7, {40, 0, 40}, normal(0, 3), [](OpCase c) { return shifted(std::move(c)); });

@@ -67,6 +67,15 @@ Operand targets_operand(Index R, VocabularyPart part) {
   return input("targets", DType::kI32, {R}, integers(-2, part.vocabulary - 1));
 }
 
+// Weights of rows are the last operand of a case, with both signs, or it has none.
+void weigh_rows(OpCase& c, RowWeights weights, Index R) {
+  if (weights == RowWeights::kNone) return;
+  c.variant += "_weighted";
+  c.operands.push_back(input("weights", DType::kF32, {R}));
+}
+ConstTensorView weights_in(Views v, std::size_t at) { return v.size() > at ? ConstTensorView(v[at]) : ConstTensorView(); }
+const double* weights_in(const std::vector<Values>& v, std::size_t at) { return v.size() > at ? v[at].data() : nullptr; }
+
 }  // namespace
 
 OpCase embedding_forward(DType t, Index R, Index H, Index table_rows, Index first_row) {
@@ -124,7 +133,7 @@ OpCase cross_entropy_stats(DType t, Index R, VocabularyPart p, Draw draw, float 
   return c;
 }
 
-OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart p, Draw draw, float softcap) {
+OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart p, Draw draw, float softcap, RowWeights weights) {
   constexpr float kScale = 0.125f * 1.7f;
   OpCase c = loss_case("cross_entropy_backward", t, R, p, draw, softcap);
   c.variant += "_with_statistics";
@@ -133,19 +142,20 @@ OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart p, Draw draw, flo
   tolerance.zeros = Zeros::kExact;  // padding, and rows that are not counted
   c.operands = {in_place("logits", t, {R, p.columns}, tolerance, draw), output("sum_exp", DType::kF32, {R}, sums),
                 output("target_logit", DType::kF32, {R}, sums), targets_operand(R, p)};
+  weigh_rows(c, weights, R);
   c.derive = [=](std::vector<Values>& v) {
     raise_padding(v[0], R, p);
     choose_targets(v[3], p);
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.run(stream, op::CrossEntropyGradient{v[1], v[2], v[0], v[3], p.vocabulary, kScale, softcap});
+    ops.run(stream, op::CrossEntropyGradient{v[1], v[2], v[0], v[3], p.vocabulary, kScale, softcap, weights_in(v, 4)});
   };
   c.reference = [=](std::vector<Values>& v) {
     Values row_max(v[1].size());
     reference::cross_entropy_max(row_max.data(), v[0].data(), R, p.columns, Index{0}, p.vocabulary, double{softcap});
     std::tie(v[1], v[2]) = statistics(v[0], row_max, v[3], R, p, softcap);
     reference::cross_entropy_backward(v[0].data(), row_max.data(), v[1].data(), tokens_of(v[3]).data(), R, p.columns, Index{0},
-                                      p.vocabulary, double{kScale}, double{softcap});
+                                      p.vocabulary, double{kScale}, double{softcap}, weights_in(v, 4));
   };
   return c;
 }
@@ -180,13 +190,14 @@ OpCase cross_entropy_rescale(Index R, VocabularyPart p) {
   return c;
 }
 
-OpCase cross_entropy_backward(DType t, Index R, VocabularyPart p, Draw draw, float softcap) {
+OpCase cross_entropy_backward(DType t, Index R, VocabularyPart p, Draw draw, float softcap, RowWeights weights) {
   constexpr float kScale = 0.125f * 1.7f;
   OpCase c = loss_case("cross_entropy_backward", t, R, p, draw, softcap);
   Tolerance tolerance = rounded(t, kElementNoise);
   tolerance.zeros = Zeros::kExact;  // padding, and rows that are not counted
   c.operands = {in_place("logits", t, {R, p.columns}, tolerance, draw), input("row_max", DType::kF32, {R}),
                 input("sum_exp", DType::kF32, {R}), targets_operand(R, p)};
+  weigh_rows(c, weights, R);
   c.derive = [=](std::vector<Values>& v) {
     raise_padding(v[0], R, p);
     choose_targets(v[3], p);
@@ -195,16 +206,17 @@ OpCase cross_entropy_backward(DType t, Index R, VocabularyPart p, Draw draw, flo
     for (double& sum : v[2]) sum += 0.75;  // the other shards' part
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.run(stream, op::CrossEntropyBackward{v[0], v[1], v[2], v[3], p.first_column, p.vocabulary, kScale, softcap});
+    ops.run(stream, op::CrossEntropyBackward{v[0], v[1], v[2], v[3], p.first_column, p.vocabulary, kScale, softcap,
+                                                     weights_in(v, 4)});
   };
   c.reference = [=](std::vector<Values>& v) {
     reference::cross_entropy_backward(v[0].data(), v[1].data(), v[2].data(), tokens_of(v[3]).data(), R, p.columns, p.first_column,
-                                      p.vocabulary, double{kScale}, double{softcap});
+                                      p.vocabulary, double{kScale}, double{softcap}, weights_in(v, 4));
   };
   return c;
 }
 
-OpCase cross_entropy_loss(Index R) {
+OpCase cross_entropy_loss(Index R, RowWeights weights) {
   OpCase c;
   c.op = "cross_entropy_loss";
   c.variant = std::to_string(R);
@@ -213,17 +225,18 @@ OpCase cross_entropy_loss(Index R) {
                 output("row_losses", DType::kF32, {R}, {.relative = 0x1p-24, .zeros = Zeros::kExact}),
                 input("sum_exp", DType::kF32, {R}), input("target_logit", DType::kF32, {R}),
                 input("targets", DType::kI32, {R}, integers(-2, 20))};
+  weigh_rows(c, weights, R);
   c.derive = [=](std::vector<Values>& v) {
     for (double& x : v[2]) x = std::abs(x) + 0.5;
     for (double& x : v[3]) x = -std::abs(x) - 0.5;  // a target's logit is below the maximum
   };
   c.run = [](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.run(stream, op::CrossEntropyLoss{v[0], v[1], v[2], v[3], v[4]});
+    ops.run(stream, op::CrossEntropyLoss{v[0], v[1], v[2], v[3], v[4], weights_in(v, 5)});
   };
   c.reference = [=](std::vector<Values>& v) {
     Values both = v[2];
     both.insert(both.end(), v[3].begin(), v[3].end());
-    v[0][0] = reference::cross_entropy_loss(both.data(), tokens_of(v[4]).data(), R, v[1].data());
+    v[0][0] = reference::cross_entropy_loss(both.data(), tokens_of(v[4]).data(), R, v[1].data(), weights_in(v, 5));
   };
   return c;
 }

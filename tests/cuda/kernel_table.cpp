@@ -199,29 +199,35 @@ struct Table {
                             s.in(t, logits, rows * shard.columns), s.in(targets, rows), rows, shard);
   }
   static void cross_entropy_backward(RowType t, void* logits, const float* row_max, const float* sum_exp,
-                                     const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
+                                     const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale,
+                                     const float* weights) {
+    const auto weights_in = [&](StagedOperands& s) { return weights == nullptr ? nullptr : s.in(weights, rows); };
     const auto of_memory = [&] {
       StagedOperands s(placement);
       ck::cross_entropy_backward_from_memory(s.stream(), t, s.out(t, logits, rows * shard.columns), s.in(row_max, rows),
-                                             s.in(sum_exp, rows), s.in(targets, rows), rows, shard, s.in(&scale, 1));
+                                             s.in(sum_exp, rows), s.in(targets, rows), rows, shard, s.in(&scale, 1),
+                                             weights_in(s));
     };
     expect_same({{logits, rows * shard.columns, bytes_of(t)}}, of_memory, [&] {
       StagedOperands s(placement);
       ck::cross_entropy_backward(s.stream(), t, s.out(t, logits, rows * shard.columns), s.in(row_max, rows), s.in(sum_exp, rows),
-                                 s.in(targets, rows), rows, shard, scale);
+                                 s.in(targets, rows), rows, shard, scale, weights_in(s));
     });
   }
   static void cross_entropy_gradient(RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
-                                     I rows, const VocabularyShard& shard, float scale) {
+                                     I rows, const VocabularyShard& shard, float scale,
+                                     const float* weights) {
+    const auto weights_in = [&](StagedOperands& s) { return weights == nullptr ? nullptr : s.in(weights, rows); };
     const auto of_memory = [&] {
       StagedOperands s(placement);
       ck::cross_entropy_gradient_from_memory(s.stream(), t, s.out(t, logits, rows * shard.columns), s.out(sum_exp, rows),
-                                             s.out(target_logit, rows), s.in(targets, rows), rows, shard, s.in(&scale, 1));
+                                             s.out(target_logit, rows), s.in(targets, rows), rows, shard, s.in(&scale, 1),
+                                             weights_in(s));
     };
     expect_same({{logits, rows * shard.columns, bytes_of(t)}}, of_memory, [&] {
       StagedOperands s(placement);
       ck::cross_entropy_gradient(s.stream(), t, s.out(t, logits, rows * shard.columns), s.out(sum_exp, rows),
-                                 s.out(target_logit, rows), s.in(targets, rows), rows, shard, scale);
+                                 s.out(target_logit, rows), s.in(targets, rows), rows, shard, scale, weights_in(s));
     });
   }
   static void add_bias(RowType t, void* x, const void* bias, I rows, I width) {
@@ -347,12 +353,13 @@ const RowKernels& cuda_kernel_table(Placement placement) {
 }
 
 double cuda_cross_entropy_loss(Placement placement, float* row_losses, const float* sum_exp, const float* target_logit,
-                               const std::int32_t* targets, std::int64_t rows) {
+                               const std::int32_t* targets, std::int64_t rows, const float* weights) {
   double loss = -1;
   {
     StagedOperands s(placement);
     ck::cross_entropy_loss(s.stream(), s.out(&loss, 1), row_losses == nullptr ? nullptr : s.out(row_losses, rows),
-                           s.in(sum_exp, rows), s.in(target_logit, rows), s.in(targets, rows), rows);
+                           s.in(sum_exp, rows), s.in(target_logit, rows), s.in(targets, rows), rows,
+                           weights == nullptr ? nullptr : s.in(weights, rows));
   }
   return loss;
 }

@@ -24,8 +24,8 @@ inline void PrintTo(Placement placement, std::ostream* out) {
 const RowKernels& cuda_kernel_table(Placement placement);
 
 // What the host computes beside the table: cross_entropy_loss.
-// row_losses: or nullptr.
+// row_losses, weights: or nullptr.
 double cuda_cross_entropy_loss(Placement placement, float* row_losses, const float* sum_exp, const float* target_logit,
-                               const std::int32_t* targets, std::int64_t rows);
+                               const std::int32_t* targets, std::int64_t rows, const float* weights = nullptr);
 
 }  // namespace trident::testing

@@ -78,12 +78,14 @@ void loss_is_added_in_row_order(Placement placement) {
     Random random(static_cast<unsigned>(rows));
     Values sums = random.values(RowType::kF32, rows, 30.0, 5.0), logits = random.values(RowType::kF32, rows, -2.0);
     const auto targets = random.integers(rows, -1, 3);
-    double expected = 0;
+    double expected = 0, weighted = 0;
+    Operand weights(RowType::kF32, random.values(RowType::kF32, rows));
     std::vector<float> terms(targets.size()), found(targets.size(), -1.0f);
     for (std::size_t r = 0; r < targets.size(); ++r) {
       if (targets[r] < 0) sums[r] = r % 2 == 0 ? kNaN : 0.0;  // of a row that does not count
       if (targets[r] < 0) continue;
       expected += std::log(sums[r]) - logits[r];
+      weighted += double{weights.floats()[r]} * (std::log(sums[r]) - logits[r]);
       terms[r] = static_cast<float>(std::log(sums[r]) - logits[r]);
     }
     Operand s(RowType::kF32, sums), l(RowType::kF32, logits);
@@ -91,6 +93,9 @@ void loss_is_added_in_row_order(Placement placement) {
         << rows << " rows";
     EXPECT_EQ(cuda_cross_entropy_loss(placement, found.data(), s.floats(), l.floats(), targets.data(), rows), expected);
     EXPECT_EQ(found, terms) << rows << " rows";
+    EXPECT_EQ(cuda_cross_entropy_loss(placement, found.data(), s.floats(), l.floats(), targets.data(), rows, weights.floats()),
+              weighted);
+    EXPECT_EQ(found, terms) << "losses of rows are those without their weights";
   }
 }
 

@@ -191,10 +191,10 @@ class Results {
     k_.cross_entropy_stats(t_, most.floats(), sum.floats(), target.floats(), logits.data(), targets.data(), kRows, shard);
     keep("cross_entropy_stats", {&most, &sum, &target});
     Operand whole = logits;
-    k_.cross_entropy_gradient(t_, whole.data(), sum.floats(), target.floats(), targets.data(), kRows, shard, 0.3f);
+    k_.cross_entropy_gradient(t_, whole.data(), sum.floats(), target.floats(), targets.data(), kRows, shard, 0.3f, nullptr);
     keep("cross_entropy_gradient", {&whole, &sum, &target});
     k_.cross_entropy_stats(t_, most.floats(), sum.floats(), target.floats(), logits.data(), targets.data(), kRows, shard);
-    k_.cross_entropy_backward(t_, logits.data(), most.floats(), sum.floats(), targets.data(), kRows, shard, 0.3f);
+    k_.cross_entropy_backward(t_, logits.data(), most.floats(), sum.floats(), targets.data(), kRows, shard, 0.3f, nullptr);
     keep("cross_entropy_backward", {&logits});
   }
   void updates() {

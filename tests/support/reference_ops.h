@@ -261,13 +261,13 @@ void cross_entropy_stats(R* stats, const R* logits, const R* row_max, const std:
   }
 }
 
-// The loss over rows that are counted, and of each row; stats summed over shards.
+// The loss over rows that are counted, and of each row without its weight; stats summed over shards.
 template <class R>
-R cross_entropy_loss(const R* stats, const std::int32_t* targets, Index rows, R* row_losses = nullptr) {
+R cross_entropy_loss(const R* stats, const std::int32_t* targets, Index rows, R* row_losses = nullptr, const R* weights = nullptr) {
   R sum = 0;
   for (Index r = 0; r < rows; ++r) {
     const R term = targets[r] >= 0 ? std::log(stats[r]) - stats[rows + r] : R(0);
-    sum += term;
+    sum += weights != nullptr ? weights[r] * term : term;
     if (row_losses != nullptr) row_losses[r] = term;
   }
   return sum;
@@ -275,13 +275,15 @@ R cross_entropy_loss(const R* stats, const std::int32_t* targets, Index rows, R*
 
 template <class R>
 void cross_entropy_backward(R* logits, const R* row_max, const R* stats, const std::int32_t* targets, Index rows, Index V,
-                            Index first_column, Index vocabulary, R scale, R softcap = 0) {
+                            Index first_column, Index vocabulary, R scale, R softcap = 0, const R* weights = nullptr) {
   for (Index r = 0; r < rows; ++r)
     for (Index c = 0; c < V; ++c) {
+      const R weight = weights != nullptr ? weights[r] : R(1);
       R& logit = logits[r * V + c];
       const bool counted = targets[r] >= 0 && first_column + c < vocabulary;
       const R slope = softcap > 0 ? 1 - std::pow(std::tanh(logit / softcap), R(2)) : R(1), value = bounded(logit, softcap);
-      logit = counted ? (std::exp(value - row_max[r]) / stats[r] - R(targets[r] == first_column + c)) * scale * slope : R(0);
+      const R onehot = R(targets[r] == first_column + c);
+      logit = counted ? (std::exp(value - row_max[r]) / stats[r] - onehot) * scale * weight * slope : R(0);
     }
 }
 

@@ -92,13 +92,13 @@ TEST_P(VocabularyTest, EmbeddingEqualsSerial) {
   EXPECT_EQ(collector.whole().at("table"), d_table);
 }
 
-// `softcap` over 0 bounds the logits.
-void expect_serial_cross_entropy(const Case& c, float softcap) {
+// `softcap` over 0 bounds the logits. `weights` are of rows, or empty.
+void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector<float>& weights = {}) {
   const float scale = 0.125f;
   std::vector<double> logits(kRows * kVocabulary), d_logits(logits.size());
   std::vector<std::int32_t> targets(kRows);
   std::vector<double> row_losses(kRows);
-  double loss = 0.0;
+  double loss = 0.0, sum_of_rows = 0.0;
   for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 3.0 * std::sin(static_cast<double>(i)) + (i % 13 == 0 ? 40.0 : 0.0);
   for (std::size_t r = 0; r < kRows; ++r) {
     targets[r] = r % 5 == 4 ? -1 : static_cast<std::int32_t>(r * 3 % kVocabulary);
@@ -109,13 +109,15 @@ void expect_serial_cross_entropy(const Case& c, float softcap) {
       row[v] = softcap * bounded;
       slope[v] = 1 - bounded * bounded;
     }
+    const double weight = weights.empty() ? 1.0 : double{weights[r]};
     double largest = *std::ranges::max_element(row), sum = 0.0;
     for (std::size_t v = 0; v < kVocabulary; ++v) sum += std::exp(row[v] - largest);
     for (std::size_t v = 0; v < kVocabulary; ++v)
       d_logits[r * kVocabulary + v] =
-          (std::exp(row[v] - largest) / sum - (targets[r] == static_cast<std::int32_t>(v))) * slope[v] * scale;
+          (std::exp(row[v] - largest) / sum - (targets[r] == static_cast<std::int32_t>(v))) * slope[v] * scale * weight;
     row_losses[r] = std::log(sum) + largest - row[static_cast<std::size_t>(targets[r])];
-    loss += row_losses[r];
+    loss += weight * row_losses[r];
+    sum_of_rows += row_losses[r];
   }
 
   testing::run_tensor_ranks(c.degree, {}, [&](TensorRank& rank) {
@@ -137,7 +139,8 @@ void expect_serial_cross_entropy(const Case& c, float softcap) {
     double result = -1.0;
     const TensorView view(local.data(), DType::kF32, {kRows, static_cast<std::int64_t>(columns)});
     const TensorView loss_view(&result, DType::kF64, {1});
-    const ConstTensorView target_view(targets.data(), DType::kI32, {kRows});
+    const LossRows target_view(ConstTensorView(targets.data(), DType::kI32, {kRows}),
+                               weights.empty() ? ConstTensorView() : ConstTensorView(weights.data(), DType::kF32, {kRows}));
     std::vector<float> of_rows(kRows, -1.0f);
     const TensorView rows_view(of_rows.data(), DType::kF32, {kRows});
     const auto expect_rows = [&](double sum) {
@@ -156,8 +159,8 @@ void expect_serial_cross_entropy(const Case& c, float softcap) {
     const double alone = std::exchange(result, -1.0);
     cross_entropy.forward(unit.pass(PassKind::kForward), loss_view, view, target_view, rows_view);
     EXPECT_EQ(result, alone) << "with the rows' losses beside it";
-    EXPECT_NEAR(result, loss, 1e-6 * loss);
-    expect_rows(loss);
+    EXPECT_NEAR(result, loss, 1e-6 * sum_of_rows);
+    expect_rows(sum_of_rows);
     const double whole = std::exchange(result, -1.0);
     // Rows from the last to the first, three at a time: kRows is no multiple of that.
     const auto in_pieces = [&](const auto& f) {
@@ -171,7 +174,7 @@ void expect_serial_cross_entropy(const Case& c, float softcap) {
       in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.add_rows(p, all, piece, first, target_view); });
       cross_entropy.finish(p, all, loss_view, target_view, rows_view);
     }
-    expect_rows(whole);
+    expect_rows(sum_of_rows);
     EXPECT_EQ(result, whole);
     std::vector<float> in_forward = local;
     if (c.degree == 1) {
@@ -194,6 +197,11 @@ void expect_serial_cross_entropy(const Case& c, float softcap) {
 }
 
 TEST_P(VocabularyTest, CrossEntropyEqualsSerial) { expect_serial_cross_entropy(GetParam(), 0); }
+TEST_P(VocabularyTest, WeightedCrossEntropyEqualsSerial) {
+  std::vector<float> weights(kRows);
+  for (std::size_t r = 0; r < kRows; ++r) weights[r] = 0.5f - static_cast<float>(r % 4) / 4.0f;  // of both signs, and 0
+  expect_serial_cross_entropy(GetParam(), 0, weights);
+}
 TEST_P(VocabularyTest, BoundedCrossEntropyEqualsSerial) { expect_serial_cross_entropy(GetParam(), 30); }
 
 INSTANTIATE_TEST_SUITE_P(Degrees, VocabularyTest,

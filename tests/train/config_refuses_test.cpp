@@ -225,6 +225,9 @@ TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({"data.eod=-1"}, {"data.eod = -1: must be an integer from 0 to"});
   expect_refusal({"data.mean_document=0"}, {"data.mean_document = 0: must be a number >= 1"});
   expect_refusal({"data.mean_document=1e-300"}, {"data.mean_document = 1e-300: must be a number >= 1"});
+  expect_refusal({"loss.normalize=document"}, {"loss.normalize = \"document\": must be \"token\" or \"sequence\""});
+  expect_refusal({"loss.normalize=sequence"}, {"loss.normalize = \"sequence\": nothing says where a sequence of a sample ends",
+                                               "data.samples to \"packed\""});
   expect_refusal({"data.boundaries=null"}, {"data.boundaries = \"null\": must be \"eod\" or \"index\""});
   expect_refusal({"parallel=2CP x 2DP"}, {"parallel.context = 2: not built yet"});
   expect_refusal({"log.prometheus="}, {"log.prometheus = \"\": must not be empty"});

@@ -35,6 +35,7 @@ std::vector<OptionBlock> make_blocks() {
       {"recompute", "What the backward pass computes again instead of keeping it."},
       {"optimizer", "The update rule. One-dimensional parameters and biases are not decayed."},
       {"lr_schedule", "The learning rate of step n (first is 1): `lr * n / warmup_steps` while n <= warmup_steps, then the schedule."},
+      {"loss", "What is minimised."},
       {"data", "Token files, as `trident data prepare` writes them: `PREFIX` stands for PREFIX.bin and PREFIX.idx."},
       {"eval", "Loss on the validation data."},
       {"checkpoint", "Saving and resuming. With `every` 0 the keys of saving have no effect."},
@@ -236,6 +237,10 @@ std::vector<Option> number_options() {
 
 std::vector<Option> data_options() {
   return {
+      {.path = "loss.normalize", .takes = kString, .fallback = "\"token\"",
+       .doc = "What weighs the same in the loss of a step: token, every target that counts; sequence, every sequence (a document "
+              "within a sample) with such targets, each of its n targets 1/n of it.",
+       .choices = {"token", "sequence"}},
       {.path = "data.train", .takes = kString | kSources, .fallback = "", .doc = "Training data: a prefix, or a list of prefixes or {\"path\", \"weight\"}.",
        .aka = {"data_path", "dataset", "train_data_path"}},
       {.path = "data.valid", .takes = kNull | kString | kSources, .fallback = "null", .doc = "Validation data, likewise; each file is a set with numbers of its own, beside their mean by weight. null: what split sets aside.",

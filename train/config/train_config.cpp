@@ -33,6 +33,7 @@ void read(const JsonValue& v, UpdateRule& out) { out = parse_update_rule(v.as_st
 void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
 void read(const JsonValue& v, LrDecay& out) { out = parse_lr_decay(v.as_string()).value(); }
 void read(const JsonValue& v, CheckpointContent& out) { out = parse_checkpoint_content(v.as_string()).value(); }
+void read(const JsonValue& v, LossNormalize& out) { out = parse_loss_normalize(v.as_string()).value(); }
 void read(const JsonValue& v, OnError& out) { out = parse_on_error(v.as_string()).value(); }
 void read(const JsonValue& v, AxisOrder& out) { out = parse_axis_order(v.as_string()).value(); }
 void read(const JsonValue& v, ResumeFrom& out) { out = v.is_null() ? ResumeFrom{} : parse_resume_from(v.as_string()); }
@@ -159,6 +160,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("lr_schedule.type", s.type), v("lr_schedule.warmup_steps", s.warmup_steps), v("lr_schedule.min_lr", s.min_lr);
   v("lr_schedule.decay_steps", s.decay_steps), v("lr_schedule.wsd_decay_steps", s.wsd_decay_steps);
   v("lr_schedule.wsd_decay_type", s.wsd_decay_type);
+  v("loss.normalize", c.loss.normalize);
   v("data.train", c.data.train), v("data.valid", c.data.valid), v("data.split", c.data.split), v("data.shuffle", c.data.shuffle);
   v("data.tokenizer", c.data.tokenizer), v("data.reset_position_ids", c.data.reset_position_ids);
   v("data.reset_attention_mask", c.data.reset_attention_mask), v("data.eod_mask_loss", c.data.eod_mask_loss);
@@ -348,6 +350,10 @@ void validate(const TrainConfig& c) {
                            *s.decay_steps));
   if (c.data.split && !c.data.valid.empty())
     contradict(fmt::format("data.split = {}: data.valid is given too; set one of them to null", in_quotes(*c.data.split)));
+  if (c.loss.normalize == LossNormalize::kSequence && !c.data.finds_documents())
+    contradict(
+        "loss.normalize = \"sequence\": nothing says where a sequence of a sample ends; set data.samples to \"packed\", or "
+        "data.reset_attention_mask, data.reset_position_ids or data.eod_mask_loss to true");
   check_samples(c);
   if (const std::vector<std::int64_t>& t = c.log.trace_steps; !t.empty() && (t.size() != 2 || t[0] > t[1] || t[1] > c.run.steps))
     contradict(

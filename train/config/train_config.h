@@ -163,6 +163,13 @@ struct DataConfig {
   bool needs_starts() const { return reset_position_ids || reset_attention_mask; }
 };
 
+struct LossConfig {
+  LossNormalize normalize = LossNormalize::kToken;
+
+  // Whether losses of tokens have weights of their own (MicroBatch::row_weights).
+  bool weighs_rows() const { return normalize != LossNormalize::kToken; }
+};
+
 struct EvalConfig {
   std::int64_t every = 0, steps = 0;
   std::vector<std::string> samples, sample_ids;  // prompts: texts, and token ids as "5 17 2"
@@ -223,6 +230,7 @@ struct TrainConfig {
   RecomputeConfig recompute;
   OptimizerConfig optimizer;
   LrScheduleConfig lr_schedule;
+  LossConfig loss;
   DataConfig data;
   EvalConfig eval;
   CheckpointConfig checkpoint;

@@ -91,7 +91,7 @@ struct RunPlan {
   bool has_programs() const { return !eval_programs.empty(); }  // false: of generation_only()
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
   // Whether targets may not count: then ranks count those that do, and the count is the divisor in the place of tokens_per_step().
-  bool counts_targets() const { return config.data.masks_targets(); }
+  bool counts_targets() const { return config.data.masks_targets() || config.loss.weighs_rows(); }
   // LayerGeometry::document_interval: half of the mean document, or, where nobody knows it, the whole sequence.
   std::int64_t document_interval() const;
   // Keys that layers with a sliding window see at most, where that is less than the sequence; else 0.
@@ -107,7 +107,10 @@ struct RunPlan {
   // The same by window() and document_interval(), before data are read; without has_intervals() attention is counted in full.
   double predicted_flops_per_token() const;
   // Whether a stage's ranks need something of the samples themselves.
-  bool loads_samples(int stage) const { return stage == 0 || stage == grid.degrees().pipeline - 1 || config.data.needs_starts(); }
+  bool loads_samples(int stage) const { return stage == 0 || is_last(stage) || config.data.needs_starts(); }
+  // Whether they need where documents begin in them: attention and positions everywhere, weights of the loss where that is.
+  bool needs_starts(int stage) const { return config.data.needs_starts() || (config.loss.weighs_rows() && is_last(stage)); }
+  bool is_last(int stage) const { return stage == grid.degrees().pipeline - 1; }
   LayerGeometry geometry(int tensor_rank) const;
   const StepProgram& step_program(int rank) const;
   const StepProgram& eval_program(int rank) const;

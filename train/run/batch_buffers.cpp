@@ -35,8 +35,9 @@ std::int64_t kinds_of_rows(const DataConfig& data, std::int64_t micro_batches) {
 
 }  // namespace
 
-BatchSlots book_batch(const DataConfig& data, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
+BatchSlots book_batch(const TrainConfig& config, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
                       LossDetail detail, ArenaPlan& arena_plan) {
+  const DataConfig& data = config.data;
   const std::int64_t m = micro_batches, tokens = batch.micro * batch.sequence, first_keys = first_keys_stride(batch);
   const auto book = [&](const char* name, std::int64_t elements, DType dtype) {
     return arena_plan.book(name, MemoryUse::kData, elements * size_of(dtype));
@@ -53,15 +54,15 @@ BatchSlots book_batch(const DataConfig& data, const BatchConfig& batch, std::int
           book_if(window > 0 && window < batch.sequence, "first keys in windows", (hides ? m : 1) * first_keys, DType::kI32),
           book("sample numbers", m * batch.micro, DType::kI64),
           book("losses", m, DType::kF64),
-          book_if(detail == LossDetail::kOfTokens, "losses of tokens", m * tokens, DType::kF32)};
+          book_if(detail == LossDetail::kOfTokens, "losses of tokens", m * tokens, DType::kF32),
+          book_if(config.loss.weighs_rows() && detail == LossDetail::kOfBatches, "weights of targets", m * tokens, DType::kF32)};
 }
 
 BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan)
     : plan_(plan), device_(device), stage_(stage), detail_(detail),
       angles_(plan.model, detail == LossDetail::kOfTokens ? plan.num_micro_batches * plan.config.batch.micro : 0,
               plan.config.batch.sequence, arena_plan) {
-  slots_ = book_batch(plan_.config.data, plan_.config.batch, plan_.model.sliding_window, plan_.num_micro_batches, detail_,
-                      arena_plan);
+  slots_ = book_batch(plan_.config, plan_.config.batch, plan_.model.sliding_window, plan_.num_micro_batches, detail_, arena_plan);
 }
 
 void BatchBuffers::bind(Arena& arena) {
@@ -79,8 +80,9 @@ void BatchBuffers::bind(Arena& arena) {
   samples_ = arena.grant(slots_.samples, DType::kI64, {m, b});
   losses_ = arena.grant(slots_.losses, DType::kF64, {m});
   if (detail_ == LossDetail::kOfTokens) token_losses_ = arena.grant(slots_.token_losses, DType::kF32, {m, t * b});
+  if (weighs()) row_weights_ = arena.grant(slots_.row_weights, DType::kF32, {m, t * b});
   if (device_.has_bytes()) {
-    if (plan_.config.data.needs_starts()) host_.document_starts.resize(static_cast<std::size_t>(m * t * b));
+    if (plan_.needs_starts(stage_)) host_.document_starts.resize(static_cast<std::size_t>(m * t * b));
     host_.first_key_in_window.resize(static_cast<std::size_t>(windows * t * b));
     write_positions();
     write_first_keys();
@@ -88,6 +90,7 @@ void BatchBuffers::bind(Arena& arena) {
     host_.targets.resize(host_.tokens.size());
     host_.samples.resize(static_cast<std::size_t>(m * b));
     if (detail_ == LossDetail::kOfTokens) host_.token_losses.resize(host_.tokens.size());
+    if (weighs()) host_.row_weights.resize(host_.tokens.size());
   }
   host_.losses.resize(static_cast<std::size_t>(m));
   micro_batches_.resize(static_cast<std::size_t>(m));
@@ -199,17 +202,49 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
       load(first, slicing.micro,
            {.tokens = ids(host_.tokens, is_first()),
             .targets = ids(host_.targets, is_last()),
-            .document_starts = ids(host_.document_starts, plan_.config.data.needs_starts())});
+            .document_starts = ids(host_.document_starts, plan_.needs_starts(stage_))});
     for (std::int64_t i = 0; i < slicing.micro; ++i) host_.samples[static_cast<std::size_t>(k * slicing.micro + i)] = first + i;
   }
   check_starts(host_.document_starts, plan_.config.batch.sequence);
   if (plan_.config.data.reset_attention_mask) write_first_keys();
   if (is_last() && plan_.counts_targets())
     counted_ = std::ranges::count_if(host_.targets, [](std::int32_t target) { return target >= 0; });
+  if (is_last() && weighs()) sequences_ = share_among_targets(1);
   Stream& stream = device_.compute_stream();
   if (is_first()) device_.write(stream, tokens_, host_.tokens.data());
   if (is_last()) device_.write(stream, targets_, host_.targets.data());
   device_.write(stream, samples_, host_.samples.data());
+}
+
+// Writes the weights in host memory; returns how many sequences have a part. A sequence is a document of a sample.
+std::int64_t BatchBuffers::share_among_targets(double targets) {
+  const std::int64_t b = plan_.config.batch.micro, t = plan_.config.batch.sequence;
+  std::int64_t sequences = 0;
+  for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k)
+    for (std::int64_t i = 0; i < b; ++i) {
+      const std::span starts = std::span(host_.document_starts).subspan(static_cast<std::size_t>((k * b + i) * t));
+      const auto row = [&](std::int64_t s) { return static_cast<std::size_t>((k * t + s) * b + i); };
+      for (std::int64_t s = 0, end = 0; s < t; s = end) {
+        std::int64_t own = 0;
+        for (; end < t && starts[static_cast<std::size_t>(end)] == starts[static_cast<std::size_t>(s)]; ++end)
+          own += host_.targets[row(end)] >= 0 ? 1 : 0;
+        const auto weight = static_cast<float>(own == 0 ? 0 : targets / static_cast<double>(own));
+        for (std::int64_t at = s; at < end; ++at) host_.row_weights[row(at)] = weight;
+        sequences += own > 0 ? 1 : 0;
+      }
+    }
+  return sequences;
+}
+
+void BatchBuffers::weigh_sequences(double targets) {
+  if (!device_.has_bytes() || !is_last()) return;
+  share_among_targets(targets);
+  device_.write(device_.compute_stream(), row_weights_, host_.row_weights.data());
+}
+
+void BatchBuffers::use_row_weights(bool weighted) {
+  for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k)
+    micro_batches_[static_cast<std::size_t>(k)].row_weights = weighted ? row_weights_.rows(k, 1).flat() : TensorView();
 }
 
 std::span<const double> BatchBuffers::read_losses() {

@@ -26,9 +26,11 @@ enum class LossDetail : std::uint8_t { kOfBatches, kOfTokens };
 // The ranges of an arena that hold them. Ranges that a run does not need have no bytes.
 struct BatchSlots {
   ArenaSlot tokens, targets, positions_by_row, positions_by_sample, first_key, first_key_in_window, samples, losses, token_losses;
+  ArenaSlot row_weights;
 };
-// Books them for `micro_batches` of batch.micro samples of batch.sequence tokens. `window`: ModelConfig::sliding_window.
-BatchSlots book_batch(const DataConfig& data, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
+// Books them for `micro_batches` of batch.micro samples of batch.sequence tokens, of a run of `config`. `window`:
+// ModelConfig::sliding_window.
+BatchSlots book_batch(const TrainConfig& config, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
                       LossDetail detail, ArenaPlan& arena_plan);
 
 // m micro-batches of b samples of T tokens. What is read or written on the device is so on its compute stream.
@@ -56,6 +58,12 @@ class BatchBuffers {
   std::span<const float> read_token_losses();
   // Targets that count among those loaded, where RunPlan::counts_targets(), on the last stage of a device with bytes; 0 elsewhere.
   std::int64_t counted() const { return counted_; }
+  // How many sequences have counted targets among those loaded, under the same conditions where LossConfig::weighs_rows().
+  std::int64_t sequences() const { return sequences_; }
+  // Each of these sequences weighs `targets` in the loss of MicroBatch::row_weights, shared evenly among its own.
+  void weigh_sequences(double targets);
+  // Micro-batches have these weights, or none.
+  void use_row_weights(bool weighted);
   // Keys that a token of those loaded sees on average, where RunPlan::has_intervals(): in layers without a window, and with one.
   struct Seen {
     double keys = 0, keys_in_window = 0;
@@ -68,25 +76,27 @@ class BatchBuffers {
   void write_positions();
   void write_first_keys();
   TensorView first_keys(TensorView all, std::int64_t k) const;
+  std::int64_t share_among_targets(double targets);
   bool restarts() const { return plan_.config.data.reset_position_ids; }
   bool is_first() const { return stage_ == 0; }
-  bool is_last() const { return stage_ == plan_.grid.degrees().pipeline - 1; }
+  bool weighs() const { return plan_.config.loss.weighs_rows() && detail_ == LossDetail::kOfBatches; }
+  bool is_last() const { return plan_.is_last(stage_); }
 
   const RunPlan& plan_;
   Device& device_;
   int stage_ = 0;
   LossDetail detail_;
-  std::int64_t counted_ = 0;
+  std::int64_t counted_ = 0, sequences_ = 0;
   SequenceRotations angles_;  // of each sample, with kOfTokens
   BatchSlots slots_;
   TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, first_key_, first_key_in_window_, samples_, losses_;
-  TensorView token_losses_;
+  TensorView token_losses_, row_weights_;
   struct HostBatch {  // the same in host memory, on the way to the device and back
     std::vector<std::int32_t> tokens, targets, positions_by_row, positions_by_sample;
     std::vector<std::int32_t> document_starts, first_key_in_window;  // [m, b, T]
     std::vector<std::int64_t> samples;
     std::vector<double> losses;
-    std::vector<float> token_losses;
+    std::vector<float> token_losses, row_weights;
   } host_;
   std::vector<MicroBatch> micro_batches_;
 };

@@ -60,7 +60,8 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
   if (!training) slicing.offset = 0;
   batch_buffers_.load(load, batch, slicing, context().coordinates().data);
   batch_buffers_.set_positions({}, model_.stage().constants(), batch, slicing, context().coordinates().data);
-  const std::int64_t divisor = training && plan_.counts_targets() ? count_targets() : plan_.tokens_per_step();
+  const std::int64_t divisor = training && plan_.counts_targets() ? sum_on_last(batch_buffers_.counted()) : plan_.tokens_per_step();
+  if (plan_.config.loss.weighs_rows()) weigh_sequences(divisor, training);
   for (MicroBatch& mb : batch_buffers_.micro_batches()) {
     mb.step = batch;
     mb.training = training;
@@ -69,11 +70,17 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
   }
 }
 
-// Targets of the global batch that count. Only the last stage divides by them and has them.
-std::int64_t RankTrainer::count_targets() {
-  const GridCoordinates here = context().coordinates();
-  if (here.pipeline != plan_.grid.degrees().pipeline - 1) return 0;
-  return sum_over_batch(context(), batch_buffers_.counted());
+// Of the global batch, what the ranks of the last stage counted. Only they divide by it and have it.
+std::int64_t RankTrainer::sum_on_last(std::int64_t counted) {
+  return plan_.is_last(context().coordinates().pipeline) ? sum_over_batch(context(), counted) : 0;
+}
+
+// All sequences together weigh what the `counted` targets would, so that these stay the divisor. Evaluations weigh targets alike.
+void RankTrainer::weigh_sequences(std::int64_t counted, bool training) {
+  batch_buffers_.use_row_weights(training);
+  if (!training) return;
+  const std::int64_t sequences = sum_on_last(batch_buffers_.sequences());
+  batch_buffers_.weigh_sequences(static_cast<double>(counted) / static_cast<double>(std::max<std::int64_t>(1, sequences)));
 }
 
 // Returns what this rank adds to the count that travels with the statistics: each target once.

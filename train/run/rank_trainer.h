@@ -28,7 +28,7 @@ namespace trident {
 
 struct StepResult {
   std::int64_t updates = 0;  // completed, this one included
-  double loss = 0;           // mean nats per counted target of the global batch, before the update
+  double loss = 0;           // mean nats per counted target of the global batch, or mean of its sequences' means, before the update
   // Targets of the global batch that count, where they are counted (RunPlan::counts_targets()). 0: nobody stepped.
   std::optional<std::int64_t> counted;
   double grad_norm = 0;      // unscaled, before clipping
@@ -120,7 +120,8 @@ class RankTrainer {
  private:
   void bind_handlers();
   void load_batch(const LoadSamples& load, std::int64_t batch, bool training);
-  std::int64_t count_targets();
+  std::int64_t sum_on_last(std::int64_t counted);
+  void weigh_sequences(std::int64_t counted, bool training);
   std::optional<std::int64_t> counted_here();
   void decide_update();
   double held_seconds();

@@ -54,18 +54,20 @@ TRIDENT_SCRATCH_ROW_KERNELS(TRIDENT_BEFORE_SCRATCH)
 // Rows f32: no element type.
 void cross_entropy_rescale(Stream stream, float* sum_exp, float* target_logit, const float* shard_max, const float* row_max,
                            const std::int32_t* targets, I rows, const VocabularyShard& shard);
-// row_losses: or nullptr.
+// row_losses and everywhere weights: or nullptr.
 void cross_entropy_loss(Stream stream, double* loss, float* row_losses, const float* sum_exp, const float* target_logit,
-                        const std::int32_t* targets, I rows);
+                        const std::int32_t* targets, I rows, const float* weights);
 void cross_entropy_backward(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
-                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale);
+                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale, const float* weights);
 // The same with the scale in device memory, read when the kernel runs.
 void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
-                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale);
+                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale,
+                                        const float* weights);
 void cross_entropy_gradient(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit,
-                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale);
+                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale, const float* weights);
 void cross_entropy_gradient_from_memory(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit,
-                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale);
+                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale,
+                                        const float* weights);
 
 // ---- elementwise, copies, reductions
 // samples [batch] lie on the device.

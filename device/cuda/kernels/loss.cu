@@ -36,18 +36,25 @@ __global__ void __launch_bounds__(kVocabularyThreads, 2)
   target_logit[blockIdx.x] = relative;
 }
 
+// The scale of a block's row; an absent weight leaves it alone.
+template <class Scale>
+__device__ __forceinline__ float row_scale(Scale scale, const float* weights) {
+  return weights == nullptr ? value_of(scale) : value_of(scale) * weights[blockIdx.x];
+}
+
 // Scale: a float, or where one lies.
 template <class T, class Scale, int n>
 __global__ void __launch_bounds__(kVocabularyThreads, 2)
     cross_entropy_backward_kernel(T* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets, I columns,
-                                  I first_column, I valid, Scale scale, float softcap) {
+                                  I first_column, I valid, Scale scale, const float* weights, float softcap) {
   const Team<n, BlockGroup, 0> team;
   T* const row = logits + I{blockIdx.x} * columns;
   const std::int32_t target = targets[blockIdx.x];
   const I used = target < 0 ? 0 : valid;
   if (used > 0)
     RowBodies<n>::cross_entropy_backward_row(team, row, row_max[blockIdx.x], sum_exp[blockIdx.x],
-                                             target_column(target, first_column, valid), valid, value_of(scale), softcap);
+                                             target_column(target, first_column, valid), valid,
+                                             row_scale(scale, weights), softcap);
   for (I i = used + team.rank(); i < columns; i += team.size()) from_float(row[i], 0.0f);
 }
 
@@ -55,7 +62,7 @@ __global__ void __launch_bounds__(kVocabularyThreads, 2)
 template <class T, class Scale, int n>
 __global__ void __launch_bounds__(kVocabularyThreads, 2)
     cross_entropy_gradient_kernel(T* logits, float* sum_exp, float* target_logit, const std::int32_t* targets, I columns, I valid,
-                                  Scale scale, float softcap) {
+                                  Scale scale, const float* weights, float softcap) {
   const Team<n, BlockGroup, 0> team;
   T* const row = logits + I{blockIdx.x} * columns;
   const std::int32_t target = targets[blockIdx.x];
@@ -67,7 +74,7 @@ __global__ void __launch_bounds__(kVocabularyThreads, 2)
     target_logit[blockIdx.x] = relative;
   }
   if (used > 0)
-    RowBodies<n>::cross_entropy_backward_row(team, row, s.largest, s.sum_exp, column, valid, value_of(scale), softcap);
+    RowBodies<n>::cross_entropy_backward_row(team, row, s.largest, s.sum_exp, column, valid, row_scale(scale, weights), softcap);
   else
     team.barrier();
   for (I i = used + team.rank(); i < columns; i += team.size()) from_float(row[i], 0.0f);
@@ -87,7 +94,7 @@ __global__ void __launch_bounds__(kVocabularyThreads)
 // Added in row order: the threads form the terms, one of them adds.
 __global__ void __launch_bounds__(1024)
     cross_entropy_loss_kernel(double* loss, float* row_losses, const float* sum_exp, const float* target_logit,
-                              const std::int32_t* targets, I rows) {
+                              const std::int32_t* targets, I rows, const float* weights) {
   __shared__ double terms[1024];
   double sum = 0;
   for (I first = 0; first < rows; first += blockDim.x) {
@@ -95,6 +102,7 @@ __global__ void __launch_bounds__(1024)
     // Rows that do not count add nothing: x + 0.0 is x.
     terms[threadIdx.x] = r < rows && targets[r] >= 0 ? log(double{sum_exp[r]}) - double{target_logit[r]} : 0.0;
     if (row_losses != nullptr && r < rows) row_losses[r] = static_cast<float>(terms[threadIdx.x]);
+    if (weights != nullptr && r < rows && targets[r] >= 0) terms[threadIdx.x] *= double{weights[r]};
     __syncthreads();
     if (threadIdx.x == 0) {
       const int count = static_cast<int>(min(I{blockDim.x}, rows - first));
@@ -109,26 +117,26 @@ unsigned vocabulary_threads(I columns, int n) { return threads_for(divide_up(col
 
 template <class Scale>
 void form_gradient(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets,
-                   I rows, const VocabularyShard& shard, const Scale& scale) {
+                   I rows, const VocabularyShard& shard, const Scale& scale, const float* weights) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
       launch("cross_entropy_backward", listed<cross_entropy_backward_kernel<T, Scale, n>>(),
              {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), row_max,
-             sum_exp, targets, shard.columns, shard.first_column, valid_columns(shard), scale, shard.softcap);
+             sum_exp, targets, shard.columns, shard.first_column, valid_columns(shard), scale, weights, shard.softcap);
     });
   });
 }
 
 template <class Scale>
 void form_whole_gradient(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
-                         I rows, const VocabularyShard& shard, const Scale& scale) {
+                         I rows, const VocabularyShard& shard, const Scale& scale, const float* weights) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
       launch("cross_entropy_gradient", listed<cross_entropy_gradient_kernel<T, Scale, n>>(),
              {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), sum_exp,
-             target_logit, targets, shard.columns, valid_columns(shard), scale, shard.softcap);
+             target_logit, targets, shard.columns, valid_columns(shard), scale, weights, shard.softcap);
     });
   });
 }
@@ -155,29 +163,33 @@ void cross_entropy_rescale(Stream stream, float* sum_exp, float* target_logit, c
 }
 
 void cross_entropy_loss(Stream stream, double* loss, float* row_losses, const float* sum_exp, const float* target_logit,
-                        const std::int32_t* targets, I rows) {
+                        const std::int32_t* targets, I rows, const float* weights) {
   launch("cross_entropy_loss", listed<cross_entropy_loss_kernel>(), {.blocks = {1}, .threads = {threads_for(rows, 1024)}}, stream, loss,
-         row_losses, sum_exp, target_logit, targets, rows);
+         row_losses, sum_exp, target_logit, targets, rows, weights);
 }
 
 void cross_entropy_backward(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
-                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
-  form_gradient(stream, t, logits, row_max, sum_exp, targets, rows, shard, scale);
+                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale,
+                            const float* weights) {
+  form_gradient(stream, t, logits, row_max, sum_exp, targets, rows, shard, scale, weights);
 }
 
 void cross_entropy_backward_from_memory(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp,
-                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale) {
-  form_gradient(stream, t, logits, row_max, sum_exp, targets, rows, shard, scale);
+                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale,
+                                        const float* weights) {
+  form_gradient(stream, t, logits, row_max, sum_exp, targets, rows, shard, scale, weights);
 }
 
 void cross_entropy_gradient(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit,
-                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale) {
-  form_whole_gradient(stream, t, logits, sum_exp, target_logit, targets, rows, shard, scale);
+                            const std::int32_t* targets, I rows, const VocabularyShard& shard, float scale,
+                            const float* weights) {
+  form_whole_gradient(stream, t, logits, sum_exp, target_logit, targets, rows, shard, scale, weights);
 }
 
 void cross_entropy_gradient_from_memory(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit,
-                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale) {
-  form_whole_gradient(stream, t, logits, sum_exp, target_logit, targets, rows, shard, scale);
+                                        const std::int32_t* targets, I rows, const VocabularyShard& shard, const float* scale,
+                                        const float* weights) {
+  form_whole_gradient(stream, t, logits, sum_exp, target_logit, targets, rows, shard, scale, weights);
 }
 
 }  // namespace trident::cuda_kernels

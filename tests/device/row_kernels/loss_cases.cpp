@@ -13,6 +13,7 @@ struct LossInputs {
         logits(random.values(t, rows * shard.columns, 0.0, 3.0)),
         targets(random.integers(rows, -2, static_cast<std::int32_t>(shard.vocabulary) - 1)),
         row_max(static_cast<std::size_t>(rows)),
+        weights(random.values(RowType::kF32, rows, 0.0, 1.0)),
         stats(static_cast<std::size_t>(2 * rows)) {
     const Index last_valid = std::min(shard.vocabulary, shard.first_column + shard.columns) - 1;
     if (rows > 0) targets[0] = static_cast<std::int32_t>(std::max<Index>(last_valid, 0));
@@ -30,7 +31,7 @@ struct LossInputs {
   Random random;
   Values logits;
   std::vector<std::int32_t> targets;
-  Values row_max, stats;
+  Values row_max, weights, stats;
 };
 
 // As a shard sees it, alone.
@@ -51,14 +52,16 @@ void stats_case(const RowKernels& k, RowType t, Index rows, const VocabularyShar
   expect_close(target.values(), Values(stats.begin() + rows, stats.end()), RowType::kF32, "target logit");
 }
 
-// To the bit the two passes one after the other.
+// To the bit the two passes one after the other, and those of rows that are weighted by 1.
 void gradient_case(const RowKernels& k, RowType t, Index rows, const VocabularyShard& shard) {
   const LossInputs in(t, rows, shard);
   Operand logits(t, in.logits), row_max(RowType::kF32, rows), sum(RowType::kF32, rows), target(RowType::kF32, rows);
   k.cross_entropy_stats(t, row_max.floats(), sum.floats(), target.floats(), logits.data(), in.targets.data(), rows, shard);
-  k.cross_entropy_backward(t, logits.data(), row_max.floats(), sum.floats(), in.targets.data(), rows, shard, 0.3f);
+  k.cross_entropy_backward(t, logits.data(), row_max.floats(), sum.floats(), in.targets.data(), rows, shard, 0.3f, nullptr);
+  Operand weights(RowType::kF32, Values(static_cast<std::size_t>(rows), 1.0));
   Operand both(t, in.logits), both_sum(RowType::kF32, rows), both_target(RowType::kF32, rows);
-  k.cross_entropy_gradient(t, both.data(), both_sum.floats(), both_target.floats(), in.targets.data(), rows, shard, 0.3f);
+  k.cross_entropy_gradient(t, both.data(), both_sum.floats(), both_target.floats(), in.targets.data(), rows, shard, 0.3f,
+                           weights.floats());
   EXPECT_EQ(both.bits(), logits.bits());
   EXPECT_EQ(both_sum.bits(), sum.bits());
   EXPECT_EQ(both_target.bits(), target.bits());
@@ -69,9 +72,11 @@ void backward_case(const RowKernels& k, RowType t, Index rows, const VocabularyS
   const float scale = 0.125f * 1.7f;
   Values expected = in.logits;
   reference::cross_entropy_backward(expected.data(), in.row_max.data(), in.stats.data(), in.targets.data(), rows, shard.columns,
-                                    shard.first_column, shard.vocabulary, double{scale}, double{shard.softcap});
+                                    shard.first_column, shard.vocabulary, double{scale}, double{shard.softcap}, in.weights.data());
   Operand logits(t, in.logits), row_max(RowType::kF32, in.row_max), stats(RowType::kF32, in.stats);
-  k.cross_entropy_backward(t, logits.data(), row_max.floats(), stats.floats(), in.targets.data(), rows, shard, scale);
+  Operand weights(RowType::kF32, in.weights);
+  k.cross_entropy_backward(t, logits.data(), row_max.floats(), stats.floats(), in.targets.data(), rows, shard, scale,
+                           weights.floats());
   const Values actual = logits.values();
   expect_close(actual, expected, t, "d_logits");
   for (std::size_t i = 0; i < actual.size(); ++i) {

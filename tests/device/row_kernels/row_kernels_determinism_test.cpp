@@ -126,7 +126,7 @@ TEST_P(RowKernelDeterminism, CrossEntropy) {
   });
   k_.cross_entropy_stats(t_, row_max.floats(), sum.floats(), target.floats(), in.data(), targets.data(), kRows, shard);
   expect_row_alone(t_, columns, logits, [&](void* out, Index r, Index rows) {
-    k_.cross_entropy_backward(t_, out, row_max.floats() + r, sum.floats() + r, targets.data() + r, rows, shard, 0.3f);
+    k_.cross_entropy_backward(t_, out, row_max.floats() + r, sum.floats() + r, targets.data() + r, rows, shard, 0.3f, nullptr);
   });
 }
 

@@ -24,7 +24,7 @@ class RowKernelNumerics : public ::testing::TestWithParam<IsaLevel> {
     const std::vector<float> zero(x.size()), one(x.size(), 1.0f);
     const std::vector<std::int32_t> targets(x.size(), 1);
     std::vector<float> result = x;
-    k_.cross_entropy_backward(RowType::kF32, result.data(), zero.data(), one.data(), targets.data(), n, {1, 0, 1}, 1.0f);
+    k_.cross_entropy_backward(RowType::kF32, result.data(), zero.data(), one.data(), targets.data(), n, {1, 0, 1}, 1.0f, nullptr);
     return result;
   }
 };
@@ -238,7 +238,7 @@ TEST_P(RowKernelNumerics, EmptyOperandsMayBeNull) {
   k_.sum_squares(nullptr, nullptr, 0);
   k_.sum_rows(RowType::kF32, nullptr, nullptr, 0, 0, Accumulate::kNo);
   k_.embedding_forward(RowType::kF32, nullptr, nullptr, nullptr, 0, 0, 0, 0);
-  k_.cross_entropy_backward(RowType::kF32, nullptr, nullptr, nullptr, nullptr, 0, {0, 0, 0}, 1.0f);
+  k_.cross_entropy_backward(RowType::kF32, nullptr, nullptr, nullptr, nullptr, 0, {0, 0, 0}, 1.0f, nullptr);
 }
 
 TEST(RowType, OfComputeTypes) {
