@@ -8,9 +8,8 @@ namespace trident {
 namespace {
 
 [[noreturn]] void refuse_value(const JsonValue& at, std::string_view source, const std::string& what) {
-  const std::string_view remedy =
-      what.find("; ") == what.npos ? "; rows have \"messages\", \"conversations\", or \"prompt\" and \"completion\"" : "";
-  throw DataError(fmt::format("{}:{}:{}: {}{}", source, at.line(), at.column(), what, remedy));
+  throw DataError(fmt::format("{}:{}:{}: {}; rows have \"messages\", \"conversations\", or \"prompt\" and \"completion\"", source,
+                              at.line(), at.column(), what));
 }
 
 const JsonValue& text_of(const JsonValue& object, std::string_view key, const std::string& path, std::string_view source) {
@@ -53,7 +52,8 @@ JsonValue checked_messages(const JsonValue& list, const std::string& path, std::
     text_of(message, "role", name, source);
     const JsonValue* const content = message.find("content");
     if (content != nullptr && content->is_null() && message.find("tool_calls") == nullptr)
-      refuse_value(*content, source, fmt::format("{}.content is null; write a text, or \"\" for none", name));
+      throw DataError(fmt::format("{}:{}:{}: {}.content is null; write a text, or \"\" for none", source, content->line(),
+                                  content->column(), name));
     read_arguments(message, name, source);
     const JsonValue* const weight = message.find("weight");
     if (weight != nullptr && !(weight->is_integer() && weight->as_integer() == 1))
