@@ -1,4 +1,4 @@
-// trident convert --from hf|ckpt DIR | peft BASE ADAPTER --to ckpt|hf DIR [--dtype D] [--shard-size S]
+// trident convert --from hf|ckpt DIR | peft BASE ADAPTER --to ckpt|hf|peft DIR [--dtype D] [--shard-size S]
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -45,8 +45,10 @@ void check_kinds(const std::vector<std::string>& from, const std::vector<std::st
   if (from[0] != kHf && from[0] != kCheckpoint && from[0] != kPeft)
     throw ConfigError(
         fmt::format("--from {}: must be hf or ckpt, and a folder, or peft, a base and its adapter", in_quotes(from[0])));
-  if (to[0] != kHf && to[0] != kCheckpoint)
-    throw ConfigError(fmt::format("--to {}: must be hf or ckpt, and a folder", in_quotes(to[0])));
+  if (to[0] != kHf && to[0] != kCheckpoint && to[0] != kPeft)
+    throw ConfigError(fmt::format("--to {}: must be hf, ckpt or peft, and a folder", in_quotes(to[0])));
+  if (to.front() == kPeft && from.front() != kCheckpoint)
+    throw ConfigError(fmt::format("--from {} --to peft: only a run's checkpoint has adapters; write --from ckpt", from[0]));
   if ((from[0] == kPeft) != (from.size() == 3))
     throw ConfigError(from[0] == kPeft ? "--from peft: needs two folders; give the base's and the adapter's"
                                        : fmt::format("--from {}: names two folders; give one", from[0]));
@@ -62,8 +64,8 @@ void check_kinds(const std::vector<std::string>& from, const std::vector<std::st
 void convert_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app(
       "Make a checkpoint of a Hugging Face folder (config.json, safetensors), or such a folder of a checkpoint, or merge an "
-      "adapter of PEFT's form into its base, tensor by tensor in little memory. The new folder appears whole, with generation_config.json "
-      "and the tokenizer's files carried along. A checkpoint "
+      "adapter of PEFT's form into its base, tensor by tensor in little memory. The new folder appears whole, with "
+      "generation_config.json and the tokenizer's files carried along. A checkpoint "
       "made so has weights alone: model.init_from begins with it.",
       "trident convert");
   std::vector<std::string> from, to;
@@ -73,7 +75,9 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
                  "Hugging Face folder, and a PEFT folder (adapter_config.json) that is merged into it")
       ->expected(2, 3)
       ->required();
-  app.add_option("--to", to, "ckpt DIR or hf DIR: the folder to write, which is not there yet")->expected(2)->required();
+  app.add_option("--to", to,
+                 "ckpt DIR, hf DIR, or peft DIR for the adapters of a run's checkpoint: the folder to write, which is not there "
+                 "yet")->expected(2)->required();
   app.add_option("--dtype", dtype,
                  "of the weights written: fp32, bf16 or fp16; not given: as they are. fp32 takes a checkpoint's masters");
   app.add_option(
@@ -89,6 +93,7 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   if (options.shard_bytes && !to_hf)
     throw ConfigError(fmt::format("--shard-size {}: files of a checkpoint are not cut by it; leave it out", in_quotes(shard_size)));
 
+  if (to[0] == kPeft) refuse_given(app, {"--dtype"}, "PEFT has adapters in fp32", "leave it out");
   const Interruption interruption("nothing was written");
   const double start = monotonic_seconds();
   ConvertReport report;
@@ -99,7 +104,8 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
       line.update(done, all, fmt::format("{} of {}", bytes_text(done), bytes_text(all)));
     };
     const HfSource folder{from[1], from.size() == 3 ? from[2] : ""};
-    report = !to_hf             ? hf_to_checkpoint(folder, to[1], options.dtype, progress)
+    report = to[0] == kPeft     ? checkpoint_to_peft(from[1], to[1], progress)
+             : !to_hf           ? hf_to_checkpoint(folder, to[1], options.dtype, progress)
              : from[0] == kPeft ? peft_to_hf(folder, to[1], options, progress)
                                 : checkpoint_to_hf(from[1], to[1], options, progress);
   }

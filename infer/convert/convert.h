@@ -52,6 +52,10 @@ ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, c
 ConvertReport peft_to_hf(const HfSource& from, const std::string& to, const ExportOptions& options,
                          const OnProgress& progress = {});
 
+// Makes the folder `to` one of PEFT's form with the adapters of the checkpoint `from`, in f32: adapter_config.json, where modules
+// have their whole names, and adapter_model.safetensors. Errors as above; ConfigError where the checkpoint has no adapters.
+ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to, const OnProgress& progress = {});
+
 // Key of the manifest's writer: what the names in the folder that the checkpoint was made from leave out at their beginning.
 inline constexpr std::string_view kLeftOutOfNames = "left_out_of_names";
 
