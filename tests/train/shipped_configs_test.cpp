@@ -33,6 +33,7 @@ const std::map<std::string, Expected> kShipped{
     {"gpt3_175b_tp8_pp8.json", {1024, 175e9, std::vector<int>(8, 12), 96}},
     {"llama3_70b_tp4_pp8_v5.json", {64, 70.6e9, std::vector<int>(40, 2), 64}},
     {"olmo_1b.json", {4, 1177e6, {16}, 32}},
+    {"open_r1_qwen2.5_1.5b_sft.json", {8, 1543.7e6, {28}, 2}},
     {"overhead_32m.json", {1, 31.7e6, {8}, 8}},
     {"learn_gpipe.json", {4, 1.65e6, {2, 2, 2, 2}, 8}},
     {"learn_1f1b.json", {4, 1.65e6, {2, 2, 2, 2}, 8}},
