@@ -23,9 +23,9 @@ std::vector<OptionBlock> make_blocks() {
       {"run", "Where the run lives and how long it goes on."},
       {"model", "One of: `preset`, `hf_config`, or the keys of a Hugging Face config.json spelled out here (`model_type`, ...)."},
       {"train",
-       "Which parameters train. Patterns are regular expressions (ECMAScript) that match the whole name of a tensor in a Hugging Face "
-       "folder of the model, as `re.fullmatch` of PEFT does. What does not train stays as it is: without master weights, gradients and "
-       "optimizer states."},
+       "Which parameters train. Patterns are regular expressions (ECMAScript) that match the whole name of a tensor in a Hugging "
+       "Face folder of the model, as `re.fullmatch` of PEFT does. What does not train stays as it is: without master weights, "
+       "gradients and optimizer states."},
       {"parallel", "How the ranks divide the work. A text like `\"2DP x 4PP x 4TP\"` (any order, missing axes are 1) stands for the degrees."},
       {"batch", "How many sequences make one step."},
       {"precision", "Number formats."},
@@ -272,10 +272,9 @@ std::vector<Option> eval_and_checkpoint_options() {
        .aka = {"resume_from_checkpoint", "load"}},
       {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with.",
-       .choices = {"model", "run", "run.seed", "batch", "batch.global", "batch.sequence", "data", "data.train", "data.train.weights",
-                   "data.split", "data.shuffle", "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss",
-                   "data.boundaries", "data.eod", "data.tokenizer",
-                   "train", "train.only", "train.freeze"}, .form = TextForm::kConsent},
+       .choices = {"model", "train", "train.only", "train.freeze", "run", "run.seed", "batch", "batch.global", "batch.sequence",
+                   "data", "data.train", "data.train.weights", "data.split", "data.shuffle", "data.reset_position_ids",
+                   "data.reset_attention_mask", "data.eod_mask_loss", "data.boundaries", "data.eod", "data.tokenizer"}, .form = TextForm::kConsent},
       {.path = "elastic", .takes = kLayouts, .fallback = "[]",
        .doc = "Layouts that trident supervise --nodes-from falls back on when hosts are gone: texts, or objects with the keys of parallel that they change. Nothing else uses them."},
   };
