@@ -225,7 +225,7 @@ CheckpointDifference compare_checkpoints(StoredTensors& a, StoredTensors& b,
   const std::vector<KindPair> kinds = kinds_to_compare(a, b, &result);
   std::unordered_map<std::string_view, std::size_t> in_b;
   for (std::size_t t = 0; t < b.manifest().tensors.size(); ++t) in_b.emplace(b.manifest().tensors[t].name, t);
-  const std::int64_t all = std::ssize(a.manifest().tensors) * std::ssize(kinds);
+  std::int64_t all = std::ssize(a.manifest().tensors) * std::ssize(kinds);
   for (std::size_t t = 0; t < a.manifest().tensors.size(); ++t) {
     const ManifestTensor& tensor = a.manifest().tensors[t];
     const auto found = in_b.find(tensor.name);
@@ -246,7 +246,10 @@ CheckpointDifference compare_checkpoints(StoredTensors& a, StoredTensors& b,
       result.notes.push_back(
           fmt::format("{} is frozen in {} only: its weights alone are compared", tensor.name, frozen ? "A" : "B"));
     for (const KindPair& kind : kinds) {
-      if (!kind.prefix.empty() && (frozen || frozen_in_b)) continue;
+      if (!kind.prefix.empty() && (frozen || frozen_in_b)) {
+        --all;
+        continue;
+      }
       TensorDifference difference = TensorComparison({a, kind.a, t}, {b, kind.b, of_b}, tensor.shape).run();
       difference.key = kind.prefix + tensor.name;
       if (difference.different > 0) result.tensors.push_back(std::move(difference));

@@ -19,7 +19,9 @@ double row_bytes(const RunPlan& plan, Ops* oracle) {
 }  // namespace
 
 // The second block is what two have and one has not: ends have passes over rows, too.
-double row_units_per_block(const TrainConfig& config, const MachineFacts& machine) {
+double row_units_per_block(const TrainConfig& asked, const MachineFacts& machine) {
+  TrainConfig config = asked;
+  config.train = {};  // blocks of which all parts train
   ModelConfig model = resolve_model(config);
   model.layers = 1;
   const RunPlan one = make_run_plan(config, model, 0, machine);

@@ -78,6 +78,10 @@ class Search {
         choices_(request.cluster.links.gpus_per_node) {}
 
   SearchResult run() {
+    if (!request_.config.train.only.empty() || !request_.config.train.freeze.empty())
+      throw ConfigError(fmt::format("train.{}: the search prices full training; leave the key out, or ask trident plan about one "
+                                    "layout",
+                                    request_.config.train.only.empty() ? "freeze" : "only"));
     check_cluster_size(request_.cluster, request_.gpus, 1);
     describe();
     const std::vector<SearchLayout> layouts = enumerate_layouts(space(request_.gpus), model_, result_.rejections);

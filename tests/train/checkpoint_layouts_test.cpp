@@ -43,7 +43,8 @@ const std::string kTied = "model.tie_word_embeddings=true", kBf16 = "precision.c
 std::vector<Pair> pairs() {
   const std::string sp = "parallel.sequence_parallel=true", ddp = "parallel.zero=ddp", zero2 = "parallel.zero=zero2",
                     zero3 = "parallel.zero=zero3", sgo = "parallel.zero=shard_grad_op", small = "parallel.bucket_mb=0.02",
-                    rounded = "precision.stochastic_rounding=true";
+                    rounded = "precision.stochastic_rounding=true", some = R"(train.only=".*layers\\.(9|1\\d)\\..*(q_proj|mlp).*")",
+                    lookup = R"(train.freeze="model\\.embed_tokens.*")";
   const std::vector<std::string> interleaved{"parallel.schedule=interleaved", "parallel.virtual_stages=2"};
   return {
       {"ToItself", layout(2, 2, 2), layout(2, 2, 2), Equal::kBits},
@@ -72,6 +73,12 @@ std::vector<Pair> pairs() {
       {"Bf16LionRoundedAtRandom", layout(2, 2, 1, {"optimizer.type=lion", kBf16, rounded, zero3}),
        layout(2, 1, 1, {"optimizer.type=lion", kBf16, rounded, zero3, small}), Equal::kBits},
       {"LionToTensorRanks", layout(4, 1, 1, {"optimizer.type=lion", zero3}), layout(1, 2, 4, {"optimizer.type=lion", sp})},
+      {"Frozen", layout(2, 2, 1, {some}), layout(2, 1, 1, {some, zero3, small}), Equal::kWithinTolerance},
+      {"FrozenBf16", layout(2, 2, 1, {some, kBf16, zero3}), layout(2, 1, 1, {some, kBf16, zero3, small}), Equal::kBits},
+      {"FrozenPartsOfFusedTensors", layout(1, 1, 8, {some}), layout(2, 2, 2, {some, sp})},
+      {"FrozenTied", layout(2, 4, 1, {kTied, lookup}), layout(2, 1, 1, {kTied, lookup}), Equal::kBits},
+      {"FrozenFp32ToBf16", layout(2, 1, 2, {some}), layout(1, 2, 2, {kBf16, some}), Equal::kNotCompared},
+      {"FrozenBf16ToFp32", layout(1, 1, 4, {kBf16, some}), layout(4, 1, 1, {zero3, some}), Equal::kNotCompared},
       {"Fp32ToBf16", layout(2, 1, 2), layout(1, 2, 2, {kBf16}), Equal::kNotCompared},
       {"Bf16ToFp32", layout(1, 1, 4, {kBf16}), layout(4, 1, 1, {zero3}), Equal::kNotCompared},
   };

@@ -54,8 +54,8 @@ TEST(FrozenParameters, OnlyOfEverythingIsFullTraining) {
 TEST(FrozenParameters, WhatTrainsHasTheGradientsOfFullTraining) {
   const LayoutRun full = run_frozen({kLayers});
   for (const char* pattern :
-       {".*", R"(model\.layers\.[23]\..*)", R"(.*norm\.weight)", R"(model\.embed_tokens\.weight)", R"(lm_head\.weight)", ".*q_proj.*",
-        R"(.*layers\.1\.mlp\.up_proj.*)", ".*(o_proj|down_proj).*", R"(model\.layers\.2\.self_attn.*)"}) {
+       {".*", R"(model\.layers\.[23]\..*)", R"(.*norm\.weight)", R"(model\.embed_tokens\.weight)", R"(lm_head\.weight)",
+        ".*q_proj.*", R"(.*layers\.1\.mlp\.up_proj.*)", ".*(o_proj|down_proj).*", R"(model\.layers\.2\.self_attn.*)"}) {
     SCOPED_TRACE(pattern);
     const LayoutRun some = run_frozen({kLayers, only(pattern)});
     EXPECT_EQ(some.losses[0], full.losses[0]);
@@ -82,7 +82,8 @@ TEST(FrozenParameters, EveryLayoutTrainsAsOneRank) {
     for (const ParityCase& layout :
          {ParityCase{2, 1, 1, false}, ParityCase{8, 1, 1, true}, ParityCase{1, 2, 1}, ParityCase{1, 4, 1, false, "zero1", "gpipe"},
           ParityCase{1, 2, 1, false, "zero1", "interleaved"}, ParityCase{1, 1, 2, false, "zero1"},
-          ParityCase{1, 1, 2, false, "zero2"}, ParityCase{1, 1, 2, false, "zero3"}, ParityCase{1, 2, 2, false, "shard_grad_op"}, ParityCase{2, 2, 2, true, "zero3"}}) {
+          ParityCase{1, 1, 2, false, "zero2"}, ParityCase{1, 1, 2, false, "zero3"},
+          ParityCase{1, 2, 2, false, "shard_grad_op"}, ParityCase{2, 2, 2, true, "zero3"}}) {
       SCOPED_TRACE(layout.name() + pattern);
       const LayoutRun some = run_frozen(settings, layout);
       EXPECT_EQ("", compare_losses(some, one));

@@ -34,6 +34,7 @@ std::int64_t micro_batches_for(std::int64_t stages) { return stages == 1 ? 1 : 2
 
 ForwardInputs prepare(ForwardModel model, int world_size, const MachineFacts& machine, const ForwardKind& kind) {
   TrainConfig& config = model.config;
+  config.train = {};  // nothing trains
   if (world_size == 0) check_thread_ranks(config);
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t replica = ranks_of_a_replica(parallel);

@@ -465,6 +465,22 @@ void add_gpu_notes(RunPlan& plan, DeviceKind device) {
                                    multiplier_name(device)));
 }
 
+// "train.only: 1048576 of 60162048 parameters train (1.74 %)".
+void add_trained_note(RunPlan& plan) {
+  if (plan.model.tuning == nullptr) return;
+  double all = 0, trained = 0;
+  for (const UnitLayout& unit : plan.units)
+    for (const ParamSpec& spec : unit.specs)
+      for (const PartSpec& part : spec.parts) {
+        if (spec.tie == TiedEnd::kHead) continue;
+        const auto n = static_cast<double>(part.rows * (part.tensor_shape.rank() == 2 ? part.tensor_shape[1] : 1));
+        all += n;
+        if (part.trainable) trained += n;
+      }
+  plan.notes.push_back(fmt::format("train.{}: {:.0f} of {:.0f} parameters train ({:.3g} %)",
+                                   plan.config.train.only.empty() ? "freeze" : "only", trained, all, 100 * trained / all));
+}
+
 }  // namespace
 
 RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int world_size, const MachineFacts& machine) {
@@ -510,6 +526,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   if (sync.kind == GradSync::Kind::kStep) plan.zero.grad_sync_every = 0;
   if (sync.kind == GradSync::Kind::kEvery) plan.zero.grad_sync_every = sync.every;
   make_programs(plan);
+  add_trained_note(plan);
   add_gather_note(plan);
   add_gpu_notes(plan, machine.device);
   plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());
