@@ -106,7 +106,8 @@ double least_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   double seen = 0;  // keys, on average, in all layers
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     seen += seen_share(config, layer, sequence) * static_cast<double>(sequence + 1) / 2;
-  return 6.0 * static_cast<double>(matmul_parameters(config) + adapter_parameters(config)) + 14.0 * static_cast<double>(config.query_width()) * seen;
+  return 6.0 * static_cast<double>(matmul_parameters(config) + adapter_parameters(config)) +
+         14.0 * static_cast<double>(config.query_width()) * seen;
 }
 
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
