@@ -9,8 +9,10 @@
 namespace trident {
 
 ParamId ParamList::add(ParamSpec spec) {
-  if (tuning_ != nullptr)
-    spec.trainable = std::ranges::any_of(spec.parts, [&](const PartSpec& part) { return tuning_->trains(part.tensor); });
+  if (tuning_ != nullptr) {
+    for (PartSpec& part : spec.parts) part.trainable = tuning_->trains(part.tensor);
+    spec.trainable = std::ranges::any_of(spec.parts, &PartSpec::trainable);
+  }
   specs_.push_back(std::move(spec));
   return {static_cast<int>(specs_.size()) - 1};
 }

@@ -176,7 +176,7 @@ class Exporter {
       const std::int64_t n = box.elements();
       values_.resize(static_cast<std::size_t>(n * size_of(stored_)));
       if (reader_)
-        reader_->read(prefix_, box, TensorView(values_.data(), stored_, {n}));
+        reader_->read(prefix_.empty() ? prefix_ : reader_->exact_prefix(box.tensor), box, TensorView(values_.data(), stored_, {n}));
       else
         hf_reader_->read(box, TensorView(values_.data(), stored_, {n}));
       const std::byte* out = values_.data();

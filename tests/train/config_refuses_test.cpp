@@ -1,4 +1,5 @@
 // Tests what a configuration may not say: every refusal is one line that names file, line, key, value and remedy.
+#include "model/config/model_stats.h"
 #include "tests/train/config_support.h"
 #include "train/config/layout_text.h"
 #include "train/config/option_check.h"
@@ -351,6 +352,17 @@ TEST(AdapterTargets, AreNamesOrPatterns) {
                      "adapter.exclude_modules=[\"layers.0.self_attn.v_proj\"]"}).size(), 15u);
   const std::vector<AdaptedModule> scaled = modules({"adapter.r=4", "adapter.alpha=8", "adapter.rslora=true"});
   EXPECT_EQ(scaled.back(), (AdaptedModule{"model.layers.7.self_attn.v_proj", 4, 4}));
+}
+
+// PEFT's print_trainable_parameters() of Qwen2.5-1.5B.
+TEST(AdapterTargets, HaveTheParametersThatPeftCounts) {
+  const TrainConfig config =
+      parse_train_config(kSmall, "c.json", {"model.preset=qwen2.5-1.5b", "adapter.type=lora", "adapter.r=16", "batch.sequence=64"});
+  ModelConfig model = resolve_model(config);
+  EXPECT_EQ(adapter_parameters(model), 0);
+  model.tuning = resolve_tuning(config, model);
+  EXPECT_EQ(adapter_parameters(model), 18464768);
+  EXPECT_EQ(adapter_parameters(model, 2) * 28, 18464768);
 }
 
 // Every key, mechanically: a wrong type and, where there is a range, a value outside it.

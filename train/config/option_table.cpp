@@ -22,7 +22,10 @@ std::vector<OptionBlock> make_blocks() {
   return {
       {"run", "Where the run lives and how long it goes on."},
       {"model", "One of: `preset`, `hf_config`, or the keys of a Hugging Face config.json spelled out here (`model_type`, ...)."},
-      {"train", "Which parameters train. Patterns are regular expressions (ECMAScript) that match the whole name of a tensor in Hugging Face's folder of the model, as PEFT's `re.fullmatch` does. Parameters that are left out stay as they are: they have no master weights, gradients or optimizer states."},
+      {"train",
+       "Which parameters train. Patterns are regular expressions (ECMAScript) that match the whole name of a tensor in a Hugging "
+       "Face folder of the model, as `re.fullmatch` of PEFT does. What does not train stays as it is: without master weights, "
+       "gradients and optimizer states."},
       {"parallel", "How the ranks divide the work. A text like `\"2DP x 4PP x 4TP\"` (any order, missing axes are 1) stands for the degrees."},
       {"batch", "How many sequences make one step."},
       {"adapter",
@@ -85,7 +88,8 @@ std::vector<Option> model_options() {
 std::vector<Option> parallel_options() {
   return {
       {.path = "train.only", .takes = kString | kTexts, .fallback = "[]",
-       .doc = "Patterns of the tensors that train; all others stay as they are. Empty: see train.freeze. A pattern names a tensor as a whole: `model\\.layers\\.1\\..*` is all of block 1.",
+       .doc = "Patterns of the tensors that train; all others stay as they are. Empty: see train.freeze. `model\\.layers\\.1\\..*` "
+              "is all of block 1.",
        .aka = {"unfrozen_parameters", "trainable_parameters"}},
       {.path = "train.freeze", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Patterns of the tensors that stay as they are; all others train. Not beside train.only.",
@@ -302,10 +306,10 @@ std::vector<Option> eval_and_checkpoint_options() {
        .aka = {"resume_from_checkpoint", "load"}},
       {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with.",
-       .choices = {"model", "adapter", "adapter.alpha", "adapter.rslora", "run", "run.seed", "batch", "batch.global",
-                   "batch.sequence", "data", "data.train", "data.train.weights", "data.split", "data.shuffle",
-                   "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss", "data.boundaries", "data.eod",
-                   "data.tokenizer", "train", "train.only", "train.freeze"},
+       .choices = {"model", "run", "run.seed", "train", "train.only", "train.freeze", "adapter", "adapter.alpha", "adapter.rslora",
+                   "batch", "batch.global", "batch.sequence", "data", "data.train", "data.train.weights", "data.split",
+                   "data.shuffle", "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss",
+                   "data.boundaries", "data.eod", "data.tokenizer"},
        .form = TextForm::kConsent},
       {.path = "elastic", .takes = kLayouts, .fallback = "[]",
        .doc = "Layouts that trident supervise --nodes-from falls back on when hosts are gone: texts, or objects with the keys of parallel that they change. Nothing else uses them."},

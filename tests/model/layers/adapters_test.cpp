@@ -21,15 +21,17 @@ using testing::norm_of;
 using testing::Outcome;
 
 constexpr std::int64_t kRank = 3;
-constexpr bool kFreezes = false;
+
+enum class Base : std::uint8_t { kFrozen, kTrained };
 
 // Every linear layer of the blocks, those of `without` not: of all ranks one, of two scales where `scales` is.
-ModelConfig with_adapters(ModelConfig config, std::string_view without = "none", bool scales = false) {
+ModelConfig with_adapters(ModelConfig config, std::string_view without = "none", bool scales = false,
+                          Base base = Base::kFrozen) {
   Tuning tuning;
   for (int unit = 0; unit < num_units(config); ++unit)
     for (const ParamSpec& spec : unit_params(config, {}, unit))
       for (const PartSpec& part : spec.parts) {
-        if (kFreezes) tuning.frozen.insert(part.tensor);
+        if (base == Base::kFrozen) tuning.frozen.insert(part.tensor);
         const std::string module = part.tensor.substr(0, part.tensor.rfind('.'));
         const bool block = unit > 0 && unit < head_unit(config);
         if (!block || part.tensor_shape.rank() != 2 || !part.tensor.ends_with(".weight") || module.ends_with(without)) continue;
@@ -59,7 +61,8 @@ Outcome run_reference(const ModelConfig& config, LogicalTensors weights) {
   merged.tuning = nullptr;
   reference::Model<double> model(merged, weights);
   Outcome outcome{model.run(testing::tiny_batch(config)), {}, {}};
-  if (!kFreezes) outcome.gradients = model.gradients();
+  for (const auto& [name, gradient] : model.gradients())
+    if (config.tuning->trains(name)) outcome.gradients[name] = gradient;
   for (const AdaptedModule& m : config.tuning->adapters.modules) {
     const auto [out, in] = sides(weights, m);
     const std::vector<double>& g = model.gradients().at(m.module + ".weight");
@@ -80,6 +83,7 @@ Outcome run(const ModelConfig& config, const Layout& layout, int backwards = 1) 
 std::vector<testing::TinyModel> adapted_models() {
   return {{"Gpt2", with_adapters(testing::tiny_gpt2())},
           {"Llama", with_adapters(testing::tiny_llama())},
+          {"Gpt2Trained", with_adapters(testing::tiny_gpt2(), "none", false, Base::kTrained)},
           {"Qwen2WithoutQueries", with_adapters(testing::tiny_qwen2(), "q_proj")},
           {"LlamaOfTwoScales", with_adapters(testing::tiny_llama(), "up_proj", true)},
           {"Phi3", with_adapters(testing::tiny_phi3())},
