@@ -8,7 +8,6 @@
 
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/peft_adapter.h"
-#include "checkpoint/save_plan.h"
 #include "checkpoint/shard_reader.h"
 #include "core/check.h"
 #include "core/file_io.h"
@@ -57,7 +56,7 @@ JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, 
   return json;
 }
 
-std::vector<float> read_all(ShardReader& reader, std::string_view prefix, const ManifestTensor& tensor) {
+std::vector<float> read_all(ShardReader& reader, const ManifestTensor& tensor) {
   ShardBox box;
   box.box = whole(tensor.shape);
   box.columns = tensor.shape.back();
@@ -65,7 +64,7 @@ std::vector<float> read_all(ShardReader& reader, std::string_view prefix, const 
   box.tensor = tensor.name;
   box.tensor_shape = tensor.shape;
   std::vector<float> values(static_cast<std::size_t>(box.elements()));
-  reader.read(prefix, box, TensorView(values.data(), DType::kF32, {box.elements()}));
+  reader.read(reader.exact_prefix(tensor.name), box, TensorView(values.data(), DType::kF32, {box.elements()}));
   return values;
 }
 
@@ -93,11 +92,10 @@ ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to,
 
   OutputFolder out(to);
   ShardReader reader(source.folder, manifest);
-  const bool has_masters = manifest.complete && manifest.weights != DType::kF32;
   AtomicFile file(fmt::format("{}/{}", out.path(), kPeftWeightsName));
   file.append(to_text(header));
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const std::vector<float> values = read_all(reader, has_masters ? kMasterPrefix : std::string_view(), tensors[t]);
+    const std::vector<float> values = read_all(reader, tensors[t]);
     file.append(std::as_bytes(std::span(values)));
     if (progress) progress(header.entries[t].end, header.data_bytes());
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -312,6 +313,30 @@ TEST_F(Checkpoints, ARunThatBeganWithAFolderHasItsTokenizer) {
     return succeeded(run_program(plus(command, prompt))).out;
   };
   EXPECT_EQ(ids({"--prompt", "ab"}), ids({"--prompt-ids", "7 5"}));
+}
+
+// Read back over its base, the adapter of a run gives the losses of the run's checkpoint, and others than the base alone.
+TEST_F(Checkpoints, AdaptersGoThroughAFolderOfPeftsForm) {
+  ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
+  const std::string hf = place_ / "hf", adapter = place_ / "adapter";
+  ASSERT_EQ(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}).exit_code, 0);
+  expect_one_line(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "peft", adapter}), 64,
+                  {"run without adapters", "--to hf"});
+  expect_one_line(run_program({"convert", "--from", "hf", hf, "--to", "peft", adapter}), 64, {"write --from ckpt"});
+  succeeded(train({"run.dir=" + (place_ / "tuned"), "model.init_from=" + hf, "parallel=2DP x 2TP", "adapter.type=lora", "adapter.r=3",
+                   "adapter.alpha=7", "adapter.rslora=true", "optimizer.lr=0.02"}));
+  succeeded(run_program({"convert", "--from", "ckpt", place_ / "tuned", "--to", "peft", adapter}));
+  const auto loss = [](const std::vector<std::string>& model) {
+    const ProgramOutcome out = succeeded(run_program(plus(
+        plus({"eval"}, model), {"--ids", "5 17 2 9 301 44 8", "--json", "--set", "precision.compute=fp32"})));
+    return parse_json(out.out, "eval").find("loss")->as_number();
+  };
+  const double of_run = loss({"--ckpt", place_ / "tuned"}), of_base = loss({"--hf", hf});
+  EXPECT_NEAR(loss({"--hf", hf, "--adapter", adapter}), of_run, 1e-5);
+  EXPECT_GT(std::fabs(of_run - of_base), 1e-2);
+  const JsonValue config = parse_json(read_file(adapter + "/adapter_config.json"), "config");
+  EXPECT_EQ(config.find("base_model_name_or_path")->as_string(), hf);
+  EXPECT_EQ(*config.find("lora_alpha"), JsonValue(7));
 }
 
 // As a run that goes on, convert takes the newest that is whole, and says which are not.
