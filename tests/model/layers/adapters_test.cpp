@@ -76,7 +76,7 @@ Outcome run_reference(const ModelConfig& config, LogicalTensors weights) {
   return outcome;
 }
 
-Outcome run(const ModelConfig& config, const Layout& layout, int backwards = 1) {
+Outcome outcome_of(const ModelConfig& config, const Layout& layout, int backwards = 1) {
   return run_layout(config, testing::tiny_weights(config), testing::tiny_batch(config), layout, backwards);
 }
 
@@ -98,7 +98,7 @@ TEST_P(AdapterTest, EveryLayoutEqualsTheMergedReference) {
   for (const int degree : {1, 2, 4})
     for (const bool sequence_parallel : {false, true}) {
       SCOPED_TRACE(fmt::format("tensor {}, sequence parallel {}", degree, sequence_parallel));
-      const Outcome outcome = run(config, {.degree = degree, .sequence_parallel = sequence_parallel});
+      const Outcome outcome = outcome_of(config, {.degree = degree, .sequence_parallel = sequence_parallel});
       EXPECT_NEAR(outcome.loss, expected.loss, 1e-6 * expected.loss);
       expect_close(outcome.gradients, expected.gradients, 1e-5, 1e-7);
     }
@@ -107,7 +107,7 @@ TEST_P(AdapterTest, EveryLayoutEqualsTheMergedReference) {
 TEST_P(AdapterTest, RecomputeAndFusedBackwardAreBitEqual) {
   const ModelConfig config = GetParam().config;
   const Layout layout{.degree = 2, .sequence_parallel = true};
-  const Outcome kept = run(config, layout);
+  const Outcome kept = outcome_of(config, layout);
   Layout other = layout;
   other.backward = testing::ModelRank::Backward::kFused;
   EXPECT_TRUE(run(config, other).gradients == kept.gradients) << "fused";
@@ -120,7 +120,7 @@ TEST_P(AdapterTest, RecomputeAndFusedBackwardAreBitEqual) {
 TEST_P(AdapterTest, GradientsAccumulateOverMicroBatches) {
   const ModelConfig config = GetParam().config;
   const Layout layout{.degree = 2};
-  Outcome doubled = run(config, layout);
+  Outcome doubled = outcome_of(config, layout);
   for (auto& [name, values] : doubled.gradients)
     for (double& value : values) value *= 2;
   expect_close(run(config, layout, 2).gradients, doubled.gradients, 1e-6, 1e-8);
@@ -146,14 +146,14 @@ TEST(Adapters, OfZerosLeaveLogitsAsTheyAre) {
 TEST(Adapters, DropTheSameInEveryLayout) {
   for (const ModelConfig& base : {testing::tiny_gpt2(), testing::tiny_qwen2()}) {
     ModelConfig config = with_adapters(base);
-    const Outcome whole = run(config, {});
+    const Outcome whole = outcome_of(config, {});
     Tuning dropping = *config.tuning;
     dropping.adapters.dropout = 0.25;
     config.tuning = std::make_shared<const Tuning>(dropping);
-    const Outcome one = run(config, {});
+    const Outcome one = outcome_of(config, {});
     EXPECT_NE(one.loss, whole.loss);
     for (const Layout& layout : {Layout{.degree = 2}, Layout{.degree = 4, .sequence_parallel = true}}) {
-      const Outcome outcome = run(config, layout);
+      const Outcome outcome = outcome_of(config, layout);
       EXPECT_NEAR(outcome.loss, one.loss, 1e-6 * one.loss);
       expect_close(outcome.gradients, one.gradients, 1e-5, 1e-7);
     }
@@ -176,7 +176,7 @@ TEST(Adapters, StayNearTheReferenceInBf16) {
   const ModelConfig config = with_adapters(testing::tiny_llama());
   const Outcome expected = run_reference(config, testing::tiny_weights(config));
   for (const int degree : {1, 4}) {
-    const Outcome outcome = run(config, {.degree = degree, .sequence_parallel = degree > 1, .compute = DType::kBF16});
+    const Outcome outcome = outcome_of(config, {.degree = degree, .sequence_parallel = degree > 1, .compute = DType::kBF16});
     EXPECT_NEAR(outcome.loss, expected.loss, 2e-2 * expected.loss);
     expect_close(outcome.gradients, expected.gradients, 0.08, 1e-3);
   }
