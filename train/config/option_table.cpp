@@ -272,7 +272,7 @@ std::vector<Option> eval_and_checkpoint_options() {
        .aka = {"resume_from_checkpoint", "load"}},
       {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with.",
-       .choices = {"model", "train", "train.only", "train.freeze", "run", "run.seed", "batch", "batch.global", "batch.sequence",
+       .choices = {"model", "run", "run.seed", "train", "train.only", "train.freeze", "batch", "batch.global", "batch.sequence",
                    "data", "data.train", "data.train.weights", "data.split", "data.shuffle", "data.reset_position_ids",
                    "data.reset_attention_mask", "data.eod_mask_loss", "data.boundaries", "data.eod", "data.tokenizer"}, .form = TextForm::kConsent},
       {.path = "elastic", .takes = kLayouts, .fallback = "[]",
