@@ -25,6 +25,9 @@ struct Projection {
 class ColumnParallelLinear {
  public:
   ColumnParallelLinear() = default;
+  // Copies, for want of moves, leave adapters where they are when a layer is declared again: passes know their tensors by address.
+  ColumnParallelLinear(const ColumnParallelLinear&) = default;
+  ColumnParallelLinear& operator=(const ColumnParallelLinear&) = default;
   explicit ColumnParallelLinear(std::vector<Projection> projections, std::vector<LinearAdapter> adapters = {})
       : projections_(std::move(projections)), adapters_(std::move(adapters)) {}
 

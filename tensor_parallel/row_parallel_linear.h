@@ -16,6 +16,9 @@ namespace trident {
 class RowParallelLinear {
  public:
   RowParallelLinear() = default;
+  // Copies, for want of moves, leave adapters where they are when a layer is declared again: passes know their tensors by address.
+  RowParallelLinear(const RowParallelLinear&) = default;
+  RowParallelLinear& operator=(const RowParallelLinear&) = default;
   // weight T[H, K]; bias T[H] or absent. The bias gradient is partial over tp under sequence parallelism (each rank sums its rows).
   RowParallelLinear(std::int64_t output_columns, ParamId weight, ParamId bias, std::vector<LinearAdapter> adapters = {})
       : output_columns_(output_columns), weight_(weight), bias_(bias), adapters_(std::move(adapters)) {}

@@ -129,6 +129,20 @@ TEST_P(AdapterTest, GradientsAccumulateOverMicroBatches) {
 INSTANTIATE_TEST_SUITE_P(Models, AdapterTest, ::testing::ValuesIn(adapted_models()),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// A layer is planned for passes of several sizes, and each declares it again.
+TEST(Adapters, KeepTheirTensorsWhenTheyAreDeclaredAgain) {
+  const ModelConfig config = with_adapters(testing::tiny_llama());
+  testing::run_tensor_ranks(1, {}, [&](testing::TensorRank& rank) {
+    const LayerGeometry geometry{.sequence = 8, .micro_batch = 2};
+    ArenaPlan arena;
+    const ModelConstants constants(config, geometry, arena);
+    const std::unique_ptr<Layer> block = make_unit(config, 1);
+    const auto places = [&] { return plan_unit(*block, geometry, config.hidden, constants, rank.device.ops()).memory().places; };
+    const auto first = places();
+    EXPECT_EQ(places(), first);
+  });
+}
+
 TEST(Adapters, OfZerosLeaveLogitsAsTheyAre) {
   for (const ModelConfig& base : {testing::tiny_gpt2(), testing::tiny_qwen2()}) {
     const ModelConfig config = with_adapters(base);
