@@ -49,9 +49,9 @@ void check_kinds(const std::vector<std::string>& from, const std::vector<std::st
     throw ConfigError(fmt::format("--to {}: must be hf, ckpt or peft, and a folder", in_quotes(to[0])));
   if (to.front() == kPeft && from.front() != kCheckpoint)
     throw ConfigError(fmt::format("--from {} --to peft: only a run's checkpoint has adapters; write --from ckpt", from[0]));
-  if ((from[0] == kPeft) != (from.size() == 3))
-    throw ConfigError(from[0] == kPeft ? "--from peft: needs two folders; give the base's and the adapter's"
-                                       : fmt::format("--from {}: names two folders; give one", from[0]));
+  if (from[0] == kPeft && from.size() != 3)
+    throw ConfigError("--from peft: needs two folders; give the base's and the adapter's");
+  if (from[0] != kPeft && from.size() != 2) throw ConfigError(fmt::format("--from {}: names two folders; give one", from[0]));
   for (const auto& [flag, words] : {std::pair{"--from", &from}, {"--to", &to}})
     if ((*words)[1].empty() || words->back().empty())
       throw ConfigError(fmt::format("{} {} \"\": names no folder; give its path", flag, (*words)[0]));

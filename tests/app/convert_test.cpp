@@ -323,8 +323,8 @@ TEST_F(Checkpoints, AdaptersGoThroughAFolderOfPeftsForm) {
   expect_one_line(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "peft", adapter}), 64,
                   {"run without adapters", "--to hf"});
   expect_one_line(run_program({"convert", "--from", "hf", hf, "--to", "peft", adapter}), 64, {"write --from ckpt"});
-  succeeded(train({"run.dir=" + (place_ / "tuned"), "model.init_from=" + hf, "parallel=2DP x 2TP", "adapter.type=lora", "adapter.r=3",
-                   "adapter.alpha=7", "adapter.rslora=true", "optimizer.lr=0.02"}));
+  succeeded(train({"run.dir=" + (place_ / "tuned"), "model.init_from=" + hf, "parallel=2DP x 2TP", "adapter.type=lora",
+                   "adapter.r=3", "adapter.alpha=7", "adapter.rslora=true", "optimizer.lr=0.02"}));
   succeeded(run_program({"convert", "--from", "ckpt", place_ / "tuned", "--to", "peft", adapter}));
   const auto loss = [](const std::vector<std::string>& model) {
     const ProgramOutcome out = succeeded(run_program(plus(
@@ -333,7 +333,7 @@ TEST_F(Checkpoints, AdaptersGoThroughAFolderOfPeftsForm) {
   };
   const double of_run = loss({"--ckpt", place_ / "tuned"}), of_base = loss({"--hf", hf});
   EXPECT_NEAR(loss({"--hf", hf, "--adapter", adapter}), of_run, 1e-5);
-  EXPECT_GT(std::fabs(of_run - of_base), 1e-2);
+  EXPECT_GT(std::fabs(of_run - of_base), 1e-3);
   const JsonValue config = parse_json(read_file(adapter + "/adapter_config.json"), "config");
   EXPECT_EQ(config.find("base_model_name_or_path")->as_string(), hf);
   EXPECT_EQ(*config.find("lora_alpha"), JsonValue(7));
