@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/name_pattern.h"
 #include "model/config/hf_reader.h"
 #include "model/config/hf_tensors.h"
 #include "model/config/param_names.h"
@@ -29,11 +30,8 @@ FitsName pattern(const HfReader& reader, std::string_view key, const std::string
     if (std::isalpha(static_cast<unsigned char>(text[at + 1])) != 0 &&
         std::string_view("dDwWsSbB").find(text[at + 1]) == std::string_view::npos)
       reader.refuse(key, fmt::format("\\{} is not supported in a regular expression; name the modules in a list", text[at + 1]));
-  constexpr std::size_t kLongest = 1000;  // deeper nesting than a stack has room for is longer
   try {
-    if (text.size() > kLongest) throw std::regex_error(std::regex_constants::error_complexity);
-    return [expression = std::regex(text, std::regex_constants::ECMAScript | std::regex_constants::__polynomial)](
-               const std::string& module) { return std::regex_match(module, expression); };
+    return [expression = name_pattern(text)](const std::string& module) { return std::regex_match(module, expression); };
   } catch (const std::regex_error&) {
     reader.refuse(key, "is no regular expression that is supported; name the modules in a list");
   }

@@ -10,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "core/name_pattern.h"
 #include "core/nearest_name.h"
 #include "model/config/hf_tensors.h"
 #include "model/config/param_names.h"
@@ -30,7 +31,7 @@ std::function<bool(std::string_view)> matcher(std::string_view key, const std::s
   if (std::ranges::all_of(text, is_of_name))
     return [text](std::string_view module) { return module == text || module.ends_with("." + text); };
   try {
-    return [pattern = std::regex(text)](std::string_view module) {
+    return [pattern = name_pattern(text)](std::string_view module) {
       return std::regex_match(module.begin(), module.end(), pattern);
     };
   } catch (const std::regex_error&) {

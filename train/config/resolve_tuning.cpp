@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/name_pattern.h"
 #include "core/nearest_name.h"
 #include "model/config/hf_tensors.h"
 #include "model/config/param_names.h"
@@ -20,8 +21,6 @@
 
 namespace trident {
 namespace {
-
-constexpr std::size_t kLongestPattern = 1000;
 
 // A name and the tensor that it means.
 using NamedTensor = std::pair<std::string, std::string>;
@@ -39,9 +38,9 @@ std::regex compiled(std::string_view key, const std::string& pattern) {
     throw ConfigError(fmt::format("{} = {}: {}; write a regular expression such as \"model\\\\.layers\\\\.0\\\\..*\"", key,
                                   in_quotes(pattern), why));
   };
-  if (pattern.size() > kLongestPattern) refuse(fmt::format("has more than {} bytes", kLongestPattern));
+  if (pattern.size() > kLongestNamePattern) refuse(fmt::format("has more than {} bytes", kLongestNamePattern));
   try {
-    return std::regex(pattern, std::regex_constants::ECMAScript | std::regex_constants::__polynomial);
+    return name_pattern(pattern);
   } catch (const std::regex_error& error) {
     refuse(fmt::format("is no regular expression ({})", error.what()));
   }
