@@ -1,5 +1,5 @@
-// Fine-tuning as docs/finetuning.md has it, in small: 200 conversations, a Qwen2 of two layers with a tokenizer and a template of its
-// own, packed samples, full and with adapters, out to PEFT's form and merged.
+// Fine-tuning as docs/finetuning.md has it, in small: 200 conversations, a Qwen2 of two layers with a tokenizer and a template of
+// its own, packed samples, full and with adapters, out to PEFT's form and merged.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -46,8 +46,10 @@ std::string conversations() {
     const std::size_t end = text.find('\n', at);
     if (end - at > 30 && end - at < 90) {
       const std::string verse = text.substr(at, end - at);
-      lines += nlohmann::json{{"messages", {{{"role", "user"}, {"content", verse.substr(0, 10)}},
-                                            {{"role", "assistant"}, {"content", verse}}}}}.dump() + "\n";
+      lines += nlohmann::json{{"messages",
+                               {{{"role", "user"}, {"content", verse.substr(0, 10)}}, {{"role", "assistant"}, {"content", verse}}}}}
+                   .dump() +
+               "\n";
       ++count;
     }
     at = end + 1;
@@ -67,25 +69,31 @@ class FineTuning : public ::testing::Test {
           "--output", place_ / "text"});
     train("base_run", R"("steps": 1)", R"("model_type": "qwen2", "vocab_size": 259, "hidden_size": 32, "intermediate_size": 64,
       "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
-      "rms_norm_eps": 1e-6, "tie_word_embeddings": true)", R"({"train": ")" + (place_ / "text") + R"("})", "");
+      "rms_norm_eps": 1e-6, "tie_word_embeddings": true)",
+          R"({"train": ")" + (place_ / "text") + R"("})", "");
     said({"convert", "--from", "ckpt", place_ / "base_run", "--to", "hf", place_ / "base"});
     write_tokenizer("base");
     write_file(place_ / "chats.jsonl", conversations());
-    said({"data", "prepare", "--chat", "--input", place_ / "chats.jsonl", "--tokenizer", place_ / "base", "--output", place_ / "chats"});
+    said({"data", "prepare", "--chat", "--input", place_ / "chats.jsonl", "--tokenizer", place_ / "base", "--output",
+          place_ / "chats"});
     said({"data", "pack", place_ / "chats", "--sequence", "192", "--output", place_ / "packs"});
   }
   void write_tokenizer(const std::string& folder) const {
     write_file(place_ / (folder + "/tokenizer.json"), byte_tokenizer());
-    write_file(place_ / (folder + "/tokenizer_config.json"),
-               R"({"eos_token": "<|im_end|>", "chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"})");
+    write_file(place_ / (folder + "/tokenizer_config.json"), R"({"eos_token": "<|im_end|>"})");
+    write_file(place_ / (folder + "/chat_template.jinja"),
+               "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
   }
   std::vector<JsonValue> train(const std::string& run, const std::string& length, const std::string& model, const std::string& data,
                                const std::string& more) const {
-    write_file(place_ / (run + ".json"),
-               R"({"run": {"dir": ")" + (place_ / run) + R"(", )" + length + R"(}, "model": {)" + model +
-                   R"(}, "batch": {"global": 8, "micro": 2, "sequence": 192}, "precision": {"compute": "fp32"}, "optimizer": {"lr": 3e-3},
+    write_file(
+        place_ / (run + ".json"),
+        R"({"run": {"dir": ")" + (place_ / run) + R"(", )" + length + R"(}, "model": {)" + model +
+            R"(}, "batch": {"global": 8, "micro": 2, "sequence": 192}, "precision": {"compute": "fp32"}, "optimizer": {"lr": 3e-3},
                    "lr_schedule": {"type": "constant", "warmup_steps": 0}, "parallel": {"data": 2, "zero": "zero2"},
-                   "data": )" + data + R"(, "log": {"every": 1})" + more + "}");
+                   "data": )" +
+            data + R"(, "log": {"every": 1})" + more + "}");
     said({"train", "--config", place_ / (run + ".json")});
     std::vector<JsonValue> records;
     std::istringstream lines(read_file(place_ / (run + "/metrics.jsonl")));
@@ -97,8 +105,11 @@ class FineTuning : public ::testing::Test {
                  R"({"train": ")" + (place_ / "packs") + R"(", "samples": "packed"})", more);
   }
   double loss_of(const std::vector<std::string>& model) const {
-    return parse_json(said(plus(plus({"eval"}, model), {"--ids", "257 97 98 99 258 10 257", "--json", "--set", "precision.compute=fp32"})),
-                      "eval").find("loss")->as_number();
+    return parse_json(
+               said(plus(plus({"eval"}, model), {"--ids", "257 97 98 99 258 10 257", "--json", "--set", "precision.compute=fp32"})),
+               "eval")
+        .find("loss")
+        ->as_number();
   }
   TemporaryFolder place_;
 };
@@ -111,7 +122,8 @@ double last_loss(const std::vector<JsonValue>& records) {
 }
 
 TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
-  const std::vector<JsonValue> full = tune("full", ""), lora = tune("lora", R"(, "adapter": {"type": "lora", "r": 4, "alpha": 16})");
+  const std::vector<JsonValue> full = tune("full", ""),
+                               lora = tune("lora", R"(, "adapter": {"type": "lora", "r": 4, "alpha": 16})");
   EXPECT_EQ(full.size(), lora.size());
   EXPECT_NEAR(first_loss(full), first_loss(lora), 1e-5 * first_loss(full)) << "an adapter begins with adding nothing";
   EXPECT_LT(last_loss(full), 0.8 * first_loss(full));
@@ -119,12 +131,14 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
 
   said({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "adapter"});
   said({"convert", "--from", "peft", place_ / "base", place_ / "adapter", "--to", "hf", place_ / "merged"});
-  const double base = loss_of({"--hf", place_ / "base"}), beside = loss_of({"--hf", place_ / "base", "--adapter", place_ / "adapter"}),
+  const double base = loss_of({"--hf", place_ / "base"}),
+               beside = loss_of({"--hf", place_ / "base", "--adapter", place_ / "adapter"}),
                merged = loss_of({"--hf", place_ / "merged"});
   EXPECT_NEAR(beside, merged, 1e-6 * merged);
   EXPECT_GT(std::abs(base - merged), 1e-3);
   write_file(place_ / "ask.json", R"([{"role": "user", "content": "And God "}])");
-  EXPECT_NE(said({"generate", "--hf", place_ / "merged", "--messages", place_ / "ask.json", "--max-new-tokens", "16", "--greedy"}), "");
+  EXPECT_NE(said({"generate", "--hf", place_ / "merged", "--messages", place_ / "ask.json", "--max-new-tokens", "16", "--greedy"}),
+            "");
 }
 
 }  // namespace

@@ -199,7 +199,8 @@ std::vector<ParityCase> document_cases(bool all) {
     return kept && (++n % 3 == 0 || all);
   });
 }
-// At a rate of 3e-4 the 19th gradient is 24 times its neighbours, and rounding moves its norm by 1e-5; at 1e-4 no step is like that.
+// At a rate of 3e-4 the 19th gradient is 24 times its neighbours, and rounding moves its norm by 1e-5; at 1e-4 no step is like
+// that.
 using Documents = ParityTest;
 TEST_P(Documents, EqualsOneRank) {
   const std::vector<std::string> documents{"data.reset_attention_mask=true", "data.reset_position_ids=true",

@@ -12,6 +12,7 @@
 
 #include "core/name_pattern.h"
 #include "core/nearest_name.h"
+#include "core/printable.h"
 #include "model/config/hf_tensors.h"
 #include "model/config/param_names.h"
 
@@ -35,7 +36,7 @@ std::function<bool(std::string_view)> matcher(std::string_view key, const std::s
       return std::regex_match(module.begin(), module.end(), pattern);
     };
   } catch (const std::regex_error&) {
-    refuse(key, fmt::format("\"{}\" is neither a module's name nor a regular expression", text));
+    refuse(key, fmt::format("{} is neither a module's name nor a regular expression; write names such as q_proj", in_quotes(text)));
   }
 }
 
@@ -49,12 +50,12 @@ std::int64_t layer_of(const std::string& module) {
   const EndNames ends = end_names(model);
   for (const std::string& end : {ends.embedding, ends.positions, ends.head})
     if (matcher("target_modules", target)(end))
-      refuse("target_modules", fmt::format("\"{}\": adapters of {} are not built yet; leave it out", target, end));
+      refuse("target_modules", fmt::format("{}: adapters of {} are not built yet; leave it out", in_quotes(target), end));
   std::vector<std::string_view> words;
   for (const std::string& module : modules)
     if (std::ranges::find(words, last_word(module)) == words.end()) words.push_back(last_word(module));
   const std::string_view near = likely_name(last_word(target), words);
-  refuse("target_modules", fmt::format("\"{}\" is no module of the model{}; it has {}", target,
+  refuse("target_modules", fmt::format("{} is no module of the model{}; it has {}", in_quotes(target),
                                        near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near), fmt::join(words, ", ")));
 }
 
@@ -86,7 +87,7 @@ AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& mod
   }
   if (adapter.layers) {
     for (const std::int64_t layer : *adapter.layers)
-      if (layer >= model.layers) refuse("layers", fmt::format("{}: the model has layers 0 to {}", layer, model.layers - 1));
+      if (layer >= model.layers) refuse("layers", fmt::format("{}: the model has layers 0 to {}; take one of them", layer, model.layers - 1));
     std::erase_if(taken, [&](const std::string& module) {
       return std::ranges::find(*adapter.layers, layer_of(module)) == adapter.layers->end();
     });
