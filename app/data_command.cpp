@@ -1,4 +1,4 @@
-// trident data prepare|merge
+// trident data prepare|merge|pack
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -17,6 +17,7 @@
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "data/merge_datasets.h"
+#include "data/pack_datasets.h"
 #include "data/prepare.h"
 
 namespace trident {
@@ -225,6 +226,57 @@ void data_merge_command(const Arguments& arguments, const CommandContext& contex
   if (stats.counted)
     context.out << fmt::format("{}.mask: {} of {} count as targets; of inputs without a mask all do\n", on_one_line(output),
                                *stats.counted, counted(stats.tokens, "token"));
+}
+
+void data_pack_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Put sequences together to packs, for data.samples = \"packed\": a document of the output is a pack of at most "
+      "T tokens with its sequences. T is batch.sequence: a token is predicted from the one before it in its own sequence, so that "
+      "no pack needs T + 1.",
+      "trident data pack");
+  std::vector<std::string> inputs;
+  std::string output, overflow = "refuse";
+  PackOptions options;
+  bool overwrite = false;
+  app.add_option("PREFIX", inputs, "prefixes of .bin and .idx")->required();
+  app.add_option("--sequence", options.sequence, "T, the most tokens of a pack")->required();
+  app.add_option("--output", output, "prefix of the output files")->required();
+  app.add_option("--overflow", overflow,
+                 "of longer sequences: refuse them, keep the first T tokens (truncate), or cut them (split)")
+      ->check(CLI::IsMember({"refuse", "truncate", "split"}))->capture_default_str();
+  app.add_option("--seed", options.seed, "by which the order is drawn")->capture_default_str();
+  app.add_option("--workers", options.workers, "threads that read; the output does not depend on it")->capture_default_str();
+  app.add_flag("--overwrite", overwrite, "replace the files of this prefix, all together");
+  if (!parse_flags(app, arguments, context)) return;
+  check_output(output);
+  if (options.sequence < 2) throw ConfigError(fmt::format("--sequence = {}: must be at least 2", options.sequence));
+  if (options.workers < 1 || options.workers > 1024)
+    throw ConfigError(fmt::format("--workers = {}: must be between 1 and 1024", options.workers));
+  if (overflow != "refuse") options.overflow = overflow == "split" ? LongSequences::kSplit : LongSequences::kTruncate;
+  options.overwrite = overwrite ? Overwrite::kYes : Overwrite::kNo;
+
+  const Interruption interruption("no file was changed");
+  ProgressLine line(context, "data pack", monotonic_seconds());
+  const PackStats stats = pack_datasets(inputs, output, options, [&](std::int64_t done, std::int64_t total) {
+    interruption.check();
+    line.count(done, total, "sequences");
+  });
+  line.finish();
+  const auto tokens = static_cast<double>(stats.tokens);
+  context.out << fmt::format("{0}.bin, {0}.idx: {1} of at most {2}, {3} of {4}\n", on_one_line(output),
+                             counted(stats.packs, "pack"), counted(options.sequence, "token"), counted(stats.tokens, "token"),
+                             counted(stats.sequences, "sequence"));
+  context.out << fmt::format("efficiency {:.4f} (tokens / (packs x {}))\n",
+                             tokens / (static_cast<double>(stats.packs) * static_cast<double>(options.sequence)), options.sequence);
+  context.out << fmt::format("{} of {} are targets that count ({:.1f} %)\n", stats.targets, counted(stats.tokens, "token"),
+                             100 * static_cast<double>(stats.targets) / tokens);
+  if (stats.left_out > 0)
+    context.out << fmt::format("{} without a target that counts left out, {} of one token\n", counted(stats.left_out, "sequence"),
+                               stats.single);
+  if (stats.too_long > 0)
+    context.out << fmt::format("{} longer than {} {}; the longest, {}, has {}\n", counted(stats.too_long, "sequence"),
+                               options.sequence, overflow == "split" ? "cut" : "truncated", on_one_line(stats.longest_at),
+                               counted(stats.longest, "token"));
 }
 
 }  // namespace trident

@@ -49,7 +49,10 @@ struct Inspection {
   InspectOptions options;
   std::vector<Excerpt> excerpts;
 
-  std::int64_t num_samples() const { return num_samples_of(dataset.num_tokens(), options.sequence); }
+  bool is_packed() const { return record && record->origin.packed; }
+  std::int64_t num_samples() const {
+    return is_packed() ? dataset.num_documents() : num_samples_of(dataset.num_tokens(), options.sequence);
+  }
 };
 
 // Ids are checked against these.
@@ -143,6 +146,9 @@ void print_text(const Inspection& seen, std::ostream& out) {
   out << on_one_line(dataset.prefix()) << '\n';
   line("dtype", std::string(name_of(dataset.type())));
   line("documents", fmt::format("{}, {} of them empty", dataset.num_documents(), summary.empty_documents));
+  if (seen.is_packed())
+    line("packed", fmt::format("each a pack of at most {}, {:.1f} % full", counted(*seen.record->origin.packed, "token"),
+                               100 * summary.mean_length / static_cast<double>(*seen.record->origin.packed)));
   line("sequences", fmt::format("{}", dataset.num_sequences()));
   line("tokens", fmt::format("{}", dataset.num_tokens()));
   if (dataset.mask() != nullptr) line("targets", counted_line(seen));

@@ -64,7 +64,7 @@ void dispatch(Arguments arguments, const CommandContext& context) {
   run_subcommand(*found, Arguments(arguments.begin() + 1, arguments.end()), context);
 }
 
-// "prepare, inspect or merge".
+// "prepare, inspect, merge or pack".
 std::string names_of(const std::vector<Subcommand::Action>& actions) {
   std::vector<std::string_view> names;
   for (const Subcommand::Action& action : actions) names.push_back(action.name);
@@ -94,10 +94,11 @@ const std::vector<Subcommand>& subcommands() {
        .actions = {{.name = "cluster", .run = plan_cluster_command}, {.name = "search", .run = plan_search_command}}},
       {.name = "study", .summary = "compare settings and numbers of GPUs: scaling tables", .run = study_command},
       {.name = "data",
-       .summary = "prepare, inspect and merge token files",
+       .summary = "prepare, inspect, merge and pack token files",
        .actions = {{"prepare", "--input F... --tokenizer T --output PREFIX", "text to token files", data_prepare_command},
                    {"inspect", "PREFIX", "what token files hold", data_inspect_command},
-                   {"merge", "--input PREFIX... --output PREFIX", "several token files to one", data_merge_command}}},
+                   {"merge", "--input PREFIX... --output PREFIX", "several token files to one", data_merge_command},
+                   {"pack", "PREFIX... --sequence T --output PREFIX", "sequences to packs of T tokens", data_pack_command}}},
       {.name = "tokenizer",
        .summary = "text to token ids and back; what a tokenizer does, and whether two are one",
        .actions = {{"encode", "[--tokenizer T] [FILE|-]", "the ids of each line", tokenizer_encode_command},

@@ -43,6 +43,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context);
 void data_prepare_command(const Arguments& arguments, const CommandContext& context);
 void data_inspect_command(const Arguments& arguments, const CommandContext& context);
 void data_merge_command(const Arguments& arguments, const CommandContext& context);
+void data_pack_command(const Arguments& arguments, const CommandContext& context);
 void tokenizer_encode_command(const Arguments& arguments, const CommandContext& context);
 void tokenizer_decode_command(const Arguments& arguments, const CommandContext& context);
 void tokenizer_show_command(const Arguments& arguments, const CommandContext& context);

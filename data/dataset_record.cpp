@@ -118,6 +118,7 @@ DatasetRecord record_from(const std::string& path, const JsonValue& json) {
   if (has_all ? bytes != record.origin.source_bytes : bytes > record.origin.source_bytes)
     top.refuse(fmt::format("source_bytes is {}, and sources have {}", record.origin.source_bytes, bytes));
   record.counts = {top.integer("documents"), top.integer("sequences"), top.integer("tokens")};
+  record.origin.packed = top.optional_integer("packed");
   record.bin = sampled_from(top.object("bin"));
   record.idx = sampled_from(top.object("idx"));
   if (version == kVersionWithMask) record.mask = sampled_from(top.object("mask"));
@@ -228,7 +229,10 @@ SampledFile sample_file(const std::string& path, const ReadAt& read_at) {
   return {.bytes = file.size(), .hash = hash.text()};
 }
 
-std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at) {
+namespace {
+
+// Without a look at the files that it is of.
+std::optional<DatasetRecord> record_alone(const std::string& prefix) {
   const std::string path = record_path(prefix);
   if (!is_there(path)) return std::nullopt;
   JsonValue json;
@@ -240,11 +244,24 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
     error.add_context(fmt::format("; {}", kRemedy));
     throw;
   }
-  DatasetRecord record = record_from(path, json);
-  refuse_other_file(path, bin_path(prefix), record.bin, read_at);
-  refuse_other_file(path, idx_path(prefix), record.idx, read_at);
-  refuse_other_mask(path, mask_path(prefix), record.mask, read_at);
-  refuse_other_counts(path, record.counts, IndexedDataset(prefix, read_at));
+  return record_from(path, json);
+}
+
+}  // namespace
+
+std::optional<std::int64_t> packed_in_record(const std::string& prefix) {
+  const std::optional<DatasetRecord> record = record_alone(prefix);
+  return record ? record->origin.packed : std::nullopt;
+}
+
+std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at) {
+  std::optional<DatasetRecord> record = record_alone(prefix);
+  if (!record) return record;
+  const std::string path = record_path(prefix);
+  refuse_other_file(path, bin_path(prefix), record->bin, read_at);
+  refuse_other_file(path, idx_path(prefix), record->idx, read_at);
+  refuse_other_mask(path, mask_path(prefix), record->mask, read_at);
+  refuse_other_counts(path, record->counts, IndexedDataset(prefix, read_at));
   return record;
 }
 
@@ -264,6 +281,7 @@ JsonValue to_json(const DatasetRecord& record) {
   json.set("documents", record.counts.documents);
   json.set("sequences", record.counts.sequences);
   json.set("tokens", record.counts.tokens);
+  if (record.origin.packed) json.set("packed", *record.origin.packed);
   json.set("bin", to_json(record.bin));
   json.set("idx", to_json(record.idx));
   if (record.mask) json.set("mask", to_json(*record.mask));

@@ -34,6 +34,7 @@ struct DatasetOrigin {
   std::optional<RecordedTokenizer> tokenizer;  // nothing: not known of all parts of a merge
   std::vector<RecordedSource> sources;         // the first kRecordedSources of them
   std::int64_t num_sources = 0, source_bytes = 0;
+  std::optional<std::int64_t> packed = {};  // documents are packs of at most so many tokens (pack_datasets.h)
 
   static constexpr std::size_t kRecordedSources = 256;
   void add(const RecordedSource& source);
@@ -70,6 +71,9 @@ std::string described(const RecordedTokenizer& tokenizer);  // for messages
 // The record of a prefix, nothing where there is none. One that cannot be read or does not fit PREFIX.bin, PREFIX.idx and
 // PREFIX.mask: DataError that says what differs. Reads at most 64 KiB of each.
 std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at = ::pread);
+
+// The pack length that a record names; nothing where it names none, or there is no record. Reads the record alone.
+std::optional<std::int64_t> packed_in_record(const std::string& prefix);
 
 JsonValue to_json(const DatasetRecord& record);
 

@@ -1,6 +1,5 @@
 #include "data/indexed_dataset_writer.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -20,7 +19,19 @@ IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, std::int64
                                            WithMask with_mask)
     : vocab_size_(vocab_size), type_(token_type_for(vocab_size)), output_(prefix, overwrite, with_mask) {}
 
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type, Overwrite overwrite, WithMask with_mask)
+    : vocab_size_(type == TokenType::kU16 ? std::int64_t{1} << 16 : std::int64_t{1} << 31),
+      type_(type),
+      output_(prefix, overwrite, with_mask) {
+  TRIDENT_CHECK(type == TokenType::kU16 || type == TokenType::kI32, "tokens written as {}", name_of(type));
+}
+
 void IndexedDatasetWriter::add_document(std::span<const std::int32_t> ids, std::span<const std::uint8_t> counts) {
+  if (!ids.empty()) add_sequence(ids, counts);
+  end_document();
+}
+
+void IndexedDatasetWriter::add_sequence(std::span<const std::int32_t> ids, std::span<const std::uint8_t> counts) {
   TRIDENT_CHECK(counts.size() == (output_.mask() != nullptr ? ids.size() : 0), "{} bits for {} tokens", counts.size(), ids.size());
   if (ids.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
     throw DataError(fmt::format("{}: document {} has {} tokens, the format holds 2^31 - 1; split it", output_.bin().path(),
@@ -40,24 +51,21 @@ void IndexedDatasetWriter::add_document(std::span<const std::int32_t> ids, std::
 
 void IndexedDatasetWriter::finish(const DatasetOrigin& origin) {
   AtomicFile& idx = output_.idx();
-  const std::int64_t num_sequences = num_documents() - std::count(lengths_.begin(), lengths_.end(), 0);
-  append_index_header(idx, type_, num_sequences, num_documents());
-  for (const std::int32_t length : lengths_)
-    if (length > 0) append_value(idx, length);
+  append_index_header(idx, type_, num_sequences(), num_documents());
+  for (const std::int32_t length : lengths_) append_value(idx, length);
   std::int64_t offset = 0;
   for (const std::int32_t length : lengths_) {
-    if (length > 0) append_value(idx, offset);
+    append_value(idx, offset);
     offset += length * size_of(type_);
   }
-  std::int64_t sequences = 0;
-  append_value(idx, sequences);
-  for (const std::int32_t length : lengths_) append_value(idx, sequences += length > 0);
+  append_value(idx, std::int64_t{0});
+  for (const std::int64_t end : ends_) append_value(idx, end);
   if (output_.mask() != nullptr) {
     LossMaskWriter mask(*output_.mask(), num_tokens_);
     for (const bool counts : counts_) mask.append(counts);
     mask.finish();
   }
-  output_.commit(origin, {num_documents(), num_sequences, num_tokens_});
+  output_.commit(origin, {num_documents(), num_sequences(), num_tokens_});
 }
 
 }  // namespace trident

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,24 +16,31 @@ namespace trident {
 constexpr TokenType token_type_for(std::int64_t vocab_size) { return vocab_size < 65500 ? TokenType::kU16 : TokenType::kI32; }
 
 // Streams documents into PREFIX.bin and PREFIX.idx, which appear complete with their record, in finish(), or not at all. Keeps 4
-// bytes per document in memory, and for PREFIX.mask a bit per token. Errors as DatasetOutput's.
+// bytes per sequence and 8 per document in memory, and for PREFIX.mask a bit per token. Errors as DatasetOutput's.
 class IndexedDatasetWriter {
  public:
   IndexedDatasetWriter(const std::string& prefix, std::int64_t vocab_size, Overwrite overwrite, WithMask with_mask = WithMask::kNo);
+  // Stored as `type`, kU16 or kI32; ids may be whatever that holds.
+  IndexedDatasetWriter(const std::string& prefix, TokenType type, Overwrite overwrite, WithMask with_mask);
 
   // One document: one sequence, or none where it is empty (as Megatron-LM's preprocess_data.py writes it). Ids must lie in the
   // vocabulary; more than 2^31 - 1 of them: DataError. `counts`: with a mask, not 0 for each id that counts as a target.
   void add_document(std::span<const std::int32_t> ids, std::span<const std::uint8_t> counts = {});
+  // A document of several sequences, none of them empty: add_sequence() for each, as add_document() takes them, and end_document().
+  void add_sequence(std::span<const std::int32_t> ids, std::span<const std::uint8_t> counts = {});
+  void end_document() { ends_.push_back(std::ssize(lengths_)); }
   void finish(const DatasetOrigin& origin);
 
-  std::int64_t num_documents() const { return static_cast<std::int64_t>(lengths_.size()); }
+  std::int64_t num_documents() const { return std::ssize(ends_); }
+  std::int64_t num_sequences() const { return std::ssize(lengths_); }
   std::int64_t num_tokens() const { return num_tokens_; }
 
  private:
   std::int64_t vocab_size_;
   TokenType type_;
   DatasetOutput output_;
-  std::vector<std::int32_t> lengths_;   // of documents
+  std::vector<std::int32_t> lengths_;  // of sequences
+  std::vector<std::int64_t> ends_;     // of each document: how many sequences there are up to its end
   std::vector<std::uint16_t> narrow_;  // scratch
   std::vector<bool> counts_;           // of tokens, with a mask
   std::int64_t num_tokens_ = 0;

@@ -41,11 +41,14 @@ DatasetOrigin origin_of(std::span<const IndexedDataset> datasets) {
   DatasetOrigin origin;
   const std::string* first = nullptr;  // the prefix whose tokenizer is known first
   bool all_known = true;
+  std::optional<std::int64_t> packed = 0;  // the longest, where all are packs
   for (const IndexedDataset& dataset : datasets) {
     const std::optional<DatasetRecord> record = read_record(dataset.prefix());
     if (record) origin.add_sources(record->origin);
     else origin.add({bin_path(dataset.prefix()), dataset.bin().size()});
     all_known = all_known && record && record->origin.tokenizer;
+    if (!record || !record->origin.packed) packed.reset();
+    if (packed) packed = std::max(*packed, *record->origin.packed);
     if (!record || !record->origin.tokenizer) continue;
     if (first == nullptr) {
       first = &dataset.prefix();
@@ -58,6 +61,7 @@ DatasetOrigin origin_of(std::span<const IndexedDataset> datasets) {
     }
   }
   if (!all_known) origin.tokenizer.reset();
+  origin.packed = packed;
   return origin;
 }
 
@@ -77,6 +81,16 @@ std::int64_t append_merged_masks(AtomicFile& file, std::span<const IndexedDatase
 }
 
 }  // namespace
+
+InputDatasets open_inputs(const std::vector<std::string>& inputs, const std::string& output) {
+  if (inputs.empty()) throw ConfigError("--input: no datasets; name at least one prefix of .bin and .idx");
+  refuse_overwriting(inputs, output);
+  InputDatasets opened;
+  for (const std::string& input : inputs) opened.datasets.emplace_back(input);
+  refuse_mixed_types(opened.datasets);
+  opened.origin = origin_of(opened.datasets);
+  return opened;
+}
 
 void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datasets) {
   std::int64_t sequences = 0, documents = 0;
@@ -107,13 +121,7 @@ void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datase
 
 MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output, Overwrite overwrite,
                           const std::function<void(const MergeProgress&)>& progress) {
-  if (inputs.empty()) throw ConfigError("--input: no datasets; name at least one prefix of .bin and .idx");
-  refuse_overwriting(inputs, output);
-  std::vector<IndexedDataset> datasets;
-  for (const std::string& input : inputs) datasets.emplace_back(input);
-  refuse_mixed_types(datasets);
-  const DatasetOrigin origin = origin_of(datasets);
-
+  const auto [datasets, origin] = open_inputs(inputs, output);
   MergeStats stats;
   MergeProgress done;
   for (const IndexedDataset& dataset : datasets) {

@@ -32,6 +32,14 @@ struct MergeProgress {
 MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output, Overwrite overwrite,
                           const std::function<void(const MergeProgress&)>& progress = {});
 
+// Inputs of one output, opened.
+struct InputDatasets {
+  std::vector<IndexedDataset> datasets;
+  DatasetOrigin origin;  // names the inputs' sources, and their tokenizer if all of them have one
+};
+// ConfigError, DataError: those of merge_datasets() for its inputs.
+InputDatasets open_inputs(const std::vector<std::string>& inputs, const std::string& output);
+
 // The index of datasets of one type that follow each other, without a commit.
 void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datasets);
 

@@ -91,8 +91,8 @@ TEST_F(CommandLine, UnknownSubcommandsAndActions) {
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
   expect_refusal({"tokenizer", "--config", config_},
                  "trident tokenizer \"--config\": not an action; use encode, decode, show, render or diff");
-  expect_refusal({"data"}, "trident data: no action; name one: prepare, inspect or merge");
-  expect_refusal({"data", ""}, "trident data \"\": not an action; use prepare, inspect or merge");
+  expect_refusal({"data"}, "trident data: no action; name one: prepare, inspect, merge or pack");
+  expect_refusal({"data", ""}, "trident data \"\": not an action; use prepare, inspect, merge or pack");
   expect_refusal({"ckpt"}, "trident ckpt: no action; name one: ls, show, verify, diff or prune");
   expect_refusal({"data", "mrege"}, "trident data \"mrege\"");
   expect_refusal({"docs", "cooking"}, "choose configuration");

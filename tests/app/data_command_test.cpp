@@ -1,4 +1,4 @@
-// trident data prepare, inspect and merge inside this process.
+// trident data prepare, inspect, merge and pack inside this process.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -114,6 +114,21 @@ TEST_F(DataCommand, InspectPrintsJson) {
   const JsonValue plain = parse_json(run({"inspect", prefix, "--json"}), "out");
   EXPECT_TRUE(plain.find("eod_at_ends")->is_null());  // who knows
   EXPECT_EQ(plain.find("samples"), nullptr);
+}
+
+TEST_F(DataCommand, PackSaysHowFullPacksAreAndWhatCounts) {
+  const std::string chat = folder_ / "chat", packs = folder_ / "packs";
+  write_masked_dataset(chat, {{1, 2, 3, 4, 5, 6}, {7, 8}, {9}}, std::vector<std::uint8_t>{0, 0, 1, 1, 0, 1, 0, 1, 1}, 50257);
+  expect_lines(run({"pack", chat, "--sequence", "8", "--output", packs}),
+               {packs + ".bin, " + packs + ".idx: 1 pack of at most 8 tokens, 8 tokens of 2 sequences\n", "efficiency 1.0000 (tokens / (packs x 8))\n",
+                "4 of 8 tokens are targets that count (50.0 %)\n",
+                "1 sequence without a target that counts left out, 1 of one token\n"});
+  refuse({"pack", chat, "--sequence", "8", "--output", packs}, 64, {"--overwrite"});
+  refuse({"pack", chat, "--sequence", "4", "--output", folder_ / "x"}, 65,
+         {"sequence 0 of " + chat, "6 tokens", "no other is longer", "--overflow"});
+  expect_lines(run({"pack", chat, "--sequence", "4", "--output", packs, "--overwrite", "--overflow", "truncate"}),
+               {"1 sequence longer than 4 truncated; the longest, sequence 0 of " + chat + ", has 6 tokens\n"});
+  refuse({"pack", chat, "--sequence", "1", "--output", folder_ / "x"}, 64, {"--sequence = 1", "at least 2"});
 }
 
 TEST_F(DataCommand, InspectAndMergeCountTargetsOfMasks) {
@@ -238,7 +253,7 @@ TEST_F(DataCommand, InspectShowsTheRecord) {
 TEST_F(DataCommand, Usage) {
   expect_lines(run({"--help"}), {"data prepare --input F...", "data inspect PREFIX", "data merge --input PREFIX..."});
   expect_lines(run({"merge", "--help"}), {"--input", "prefixes of .bin and .idx"});
-  refuse({}, 64, {"name one: prepare, inspect or merge"});
+  refuse({}, 64, {"name one: prepare, inspect, merge or pack"});
   refuse({"mrege"}, 64, {"\"mrege\""});
   refuse({"prepare", "--input", folder_.path(), "--tokenizer", "gpt2", "--output", folder_ / "x"}, 65, {"is a folder", "*.jsonl"});
 }

@@ -1,0 +1,162 @@
+#include "data/pack_datasets.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "data/dataset_record.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
+#include "tests/support/error_text.h"
+
+namespace trident {
+namespace {
+
+using Sequence = std::vector<std::int32_t>;
+
+// Of each document its sequences, and of each token of the file whether it counts.
+struct Packs {
+  std::vector<std::vector<Sequence>> documents;
+  std::vector<std::uint8_t> counts;
+};
+
+Packs read_packs(const std::string& prefix) {
+  const IndexedDataset dataset(prefix);
+  IndexReader index(dataset);
+  Packs packs;
+  for (std::int64_t d = 0; d < dataset.num_documents(); ++d) {
+    auto& document = packs.documents.emplace_back();
+    for (std::int64_t s = index.first_sequence(d); s < index.first_sequence(d + 1); ++s) {
+      index.check_sequence(s);
+      document.push_back(tokens_of(dataset, index.byte_offset(s) / size_of(dataset.type()), index.sequence_length(s), 1 << 16));
+    }
+  }
+  packs.counts.resize(static_cast<std::size_t>(dataset.num_tokens()), 1);
+  if (dataset.mask() != nullptr) dataset.mask()->read(0, packs.counts);
+  return packs;
+}
+
+std::multiset<Sequence> sequences_of(const Packs& packs) {
+  std::multiset<Sequence> all;
+  for (const auto& document : packs.documents) all.insert(document.begin(), document.end());
+  return all;
+}
+
+class PackDatasets : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  std::string a_ = folder_ / "a", b_ = folder_ / "b", out_ = folder_ / "packs";
+
+  // Documents of 2 .. 40 tokens; no two are equal.
+  static Documents conversations(std::int64_t count, std::int32_t from) {
+    Documents documents;
+    for (std::int64_t d = 0; d < count; ++d) {
+      auto& document = documents.emplace_back(2 + d * d % 39);
+      std::iota(document.begin(), document.end(), static_cast<std::int32_t>(from + d));
+    }
+    return documents;
+  }
+};
+
+TEST_F(PackDatasets, BestFitFillsWhereLeastRoomIsLeft) {
+  const std::vector<std::int64_t> lengths{3, 7, 2, 5, 3, 10, 4};
+  EXPECT_EQ(best_fit(lengths, 10), (std::vector<std::vector<std::size_t>>{{5}, {1, 0}, {3, 6}, {4, 2}}));
+  EXPECT_TRUE(best_fit({}, 10).empty());
+}
+
+TEST_F(PackDatasets, EverySequenceIsInOnePackOfAtMostSoManyTokens) {
+  const Documents first = conversations(300, 100), second = conversations(200, 5000);
+  write_dataset(a_, first, 50000), write_dataset(b_, second, 50000);
+  const PackStats stats = pack_datasets({a_, b_}, out_, {.sequence = 96});
+  const Packs packs = read_packs(out_);
+  std::multiset<Sequence> all(first.begin(), first.end());
+  all.insert(second.begin(), second.end());
+  EXPECT_EQ(sequences_of(packs), all);
+  for (const auto& document : packs.documents) {
+    std::size_t tokens = 0;
+    for (const Sequence& sequence : document) tokens += sequence.size();
+    EXPECT_LE(tokens, 96u);
+    EXPECT_FALSE(document.empty());
+  }
+  EXPECT_EQ(stats.packs, std::ssize(packs.documents));
+  EXPECT_EQ(stats.sequences, 500);
+  EXPECT_EQ(stats.targets, stats.tokens - 500) << "the first token of a sequence is no target";
+  EXPECT_EQ(stats.left_out, 0);
+  EXPECT_GE(static_cast<double>(stats.tokens), 0.99 * 96 * static_cast<double>(stats.packs));
+  EXPECT_FALSE(is_there(mask_path(out_)));
+  EXPECT_EQ(read_record(out_)->origin.packed, 96);
+}
+
+TEST_F(PackDatasets, TheOutputFollowsFromTheSeedAndNotFromTheWorkers) {
+  write_dataset(a_, conversations(3000, 1), 50000);
+  const auto made = [&](std::uint64_t seed, int workers) {
+    pack_datasets({a_}, out_, {.sequence = 50, .seed = seed, .workers = workers, .overwrite = Overwrite::kYes});
+    return read_file(bin_path(out_)) + read_file(idx_path(out_));
+  };
+  const std::string one = made(7, 1);
+  EXPECT_EQ(made(7, 3), one);
+  EXPECT_NE(made(8, 1), one);
+}
+
+TEST_F(PackDatasets, BitsOfAMaskGoWithTheirTokensAndSequencesWithoutAnyAreLeftOut) {
+  // Whether a token counts is seen at its id. The last two have no target that counts: a first token is none.
+  const Documents documents{{10, 21, 22}, {11, 12, 23, 13}, {24}, {25, 14, 15}, {16, 17}};
+  std::vector<std::uint8_t> bits;
+  for (const std::int32_t id : concatenation(documents)) bits.push_back(id >= 20);
+  write_masked_dataset(a_, documents, bits, 100);
+  const PackStats stats = pack_datasets({a_}, out_, {.sequence = 16});
+  const Packs packs = read_packs(out_);
+  ASSERT_EQ(packs.documents.size(), 1u);
+  EXPECT_EQ(sequences_of(packs), (std::multiset<Sequence>{documents[0], documents[1]}));
+  std::size_t at = 0;
+  for (const Sequence& sequence : packs.documents[0])
+    for (const std::int32_t id : sequence) EXPECT_EQ(packs.counts[at++] != 0, id >= 20) << id;
+  EXPECT_EQ(stats.targets, 3);
+  EXPECT_EQ(stats.left_out, 3);
+  EXPECT_EQ(stats.single, 1);
+  EXPECT_TRUE(read_record(out_)->mask);
+  write_dataset(b_, documents, 100);
+  expect_error<DataError>([&] { pack_datasets({a_, b_}, folder_ / "x", {.sequence = 16}); },
+                          {a_ + " has a mask of targets and " + b_ + " has none"});
+  EXPECT_FALSE(is_there(bin_path(folder_ / "x")));
+  write_masked_dataset(b_, {{1, 2}}, std::vector<std::uint8_t>{1, 0}, 100);
+  expect_error<DataError>([&] { pack_datasets({b_}, folder_ / "x", {.sequence = 16}); }, {"of 1 sequence none has a target"});
+}
+
+TEST_F(PackDatasets, LongSequencesAreRefusedTruncatedOrCut) {
+  write_dataset(a_, {{1, 2, 3, 4, 5}, {6, 7, 8, 9}, {10, 11}}, 100);
+  write_dataset(b_, {{12, 13, 14, 15, 16, 17, 18}}, 100);
+  const auto packed = [&](LongSequences overflow, PackStats& stats) {
+    stats = pack_datasets({a_, b_}, out_, {.sequence = 4, .overflow = overflow, .overwrite = Overwrite::kYes});
+    return sequences_of(read_packs(out_));
+  };
+  PackStats stats;
+  expect_error<DataError>([&] { packed(LongSequences::kRefuse, stats); },
+                          {"sequence 0 of " + b_, "7 tokens", "--sequence is 4", "2 sequences are longer", "truncate", "split"});
+  EXPECT_FALSE(is_there(bin_path(out_)));
+  EXPECT_EQ(packed(LongSequences::kTruncate, stats),
+            (std::multiset<Sequence>{{1, 2, 3, 4}, {6, 7, 8, 9}, {10, 11}, {12, 13, 14, 15}}));
+  EXPECT_EQ(stats.too_long, 2);
+  EXPECT_EQ(stats.longest, 7);
+  EXPECT_EQ(packed(LongSequences::kSplit, stats),
+            (std::multiset<Sequence>{{1, 2, 3, 4}, {6, 7, 8, 9}, {10, 11}, {12, 13, 14, 15}, {16, 17, 18}}));
+  EXPECT_EQ(stats.left_out, 1) << "a rest of one token has no target";
+  EXPECT_EQ(stats.single, 1);
+}
+
+TEST_F(PackDatasets, ARecordTellsOfPacksWhereAllPartsOfAMergeAreSome) {
+  write_dataset(a_, {{1, 2, 3}}, 100);
+  const std::string longer = folder_ / "longer", both = folder_ / "both";
+  pack_datasets({a_}, out_, {.sequence = 4}), pack_datasets({a_}, longer, {.sequence = 9});
+  merge_datasets({out_, longer}, both, Overwrite::kNo);
+  EXPECT_EQ(read_record(both)->origin.packed, 9);
+  merge_datasets({out_, a_}, both, Overwrite::kYes);
+  EXPECT_EQ(read_record(both)->origin.packed, std::nullopt);
+}
+
+}  // namespace
+}  // namespace trident
