@@ -59,7 +59,7 @@ void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& option
 }
 
 struct ChatFlags {
-  bool chat = false, skip_empty = false;
+  bool chat = false, skip_empty = false, preference = false;
   std::string loss = "assistant", chat_template;
 };
 
@@ -68,15 +68,22 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
       "--chat", flags.chat,
       "the lines are conversations: \"messages\", \"conversations\", or \"prompt\" and \"completion\"; PREFIX.mask says what "
       "counts");
-  app.add_option("--template", flags.chat_template, "of --chat: a file, chatml or llama3, in place of the tokenizer folder's")
-      ->needs(chat);
+  app.add_flag("--preference", flags.preference,
+               "the lines are pairs of answers: \"prompt\", \"chosen\" and \"rejected\", texts or lists of messages, for loss.type "
+               "\"dpo\"; the answers alone count")->excludes(chat);
+  app.add_option("--template", flags.chat_template,
+                 "of --chat and --preference: a file, chatml or llama3, in place of the tokenizer folder's");
   app.add_option("--loss", flags.loss, "of --chat: which tokens count as targets")
       ->check(CLI::IsMember({"assistant", "completion", "all", "last"}))->capture_default_str()->needs(chat);
-  app.add_flag("--skip-empty", flags.skip_empty, "of --chat: leave conversations out of which no token counts")->needs(chat);
+  app.add_flag("--skip-empty", flags.skip_empty, "of --chat and --preference: leave conversations out of which no token counts");
 }
 
 ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, bool no_special) {
   const std::string folder = std::filesystem::is_directory(tokenizer) ? tokenizer : "";
+  if (flags.preference && flags.chat_template.empty() && folder.empty()) {  // texts need none
+    constexpr const char* kNone = "{{ raise_exception('messages need a chat template; give --template') }}";
+    return {.source = {.chat = ChatTemplate::parse(kNone, "no template"), .with_tools = {}, .variables = {}}};
+  }
   if (folder.empty() && flags.chat_template.empty())
     throw ConfigError(
         fmt::format("--chat: {} is no folder that could hold a chat template; give --template", in_quotes(tokenizer)));
@@ -154,10 +161,14 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
                   .around = no_special ? Around::kLeftOut : Around::kAdded};
   const auto vocabulary = load_tokenizer(source);
   std::optional<ChatOptions> chat;
-  if (chat_flags.chat) {
+  if (!chat_flags.chat && !chat_flags.preference)
+    refuse_given(app, {"--template", "--skip-empty"}, "only conversations and pairs of answers have it",
+                 "give --chat or --preference");
+  if (chat_flags.chat || chat_flags.preference) {
     refuse_given(app, {"--append-eod", "--plain-special", "--json-key", "--separator-line"},
                  "with --chat the template says where turns end, and messages hold no control tokens", "prepare without --chat");
     chat = chat_options(chat_flags, source.name_or_path, no_special);
+    if (chat_flags.preference) chat->preferences = true, chat->loss = LossKind::kCompletion;
     options.chat = &*chat;
   }
   if (eod) {
