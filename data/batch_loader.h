@@ -24,7 +24,7 @@ struct BatchLoaderOptions {
 // One rank's loader; loaders of several ranks share the files. load() and prefetch() allocate nothing.
 class BatchLoader {
  public:
-  // A source without one full sample of T+1 tokens: DataError that names the tokens it has and batch.sequence.
+  // Sources of one kind of samples. One without a full sample of T+1 tokens, or without a pack: DataError that names it.
   BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOptions& options);
 
   // Samples of one pass over every source.
@@ -36,8 +36,9 @@ class BatchLoader {
   // Fills tokens[s*B + i] and targets[s*B + i] with tokens s and s+1 of the sample at position first_position + i (see
   // BatchSlicing), and document_starts as DocumentRules has it. A target that does not count in the source's mask is -1. Each span
   // may be empty: the first pipeline stage needs only tokens, the last only targets. One pread per sample, another of its mask, and
-  // with boundaries by the index those of find_sequences(). An id outside the vocabulary: DataError that names file, position, id
-  // and document. A file that cannot be read, or became shorter: StorageError.
+  // with boundaries by the index those of find_sequences(). A pack of fewer than T tokens is padded: token 0, target -1, a document
+  // of each row; its sequences are documents that predict nothing of each other. One of more: DataError. An id outside the
+  // vocabulary: DataError that names file, position, id and document. A file that cannot be read, or became shorter: StorageError.
   void load(std::int64_t first_position, std::int64_t batch, const SampleSpans& spans);
 
   // Asks the kernel to read what load() of the same positions will copy, and returns without waiting. Called a step ahead, between
@@ -51,9 +52,12 @@ class BatchLoader {
   struct Sample {
     const TokenSource& source;
     std::size_t dataset;       // its number
-    std::int64_t first_token;  // of sequence + 1
+    std::int64_t first_token, tokens;  // those to read: sequence + 1, or all of a pack
+    std::int64_t first_sequence = 0;   // of a pack
   };
-  Sample sample_at(Blend& blend, std::int64_t position) const;
+  Sample sample_at(Blend& blend, std::int64_t position);
+  bool is_packed() const { return sources_.front().samples == SampleKind::kPacked; }
+  void find_documents(const Sample& sample, std::int64_t inputs);
 
   std::vector<TokenSource> sources_;
   BatchLoaderOptions options_;

@@ -22,11 +22,18 @@ void find_sequences(IndexReader& index, std::int64_t first, std::int64_t count, 
     else
       low = middle + 1;
   }
-  for (std::int64_t sequence = low; sequence < dataset.num_sequences(); ++sequence) {
-    const std::int64_t row = begin_of(sequence) - first;
+  find_sequences_from(low, index, first, count, begins);
+}
+
+void find_sequences_from(std::int64_t sequence, IndexReader& index, std::int64_t first, std::int64_t count,
+                         std::vector<std::int32_t>& begins) {
+  const IndexedDataset& dataset = index.dataset();
+  for (; sequence < dataset.num_sequences(); ++sequence) {
+    const std::int64_t row = index.byte_offset(sequence) / size_of(dataset.type()) - first;
     if (row > count) return;
     index.check_sequence(sequence);  // the next one begins where it ends, so that rows ascend
-    if (begins.empty() || begins.back() != row) begins.push_back(static_cast<std::int32_t>(row));  // of empty ones the last
+    // Of empty ones the last.
+    if (row > 0 && (begins.empty() || begins.back() != row)) begins.push_back(static_cast<std::int32_t>(row));
   }
 }
 

@@ -31,6 +31,9 @@ void find_behind_eod(std::span<const std::int32_t> tokens, std::int32_t eod, std
 // At the sequences of the index that begin behind token `first` of the .bin, up to first + count: a binary search, then one after
 // the other. DataError for an index that is damaged there.
 void find_sequences(IndexReader& index, std::int64_t first, std::int64_t count, std::vector<std::int32_t>& begins);
+// The same without the search: none before `sequence` begins there.
+void find_sequences_from(std::int64_t sequence, IndexReader& index, std::int64_t first, std::int64_t count,
+                         std::vector<std::int32_t>& begins);
 
 // Fills the document_starts of sample i of `batch`, if there are any, and with `masks_targets` its targets that belong to another
 // document than their inputs become -1. What lies before the first of `begins` counts from 0.

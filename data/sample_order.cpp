@@ -34,6 +34,12 @@ std::uint64_t feistel(std::uint64_t x, int half_bits, PhiloxKey key) {
 
 }  // namespace
 
+std::int64_t steps_of_epochs(double epochs, std::int64_t samples, std::int64_t global) {
+  const double steps = epochs * static_cast<double>(samples) / static_cast<double>(global);
+  constexpr double kRounding = 1e-12;  // of such a product: 0.1 epochs of 10 samples are one sample
+  return std::max<std::int64_t>(1, std::llround(std::ceil(steps - kRounding * steps)));
+}
+
 SampleOrder::SampleOrder(std::int64_t num_samples, std::uint64_t seed, Shuffle shuffle, std::uint32_t stream)
     : num_samples_(num_samples), seed_(seed), shuffle_(shuffle), stream_(stream) {
   TRIDENT_CHECK(num_samples > 0, "no samples to order");

@@ -34,6 +34,9 @@ constexpr std::int64_t num_samples_of(std::int64_t num_tokens, std::int64_t sequ
   return num_tokens > sequence ? (num_tokens - 1) / sequence : 0;
 }
 
+// How many batches of `global` samples hold so many epochs of `samples` samples; the last one may reach into the next epoch.
+std::int64_t steps_of_epochs(double epochs, std::int64_t samples, std::int64_t global);
+
 // Epoch after epoch of one dataset, each a permutation of 0 .. n-1 of its own: a Feistel network over the smallest power of 4 that
 // holds n, keyed by Philox and walked until it falls below n (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). No
 // tables.

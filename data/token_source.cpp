@@ -1,7 +1,10 @@
 #include "data/token_source.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 #include "core/check.h"
 #include "core/counted.h"
@@ -11,14 +14,16 @@ namespace trident {
 
 namespace {
 
-TokenSource whole(const std::string& path, double weight, const ReadAt& read_at) {
+TokenSource whole(const std::string& path, double weight, const ReadAt& read_at, SampleKind samples) {
   auto dataset = std::make_shared<const IndexedDataset>(path, read_at);
-  const std::int64_t num_tokens = dataset->num_tokens();
+  const std::int64_t num_tokens = dataset->num_tokens(), num_documents = dataset->num_documents();
   return {.dataset = std::move(dataset),
           .first_token = 0,
           .num_tokens = num_tokens,
           .weight = weight,
           .label = path,
+          .samples = samples,
+          .documents = {0, num_documents},
           .remedies = {}};
 }
 
@@ -32,6 +37,7 @@ TokenSource part(const TokenSource& source, DocumentRange documents, const std::
   }
   result.first_token = begin;
   result.num_tokens = end - begin;
+  result.documents = documents;
   result.label = fmt::format("{} ({} part of data.split, {} of {})", source.label, name, documents.end - documents.begin,
                              counted(source.dataset->num_documents(), "document"));
   if (documents.begin == documents.end)
@@ -54,9 +60,9 @@ void check_weights(std::span<const WeightedPath> paths, std::string_view key) {
 }
 
 // An error says which key named the file; ahead of all else, for it may end in a command to be pasted.
-TokenSource opened(std::string_view key, const std::string& path, double weight, const ReadAt& read_at) {
+TokenSource opened(std::string_view key, const std::string& path, double weight, const ReadAt& read_at, SampleKind samples) {
   try {
-    return whole(path, weight, read_at);
+    return whole(path, weight, read_at, samples);
   } catch (Error& error) {
     error = Error(error.code(), fmt::format("{} = {}: {}", key, path, error.what()));  // what was thrown keeps its type
     throw;
@@ -65,8 +71,41 @@ TokenSource opened(std::string_view key, const std::string& path, double weight,
 
 }  // namespace
 
+std::int64_t samples_of(std::span<const TokenSource> sources, std::int64_t sequence) {
+  std::int64_t samples = 0;
+  for (const TokenSource& source : sources) samples += source.num_samples(sequence);
+  return samples;
+}
+
+void refuse_long_pack(const TokenSource& source, std::int64_t document, std::int64_t tokens, std::int64_t sequence) {
+  throw DataError(fmt::format("{}: document {} has {}, and with data.samples = \"packed\" it is a sample of at most {}; pack the "
+                              "data by trident data pack --sequence {}, or lengthen batch.sequence",
+                              source.dataset->idx().path(), document, counted(tokens, "token"), sequence, sequence));
+}
+
+std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence) {
+  const IndexedDataset& dataset = *source.dataset;
+  IndexReader index(dataset);
+  std::vector<std::uint8_t> counts;
+  std::int64_t targets = 0;
+  for (std::int64_t d = source.documents.begin, s = index.first_sequence(d); d < source.documents.end; ++d) {
+    const std::int64_t begin = index.document_begin(d), tokens = index.document_begin(d + 1) - begin;
+    if (tokens > sequence) refuse_long_pack(source, d, tokens, sequence);
+    counts.assign(static_cast<std::size_t>(std::max<std::int64_t>(0, tokens)), 1);
+    if (dataset.mask() != nullptr) dataset.mask()->read(begin, counts);
+    auto at = counts.begin();
+    for (const std::int64_t end = index.check_document(d + 1); s < end; ++s) {
+      index.check_sequence(s);
+      const std::int64_t length = index.sequence_length(s);
+      if (length > 0) targets += std::accumulate(at + 1, at + length, std::int64_t{0});
+      at += length;
+    }
+  }
+  return targets;
+}
+
 TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<const WeightedPath> valid,
-                                const std::optional<std::string>& split, const ReadAt& read_at) {
+                                const std::optional<std::string>& split, const ReadAt& read_at, SampleKind samples) {
   if (train.empty()) throw ConfigError("data.train = []: no training data; name at least one {\"path\": PREFIX}");
   if (!valid.empty() && split) {
     throw ConfigError(
@@ -76,7 +115,7 @@ TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<c
   check_weights(valid, "data.valid");
   TokenSources sources;
   for (const auto& [path, weight] : train) {
-    TokenSource source = opened("data.train", path, weight, read_at);
+    TokenSource source = opened("data.train", path, weight, read_at, samples);
     if (split) {
       const auto ranges = split_documents(*split, source.dataset->num_documents());
       sources.train.push_back(part(source, ranges[0], "training"));
@@ -85,7 +124,7 @@ TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<c
       sources.train.push_back(std::move(source));
     }
   }
-  for (const auto& [path, weight] : valid) sources.valid.push_back(opened("data.valid", path, weight, read_at));
+  for (const auto& [path, weight] : valid) sources.valid.push_back(opened("data.valid", path, weight, read_at, samples));
   return sources;
 }
 

@@ -398,7 +398,10 @@ void bound(auto&) {}  // the page leaves out what does not fit
 }  // namespace
 
 std::string state_text(const RunFolder& run) {
-  const double step = last_step_of(run), steps = number(setting(run, "run", "steps"));
+  // A run by run.epochs has its steps beside the keys.
+  const JsonValue* const asked = setting(run, "run", "steps");
+  const bool by_epochs = asked == nullptr || asked->is_null();
+  const double step = last_step_of(run), steps = number(by_epochs ? setting(run, "resolved", "steps") : asked);
   const std::string at = fmt::format("step {} of {}", step_text(step), step_text(steps));
   const JsonValue* const start = last_start(run);
   const JsonValue* const ended = start == nullptr ? nullptr : start->find("ended");

@@ -332,7 +332,7 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
   else
     layouts.insert(layouts.begin(), own_layout(config));
   const std::string folder = options.checkpoints.empty() ? checkpoint_folder_of(config) : options.checkpoints;
-  return {folder, config.run.dir, std::move(layouts), config.checkpoint.every.steps > 0};
+  return {folder, config.run.dir, std::move(layouts), config.checkpoint.every.on_the_way().ever()};
 }
 
 int supervise(const SuperviseOptions& options, LogSink& log) {

@@ -15,6 +15,7 @@
 #include "data/dataset_record.h"
 #include "data/document_starts.h"
 #include "data/indexed_dataset.h"
+#include "data/token_source.h"
 #include "data/tokenizer/token_ids.h"
 #include "data/tokenizer/tokenizer.h"
 #include "infer/eval/choices_file.h"
@@ -49,21 +50,28 @@ struct EvalText {
 
 // All that is to be computed, the same on every rank.
 struct EvalWork {
-  std::vector<std::unique_ptr<IndexedDataset>> datasets;
+  std::vector<std::shared_ptr<const IndexedDataset>> datasets;
   std::vector<EvalText> texts;
   std::vector<EvalWindow> windows;
   std::vector<std::int64_t> texts_of_set;  // by set: how many texts
   std::vector<Question> questions;
   DocumentRules documents;
+  SampleKind samples = SampleKind::kStream;
   std::vector<std::int32_t> token_bytes;  // by id; empty without a tokenizer
   std::string why_no_bytes;               // where that is so
   std::int64_t vocab_size = 0, sequence = 0;  // tokens of a window
 };
 
-void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options) {
-  const IndexedDataset& dataset = *work.datasets.emplace_back(std::make_unique<IndexedDataset>(set.prefix));
+void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options, bool packed) {
+  const auto& held = work.datasets.emplace_back(std::make_shared<const IndexedDataset>(set.prefix));
+  const IndexedDataset& dataset = *held;
   const std::size_t before = work.texts.size();
-  if (!options.per_document) {
+  if (packed) {
+    TokenSource packs;
+    packs.dataset = held, packs.documents = {0, dataset.num_documents()};
+    look_at_packs(packs, work.sequence);
+  }
+  if (!options.per_document && !packed) {
     work.texts.push_back({&dataset, 0, dataset.num_tokens()});
   } else {
     IndexReader index(dataset);
@@ -78,7 +86,7 @@ void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options)
   for (std::size_t t = before; t < work.texts.size(); ++t) targets += std::max<std::int64_t>(0, work.texts[t].tokens - 1);
   if (targets == 0)
     throw DataError(fmt::format("{}: no {} has two tokens, so that there is nothing to predict; give data with text",
-                                bin_path(set.prefix), options.per_document ? "document" : "part of it"));
+                                bin_path(set.prefix), options.per_document || packed ? "document" : "part of it"));
 }
 
 void add_ids(EvalWork& work, const std::vector<std::int32_t>& ids) {
@@ -97,6 +105,7 @@ EvalWork make_work(const EvalOptions& options, const DataConfig& data, const Mod
   const Tokenizer* const tokenizer = found.tokenizer.get();  // or nothing
   const bool finds_documents = data.finds_documents();
   EvalWork work;
+  work.samples = data.samples;
   work.documents = document_rules(data, model.vocab_size, tokenizer);
   work.vocab_size = model.vocab_size;
   work.sequence = sequence;
@@ -106,7 +115,7 @@ EvalWork make_work(const EvalOptions& options, const DataConfig& data, const Mod
   }
   std::vector<std::string> prefixes;
   for (const NamedPrefix& set : options.sets) {
-    add_set(work, set, options);
+    add_set(work, set, options, data.is_packed());
     prefixes.push_back(set.prefix);
   }
   const TextRule rule{.around = options.no_special ? Around::kLeftOut : Around::kAdded};
@@ -336,6 +345,7 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
     const SetReport& set = report->sets[s];
     DataConfig masks;
     masks.eod_mask_loss = work.documents.masks_targets;
+    masks.samples = work.samples;
     masks.has_mask = s < work.datasets.size() && work.datasets[s]->mask() != nullptr;
     if (!std::isfinite(set.sum.nats))
       throw DataError(

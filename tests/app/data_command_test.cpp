@@ -120,7 +120,8 @@ TEST_F(DataCommand, PackSaysHowFullPacksAreAndWhatCounts) {
   const std::string chat = folder_ / "chat", packs = folder_ / "packs";
   write_masked_dataset(chat, {{1, 2, 3, 4, 5, 6}, {7, 8}, {9}}, std::vector<std::uint8_t>{0, 0, 1, 1, 0, 1, 0, 1, 1}, 50257);
   expect_lines(run({"pack", chat, "--sequence", "8", "--output", packs}),
-               {packs + ".bin, " + packs + ".idx: 1 pack of at most 8 tokens, 8 tokens of 2 sequences\n", "efficiency 1.0000 (tokens / (packs x 8))\n",
+               {packs + ".bin, " + packs + ".idx: 1 pack of at most 8 tokens, 8 tokens of 2 sequences\n",
+                "efficiency 1.0000 (tokens / (packs x 8))\n",
                 "4 of 8 tokens are targets that count (50.0 %)\n",
                 "1 sequence without a target that counts left out, 1 of one token\n"});
   refuse({"pack", chat, "--sequence", "8", "--output", packs}, 64, {"--overwrite"});

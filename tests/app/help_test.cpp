@@ -68,7 +68,7 @@ TEST(Help, TheSlurmPageKnowsTheSameExitCodes) {
 TEST(Help, TrainSaysHowRanksStart) {
   const std::string train = help({"train", "--help"}), all = help({"train", "--help-all"});
   for (const char* part : {"--config", "--set", "--print-config", "mpirun -np 32", "srun --mpi=pmix", "OMPI_COMM_WORLD_SIZE",
-                           "SLURM_STEP_NUM_TASKS", "Exit codes:", "parallel.tensor = 1", "run.steps, required"})
+                           "SLURM_STEP_NUM_TASKS", "Exit codes:", "parallel.tensor = 1", "data.train, required"})
     EXPECT_NE(all.find(part), std::string::npos) << part;
   EXPECT_EQ(help({"help", "train"}), train);
   EXPECT_EQ(help({"help", "data", "prepare"}), help({"data", "prepare", "--help"}));

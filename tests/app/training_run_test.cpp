@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/file_io.h"
+#include "data/pack_datasets.h"
 #include "tests/app/json_answer.h"
 #include "tests/app/program.h"
 #include "tests/data/token_files.h"
@@ -233,6 +234,113 @@ TEST_F(TrainingRun, CountedTargetsAreInTheirOwnKey) {
   for (const char* run : {"eod", "index"})
     EXPECT_NEAR(number(place_.records(fmt::format("{}/eval.jsonl", run)).front(), "valid_loss"), number(by_eod.front(), "loss"),
                 0.1);
+}
+
+// Packs of 37 conversations of 3 to 30 tokens, of which every second token counts.
+class PackedRun : public TrainingRun {
+ protected:
+  void SetUp() override {
+    Documents documents;
+    std::vector<std::uint8_t> counts;
+    for (std::int32_t d = 0; d < 37; ++d) {
+      auto& ids = documents.emplace_back();
+      for (std::int32_t t = 0; t < 3 + d * 11 % 28; ++t) ids.push_back(100 + 13 * d + t), counts.push_back(t % 2);
+    }
+    write_masked_dataset(place_ / "chat", documents, counts, 50257);
+    stats_ = pack_datasets({place_ / "chat"}, place_ / "packs", {.sequence = 32});
+  }
+  std::vector<std::string> settings(std::vector<std::string> more) const {
+    more.insert(more.end(), {"data.train=" + (place_ / "packs"), "data.samples=packed", "run.steps=null"});
+    return more;
+  }
+
+  PackStats stats_;
+};
+
+TEST_F(PackedRun, AnEpochTakesEveryTargetOnceAndTheStartSaysSo) {
+  const std::int64_t packs = stats_.packs;
+  const std::vector<JsonValue> alone =
+      train(settings({"run.epochs=1", fmt::format("batch.global={}", packs), "batch.micro=1"}), "alone");
+  ASSERT_EQ(alone.size(), 1u);
+  EXPECT_EQ(number(alone.front(), "loss_tokens"), static_cast<double>(stats_.targets));
+  const std::string log = read_file(place_ / "alone/run.log");
+  expect_parts(log, {fmt::format("packs, {} tokens, {} packs of 32 tokens, targets by its .mask, {:.1f} % full, {:.1f} % of its "
+                                 "tokens carry loss; this run takes 1.00 epochs",
+                                 stats_.tokens, packs, 100.0 * static_cast<double>(stats_.tokens) / static_cast<double>(32 * packs),
+                                 100.0 * static_cast<double>(stats_.targets) / static_cast<double>(stats_.tokens)),
+                     fmt::format("run.epochs = 1: 1 step of {} samples", packs)});
+  // The conversations by themselves: each a sample, padded.
+  const std::vector<JsonValue> by_itself =
+      train({"run.steps=1", "data.train=" + (place_ / "chat"), "data.samples=packed", "batch.global=37", "batch.micro=1"},
+            "itself");
+  EXPECT_NEAR(number(by_itself.front(), "loss"), number(alone.front(), "loss"), 1e-6 * number(alone.front(), "loss"));
+  const double norm = number(alone.front(), "grad_norm");
+  EXPECT_NEAR(number(by_itself.front(), "grad_norm"), norm, 1e-5 * norm);
+  EXPECT_EQ(number(by_itself.front(), "loss_tokens"), number(alone.front(), "loss_tokens"));
+}
+
+TEST_F(PackedRun, GoesOnInTheMiddleOfTheSecondEpochAsIfItHadNeverStopped) {
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"batch.global=6", "batch.micro=1", "run.epochs=2", "checkpoint.every=epoch", "checkpoint.keep_last=0",
+                             "data.valid=" + (place_ / "packs"), "eval.every=epoch", "eval.steps=1", "log.every=1"});
+    return settings(more);
+  };
+  const std::int64_t steps = (2 * stats_.packs + 5) / 6, first = (stats_.packs + 5) / 6;
+  ASSERT_NE(stats_.packs % 6, 0) << "the last batch of an epoch is to reach into the next";
+  const std::vector<JsonValue> whole = train(with({"parallel=2DP", "parallel.zero=zero2"}), "whole");
+  ASSERT_EQ(std::ssize(whole), steps);
+  std::vector<double> evaluated;
+  for (const JsonValue& line : place_.records("whole/eval.jsonl")) evaluated.push_back(number(line, "step"));
+  EXPECT_EQ(evaluated, (std::vector<double>{0, static_cast<double>(first), static_cast<double>(steps)}));
+  EXPECT_TRUE(is_there(place_ / fmt::format("whole/ckpt/step-{:08}", first)));
+  // Stopped a step behind the end of the first epoch; another layout goes on.
+  const auto stopped = with({"run.epochs=2", "parallel=2DP", "parallel.zero=zero2"});
+  std::vector<std::string> by_steps;
+  for (const std::string& setting : stopped)
+    if (!setting.starts_with("run.epochs") && !setting.starts_with("run.steps")) by_steps.push_back(setting);
+  by_steps.push_back(fmt::format("run.steps={}", first + 1));
+  by_steps.push_back(fmt::format("lr_schedule.decay_steps={}", steps));
+  train(by_steps, "parts");
+  const std::vector<JsonValue> parts =
+      train(with({"parallel=2DP x 2PP", "parallel.zero=zero3", fmt::format("lr_schedule.decay_steps={}", steps)}), "parts");
+  ASSERT_EQ(std::ssize(parts), steps);
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    for (const char* key : {"step", "loss", "grad_norm", "lr", "loss_tokens"})
+      EXPECT_EQ(number(parts[i], key), number(whole[i], key)) << key << ' ' << i;
+}
+
+TEST_F(PackedRun, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
+  const auto refused = [&](std::vector<std::string> more, int code, const std::vector<std::string>& parts) {
+    const ProgramOutcome outcome = place_.train(settings(std::move(more)));
+    EXPECT_EQ(outcome.exit_code, code) << outcome.err;
+    expect_parts(outcome.err, parts);
+  };
+  refused({"run.epochs=1", "batch.sequence=16"}, 65, {"packs.idx: document ", "at most 16", "trident data pack --sequence 16"});
+  refused({"run.epochs=1", "data.reset_attention_mask=false"}, 64,
+          {"data.reset_attention_mask = false", "data.samples = \"packed\""});
+  refused({}, 64, {"run.steps: missing", "run.epochs"});
+  EXPECT_EQ(place_.train({"run.epochs=1", "run.steps=3"}).exit_code, 64);
+  const std::string blend = fmt::format(R"(data.train=["{}","{}"])", place_ / "packs", place_ / "text");
+  const ProgramOutcome mixed = place_.train({blend, "data.samples=packed", "run.steps=1"});
+  EXPECT_EQ(mixed.exit_code, 64);
+  expect_parts(mixed.err, {"packs is of packs (trident data pack) and ", "text is not"});
+  const ProgramOutcome stream = place_.train({"data.train=" + (place_ / "packs"), "run.steps=1"});
+  EXPECT_EQ(stream.exit_code, 0) << stream.err;
+  expect_parts(stream.err, {"warning: data.samples = \"stream\": ", "set data.samples to \"packed\""});
+}
+
+TEST_F(PackedRun, EvaluationsTakePacksAsTrainingDoes) {
+  train(settings({"run.epochs=0.1", "batch.global=1", "batch.micro=1", "data.valid=" + (place_ / "packs"), "eval.every=epoch",
+                  "eval.steps=1000", "checkpoint.every=end"}), "run");
+  const ProgramOutcome outcome = run_program({"eval", "--ckpt", place_ / "run/ckpt", "--data", place_ / "packs", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const JsonValue eval = parse_json(outcome.out, "eval");
+  EXPECT_EQ(number(eval, "tokens"), static_cast<double>(stats_.targets));
+  EXPECT_NEAR(number(eval, "loss"), number(place_.records("run/eval.jsonl").back(), "valid_loss"), 1e-6);
+  const ProgramOutcome shorter =
+      run_program({"eval", "--ckpt", place_ / "run/ckpt", "--data", place_ / "packs", "--sequence", "16"});
+  EXPECT_EQ(shorter.exit_code, 65);
+  expect_parts(shorter.err, {"packs.idx: document ", "at most 16"});
 }
 
 // Every document of four tokens has two targets that count.

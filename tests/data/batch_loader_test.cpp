@@ -14,6 +14,7 @@
 #include "device/no_allocation.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -389,6 +390,102 @@ TEST_F(BatchLoaderTest, AnIndexDamagedWhereStartUpDoesNotLook) {
     expect_error<DataError>([&] { loader.load(99, 1, {tokens}); },
                             {"token 990 has id 990 (in a document that its .idx does not tell", "vocabulary of 990"});
   }
+}
+
+// Three documents of sequences [1 2 3] [4 5], [6 7 8 9 10], and nothing; 5 and 9 do not count.
+class PackedSamples : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  std::string prefix_ = folder_ / "packs";
+
+  void SetUp() override {
+    IndexedDatasetWriter writer(prefix_, TokenType::kU16, Overwrite::kNo, WithMask::kYes);
+    const auto add = [&](const Ids& ids) {
+      std::vector<std::uint8_t> counts;
+      for (const std::int32_t id : ids) counts.push_back(id != 5 && id != 9);
+      writer.add_sequence(ids, counts);
+    };
+    add({1, 2, 3}), add({4, 5}), writer.end_document();
+    add({6, 7, 8, 9, 10}), writer.end_document();
+    writer.end_document();
+    writer.finish({});
+  }
+  TokenSource source() const {
+    const std::vector<WeightedPath> train = {{prefix_, 1.0}};
+    return open_token_sources(train, {}, {}, ::pread, SampleKind::kPacked).train.front();
+  }
+  BatchLoader loader(std::int64_t sequence) const {
+    return BatchLoader({source()}, {.sequence = sequence, .vocab_size = kVocab, .shuffle = Shuffle::kInOrder});
+  }
+};
+
+TEST_F(PackedSamples, ASampleIsADocumentWhoseSequencesAreByThemselves) {
+  BatchLoader packs = loader(6);
+  EXPECT_EQ(packs.samples_per_epoch(), 3);
+  Ids tokens(18), targets(18), starts(18);
+  packs.load(0, 3, {tokens, targets, starts});
+  const auto column = [](const Ids& ids, std::size_t i) {
+    Ids of_sample;
+    for (std::size_t s = 0; s < 6; ++s) of_sample.push_back(ids[s * 3 + i]);
+    return of_sample;
+  };
+  EXPECT_EQ(column(tokens, 0), (Ids{1, 2, 3, 4, 5, 0}));
+  EXPECT_EQ(column(targets, 0), (Ids{2, 3, -1, -1, -1, -1}));
+  EXPECT_EQ(column(tokens, 1), (Ids{6, 7, 8, 9, 10, 0}));
+  EXPECT_EQ(column(targets, 1), (Ids{7, 8, -1, 10, -1, -1}));
+  EXPECT_EQ(column(tokens, 2), Ids(6, 0));
+  EXPECT_EQ(column(targets, 2), Ids(6, -1));
+  EXPECT_EQ(starts, (Ids{0, 0, 0, 3, 3, 5, 0, 0, 0, 0, 0, 5, 0, 1, 2, 3, 4, 5}));
+  // Pipeline stages load what they need, and a pack may fill the sample: no token behind it is asked for.
+  BatchLoader full = loader(5);
+  for (const std::int64_t position : {0, 1, 2, 4}) {
+    Ids all_tokens(5), all_targets(5), all_starts(5), alone(5);
+    full.prefetch(position, 1);
+    full.load(position, 1, {all_tokens, all_targets, all_starts});
+    full.load(position, 1, {.tokens = alone});
+    EXPECT_EQ(alone, all_tokens);
+    full.load(position, 1, {.targets = alone});
+    EXPECT_EQ(alone, all_targets);
+    full.load(position, 1, {.document_starts = alone});
+    EXPECT_EQ(alone, all_starts);
+  }
+}
+
+TEST_F(PackedSamples, ADocumentThatIsTooLongIsRefusedAndTargetsAreCounted) {
+  EXPECT_EQ(look_at_packs(source(), 5), 5);
+  expect_error<DataError>([&] { look_at_packs(source(), 4); },
+                          {"packs.idx: document 0 has 5 tokens", "at most 4", "trident data pack"});
+  BatchLoader packs = loader(4);
+  Ids tokens(4);
+  expect_error<DataError>([&] { packs.load(1, 1, {.tokens = tokens}); }, {"document 1 has 5 tokens"});
+  write_dataset(folder_ / "none", {}, kVocab);
+  const std::vector<WeightedPath> none = {{folder_ / "none", 1.0}};
+  expect_error<DataError>(
+      [&] {
+        BatchLoader(open_token_sources(none, {}, {}, ::pread, SampleKind::kPacked).train, {.sequence = 4, .vocab_size = kVocab});
+      },
+      {"none: has no document"});
+}
+
+TEST_F(PackedSamples, ASplitGoesByDocuments) {
+  const std::vector<WeightedPath> train = {{prefix_, 1.0}};
+  const TokenSources sources = open_token_sources(train, {}, "1,2", ::pread, SampleKind::kPacked);
+  BatchLoader valid(sources.valid, {.sequence = 5, .vocab_size = kVocab, .shuffle = Shuffle::kInOrder});
+  EXPECT_EQ(sources.train.front().num_samples(5), 1);
+  EXPECT_EQ(valid.samples_per_epoch(), 2);
+  Ids tokens(5);
+  valid.load(0, 1, {.tokens = tokens});
+  EXPECT_EQ(tokens, (Ids{6, 7, 8, 9, 10}));
+  EXPECT_EQ(look_at_packs(sources.valid.front(), 5), 3);
+}
+
+TEST(Epochs, TakeAsManyStepsAsHoldTheirSamples) {
+  EXPECT_EQ(steps_of_epochs(1, 8, 4), 2);
+  EXPECT_EQ(steps_of_epochs(1, 9, 4), 3);
+  EXPECT_EQ(steps_of_epochs(2, 9, 4), 5);
+  EXPECT_EQ(steps_of_epochs(0.5, 9, 4), 2);
+  EXPECT_EQ(steps_of_epochs(0.001, 9, 4), 1);
+  EXPECT_EQ(steps_of_epochs(1.1, 10, 1), 11) << "1.1 x 10 is a little more than 11 as a double";
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST(ConfigDocs, SchemaListsEveryOption) {
 TEST(ConfigDocs, SchemaKnowsRangesAndChoices) {
   const std::string text = to_json_text(options_schema());
   expect_parts(text, {R"("tensor":{"type":"integer","minimum":1,"maximum":65536)", R"("enum":["gpipe","1f1b","interleaved"])",
-                      R"("required":["model","run","batch","data"])"});
+                      R"("required":["model","batch","data"])"});
 }
 
 TEST(ConfigDocs, HelpAndPageNameEveryOption) {

@@ -8,9 +8,13 @@
 #include <map>
 #include <string_view>
 
+#include "data/batch_loader.h"
 #include "data/document_starts.h"
+#include "data/pack_datasets.h"
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
 
 namespace trident::testing {
 namespace {
@@ -191,6 +195,54 @@ TEST_P(Documents, EqualsOneRank) {
 INSTANTIATE_TEST_SUITE_P(Masks, Documents, ::testing::ValuesIn(document_cases(false)), case_name);
 TEST(ParityMatrix, Has24LayoutsWithDocuments) { EXPECT_EQ(document_cases(true).size(), 24u); }
 INSTANTIATE_TEST_SUITE_P(FullMasks, Documents, ::testing::ValuesIn(document_cases(true)), case_name);
+
+// The sequences of packs of at most 16 tokens, and of documents of one sequence each: 19 of 2 to 14 tokens, with a mask.
+LoadSamples samples_of_packs(const std::string& prefix) {
+  return [prefix](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+    const std::vector<WeightedPath> train = {{prefix, 1.0}};
+    BatchLoader loader(open_token_sources(train, {}, {}, ::pread, SampleKind::kPacked).train,
+                       {.sequence = 16, .vocab_size = 97, .shuffle = Shuffle::kInOrder});
+    loader.load(first, count, spans);
+  };
+}
+
+TEST(Packed, LossAndGradientsAreThoseOfItsSequencesAloneInEveryLayout) {
+  const TemporaryFolder folder;
+  trident::Documents documents;
+  std::vector<std::uint8_t> counts;
+  for (std::int32_t d = 0; d < 19; ++d) {
+    auto& ids = documents.emplace_back();
+    for (std::int32_t t = 0; t < 2 + d * 5 % 13; ++t) {
+      ids.push_back((7 * d + t * t) % 97);
+      counts.push_back(t > 0 && (t + d) % 3 > 0);
+    }
+  }
+  write_masked_dataset(folder / "alone", documents, counts, 97);
+  const PackStats stats = pack_datasets({folder / "alone"}, folder / "packs", {.sequence = 16});
+  const std::int64_t alone_count = stats.sequences + stats.left_out;
+  ASSERT_LT(stats.packs, 12);
+  const auto run = [&](const ParityCase& layout, const char* prefix, std::int64_t global, const char* more = "batch.micro=1") {
+    std::vector<std::string> settings = layout.settings();
+    settings.insert(settings.end(), {"data.samples=packed", "batch.micro=1", fmt::format("batch.global={}", global), more});
+    LayoutRunOptions options;
+    options.steps = 3;
+    options.load = samples_of_packs(folder / prefix);
+    return run_layout(tiny_llama_config(), settings, options);
+  };
+  // One step takes all, which is the mean over all targets that count, however they are packed.
+  const LayoutRun alone = run({}, "alone", alone_count), packed = run({}, "packs", stats.packs);
+  EXPECT_NEAR(packed.losses.front(), alone.losses.front(), 1e-6 * alone.losses.front());
+  EXPECT_EQ("", compare_gradients(packed.gradients, alone.gradients));
+  const LayoutRun eight = run({}, "packs", 8);
+  for (const ParityCase& layout : {ParityCase{1, 2, 2, false, "zero3", "1f1b"}, {1, 4, 1, false, "zero1", "interleaved"},
+                                   {2, 2, 2, true, "zero1", "gpipe"}, {1, 1, 4, false, "zero2", "1f1b"}}) {
+    const LayoutRun other = run(layout, "packs", 8);
+    EXPECT_EQ("", compare_losses(other, eight)) << layout.name();
+    EXPECT_EQ("", compare_gradients(other.gradients, eight.gradients)) << layout.name();
+    EXPECT_EQ("", compare_bits(other, run(layout.without_pipeline(), "packs", 8))) << layout.name();
+  }
+  EXPECT_EQ("", compare_bits(run({}, "packs", 8, "recompute.policy=full"), eight));
+}
 
 // Logits in chunks are those of the whole; chunks are a matter of the head alone, so the bits are equal where they were.
 std::vector<ParityCase> head_chunk_cases() {

@@ -8,6 +8,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 #include "tests/support/meeting.h"
+#include "train/config/stored_config.h"
 #include "train/launch/prepare_run.h"
 
 namespace trident {
@@ -22,7 +23,7 @@ class RunDataTest : public ::testing::Test {
     TrainConfig& config = inputs.plan.config;
     for (const std::string& path : paths) config.data.train.push_back({.path = path, .weight = 1});
     config.batch.sequence = 4096;
-    config.eval.every = 0;
+    config.eval.every = {};
     inputs.plan.model.vocab_size = 100;
     return inputs;
   }
@@ -46,7 +47,7 @@ TEST_F(RunDataTest, StartReadsLessThanAMegabytePerNode) {
     for (int local_rank = 0; local_rank < kRanks; ++local_rank) {
       RunInputs inputs = inputs_of({dataset.prefix()});
       inputs.plan.config.data.split = "969,30,1";
-      inputs.plan.config.eval.every = 10;
+      inputs.plan.config.eval.every.steps = 10;
       inputs.plan.config.batch.global = 100'000;
       open_data(inputs, local_rank == 0, dataset.read_at());
       ASSERT_EQ(inputs.data_facts.size(), 2u);
@@ -92,7 +93,7 @@ TEST_F(RunDataTest, RefusesWhatCannotBeTrainedOn) {
   expect_error<DataError>([&] { open_data(inputs, true); }, {"token 0 has id 100 (document 0, its token 0)"});
   EXPECT_NO_THROW(open_data(inputs, false)) << "another process looks";
   inputs = inputs_of({folder_ / "long"});
-  inputs.plan.config.eval.every = 1;
+  inputs.plan.config.eval.every.steps = 1;
   expect_error<ConfigError>([&] { open_data(inputs, false); }, {"eval.every = 1", "no validation data"});
 }
 
@@ -115,6 +116,26 @@ TEST_F(RunDataTest, AMaskIsKnownToThePlanAndToOtherNodes) {
   const std::vector<DataFacts> plain = facts_of("plain", documents);
   EXPECT_EQ(inputs.data_facts[0].sizes, plain[0].sizes + ", with a mask of targets");
   EXPECT_NE(inputs.data_facts[0].content, plain[0].content);
+}
+
+TEST_F(RunDataTest, APlanOfPacksGoesByTheirSequencesAndStepsByTheEpochs) {
+  IndexedDatasetWriter writer(folder_ / "packs", TokenType::kU16, Overwrite::kNo, WithMask::kNo);
+  for (int pack = 0; pack < 5; ++pack) {
+    for (const int length : {3, 5, 4}) writer.add_sequence(std::vector<std::int32_t>(static_cast<std::size_t>(length), 7));
+    writer.end_document();
+  }
+  writer.finish({});
+  TrainConfig config = parse_train_config(
+      R"({"run": {"dir": "unused", "epochs": 1.5}, "model": {"preset": "gpt2-124m"}, "batch": {"global": 2, "sequence": 16},
+          "data": {"train": ")" + (folder_ / "packs") + R"(", "samples": "packed"}})", "text");
+  EXPECT_EQ(config.run.steps, 0);
+  EXPECT_TRUE(config.data.masks_targets() && config.data.needs_starts());
+  config = with_facts_of_files(config);
+  EXPECT_EQ(config.data.mean_document_tokens(), 4);
+  EXPECT_EQ(config.run.steps, 4) << "7.5 samples";
+  const TrainConfig again = parse_train_config(to_json_text(to_json(config)), "resolved");
+  EXPECT_EQ(to_json(again), to_json(config));
+  EXPECT_EQ(read_stored(to_stored(config), "stored").config.run.steps, 4);
 }
 
 struct Ended {

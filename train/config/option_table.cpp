@@ -48,8 +48,13 @@ std::vector<Option> run_options() {
        .aka = {"overwrite_output_dir"}},
       {.path = "run.seed", .takes = kInteger, .fallback = "1234",
        .doc = "Every random number follows from it: initial weights, sample order, dropout.", .range = kFromZero},
-      {.path = "run.steps", .takes = kInteger, .fallback = "", .doc = "Optimizer updates to make.", .range = kFromOne, .unit = "steps",
-       .aka = {"train_iters", "max_steps", "num_steps", "iterations"}},
+      {.path = "run.steps", .takes = kNull | kInteger, .fallback = "null",
+       .doc = "Optimizer updates to make; this or run.epochs must be given.",
+       .range = kFromOne, .unit = "steps", .aka = {"train_iters", "max_steps", "num_steps", "iterations"}},
+      {.path = "run.epochs", .takes = kNull | kNumber, .fallback = "null",
+       .doc = "In the place of run.steps: how often the run takes every sample of data.train, such as 3 or 0.5. A last batch that is "
+              "not full takes samples of the next epoch.",
+       .range = kPositive, .unit = "epochs", .aka = {"num_train_epochs", "num_epochs", "epochs", "max_epochs"}},
       {.path = "run.max_minutes", .takes = kNumber, .fallback = "0", .doc = "End after this time; 0: no limit.", .range = kFromZero,
        .unit = "minutes", .aka = {"exit_duration_in_mins"}},
       {.path = "run.threads_per_rank", .takes = kInteger | kString, .fallback = "\"auto\"",
@@ -204,6 +209,10 @@ std::vector<Option> data_options() {
        .doc = "Shares of training, validation and test documents such as \"969,30,1\", when valid is null; both null: everything trains. The third is read by nothing.",
        .form = TextForm::kSplit},
       {.path = "data.shuffle", .takes = kBool, .fallback = "true", .doc = "Take samples in an order drawn from run.seed; false: in file order."},
+      {.path = "data.samples", .takes = kString, .fallback = "\"stream\"",
+       .doc = "stream: a sample is batch.sequence tokens of the stream, whatever document they are of. packed: it is a document, "
+              "padded, and each of its sequences in the .idx is by itself: trident data pack makes such files.",
+       .choices = {"stream", "packed"}, .aka = {"packing"}},
       {.path = "data.tokenizer", .takes = kNull | kString, .fallback = "\"auto\"",
        .doc = "Tokenizer the data was prepared with: gpt2, cl100k, bytes, a folder or a file; null: unknown; auto: gpt2 for a "
               "vocabulary of 50257 (or up to 50304 with model_type gpt2), null for any other.",
@@ -231,8 +240,9 @@ std::vector<Option> data_options() {
 
 std::vector<Option> eval_and_checkpoint_options() {
   return {
-      {.path = "eval.every", .takes = kInteger, .fallback = "0", .doc = "Evaluate after every so many steps; 0: never.", .range = kFromZero,
-       .unit = "steps", .aka = {"eval_interval"}},
+      {.path = "eval.every", .takes = kInteger | kString, .fallback = "0",
+       .doc = "Evaluate after every so many steps; 0: never; epoch: in whose step an epoch of data.train ends.", .range = kFromZero,
+       .choices = {"epoch"}, .unit = "steps", .aka = {"eval_interval"}},
       {.path = "eval.steps", .takes = kInteger, .fallback = "10", .doc = "Global batches per evaluation, of each validation set.", .range = kFromOne, .aka = {"eval_iters"}},
       {.path = "eval.samples", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Texts that the model continues at every evaluation, into samples.jsonl and TensorBoard's texts; data.tokenizer, "
@@ -247,8 +257,8 @@ std::vector<Option> eval_and_checkpoint_options() {
        .doc = "What logits are divided by before a token is drawn; 0: always the likeliest.", .range = kFromZero},
       {.path = "checkpoint.dir", .takes = kNull | kString, .fallback = "null", .doc = "Folder of the checkpoints, which all nodes see; null: ckpt in run.dir."},
       {.path = "checkpoint.every", .takes = kNull | kInteger | kString, .fallback = "\"end\"",
-       .doc = "end: save where the run ends, at its last step or where a signal or run.max_minutes stops it; a number: also after every so many steps; 0 or null: never.",
-       .range = kFromZero, .choices = {"end"}, .unit = "steps", .aka = {"save_interval", "save_steps"}},
+       .doc = "end: save where the run ends, at its last step or where a signal or run.max_minutes stops it; a number: also after every so many steps; epoch: also where an epoch of data.train ends; 0 or null: never.",
+       .range = kFromZero, .choices = {"end", "epoch"}, .unit = "steps", .aka = {"save_interval", "save_steps"}},
       {.path = "checkpoint.keep_last", .takes = kNull | kInteger, .fallback = "2", .doc = "Newest checkpoints to keep; 0: all.", .range = kFromZero,
        .aka = {"most_recent_k", "save_total_limit"}},
       {.path = "checkpoint.keep_every", .takes = kNull | kInteger, .fallback = "0", .doc = "Also keep those of every so many steps; 0: none.", .range = kFromZero,
@@ -267,7 +277,8 @@ std::vector<Option> eval_and_checkpoint_options() {
       {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with.",
        .choices = {"model", "run", "run.seed", "batch", "batch.global", "batch.sequence", "data", "data.train", "data.train.weights",
-                   "data.split", "data.shuffle", "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss",
+                   "data.split", "data.shuffle", "data.samples", "data.reset_position_ids", "data.reset_attention_mask",
+                   "data.eod_mask_loss",
                    "data.boundaries", "data.eod", "data.tokenizer"}, .form = TextForm::kConsent},
       {.path = "elastic", .takes = kLayouts, .fallback = "[]",
        .doc = "Layouts that trident supervise --nodes-from falls back on when hosts are gone: texts, or objects with the keys of parallel that they change. Nothing else uses them."},

@@ -178,6 +178,8 @@ void OptionValues::require_complete() const {
   for (std::size_t i = 0; i < table.size(); ++i)
     if (table[i].fallback.empty() && values_[i].value.is_null())
       throw ConfigError(fmt::format("{}: missing; give {}", table[i].path, expected_text(table[i])));
+  if (at("run.steps").value.is_null() && at("run.epochs").value.is_null())
+    throw ConfigError("run.steps: missing; give an integer >= 1, or run.epochs");
   const bool preset = !at("model.preset").value.is_null(), file = !at("model.hf_config").value.is_null();
   const bool spelled_out = model_keys_.find("model_type") != nullptr;
   if (static_cast<int>(preset) + static_cast<int>(file) + static_cast<int>(spelled_out) > 1)

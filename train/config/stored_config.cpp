@@ -3,7 +3,7 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kRunId = "run_id", kDecayLength = "decay_length", kRatio = "bf16_over_fp32";
+constexpr std::string_view kRunId = "run_id", kDecayLength = "decay_length", kStepsOfEpochs = "steps", kRatio = "bf16_over_fp32";
 
 // Files are changed by hand: what is of another kind counts as absent.
 const JsonValue* resolved_member(const JsonValue& stored, std::string_view key) {
@@ -17,6 +17,7 @@ JsonValue to_stored(const TrainConfig& config) {
   JsonValue resolved;
   resolved.set(kRunId, config.run.id);
   resolved.set(kDecayLength, decay_length(config));
+  if (config.run.epochs) resolved.set(kStepsOfEpochs, config.run.steps);
   if (config.precision.bf16_over_fp32) resolved.set(kRatio, *config.precision.bf16_over_fp32);
   JsonValue stored = to_json(config);
   stored.set(kResolvedMember, std::move(resolved));
@@ -31,6 +32,8 @@ StoredConfig read_stored(const JsonValue& stored, std::string_view source) {
   read.config.run.id = run_id_of(stored);
   if (const JsonValue* const length = resolved_member(stored, kDecayLength); length != nullptr && length->is_integer())
     read.config.lr_schedule.earlier_decay_length = length->as_integer();
+  const JsonValue* const steps = resolved_member(stored, kStepsOfEpochs);
+  if (read.config.run.epochs && steps != nullptr && steps->is_integer()) read.config.run.steps = steps->as_integer();
   if (const JsonValue* const ratio = resolved_member(stored, kRatio); ratio != nullptr && ratio->is_number())
     read.config.precision.bf16_over_fp32 = ratio->as_number();
   try {

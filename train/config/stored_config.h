@@ -10,7 +10,7 @@
 
 namespace trident {
 
-// All keys (to_json), and under "resolved" what no key says: {"run_id", "decay_length", "bf16_over_fp32"}.
+// All keys (to_json), and under "resolved" what no key says: {"run_id", "decay_length", "steps", "bf16_over_fp32"}.
 JsonValue to_stored(const TrainConfig& config);
 
 struct StoredConfig {

@@ -19,7 +19,7 @@ constexpr std::string_view kAuto = "auto";  // of data.tokenizer
 
 // One overload pair per member type: from a canonical option value, and back.
 void read(const JsonValue& v, std::string& out) { out = v.as_string(); }
-void read(const JsonValue& v, std::int64_t& out) { out = v.as_integer(); }
+void read(const JsonValue& v, std::int64_t& out) { out = v.is_null() ? 0 : v.as_integer(); }
 void read(const JsonValue& v, double& out) { out = v.as_number(); }
 void read(const JsonValue& v, bool& out) { out = !v.is_null() && v.as_bool(); }
 void read(const JsonValue& v, ZeroPreset& out) { out = parse_zero_preset(v.as_string()).value(); }
@@ -28,6 +28,7 @@ void read(const JsonValue& v, ScheduleKind& out) { out = parse_schedule_kind(v.a
 void read(const JsonValue& v, ComputeFormat& out) { out = parse_compute_format(v.as_string()).value(); }
 void read(const JsonValue& v, RecomputePolicy& out) { out = parse_recompute_policy(v.as_string()).value(); }
 void read(const JsonValue& v, DocumentBoundaries& out) { out = parse_document_boundaries(v.as_string()).value(); }
+void read(const JsonValue& v, SampleKind& out) { out = parse_sample_kind(v.as_string()).value(); }
 void read(const JsonValue& v, AskedDevice& out) { out = parse_asked_device(v.as_string()).value(); }
 void read(const JsonValue& v, UpdateRule& out) { out = parse_update_rule(v.as_string()).value(); }
 void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
@@ -60,9 +61,11 @@ void read(const JsonValue& v, std::vector<std::string>& out) {
   for (const JsonValue& item : v.items()) out.push_back(item.as_string());
 }
 void read(const JsonValue& v, std::vector<JsonValue>& out) { out = v.items(); }
+void read(const JsonValue& v, StepInterval& out) { out = {v.is_integer() ? v.as_integer() : 0, v.is_string()}; }
 void read(const JsonValue& v, SaveInterval& out) {
   out.steps = v.is_integer() ? v.as_integer() : 0;
   out.at_end = v.is_string() || out.steps > 0;
+  out.epochs = v == JsonValue("epoch");
 }
 void read(const JsonValue& v, StagingSize& out) { out.megabytes = v.is_number() ? std::optional(v.as_number()) : std::nullopt; }
 void read(const JsonValue& v, std::vector<DataSource>& out) {
@@ -116,7 +119,8 @@ JsonValue write(const std::array<double, 2>& x) { return JsonValue::Array{x[0], 
 JsonValue write(const std::vector<std::int64_t>& x) { return JsonValue::Array(x.begin(), x.end()); }
 JsonValue write(const std::vector<std::string>& x) { return JsonValue::Array(x.begin(), x.end()); }
 JsonValue write(const std::vector<JsonValue>& x) { return x; }
-JsonValue write(const SaveInterval& x) { return x.at_end && x.steps == 0 ? JsonValue("end") : JsonValue(x.steps); }
+JsonValue write(const StepInterval& x) { return x.epochs ? JsonValue("epoch") : JsonValue(x.steps); }
+JsonValue write(const SaveInterval& x) { return x.at_end && !x.on_the_way().ever() ? JsonValue("end") : write(x.on_the_way()); }
 JsonValue write(const StagingSize& x) { return x.megabytes ? JsonValue(*x.megabytes) : JsonValue("auto"); }
 JsonValue write(const std::vector<DataSource>& x) {
   if (x.empty()) return {};
@@ -132,7 +136,8 @@ template <class T> JsonValue write(const std::optional<T>& x) { return x ? write
 
 // The one list that ties paths to members; used for reading and for writing.
 template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v) {
-  v("run.dir", c.run.dir), v("run.overwrite", c.run.overwrite), v("run.seed", c.run.seed), v("run.steps", c.run.steps), v("run.max_minutes", c.run.max_minutes);
+  v("run.dir", c.run.dir), v("run.overwrite", c.run.overwrite), v("run.seed", c.run.seed);
+  v("run.steps", c.run.steps), v("run.epochs", c.run.epochs), v("run.max_minutes", c.run.max_minutes);
   v("run.threads_per_rank", c.run.threads_per_rank), v("run.pin", c.run.pin);
   v("run.hardware_profile", c.run.hardware_profile), v("device", c.device);
   v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config);
@@ -157,6 +162,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("lr_schedule.wsd_decay_type", s.wsd_decay_type);
   v("loss.normalize", c.loss.normalize);
   v("data.train", c.data.train), v("data.valid", c.data.valid), v("data.split", c.data.split), v("data.shuffle", c.data.shuffle);
+  v("data.samples", c.data.samples);
   v("data.tokenizer", c.data.tokenizer), v("data.reset_position_ids", c.data.reset_position_ids);
   v("data.reset_attention_mask", c.data.reset_attention_mask), v("data.eod_mask_loss", c.data.eod_mask_loss);
   v("data.boundaries", c.data.boundaries), v("data.eod", c.data.eod), v("data.mean_document", c.data.mean_document);
@@ -235,6 +241,26 @@ JsonValue keys_of_folder(const std::string& given_folder, const JsonValue& given
 
 }  // namespace
 
+namespace {
+
+// A pack is several samples in one: none sees, continues or predicts another.
+void keep_sequences_apart(DataConfig& data) {
+  data.reset_position_ids = data.reset_attention_mask = data.eod_mask_loss = true;
+  data.boundaries = DocumentBoundaries::kIndex;
+}
+
+// Somebody gave a key that says otherwise.
+void refuse_other_rules(const OptionValues& values) {
+  for (const char* key : {"data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss", "data.boundaries"}) {
+    const auto& [value, origin] = values.at(key);
+    if (origin == OptionValue().origin || value.is_null() || value == JsonValue(true) || value == JsonValue("index")) continue;
+    contradict(fmt::format("{} = {}: data.samples = \"packed\" keeps the sequences of the .idx apart; leave the key out", key,
+                           value_text(value)));
+  }
+}
+
+}  // namespace
+
 TrainConfig unvalidated_config(const OptionValues& values) {
   values.require_complete();
   TrainConfig config;
@@ -248,11 +274,16 @@ TrainConfig unvalidated_config(const OptionValues& values) {
     config.data.tokenizer_was_auto = true;
     config.data.tokenizer = tokenizer_of_vocabulary(resolve_model(config));
   }
+  if (config.data.is_packed()) keep_sequences_apart(config.data);
   return config;
 }
 
 TrainConfig make_train_config(const OptionValues& values) {
   TrainConfig config = unvalidated_config(values);
+  if (config.data.is_packed()) refuse_other_rules(values);
+  if (config.run.epochs && !values.at("run.steps").value.is_null())
+    contradict(fmt::format("run.epochs = {}: run.steps = {} is given too; set one of them to null (--set run.steps=null)",
+                           *config.run.epochs, config.run.steps));
   validate(config);
   return config;
 }
@@ -281,7 +312,7 @@ namespace {
 
 void check_samples(const TrainConfig& c) {
   if (!c.eval.has_samples()) return;
-  if (c.eval.every == 0)
+  if (!c.eval.every.ever())
     contradict(fmt::format("eval.{}: continuations are made at evaluations, and eval.every is 0; set it, or leave the prompts out",
                            c.eval.samples.empty() ? "sample_ids" : "samples"));
   if (!c.eval.samples.empty() && !c.data.tokenizer && !c.model.init_from)
@@ -336,7 +367,8 @@ void validate(const TrainConfig& c) {
         "loss.normalize = \"sequence\": nothing says where a sequence of a sample ends; set data.samples to \"packed\", or "
         "data.reset_attention_mask, data.reset_position_ids or data.eod_mask_loss to true");
   check_samples(c);
-  if (const std::vector<std::int64_t>& t = c.log.trace_steps; !t.empty() && (t.size() != 2 || t[0] > t[1] || t[1] > c.run.steps))
+  const std::int64_t last = c.run.epochs ? INT64_MAX : c.run.steps;  // the data say how many steps an epoch is
+  if (const std::vector<std::int64_t>& t = c.log.trace_steps; !t.empty() && (t.size() != 2 || t[0] > t[1] || t[1] > last))
     contradict(
         fmt::format("log.trace_steps = {}: not a first and a last step up to run.steps = {}; write two numbers such as [3, 5]",
                     value_text(write(t)), c.run.steps));
@@ -359,6 +391,7 @@ JsonValue to_json(const TrainConfig& config) {
   };
   for (const Option& option : option_table()) slot(option.path) = default_value(option);
   visit_members(config, [&](std::string_view path, const auto& member) { slot(path) = write(member); });
+  if (config.run.epochs) slot("run.steps") = {};  // they follow from the data
   if (config.model.keys.is_object())
     for (const JsonMember& member : config.model.keys.members()) root.find(kModelBlock)->set(member.key, member.value);
   return root;

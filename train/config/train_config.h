@@ -35,7 +35,8 @@ struct RunConfig {
   std::string id;  // no key: drawn when the run begins, kept where it goes on; "": not drawn
   bool overwrite = false;  // another run's files in dir are moved aside
   std::int64_t seed = 0;
-  std::int64_t steps = 0;
+  std::int64_t steps = 0;        // 0: by epochs, until the data are known (with_steps_of_epochs())
+  std::optional<double> epochs;  // in the place of steps
   double max_minutes = 0;
   ThreadCount threads_per_rank;
   bool pin = true;
@@ -122,6 +123,7 @@ struct DataConfig {
   std::vector<DataSource> valid;  // empty: none given
   std::optional<std::string> split;
   bool shuffle = true;
+  SampleKind samples = SampleKind::kStream;
   std::optional<std::string> tokenizer;  // nothing: unknown
   bool tokenizer_was_auto = false;       // it was not named, but found by the vocabulary
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
@@ -138,11 +140,13 @@ struct DataConfig {
   // Whether targets may not count; and for messages by what, and where to look when none does.
   bool masks_targets() const { return eod_mask_loss || has_mask; }
   std::string_view masked_by() const {
+    if (is_packed()) return has_mask ? "PREFIX.mask" : "packs of sequences of one token";
     return !has_mask ? "data.eod_mask_loss" : eod_mask_loss ? "data.eod_mask_loss, PREFIX.mask" : "PREFIX.mask";
   }
   std::string_view masks_remedy() const {
-    return eod_mask_loss ? "look at the data and at data.eod" : "look at the data (trident data inspect)";
+    return eod_mask_loss && !is_packed() ? "look at the data and at data.eod" : "look at the data (trident data inspect)";
   }
+  bool is_packed() const { return samples == SampleKind::kPacked; }
   // Whether each token's document is to be known, and not only which targets belong to another one.
   bool needs_starts() const { return reset_position_ids || reset_attention_mask; }
 };
@@ -154,8 +158,17 @@ struct LossConfig {
   bool weighs_rows() const { return normalize != LossNormalize::kToken; }
 };
 
+// Every so many steps, or where an epoch of the training data ends.
+struct StepInterval {
+  std::int64_t steps = 0;  // 0: never
+  bool epochs = false;
+  bool ever() const { return steps > 0 || epochs; }
+  bool operator==(const StepInterval&) const = default;
+};
+
 struct EvalConfig {
-  std::int64_t every = 0, steps = 0;
+  StepInterval every;
+  std::int64_t steps = 0;
   std::vector<std::string> samples, sample_ids;  // prompts: texts, and token ids as "5 17 2"
   std::int64_t sample_tokens = 0;
   double sample_temperature = 1;
@@ -168,10 +181,12 @@ struct StagingSize {
   std::optional<double> megabytes;
 };
 
-// Every so many steps and where the run ends, there alone ("end"), or never (0).
+// On the way and where the run ends, there alone ("end"), or never (0).
 struct SaveInterval {
-  std::int64_t steps = 0;  // 0: not on the way
+  std::int64_t steps = 0;
   bool at_end = false;
+  bool epochs = false;
+  StepInterval on_the_way() const { return {steps, epochs}; }
   bool operator==(const SaveInterval&) const = default;
 };
 

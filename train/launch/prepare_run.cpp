@@ -81,7 +81,7 @@ void set_documents(RunInputs& inputs) {
   if (!by_index && !data.eod && data.tokenizer) tokenizer = load_tokenizer(*data.tokenizer, "data.tokenizer");
   inputs.documents = document_rules(data, inputs.plan.model.vocab_size, tokenizer.get());
   for (const TokenSource& source : inputs.sources.train)
-    if (by_index && source.dataset->num_sequences() < 2)
+    if (by_index && !data.is_packed() && source.dataset->num_sequences() < 2)
       throw DataError(
           fmt::format("{}: data.boundaries = \"index\", and it is one sequence, in which no document ends; prepare the "
                       "text as several documents (trident data prepare --separator-line), or set data.boundaries to "
@@ -98,6 +98,24 @@ void refuse_other_masks(const RunInputs& inputs) {
     return;
   throw DataError(fmt::format("{}: another command replaced its mask while the run started; start again",
                               sources.train.front().label));
+}
+
+// Files that `trident data pack` made go with data.samples "packed", and with each other.
+void compare_packs(RunInputs& inputs) {
+  const TokenSource* packed = nullptr;
+  const TokenSource* other = nullptr;
+  for (const TokenSource& source : inputs.sources.train)
+    (packed_in_record(source.dataset->prefix()) ? packed : other) = &source;
+  if (packed == nullptr) return;
+  const std::string_view samples = to_string(inputs.plan.config.data.samples);
+  if (other != nullptr)
+    throw ConfigError(fmt::format("data.samples = {}: {} is of packs (trident data pack) and {} is not, and a sample is the same "
+                                  "of all files; pack both, or none",
+                                  in_quotes(samples), packed->label, other->label));
+  if (!inputs.plan.config.data.is_packed())
+    inputs.warnings.push_back(fmt::format("data.samples = {}: {} is of packs (trident data pack), and samples run across them; set "
+                                          "data.samples to \"packed\"",
+                                          in_quotes(samples), packed->label));
 }
 
 // The ranks compare these facts of the data, with `looks` also a look at it.
@@ -164,7 +182,17 @@ std::optional<int> first_core_here(const LaunchSite& place, const MachineFacts& 
   return core_for_rank(place.first_local, local_ranks, threads);
 }
 
+TrainConfig with_steps_of_epochs(TrainConfig config) {
+  if (!config.run.epochs) return config;
+  const DataConfig& data = config.data;
+  const TokenSources sources =
+      open_token_sources(weighted_paths(data.train), weighted_paths(data.valid), data.split, ::pread, data.samples);
+  config.run.steps = steps_of_epochs(*config.run.epochs, samples_of(sources.train, config.batch.sequence), config.batch.global);
+  return config;
+}
+
 TrainConfig with_facts_of_files(TrainConfig config) {
+  config = with_steps_of_epochs(std::move(config));
   DataConfig& data = config.data;
   for (const auto* part : {&data.train, &data.valid})
     for (const DataSource& source : *part) data.has_mask = data.has_mask || is_there(mask_path(source.path));
@@ -189,15 +217,20 @@ TrainConfig with_facts_of_files(TrainConfig config) {
 void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   const TrainConfig& config = inputs.plan.config;
   inputs.sources =
-      open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at);
-  if (looks) compare_tokenizers(inputs, read_at);
+      open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at,
+                         config.data.samples);
+  if (looks) compare_tokenizers(inputs, read_at), compare_packs(inputs);
   refuse_other_masks(inputs);
+  if (looks && config.data.is_packed())
+    for (auto* part : {&inputs.sources.train, &inputs.sources.valid})
+      for (TokenSource& source : *part) source.targets = look_at_packs(source, config.batch.sequence);
   set_documents(inputs);
   train_loader(inputs);  // refuses files without one sample
-  if (config.eval.every > 0) {
+  if (config.eval.every.ever()) {
     if (inputs.sources.valid.empty()) {
-      throw ConfigError(fmt::format(
-          "eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0", config.eval.every));
+      throw ConfigError(
+          fmt::format("eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0",
+                      config.eval.every.epochs ? "\"epoch\"" : std::to_string(config.eval.every.steps)));
     }
     validation_sets(inputs);
   }
@@ -224,7 +257,8 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
   const std::vector<DryRun> stages = stages_of_plan(inputs.plan);
   for (const DryRun& stage : stages) {
     inputs.dry_arenas.push_back(stage.arena.total_bytes());
-    if (config.checkpoint.every.steps > 0) inputs.dry_staging += stage.staging * inputs.plan.world_size() / std::ssize(stages);
+    if (config.checkpoint.every.on_the_way().ever())
+      inputs.dry_staging += stage.staging * inputs.plan.world_size() / std::ssize(stages);
   }
   check_arenas(inputs.plan, arena_needs(inputs.plan, stages), [&](std::int64_t micro) {
     const RunPlan other = with_micro_batch(inputs.plan, micro);

@@ -68,6 +68,7 @@ class Training {
       if (job_.is_first() && hooks_.check_profile) hooks_.check_profile(config, job_.devices().kind);
     });
     job_.begin("opens the data and compares it with the others'");
+    job_.together([&] { config = with_steps_of_epochs(std::move(config)); });
     RunOrigin origin = agree_on_origin(config, machine);
     job_.together([&] { inputs_ = prepare_run(config, job_.site(), machine, std::move(origin), hooks_.find_samples); });
     inputs_.checkpoint_fault = checkpoint_fault;

@@ -131,7 +131,7 @@ RunLog::RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step, const 
       prometheus_(plan.config.log.prometheus) {
   const std::vector<std::int64_t> evaluated = cut_behind(path_in(plan, kEvalLog), step, errors);
   last_evaluation_ = evaluated.empty() ? -1 : evaluated.back();
-  if (plan.config.eval.every > 0) eval_.emplace(path_in(plan, kEvalLog), MetricsWriter::Start::kAppend, clock);
+  if (plan.config.eval.every.ever()) eval_.emplace(path_in(plan, kEvalLog), MetricsWriter::Start::kAppend, clock);
   // A file of evaluations that was rotated says nothing of earlier samples; those of this step are made again.
   cut_behind(path_in(plan, kSamplesLog), evaluated.empty() ? step - 1 : last_evaluation_, errors);
   if (plan.config.eval.has_samples()) samples_.emplace(path_in(plan, kSamplesLog), MetricsWriter::Start::kAppend, clock);

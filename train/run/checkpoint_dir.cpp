@@ -223,7 +223,7 @@ Room room_in(const std::string& directory, std::int64_t bytes_of_a_save, std::in
 }  // namespace
 
 std::int64_t keep_last_for_room(const TrainConfig& config) {
-  return config.checkpoint.every.steps > 0 ? config.checkpoint.keep_last.value_or(0) : 0;
+  return config.checkpoint.every.on_the_way().ever() ? config.checkpoint.keep_last.value_or(0) : 0;
 }
 
 bool has_room(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last) {
@@ -266,7 +266,7 @@ std::unique_ptr<Lease> take_lease(const std::string& directory, const Logger& lo
 std::unique_ptr<Lease> take_checkpoint_dir(const RunInputs& inputs, std::int64_t bytes_of_a_save, const Logger& logger) {
   const TrainConfig& config = inputs.plan.config;
   const std::string directory = checkpoint_folder_of(config);
-  std::unique_ptr<Lease> lease = take_lease(directory, logger, {.renews = config.checkpoint.every.steps > 0});
+  std::unique_ptr<Lease> lease = take_lease(directory, logger, {.renews = config.checkpoint.every.on_the_way().ever()});
   try {
     refusing(directory, [&] {
       for (const std::string& fault : remove_leftovers(directory)) logger.warning("{}", fault);

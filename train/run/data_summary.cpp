@@ -1,6 +1,7 @@
 #include "train/run/data_summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -23,10 +24,20 @@ std::string tokens_text(std::int64_t tokens) {
 }
 
 std::string size_text(const TokenSource& source, std::int64_t sequence) {
-  const std::int64_t samples = num_samples_of(source.num_tokens, sequence);
+  const std::int64_t samples = source.num_samples(sequence);
   const bool has_mask = source.dataset != nullptr && source.dataset->mask() != nullptr;
-  return fmt::format("{}, {}, {} sample{} of {} tokens{}", source.label, tokens_text(source.num_tokens), with_commas(samples),
-                     samples == 1 ? "" : "s", with_commas(sequence), has_mask ? ", targets by its .mask" : "");
+  const bool packed = source.samples == SampleKind::kPacked;
+  std::string text =
+      fmt::format("{}, {}, {} {}{} of {} tokens{}", source.label, tokens_text(source.num_tokens), with_commas(samples),
+                  packed ? "pack" : "sample", samples == 1 ? "" : "s", with_commas(sequence),
+                  has_mask ? ", targets by its .mask" : "");
+  if (!packed) return text;
+  const auto share = [&](std::int64_t part, std::int64_t all) {
+    return 100 * static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(1, all));
+  };
+  text += fmt::format(", {:.1f} % full", share(source.num_tokens, samples * sequence));
+  if (source.targets) text += fmt::format(", {:.1f} % of its tokens carry loss", share(*source.targets, source.num_tokens));
+  return text;
 }
 
 // `line` for each of the first sources, and how many more there are.
@@ -44,6 +55,18 @@ std::string repeats_text(const TrainConfig& config, std::int64_t samples) {
   if (config.eval.steps <= samples / config.batch.global) return "";
   return fmt::format(": eval.steps = {} would take {}, some of them more than once", with_commas(config.eval.steps),
                      with_commas(config.eval.steps * config.batch.global));
+}
+
+// Where run.epochs says how long the run is, how many steps that is.
+std::string epochs_text(const TrainConfig& config, std::int64_t samples) {
+  const double epochs = config.run.epochs.value(), wanted = epochs * static_cast<double>(samples);
+  const std::int64_t over = config.run.steps * config.batch.global - std::llround(wanted);
+  std::string text = fmt::format("run.epochs = {}: {} of {} samples", epochs, counted(config.run.steps, "step"),
+                                 with_commas(config.batch.global));
+  if (over > 0)
+    text += fmt::format("; the last one takes {} {}", counted(over, "sample"),
+                        epochs == std::floor(epochs) ? "of the next epoch" : "more");
+  return text;
 }
 
 bool same_shares(const std::string& a, const std::string& b) {
@@ -71,10 +94,16 @@ DataSummary data_summary(const RunPlan& plan, const TokenSources& sources) {
   TokenSource all;
   all.label = fmt::format("{} files", sources.train.size());
   all.weight = 0;
-  for (const TokenSource& source : sources.train) all.weight += source.weight, all.num_tokens += source.num_tokens;
+  all.samples = config.data.samples;
+  all.targets = 0;
+  for (const TokenSource& source : sources.train) {
+    all.weight += source.weight, all.num_tokens += source.num_tokens;
+    all.documents.end += source.documents.end - source.documents.begin;
+    all.targets = source.targets && all.targets ? std::optional(*all.targets + *source.targets) : std::nullopt;
+  }
   const auto line_of = [&](const TokenSource& source, std::string_view more) {
     const double taken = source.weight / all.weight * static_cast<double>(config.run.steps * config.batch.global),
-                 epochs = taken / static_cast<double>(std::max<std::int64_t>(1, num_samples_of(source.num_tokens, sequence)));
+                 epochs = taken / static_cast<double>(std::max<std::int64_t>(1, source.num_samples(sequence)));
     return fmt::format("data: {}{}; this run takes {:.{}f} epochs", size_text(source, sequence), more, epochs,
                        epochs < 0.1  ? 4
                        : epochs < 10 ? 2
@@ -83,13 +112,14 @@ DataSummary data_summary(const RunPlan& plan, const TokenSources& sources) {
   const bool is_blend = sources.train.size() > 1;
   DataSummary lines;
   lines.line = line_of(is_blend ? all : sources.train.front(), "");
+  if (config.run.epochs) lines.notes.push_back(epochs_text(config, samples_of(sources.train, sequence)));
   if (is_blend) {
     add_lines(lines.details, sources.train, [&](const TokenSource& source) {
       return line_of(source, fmt::format(", {:.3g} % of every batch", 100 * source.weight / all.weight));
     });
   }
-  if (config.eval.every > 0) {
-    const auto samples_of = [&](const TokenSource& source) { return num_samples_of(source.num_tokens, sequence); };
+  if (config.eval.every.ever()) {
+    const auto samples_of = [&](const TokenSource& source) { return source.num_samples(sequence); };
     const auto repeats = [&](const TokenSource& source) { return !repeats_text(config, samples_of(source)).empty(); };
     const bool any_repeats = std::ranges::any_of(sources.valid, repeats);
     add_lines(any_repeats ? lines.notes : lines.details, sources.valid, [&](const TokenSource& source) {

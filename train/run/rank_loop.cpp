@@ -36,7 +36,7 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, JobRank h
       loader_(train_loader(inputs)) {
   say_ = [this](const std::string& line) { sink_.line(line); };
   last_steps_.reserve(kSpreadSteps);
-  if (plan_.config.eval.every > 0) validation_sets_ = validation_sets(inputs);
+  if (plan_.config.eval.every.ever()) validation_sets_ = validation_sets(inputs);
   if (const std::vector<std::int64_t>& steps = plan_.config.log.trace_steps; !steps.empty()) tracer_.emplace(trainer_, sink_, steps.front(), steps.back());
 }
 
@@ -45,7 +45,7 @@ RunEnd RankLoop::run() {
   start_ = monotonic_seconds();
   if (rank() == 0) sink_.open_console(plan_.config.run.steps, updates());
   agree_to_stop();
-  const bool misses = !validation_sets_.empty() && last_eval_at_ != updates() && updates() % plan_.config.eval.every == 0 && goes_on();
+  const bool misses = !validation_sets_.empty() && last_eval_at_ != updates() && is_at(plan_.config.eval.every) && goes_on();
   if (misses) summary_.first_valid = evaluate();  // before the first step, or where a signal came before it
   set_phase(RunPhase::kTraining);
   sink_.doing("first step");
@@ -265,11 +265,18 @@ void RankLoop::one_step() {
   const bool ends = summary_.out_of_time || stop_signal_ != 0;
   if (is_logged(updates()) || ends) log(result, seconds);
   if (!is_logged(updates())) sink_.progress(metrics_of(result, seconds));
-  if (!validation_sets_.empty() && updates() % plan_.config.eval.every == 0 && stop_signal_ == 0) evaluate();
-  if (goes_on() && checkpoints_.is_due(updates())) {
+  if (!validation_sets_.empty() && is_at(plan_.config.eval.every) && stop_signal_ == 0) evaluate();
+  if (goes_on() && checkpoints_.is_due(updates(), is_at(plan_.config.checkpoint.every.on_the_way()))) {
     checkpoints_.save(state(), say_);
     show_last_step();
   }
+}
+
+// Whether the interval names the last update; before the first one it does.
+bool RankLoop::is_at(const StepInterval& every) const {
+  if (!every.epochs) return every.steps > 0 && updates() % every.steps == 0;
+  const std::int64_t epoch = loader_.samples_per_epoch(), global = plan_.config.batch.global;
+  return updates() == 0 || updates() * global / epoch > (updates() - 1) * global / epoch;
 }
 
 // Collective, after a step of this start.

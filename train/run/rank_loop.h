@@ -63,6 +63,7 @@ class RankLoop {
   void write_start_file(FunctionRef<void()> write);
   void warn_of_gaps(const std::vector<std::int64_t>& steps);
   bool goes_on() const { return updates() < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
+  bool is_at(const StepInterval& every) const;
   void agree_to_stop();
   void set_phase(RunPhase phase);
   void one_step();

@@ -194,7 +194,7 @@ std::int64_t staging_of(const TrainConfig& config, const SavePlan& plan, double 
   const std::int64_t whole = ShardWriter::whole_staging(plan), least = ShardWriter::least_staging(plan);
   const std::optional<double>& megabytes = config.checkpoint.staging.megabytes;
   double bytes = 1e6 * megabytes.value_or(kStagingMegabytes);
-  if (!megabytes && config.checkpoint.every.steps == 0) bytes = std::min(bytes, spare / 2);
+  if (!megabytes && !config.checkpoint.every.on_the_way().ever()) bytes = std::min(bytes, spare / 2);
   else if (!megabytes && static_cast<double>(whole) <= spare / 2) bytes = static_cast<double>(whole);
   return std::clamp(static_cast<std::int64_t>(bytes), least, whole);
 }

@@ -47,11 +47,12 @@ class RunCheckpoints {
   const TrainConfig& config() const { return loaded_ ? loaded_->config : plan_.config; }
 
   bool saves() const { return !token_.empty(); }
-  bool saves_on_the_way() const { return saves() && plan_.config.checkpoint.every.steps > 0; }
+  bool saves_on_the_way() const { return saves() && plan_.config.checkpoint.every.on_the_way().ever(); }
   // staging_of() this rank; 0 where it has not taken them.
   std::int64_t staging_bytes() const { return staging_bytes_; }
-  bool is_due(std::int64_t updates) const {
-    return saves_on_the_way() && updates % plan_.config.checkpoint.every.steps == 0 && updates != started_step_;
+  // `at_interval`: whether checkpoint.every names this step.
+  bool is_due(std::int64_t updates, bool at_interval) const {
+    return saves_on_the_way() && at_interval && updates != started_step_;
   }
 
   // Collective, between steps. Begins to save; while another save is in progress this one is left out, which is said.
