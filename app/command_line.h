@@ -31,6 +31,10 @@ struct ConfigFlags {
 // `flags` is written by parse_flags and outlives `app`.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
 
+// --adapter DIR, beside --hf.
+inline constexpr std::string_view kAdapterHelp =
+    "to --hf: a PEFT folder (adapter_config.json, adapter_model.safetensors), merged into the weights while they are read";
+
 // Refuses (ConfigError) other numbers: "--steps = 0: must be from 1 to 1000".
 void in_range(CLI::Option* option, double least, double most);
 

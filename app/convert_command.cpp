@@ -1,4 +1,4 @@
-// trident convert --from hf|ckpt DIR --to ckpt|hf DIR [--dtype D] [--shard-size S]
+// trident convert --from hf|ckpt DIR | peft BASE ADAPTER --to ckpt|hf|peft DIR [--dtype D] [--shard-size S]
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kHf = "hf", kCheckpoint = "ckpt";
+constexpr std::string_view kHf = "hf", kCheckpoint = "ckpt", kPeft = "peft";
 
 DType dtype_from(const std::string& text) {
   if (text == "fp32" || text == "float32") return DType::kF32;
@@ -42,11 +42,19 @@ std::int64_t bytes_from(const std::string& text) {
 }
 
 void check_kinds(const std::vector<std::string>& from, const std::vector<std::string>& to) {
+  if (from[0] != kHf && from[0] != kCheckpoint && from[0] != kPeft)
+    throw ConfigError(
+        fmt::format("--from {}: must be hf or ckpt, and a folder, or peft, a base and its adapter", in_quotes(from[0])));
+  if (to[0] != kHf && to[0] != kCheckpoint && to[0] != kPeft)
+    throw ConfigError(fmt::format("--to {}: must be hf, ckpt or peft, and a folder", in_quotes(to[0])));
+  if (to.front() == kPeft && from.front() != kCheckpoint)
+    throw ConfigError(fmt::format("--from {} --to peft: only a run's checkpoint has adapters; write --from ckpt", from[0]));
+  if ((from[0] == kPeft) != (from.size() == 3))
+    throw ConfigError(from[0] == kPeft ? "--from peft: needs two folders; give the base's and the adapter's"
+                                       : fmt::format("--from {}: names two folders; give one", from[0]));
   for (const auto& [flag, words] : {std::pair{"--from", &from}, {"--to", &to}})
-    if ((*words)[0] != kHf && (*words)[0] != kCheckpoint)
-      throw ConfigError(fmt::format("{} {}: must be hf or ckpt, and a folder", flag, in_quotes((*words)[0])));
-  for (const auto& [flag, words] : {std::pair{"--from", &from}, {"--to", &to}})
-    if ((*words)[1].empty()) throw ConfigError(fmt::format("{} {} \"\": names no folder; give its path", flag, (*words)[0]));
+    if ((*words)[1].empty() || words->back().empty())
+      throw ConfigError(fmt::format("{} {} \"\": names no folder; give its path", flag, (*words)[0]));
   if (from[0] == to[0])
     throw ConfigError(fmt::format("--from {} --to {}: nothing to convert; one of them is hf, the other ckpt", from[0], to[0]));
 }
@@ -55,18 +63,21 @@ void check_kinds(const std::vector<std::string>& from, const std::vector<std::st
 
 void convert_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app(
-      "Make a checkpoint of a Hugging Face folder (config.json, safetensors), or such a folder of a checkpoint, tensor by tensor "
-      "in "
-      "little memory. The new folder appears whole, with generation_config.json and the tokenizer's files carried along. A "
-      "checkpoint "
+      "Make a checkpoint of a Hugging Face folder (config.json, safetensors), or such a folder of a checkpoint, or merge an "
+      "adapter of PEFT's form into its base, tensor by tensor in little memory. The new folder appears whole, with "
+      "generation_config.json and the tokenizer's files carried along. A checkpoint "
       "made so has weights alone: model.init_from begins with it.",
       "trident convert");
   std::vector<std::string> from, to;
   std::string dtype, shard_size;
-  app.add_option("--from", from, "hf DIR: a Hugging Face folder; ckpt DIR: a checkpoint, or the newest in a folder of them")
-      ->expected(2)
+  app.add_option("--from", from,
+                 "hf DIR: a Hugging Face folder; ckpt DIR: a checkpoint, or the newest in a folder of them; peft BASE ADAPTER: a "
+                 "Hugging Face folder, and a PEFT folder (adapter_config.json) that is merged into it")
+      ->expected(2, 3)
       ->required();
-  app.add_option("--to", to, "ckpt DIR or hf DIR: the folder to write, which is not there yet")->expected(2)->required();
+  app.add_option("--to", to,
+                 "ckpt DIR, hf DIR, or peft DIR for the adapters of a run's checkpoint: the folder to write, which is not there "
+                 "yet")->expected(2)->required();
   app.add_option("--dtype", dtype,
                  "of the weights written: fp32, bf16 or fp16; not given: as they are. fp32 takes a checkpoint's masters");
   app.add_option(
@@ -82,6 +93,7 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   if (options.shard_bytes && !to_hf)
     throw ConfigError(fmt::format("--shard-size {}: files of a checkpoint are not cut by it; leave it out", in_quotes(shard_size)));
 
+  if (to[0] == kPeft) refuse_given(app, {"--dtype"}, "PEFT has adapters in fp32", "leave it out");
   const Interruption interruption("nothing was written");
   const double start = monotonic_seconds();
   ConvertReport report;
@@ -91,8 +103,11 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
       interruption.check();
       line.update(done, all, fmt::format("{} of {}", bytes_text(done), bytes_text(all)));
     };
-    report = to_hf ? checkpoint_to_hf(from[1], to[1], options, progress)
-                   : hf_to_checkpoint(from[1], to[1], options.dtype, progress);
+    const HfSource folder{from[1], from.size() == 3 ? from[2] : ""};
+    report = to[0] == kPeft     ? checkpoint_to_peft(from[1], to[1], progress)
+             : !to_hf           ? hf_to_checkpoint(folder, to[1], options.dtype, progress)
+             : from[0] == kPeft ? peft_to_hf(folder, to[1], options, progress)
+                                : checkpoint_to_hf(from[1], to[1], options, progress);
   }
   const double seconds = monotonic_seconds() - start;
   for (const std::string& warning : report.warnings) context.out << "warning: " << on_one_line(warning) << '\n';

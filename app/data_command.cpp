@@ -61,6 +61,7 @@ void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& option
 struct ChatFlags {
   bool chat = false, skip_empty = false, preference = false;
   std::string loss = "assistant", chat_template;
+  std::optional<std::string> now;
 };
 
 void add_chat_flags(CLI::App& app, ChatFlags& flags) {
@@ -73,24 +74,21 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
                "\"dpo\"; the answers alone count")->excludes(chat);
   app.add_option("--template", flags.chat_template,
                  "of --chat and --preference: a file, chatml or llama3, in place of the tokenizer folder's");
+  app.add_option("--now", flags.now, "of --chat and --preference: the date that a template writes as today, such as 2026-11-29");
   app.add_option("--loss", flags.loss, "of --chat: which tokens count as targets")
       ->check(CLI::IsMember({"assistant", "completion", "all", "last"}))->capture_default_str()->needs(chat);
   app.add_flag("--skip-empty", flags.skip_empty, "of --chat and --preference: leave conversations out of which no token counts");
 }
 
 ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, bool no_special) {
-  const std::string folder = std::filesystem::is_directory(tokenizer) ? tokenizer : "";
-  if (flags.preference && flags.chat_template.empty() && folder.empty()) {  // texts need none
-    constexpr const char* kNone = "{{ raise_exception('messages need a chat template; give --template') }}";
-    return {.source = {.chat = ChatTemplate::parse(kNone, "no template"), .with_tools = {}, .variables = {}}};
-  }
-  if (folder.empty() && flags.chat_template.empty())
-    throw ConfigError(
-        fmt::format("--chat: {} is no folder that could hold a chat template; give --template", in_quotes(tokenizer)));
-  ChatOptions chat{.source = load_chat_source(folder, flags.chat_template)};
+  constexpr const char* kNone = "{{ raise_exception('messages need a chat template; give --template') }}";
+  const bool may_lack_one = flags.preference && flags.chat_template.empty() && !std::filesystem::is_directory(tokenizer);  // texts do
+  ChatOptions chat{.source = may_lack_one ? ChatSource{ChatTemplate::parse(kNone, "no template"), {}, {}}
+                                          : chat_source_of(tokenizer, flags.chat_template, flags.chat ? "--chat" : "--preference")};
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
     if (flags.loss == to_string(kind)) chat.loss = kind;
   if (flags.skip_empty) chat.empty = EmptyConversations::kSkipped;
+  if (flags.now) chat.source.variables.now = time_of(*flags.now, "--now");
   if (no_special) chat.around_text = Around::kLeftOut;
   return chat;
 }
@@ -100,6 +98,9 @@ void say_what_counts(const PrepareStats& stats, const CommandContext& context) {
   context.out << fmt::format("{} of {} count as targets ({:.1f} %)\n", stats.counted, counted(stats.tokens, "token"), 100 * share);
   if (stats.skipped > 0)
     context.out << fmt::format("{} without a token that counts left out\n", counted(stats.skipped, "conversation"));
+  if (stats.dropped > 0)
+    context.out << fmt::format("warning: the chat template leaves out a part of {}, the first {}\n",
+                               counted(stats.dropped, "conversation"), on_one_line(stats.first_dropped));
   if (stats.endless > 0)
     context.out << fmt::format(
         "warning: in {} no end-of-sequence token counts at the end of what is learned: the model will not learn to stop\n",
@@ -118,8 +119,8 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   bool append_eod = false;
   app.add_option(
          "--input", inputs,
-         "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; - is standard input, "
-         "JSON lines where it begins with {")
+         "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; a folder is all "
+         "files below it, @LIST the names on the lines of a file; - is standard input, JSON lines where it begins with {")
       ->required();
   app.add_option("--tokenizer", source.name_or_path,
                  "gpt2, cl100k, bytes, a model's folder, or a tokenizer's file: tokenizer.json, tiktoken ranks, tekken.json")
@@ -162,7 +163,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   const auto vocabulary = load_tokenizer(source);
   std::optional<ChatOptions> chat;
   if (!chat_flags.chat && !chat_flags.preference)
-    refuse_given(app, {"--template", "--skip-empty"}, "only conversations and pairs of answers have it",
+    refuse_given(app, {"--template", "--now", "--skip-empty"}, "only conversations and pairs of answers have it",
                  "give --chat or --preference");
   if (chat_flags.chat || chat_flags.preference) {
     refuse_given(app, {"--append-eod", "--plain-special", "--json-key", "--separator-line"},
@@ -170,6 +171,8 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
     chat = chat_options(chat_flags, source.name_or_path, no_special);
     if (chat_flags.preference) chat->preferences = true, chat->loss = LossKind::kCompletion;
     options.chat = &*chat;
+    if (const std::string warning = chat_marks(chat->source, *vocabulary).warning; !warning.empty())
+      context.out << fmt::format("warning: {}\n", warning);
   }
   if (eod) {
     options.eod = vocabulary->find(*eod);

@@ -29,6 +29,8 @@ NamedPrefix named(const std::string& text) {
 void check(const CLI::App& app, const EvalOptions& options) {
   if (options.checkpoint.empty() == options.hf_folder.empty())
     throw ConfigError("trident eval: no model, or two; give either --ckpt DIR, a checkpoint, or --hf DIR, a Hugging Face folder");
+  if (options.hf_folder.empty())
+    refuse_given(app, {"--adapter"}, "it is merged into a Hugging Face folder", "name its base in --hf");
   if (options.sets.empty() && !options.ids && !options.choices)
     throw ConfigError("trident eval: nothing to evaluate; give --data PREFIX, --ids \"5 17 2\" or --choices FILE");
   std::set<std::string> names;
@@ -57,6 +59,7 @@ void add_flags(CLI::App& app, EvalFlags& flags) {
   EvalOptions& options = flags.options;
   app.add_option("--ckpt", options.checkpoint, "a checkpoint's folder, or that of a run's checkpoints, for the newest");
   app.add_option("--hf", options.hf_folder, "in its place a Hugging Face folder: config.json and safetensors");
+  app.add_option("--adapter", options.adapter, std::string(kAdapterHelp));
   app.add_option("--data", flags.data, "prefix of .bin and .idx, or NAME=PREFIX; as often as wanted");
   app.add_option("--ids", flags.ids, "a text as token ids, \"5 17 2\"");
   app.add_option("--choices", options.choices, "lines {\"context\": ..., \"choices\": [...], \"answer\": 0}");

@@ -1,8 +1,9 @@
-// trident generate --ckpt DIR --prompt TEXT|--prompts FILE|--prompt-ids "5 17 2" [--max-new-tokens N] [--greedy] ...
+// trident generate --ckpt DIR --prompt TEXT|--prompts FILE|--prompt-ids "5 17 2"|--messages FILE|--chat [--greedy] ...
 #include <fmt/ranges.h>
 
 #include <cstdint>
 #include <exception>
+#include <iostream>
 #include <ostream>
 
 #include "app/command_line.h"
@@ -14,6 +15,8 @@
 
 namespace trident {
 namespace {
+
+constexpr std::int64_t kChatTokens = 1024;  // of an answer
 
 struct OutputFlags {
   bool json = false, ids = false, log_probabilities = false, timings = false;
@@ -67,6 +70,7 @@ void print(std::ostream& out, const GenerateResult& result, const OutputFlags& f
 void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_option("--ckpt", options.checkpoint, "a checkpoint, or a folder of several or a run's: the newest");
   app.add_option("--hf", options.hf_folder, "instead: a Hugging Face folder, with config.json and safetensors");
+  app.add_option("--adapter", options.adapter, std::string(kAdapterHelp));
   app.add_option("--config", options.config,
                  "instead: a run's configuration, with that run's newest checkpoint, or random weights where it has none");
   app.add_flag("--random-weights", options.random_weights, "with --config: weights drawn at random, to measure");
@@ -102,6 +106,7 @@ void check(const CLI::App& app, const GenerateOptions& options, bool greedy, con
   if (options.checkpoint.has_value() + options.hf_folder.has_value() + options.config.has_value() != 1)
     throw ConfigError(
         "trident generate: what makes the text is not clear; give one of --ckpt DIR, --hf DIR and --config FILE");
+  if (!options.hf_folder) refuse_given(app, {"--adapter"}, "it is merged into a Hugging Face folder", "name its base in --hf");
   if (!options.config) refuse_given(app, {"--random-weights"}, "weights are those that --ckpt or --hf names", "leave it out");
   if (greedy) refuse_given(app, {"--temperature"}, "--greedy takes the likeliest token", "give one of the two");
   if (options.sampling.temperature == 0) {
@@ -124,7 +129,7 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   GenerateOptions options;
   OutputFlags output;
   std::vector<std::string> texts, files, ids;
-  bool greedy = false;
+  bool greedy = false, chat = false;
   app.add_option("--prompt", texts, "a text to continue; may be repeated")->allow_extra_args(false);
   app.add_option("--prompts", files,
                  "a file with a prompt on every line; of FILE.jsonl a JSON text, or {\"prompt\": ..} or {\"ids\": [..]}")
@@ -133,8 +138,11 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   app.add_option("--messages", options.messages,
                  "a file with a JSON array of messages, to answer by the model's chat template; may be repeated")
       ->allow_extra_args(false);
+  app.add_flag("--chat", chat,
+               "answer the lines of standard input, by the same template, each with all that was said before; --messages may begin "
+               "it, and an empty line ends it");
   app.add_option("--template", options.chat_template,
-                 "of --messages: a file, chatml or llama3, in place of the tokenizer folder's");
+                 "of --messages and --chat: a file, chatml or llama3, in place of the tokenizer folder's");
   app.add_flag("--greedy", greedy, "take the likeliest token, as --temperature 0");
   add_flags(app, options, output);
   std::exception_ptr wrong;  // which the ranks of a job say once
@@ -148,6 +156,9 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
     options.timings = output.timings;
     if (greedy) options.sampling.temperature = 0;
     check(app, options, greedy, output);
+    if (chat) refuse_given(app, {"--prompt", "--prompts", "--prompt-ids", "-n", "--batch", "--print-ids", "--json", "--logprobs",
+                                 "--timings"}, "--chat prints the text of one answer after the other", "leave it out");
+    if (chat && app.count("--max-new-tokens") == 0) options.max_new_tokens = kChatTokens;
     for (const std::string& text : texts) options.prompts.push_back({.text = text});
     for (const std::string& file : files) options.prompts.push_back({.file = file});
     for (const std::string& list : ids) options.prompts.push_back({.ids = parse_token_ids(list, "--prompt-ids")});
@@ -162,6 +173,13 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
     shown = true;
     context.out << (to_terminal ? on_lines(text) : text) << std::flush;
   };
+  std::int64_t turns = 0;
+  if (chat)
+    options.ask = [&]() -> std::optional<std::string> {
+      context.out << (turns++ > 0 ? "\n" : "") << (to_terminal ? "> " : "") << std::flush;
+      std::string line;
+      return std::getline(std::cin, line) && !line.empty() ? std::optional(line) : std::nullopt;
+    };
   const auto read = [&] {
     if (wrong) std::rethrow_exception(wrong);
     return options;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/command_line.h"
+#include "core/clock.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
 #include "core/utf8.h"
@@ -131,16 +132,20 @@ void tokenizer_show_command(const Arguments& arguments, const CommandContext& co
 void tokenizer_render_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Print the text that a chat template makes of messages, and nothing else.", "trident tokenizer render");
   std::string messages, name, folder, tools;
+  std::optional<std::string> now;
   bool generation_prompt = false;
   app.add_option("--messages", messages, "a JSON array of messages, or an object that --chat of data prepare takes")->required();
   app.add_option("--tokenizer", folder, "a model's folder: its template, bos_token and the like");
   app.add_option("--template", name, "a file, chatml or llama3, in place of the folder's template");
   app.add_option("--tools", tools, "a JSON array of tools");
+  app.add_option("--now", now, "the date that a template writes as today (strftime_now), such as 2026-11-29; else it is today's");
   app.add_flag("--add-generation-prompt", generation_prompt, "end with the header of an answer");
   if (!parse_flags(app, arguments, context)) return;
   if (folder.empty() && name.empty())
     throw ConfigError("no template given; give --tokenizer DIR or --template FILE, chatml or llama3");
-  context.out << render_messages_file(load_chat_source(folder, name), messages, tools,
+  ChatSource source = load_chat_source(folder, name);
+  source.variables.now = time_of(now.value_or(local_time_text(kTimeFormat)), "--now");
+  context.out << render_messages_file(source, messages, tools,
                                       generation_prompt ? GenerationPrompt::kAdded : GenerationPrompt::kNone)
                      .text;
 }

@@ -241,7 +241,12 @@ CheckpointDifference compare_checkpoints(StoredTensors& a, StoredTensors& b,
            .what = fmt::format("has the shapes {} and {}", to_string(whole(tensor.shape)), to_string(whole(shape)))});
       continue;
     }
+    const bool frozen = tensor.frozen, frozen_in_b = b.manifest().tensors[of_b].frozen;
+    if (frozen != frozen_in_b)
+      result.notes.push_back(
+          fmt::format("{} is frozen in {} only: its weights alone are compared", tensor.name, frozen ? "A" : "B"));
     for (const KindPair& kind : kinds) {
+      if (!kind.prefix.empty() && (frozen || frozen_in_b)) continue;
       TensorDifference difference = TensorComparison({a, kind.a, t}, {b, kind.b, of_b}, tensor.shape).run();
       difference.key = kind.prefix + tensor.name;
       if (difference.different > 0) result.tensors.push_back(std::move(difference));

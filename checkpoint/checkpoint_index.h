@@ -22,6 +22,7 @@ struct StoredKind {
   bool operator==(const StoredKind&) const = default;
 };
 // A checkpoint stores these kinds of each tensor: weights, masters unless the weights are f32 themselves, states of the optimizer.
+// Of a frozen one it has the weights alone.
 std::vector<StoredKind> stored_kinds(const Manifest& manifest);
 
 struct StoredBox {
@@ -66,7 +67,8 @@ class CheckpointIndex {
     return boxes_[kind * manifest_.tensors.size() + tensor];
   }
 
-  // Once all files are in. DataError naming `source` and the key: the boxes are not the whole tensor, each element once.
+  // Once all files are in. DataError naming `source` and the key: the boxes are not the whole tensor, each element once; or are
+  // those of a kind that a frozen tensor has not.
   void check_tiling(std::size_t kind, std::size_t tensor, std::string_view source) const;
 
  private:

@@ -36,19 +36,20 @@ bool is_hf_folder(const std::string& folder) {
   return is_there(folder + "/" + std::string(kHfWeightsName)) || is_there(folder + "/" + std::string(kHfIndexName));
 }
 
-HfFolder::HfFolder(std::string folder, std::span<const ManifestTensor> expected, const HfMeanings& meanings)
+HfFolder::HfFolder(std::string folder, std::span<const ManifestTensor> expected, const HfMeanings& meanings,
+                   const HfFiles& files)
     : folder_(std::move(folder)) {
-  read_headers();
-  fit(expected, meanings);
+  read_headers(files);
+  fit(expected, meanings, files);
 }
 
-void HfFolder::read_headers() {
-  const std::string index_path = folder_ + "/" + std::string(kHfIndexName);
+void HfFolder::read_headers(const HfFiles& files) {
+  const std::string index_path = folder_ + "/" + std::string(files.index);
   if (!is_there(index_path)) {
-    if (!is_there(folder_ + "/" + std::string(kHfWeightsName)))
-      throw DataError(fmt::format("{}: has neither {} nor {}; expected a folder with safetensors files", folder_, kHfWeightsName,
-                                  kHfIndexName));
-    add_file(std::string(kHfWeightsName));
+    if (!is_there(folder_ + "/" + std::string(files.weights)))
+      throw DataError(fmt::format("{}: has neither {} nor {}; expected a folder with safetensors files", folder_, files.weights,
+                                  files.index));
+    add_file(std::string(files.weights));
     return;
   }
   has_index_ = true;
@@ -71,7 +72,7 @@ void HfFolder::read_headers() {
     const auto found = index_.find(tensor);
     if (found != index_.end() && files_[tensors_[found->second].file] == name) continue;
     throw DataError(fmt::format("{}/{}: has no tensor {}, and {} says it has; copy the folder again", folder_, name,
-                                in_quotes(tensor), kHfIndexName));
+                                in_quotes(tensor), files.index));
   }
   if (index.files.size() == tensors_.size()) return;
   std::unordered_set<std::string_view> listed;
@@ -79,7 +80,7 @@ void HfFolder::read_headers() {
   for (const HfFileTensor& tensor : tensors_)
     if (!listed.contains(tensor.name))
       throw DataError(fmt::format("{}: has tensor {}, which {} does not name; copy the folder again", path(tensor.file),
-                                  in_quotes(tensor.name), kHfIndexName));
+                                  in_quotes(tensor.name), files.index));
 }
 
 namespace {
@@ -132,13 +133,13 @@ void HfFolder::add_file(const std::string& name) {
   }
 }
 
-void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& meanings) {
+void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& meanings, const HfFiles& files) {
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const HfFileTensor& tensor = tensors_[t];
     const HfName meaning = meanings(tensor.name);
     if (meaning.kind == HfNameKind::kUnknown)
-      throw DataError(fmt::format("{}: has tensor {}, which the model of config.json does not have; expected its {} tensors alone",
-                                  path(tensor.file), in_quotes(tensor.name), expected.size()));
+      throw DataError(fmt::format("{}: has tensor {}, which the model of {} does not have; expected its {} tensors alone",
+                                  path(tensor.file), in_quotes(tensor.name), files.says, expected.size()));
     if (meaning.kind != HfNameKind::kTensor) continue;
     const auto [at, is_new] = fitted_.emplace(meaning.tensor, t);
     if (!is_new)
@@ -148,21 +149,30 @@ void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& m
   for (const ManifestTensor& tensor : expected) {
     const HfFileTensor* const found = find(tensor.name);
     if (found == nullptr)
-      throw DataError(fmt::format("{}: has no tensor {}, expected one of shape {} by config.json; copy the folder again",
-                                  has_index_ ? folder_ : path(0), in_quotes(tensor.name), shape_text(tensor.shape)));
-    if (found->shape != tensor.shape)
-      throw DataError(fmt::format("{}: tensor {} has the shape {}, expected {} by config.json; copy the folder again",
-                                  path(found->file), in_quotes(found->name), shape_text(found->shape), shape_text(tensor.shape)));
-    if (!found->other_dtype.empty() || !is_float(found->dtype))
-      throw DataError(fmt::format("{}: tensor {} is {}, expected F32, BF16 or F16; save the model in one of them",
-                                  path(found->file), in_quotes(found->name),
-                                  found->other_dtype.empty() ? safetensors_name(found->dtype)
-                                                             : on_one_line(found->other_dtype.substr(0, kShownDType))));
+      throw DataError(fmt::format("{}: has no tensor {}, expected one of shape {} by {}; copy the folder again",
+                                  has_index_ ? folder_ : path(0), in_quotes(tensor.name), shape_text(tensor.shape), files.says));
+    check(tensor, *found, files);
   }
+  for (const ManifestTensor& tensor : files.optional)
+    if (const HfFileTensor* const found = find(tensor.name)) check(tensor, *found, files);
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const HfName meaning = meanings(tensors_[t].name);
     if (meaning.kind == HfNameKind::kTiedHead) tied_copies_.emplace_back(t, fitted_.at(meaning.tensor));
   }
+}
+
+void HfFolder::check(const ManifestTensor& expected, const HfFileTensor& found, const HfFiles& files) const {
+  if (found.shape != expected.shape) {
+    const std::string wrong = fmt::format("{}: tensor {} has the shape {}, expected {} by {}; ", path(found.file),
+                                          in_quotes(found.name), shape_text(found.shape), shape_text(expected.shape), files.says);
+    if (files.wrong_shape == ExitCode::kConfig) throw ConfigError(wrong + "it belongs to another model");
+    throw DataError(wrong + "copy the folder again");
+  }
+  if (!found.other_dtype.empty() || !is_float(found.dtype))
+    throw DataError(fmt::format("{}: tensor {} is {}, expected F32, BF16 or F16; save the model in one of them", path(found.file),
+                                in_quotes(found.name),
+                                found.other_dtype.empty() ? safetensors_name(found.dtype)
+                                                          : on_one_line(found.other_dtype.substr(0, kShownDType))));
 }
 
 void HfFolder::check_tied_copies() const {

@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/format/hf_index.h"
 #include "checkpoint/format/manifest.h"
+#include "core/check.h"
 #include "core/dtype.h"
 #include "core/file_io.h"
 #include "model/config/hf_tensors.h"
@@ -34,6 +36,14 @@ bool is_hf_folder(const std::string& folder);
 // Says which tensor of the model a name in a file stands for: the HfNames of that model.
 using HfMeanings = std::function<HfName(std::string_view name_in_file)>;
 
+// A folder's files: how they are called, and who says which tensors they have.
+struct HfFiles {
+  std::string_view weights = kHfWeightsName, index = kHfIndexName;
+  std::string_view says = "config.json";
+  std::span<const ManifestTensor> optional = {};  // that may be there beside those that must
+  ExitCode wrong_shape = ExitCode::kData;         // or kConfig: of what the user put together
+};
+
 // A folder's headers, and which of its tensors are the model's. It does not change, so threads share one.
 class HfFolder {
  public:
@@ -42,7 +52,7 @@ class HfFolder {
   // index names, or in two, or in a file and not in the index. Then finds the model's tensors among them. Refuses (DataError naming
   // file, tensor, what is there and what was expected) a folder without a tensor of `expected`, or with one of another shape or of
   // values that are no floats, or with tensors that the model does not have.
-  HfFolder(std::string folder, std::span<const ManifestTensor> expected, const HfMeanings& meanings);
+  HfFolder(std::string folder, std::span<const ManifestTensor> expected, const HfMeanings& meanings, const HfFiles& files = {});
 
   const std::string& folder() const { return folder_; }
   const std::vector<std::string>& files() const { return files_; }  // names in the folder
@@ -62,9 +72,10 @@ class HfFolder {
   DType common_dtype() const;
 
  private:
-  void read_headers();
+  void read_headers(const HfFiles& files);
   void add_file(const std::string& name);
-  void fit(std::span<const ManifestTensor> expected, const HfMeanings& meanings);
+  void fit(std::span<const ManifestTensor> expected, const HfMeanings& meanings, const HfFiles& files);
+  void check(const ManifestTensor& expected, const HfFileTensor& found, const HfFiles& files) const;
 
   std::string folder_;
   std::vector<std::string> files_;

@@ -9,8 +9,8 @@
 
 namespace trident {
 
-HfShardReader::HfShardReader(std::shared_ptr<const HfFolder> folder, ReadAt read_at)
-    : folder_(std::move(folder)), read_at_(std::move(read_at)) {}
+HfShardReader::HfShardReader(std::shared_ptr<const HfFolder> folder, std::shared_ptr<const PeftAdapter> adapter, ReadAt read_at)
+    : folder_(std::move(folder)), values_(folder_, std::move(adapter), std::move(read_at)) {}
 
 void HfShardReader::read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values, Narrowing narrowing) {
   fill_shard(box, shard, write_values,
@@ -25,25 +25,19 @@ void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, 
   if (tensor.shape != box.tensor_shape)
     throw DataError(fmt::format("{}: tensor {} has the shape {}, expected {}; it is of another model", folder_->path(tensor.file),
                                 in_quotes(tensor.name), to_string(whole(tensor.shape)), to_string(whole(box.tensor_shape))));
-  if (!converts(tensor.dtype, dtype, narrowing))
+  const DType given = values_.dtype_of(box.tensor);
+  if (!converts(given, dtype, narrowing))
     throw DataError(fmt::format("{}: tensor {} is {}, expected {}; save the model in that dtype", folder_->path(tensor.file),
-                                in_quotes(tensor.name), safetensors_name(tensor.dtype), safetensors_name(dtype)));
-  const RandomAccessFile& file = open(tensor.file);
-  copy_shared(whole(tensor.shape), tensor.dtype, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
-    file.read(tensor.begin + begin, bytes);
-    look_for_odd_values(tensor, begin / size_of(tensor.dtype), bytes);
+                                in_quotes(tensor.name), safetensors_name(given), safetensors_name(dtype)));
+  copy_shared(whole(tensor.shape), given, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
+    values_.read(box.tensor, begin / size_of(given), bytes);
+    look_for_odd_values(tensor, given, begin / size_of(given), bytes);
   });
 }
 
-const RandomAccessFile& HfShardReader::open(std::size_t file) {
-  if (open_ && open_->first == file) return open_->second;
-  RandomAccessFile opened(folder_->path(file), read_at_);
-  folder_->check_unchanged(file, opened);
-  return open_.emplace(file, std::move(opened)).second;
-}
-
-void HfShardReader::look_for_odd_values(const HfFileTensor& tensor, std::int64_t element, std::span<const std::byte> bytes) {
-  const OddValues found = trident::odd_values(bytes.data(), tensor.dtype, std::ssize(bytes) / size_of(tensor.dtype));
+void HfShardReader::look_for_odd_values(const HfFileTensor& tensor, DType dtype, std::int64_t element,
+                                        std::span<const std::byte> bytes) {
+  const OddValues found = trident::odd_values(bytes.data(), dtype, std::ssize(bytes) / size_of(dtype));
   for (const auto& [at, infinite] : {std::pair{found.nan, false}, {found.infinity, true}})
     if (at >= 0 && !odd_.contains({tensor.name, infinite}))
       odd_[{tensor.name, infinite}] =

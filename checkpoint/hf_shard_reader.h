@@ -5,21 +5,22 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/box_copy.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/hf_value_reader.h"
 #include "core/file_io.h"
 
 namespace trident {
 
-// Used by one thread. Memory beside the shards: 1 MiB, and for shards on a device some rows.
+// Used by one thread. Memory beside the shards: 1 MiB, what HfValueReader has, and for shards on a device some rows.
 class HfShardReader {
  public:
-  explicit HfShardReader(std::shared_ptr<const HfFolder> folder, ReadAt read_at = ::pread);
+  explicit HfShardReader(std::shared_ptr<const HfFolder> folder, std::shared_ptr<const PeftAdapter> adapter = {},
+                         ReadAt read_at = ::pread);
 
   // Fills the elements of `shard` (f32, the tensor's dtype, or with kRounded any floats) that `box` speaks of. DataError naming
   // file and tensor for what is not there, of another shape, or does not convert; StorageError for what cannot be read.
@@ -32,12 +33,10 @@ class HfShardReader {
 
  private:
   void read_host(const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing);
-  const RandomAccessFile& open(std::size_t file);
-  void look_for_odd_values(const HfFileTensor& tensor, std::int64_t element, std::span<const std::byte> bytes);
+  void look_for_odd_values(const HfFileTensor& tensor, DType dtype, std::int64_t element, std::span<const std::byte> bytes);
 
   std::shared_ptr<const HfFolder> folder_;
-  ReadAt read_at_;
-  std::optional<std::pair<std::size_t, RandomAccessFile>> open_;  // the one that was read last
+  HfValueReader values_;
   ReadScratch scratch_;
   std::map<std::pair<std::string, bool>, std::string> odd_;  // by tensor, and whether infinite
 };

@@ -16,7 +16,7 @@ namespace trident {
 // The values of one shard: n elements each.
 struct ShardTensors {
   ConstTensorView weight;               // in the compute dtype
-  ConstTensorView master;               // f32; the weight itself where that is f32
+  ConstTensorView master;               // f32; the weight itself where that is f32; of nothing: frozen
   std::vector<ConstTensorView> states;  // f32, in the order of their names; empty: nothing updates them
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "checkpoint/box_tiling.h"
+#include "checkpoint/save_plan.h"
 #include "core/check.h"
 
 namespace trident {
@@ -95,6 +96,12 @@ BoxReader& ShardReader::reader_of(std::size_t file) {
   }
   with_block_.push_back(file);
   return reader;
+}
+
+std::string_view ShardReader::exact_prefix(std::string_view tensor) const {
+  const bool has_masters = manifest_.complete && manifest_.weights != DType::kF32;
+  const std::int64_t t = find(tensor);
+  return has_masters && t >= 0 && !manifest_.tensors[static_cast<std::size_t>(t)].frozen ? kMasterPrefix : std::string_view();
 }
 
 void ShardReader::read(std::string_view prefix, const ShardBox& box, const TensorView& shard, const WriteValues& write_values,

@@ -33,6 +33,9 @@ class ShardReader {
   // Index in the manifest, or -1.
   std::int64_t find(std::string_view tensor) const;
 
+  // Under which prefix the most exact values of a tensor are stored: its master's, or where it has none its weights'.
+  std::string_view exact_prefix(std::string_view tensor) const;
+
   // Fills the elements of `shard` (all of the shard's; f32, the stored dtype, or with kRounded bf16 or f16) that `box` speaks of
   // with the values stored under `prefix` ("" for the weights), converted to its dtype. DataError naming file and tensor for what
   // is missing, damaged or not what the manifest says (TableCheck), before any such value is used; StorageError for what cannot be

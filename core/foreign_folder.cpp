@@ -32,12 +32,13 @@ constexpr std::string_view kLlamasOwn =
     "model.safetensors";
 constexpr std::string_view kOtherFramework =
     "has weights of another framework, {}, which are not read; save them once more as safetensors of PyTorch";
+constexpr std::string_view kAdapter =
+    "is an adapter, {}, and no model; name its model, and this in --adapter, or merge it into its model (trident convert --from "
+    "peft)";
 // The first that fits counts.
 constexpr Sign kSigns[] = {
-    {"adapter_config", ".json",
-     "is an adapter, {}, and no model; merge it into its model (merge_and_unload() of peft), save that, and name it"},
-    {"adapter_model", "",
-     "is an adapter, {}, and no model; merge it into its model (merge_and_unload() of peft), save that, and name it"},
+    {"adapter_config", ".json", kAdapter},
+    {"adapter_model", "", kAdapter},
     {"pytorch_model", ".bin", kPickle},
     {"pytorch_model", ".bin.index.json", kPickle},
     {"consolidated", "", kLlamasOwn},

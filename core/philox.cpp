@@ -32,6 +32,12 @@ PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose, std::uint64_t nu
   return to_key(hash.value());
 }
 
+PhiloxKey dropout_key(std::uint64_t seed, std::int64_t step, int unit, int place) {
+  const std::uint64_t number =
+      static_cast<std::uint64_t>(step) << 24 | static_cast<std::uint64_t>(unit) << 4 | static_cast<std::uint64_t>(place);
+  return random_key(seed, RandomPurpose::kDropout, number);
+}
+
 void Normals::draw(std::uint64_t block) {
   const PhiloxCounter w = philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key_);
   for (std::size_t pair = 0; pair < 4; pair += 2) {  // words 0,1 make normals 0,1; words 2,3 make normals 2,3

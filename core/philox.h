@@ -40,6 +40,9 @@ enum class RandomPurpose : std::uint32_t {
 PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose, std::string_view name);
 PhiloxKey random_key(std::uint64_t seed, RandomPurpose purpose, std::uint64_t number);
 
+// The key of a unit's dropout masks in a step: `place` is a number of what drops within the unit. 2^20 units, 16 places.
+PhiloxKey dropout_key(std::uint64_t seed, std::int64_t step, int unit, int place);
+
 // Uniform in (0, 1]: 24 bits, never 0 (safe under log).
 constexpr float uniform_from_bits(std::uint32_t bits) { return static_cast<float>((bits >> 8) + 1) * 0x1p-24f; }
 

@@ -12,6 +12,8 @@
 namespace trident {
 namespace {
 
+constexpr std::size_t kShownBegin = 24;  // bytes of a text that are looked for
+
 std::vector<TextRange> message_texts(const RenderedChat& rendered) {
   std::vector<TextRange> texts;
   for (const RenderedSegment& segment : rendered.segments)
@@ -47,6 +49,27 @@ void mark_counted(ConversationTokens* tokens, const std::vector<std::size_t>& en
     if (span == spans.end()) return;
     if (ends[i] > begin && span->begin <= begin && ends[i] <= span->end) tokens->counts[i] = 1;
   }
+}
+
+// The first thing that the template leaves out, judged by how texts begin; "" for none.
+std::string dropped_part(const ChatTemplate& chat, const Conversation& conversation, std::string_view rendered) {
+  if (!conversation.tools.is_null() && !chat.reads_tools()) return "its tools";
+  if (conversation.messages.is_null()) return "";
+  std::size_t from = 0;
+  for (std::size_t i = 0; i < conversation.messages.items().size(); ++i) {
+    const JsonValue& message = conversation.messages.items()[i];
+    const JsonValue* const content = message.find("content");
+    const std::string& role = message.find("role")->as_string();
+    if (content == nullptr || !content->is_string() || role == "assistant") continue;  // what that thought may be left out
+    std::string_view begin = content->as_string();
+    begin.remove_prefix(std::min(begin.find_first_not_of(" \t\r\n"), begin.size()));
+    begin = begin.substr(0, std::min(begin.find_first_of("\n\r\t\"'\\<>&"), kShownBegin));
+    std::size_t at = rendered.find(begin, from);
+    if (at == rendered.npos) at = rendered.find(begin);
+    if (at == rendered.npos) return fmt::format("messages[{}], of role {}", i, in_quotes(role));
+    from = at + begin.size();
+  }
+  return "";
 }
 
 // Whether one of `eos` is among the last ids that count.
@@ -128,6 +151,7 @@ ConversationTokens encode_parsed(const Conversation& conversation, const std::st
     throw DataError(
         fmt::format("{}: no token of the conversation counts with --loss {}; mend it, or leave such out by --skip-empty", where,
                     to_string(options.loss)));
+  tokens.dropped = dropped_part(chat, conversation, counted.rendered.text);
   tokens.ends = ends_with_one_of(tokens, tokenizer.special_ids().eos);
   const std::span ids(tokens.ids);
   const std::vector<std::int32_t>& before = tokenizer.special_ids().before;
@@ -152,6 +176,32 @@ std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, con
     tokens[a] = encode_parsed(read_conversation(rows[a], where), where, options, tokenizer, encoder);
   }
   return tokens;
+}
+
+ChatMarks chat_marks(const ChatSource& source, const Tokenizer& tokenizer) {
+  RenderedChat chat;
+  try {
+    const JsonValue turn(JsonValue::Array{chat_message("user", "a"), chat_message("assistant", "a")});
+    chat = source.chat.render(turn, {}, GenerationPrompt::kNone, source.variables);
+  } catch (const DataError&) {
+    return {};
+  }
+  ChatMarks marks;
+  const std::string_view text = chat.text;
+  std::size_t answered = text.size();
+  for (const RenderedSegment& segment : chat.segments)
+    if (segment.origin == TextOrigin::kMessage) answered = segment.end;
+  const std::vector<std::int32_t> behind = tokenizer.encode(text.substr(answered), {.around = Around::kLeftOut});
+  const auto end = std::ranges::find_if(behind, [&](std::int32_t id) { return tokenizer.is_control(id); });
+  if (end != behind.end()) marks.ends = {*end};
+  for (std::size_t at = 0; (at = text.find("<|", at)) != text.npos; at += 2) {
+    const std::string_view marker = text.substr(at, std::min(text.find("|>", at), text.size() - 2) + 2 - at);
+    if (!marker.ends_with("|>") || marker.find_first_of(" \n") != marker.npos || tokenizer.find(marker)) continue;
+    marks.warning = fmt::format("{} writes {}, which is no token of tokenizer {}: a model reads it letter by letter; give the "
+                                "model's own template", source.chat.name(), in_quotes(marker), in_quotes(tokenizer.name()));
+    break;
+  }
+  return marks;
 }
 
 std::vector<std::int32_t> encode_rendered(const RenderedChat& rendered, const Tokenizer& tokenizer) {

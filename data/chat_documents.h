@@ -28,6 +28,7 @@ struct ConversationTokens {
   std::vector<std::uint8_t> counts;  // of each id: 1 where all its bytes count; no id counts: the conversation is left out
   std::int64_t bytes = 0;            // of the rendered text
   bool ends = true;                  // an eos token stands in the last stretch that counts
+  std::string dropped = {};          // what the template does not write: "its tools", or "messages[1], of role \"critic\""
   bool is_usual = true;              // they begin with what the tokenizer puts before a text
 };
 
@@ -42,6 +43,13 @@ ConversationTokens encode_conversation(const RawDocument& line, const std::strin
 // encode_conversation().
 std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, const std::string& path, const ChatOptions& options,
                                                     const Tokenizer& tokenizer, Encoder& encoder);
+
+// What a template writes around messages, as one question and one answer show it; nothing where it refuses those.
+struct ChatMarks {
+  std::vector<std::int32_t> ends;  // the control token behind an answer
+  std::string warning;             // names a marker such as <|im_start|> that is no token; else ""
+};
+ChatMarks chat_marks(const ChatSource& source, const Tokenizer& tokenizer);
 
 // The ids of a rendered text, without anything around them.
 std::vector<std::int32_t> encode_rendered(const RenderedChat& rendered, const Tokenizer& tokenizer);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <span>
+#include <sstream>
 #include <string_view>
 
 #include "core/check.h"
@@ -87,7 +89,38 @@ InputFile identify_standard_input(const std::function<void()>& waiting) {
   return input;
 }
 
+void add_files_below(const std::string& folder, std::vector<std::string>* paths) {
+  check_may_read(folder);
+  for (const std::string& name : names_in(folder)) {
+    const std::string path = (folder.ends_with('/') ? folder : folder + "/") + name;
+    if (name.starts_with('.')) continue;
+    if (folder_exists(path)) add_files_below(path, paths);
+    else paths->push_back(path);
+  }
+}
+
 }  // namespace
+
+std::vector<std::string> input_paths(const std::vector<std::string>& names) {
+  std::vector<std::string> paths;
+  for (const std::string& name : names) {
+    const std::size_t before = paths.size();
+    if (name.starts_with('@')) {
+      std::istringstream lines(read_file(name.substr(1)));
+      std::vector<std::string> listed;
+      for (std::string line; std::getline(lines, line);)
+        if (!line.empty() && !line.starts_with('@')) listed.push_back(line);
+      std::ranges::move(input_paths(listed), std::back_inserter(paths));
+    } else if (folder_exists(name)) {
+      add_files_below(name, &paths);
+    } else {
+      paths.push_back(name);
+      continue;
+    }
+    if (paths.size() == before) throw DataError(fmt::format("{}: names no file to read; leave it out of --input", name));
+  }
+  return paths;
+}
 
 InputFile identify_input(const std::string& path, const std::function<void()>& waiting) {
   if (path == kStandardInput) return identify_standard_input(waiting);

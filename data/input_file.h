@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trident {
 
@@ -22,6 +23,10 @@ struct InputFile {
 };
 
 inline constexpr std::string_view kStandardInput = "-";
+
+// The files that `names` stand for, in their order: a folder for all below it in the order of names, without hidden ones;
+// @FILE for the names on the lines of a file. DataError: a folder or list that is empty, or that cannot be read.
+std::vector<std::string> input_paths(const std::vector<std::string>& names);
 
 // Endings .gz and .zst mean compression; what stands before them counts as if they were not there: .jsonl and .json are JSON lines,
 // all else is text. DataError: a file that cannot be opened or is no regular file; content compressed otherwise than the name says;

@@ -32,6 +32,8 @@ struct Batch {
   std::vector<std::string> bad;     // why lines are no documents, where such are left out
   std::int64_t text_bytes = 0, lone_surrogates = 0;
   std::int64_t skipped = 0, endless = 0;  // conversations
+  std::int64_t dropped = 0;               // likewise
+  std::string first_dropped;
   bool all_usual = true;                  // likewise: all begin with what the tokenizer puts before a text
   std::int64_t control_line = 0;    // of the first control text that became its token; 0: there is none
   std::int32_t control_id = -1;
@@ -59,12 +61,14 @@ void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const Inp
   batch.text_bytes += static_cast<std::int64_t>(text.size());
 }
 
-void add_conversation(const ConversationTokens& tokens, Batch& batch) {
+void add_conversation(const ConversationTokens& tokens, const InputFile& input, const RawDocument& line, Batch& batch) {
   std::ranges::copy(tokens.ids, std::back_inserter(batch.ids));
   std::ranges::copy(tokens.counts, std::back_inserter(batch.counts));
   batch.sizes.push_back(std::ssize(tokens.ids));
   batch.text_bytes += tokens.bytes;
   batch.endless += tokens.ends ? 0 : 1;
+  if (!tokens.dropped.empty() && ++batch.dropped == 1)
+    batch.first_dropped = fmt::format("{}:{}: {}", input.path, line.line, tokens.dropped);
   batch.all_usual = batch.all_usual && tokens.is_usual;
 }
 
@@ -78,7 +82,7 @@ void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const 
     parts.push_back(encode_conversation(line, input.path, chat, tokenizer, encoder));
   batch.skipped += std::ranges::all_of(parts, counts) ? 0 : 1;
   if (!std::ranges::all_of(parts, counts)) return;
-  for (const ConversationTokens& tokens : parts) add_conversation(tokens, batch);
+  for (const ConversationTokens& tokens : parts) add_conversation(tokens, input, line, batch);
 }
 
 void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer, std::int32_t eod,
@@ -224,6 +228,8 @@ class Preparation {
     stats_.counted += std::ranges::count(batch->counts, 1);
     stats_.skipped += batch->skipped;
     stats_.endless += batch->endless;
+    if (stats_.dropped == 0) stats_.first_dropped = batch->first_dropped;
+    stats_.dropped += batch->dropped;
     all_usual_ = all_usual_ && batch->all_usual;
     stats_.bytes += batch->text_bytes;
     stats_.lone_surrogates += batch->lone_surrogates;
@@ -249,8 +255,9 @@ class Preparation {
 
 }  // namespace
 
-PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenizer& tokenizer, const std::string& output_prefix,
+PrepareStats prepare_text(const std::vector<std::string>& names, const Tokenizer& tokenizer, const std::string& output_prefix,
                           const PrepareOptions& options, const std::function<void(const PrepareProgress&)>& progress) {
+  const std::vector<std::string> inputs = input_paths(names);
   if (inputs.empty()) throw ConfigError("--input: no files; name at least one text or JSONL file");
   if (options.workers < 1 || options.workers > 256)
     throw ConfigError(fmt::format("--workers = {}: allowed are 1 to 256", options.workers));

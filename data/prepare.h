@@ -46,6 +46,8 @@ struct PrepareStats {
   std::int64_t bad_lines = 0;        // left out
   std::int64_t counted = 0;          // of conversations: tokens that count
   std::int64_t skipped = 0;          // conversations without such
+  std::int64_t dropped = 0;          // conversations of which the template leaves something out
+  std::string first_dropped = {};    // FILE:LINE of the first, and what
   std::int64_t endless = 0;          // conversations in which no eos ends the last stretch that counts
   double seconds = 0;
 };
@@ -57,13 +59,13 @@ struct PrepareProgress {
   std::int64_t tokens = 0;
 };
 
-// Writes PREFIX.bin and PREFIX.idx (Megatron-LM's indexed dataset; exactly these names), one sequence per document that has text (of
-// ChatOptions::preferences two: the chosen and the rejected answer), in the order of `inputs`. An input is JSON lines (one object a
-// line, blank lines are skipped) or plain text, either also compressed (see InputFile). Memory: a few MB per worker, or three times
-// the longest document where that is more. Errors leave no output, whichever the number of workers the first one in the order of
-// the documents: DataError (input missing, damaged, empty, or a bad line: FILE:LINE), ConfigError (no inputs, workers), StorageError
-// (output). `progress` is called on this thread, about once per MB of text.
-PrepareStats prepare_text(const std::vector<std::string>& inputs, const Tokenizer& tokenizer, const std::string& output_prefix,
+// Writes PREFIX.bin and PREFIX.idx (Megatron-LM's indexed dataset; exactly these names), one sequence per document that has text
+// (of ChatOptions::preferences two: the chosen and the rejected answer), in the order of input_paths(names). An input is JSON lines
+// (one object a line, blank lines are skipped) or plain text, either also compressed (see InputFile). Memory: a few MB per worker,
+// or three times the longest document where that is more. Errors leave no output, whichever the number of workers the first one in
+// the order of the documents: DataError (input missing, damaged, empty, or a bad line: FILE:LINE), ConfigError (no inputs,
+// workers), StorageError (output). `progress` is called on this thread, about once per MB of text.
+PrepareStats prepare_text(const std::vector<std::string>& names, const Tokenizer& tokenizer, const std::string& output_prefix,
                           const PrepareOptions& options, const std::function<void(const PrepareProgress&)>& progress = {});
 
 }  // namespace trident

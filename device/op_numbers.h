@@ -68,6 +68,8 @@ struct DropoutSpec {
   std::uint32_t key[2] = {0, 0};
   std::int64_t sequence = 0;         // global sequence length
   std::int64_t position_offset = 0;  // global position of row s = 0 (sequence parallelism)
+  // Where x has some of the columns alone: how many there are, and the number of its first.
+  std::int64_t all_columns = 0, first_column = 0;  // 0: x has all
 };
 
 }  // namespace trident

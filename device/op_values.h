@@ -9,13 +9,14 @@
 
 namespace trident {
 
-// out[M,N] (+)= op(a) op(b), op(a) [M,K], op(b) [K,N].
+// out[M,N] (+)= scale op(a) op(b), op(a) [M,K], op(b) [K,N].
 struct MatmulShape {
   std::int64_t m = 0, n = 0, k = 0;
   Transpose transpose_a = Transpose::kNo, transpose_b = Transpose::kNo;
   DType in = DType::kF32;   // of a and b: f32, bf16 or f16
   DType out = DType::kF32;  // f32 or as in; Accumulate::kYes into 16 bits rounds after the sum
   Accumulate accumulate = Accumulate::kNo;
+  float scale = 1.0f;       // not 1: of no product that something follows
   bool operator==(const MatmulShape&) const = default;
 };
 
@@ -34,6 +35,7 @@ struct MatmulOperands {
   Transpose transpose_b = Transpose::kNo;
   Accumulate accumulate = Accumulate::kNo;
   TensorView workspace;
+  float scale = 1.0f;
 };
 
 // A product and what follows it, for Ops::try_fused. Views that the epilogue does not have are empty.

@@ -99,7 +99,8 @@ MatmulShape Matmul::shape() const {
                           operands.transpose_b,
                           a.dtype(),
                           operands.out.dtype(),
-                          operands.accumulate};
+                          operands.accumulate,
+                          operands.scale};
   TRIDENT_CHECK((tb ? stored_b.width : stored_b.rows) == shape.k, "matmul: a {} and b {} do not fit together", to_string(a.shape()),
                 to_string(b.shape()));
   TRIDENT_CHECK(out.rows == shape.m && out.width == shape.n, "matmul: out is {}, expected [{}, {}]",

@@ -23,7 +23,7 @@ namespace trident::op {
 
 // ---- products and attention
 
-// out[M,N] (+)= op(a) op(b); workspace u8, at least what prepare_matmul() returned for this shape.
+// out[M,N] (+)= scale op(a) op(b); workspace u8, at least what prepare_matmul() returned for this shape.
 struct Matmul {
   static constexpr OperationName kName{"matmul", WorkKind::kMatmuls};
   const MatmulOperands& operands;

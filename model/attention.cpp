@@ -35,6 +35,7 @@ Attention::Attention(const ModelConfig& config, std::int64_t layer)
       dropout_(config.residual_dropout, DropoutPlace::kAttention) {}
 
 void Attention::declare(ParamList& list) {
+  list.follow(config_.tuning);
   const int tensor_degree = list.layout().degree;
   const std::int64_t head_dim = config_.head_dim;
   const int kv_shards = static_cast<int>(std::min<std::int64_t>(tensor_degree, config_.kv_heads));
@@ -52,8 +53,9 @@ void Attention::declare(ParamList& list) {
                           .transposed_on_disk = names_.transposed_on_disk,
                           .init_std = static_cast<float>(config_.init_std)};
   std::vector<Projection> projections;
+  std::vector<RowShardedLinear> linears;
   const auto project = [&](std::int64_t columns) {
-    const LinearIds ids = declare_row_sharded(list, linear);
+    const LinearIds ids = declare_row_sharded(list, linears.emplace_back(linear));
     projections.push_back({ids.weight, ids.bias, columns});
   };
   if (fused) {
@@ -67,7 +69,9 @@ void Attention::declare(ParamList& list) {
     linear.shards = kv_shards;
     project(2 * kv_columns);
   }
-  qkv_ = ColumnParallelLinear(std::move(projections));
+  qkv_ = ColumnParallelLinear(std::move(projections),
+                              declare_adapters(list, config_, names_.qkv, linears, ActivationKind::kAttention,
+                                               DropoutPlace::kQueryAdapter));
   k_.projection = v_.projection = qkv_.projections().size() - 1;
   k_.first_column = fused ? q_columns : 0;
   v_.first_column = k_.first_column + kv_columns;
@@ -78,13 +82,16 @@ void Attention::declare(ParamList& list) {
     key_norm_.declare(list);
   }
   const double layers = static_cast<double>(config_.layers);
-  const LinearIds output = declare_column_sharded(list, {.name = names_.attention_output,
-                                                         .output_rows = config_.hidden,
-                                                         .input_columns = config_.query_width(),
-                                                         .bias = config_.output_bias,
-                                                         .transposed_on_disk = names_.transposed_on_disk,
-                                                         .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))});
-  output_ = RowParallelLinear(config_.hidden, output.weight, output.bias);
+  const ColumnShardedLinear last{.name = names_.attention_output,
+                                 .output_rows = config_.hidden,
+                                 .input_columns = config_.query_width(),
+                                 .bias = config_.output_bias,
+                                 .transposed_on_disk = names_.transposed_on_disk,
+                                 .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
+  const LinearIds output = declare_column_sharded(list, last);
+  output_ = RowParallelLinear(config_.hidden, output.weight, output.bias,
+                              declare_adapters(list, config_, last, ActivationKind::kAttention,
+                                               DropoutPlace::kAttentionOutputAdapter));
 }
 
 AttentionShape Attention::shape(const LayerGeometry& g) const {
@@ -315,10 +322,11 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
 }
 
 void Attention::backward_weight(LayerPass& p, ConstTensorView x) const {
-  {
+  if (output_.trains(p)) {
     const ScratchScope scope(p.scratch_cursor());
     output_.backward_weight(p, merged_output(p));
   }
+  if (!qkv_.trains(p)) return;
   Views d_rows;
   for (std::size_t i = 0; i < qkv_.projections().size(); ++i) d_rows[i] = p[d_rows_[i]];
   qkv_.backward_weight(p, norm_.input(p, x), used(d_rows));

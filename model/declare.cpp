@@ -1,7 +1,9 @@
 #include "model/declare.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "core/int_math.h"
@@ -37,6 +39,77 @@ ParamSpec row_sharded(const ParamList& list, const RowShardedLinear& linear, std
   if (replicas > 1) spec.grad_partial_over = {{Axis::kTensor, replicas, 1}};
   spec.weight_decay = !vector;
   return spec;
+}
+
+const AdaptedModule* adapted(const ModelConfig& config, const std::string& module) {
+  return config.tuning == nullptr ? nullptr : config.tuning->adapters.find(module);
+}
+
+// Modules whose A are one matrix, and the place of their dropout.
+struct AdapterGroup {
+  std::vector<AdaptedModule> modules;
+  int place = 0;
+};
+
+// Of the modules of these linear layers that have adapters, in their order: with dropout each by itself, else those of one scale.
+std::vector<AdapterGroup> adapter_groups(const ModelConfig& config, std::span<const RowShardedLinear> linears, int place) {
+  std::vector<AdapterGroup> groups;
+  std::vector<std::string> seen;
+  for (const RowShardedLinear& linear : linears) {
+    for (const TensorRows& part : linear.parts) {
+      if (std::ranges::find(seen, part.stem) != seen.end()) continue;
+      seen.push_back(part.stem);
+      const AdaptedModule* const module = adapted(config, part.stem);
+      if (module == nullptr) continue;
+      const bool alone = config.tuning->adapters.dropout > 0;
+      const auto group = std::ranges::find_if(
+          groups, [&](const AdapterGroup& g) { return !alone && g.modules.front().scale == module->scale; });
+      if (group == groups.end())
+        groups.push_back({{*module}, place + static_cast<int>(seen.size()) - 1});
+      else
+        group->modules.push_back(*module);
+    }
+  }
+  return groups;
+}
+
+LinearAdapter::Dropout adapter_dropout(const ModelConfig& config, int place, bool has_columns) {
+  return {static_cast<float>(config.tuning->adapters.dropout), place, has_columns};
+}
+
+// A [rank, in] begins as Hugging Face's PEFT draws it, B [out, rank] as zeros: at first an adapter adds nothing.
+PartSpec inner_part(const AdaptedModule& module, std::int64_t columns) {
+  const auto bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(columns)));
+  return {.tensor = module.a(), .tensor_shape = {module.rank, columns}, .rows = module.rank, .padded_rows = module.rank,
+          .init = {InitKind::kUniform, bound}};
+}
+
+PartSpec outer_part(const AdaptedModule& module, std::int64_t tensor_rows, std::int64_t row_begin, std::int64_t rows) {
+  return {.tensor = module.b(), .tensor_shape = {tensor_rows, module.rank}, .row_begin = row_begin, .rows = rows,
+          .padded_rows = rows, .init = {InitKind::kZeros, 0.0f}};
+}
+
+// The rows of a module's B that are beside a linear layer; nothing: the layer has none of the module's.
+std::optional<LinearAdapter::Block> declare_block(ParamList& list, const RowShardedLinear& linear, const AdaptedModule& module) {
+  const int replicas = list.layout().degree / linear.shards;
+  ParamSpec b;
+  LinearAdapter::Block block{.rank = module.rank};
+  std::int64_t column = 0;
+  for (const TensorRows& part : linear.parts) {
+    const std::int64_t columns = part.rows / linear.shards;
+    if (part.stem == module.module) {
+      if (b.parts.empty()) block.first_column = column;
+      block.columns += columns;
+      b.parts.push_back(outer_part(module, part.tensor_rows, part.row_begin, part.rows));
+    }
+    column += columns;
+  }
+  if (b.parts.empty()) return std::nullopt;
+  b.name = (b.parts.size() == linear.parts.size() ? linear.name : module.module) + ".lora_B.weight";
+  b.sharding = linear.shards > 1 ? TensorSharding{ShardDim::kRows, linear.shards} : TensorSharding{};
+  if (replicas > 1) b.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+  block.b = list.add(std::move(b));
+  return block;
 }
 
 }  // namespace
@@ -86,6 +159,54 @@ LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& lin
                               PartialGradient::kUnderSequenceParallelism);
   }
   return ids;
+}
+
+std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const std::string& name,
+                                            std::span<const RowShardedLinear> linears, ActivationKind kind,
+                                            DropoutPlace place) {
+  std::vector<LinearAdapter> adapters;
+  for (const AdapterGroup& group : adapter_groups(config, linears, static_cast<int>(place))) {
+    const std::vector<AdaptedModule>& modules = group.modules;
+    ParamSpec a;
+    a.name = (modules.size() == 1 ? modules.front().module : name) + ".lora_A.weight";
+    a.grad_partial_over = partial_axes(list.layout(), PartialGradient::kAlways);  // each rank knows its columns of y
+    for (const AdaptedModule& module : modules) a.parts.push_back(inner_part(module, linears.front().input_columns));
+    const ParamId a_id = list.add(std::move(a));
+    std::vector<LinearAdapter::Block> blocks;
+    std::int64_t first_rank = 0;
+    for (const AdaptedModule& module : modules) {
+      for (std::size_t i = 0; i < linears.size(); ++i)
+        if (std::optional<LinearAdapter::Block> block = declare_block(list, linears[i], module)) {
+          block->product = i;
+          block->first_rank = first_rank;
+          blocks.push_back(*block);
+        }
+      first_rank += module.rank;
+    }
+    adapters.emplace_back(kind, a_id, first_rank, modules.front().scale, adapter_dropout(config, group.place, false),
+                          std::move(blocks));
+  }
+  return adapters;
+}
+
+std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const ColumnShardedLinear& linear,
+                                            ActivationKind kind, DropoutPlace place) {
+  const AdaptedModule* const module = adapted(config, linear.name);
+  if (module == nullptr) return {};
+  const int tensor_degree = list.layout().degree;
+  ParamSpec a, b;
+  a.name = module->a();
+  a.parts = {inner_part(*module, linear.input_columns)};
+  if (tensor_degree > 1) a.sharding = {ShardDim::kColumns, tensor_degree};
+  b.name = module->b();
+  b.parts = {outer_part(*module, linear.output_rows, 0, linear.output_rows)};
+  b.grad_partial_over = partial_axes(list.layout(), PartialGradient::kAlways);  // each rank's z is a summand
+  const ParamId a_id = list.add(std::move(a)), b_id = list.add(std::move(b));
+  std::vector<LinearAdapter> adapters;
+  adapters.emplace_back(kind, a_id, module->rank, module->scale,
+                        adapter_dropout(config, static_cast<int>(place), tensor_degree > 1),
+                        std::vector{LinearAdapter::Block{b_id, 0, 0, linear.output_rows, 0, module->rank}});
+  return adapters;
 }
 
 std::int64_t padded_vocabulary(const ModelConfig& config, int tensor_degree) {

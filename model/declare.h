@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "model/config/model_config.h"
 #include "model/config/param_names.h"
+#include "model/dropout.h"
 #include "tensor_parallel/layer_plan.h"
+#include "tensor_parallel/linear_adapter.h"
 
 namespace trident {
 
@@ -47,6 +50,16 @@ struct ColumnShardedLinear {
   float init_std = 0.0f;
 };
 LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& linear);
+
+// The adapters that a model's tuning puts beside linear layers that read one input: A and B of each. The columns of product i are
+// those of linears[i]. Modules of one scale are one LinearAdapter, with dropout each is one; none where no module has one. `name`:
+// of the parameter that holds several modules' A. `kind`: the part of the model that they are in. `place`: of the first module's
+// dropout, which the others' follow.
+std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const std::string& name,
+                                            std::span<const RowShardedLinear> linears, ActivationKind kind,
+                                            DropoutPlace place);
+std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const ColumnShardedLinear& linear,
+                                            ActivationKind kind, DropoutPlace place);
 
 // A vocabulary table "<name>.weight" [padded V, H] split by rows over tp, the tensor "<tensor>.weight".
 ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, TiedEnd end, const std::string& name, const std::string& tensor);

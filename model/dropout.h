@@ -8,7 +8,11 @@
 
 namespace trident {
 
-enum class DropoutPlace : std::uint8_t { kEmbedding, kAttention, kMlp };
+enum class DropoutPlace : std::uint8_t {
+  kEmbedding, kAttention, kMlp,
+  kQueryAdapter, kAttentionOutputAdapter = kQueryAdapter + 3,  // beside queries, keys and values; and so on
+  kMlpInputAdapter, kMlpOutputAdapter = kMlpInputAdapter + 2,
+};
 
 class Dropout {
  public:

@@ -6,6 +6,7 @@
 namespace trident {
 
 void Embedding::declare(ParamList& list) {
+  list.follow(config_.tuning);
   const EndNames names = end_names(config_);
   const int tensor_degree = list.layout().degree;
   const ParamId table = declare_vocabulary(list, config_, TiedEnd::kLookup, names.embedding, names.embedding);
@@ -30,7 +31,7 @@ void Embedding::run_backward_input(LayerPass& p, ConstTensorView, TensorView d) 
 
 void Embedding::run_backward_weight(LayerPass& p, ConstTensorView) const {
   tokens_.backward_weight(p, p.batch.tokens);
-  if (positions_.present()) embedding_weight_gradient(p, positions_, as_rows(tokens_.d_y(p)), local_positions(p), 0);
+  if (p.trains(positions_)) embedding_weight_gradient(p, positions_, as_rows(tokens_.d_y(p)), local_positions(p), 0);
 }
 
 }  // namespace trident

@@ -65,10 +65,13 @@ std::vector<ParamSpec> unit_params(const ModelConfig& config, const TensorLayout
 
 std::vector<SubAxis> partial_axes(const ModelConfig& config, const TensorLayout& layout) {
   std::vector<SubAxis> axes;
-  for (const int unit : {0, 1, head_unit(config)})
+  for (int unit = 0; unit < num_units(config); ++unit) {
+    const bool is_like_the_first = unit > 1 && unit < head_unit(config) && config.tuning == nullptr;  // of blocks
+    if (is_like_the_first) continue;
     for (const ParamSpec& spec : unit_params(config, layout, unit))
       for (const SubAxis& axis : spec.grad_partial_over)
         if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
+  }
   return axes;
 }
 

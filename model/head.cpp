@@ -14,6 +14,7 @@ Head::Head(const ModelConfig& config)
     : config_(config), norm_(block_norm(config, end_names(config).final_norm, RecomputeClass::kNever)) {}
 
 void Head::declare(ParamList& list) {
+  list.follow(config_.tuning);
   const EndNames names = end_names(config_);
   const int tensor_degree = list.layout().degree;
   const std::int64_t columns = padded_vocabulary(config_, tensor_degree) / tensor_degree;
@@ -62,6 +63,7 @@ void Head::run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) con
 }
 
 void Head::run_backward_weight(LayerPass& p, ConstTensorView) const {
+  if (!projection_.trains(p)) return;
   if (is_chunked(p))
     return chunked_.backward(p, TensorView(), p[normed_], p.batch.loss_rows(), p.batch.gradient_scale,
                              ChunkedVocabHead::Gradients::kWeight);

@@ -45,7 +45,9 @@ struct MicroBatch {
 // A pass over one micro-batch.
 struct LayerPass : Pass {
   LayerPass(const Pass& pass, const MicroBatch& micro_batch, const ModelConstants& model_constants)
-      : Pass(pass), batch(micro_batch), constants(model_constants) {}
+      : Pass(pass), batch(micro_batch), constants(model_constants) {
+    draws = {micro_batch.samples, micro_batch.step, micro_batch.training};
+  }
 
   const MicroBatch& batch;
   const ModelConstants& constants;

@@ -13,26 +13,32 @@ Mlp::Mlp(const ModelConfig& config, std::int64_t layer)
       dropout_(config.residual_dropout, DropoutPlace::kMlp) {}
 
 void Mlp::declare(ParamList& list) {
+  list.follow(config_.tuning);
   const int tensor_degree = list.layout().degree;
   inner_ = config_.ffn / tensor_degree;
   norm_.declare(list);
-  const LinearIds up = declare_row_sharded(list, {.name = names_.mlp_input,
-                                                  .parts = names_.mlp_input_parts,
-                                                  .input_columns = config_.hidden,
-                                                  .shards = tensor_degree,
-                                                  .bias = config_.mlp_bias,
-                                                  .transposed_on_disk = names_.transposed_on_disk,
-                                                  .init_std = static_cast<float>(config_.init_std)});
+  const RowShardedLinear first{.name = names_.mlp_input,
+                               .parts = names_.mlp_input_parts,
+                               .input_columns = config_.hidden,
+                               .shards = tensor_degree,
+                               .bias = config_.mlp_bias,
+                               .transposed_on_disk = names_.transposed_on_disk,
+                               .init_std = static_cast<float>(config_.init_std)};
+  const LinearIds up = declare_row_sharded(list, first);
   const auto parts = static_cast<std::int64_t>(names_.mlp_input_parts.size());
-  up_ = ColumnParallelLinear({{up.weight, up.bias, parts * inner_}});
+  up_ = ColumnParallelLinear({{up.weight, up.bias, parts * inner_}},
+                             declare_adapters(list, config_, first.name, std::span(&first, 1), ActivationKind::kMlp,
+                                              DropoutPlace::kMlpInputAdapter));
   const double layers = static_cast<double>(config_.layers);
-  const LinearIds down = declare_column_sharded(list, {.name = names_.mlp_output,
-                                                       .output_rows = config_.hidden,
-                                                       .input_columns = config_.ffn,
-                                                       .bias = config_.mlp_bias,
-                                                       .transposed_on_disk = names_.transposed_on_disk,
-                                                       .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))});
-  down_ = RowParallelLinear(config_.hidden, down.weight, down.bias);
+  const ColumnShardedLinear last{.name = names_.mlp_output,
+                                 .output_rows = config_.hidden,
+                                 .input_columns = config_.ffn,
+                                 .bias = config_.mlp_bias,
+                                 .transposed_on_disk = names_.transposed_on_disk,
+                                 .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
+  const LinearIds down = declare_column_sharded(list, last);
+  down_ = RowParallelLinear(config_.hidden, down.weight, down.bias,
+                            declare_adapters(list, config_, last, ActivationKind::kMlp, DropoutPlace::kMlpOutputAdapter));
 }
 
 void Mlp::expand(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const {
@@ -78,8 +84,9 @@ void Mlp::backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
 }
 
 void Mlp::backward_weight(LayerPass& p, ConstTensorView x) const {
+  if (down_.trains(p)) down_.backward_weight(p, p[act_]);
+  if (!up_.trains(p)) return;
   const TensorView d_pre = p[d_pre_];
-  down_.backward_weight(p, p[act_]);
   up_.backward_weight(p, norm_.input(p, x), std::span(&d_pre, 1));
 }
 

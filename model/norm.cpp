@@ -44,30 +44,30 @@ void Norm::forward(LayerPass& p, TensorView y, ConstTensorView x, TensorView sum
 }
 
 void Norm::backward(LayerPass& p, TensorView d_x, ConstTensorView d_y, ConstTensorView x, Accumulate accumulate) const {
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView d_weight = p.grad_or_scratch(weight_, width_);
   switch (kind_) {
     case NormKind::kRmsNorm:
-      p.run(op::RmsNormBackward{{.d_x = as_rows(d_x), .d_weight = p.grad(weight_), .d_y = as_rows(d_y), .x = as_rows(x),
+      p.run(op::RmsNormBackward{{.d_x = as_rows(d_x), .d_weight = d_weight, .d_y = as_rows(d_y), .x = as_rows(x),
                                  .weight = p.weight(weight_), .rstd = p[rstd_], .accumulate_x = accumulate,
                                  .accumulate_weight = p.grad_mode()}});
       break;
     case NormKind::kRmsNormRoundedOnce: {
-      const ScratchScope scope(p.scratch_cursor());
       const TensorView dots = p.scratch(DType::kF32, p[rstd_].shape());
       p.run(op::RmsNormDots{.dots = dots, .d_y = as_rows(d_y), .x = as_rows(x), .weight = p.weight(weight_)});
-      p.run(op::RmsNormApplyBackward{{.d_x = as_rows(d_x), .d_weight = p.grad(weight_), .d_y = as_rows(d_y), .x = as_rows(x),
+      p.run(op::RmsNormApplyBackward{{.d_x = as_rows(d_x), .d_weight = d_weight, .d_y = as_rows(d_y), .x = as_rows(x),
                                       .weight = p.weight(weight_), .rstd = p[rstd_], .accumulate_x = accumulate,
                                       .accumulate_weight = p.grad_mode()}, dots, width_});
       break;
     }
     case NormKind::kLayerNorm:
-      p.run(op::LayerNormBackward{{.d_x = as_rows(d_x), .d_weight = p.grad(weight_), .d_y = as_rows(d_y), .x = as_rows(x),
+      p.run(op::LayerNormBackward{{.d_x = as_rows(d_x), .d_weight = d_weight, .d_y = as_rows(d_y), .x = as_rows(x),
                                    .weight = p.weight(weight_), .rstd = p[rstd_], .accumulate_x = accumulate,
-                                   .accumulate_weight = p.grad_mode()}, p.grad(bias_), p[mean_]});
+                                   .accumulate_weight = p.grad_mode()}, p.grad_or_scratch(bias_, width_), p[mean_]});
       break;
     case NormKind::kPlainLayerNorm: {
-      const ScratchScope scope(p.scratch_cursor());  // of the gradients of constants
-      const TensorView d_ones = p.scratch(DType::kF32, {width_}), d_zeros = p.scratch(DType::kF32, {width_});
-      p.run(op::LayerNormBackward{{.d_x = as_rows(d_x), .d_weight = d_ones, .d_y = as_rows(d_y), .x = as_rows(x),
+      const TensorView d_zeros = p.scratch(DType::kF32, {width_});
+      p.run(op::LayerNormBackward{{.d_x = as_rows(d_x), .d_weight = d_weight, .d_y = as_rows(d_y), .x = as_rows(x),
                                    .weight = p.constants.ones(), .rstd = p[rstd_], .accumulate_x = accumulate,
                                    .accumulate_weight = Accumulate::kNo}, d_zeros, p[mean_]});
       break;

@@ -51,12 +51,14 @@ void WideQkNorm::backward(LayerPass& p, TensorView d_q, TensorView d_k, ConstTen
   const TensorView dots = p.scratch(DType::kF32, rstd.shape());
   p.run(op::RmsNormDots{.dots = row_of(dots, 0), .d_y = d_q, .x = q, .weight = p.weight(query_weight_)});
   p.run(op::RmsNormDots{.dots = row_of(dots, 1), .d_y = d_k, .x = k, .weight = p.weight(key_weight_)});
+  const TensorView d_query_weight = p.grad_or_scratch(query_weight_, d_q.shape()[1]);
+  const TensorView d_key_weight = p.grad_or_scratch(key_weight_, d_k.shape()[1]);
   p.tensor.all_reduce(p.stream, dots, ReduceOp::kSum);
   if (!counts_keys(p)) p.run(op::FillZero{.out = row_of(dots, 1)});
-  p.run(op::RmsNormApplyBackward{{.d_x = d_q, .d_weight = p.grad(query_weight_), .d_y = d_q, .x = q,
+  p.run(op::RmsNormApplyBackward{{.d_x = d_q, .d_weight = d_query_weight, .d_y = d_q, .x = q,
                                   .weight = p.weight(query_weight_), .rstd = row_of(rstd, 0), .accumulate_x = Accumulate::kNo,
                                   .accumulate_weight = p.grad_mode()}, row_of(dots, 0), query_width_});
-  p.run(op::RmsNormApplyBackward{{.d_x = d_k, .d_weight = p.grad(key_weight_), .d_y = d_k, .x = k, .weight = p.weight(key_weight_),
+  p.run(op::RmsNormApplyBackward{{.d_x = d_k, .d_weight = d_key_weight, .d_y = d_k, .x = k, .weight = p.weight(key_weight_),
                                   .rstd = row_of(rstd, 1), .accumulate_x = Accumulate::kNo, .accumulate_weight = p.grad_mode()},
                                   row_of(dots, 1), key_width_});
 }

@@ -13,6 +13,7 @@ namespace trident {
 std::vector<UpdateStretch> update_stretches(std::span<const ShardPiece> pieces) {
   std::vector<UpdateStretch> stretches;
   for (const ShardPiece& piece : pieces) {
+    if (!piece.trains) continue;
     const bool decays = piece.spec->weight_decay;
     if (!stretches.empty()) {
       UpdateStretch& last = stretches.back();
@@ -29,6 +30,7 @@ std::vector<UpdateStretch> update_stretches(std::span<const ShardPiece> pieces) 
 std::vector<RoundedStretch> rounded_stretches(std::span<const ShardPiece> pieces, int tensor_degree, int tensor_rank, std::uint64_t seed) {
   std::vector<RoundedStretch> stretches;
   for (const ShardPiece& piece : pieces) {
+    if (!piece.trains) continue;
     for (const TensorStretch& part : tensor_stretches(piece, tensor_degree, tensor_rank)) {
       RoundedStretch& next = stretches.emplace_back();
       next.elements = {piece.shard_begin + part.begin, part.count, piece.spec->weight_decay};

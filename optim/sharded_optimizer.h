@@ -19,7 +19,7 @@ struct UpdateStretch {
   bool decays = false;
   bool operator==(const UpdateStretch&) const = default;
 };
-// `pieces` in the order of the shard. Every element of a piece lies in one stretch, and gaps between pieces in none.
+// `pieces` in the order of the shard. Every element of a piece that trains lies in one stretch, and gaps between those in none.
 std::vector<UpdateStretch> update_stretches(std::span<const ShardPiece> pieces);
 
 // Elements of a shard that one call updates where weights are rounded at random: neighbours in one named tensor, or padding.

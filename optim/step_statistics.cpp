@@ -62,7 +62,7 @@ ExactSum StatisticsReducer::read_squares() {
 void StatisticsReducer::name_non_finite(std::span<const ParamShard> shards, StepStatistics& statistics) {
   for (const ParamShard& shard : shards) {
     for (const ShardPiece& piece : shard.pieces) {
-      if (!shard.counts_in_norm || !piece.norm_owner) continue;
+      if (!shard.counts_in_norm || !piece.norm_owner || !piece.trains) continue;
       add_squares(shard, piece);
       if (read_squares().finite()) continue;
       ++statistics.non_finite;
@@ -89,7 +89,7 @@ StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std
   for (const double l : losses) loss.add(l);
   for (const ParamShard& shard : shards) {
     for (const ShardPiece& piece : shard.pieces) {
-      if (shard.counts_in_norm && piece.norm_owner) add_squares(shard, piece);
+      if (shard.counts_in_norm && piece.norm_owner && piece.trains) add_squares(shard, piece);
     }
   }
   ExactSum squares = shards.empty() ? ExactSum() : read_squares();

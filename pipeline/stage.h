@@ -78,6 +78,7 @@ class Stage {
     std::optional<StoreViews> views;  // of its parameters, once there is a store
     std::int64_t input_offset = 0;      // bytes within the block that has the input
     bool input_for_weights = false;     // backward_weight reads it last
+    bool shares_input = false;          // with the unit before the one before: neither runs backward
     // Bytes within what a micro-batch holds: of kSaved, kSavedForW, kRecomputedForW and kKept.
     std::array<std::int64_t, kNumRegions> offset{};
   };
@@ -115,6 +116,7 @@ class Stage {
   TensorView input_of(const Chunk& chunk, std::size_t index, int micro_batch) const;
   void count_held(const Chunk& chunk);
   static bool has(std::span<const StepProgram* const> programs, InstructionKind kind);
+  static bool runs_backward(std::span<const StepProgram* const> programs, int unit);
   static bool forward_only(std::span<const StepProgram* const> programs);
   std::int64_t activation_bytes() const;  // of one boundary or input, aligned
   void plan_chunk(int stage, const ModelConfig& model, const std::vector<int>& units, std::span<const StepProgram* const> programs,

@@ -66,6 +66,13 @@ bool Stage::has(std::span<const StepProgram* const> programs, InstructionKind ki
   return std::ranges::any_of(programs, [&](const StepProgram* p) { return p->has(kind); });
 }
 
+bool Stage::runs_backward(std::span<const StepProgram* const> programs, int unit) {
+  return std::ranges::any_of(programs, [&](const StepProgram* program) {
+    return std::ranges::any_of(program->instructions,
+                               [&](const Instruction& i) { return i.unit == unit && i.computes_input_gradient(); });
+  });
+}
+
 bool Stage::forward_only(std::span<const StepProgram* const> programs) {
   return !has(programs, InstructionKind::kBackward) && !has(programs, InstructionKind::kBackwardInput);
 }
@@ -77,7 +84,6 @@ std::int64_t Stage::activation_bytes() const {
 // The passes of a virtual stage's units, and where in a micro-batch's blocks their tensors lie.
 void Stage::plan_chunk(int stage, const ModelConfig& model, const std::vector<int>& units,
                        std::span<const StepProgram* const> programs, ArenaPlan& arena_plan) {
-  const PlannedPasses passes = forward_only(programs) ? PlannedPasses::kForward : PlannedPasses::kAll;
   Chunk& chunk = chunks_.emplace_back();
   chunk.virtual_stage = stage;
   Slots& for_weights = splits_backwards_ ? chunk.for_weights : chunk.blocks;
@@ -87,11 +93,18 @@ void Stage::plan_chunk(int stage, const ModelConfig& model, const std::vector<in
     UnitPart& part = chunk.units.emplace_back();
     part.unit = unit;
     part.layer = make_unit(model, unit);
+    const PlannedPasses passes = runs_backward(programs, unit) ? PlannedPasses::kAll : PlannedPasses::kForward;
     const UnitPlan plan = plan_unit(*part.layer, geometry_, model.hidden, constants_, context_.device().ops(), unit, passes);
     part.params = plan.params();
     part.memory = plan.memory();
-    part.input_for_weights = part.layer->input_last_use() == LastUse::kW;
-    if (unit > 0) part.input_offset = (part.input_for_weights ? for_weights : chunk.blocks).add(activation_bytes());
+    part.input_for_weights = passes == PlannedPasses::kAll && part.layer->input_last_use() == LastUse::kW;
+    const std::size_t index = chunk.units.size() - 1;
+    // The input of a unit without a backward is over when the next unit's is written: the one after that may lie there.
+    part.shares_input = index >= 2 && passes == PlannedPasses::kForward && chunk.units[index - 2].unit > 0;
+    if (part.shares_input)
+      part.input_offset = chunk.units[index - 2].input_offset;
+    else if (unit > 0)
+      part.input_offset = (part.input_for_weights ? for_weights : chunk.blocks).add(activation_bytes());
     part.offset[kSaved] = chunk.blocks.add(part.memory.bytes[kSaved]);
     part.offset[kSavedForW] = for_weights.add(part.memory.bytes[kSavedForW]);
     for (const std::size_t r : kFromInputToWeight) part.offset[r] = chunk.kept.add(part.memory.bytes[r]);
@@ -111,7 +124,8 @@ void Stage::count_held(const Chunk& chunk) {
   BytesByKind& held = held_by_kind_;
   for (const UnitPart& part : chunk.units) {
     const Slots& inputs = part.input_for_weights && splits_backwards_ ? chunk.for_weights : chunk.blocks;
-    if (part.unit > 0) held[static_cast<std::size_t>(ActivationKind::kInputs)] += activation_bytes() * std::ssize(inputs.views);
+    if (part.unit > 0 && !part.shares_input)
+      held[static_cast<std::size_t>(ActivationKind::kInputs)] += activation_bytes() * std::ssize(inputs.views);
     const auto add = [&](const Slots& slots, Region region) {
       const BytesByKind of_one = part.memory.bytes_by_kind(region);
       for (std::size_t kind = 0; kind < held.size(); ++kind) held[kind] += of_one[kind] * std::ssize(slots.views);

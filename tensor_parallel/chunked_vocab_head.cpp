@@ -34,7 +34,7 @@ void ChunkedVocabHead::forward(Pass& p, TensorView loss, ConstTensorView x, cons
 void ChunkedVocabHead::backward(Pass& p, TensorView d_x, ConstTensorView x, const LossRows& rows, float scale,
                                 Gradients wanted) const {
   const ScratchScope scope(p.scratch_cursor());
-  const bool input = wanted != Gradients::kWeight, weight = wanted != Gradients::kInput;
+  const bool input = wanted != Gradients::kWeight, weight = wanted != Gradients::kInput && p.trains(table_);
   const ConstTensorView inputs = as_rows(enter_region(p, x));
   const TensorView full = input ? leave_buffer(p, d_x) : TensorView();
   const TensorView summand = input ? as_rows(full) : TensorView();

@@ -12,14 +12,16 @@ void ColumnParallelLinear::forward(Pass& p, ConstTensorView x, std::span<const T
     const Projection& projection = projections_[i];
     const bool bias = projection.bias.present();
     const MatmulOperands product = p.product(y[i], rows, Transpose::kNo, p.weight(projection.weight), Transpose::kYes);
-    if (bias && gelu)
+    if (bias && gelu && adapters_.empty())
       p.ops.matmul_bias_gelu(p.stream, product, p.weight(projection.bias), *gelu);
     else if (bias)
       p.ops.matmul_bias(p.stream, product, p.weight(projection.bias));
     else
       p.matmul(product);
-    if (!bias && gelu) p.run(op::GeluForward{.out = *gelu, .x = y[i]});
+    if (!bias && gelu && adapters_.empty()) p.run(op::GeluForward{.out = *gelu, .x = y[i]});
   }
+  for (const LinearAdapter& adapter : adapters_) adapter.forward(p, rows, y);
+  if (gelu && !adapters_.empty()) p.run(op::GeluForward{.out = *gelu, .x = y.front()});
 }
 
 void ColumnParallelLinear::backward_input(Pass& p, TensorView d_x, std::span<const TensorView> d_y) const {
@@ -30,10 +32,12 @@ void ColumnParallelLinear::backward_input(Pass& p, TensorView d_x, std::span<con
     p.matmul(summand, d_y[i], Transpose::kNo, p.weight(projections_[i].weight), Transpose::kNo, accumulate);
     accumulate = Accumulate::kYes;
   }
+  for (const LinearAdapter& adapter : adapters_) adapter.backward_input(p, summand, d_y);
   leave_region(p, d_x, full);
 }
 
 void ColumnParallelLinear::backward_weight(Pass& p, ConstTensorView x, std::span<const TensorView> d_y) const {
+  if (!trains(p)) return;
   const ScratchScope scope(p.scratch_cursor());
   const ConstTensorView rows = as_rows(enter_region(p, x));
   for (std::size_t i = 0; i < projections_.size(); ++i) {
@@ -43,6 +47,7 @@ void ColumnParallelLinear::backward_weight(Pass& p, ConstTensorView x, std::span
     else
       p.weight_gradient(projection.weight, d_y[i], rows);
   }
+  for (const LinearAdapter& adapter : adapters_) adapter.backward_weight(p, rows, d_y);
 }
 
 }  // namespace trident

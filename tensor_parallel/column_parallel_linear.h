@@ -5,11 +5,13 @@
 // scope of its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "tensor_parallel/linear_adapter.h"
 #include "tensor_parallel/pass.h"
 
 namespace trident {
@@ -23,19 +25,26 @@ struct Projection {
 class ColumnParallelLinear {
  public:
   ColumnParallelLinear() = default;
-  explicit ColumnParallelLinear(std::vector<Projection> projections) : projections_(std::move(projections)) {}
+  explicit ColumnParallelLinear(std::vector<Projection> projections, std::vector<LinearAdapter> adapters = {})
+      : projections_(std::move(projections)), adapters_(std::move(adapters)) {}
 
   const std::vector<Projection>& projections() const { return projections_; }
+  // Whether backward_weight does anything.
+  bool trains(const Pass& p) const {
+    return !adapters_.empty() ||
+           std::ranges::any_of(projections_, [&](const Projection& of) { return p.trains(of.weight) || p.trains(of.bias); });
+  }
 
   // y[i] T[R, C_i] from x T[S',B,K]. With `gelu` T[R, C], of one projection: also gelu = gelu(y).
   void forward(Pass& p, ConstTensorView x, std::span<const TensorView> y, std::optional<TensorView> gelu = {}) const;
   // d_x T[S',B,K] is overwritten with the gradient of x, summed over ranks.
   void backward_input(Pass& p, TensorView d_x, std::span<const TensorView> d_y) const;
-  // Weight and bias gradients (grad_mode); gathers x again under sequence parallelism.
+  // Weight, bias and adapter gradients (grad_mode); gathers x again under sequence parallelism.
   void backward_weight(Pass& p, ConstTensorView x, std::span<const TensorView> d_y) const;
 
  private:
   std::vector<Projection> projections_;
+  std::vector<LinearAdapter> adapters_;
 };
 
 }  // namespace trident

@@ -1,5 +1,6 @@
 #include "tensor_parallel/layer_plan.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/int_math.h"
@@ -8,6 +9,10 @@
 namespace trident {
 
 ParamId ParamList::add(ParamSpec spec) {
+  if (tuning_ != nullptr) {
+    for (PartSpec& part : spec.parts) part.trainable = tuning_->trains(part.tensor);
+    spec.trainable = std::ranges::any_of(spec.parts, &PartSpec::trainable);
+  }
   specs_.push_back(std::move(spec));
   return {static_cast<int>(specs_.size()) - 1};
 }

@@ -9,12 +9,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/recompute_policy.h"
 #include "core/tensor_view.h"
+#include "core/tuning.h"
 #include "parallel/zero/shard_spec.h"
 
 namespace trident {
@@ -63,11 +65,16 @@ class ParamList {
   explicit ParamList(const TensorLayout& layout) : layout_(layout) {}
 
   const TensorLayout& layout() const { return layout_; }
+  // What is added from now on trains as `tuning` says; null: all of it.
+  void follow(std::shared_ptr<const Tuning> tuning) { tuning_ = std::move(tuning); }
+  const Tuning* tuning() const { return tuning_.get(); }
+  // A parameter trains if one of its parts does.
   ParamId add(ParamSpec spec);
   const std::vector<ParamSpec>& specs() const { return specs_; }
 
  private:
   TensorLayout layout_;
+  std::shared_ptr<const Tuning> tuning_;
   std::vector<ParamSpec> specs_;
 };
 
@@ -76,7 +83,8 @@ class ParamList {
 // Which policies recompute a saved tensor: the attention core only, the whole block, or it is always kept.
 enum class RecomputeClass : std::uint8_t { kAttention, kBlock, kNever };
 
-// The last call that reads a tensor: backward_input or backward_weight. Frozen weights will end every use at kB.
+// The last call that reads a tensor: backward_input or backward_weight, where all weights train. With frozen ones a dry run finds
+// it (UnitPlan::run).
 enum class LastUse : std::uint8_t { kB, kW };
 
 // The part of a model that an activation belongs to, for memory reports; no computation depends on it.
@@ -107,7 +115,9 @@ struct BetweenIW {
 enum class Region : std::uint8_t {
   kSaved,       // in a slot of the micro-batch, from forward to backward_input, which uses it last
   kSavedForW,   // likewise, to backward_weight: in the same slot, or in another one where schedules split the two
-  kRecomputed,  // in an area that all units share: recomputed before backward_input, which uses it last (recompute policies)
+  // In an area that all units share: recomputed before backward_input, which uses it last (recompute policies); or used by no
+  // backward at all, beside frozen weights.
+  kRecomputed,
   kRecomputedForW,  // the same for tensors that backward_weight uses last: as long as kKept
   kKept,        // from backward_input to backward_weight: in an area that all units share, or in a slot where schedules split them
   kScratch,     // within one call
@@ -145,6 +155,8 @@ struct UnitMemory {
   std::array<RegionTensor, kNumRegions> largest{};           // for messages; of shape [] where there is none
   bool weight_gradient_reads_weights = false;                // whether backward_weight, alone, reads parameters
   std::vector<const void*> weight_gradient_reads;            // what Saved and BetweenIW it reads
+  std::vector<const void*> backward_reads;                   // and what all calls but forward do
+  bool held_as_read = false;  // tensors are held as these lists say, which were made before, and not as they are declared
 
   std::int64_t region_bytes(Region region) const { return bytes[static_cast<std::size_t>(region)]; }
   const RegionTensor& largest_of(Region region) const { return largest[static_cast<std::size_t>(region)]; }

@@ -45,10 +45,13 @@ std::string_view to_string(Region region) {
 }
 
 TensorView Pass::save(const Saved& tensor, DType dtype, const Shape& shape) {
-  const bool again = recomputed(geometry.recompute, tensor.recompute);
+  const auto is_in = [&](const std::vector<const void*>& reads) { return std::ranges::find(reads, &tensor) != reads.end(); };
+  const bool unused = memory_.held_as_read && !is_in(memory_.backward_reads);
+  const bool for_weights = tensor.last_use == LastUse::kW && (!memory_.held_as_read || is_in(memory_.weight_gradient_reads));
+  const bool again = unused || recomputed(geometry.recompute, tensor.recompute);
   const Region until_input = again ? Region::kRecomputed : Region::kSaved;
   const Region until_weight = again ? Region::kRecomputedForW : Region::kSavedForW;
-  return placed(&tensor, tensor.name, tensor.last_use == LastUse::kW ? until_weight : until_input, dtype, shape);
+  return placed(&tensor, tensor.name, for_weights ? until_weight : until_input, dtype, shape);
 }
 
 TensorView Pass::keep(const BetweenIW& tensor, DType dtype, const Shape& shape) {
@@ -105,6 +108,7 @@ const RegionTensor* Pass::look_up(const void* handle) const {
 
 TensorView Pass::read(const void* handle, std::string_view name) const {
   if (planned_ != nullptr && kind_ == PassKind::kBackwardWeight) planned_->weight_gradient_reads.push_back(handle);
+  if (planned_ != nullptr && kind_ != PassKind::kForward) planned_->backward_reads.push_back(handle);
   return view(find(handle, name));
 }
 

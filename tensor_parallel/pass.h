@@ -21,11 +21,19 @@ namespace trident {
 class ParamViews {
  public:
   virtual ConstTensorView weight(int param) const = 0;  // the dense weight in the compute dtype
+  virtual bool trains(int param) const = 0;             // false: it has no gradient
   virtual TensorView grad(int param) const = 0;         // f32, dense, written as grad_mode() says
   virtual Accumulate grad_mode() const = 0;
 
  protected:
   ~ParamViews() = default;
+};
+
+// What dropout masks are drawn by.
+struct MaskDraws {
+  ConstTensorView samples = {};  // i64 [B]: global sample index
+  std::int64_t step = 0;
+  bool drops = false;            // in training
 };
 
 // Where a pass runs. `memory`: of the unit; a dry pass adds to it.
@@ -62,6 +70,7 @@ class Pass {
   Communicator& tensor;  // the tensor-parallel group
   const LayerGeometry& geometry;
   const int unit;
+  MaskDraws draws;       // of a pass over one micro-batch
 
   // A dry pass that plans: of calls with the same shapes one is enough.
   bool plans() const { return planned_ != nullptr; }
@@ -92,7 +101,13 @@ class Pass {
     if (planned_ != nullptr && kind_ == PassKind::kBackwardWeight) planned_->weight_gradient_reads_weights = true;
     return params_.weight(id.index);
   }
+  // False for a frozen parameter, and for one that is not there.
+  bool trains(ParamId id) const { return id.present() && params_.trains(id.index); }
   TensorView grad(ParamId id) const { return params_.grad(id.index); }
+  // The same where an operation always writes a gradient: what trains no parameter goes to scratch, f32 [elements].
+  TensorView grad_or_scratch(ParamId id, std::int64_t elements) {
+    return trains(id) ? grad(id) : scratch(DType::kF32, {elements});
+  }
   Accumulate grad_mode() const { return params_.grad_mode(); }
 
   // ---- products, with the shared workspace
@@ -109,12 +124,15 @@ class Pass {
     run(op::Matmul{{out, a, ta, b, tb, accumulate, workspace()}});
   }
   void matmul(const MatmulOperands& m) { run(op::Matmul{m}); }
-  // Gradient of weight `id` (+)= d_out^T x, d_out [R,M], x [R,N].
+  // Gradient of weight `id` (+)= d_out^T x, d_out [R,M], x [R,N]. Frozen parameters have none, here and below.
   void weight_gradient(ParamId id, ConstTensorView d_out, ConstTensorView x) {
+    if (!trains(id)) return;
     matmul(grad(id), d_out, Transpose::kYes, x, Transpose::kNo, grad_mode());
   }
   // The same, and the gradient of `bias` (+)= column sums of d_out.
   void weight_and_bias_gradient(ParamId id, ParamId bias, ConstTensorView d_out, ConstTensorView x) {
+    if (!trains(bias)) return weight_gradient(id, d_out, x);
+    if (!trains(id)) return run(op::SumRows{.out = grad(bias), .x = d_out, .accumulate = grad_mode()});
     ops.matmul_bias_gradient(stream, {grad(id), d_out, Transpose::kYes, x, Transpose::kNo, grad_mode(), workspace()}, grad(bias));
   }
 

@@ -34,7 +34,7 @@ class KeptGradient {
   TensorView local(Pass& p) const { return rows_here(p, p[full_]); }
   // Gathers the other ranks' rows (sequence parallel); returns [S,B,W].
   ConstTensorView gather(Pass& p) const;
-  ConstTensorView full(Pass& p) const { return p[full_]; }
+  TensorView full(Pass& p) const { return p[full_]; }
 
  private:
   static TensorView rows_here(const Pass& p, TensorView full) {

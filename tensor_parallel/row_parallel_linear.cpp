@@ -1,5 +1,7 @@
 #include "tensor_parallel/row_parallel_linear.h"
 
+#include <span>
+
 namespace trident {
 
 ConstTensorView RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorView x) const {
@@ -13,6 +15,8 @@ ConstTensorView RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorVie
     bias = {};
   else
     p.matmul(product);
+  const TensorView rows = as_rows(full);
+  for (const LinearAdapter& adapter : adapters_) adapter.forward(p, x, std::span(&rows, 1));
   leave_region(p, y, full);
   return bias;
 }
@@ -21,17 +25,27 @@ MatmulOperands RowParallelLinear::input_gradient(Pass& p, TensorView d_x) const 
   return p.product(d_x, as_rows(d_y_.gather(p)), Transpose::kNo, p.weight(weight_), Transpose::kNo);
 }
 
-void RowParallelLinear::backward_input(Pass& p, TensorView d_x) const { p.matmul(input_gradient(p, d_x)); }
+void RowParallelLinear::backward_input(Pass& p, TensorView d_x) const {
+  p.matmul(input_gradient(p, d_x));
+  const TensorView d_y = d_y_rows(p);
+  for (const LinearAdapter& adapter : adapters_) adapter.backward_input(p, d_x, std::span(&d_y, 1));
+}
 
 void RowParallelLinear::backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView x, ConstTensorView pre) const {
+  if (!adapters_.empty()) {
+    backward_input(p, x);
+    return p.run(op::GeluBackward{.d_x = d_pre, .d_out = x, .x = pre});
+  }
   p.ops.matmul_gelu_backward(p.stream, input_gradient(p, x), pre, d_pre);
 }
 
 void RowParallelLinear::backward_weight(Pass& p, ConstTensorView x) const {
+  if (!trains(p)) return;
   const bool partial_bias = p.geometry.shards_sequence();  // each rank sums the bias gradient over its own rows
-  const ConstTensorView d_y = as_rows(d_y_.full(p));
+  const TensorView d_y = d_y_rows(p);
+  for (const LinearAdapter& adapter : adapters_) adapter.backward_weight(p, x, std::span(&d_y, 1));
   if (bias_.present() && !partial_bias) return p.weight_and_bias_gradient(weight_, bias_, d_y, x);
-  if (bias_.present()) p.run(op::SumRows{.out = p.grad(bias_), .x = as_rows(d_y_.local(p)), .accumulate = p.grad_mode()});
+  if (p.trains(bias_)) p.run(op::SumRows{.out = p.grad(bias_), .x = as_rows(d_y_.local(p)), .accumulate = p.grad_mode()});
   p.weight_gradient(weight_, d_y, x);
 }
 

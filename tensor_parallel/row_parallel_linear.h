@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
+#include "tensor_parallel/linear_adapter.h"
 #include "tensor_parallel/pass.h"
 #include "tensor_parallel/regions.h"
 
@@ -14,8 +17,8 @@ class RowParallelLinear {
  public:
   RowParallelLinear() = default;
   // weight T[H, K]; bias T[H] or absent. The bias gradient is partial over tp under sequence parallelism (each rank sums its rows).
-  RowParallelLinear(std::int64_t output_columns, ParamId weight, ParamId bias)
-      : output_columns_(output_columns), weight_(weight), bias_(bias) {}
+  RowParallelLinear(std::int64_t output_columns, ParamId weight, ParamId bias, std::vector<LinearAdapter> adapters = {})
+      : output_columns_(output_columns), weight_(weight), bias_(bias), adapters_(std::move(adapters)) {}
 
   // y T[S',B,H] from x T[R,K]; summed over ranks. Returns the bias T[H] that y still lacks, or a view of nothing.
   ConstTensorView forward(Pass& p, TensorView y, ConstTensorView x) const;
@@ -25,14 +28,18 @@ class RowParallelLinear {
   void backward_input(Pass& p, TensorView d_x) const;
   // Where x is gelu(pre), pre T[R,K]: d_pre and x, T[R,K], overwritten.
   void backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView x, ConstTensorView pre) const;
-  // Weight and bias gradients (grad_mode), from d_y as backward_input left it.
+  // Whether backward_weight does anything.
+  bool trains(const Pass& p) const { return !adapters_.empty() || p.trains(weight_) || p.trains(bias_); }
+  // Weight, bias and adapter gradients (grad_mode), from d_y as backward_input left it.
   void backward_weight(Pass& p, ConstTensorView x) const;
 
  private:
   MatmulOperands input_gradient(Pass& p, TensorView d_x) const;
+  TensorView d_y_rows(Pass& p) const { return as_rows(d_y_.full(p)); }
 
   std::int64_t output_columns_ = 0;
   ParamId weight_, bias_;
+  std::vector<LinearAdapter> adapters_;
   KeptGradient d_y_;
 };
 

@@ -11,6 +11,7 @@ class StoreViews final : public ParamViews {
   StoreViews(const ParamStore& store, int unit) : store_(&store), unit_(unit) {}
 
   ConstTensorView weight(int param) const override { return store_->weight(unit_, param); }
+  bool trains(int param) const override { return store_->trains(unit_, param); }
   TensorView grad(int param) const override { return store_->grad(unit_, param); }
   Accumulate grad_mode() const override { return store_->grad_mode(unit_); }
 

@@ -21,6 +21,7 @@ class DryParams final : public ParamViews {
       : specs_(specs), tensor_degree_(geometry.tensor_degree), compute_(geometry.compute), mode_(mode) {}
 
   ConstTensorView weight(int param) const override { return view(kWeights, param, compute_); }
+  bool trains(int param) const override { return specs_[static_cast<std::size_t>(param)].trainable; }
   TensorView grad(int param) const override { return view(kGradients, param, DType::kF32); }
   Accumulate grad_mode() const override { return mode_; }
 
@@ -38,6 +39,17 @@ class DryParams final : public ParamViews {
 }  // namespace
 
 void UnitPlan::run(FunctionRef<void(Pass&)> calls) {
+  if (!std::ranges::all_of(params_.specs(), &ParamSpec::trainable)) {
+    UnitMemory as_declared;
+    run_dry(calls, as_declared);
+    memory_.weight_gradient_reads = std::move(as_declared.weight_gradient_reads);
+    memory_.backward_reads = std::move(as_declared.backward_reads);
+    memory_.held_as_read = true;
+  }
+  run_dry(calls, memory_);
+}
+
+void UnitPlan::run_dry(FunctionRef<void(Pass&)> calls, UnitMemory& memory) {
   DryOps ops(&oracle_, DryOps::Announced::kOnUse);
   DryStream stream("compute");
   const std::unique_ptr<Communicator> tensor = make_dry_world(geometry_.tensor_rank, geometry_.tensor_degree);
@@ -51,17 +63,18 @@ void UnitPlan::run(FunctionRef<void(Pass&)> calls) {
                     .unit = unit_,
                     .where = MemoryKind::kDevice};
     for (int region = 0; region < kNumRegions; ++region) place.base[static_cast<std::size_t>(region)] = dry_address(region);
-    Pass pass(place, &memory_);
+    Pass pass(place, &memory);
     calls(pass);
     pass.end();
   }
-  std::int64_t& workspace = memory_.bytes[static_cast<std::size_t>(Region::kWorkspace)];
+  std::int64_t& workspace = memory.bytes[static_cast<std::size_t>(Region::kWorkspace)];
   workspace = std::max(workspace, ops.largest_workspace());
 }
 
 void UnitPlan::check_last_uses() const {
   for (const auto& [handle, tensor] : memory_.places) {
     const bool kept = tensor.region == Region::kKept;
+    if (kept && memory_.held_as_read) continue;  // between the two calls of a frozen weight
     if (!kept && tensor.region != Region::kSavedForW && tensor.region != Region::kRecomputedForW) continue;
     const auto name = [&] { return kept ? static_cast<const BetweenIW*>(handle)->name : static_cast<const Saved*>(handle)->name; };
     TRIDENT_CHECK(std::ranges::find(memory_.weight_gradient_reads, handle) != memory_.weight_gradient_reads.end(),

@@ -21,7 +21,8 @@ class UnitPlan {
   const std::vector<ParamSpec>& params() const { return params_.specs(); }
 
   // Runs `calls` twice, with gradients that overwrite and with such that accumulate; what they need is added to memory(). Ends the
-  // last of them.
+  // last of them. Where parameters are frozen, `calls` are all of the unit's, and a run before finds which tensors are held for
+  // which of them.
   void run(FunctionRef<void(Pass&)> calls);
   // After calls with a backward_weight: refuses tensors that are held for it and that it does not read. InternalError that
   // names the tensor.
@@ -30,6 +31,8 @@ class UnitPlan {
   std::int64_t region_bytes(Region region) const { return memory_.region_bytes(region); }
 
  private:
+  void run_dry(FunctionRef<void(Pass&)> calls, UnitMemory& memory);
+
   LayerGeometry geometry_;
   Ops& oracle_;
   int unit_;

@@ -12,6 +12,7 @@ void VocabParallelEmbedding::forward(Pass& p, TensorView y, ConstTensorView toke
 }
 
 void VocabParallelEmbedding::backward_weight(Pass& p, ConstTensorView tokens) const {
+  if (!p.trains(table_)) return;
   embedding_weight_gradient(p, table_, as_rows(d_y_.gather(p)), tokens, first_row(p));
 }
 

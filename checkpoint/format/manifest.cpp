@@ -43,7 +43,9 @@ JsonValue to_json(const TrainingState& state) {
 }
 
 JsonValue to_json(const ManifestTensor& tensor) {
-  return JsonValue::Object{{"name", tensor.name}, {"shape", list_of(tensor.shape)}};
+  JsonValue json = JsonValue::Object{{"name", tensor.name}, {"shape", list_of(tensor.shape)}};
+  if (tensor.frozen) json.set("frozen", true);
+  return json;
 }
 
 JsonValue to_json(const ManifestFile& file) {
@@ -186,6 +188,7 @@ ManifestTensor tensor_from(std::string_view source, std::size_t index, const Jso
   check_name(unnamed, "tensor", name);
   const ObjectReader json(source, fmt::format("tensor {}", in_quotes(name)), item);
   ManifestTensor tensor{name, json.integers("shape")};
+  tensor.frozen = item.find("frozen") != nullptr && json.truth("frozen");
   if (tensor.shape.size() > kMaxManifestRank) json.fail(fmt::format("more than {} dimensions", kMaxManifestRank));
   std::int64_t bytes = size_of(DType::kF32);
   for (const std::int64_t extent : tensor.shape)

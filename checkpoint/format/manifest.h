@@ -45,6 +45,7 @@ struct ManifestFile {
 struct ManifestTensor {
   std::string name;  // Hugging Face's
   std::vector<std::int64_t> shape;
+  bool frozen = false;  // its weights alone are stored: training left them as they were
   bool operator==(const ManifestTensor&) const = default;
 };
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/file_io.h"
-#include "data/chat/conversation.h"
 
 namespace trident {
 namespace {
@@ -113,17 +112,48 @@ ChatSource load_chat_source(const std::string& folder, const std::string& name) 
   return std::move(*source);
 }
 
+ChatSource chat_source_of(const std::string& tokenizer, const std::string& name, std::string_view key) {
+  const bool is_folder = std::filesystem::is_directory(tokenizer);
+  if (!is_folder && name.empty())
+    throw ConfigError(fmt::format("{}: tokenizer {} is no folder that could hold a chat template; give --template FILE, chatml or "
+                                  "llama3", key, in_quotes(tokenizer)));
+  return load_chat_source(is_folder ? tokenizer : "", name);
+}
+
+std::tm time_of(const std::string& text, std::string_view key) {
+  for (const char* const format : {"%Y-%m-%d", kTimeFormat}) {
+    std::tm time{};
+    const char* const end = strptime(text.c_str(), format, &time);
+    const int day = time.tm_mday;
+    if (end == nullptr || *end != '\0' || timegm(&time) == -1 || time.tm_mday != day) continue;
+    return time;
+  }
+  throw ConfigError(fmt::format("{} = {}: must be a date such as 2026-11-29, or 2026-11-29T13:05:00", key, in_quotes(text)));
+}
+
+Conversation read_messages_file(const std::string& path) {
+  Conversation conversation = read_conversation(read_json_file(path, kRules), path);
+  if (conversation.messages.is_null())
+    throw DataError(fmt::format("{}: plain text has no messages; render rows with messages", path));
+  return conversation;
+}
+
 RenderedChat render_messages_file(const ChatSource& source, const std::string& messages_path, const std::string& tools_path,
                                   GenerationPrompt prompt) {
-  Conversation conversation = read_conversation(read_json_file(messages_path, kRules), messages_path);
-  if (conversation.messages.is_null())
-    throw DataError(fmt::format("{}: plain text has no messages; render rows with messages", messages_path));
+  Conversation conversation = read_messages_file(messages_path);
   if (!tools_path.empty()) {
     conversation.tools = read_json_file(tools_path, kRules);
     if (!conversation.tools.is_array())
       throw DataError(fmt::format("{}: tools that are no list; write a JSON array of objects", tools_path));
   }
-  return source.for_tools(conversation.tools).render(conversation.messages, conversation.tools, prompt, source.variables);
+  const ChatTemplate& chat = source.for_tools(conversation.tools);
+  const JsonValue messages = messages_for(chat, conversation.messages, messages_path);
+  try {
+    return chat.render(messages, conversation.tools, prompt, source.variables);
+  } catch (DataError& error) {
+    error.add_context(fmt::format(" [{}]", messages_path));
+    throw;
+  }
 }
 
 }  // namespace trident

@@ -1,11 +1,13 @@
 // Where a chat template comes from, and the texts that stand beside it.
 #pragma once
 
+#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "data/chat/chat_template.h"
+#include "data/chat/conversation.h"
 
 namespace trident {
 
@@ -22,7 +24,17 @@ struct ChatSource {
 // Throws DataError: nothing there, or not readable.
 ChatSource load_chat_source(const std::string& folder, const std::string& name);
 
-// The text of a file of messages (JSON, any form that read_conversation takes); `tools_path`: a JSON array, or "".
+// The same of the tokenizer that has this name. ConfigError naming `key`: a tokenizer that is no folder, without a `name`.
+ChatSource chat_source_of(const std::string& tokenizer, const std::string& name, std::string_view key);
+
+// A file of messages (JSON, any form that read_conversation takes, but for plain text).
+Conversation read_messages_file(const std::string& path);
+
+inline constexpr const char* kTimeFormat = "%Y-%m-%dT%H:%M:%S";
+// A time that templates write as today, "2026-11-29" or "2026-11-29T13:05:00"; ConfigError otherwise, naming `key`.
+std::tm time_of(const std::string& text, std::string_view key);
+
+// The text of such a file; `tools_path`: a JSON array, or "".
 RenderedChat render_messages_file(const ChatSource& source, const std::string& messages_path, const std::string& tools_path,
                                   GenerationPrompt prompt);
 

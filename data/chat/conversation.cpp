@@ -20,28 +20,46 @@ const JsonValue& text_of(const JsonValue& object, std::string_view key, const st
   return *found;
 }
 
+// OpenAI writes the arguments of a call as the text of an object, which templates would quote once more: it becomes that object.
+void read_arguments(JsonValue& message, const std::string& name, std::string_view source) {
+  const JsonValue* const found = message.find("tool_calls");
+  if (found == nullptr || !found->is_array()) return;
+  JsonValue::Array calls = found->items();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    JsonValue* const function = calls[i].is_object() ? calls[i].find("function") : nullptr;
+    JsonValue* const text = function != nullptr && function->is_object() ? function->find("arguments") : nullptr;
+    if (text == nullptr || !text->is_string()) continue;
+    const std::string path = fmt::format("{}.tool_calls[{}].function.arguments", name, i);
+    const JsonRules rules{.comments = JsonComments::kRefused, .blame = ExitCode::kData, .first_line = text->line()};
+    JsonValue object = text->as_string().empty() ? JsonValue(JsonValue::Object())
+                                                 : parse_json(text->as_string(), fmt::format("{}: {}", source, path), rules);
+    if (!object.is_object()) refuse_value(*text, source, path + " is not the text of a JSON object");
+    *text = std::move(object);
+  }
+  message.set("tool_calls", std::move(calls));
+}
+
 // The list of messages at `path`; each has a role.
-const JsonValue& checked_messages(const JsonValue& list, const std::string& path, std::string_view source) {
+JsonValue checked_messages(const JsonValue& list, const std::string& path, std::string_view source) {
   if (!list.is_array())
     refuse_value(list, source, fmt::format("{} is {} where a list of messages is expected", path, describe(list.kind())));
-  for (std::size_t i = 0; i < list.items().size(); ++i) {
-    const JsonValue& message = list.items()[i];
+  JsonValue::Array messages = list.items();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    JsonValue& message = messages[i];
     const std::string name = fmt::format("{}[{}]", path, i);
     if (!message.is_object())
       refuse_value(message, source, fmt::format("{} is {} where a message is expected", name, describe(message.kind())));
     text_of(message, "role", name, source);
+    const JsonValue* const content = message.find("content");
+    if (content != nullptr && content->is_null() && message.find("tool_calls") == nullptr)
+      throw DataError(fmt::format("{}:{}:{}: {}.content is null; write a text, or \"\" for none", source, content->line(),
+                                  content->column(), name));
+    read_arguments(message, name, source);
     const JsonValue* const weight = message.find("weight");
     if (weight != nullptr && !(weight->is_integer() && weight->as_integer() == 1))
       refuse_value(*weight, source, name + ".weight: weights of messages are not built; leave out the message, or the weight");
   }
-  return list;
-}
-
-JsonValue message_of(std::string_view role, std::string_view content) {
-  JsonValue out;
-  out.set("role", role);
-  out.set("content", content);
-  return out;
+  return messages;
 }
 
 // ShareGPT's turns.
@@ -60,7 +78,7 @@ JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::s
     refuse_value(turns, source, fmt::format("conversations is {} where a list is expected", describe(turns.kind())));
   JsonValue::Array out;
   if (const JsonValue* const system = row.find("system"); system != nullptr && !system->is_null())
-    out.push_back(message_of("system", text_of(row, "system", "the row", source).as_string()));
+    out.push_back(chat_message("system", text_of(row, "system", "the row", source).as_string()));
   for (std::size_t i = 0; i < turns.items().size(); ++i) {
     const JsonValue& turn = turns.items()[i];
     const std::string path = fmt::format("conversations[{}]", i);
@@ -71,7 +89,7 @@ JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::s
     if (role == kRoles.end())
       refuse_value(from, source, fmt::format("{}.from is {}, which is none of human, gpt, system, tool and their other names", path,
                                        in_quotes(from.as_string())));
-    out.push_back(message_of(role->second, text_of(turn, "value", path, source).as_string()));
+    out.push_back(chat_message(role->second, text_of(turn, "value", path, source).as_string()));
   }
   return out;
 }
@@ -89,6 +107,13 @@ JsonValue tools_of(const JsonValue& row, std::string_view source) {
 }
 
 }  // namespace
+
+JsonValue chat_message(std::string_view role, std::string_view content) {
+  JsonValue out;
+  out.set("role", role);
+  out.set("content", content);
+  return out;
+}
 
 std::string_view to_string(LossKind kind) {
   constexpr std::string_view kNames[] = {"assistant", "completion", "all", "last"};
@@ -113,8 +138,28 @@ Conversation read_conversation(const JsonValue& row, std::string_view source) {
   } else {
     JsonValue::Array all = checked_messages(*prompt, "prompt", source).items();
     out.has_completion = true, out.num_prompt = all.size();
-    for (const JsonValue& message : checked_messages(*completion, "completion", source).items()) all.push_back(message);
+    const JsonValue answers = checked_messages(*completion, "completion", source);
+    all.insert(all.end(), answers.items().begin(), answers.items().end());
     out.messages = std::move(all);
+  }
+  return out;
+}
+
+JsonValue messages_for(const ChatTemplate& chat, const JsonValue& messages, std::string_view where) {
+  if (messages.is_null() || chat.reads_parts()) return messages;
+  JsonValue::Array out = messages.items();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const JsonValue* const content = out[i].find("content");
+    if (content == nullptr || !content->is_array()) continue;
+    std::string joined;
+    for (const JsonValue& part : content->items()) {
+      const JsonValue *const type = part.find("type"), *const text = part.find("text");
+      if (type == nullptr || *type != JsonValue("text") || text == nullptr || !text->is_string())
+        throw DataError(fmt::format("{}: messages[{}].content has a part that is no text, and {} takes text alone; leave it out",
+                                    where, i, chat.name()));
+      joined += (joined.empty() ? "" : "\n") + text->as_string();
+    }
+    out[i].set("content", joined);
   }
   return out;
 }
@@ -124,7 +169,11 @@ namespace {
 class Counter {
  public:
   Counter(const ChatTemplate& chat, const Conversation& conversation, const ChatVariables& variables, std::string_view where)
-      : chat_(chat), conversation_(conversation), variables_(variables), where_(where) {}
+      : chat_(chat),
+        conversation_(conversation),
+        messages_(messages_for(chat, conversation.messages, where)),
+        variables_(variables),
+        where_(where) {}
 
   CountedChat count(LossKind kind) {
     if (conversation_.messages.is_null()) return plain(kind);
@@ -142,7 +191,7 @@ class Counter {
   }
 
  private:
-  const JsonValue::Array& messages() const { return conversation_.messages.items(); }
+  const JsonValue::Array& messages() const { return messages_.items(); }
   [[noreturn]] void refuse(const std::string& what) const { throw DataError(fmt::format("{}: {}", where_, what)); }
 
   RenderedChat render(std::size_t count, GenerationPrompt prompt) const {
@@ -203,6 +252,7 @@ class Counter {
 
   const ChatTemplate& chat_;
   const Conversation& conversation_;
+  const JsonValue messages_;
   const ChatVariables& variables_;
   std::string_view where_;
 };

@@ -19,6 +19,8 @@ namespace {
 using Kind = Value::Kind;
 using Sequence = List::Type;
 
+constexpr std::int64_t kMaxIndent = 4096;
+
 bool flag(const Value* value) { return value != nullptr && is_true(*value); }
 
 Value list_of(std::vector<Value> items, Sequence type = Sequence::kList) { return List{.type = type, .items = std::move(items)}; }
@@ -28,6 +30,11 @@ Value lowered(const Value& value) { return value.is_text() ? Value(lower(value.t
 Value made_of(const Value& value, Text text) {
   text.marked_safe = value.is_text() && value.text().marked_safe;
   return text;
+}
+
+Text spaces(std::int64_t width) {
+  if (width > kMaxIndent) throw Refusal(fmt::format("an indent of more than {} spaces", kMaxIndent));
+  return Text(std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' '));
 }
 
 // Text that costs as much as it is long.
@@ -168,8 +175,7 @@ Value indent(Interpreter& in, const Value& value, const Arguments& all) {
   Text indention, out;
   if (given[0] != nullptr && given[0]->is_text()) indention = given[0]->text();
   else {
-    const std::int64_t width = std::max<std::int64_t>(whole_of(given[0], 4, "indent"), 0);
-    indention.append(std::string(static_cast<std::size_t>(std::min<std::int64_t>(width, 1 << 20)), ' '));
+    indention = spaces(whole_of(given[0], 4, "indent"));
   }
   Text text = text_of(value, "indent");
   text.append("\n");
@@ -297,9 +303,7 @@ Value to_json(Interpreter& in, const Value& value, const Arguments& all) {
   JsonStyle style{.ascii = flag(given[0]), .sorted = flag(given[3]), .lines = given[1] != nullptr && !given[1]->is_none()};
   if (style.lines) {
     if (given[1]->is_text()) style.indent = given[1]->text();
-    else
-      style.indent.append(
-          std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(whole_of(given[1], 0, "tojson"), 0, 4096)), ' '));
+    else style.indent = spaces(whole_of(given[1], 0, "tojson"));
     style.item_separator = Text(",");
   }
   if (given[2] != nullptr && !given[2]->is_none()) {

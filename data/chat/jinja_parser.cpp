@@ -174,12 +174,21 @@ class Parser {
     return out;
   }
 
+  // Of a message: "content", message.content, message['content'], also sliced or filtered.
+  static bool is_content(const Node& node) {
+    if (node.kind == NodeKind::kFilter || node.kind == NodeKind::kSlice)
+      return node.kids[0] != nullptr && is_content(*node.kids[0]);
+    if (node.kind == NodeKind::kItem) return node.kids[1]->constant.is_text() && node.kids[1]->constant.text().bytes == "content";
+    return (node.kind == NodeKind::kName || node.kind == NodeKind::kAttribute) && node.name == "content";
+  }
+
   NodePtr for_statement(Position at) {
     NodePtr out = node(NodeKind::kFor, at);
     out->symbol = symbol("loop");
     add(out, target(false));
     expect("in");
     add(out, tuple(false, {"recursive"}));
+    if (is_content(*out->kids.back())) program_->reads_parts = true;
     add(out, take("if") ? expression() : nullptr);
     if (is("recursive")) refuse("a recursive loop");
     ++loops_;
@@ -546,7 +555,8 @@ int Program::symbol(std::string_view name) const {
 }
 
 void refuse_at(const Program& program, Position at, std::string_view what) {
-  throw DataError(fmt::format("{}:{}:{}: {}", program.name, at.line, at.column, what));
+  const std::string_view remedy = what.find("; ") == what.npos ? "; change the template, or give another by --template" : "";
+  throw DataError(fmt::format("{}:{}:{}: {}{}", program.name, at.line, at.column, what, remedy));
 }
 
 Program parse_program(std::string_view source, std::string name) {

@@ -208,14 +208,18 @@ ChainParts read_tekken(std::string_view content, const std::string& path) {
     fields.refuse("default_vocab_size", JsonValue(size),
                   fmt::format("a size of at most {} ranks and the control tokens", ranks.size()));
   set_pattern(pattern, fields.where("pattern"), parts);
+  std::vector<std::string> named(static_cast<std::size_t>(controls));
+  if (specials.is_null()) std::ranges::copy_n(kTekkenControls, std::min(std::ssize(kTekkenControls), controls), named.begin());
+  for (std::size_t i = 0; specials.is_array() && i < specials.items().size(); ++i) {
+    JsonPart item(specials.items()[i], fmt::format("special_tokens[{}]", i), parts.source);
+    const std::int64_t rank = item.count("rank", static_cast<std::int64_t>(i));
+    if (rank >= controls || !named[static_cast<std::size_t>(rank)].empty())
+      item.refuse("rank", JsonValue(rank), fmt::format("a rank below {} that no other token has", controls));
+    named[static_cast<std::size_t>(rank)] = item.text("token_str");
+  }
   for (std::int64_t i = 0; i < controls; ++i) {
-    std::string text = i < std::ssize(kTekkenControls) && specials.is_null()
-                           ? std::string(kTekkenControls[static_cast<std::size_t>(i)])
-                           : fmt::format("<SPECIAL_{}>", i);
-    if (specials.is_array() && i < std::ssize(specials.items())) {
-      const JsonPart item(specials.items()[static_cast<std::size_t>(i)], fmt::format("special_tokens[{}]", i), parts.source);
-      text = JsonPart(item).text("token_str");
-    }
+    const std::string& name = named[static_cast<std::size_t>(i)];
+    const std::string text = name.empty() ? fmt::format("<SPECIAL_{}>", i) : name;
     parts.added.push_back({.content = text, .id = static_cast<std::int32_t>(i), .special = true});
     if (text == "<s>") parts.special.before = {static_cast<std::int32_t>(i)};
   }

@@ -70,7 +70,8 @@ std::vector<Span> behaved(std::vector<Span> spans, SplitStep::Behavior behavior)
   bool before = false;  // whether the span before was a match
   const auto walk = [&](auto first, auto last, auto join) {
     for (; first != last; ++first) {
-      const bool joins = behavior == kContiguous ? first->matched == before : first->matched && !before;
+      // Two gaps have a match without text between them.
+      const bool joins = first->matched && before == (behavior == kContiguous);
       if (joins && !kept.empty()) join(kept.back(), *first);
       else kept.push_back(*first);
       before = first->matched;

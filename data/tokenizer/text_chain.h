@@ -1,6 +1,7 @@
 // A tokenizer does this to a text before its model: normalizers, then splitters, each in the order of its files.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -55,8 +56,10 @@ struct TextChain {
 };
 
 // How long a text may become by normalizers or a decoder, and the refusal of a longer one (DataError): replacements of replacements
-// grow without end.
-constexpr std::size_t most_made_of(std::size_t bytes) { return 256 * bytes + 4096; }
+// grow without end, and each character of a short text may stand for many.
+constexpr std::size_t most_made_of(std::size_t bytes) {
+  return std::max(4 * bytes, std::min(256 * bytes + 4096, std::size_t{64} << 20));
+}
 [[noreturn]] void refuse_growth(std::size_t most, std::size_t bytes);
 
 // `text` with each match of `pattern`, or each `found` where that is nullptr, replaced by `content`. DataError

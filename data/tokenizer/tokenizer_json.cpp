@@ -12,6 +12,7 @@
 #include "core/json_scanner.h"
 #include "core/printable.h"
 #include "data/tokenizer/json_part.h"
+#include "data/tokenizer/pattern.h"
 #include "data/tokenizer/vocabulary_files.h"
 
 namespace trident {
@@ -70,6 +71,14 @@ PatternText pattern_of(JsonPart& part) {
   part.refuse("pattern", *value, "an object with Regex or String");
 }
 
+// Of a Replace: what stands between characters is not replaced here.
+SharedScanner replaced_pattern(const JsonPart& part, const std::string& pattern) {
+  const std::string where = part.where("pattern.Regex");
+  if (parse_pattern(pattern, where, PatternDialect::kOniguruma).root.may_be_empty())
+    part.refuse("pattern.Regex", pattern, "a pattern that matches no empty text");
+  return piece_scanner(pattern, where);
+}
+
 void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) {
   using Kind = NormalizerStep::Kind;
   constexpr std::pair<std::string_view, NormalForm> kForms[] = {
@@ -98,7 +107,7 @@ void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) 
     const PatternText pattern = pattern_of(part);
     step.content = part.text("content");
     if (!pattern.is_regex && (pattern.text == step.content || pattern.text.empty())) return;
-    if (pattern.is_regex) step.pattern = piece_scanner(pattern.text, part.where("pattern.Regex"));
+    if (pattern.is_regex) step.pattern = replaced_pattern(part, pattern.text);
     else step.found = pattern.text;
     line += fmt::format(" {}{} by {}", pattern.is_regex ? "pattern " : "", in_quotes(pattern.text, pattern.text.size()),
                         in_quotes(step.content, step.content.size()));
@@ -132,7 +141,7 @@ void add_split(std::string_view pattern, std::string_view behavior, bool invert,
                                                                              {"Contiguous", kContiguous}};
   SplitStep step{.pattern = piece_scanner(pattern, where)};
   step.behavior = std::ranges::find(kBehaviors, behavior, &std::pair<std::string_view, SplitStep::Behavior>::first)->second;
-  step.invert = invert && step.behavior != kIsolated;  // both are kept then
+  step.invert = invert && step.behavior != kIsolated && step.behavior != kContiguous;  // those keep both
   parts.steps.push_back(line_of_split(pattern == kPunctuationPattern ? "punctuation" : pattern, behavior, step.invert));
   parts.text.splits.push_back(std::move(step));
 }
@@ -237,7 +246,7 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
       step.kind = Kind::kReplace;
       const PatternText pattern = pattern_of(part);
       step.content = part.text("content");
-      if (pattern.is_regex) step.pattern = piece_scanner(pattern.text, part.where("pattern.Regex"));
+      if (pattern.is_regex) step.pattern = replaced_pattern(part, pattern.text);
       else step.found = pattern.text;
     } else if (type == "Strip") {
       step.kind = Kind::kStrip;
@@ -252,14 +261,21 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
   });
 }
 
+// A list that stands before the vocabulary.
+struct LaterMerges {
+  std::string_view text;
+  std::int64_t first_line = 1, bytes_before = 0;  // the latter on that line
+};
+
 // A list of "left right" strings, or of pairs, which newer files have.
-void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& reader) {
+void read_merges(JsonScanner& scanner, const std::string& file, const LaterMerges& place, MergeReader& reader) {
   scanner.items([&] {
     std::size_t values_left = kMaxMergeValues;
     const JsonValue merge = scanner.value(values_left);
     const auto refuse_merge = [&](std::string_view what) {
+      const std::int64_t before = merge.line() == place.first_line ? place.bytes_before : 0;
       throw DataError(fmt::format("{}:{}:{}: {} in model.merges {}; the file is damaged; copy it again", file, merge.line(),
-                                  merge.column(), on_one_line(to_json_text(merge).substr(0, kShownMerge)), what));
+                                  before + merge.column(), on_one_line(to_json_text(merge).substr(0, kShownMerge)), what));
     };
     std::string_view left, right;
     if (merge.is_array() && merge.items().size() == 2 && merge.items()[0].is_string() && merge.items()[1].is_string()) {
@@ -275,12 +291,6 @@ void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& rea
       refuse_merge(fmt::format("cannot be merged: {}", wrong));
   });
 }
-
-// A list that stands before the vocabulary.
-struct LaterMerges {
-  std::string_view text;
-  std::int64_t first_line = 1;
-};
 
 // The file's values but for the tokens and merges of its model, which may be many: these go to `parts`.
 class TokenizerJson {
@@ -308,7 +318,7 @@ class TokenizerJson {
     MergeReader reader(parts_.tokens, prefix, parts_.merges);
     rules_.first_line = later_.first_line;
     JsonScanner scanner(later_.text, file_, rules_);
-    read_merges(scanner, file_, reader);
+    read_merges(scanner, file_, later_, reader);
   }
 
  private:
@@ -334,7 +344,9 @@ class TokenizerJson {
         model.back().value = JsonValue::Object();
       } else if (key == "merges" && kind == JsonValue::Kind::kArray) {
         later_.text = scanner.skip();
-        later_.first_line = 1 + std::count(text_.data(), later_.text.data(), '\n');
+        const std::string_view before(text_.data(), static_cast<std::size_t>(later_.text.data() - text_.data()));
+        later_.first_line = 1 + std::ranges::count(before, '\n');
+        later_.bytes_before = static_cast<std::int64_t>(before.size() - (before.rfind('\n') + 1));
         model.back().value = JsonValue::Array();
       } else {
         model.back().value = scanner.value(values_left);

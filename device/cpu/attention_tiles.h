@@ -44,9 +44,9 @@ struct AttentionGradients {
 };
 
 struct AttentionTiles {
-  // Floats that a call works in.
+  // Floats that a call works in; a backward one that makes d_q of `queries` queries.
   std::int64_t (*forward_floats)(const AttentionGroup& group);
-  std::int64_t (*backward_floats)(const AttentionGroup& group);
+  std::int64_t (*backward_floats)(const AttentionGroup& group, std::int64_t queries);
   // Queries first_query .. end_query - 1 of every head; first_query is a multiple of kAttentionTile. lse f32[heads, query_length].
   void (*forward)(RowType t, const AttentionGroup& group, std::int64_t first_query, std::int64_t end_query, void* out, float* lse,
                   const void* q, const void* k, const void* v, float* memory);

@@ -312,7 +312,8 @@ void forward_of(const AttentionGroup& g, I first_query, I end_query, T* out, flo
 // Across queries: p, d_s, and q and d_out once more. With words of one element what lies across rows lies in rows.
 struct BackwardMemory {
   I words, width, k = 0, v, k_across, q, d_out, q_across, d_out_across, scores, d_p, d_s_rows, p, d_s, d_k, d_v, d_q, delta, floats;
-  explicit BackwardMemory(const AttentionGroup& g) : words(row_words(g.head_dim)), width(padded(g.head_dim)) {
+  // `queries`: whose d_q is made.
+  BackwardMemory(const AttentionGroup& g, I queries) : words(row_words(g.head_dim)), width(padded(g.head_dim)) {
     const I in_rows = kTile * words, across = kTile / kPack * width;
     v = k + in_rows;
     k_across = v + in_rows;
@@ -328,7 +329,7 @@ struct BackwardMemory {
     d_k = d_s + kTile / kPack * kTile;
     d_v = d_k + kTile * width;
     d_q = d_v + kTile * width;
-    delta = d_q + g.heads * g.query_length * width;
+    delta = d_q + g.heads * queries * width;
     floats = delta + up_to_multiple(g.heads * g.query_length, kWidth);
   }
 };
@@ -397,6 +398,7 @@ template <class T>
 void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head, I query, I rows, I key, I keys,
                    const BackwardMemory& m, float* memory) {
   const I width = g.head_dim, words = (width + kPack - 1) / kPack, vectors = m.width / kWidth, row = head * g.query_length + query;
+  const I in_d_q = head * (of.end_query - of.first_query) + query - of.first_query;
   const T* q = static_cast<const T*>(of.q) + head * g.q.head + query * g.q.row;
   const T* d_out = static_cast<const T*>(of.d_out) + head * g.out.head + query * g.out.row;
   pack_rows(memory + m.q, m.words, q, g.q.row, rows, width);
@@ -429,7 +431,7 @@ void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head
     }
     if (first >= end || of.d_q == nullptr) continue;
     const float* weights = kPack == 1 ? memory + m.d_s + r * kTile + first : d_s_rows;
-    multiply<kRows>({memory + m.d_q + (row + r) * m.width, m.width, weights, kTile / kPack, 1,
+    multiply<kRows>({memory + m.d_q + (in_d_q + r) * m.width, m.width, weights, kTile / kPack, 1,
                      memory + m.k_across + first / kPack * m.width, m.width, (strip.end - first + kPack - 1) / kPack, true},
                     count, vectors);
   }
@@ -460,11 +462,11 @@ void store_rows(T* to, I to_row, const float* from, I from_row, I rows, I width)
 
 template <class T>
 void backward_of(const AttentionGroup& g, const AttentionGradients& of, float* memory) {
-  const BackwardMemory m(g);
   const I width = g.head_dim, first = of.first_query, queries = of.end_query - first;
+  const BackwardMemory m(g, of.d_q == nullptr ? 0 : queries);
   for (I head = 0; head < g.heads; ++head) {
     const I row = head * g.query_length + first, at = head * g.out.head + first * g.out.row;
-    if (of.d_q != nullptr) fill(memory + m.d_q + row * m.width, queries * m.width, 0.0f);
+    if (of.d_q != nullptr) fill(memory + m.d_q + head * queries * m.width, queries * m.width, 0.0f);
     row_dots(memory + m.delta + row, static_cast<const T*>(of.d_out) + at, static_cast<const T*>(of.out) + at, g.out.row, queries,
              width);
   }
@@ -489,7 +491,7 @@ void backward_of(const AttentionGroup& g, const AttentionGradients& of, float* m
   }
   for (I head = 0; head < g.heads && of.d_q != nullptr; ++head) {
     store_rows(static_cast<T*>(of.d_q) + head * g.q.head + first * g.q.row, g.q.row,
-               memory + m.d_q + (head * g.query_length + first) * m.width, m.width, queries, width);
+               memory + m.d_q + head * queries * m.width, m.width, queries, width);
   }
 }
 
@@ -508,5 +510,5 @@ void backward_any(RowType t, const AttentionGroup& g, const AttentionGradients& 
 }
 
 constexpr AttentionTiles kAttentionTiles = {[](const AttentionGroup& g) { return ForwardMemory(g).floats; },
-                                            [](const AttentionGroup& g) { return BackwardMemory(g).floats; }, forward_any,
-                                            backward_any};
+                                            [](const AttentionGroup& g, I queries) { return BackwardMemory(g, queries).floats; },
+                                            forward_any, backward_any};

@@ -54,10 +54,9 @@ AttentionGroup group_of(const Attention& a, const AttentionShape& s, std::int64_
 // enough that no thread waits long for the last one.
 struct Tasks {
   std::int64_t groups, rows, parts;  // rows: of a part
-  Tasks(const AttentionShape& s, std::int64_t length) : groups(s.batch * s.kv_heads) {
+  Tasks(const AttentionShape& s, std::int64_t length, std::int64_t threads) : groups(s.batch * s.kv_heads) {
     constexpr std::int64_t kTasksOfAThread = 4;
-    const std::int64_t threads = team_size(),
-                       wanted = threads == 1 ? 1 : ceil_div(kTasksOfAThread * threads, std::max<std::int64_t>(groups, 1));
+    const std::int64_t wanted = threads == 1 ? 1 : ceil_div(kTasksOfAThread * threads, std::max<std::int64_t>(groups, 1));
     rows = kAttentionTile * std::max<std::int64_t>(1, ceil_div(ceil_div(length, kAttentionTile), wanted));
     parts = ceil_div(length, rows);
   }
@@ -80,9 +79,14 @@ void in_tasks(const AttentionShape& s, std::int64_t count, const Task& task) {
 
 // A backward pass whose queries and keys have tasks of their own makes two of five products twice. That is worth it where whole
 // groups would leave that many threads idle.
-bool backward_apart(const AttentionShape& s) {
-  const std::int64_t groups = s.batch * s.kv_heads, threads = team_size();
+bool backward_apart(const AttentionShape& s, std::int64_t threads) {
+  const std::int64_t groups = s.batch * s.kv_heads;
   return worth_threads(s) && 5 * ceil_div(groups, threads) * threads > 7 * groups;
+}
+
+// The most queries whose d_q one task makes.
+std::int64_t queries_of_a_task(const AttentionShape& s, std::int64_t threads) {
+  return backward_apart(s, threads) ? std::min(Tasks(s, s.query_length, threads).rows, s.query_length) : s.query_length;
 }
 
 std::int64_t bytes_of_a_thread(std::int64_t floats) { return round_up(4 * floats, kArenaAlignment); }
@@ -95,14 +99,14 @@ CpuAttention::CpuAttention(IsaLevel level, bool bf16_pairs)
 std::int64_t CpuAttention::workspace_bytes(const AttentionShape& s) const {
   const AttentionGroup g = extents_of(s);
   const AttentionTiles& t = tiles(s.dtype);
-  return team_size() * bytes_of_a_thread(std::max(t.forward_floats(g), t.backward_floats(g)));
+  return team_size() * bytes_of_a_thread(std::max(t.forward_floats(g), t.backward_floats(g, queries_of_a_task(s, team_size()))));
 }
 
 template <class Forward>
 void CpuAttention::run_forward(const Forward& a, const AttentionShape& s, std::int64_t sample) const {
   const Heads out(a.out, s.head_dim, 0), q(a.q, s.head_dim, a.columns.q), k(a.k, s.head_dim, a.columns.k),
       v(a.v, s.head_dim, a.columns.v);
-  const Tasks tasks(s, s.query_length);
+  const Tasks tasks(s, s.query_length, team_size());
   in_tasks(s, tasks.count(), [&](std::int64_t i, std::int64_t member) {
     // The last queries, which see most keys, come first.
     const std::int64_t first = (tasks.parts - 1 - i / tasks.groups) * tasks.rows;
@@ -126,10 +130,11 @@ void CpuAttention::run(const op::AttentionBackward& a) const {
   const Heads d_q(a.d_q, s.head_dim, a.columns.q), d_k(a.d_k, s.head_dim, a.columns.k), d_v(a.d_v, s.head_dim, a.columns.v);
   const Heads q(a.q, s.head_dim, a.columns.q), k(a.k, s.head_dim, a.columns.k), v(a.v, s.head_dim, a.columns.v);
   const Heads d_out(a.d_out, s.head_dim, 0), out(a.out, s.head_dim, 0);
+  const std::int64_t threads = team_size(), most_queries = queries_of_a_task(s, threads);
   const auto make = [&](std::int64_t group, std::int64_t member, AttentionGradients of, bool of_queries, bool of_keys) {
     const std::int64_t b = group / s.kv_heads, kv = group % s.kv_heads;
     const AttentionGroup g = group_of(a, s, b);
-    const std::int64_t head = kv * g.heads, bytes = bytes_of_a_thread(tiles(s.dtype).backward_floats(g));
+    const std::int64_t head = kv * g.heads, bytes = bytes_of_a_thread(tiles(s.dtype).backward_floats(g, most_queries));
     if (of_queries) of.d_q = d_q.at(b, head);
     if (of_keys) of.d_k = d_k.at(b, kv), of.d_v = d_v.at(b, kv);
     of.d_out = d_out.at(b, head), of.out = out.at(b, head), of.q = q.at(b, head), of.k = k.at(b, kv), of.v = v.at(b, kv);
@@ -137,11 +142,11 @@ void CpuAttention::run(const op::AttentionBackward& a) const {
     tiles(s.dtype).backward(row_type(s.dtype), g, of, reinterpret_cast<float*>(a.workspace.data() + member * bytes));
   };
   const AttentionGradients all{.end_query = s.query_length, .end_key = s.key_length};
-  if (!backward_apart(s)) {
+  if (!backward_apart(s, threads)) {
     return in_tasks(s, s.batch * s.kv_heads,
                     [&](std::int64_t group, std::int64_t member) { make(group, member, all, true, true); });
   }
-  const Tasks queries(s, s.query_length), keys(s, s.key_length);
+  const Tasks queries(s, s.query_length, threads), keys(s, s.key_length, threads);
   in_tasks(s, queries.count() + keys.count(), [&](std::int64_t i, std::int64_t member) {
     AttentionGradients of = all;
     // Queries that see most, and keys that are seen most, come first.
@@ -162,7 +167,7 @@ std::int64_t largest_attention_workspace(const AttentionShape& s, std::int64_t t
   AttentionGroup g = extents_of(s);
   g.head_dim = round_up(g.head_dim, kMostWidth);
   const AttentionTiles t = attention_tiles(IsaLevel::kBaseline, false);
-  return threads * bytes_of_a_thread(std::max(t.forward_floats(g), t.backward_floats(g)) + kSmall);
+  return threads * bytes_of_a_thread(std::max(t.forward_floats(g), t.backward_floats(g, queries_of_a_task(s, threads))) + kSmall);
 }
 
 }  // namespace trident

@@ -65,6 +65,9 @@ inline bool create_matmul(PrimitiveDesc& pd, const Engine& engine, const MemoryD
 inline void append_sum(const PostOps& post_ops) {
   check(dnnl_post_ops_append_sum(post_ops.get(), 1.0f, 0, dnnl_data_type_undef), "sum post-op");
 }
+inline void append_scale(const PostOps& post_ops, float scale) {
+  check(dnnl_post_ops_append_eltwise(post_ops.get(), dnnl_eltwise_linear, scale, 0.0f), "scale post-op");
+}
 inline void set_data(const Memory& memory, void* data, const DnnlStream&, std::string_view what) {
   check(dnnl_memory_set_data_handle(memory.get(), data), what);
 }
@@ -91,6 +94,9 @@ inline bool create_matmul(PrimitiveDesc& pd, const Engine& engine, const MemoryD
   return dnnl_primitive_desc_create(pd.receive(), &desc, attributes.get(), engine.get(), nullptr) == dnnl_success;
 }
 inline void append_sum(const PostOps& post_ops) { check(dnnl_post_ops_append_sum(post_ops.get(), 1.0f), "sum post-op"); }
+inline void append_scale(const PostOps& post_ops, float scale) {
+  check(dnnl_post_ops_append_eltwise(post_ops.get(), 1.0f, dnnl_eltwise_linear, scale, 0.0f), "scale post-op");
+}
 inline void set_data(const Memory& memory, void* data, const DnnlStream& stream, std::string_view what) {
   check(dnnl_memory_set_data_handle_v2(memory.get(), data, stream.get()), what);
 }

@@ -40,7 +40,7 @@ namespace {
 //   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
 //   bf16  any    Bf16Products::kConverted                          dnnl_sgemm on f32      panels converted in the workspace
 //   f16   any    all                                               dnnl_sgemm on f32      likewise
-//   any   any    a not transposed, m <= kFewRows                   few_rows.h             with SmallProducts::kRowByRow alone:
+//   any   any    a not transposed, m <= kFewRows, not scaled       few_rows.h             with SmallProducts::kRowByRow alone:
 //                                                                                         reads b once, at memory's rate
 enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kConvertedSgemm };
 
@@ -119,7 +119,7 @@ void sgemm(const MatmulShape& s, float* out, std::int64_t ld_out, const float* a
   const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes;
   // oneDNN takes its packing buffers from its own allocator on every call.
   const AllocationExemption library_buffers;
-  check(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a, ld_a, b, ld_b,
+  check(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, s.scale, a, ld_a, b, ld_b,
                    s.accumulate == Accumulate::kYes ? 1.0f : 0.0f, out, ld_out),
         "dnnl_sgemm");
 }
@@ -142,7 +142,7 @@ struct ConvertedSizes {
 void gemm_bf16(const MatmulShape& s, float* out, const void* a, const void* b) {
   const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes;
   const AllocationExemption library_buffers;  // as in sgemm()
-  check(dnnl_gemm_bf16bf16f32(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1.0f, static_cast<const std::uint16_t*>(a),
+  check(dnnl_gemm_bf16bf16f32(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, s.scale, static_cast<const std::uint16_t*>(a),
                               ta ? s.m : s.k, static_cast<const std::uint16_t*>(b), tb ? s.k : s.n,
                               s.accumulate == Accumulate::kYes ? 1.0f : 0.0f, out, s.n),
         "dnnl_gemm_bf16bf16f32");
@@ -203,7 +203,8 @@ class OnednnMatmul::Implementation {
         (s.in == DType::kF32 || s.in == DType::kBF16 || s.in == DType::kF16) && (s.out == DType::kF32 || s.out == s.in),
         "{}: products are of f32, bf16 or f16, their results f32 or of the same type", describe(s));
     if (s.m == 0 || s.n == 0 || s.k == 0) return EntryPoint::kNothing;
-    if (small_ == SmallProducts::kRowByRow && s.m <= kFewRows && s.transpose_a == Transpose::kNo) return EntryPoint::kFewRows;
+    const bool few_rows = small_ == SmallProducts::kRowByRow && s.m <= kFewRows && s.scale == 1.0f;
+    if (few_rows && s.transpose_a == Transpose::kNo) return EntryPoint::kFewRows;
     if (s.in == DType::kF32) return EntryPoint::kSgemm;
     if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted) return EntryPoint::kConvertedSgemm;
     const bool weight_gradient = s.transpose_a == Transpose::kYes && s.transpose_b == Transpose::kNo && s.out == DType::kF32;
@@ -218,10 +219,11 @@ class OnednnMatmul::Implementation {
     Attributes attributes;
     check(dnnl_primitive_attr_create(attributes.receive()), "attributes");
     check(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user), "scratchpad mode");
-    if (s.accumulate == Accumulate::kYes) {
+    if (s.accumulate == Accumulate::kYes || s.scale != 1.0f) {
       PostOps post_ops;
       check(dnnl_post_ops_create(post_ops.receive()), "post-ops");
-      append_sum(post_ops);
+      if (s.scale != 1.0f) append_scale(post_ops, s.scale);
+      if (s.accumulate == Accumulate::kYes) append_sum(post_ops);
       check(dnnl_primitive_attr_set_post_ops(attributes.get(), post_ops.get()), "post-ops");
     }
     PrimitiveDesc pd;

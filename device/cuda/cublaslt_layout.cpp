@@ -102,6 +102,7 @@ MatmulLayout matmul_layout(const MatmulShape& s, Epilogue epilogue, F32Products 
   layout.transpose_b = operation(s.transpose_a);
   const bool tf32 = s.in == DType::kF32 && products == F32Products::kTf32;
   layout.compute = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  layout.alpha = s.scale;
   layout.beta = s.accumulate == Accumulate::kYes ? 1.0f : 0.0f;
   layout.epilogue = library_epilogue(epilogue);
   if (epilogue == Epilogue::kBias || epilogue == Epilogue::kBiasGelu) layout.bias_length = s.n;

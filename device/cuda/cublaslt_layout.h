@@ -41,12 +41,12 @@ struct MatrixLayout {
   bool operator==(const MatrixLayout&) const = default;
 };
 
-// A product in the library's terms: D = op(A) op(B) + beta C with C = D in place.
+// A product in the library's terms: D = alpha op(A) op(B) + beta C with C = D in place.
 struct MatmulLayout {
   MatrixLayout a, b, d;  // a: our b; b: our a
   cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
-  float beta = 0;  // alpha is 1; both are f32 in host memory
+  float alpha = 1, beta = 0;  // f32 in host memory
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   std::int64_t bias_length = 0;  // elements behind the bias pointer, of the type of d; 0: no such pointer
   std::int32_t multiprocessors = 0;  // for how many the library chooses and launches; 0: all of the GPU

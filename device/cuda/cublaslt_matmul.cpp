@@ -59,7 +59,7 @@ void expect_operand(std::string_view operand, ConstTensorView view, DType dtype,
 
 // The product that these operands ask for.
 MatmulShape shape_of(TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
-                     Accumulate accumulate) {
+                     Accumulate accumulate, float scale) {
   const RowExtent stored_a = row_extent(a), stored_b = row_extent(b);
   const bool ta = transpose_a == Transpose::kYes, tb = transpose_b == Transpose::kYes;
   const MatmulShape shape{ta ? stored_a.width : stored_a.rows,
@@ -69,7 +69,8 @@ MatmulShape shape_of(TensorView out, ConstTensorView a, Transpose transpose_a, C
                           transpose_b,
                           a.dtype(),
                           out.dtype(),
-                          accumulate};
+                          accumulate,
+                          scale};
   TRIDENT_CHECK((tb ? stored_b.width : stored_b.rows) == shape.k, "matmul: a {} and b {} do not fit together", to_string(a.shape()),
                 to_string(b.shape()));
   TRIDENT_CHECK(row_extent(out).rows == shape.m && row_extent(out).width == shape.n, "matmul: out is {}, expected [{}, {}]",
@@ -81,7 +82,7 @@ MatmulShape shape_of(TensorView out, ConstTensorView a, Transpose transpose_a, C
 }
 
 MatmulShape shape_of(const MatmulOperands& p) {
-  return shape_of(p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate);
+  return shape_of(p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.scale);
 }
 
 MatmulPointers pointers_of(const FusedMatmul& f) {
@@ -280,8 +281,8 @@ std::int64_t CublasLtMatmul::prepare(const MatmulShape& shape) {
 }
 
 void CublasLtMatmul::run(cudaStream_t stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b,
-                         Transpose transpose_b, Accumulate accumulate, TensorView workspace) {
-  const MatmulShape shape = shape_of(out, a, transpose_a, b, transpose_b, accumulate);
+                         Transpose transpose_b, Accumulate accumulate, TensorView workspace, float scale) {
+  const MatmulShape shape = shape_of(out, a, transpose_a, b, transpose_b, accumulate, scale);
   implementation_->run(stream, {shape, Epilogue::kNone},
                        {.out = out.data(), .a = a.data(), .b = b.data(), .workspace = workspace.data()}, workspace.num_bytes());
 }

@@ -38,12 +38,12 @@ class CublasLtMatmul {
   // only. ConfigError if the library has no algorithm for it within the limits.
   std::int64_t prepare(const MatmulShape& shape);
 
-  // As op::Matmul, on device memory: out (+)= op(a) op(b). The product must have been prepared. `workspace` is for this call until
-  // it is done: one per stream. Nothing is allocated outside the library.
+  // As op::Matmul, on device memory: out (+)= scale op(a) op(b). The product must have been prepared. `workspace` is for this call
+  // until it is done: one per stream. Nothing is allocated outside the library.
   //
   // Operands at multiples of 16 bytes give the same bits wherever they lie; others take another algorithm, with other rounding.
   void run(cudaStream_t stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
-           Accumulate accumulate, TensorView workspace);
+           Accumulate accumulate, TensorView workspace, float scale = 1.0f);
 
   // As prepare(), of a product with an epilogue; nothing if the library does not do the two in one.
   std::optional<std::int64_t> prepare_fused(const MatmulShape& shape, Epilogue epilogue);

@@ -113,11 +113,10 @@ bool CublasLtPlan::accepts(Algorithm& algorithm, const AlgorithmLimits& limits) 
 
 void CublasLtPlan::run(const MatmulPointers& pointers, cudaStream_t stream, const Algorithm& algorithm) {
   set_epilogue_pointers(pointers.bias, pointers.aux);
-  const float alpha = 1.0f;
   const AllocationExemption library;  // may load a kernel
-  check(cublasLtMatmul(handle_.get(), &operation_, &alpha, pointers.b, &a_, pointers.a, &b_, &layout_.beta, pointers.out, &d_,
-                       pointers.out, &d_, &algorithm.data, pointers.workspace, static_cast<std::size_t>(algorithm.workspace_bytes),
-                       stream),
+  check(cublasLtMatmul(handle_.get(), &operation_, &layout_.alpha, pointers.b, &a_, pointers.a, &b_, &layout_.beta, pointers.out,
+                       &d_, pointers.out, &d_, &algorithm.data, pointers.workspace,
+                       static_cast<std::size_t>(algorithm.workspace_bytes), stream),
         "cublasLtMatmul");
 }
 

@@ -55,8 +55,8 @@ std::int64_t CudaOps::prepare_matmul(const MatmulShape& shape) { return matmul_.
 void CudaOps::execute(Stream& stream, const op::Matmul& product) {
   const MatmulOperands& p = product.operands;
   const cudaStream_t work = handle(stream);
-  if (graphs_.note("matmul", p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace)) return;
-  matmul_.run(work, p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace);
+  if (graphs_.note("matmul", p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace, p.scale)) return;
+  matmul_.run(work, p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace, p.scale);
 }
 
 // ---- products and what follows them

@@ -56,9 +56,11 @@ class CudaOps::Kernels {
   }
   void dropout(RowType t, void* out, const void* x, const std::int64_t* samples, std::int64_t sequence, std::int64_t batch,
                std::int64_t width, const DropoutSpec& spec) const {
-    const auto& [probability, key, whole_sequence, position_offset] = spec;  // does not compile when a field is added
+    const auto& [probability, key, whole_sequence, position_offset, all_columns, first_column] = spec;  // does not compile when a field is added
     const cuda_kernels::DropoutDraw draw{{key[0], key[1]}, samples};
-    if (ops_.graphs_.note("dropout", t, out, x, sequence, batch, width, probability, whole_sequence, position_offset, PerLaunchArg{draw})) return;
+    if (ops_.graphs_.note("dropout", t, out, x, sequence, batch, width, probability, whole_sequence, position_offset,
+                          all_columns, first_column, PerLaunchArg{draw}))
+      return;
     if (const auto* const held = ops_.graphs_.in_memory<cuda_kernels::DropoutDraw>())
       return cuda_kernels::dropout_from_memory(stream_, t, out, x, sequence, batch, width, spec, held);
     cuda_kernels::dropout(stream_, t, out, x, samples, sequence, batch, width, spec);

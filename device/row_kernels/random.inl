@@ -110,7 +110,8 @@ TRIDENT_ROW_KERNEL dropout(RowType t, void* out, const void* x, const std::int64
       for (I b = 0; b < batch; ++b) {
         const I token = samples[b] * spec.sequence + spec.position_offset + s;
         const I row = (s * batch + b) * width;
-        dropout_row(kTeam, as(out, type) + row, as(x, type) + row, width, static_cast<std::uint64_t>(token * width), spec);
+        const I first = token * (spec.all_columns > 0 ? spec.all_columns : width) + spec.first_column;
+        dropout_row(kTeam, as(out, type) + row, as(x, type) + row, width, static_cast<std::uint64_t>(first), spec);
       }
   });
 }

@@ -22,11 +22,17 @@ struct ConvertReport {
   std::vector<std::string> warnings = {};
 };
 
+// A Hugging Face folder, and an adapter of PEFT's form that is merged into it, in f32 and rounded once; "": none.
+struct HfSource {
+  std::string folder, adapter = {};
+  std::string_view key() const { return adapter.empty() ? "--from hf" : "--from peft"; }
+};
+
 // Makes the folder `to` a checkpoint of weights alone with those of the Hugging Face folder `from`, in `dtype`: f32, bf16 or f16;
 // not given: the folder's own, f32 where it has several. What else the folder holds is carried along (side_files.h).
 // model.init_from takes the result. ConfigError: `to` is there, config.json says something that is not supported; DataError naming
 // file and tensor; StorageError. Then nothing is left of `to`.
-ConvertReport hf_to_checkpoint(const std::string& from, const std::string& to, std::optional<DType> dtype,
+ConvertReport hf_to_checkpoint(const HfSource& from, const std::string& to, std::optional<DType> dtype,
                                const OnProgress& progress = {});
 
 // Makes the folder `to` one of Hugging Face's form with the weights of the checkpoint `from`, or of the newest valid one in that
@@ -39,6 +45,16 @@ struct ExportOptions {
 };
 ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, const ExportOptions& options,
                                const OnProgress& progress = {});
+
+// Makes the folder `to` one of Hugging Face's form with the weights of another and its adapter, in the folder's dtype where none is
+// given, f32 where it has several; files are cut as the folder's, and what else it holds is carried along. Errors as above, and as
+// PeftAdapter.
+ConvertReport peft_to_hf(const HfSource& from, const std::string& to, const ExportOptions& options,
+                         const OnProgress& progress = {});
+
+// Makes the folder `to` one of PEFT's form with the adapters of the checkpoint `from`, in f32: adapter_config.json, where modules
+// have their whole names, and adapter_model.safetensors. Errors as above; ConfigError where the checkpoint has no adapters.
+ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to, const OnProgress& progress = {});
 
 // Key of the manifest's writer: what the names in the folder that the checkpoint was made from leave out at their beginning.
 inline constexpr std::string_view kLeftOutOfNames = "left_out_of_names";

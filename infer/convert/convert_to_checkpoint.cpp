@@ -9,6 +9,7 @@
 #include "checkpoint/box_copy.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/file_record.h"
+#include "checkpoint/hf_value_reader.h"
 #include "core/check.h"
 #include "core/host_name.h"
 #include "infer/convert/side_files.h"
@@ -55,8 +56,8 @@ std::string left_out_of_names(const HfFolder& folder, const std::vector<Manifest
 
 class Importer {
  public:
-  Importer(std::shared_ptr<const HfFolder> folder, FileTable table, const OnProgress& progress)
-      : folder_(std::move(folder)), table_(std::move(table)), progress_(progress) {}
+  Importer(const WeightsSource& source, FileTable table, const OnProgress& progress)
+      : folder_(source.hf), values_(source.hf, source.adapter), table_(std::move(table)), progress_(progress) {}
 
   // Writes the file, and fills in the hashes of its blocks.
   FileTable write(const std::string& path) {
@@ -79,21 +80,20 @@ class Importer {
  private:
   void copy(const FileBox& box, BlockStream& stream) {
     const HfFileTensor& tensor = *folder_->find(box.key);
-    if (!open_ || open_->first != tensor.file) open_.emplace(tensor.file, RandomAccessFile(folder_->path(tensor.file)));
-    const RandomAccessFile& in = open_->second;
-    const std::int64_t size = size_of(box.dtype), stored = size_of(tensor.dtype), elements = box.box.elements();
+    const DType given = values_.dtype_of(box.key);
+    const std::int64_t size = size_of(box.dtype), stored = size_of(given), elements = box.box.elements();
     for (std::int64_t at = 0; at < elements;) {
       const std::span<std::byte> room = stream.room();
-      const std::int64_t n = std::min(elements - at, std::ssize(room) / size), offset = tensor.begin + at * stored;
-      if (const std::int64_t ahead = std::min(kReadAhead, in.size() - offset); ahead > 0) in.will_need(offset, ahead);
+      const std::int64_t n = std::min(elements - at, std::ssize(room) / size);
+      values_.will_need(box.key, at, kReadAhead);
       std::byte* values = room.data();
-      if (tensor.dtype != box.dtype) {
+      if (given != box.dtype) {
         scratch_.resize(static_cast<std::size_t>(n * stored));
         values = scratch_.data();
       }
-      in.read(offset, {values, static_cast<std::size_t>(n * stored)});
-      if (tensor.dtype != box.dtype) convert_values(values, tensor.dtype, room.data(), box.dtype, n);
-      check_.look({folder_->path(tensor.file), tensor.name}, tensor.shape, at, values, tensor.dtype, room.data(), box.dtype, n);
+      values_.read(box.key, at, {values, static_cast<std::size_t>(n * stored)});
+      if (given != box.dtype) convert_values(values, given, room.data(), box.dtype, n);
+      check_.look({folder_->path(tensor.file), tensor.name}, tensor.shape, at, values, given, room.data(), box.dtype, n);
       stream.filled(static_cast<std::size_t>(n * size));
       at += n;
       done_ += n * size;
@@ -102,9 +102,9 @@ class Importer {
   }
 
   std::shared_ptr<const HfFolder> folder_;
+  HfValueReader values_;
   FileTable table_;
   const OnProgress& progress_;
-  std::optional<std::pair<std::size_t, RandomAccessFile>> open_;
   std::vector<std::byte> scratch_;
   ValueCheck check_;
   std::int64_t done_ = 0;
@@ -112,10 +112,10 @@ class Importer {
 
 }  // namespace
 
-ConvertReport hf_to_checkpoint(const std::string& given, const std::string& to, std::optional<DType> dtype,
+ConvertReport hf_to_checkpoint(const HfSource& given, const std::string& to, std::optional<DType> dtype,
                                const OnProgress& progress) {
   refuse_name_of_step(to, checkpoint_name(0));
-  const Resume source = find_hf_weights(given, "--from hf");
+  const Resume source = find_hf_weights(given.folder, given.key(), given.adapter);
   const std::shared_ptr<const HfFolder>& folder = source.hf;
   const std::string& from = source.folder;
   Manifest manifest;
@@ -128,6 +128,7 @@ ConvertReport hf_to_checkpoint(const std::string& given, const std::string& to, 
   manifest.writer.set("program", "trident");
   manifest.writer.set("host", host_name());
   manifest.writer.set("converted_from", from);
+  if (!given.adapter.empty()) manifest.writer.set("merged_adapter", given.adapter);
   if (const std::string left_out = left_out_of_names(*folder, manifest.tensors); !left_out.empty())
     manifest.writer.set(kLeftOutOfNames, left_out);
   manifest.written_unix = written_now();
@@ -135,7 +136,7 @@ ConvertReport hf_to_checkpoint(const std::string& given, const std::string& to, 
   OutputFolder out(to);
   create_folder(out.path() + "/weights");
   SaveFile file{"weights/w-00000-0.safetensors", table_of(*folder, manifest.tensors, manifest.weights)};
-  Importer importer(folder, std::move(file.table), progress);
+  Importer importer(source, std::move(file.table), progress);
   file.table = importer.write(out.path() + "/" + file.path);
   manifest.files = {manifest_file(file, manifest.tensors)};
   ConvertReport report{std::ssize(manifest.tensors), file.table.data_bytes(), manifest.weights, {file.path}, side_files(from)};

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/format/hf_index.h"
 #include "checkpoint/format/safetensors.h"
+#include "checkpoint/hf_shard_reader.h"
 #include "checkpoint/save_plan.h"
 #include "checkpoint/shard_reader.h"
 #include "core/check.h"
@@ -20,6 +21,7 @@
 #include "infer/convert/value_check.h"
 #include "model/config/hf_config_writer.h"
 #include "train/config/train_config.h"
+#include "train/run/model_tokenizer.h"
 #include "train/run/resume.h"
 #include "train/run/weights_source.h"
 
@@ -66,11 +68,22 @@ class Exporter {
       : source_(std::move(source)),
         model_(model_of(source_)),
         tensors_(tensors_of_hf(model_)),
-        dtype_(options.dtype.value_or(source_.manifest.weights)),
-        carried_(source_.folder + "/" + std::string(kCarriedFolder)),
-        progress_(progress),
-        reader_(source_.folder, source_.manifest) {
+        dtype_(options.dtype.value_or(source_.hf != nullptr ? source_.hf->common_dtype() : source_.manifest.weights)),
+        carried_(source_.hf != nullptr ? source_.folder : source_.folder + "/" + std::string(kCarriedFolder)),
+        progress_(progress) {
+    if (source_.hf != nullptr) {
+      hf_reader_.emplace(source_.hf, source_.adapter);
+      for (const ManifestTensor& tensor : tensors_) names_.push_back(source_.hf->find(tensor.name)->name);
+    } else {
+      open_checkpoint();
+    }
+    for (const ManifestTensor& tensor : tensors_) all_bytes_ += whole(tensor.shape).elements() * size_of(dtype_);
+    cut(options.shard_bytes);
+  }
+
+  void open_checkpoint() {
     const Manifest& manifest = source_.manifest;
+    reader_.emplace(source_.folder, manifest);
     const bool has_masters = manifest.complete && manifest.weights != DType::kF32;
     if (has_masters && dtype_ != manifest.weights) prefix_ = kMasterPrefix;
     stored_ = prefix_.empty() ? manifest.weights : DType::kF32;
@@ -81,8 +94,6 @@ class Exporter {
     const std::string prefix = left_out != nullptr && left_out->is_string() ? left_out->as_string() : "";
     for (const ManifestTensor& tensor : tensors_)
       names_.push_back(tensor.name.starts_with(prefix) ? tensor.name.substr(prefix.size()) : tensor.name);
-    for (const ManifestTensor& tensor : tensors_) all_bytes_ += whole(tensor.shape).elements() * size_of(dtype_);
-    cut(options.shard_bytes);
   }
 
   ConvertReport write(const std::string& to) {
@@ -104,7 +115,7 @@ class Exporter {
     carry(out.path(), report.warnings);
     for (const std::string& name : side_files(out.path())) report.other_files.push_back(name);
     out.commit();
-    if (!reader_.lock_note().empty()) report.warnings.push_back(reader_.lock_note());
+    if (reader_ && !reader_->lock_note().empty()) report.warnings.push_back(reader_->lock_note());
     const std::vector<std::string> of_values = check_.warnings();
     report.warnings.insert(report.warnings.end(), of_values.begin(), of_values.end());
     return report;
@@ -165,7 +176,10 @@ class Exporter {
       if (!tensor.shape.empty()) box.box.offset[0] = row, box.box.shape[0] = box.rows;
       const std::int64_t n = box.elements();
       values_.resize(static_cast<std::size_t>(n * size_of(stored_)));
-      reader_.read(prefix_, box, TensorView(values_.data(), stored_, {n}));
+      if (reader_)
+        reader_->read(prefix_.empty() ? prefix_ : reader_->exact_prefix(box.tensor), box, TensorView(values_.data(), stored_, {n}));
+      else
+        hf_reader_->read(box, TensorView(values_.data(), stored_, {n}));
       const std::byte* out = values_.data();
       if (stored_ != dtype_) {
         converted_.resize(static_cast<std::size_t>(n * size_of(dtype_)));
@@ -224,25 +238,15 @@ class Exporter {
     return ids;
   }
 
-  // The folder that training began with, or the one that the checkpoint with which it began was made of.
-  std::optional<std::string> began_with(std::vector<std::string>& warnings) const {
-    const JsonValue* const model = source_.manifest.config.find("model");
-    const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
-    if (began == nullptr || !began->is_string()) return std::nullopt;
-    const std::string folder = hub_snapshot(began->as_string());
-    if (is_hf_folder(folder)) return folder;
-    if (const std::string carried = folder + "/" + std::string(kCarriedFolder); folder_exists(carried)) return carried;
-    if (!folder_exists(folder))
-      warnings.push_back(fmt::format("model.init_from = {}: training began with it, and it is not there from here: if it has a "
-                                     "tokenizer, its files are not carried along",
-                                     folder));
-    return std::nullopt;
-  }
-
   // The side files that were carried along; else the tokenizer of the folder that training began with.
   void carry(const std::string& to, std::vector<std::string>& warnings) const {
     std::vector<std::string> from{carried_};
-    if (const std::optional<std::string> began = began_with(warnings)) from.push_back(*began);
+    const JsonValue* const model = source_.manifest.config.find("model");
+    const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
+    if (const std::optional<std::string> folder = hf_files_begun_with(source_.manifest)) from.push_back(*folder);
+    else if (began != nullptr && began->is_string() && !folder_exists(hub_snapshot(began->as_string())))
+      warnings.push_back(fmt::format("model.init_from = {}: training began with it, and it is not there from here: if it has a "
+                                     "tokenizer, its files are not carried along", hub_snapshot(began->as_string())));
     for (const std::string& folder : from) {
       std::vector<std::string> names = side_files(folder);
       std::erase(names, kHfIndexName);
@@ -264,7 +268,8 @@ class Exporter {
   DType dtype_, stored_ = DType::kF32;
   std::string carried_;
   const OnProgress& progress_;
-  ShardReader reader_;
+  std::optional<ShardReader> reader_;       // of a checkpoint
+  std::optional<HfShardReader> hf_reader_;  // or of a Hugging Face folder
   std::string_view prefix_;
   std::vector<OutputFile> files_;
   bool has_index_ = false;
@@ -305,6 +310,11 @@ ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, c
   ConvertReport report = Exporter(std::move(source), options, progress).write(to);
   report.warnings.insert(report.warnings.begin(), notes.begin(), notes.end());
   return report;
+}
+
+ConvertReport peft_to_hf(const HfSource& from, const std::string& to, const ExportOptions& options, const OnProgress& progress) {
+  refuse_name_of_step(to);
+  return Exporter(find_hf_weights(from.folder, from.key(), from.adapter), options, progress).write(to);
 }
 
 }  // namespace trident

@@ -17,6 +17,7 @@ struct NamedPrefix {
 
 struct EvalOptions {
   std::string checkpoint, hf_folder;  // one of them; the other is empty
+  std::string adapter = {};           // to hf_folder, of PEFT's form; "": none
   std::vector<std::string> settings;  // --set
   std::vector<NamedPrefix> sets;
   std::optional<std::vector<std::int32_t>> ids;  // a text by itself

@@ -274,8 +274,9 @@ std::int64_t longest_needed(const EvalWork& work) {
 
 ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
   refuse_unused_settings(options.settings);
-  ForwardModel model = options.hf_folder.empty() ? forward_model_of_checkpoint(options.checkpoint, options.settings, "--ckpt")
-                                                 : forward_model_of_hf(options.hf_folder, options.settings, "--hf");
+  ForwardModel model = options.hf_folder.empty()
+                           ? forward_model_of_checkpoint(options.checkpoint, options.settings, "--ckpt")
+                           : forward_model_of_hf(options.hf_folder, options.settings, "--hf", options.adapter);
   TrainConfig& config = model.config;
   const ModelConfig architecture = resolve_model(config);
   if (options.sequence) config.batch.sequence = *options.sequence;

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include "core/available_memory.h"
+#include "core/clock.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "core/utf8.h"
 #include "data/chat_documents.h"
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
@@ -31,6 +32,8 @@ namespace {
 struct Job {
   std::unique_ptr<Tokenizer> tokenizer;
   GenerateRequest request;
+  std::optional<ChatSource> chat;  // by whose template messages are answered
+  Conversation said;               // where a conversation begins
 };
 
 // The layout is the user's, as of trident eval, but for what has no meaning where rows are few and nothing is trained.
@@ -47,7 +50,7 @@ ForwardModel read_weights_of(const GenerateOptions& options) {
   const std::vector<std::string> settings = settings_of(options);
   const ConfigWeights of_config = options.random_weights ? ConfigWeights::kRandom : ConfigWeights::kNewest;
   ForwardModel model = options.checkpoint  ? forward_model_of_checkpoint(*options.checkpoint, settings, "--ckpt")
-                       : options.hf_folder ? forward_model_of_hf(*options.hf_folder, settings, "--hf")
+                       : options.hf_folder ? forward_model_of_hf(*options.hf_folder, settings, "--hf", options.adapter)
                                            : forward_model_of_config(*options.config, settings, "--config", of_config);
   const TrainConfig& config = model.config;
   if (config.parallel.context != 1)
@@ -65,8 +68,10 @@ void check_options(const GenerateOptions& options) {
   at_least_1("--max-new-tokens", options.max_new_tokens, 1 << 24);
   at_least_1("-n", options.samples, 1 << 20);
   at_least_1("--batch", options.slots, kMostSlots);
-  if (options.prompts.empty() && options.messages.empty())
-    throw ConfigError("no prompt given; pass --prompt TEXT, --prompts FILE, --messages FILE or --prompt-ids \"5 17 2\"");
+  if (options.prompts.empty() && options.messages.empty() && !options.ask)
+    throw ConfigError(
+        "no prompt given; pass --prompt TEXT, --prompts FILE, --messages FILE, --chat or --prompt-ids \"5 17 2\"");
+  if (options.ask && options.messages.size() > 1) throw ConfigError("--messages: given twice; one file begins the --chat");
   for (const std::string& stop : options.stops) {
     if (stop.empty()) throw ConfigError("--stop = \"\": an empty text is everywhere; give the text to stop before");
   }
@@ -107,7 +112,8 @@ std::vector<Prompt> all_prompts(const GenerateOptions& options) {
 }
 
 GenerateRequest make_request(const GenerateOptions& options, std::span<const Prompt> prompts, std::int64_t vocab_size,
-                             const Tokenizer* tokenizer, const std::optional<std::string>& hf_files) {
+                             const Tokenizer* tokenizer, const std::optional<std::string>& hf_files,
+                             std::span<const std::int32_t> ends_of_template) {
   GenerateRequest request;
   request.samples = options.samples;
   request.max_new_tokens = options.max_new_tokens;
@@ -122,6 +128,7 @@ GenerateRequest make_request(const GenerateOptions& options, std::span<const Pro
       request.ends = ends_of_folder(*hf_files);
     else if (tokenizer != nullptr)
       request.ends = tokenizer->special_ids().eos;
+    if (options.ends.empty()) request.ends.insert(request.ends.end(), ends_of_template.begin(), ends_of_template.end());
   }
   for (const Prompt& prompt : prompts) {
     const TextRule rule{.around = options.no_special ? Around::kLeftOut : Around::kAdded};
@@ -156,16 +163,19 @@ void refuse_other_data(const DataConfig& data, const Tokenizer& tokenizer, bool 
   }
 }
 
-// Prompts of rendered messages; the templates are the tokenizer folder's, unless one is named.
-void add_messages(const GenerateOptions& options, const Tokenizer& tokenizer, std::vector<Prompt>& prompts) {
-  if (options.messages.empty()) return;
-  const std::string folder = std::filesystem::is_directory(tokenizer.name()) ? tokenizer.name() : "";
-  if (folder.empty() && options.chat_template.empty())
-    throw ConfigError(fmt::format("--messages: tokenizer {} is no folder that could hold a chat template; give --template",
-                                  in_quotes(tokenizer.name())));
-  const ChatSource source = load_chat_source(folder, options.chat_template);
-  for (const std::string& path : options.messages)
-    prompts.push_back({.ids = encode_rendered(render_messages_file(source, path, "", GenerationPrompt::kAdded), tokenizer)});
+// The template is the tokenizer folder's, unless one is named; today is its date.
+void read_chat(const GenerateOptions& options, Job& job, std::vector<Prompt>& prompts) {
+  job.chat = chat_source_of(job.tokenizer->name(), options.chat_template, options.ask ? "--chat" : "--messages");
+  job.chat->variables.now = time_of(local_time_text(kTimeFormat), "");
+  if (options.ask) {
+    job.said.messages = JsonValue::Array();
+    for (const std::string& path : options.messages) job.said = read_messages_file(path);
+    return;
+  }
+  for (const std::string& path : options.messages) {
+    const RenderedChat rendered = render_messages_file(*job.chat, path, "", GenerationPrompt::kAdded);
+    prompts.push_back({.ids = encode_rendered(rendered, *job.tokenizer)});
+  }
 }
 
 ForwardModel read_job(const GenerateOptions& options, Job& job) {
@@ -174,7 +184,8 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
                          "how many sequences are computed at once --batch says");
   ForwardModel model = read_weights_of(options);
   std::vector<Prompt> prompts = all_prompts(options);
-  const bool needs_text = !options.stops.empty() || !options.messages.empty() ||
+  const bool is_chat = options.ask || !options.messages.empty();
+  const bool needs_text = !options.stops.empty() || is_chat ||
                           std::ranges::any_of(prompts, [](const Prompt& p) { return p.text.has_value(); });
   ModelTokenizer found = find_tokenizer(options.tokenizer, model.config.data.tokenizer, model.checkpoint, model.key);
   if (needs_text && found.tokenizer == nullptr)
@@ -183,15 +194,28 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
                             "--prompt-ids without --stop",
                             found.refused ? fmt::format(" ({})", found.refused->what()) : ""));
   job.tokenizer = std::move(found.tokenizer);
-  // A template writes itself what stands around messages.
-  if (needs_text && options.messages.empty()) refuse_other_data(model.config.data, *job.tokenizer, options.no_special);
-  if (needs_text) add_messages(options, *job.tokenizer, prompts);
+  ChatMarks marks;
+  if (is_chat) {  // a template writes itself what stands around messages
+    read_chat(options, job, prompts);
+    marks = chat_marks(*job.chat, *job.tokenizer);
+    if (!marks.warning.empty()) model.checkpoint.notes.push_back("warning: " + marks.warning);
+  } else if (needs_text) {
+    refuse_other_data(model.config.data, *job.tokenizer, options.no_special);
+  }
   job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get(),
-                             hf_files_of(model.checkpoint));
+                             hf_files_of(model.checkpoint), marks.ends);
   return model;
 }
 
 RunPlan plan_text(const GenerateOptions& options, const Job& job, RunPlan plan) {
+  if (options.ask) {
+    if (plan.world_size() != 1)
+      throw ConfigError(
+          fmt::format("--chat: {} ranks, and one talks; leave out parallel.* and start one process", plan.world_size()));
+    const std::int64_t longest = std::min(plan.model.longest_sequence(), kChatPositions) - 1;
+    const KvCacheShape shapes = shapes_for(plan.model, longest, 1, 1, "--chat");
+    return generation_only(std::move(plan), shapes);
+  }
   const std::int64_t data = plan.grid.degrees().data, each = (job.request.sequences() + data - 1) / data;
   const KvCacheShape shapes = shapes_for(plan.model, longest_prompt(job.request), options.max_new_tokens,
                                          std::min(options.slots, each), "--max-new-tokens");
@@ -214,6 +238,30 @@ void check_memory(const RunPlan& plan, std::span<const ArenaNeed> needs) {
   }
 }
 
+// Answers what the user says, one thing after the other, each with all that was said before.
+void talk(const GenerateOptions& options, const Job& job, const RunPlan& plan, RankModel& model, const ShowText& show) {
+  const ChatTemplate& chat = job.chat->for_tools(job.said.tools);
+  JsonValue::Array said = messages_for(chat, job.said.messages, "--messages").items();
+  while (const std::optional<std::string> line = options.ask()) {
+    std::string words;
+    replace_ill_formed(*line, &words);
+    said.push_back(chat_message("user", words));
+    GenerateRequest request = job.request;
+    const JsonValue all(said);
+    request.prompts = {
+        encode_rendered(chat.render(all, job.said.tools, GenerationPrompt::kAdded, job.chat->variables), *job.tokenizer)};
+    const std::vector<std::int32_t>& ids = request.prompts.front();
+    check_token_ids(ids, plan.model.vocab_size, "the conversation", job.tokenizer.get());
+    const std::int64_t left = plan.generation->capacity + 1 - std::ssize(ids);
+    if (left < 1 || ids.empty())
+      throw ConfigError(fmt::format("--chat: the conversation has {} tokens by now, and there is room for 1 to {}; begin a new one",
+                                    ids.size(), plan.generation->capacity));
+    request.max_new_tokens = std::min(request.max_new_tokens, left);
+    TokenLoop loop(request, model.cached_stage(), *plan.generation, plan.model.vocab_size, model.context(), show);
+    said.push_back(chat_message("assistant", loop.run().front().text));
+  }
+}
+
 // One rank, from its device to its part of the result.
 GenerateResult run_rank(const GenerateOptions& options, const Job& job, const ForwardInputs& inputs, JobRank rank,
                         const ShowText& show) {
@@ -228,6 +276,11 @@ GenerateResult run_rank(const GenerateOptions& options, const Job& job, const Fo
     model.store().publish_weights();
   }
   if (rank.board != nullptr) rank.board->set_phase(RunPhase::kGenerating);
+  if (options.ask) {
+    talk(options, job, plan, model, show);
+    model.drain();
+    return {};
+  }
   CachedStage& stage = model.cached_stage();
   const bool shows = context.rank() == 0 && job.request.sequences() == 1;
   TokenLoop loop(job.request, stage, *plan.generation, plan.model.vocab_size, context, shows ? show : ShowText());

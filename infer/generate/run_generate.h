@@ -18,6 +18,7 @@ struct GenerateOptions {
   // Exactly one of these three.
   std::optional<std::string> checkpoint;  // a folder of a checkpoint, or of several: the newest
   std::optional<std::string> hf_folder;   // of Hugging Face's form
+  std::string adapter = {};               // to it, of PEFT's form; "": none
   std::optional<std::string> config;      // a run's configuration
   bool random_weights = false;            // of `config`, though its run has a checkpoint; otherwise the newest, if there is one
   std::vector<std::string> settings;      // as --set of trident train, of what is not the model: layout, precision, threads
@@ -27,6 +28,9 @@ struct GenerateOptions {
   std::vector<Prompt> prompts;
   std::vector<std::string> messages;  // files of messages (data/chat), prompts behind the others
   std::string chat_template;          // of those: a file or a built-in name; "": the tokenizer folder's
+  // Of a conversation, which the file of `messages` begins, if there is one: the next thing that the user says; nothing ends it.
+  // Called by rank 0 after each answer.
+  std::function<std::optional<std::string>()> ask = {};
   std::int64_t samples = 1, max_new_tokens = 64, slots = 8;
   SamplingOptions sampling;
   std::vector<std::string> stops;
@@ -44,6 +48,7 @@ struct GenerateResult {
 };
 
 inline constexpr std::int64_t kMostSlots = 32;
+inline constexpr std::int64_t kChatPositions = 8192;  // of a conversation, or as many as the model has
 
 // Runs the ranks by run_forward(): this process is one of them where mpirun or srun started it as one of several, otherwise they
 // are threads of it.

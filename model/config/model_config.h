@@ -6,11 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "core/json_reader.h"
+#include "core/tuning.h"
 
 namespace trident {
 
@@ -79,6 +81,7 @@ struct ModelConfig {
   double residual_dropout = 0.0;   // after the attention and feed-forward outputs
   double embedding_dropout = 0.0;  // after the sum of embeddings
   double init_std = 0.02;          // standard deviation of initial weights
+  std::shared_ptr<const Tuning> tuning = nullptr;  // which parameters train; null: all
 
   std::int64_t query_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }

@@ -1,6 +1,9 @@
 #include "model/config/model_stats.h"
 
 #include <cstdint>
+#include <string>
+
+#include "model/config/hf_tensors.h"
 
 namespace trident {
 
@@ -63,11 +66,24 @@ std::int64_t matmul_parameters(const ModelConfig& config) {
   return config.layers * block_matmul_parameters(config) + config.vocab_size * config.hidden;
 }
 
+std::int64_t adapter_parameters(const ModelConfig& config, std::optional<std::int64_t> layer) {
+  std::int64_t n = 0;
+  if (config.tuning == nullptr || config.tuning->adapters.modules.empty()) return n;
+  const std::string number = layer ? '.' + std::to_string(*layer) + '.' : ".";
+  for (const HfTensor& tensor : hf_tensors(config)) {
+    const AdaptedModule* const module = config.tuning->adapters.find(tensor.name.substr(0, tensor.name.rfind('.')));
+    if (module != nullptr && tensor.shape.size() == 2 && tensor.name.find(number) != std::string::npos)
+      n += module->rank * (tensor.shape[0] + tensor.shape[1]);
+  }
+  return n;
+}
+
 PartFlops part_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   PartFlops flops;
   flops.embedding = 3.0 * static_cast<double>(config.hidden);
   flops.block = 6.0 * static_cast<double>(block_matmul_parameters(config)) +
-                12.0 * static_cast<double>(sequence) * static_cast<double>(config.query_width());
+                12.0 * static_cast<double>(sequence) * static_cast<double>(config.query_width()) +
+                6.0 * static_cast<double>(adapter_parameters(config)) / static_cast<double>(config.layers);
   flops.head = 6.0 * static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden);
   return flops;
 }
@@ -81,14 +97,16 @@ double seen_share(const ModelConfig& config, std::int64_t layer, std::int64_t se
 double block_flops_per_token(const ModelConfig& config, std::int64_t layer, std::int64_t sequence) {
   const double hidden_attention = 12.0 * static_cast<double>(sequence) * static_cast<double>(config.query_width()) *
                                   (1 - seen_share(config, layer, sequence));
-  return part_flops_per_token(config, sequence).block - hidden_attention;
+  const double adapters = 6.0 * static_cast<double>(adapter_parameters(config, layer)) -
+                          6.0 * static_cast<double>(adapter_parameters(config)) / static_cast<double>(config.layers);
+  return part_flops_per_token(config, sequence).block - hidden_attention + adapters;
 }
 
 double least_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   double seen = 0;  // keys, on average, in all layers
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     seen += seen_share(config, layer, sequence) * static_cast<double>(sequence + 1) / 2;
-  return 6.0 * static_cast<double>(matmul_parameters(config)) + 14.0 * static_cast<double>(config.query_width()) * seen;
+  return 6.0 * static_cast<double>(matmul_parameters(config) + adapter_parameters(config)) + 14.0 * static_cast<double>(config.query_width()) * seen;
 }
 
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {

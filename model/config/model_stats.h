@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "model/config/model_config.h"
 
@@ -22,9 +23,12 @@ std::int64_t block_matmul_parameters(const ModelConfig& config);
 // Those of all blocks and the output layer's V H, tied or not (the embedding is a lookup).
 std::int64_t matmul_parameters(const ModelConfig& config);
 
+// Those of the adapters that the model's tuning puts beside its linear layers; of one layer, or of all.
+std::int64_t adapter_parameters(const ModelConfig& config, std::optional<std::int64_t> layer = std::nullopt);
+
 // Model FLOPs of one token's forward and backward pass, a multiply-add counted as two: 6 * matmul_parameters + 12 L s a d,
 // attention counted in full (not the causal half, no window), recomputation not counted (Narayanan et al. 2021, Korthikanti et al.
-// 2022).
+// 2022); here and below with 6 * adapter_parameters.
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence);
 
 // FLOPs of a token's forward and backward pass that nothing avoids: 6 * matmul_parameters, and 4 + 10 times d for each head and

@@ -20,6 +20,29 @@ bool owns_norm(const ParamSpec& spec, int tensor_degree, int tensor_rank) {
   return tensor_rank % (tensor_degree / shards) == 0;  // the first of the ranks that hold this part
 }
 
+// Cuts a piece where parts that train and frozen ones meet, and again at the next multiple of kParamAlignment, so that blocks of
+// the norm are the same wherever shards are cut.
+void append_parts(const ShardPiece& whole, int tensor_degree, int tensor_rank, std::vector<ShardPiece>& pieces) {
+  const auto append = [&](std::int64_t begin, std::int64_t end, bool trains) {  // within `whole`
+    if (begin >= end) return;
+    pieces.push_back({whole.spec, whole.param_begin + begin, whole.shard_begin + begin, end - begin, trains, whole.norm_owner});
+  };
+  std::int64_t begin = 0;
+  bool trains = true;  // padding is as what stands before it
+  const auto close = [&](std::int64_t end) {
+    const std::int64_t aligned = std::min(end, round_up(whole.param_begin + begin, kParamAlignment) - whole.param_begin);
+    append(begin, aligned, trains);
+    append(aligned, end, trains);
+    begin = end;
+  };
+  for (const TensorStretch& stretch : tensor_stretches(whole, tensor_degree, tensor_rank)) {
+    if (stretch.part == nullptr || stretch.part->trainable == trains) continue;
+    close(stretch.begin);
+    trains = stretch.part->trainable;
+  }
+  close(whole.count);
+}
+
 }  // namespace
 
 std::vector<BucketLayout> make_buckets(const std::vector<ParamSpec>& specs, int tensor_degree, int shards,
@@ -58,7 +81,12 @@ std::vector<ShardPiece> shard_pieces(const BucketLayout& bucket, const std::vect
     const std::int64_t last = std::min(begin + count, entry.offset + entry.elements());
     if (first >= last) continue;
     const ParamSpec& spec = specs[static_cast<std::size_t>(entry.param)];
-    pieces.push_back({&spec, first - entry.offset, first - begin, last - first, owns_norm(spec, tensor_degree, tensor_rank)});
+    const ShardPiece piece{&spec, first - entry.offset, first - begin, last - first, spec.trainable,
+                           owns_norm(spec, tensor_degree, tensor_rank)};
+    if (spec.trainable && !std::ranges::all_of(spec.parts, &PartSpec::trainable))
+      append_parts(piece, tensor_degree, tensor_rank, pieces);
+    else
+      pieces.push_back(piece);
   }
   return pieces;
 }
@@ -118,17 +146,21 @@ std::vector<TensorStretch> tensor_stretches(const ShardPiece& piece, int tensor_
 void draw_initial_values(const ShardPiece& piece, int tensor_degree, int tensor_rank, std::uint64_t seed, std::span<float> out) {
   const ElementMap map(*piece.spec, tensor_degree, tensor_rank);
   const PartSpec* keyed = nullptr;
-  Normals normals(PhiloxKey{});
+  PhiloxKey key{};
+  Normals normals(key);
   for (std::int64_t i = 0; i < piece.count; ++i) {
     float value = 0.0f;  // padding
     if (const auto element = map(piece.param_begin + i)) {
       const Init& init = element->part->init;
       if (element->part != keyed) {
         keyed = element->part;
-        normals = Normals(random_key(seed, RandomPurpose::kInit, keyed->tensor));
+        key = random_key(seed, RandomPurpose::kInit, keyed->tensor);
+        normals = Normals(key);
       }
       if (init.kind == InitKind::kOnes) value = 1.0f;
-      if (init.kind == InitKind::kNormal) value = init.standard_deviation * normals.at(static_cast<std::uint64_t>(element->index));
+      const auto number = static_cast<std::uint64_t>(element->index);
+      if (init.kind == InitKind::kNormal) value = init.standard_deviation * normals.at(number);
+      if (init.kind == InitKind::kUniform) value = init.standard_deviation * (2.0f * uniform_at(key, number) - 1.0f);
     }
     out[static_cast<std::size_t>(i)] = value;
   }

@@ -41,9 +41,12 @@ std::vector<BucketLayout> make_buckets(const std::vector<ParamSpec>& specs, int 
 // A stretch of one parameter inside a shard.
 struct ShardPiece {
   const ParamSpec* spec = nullptr;
-  std::int64_t param_begin = 0;  // first element within the dense local parameter; a multiple of kParamAlignment
+  // First element within the dense local parameter; a multiple of kParamAlignment, or where a part begins that trains or does not
+  // unlike the one before.
+  std::int64_t param_begin = 0;
   std::int64_t shard_begin = 0;  // first element within the shard
   std::int64_t count = 0;
+  bool trains = true;
   bool norm_owner = true;  // this tp rank counts it in the gradient norm (one of the ranks that hold a replica does)
 };
 

@@ -45,17 +45,23 @@ void for_each_bucket_grouped(Communicator& group, std::span<const int> buckets, 
 
 void ParamStore::gather(int id, int place) {
   Unit& unit = unit_of(id);
+  if (resident()) return gather_buckets(unit, Gathers::kUpdated);
+  const TensorView weights = gathered_.place(place, unit.elements);
+  for (const Unit& other : units_)
+    TRIDENT_CHECK(!overlap(other.weights, weights), "unit {} is gathered to place {}, where unit {} is", id, place, other.id);
+  // Whatever was there before: the compute stream is in order, so the last release stands for all.
+  context_.gather_stream().wait(released_);
+  unit.weights = weights;
+  gather_buckets(unit, Gathers::kAll);
+}
+
+void ParamStore::gather_buckets(Unit& unit, Gathers which) {
+  if (which == Gathers::kUpdated && unit.grad_elements == 0) return;
   Stream& stream = context_.gather_stream();
   stream.wait(masters_updated_);
-  if (!resident()) {
-    const TensorView weights = gathered_.place(place, unit.elements);
-    for (const Unit& other : units_)
-      TRIDENT_CHECK(!overlap(other.weights, weights), "unit {} is gathered to place {}, where unit {} is", id, place, other.id);
-    stream.wait(released_);  // whatever was there before: the compute stream is in order, so the last release stands for all
-    unit.weights = weights;
-  }
   for_each_bucket_grouped(context_.data_gather(), unit.buckets, [&](int b) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    if (which == Gathers::kUpdated && !bucket.trains) return;
     if (resident() && bucket.shares_weight_with >= 0) return;  // gathered as part of the other end
     const Bucket& source = bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
     const std::int64_t n = bucket.layout.shard_elements;
@@ -101,10 +107,10 @@ ConstTensorView ParamStore::weight(int id, int param) const {
 void ParamStore::begin_backward(int id, int place, Accumulate mode) {
   Unit& unit = unit_of(id);
   unit.mode = mode;
-  if (mode == Accumulate::kYes) return;
+  if (mode == Accumulate::kYes || unit.grad_elements == 0) return;
   finish_unit(unit);
   if (config_.grad_bytes > 0) {
-    const TensorView grads = transient_.place(place, unit.elements);
+    const TensorView grads = transient_.place(place, unit.grad_elements);
     for (Unit& other : units_)
       if (overlap(other.grads, grads)) finish_unit(other);
     unit.grads = grads;
@@ -126,9 +132,10 @@ void ParamStore::zero_gaps(const Unit& unit) {
   Stream& stream = context_.compute_stream();
   for (const int b : unit.buckets) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    if (!bucket.trains) continue;
     std::int64_t end = 0;
     const auto zero_to = [&](std::int64_t next) {
-      if (next > end) ops.run(stream, op::FillZero{.out = unit.grads.range(bucket.unit_offset + end, next - end)});
+      if (next > end) ops.run(stream, op::FillZero{.out = unit.grads.range(bucket.grad_offset + end, next - end)});
     };
     for (const BucketLayout::Entry& entry : bucket.layout.entries) {
       zero_to(entry.offset);
@@ -140,7 +147,7 @@ void ParamStore::zero_gaps(const Unit& unit) {
 
 TensorView ParamStore::bucket_grad(const Bucket& bucket) const {
   const Unit& unit = units_[bucket.unit_index];
-  return unit.grads.range(bucket.unit_offset, bucket.layout.elements);
+  return unit.grads.range(bucket.grad_offset, bucket.layout.elements);
 }
 
 TensorView ParamStore::reduced_grad(const Bucket& bucket) const {
@@ -154,7 +161,7 @@ void ParamStore::reduce(int id, bool last) {
   stream.wait(context_.compute_stream().record());  // backward wrote the gradients there
   for_each_bucket_grouped(context_.data_reduce(), unit.buckets, [&](int b) {
     const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
-    if (!bucket.layout.trainable) return;
+    if (!bucket.trains) return;
     const TensorView local = bucket_grad(bucket);
     if (config_.policy.shard_optimizer) {
       context_.data_reduce().reduce_scatter(stream, reduced_grad(bucket), local, ReduceOp::kSum);
@@ -164,7 +171,7 @@ void ParamStore::reduce(int id, bool last) {
   });
   for (const int b : unit.buckets) {
     Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
-    if (!bucket.layout.trainable) continue;
+    if (!bucket.trains) continue;
     if (config_.policy.grad_sync_every == 0) sum_partial(bucket, reduced_grad(bucket));
     bucket.reduced = stream.record();
     bucket.reduction_pending = true;

@@ -26,6 +26,7 @@ struct UnitParams {
 };
 
 // kWeights: for forwards alone. No master weights beside those in use, no gradients, and the weights are 0 until they are written.
+// Buckets of frozen parameters are kept so in training, too, but with initial values.
 enum class StoredParams : std::uint8_t { kTraining, kWeights };
 
 struct ParamStoreConfig {
@@ -43,12 +44,13 @@ struct ParamStoreConfig {
 struct ParamShard {
   int unit = 0;
   std::int64_t elements = 0;  // n
-  TensorView master;  // f32 [n]; with StoredParams::kWeights of nothing, unless it is `param` itself
+  TensorView master;  // f32 [n]; where nothing trains of nothing, unless it is `param` itself
   TensorView param;   // compute dtype [n]: where updated values go; is `master` itself in f32
-  TensorView grad;    // f32 [n]: reduced, valid after wait_reduced()
+  TensorView grad;    // f32 [n]: reduced, valid after wait_reduced(); of nothing where nothing trains
   std::vector<ShardPiece> pieces;
   bool counts_in_norm = true;  // false: another rank (ddp), or the embedding's copy of a tied weight, counts it
-  bool updated = true;         // false: the head's gradient of a tied weight whose one copy the embedding's shard updates
+  // False: frozen, or the head's gradient of a tied weight whose one copy the embedding's shard updates.
+  bool updated = true;
 };
 
 class ParamStore {
@@ -85,6 +87,8 @@ class ParamStore {
   // Before a backward of `unit`: with Accumulate::kNo its gradients are overwritten (the first backward since they were reduced),
   // at `place` when gradients are not kept full. Waits until earlier reductions have left that memory.
   void begin_backward(int unit, int place, Accumulate mode);
+  // Whether a parameter has a gradient.
+  bool trains(int unit, int param) const { return trains() && unit_of(unit).specs[static_cast<std::size_t>(param)].trainable; }
   // f32, dense; written by the layers in grad_mode().
   TensorView grad(int unit, int param) const;
   Accumulate grad_mode(int unit) const;
@@ -106,7 +110,8 @@ class ParamStore {
   struct Bucket {
     BucketLayout layout;
     std::size_t unit_index = 0;    // in units_
-    std::int64_t unit_offset = 0;  // elements, within the unit's contiguous buffers
+    bool trains = false;           // its parameters have masters, gradients and optimizer states
+    std::int64_t unit_offset = 0, grad_offset = 0;  // elements, within the unit's contiguous weights and gradients
     std::size_t shard = 0;         // index in shards_ (one per bucket)
     std::int64_t owned_begin = 0, owned = 0;  // the elements whose optimizer state is here
     int shares_weight_with = -1;   // bucket index: the one copy of a tied weight when this rank holds both ends
@@ -128,7 +133,7 @@ class ParamStore {
     std::vector<ParamSpec> specs;
     std::vector<Place> places;  // by parameter
     std::vector<int> buckets;
-    std::int64_t elements = 0;  // of all buckets
+    std::int64_t elements = 0, grad_elements = 0;  // of all buckets, and of those that train
     ArenaSlot weight_slot, grad_slot;
     TensorView weights, grads;  // the unit's own, or in a region: of nothing while not gathered, before the first backward
     Accumulate mode = Accumulate::kNo;
@@ -149,6 +154,9 @@ class ParamStore {
   void book(ArenaPlan& plan);
   void grant(Arena& arena);
   void draw_weights(const Bucket& bucket);
+  // Of a resident unit's buckets: all, or those whose weights change in steps.
+  enum class Gathers : std::uint8_t { kAll, kUpdated };
+  void gather_buckets(Unit& unit, Gathers which);
   TensorView bucket_grad(const Bucket& bucket) const;
   TensorView reduced_grad(const Bucket& bucket) const;  // this rank's reduced part of the local gradient buffer
   void check_place(const Unit& unit, int place) const;

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string>
 
+#include "core/bf16.h"
+#include "core/f16.h"
 #include "device/operations.h"
 #include "device/ops.h"
 #include "parallel/zero/param_store.h"
@@ -12,6 +16,16 @@ namespace trident {
 namespace {
 
 std::int64_t bytes_of(std::int64_t elements, DType dtype) { return elements * size_of(dtype); }
+
+// The values, rounded to a dtype of 16 bits, take the place of the first half of their memory.
+void round_in_place(std::span<float> values, DType dtype) {
+  auto* out = reinterpret_cast<std::byte*>(values.data());
+  for (const float value : values) {
+    const std::uint16_t bits = dtype == DType::kBF16 ? to_bf16(value).bits : to_f16(value).bits;
+    std::memcpy(out, &bits, sizeof bits);
+    out += sizeof bits;
+  }
+}
 
 }  // namespace
 
@@ -31,10 +45,13 @@ ParamStore::ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> u
       const int index = static_cast<int>(buckets_.size());
       Bucket& bucket = buckets_.emplace_back();
       bucket.layout = std::move(layout);
+      bucket.trains = trains() && bucket.layout.trainable;
       bucket.unit_offset = unit.elements;
+      bucket.grad_offset = unit.grad_elements;
       bucket.unit_index = units_.size() - 1;
       unit.buckets.push_back(index);
       unit.elements += bucket.layout.elements;
+      if (bucket.trains) unit.grad_elements += bucket.layout.elements;
       if (bucket.layout.tie != TiedEnd::kNone) {
         // The gradients of both ends meet before partial sums are taken.
         TRIDENT_CHECK(bucket.layout.partial_over.empty(), "unit {}: a tied weight with a partial gradient", unit.id);
@@ -43,7 +60,7 @@ ParamStore::ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> u
       }
       const Bucket& holder = resident() && bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
       for (const BucketLayout::Entry& entry : bucket.layout.entries) {
-        unit.places[static_cast<std::size_t>(entry.param)] = {entry.shape, bucket.unit_offset + entry.offset, holder.unit_index,
+        unit.places[static_cast<std::size_t>(entry.param)] = {entry.shape, bucket.grad_offset + entry.offset, holder.unit_index,
                                                               holder.unit_offset + entry.offset};
       }
     }
@@ -92,19 +109,19 @@ void ParamStore::book(ArenaPlan& plan) {
       unit.weight_slot = book(name + " weights", MemoryUse::kParameters, held_elements(unit), config_.compute);
     }
     if (trains() && config_.grad_bytes == 0) {
-      unit.grad_slot = book(name + " gradients", MemoryUse::kGradients, unit.elements, DType::kF32);
+      unit.grad_slot = book(name + " gradients", MemoryUse::kGradients, unit.grad_elements, DType::kF32);
     }
     for (const int b : unit.buckets) {
       Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
       const std::int64_t n = bucket.owned;
       const bool owns_weight = bucket.shares_weight_with < 0;
       // In f32 the master is the value itself: a slice of the resident weights, or the shard that gathers send.
-      if (owns_weight && (config_.compute == DType::kF32 ? !resident() : trains())) {
-        bucket.master_slot = book(name + (trains() ? " master weights" : " weight shard"),
-                                  trains() ? MemoryUse::kOptimizer : MemoryUse::kParameters, n, DType::kF32);
+      if (owns_weight && (config_.compute == DType::kF32 ? !resident() : bucket.trains)) {
+        bucket.master_slot = book(name + (bucket.trains ? " master weights" : " weight shard"),
+                                  bucket.trains ? MemoryUse::kOptimizer : MemoryUse::kParameters, n, DType::kF32);
       }
       if (owns_weight && !resident() && config_.compute != DType::kF32) wires += n;
-      if (trains() && config_.policy.grad_sync_every > 0) {
+      if (bucket.trains && config_.policy.grad_sync_every > 0) {
         bucket.accumulated_slot = book(name + " gradient shard", MemoryUse::kGradients, n, DType::kF32);
       }
     }
@@ -119,7 +136,7 @@ void ParamStore::book(ArenaPlan& plan) {
   const Bucket *lookup = tied_bucket(TiedEnd::kLookup), *head = tied_bucket(TiedEnd::kHead);
   if ((lookup == nullptr) != (head == nullptr)) {  // another rank holds the other end
     const Bucket* tied = lookup != nullptr ? lookup : head;
-    tied_slot_ = book("tied gradient of the other end", MemoryUse::kCommunication, tied->owned, DType::kF32);
+    if (tied->trains) tied_slot_ = book("tied gradient of the other end", MemoryUse::kCommunication, tied->owned, DType::kF32);
   }
 }
 
@@ -145,7 +162,7 @@ void ParamStore::publish_masters() {
 void ParamStore::publish_weights() {
   masters_updated();
   if (!resident() || !config_.policy.shard_optimizer) return;
-  for (const Unit& unit : units_) gather(unit.id, /*place=*/-1);
+  for (Unit& unit : units_) gather_buckets(unit, Gathers::kAll);
   for (const Unit& unit : units_) wait_gathered(unit.id, /*place=*/-1);
 }
 
@@ -157,7 +174,7 @@ void ParamStore::grant(Arena& arena) {
   TensorView wires = whole(wires_slot_, config_.compute);  // those that are not handed out yet
   for (Unit& unit : units_) {
     if (resident()) unit.weights = flat(unit.weight_slot, config_.compute, held_elements(unit));
-    if (trains() && config_.grad_bytes == 0) unit.grads = flat(unit.grad_slot, DType::kF32, unit.elements);
+    if (trains() && config_.grad_bytes == 0) unit.grads = flat(unit.grad_slot, DType::kF32, unit.grad_elements);
     for (const int b : unit.buckets) {
       Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
       ParamShard& shard = shards_[bucket.shard];
@@ -172,9 +189,9 @@ void ParamStore::grant(Arena& arena) {
         }
         shard.param = bucket.wire;
         if (config_.compute == DType::kF32) shard.master = bucket.wire;
-        else if (trains()) shard.master = flat(bucket.master_slot, DType::kF32, bucket.owned);
+        else if (bucket.trains) shard.master = flat(bucket.master_slot, DType::kF32, bucket.owned);
       }
-      if (!trains()) continue;
+      if (!bucket.trains) continue;
       const bool accumulates = config_.policy.grad_sync_every > 0;
       if (accumulates) bucket.accumulated = flat(bucket.accumulated_slot, DType::kF32, bucket.owned);
       shard.grad = accumulates ? bucket.accumulated : reduced_grad(bucket);
@@ -183,18 +200,21 @@ void ParamStore::grant(Arena& arena) {
   tied_received_ = whole(tied_slot_, DType::kF32);
 }
 
+// Draws masters, or where a frozen bucket has none the weights in use, rounded to nearest.
 void ParamStore::draw_weights(const Bucket& bucket) {
   ParamShard& shard = shards_[bucket.shard];
   const int tensor_degree = context_.grid().degrees().tensor, tensor_rank = context_.coordinates().tensor;
-  std::vector<float> values;  // on their way to a device
+  const TensorView all = shard.master.data() != nullptr ? shard.master : shard.param;
+  std::vector<float> values;  // on their way to a device or to another dtype
   for (const ShardPiece& piece : shard.pieces) {
-    const TensorView target = shard.master.range(piece.shard_begin, piece.count);
-    if (target.where() == MemoryKind::kHost) {
+    const TensorView target = all.range(piece.shard_begin, piece.count);
+    if (target.where() == MemoryKind::kHost && all.dtype() == DType::kF32) {
       draw_initial_values(piece, tensor_degree, tensor_rank, config_.seed, target.span<float>());
       continue;
     }
     values.assign(static_cast<std::size_t>(piece.count), 0.0f);
     draw_initial_values(piece, tensor_degree, tensor_rank, config_.seed, values);
+    if (all.dtype() != DType::kF32) round_in_place(values, all.dtype());
     context_.device().write(context_.compute_stream(), target, values.data());
   }
 }

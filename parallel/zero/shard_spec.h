@@ -28,10 +28,10 @@ struct TensorSharding {
   int shards = 1;
 };
 
-enum class InitKind : std::uint8_t { kZeros, kOnes, kNormal };
+enum class InitKind : std::uint8_t { kZeros, kOnes, kNormal, kUniform };
 struct Init {
   InitKind kind = InitKind::kNormal;
-  float standard_deviation = 0.02f;
+  float standard_deviation = 0.02f;  // kUniform: the bound, values lie between it and its negative
 };
 
 // One logical tensor (or a row range of one) inside a fused parameter, under its Hugging Face name.
@@ -43,6 +43,8 @@ struct PartSpec {
   Init init{};
   // Stored transposed ([in, out]) in Hugging Face files; the logical orientation here is always [out, in].
   bool transposed_on_disk = false;
+  // False: its elements are neither updated nor counted in the norm, though the parameter's gradient may have them.
+  bool trainable = true;
 };
 
 // The two ends of a tied embedding: one weight, looked up in at one end, multiplied with at the other. The lookup end owns it where
@@ -58,7 +60,7 @@ struct ParamSpec {
   // replicated kv heads: the replicas). dp and cp are always summed and not listed.
   std::vector<SubAxis> grad_partial_over{};
   bool weight_decay = true;  // 1-D parameters and biases: false
-  bool trainable = true;
+  bool trainable = true;     // false: no part of it trains
   TiedEnd tie = TiedEnd::kNone;
 };
 

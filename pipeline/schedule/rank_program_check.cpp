@@ -108,8 +108,9 @@ class RankChecker {
     return stage >= 0 && stage < schedule_.num_virtual_stages() && schedule_.rank_of(stage) != rank_;
   }
   Passage& passage(int stage, int mb) { return passages_[{stage, mb}]; }
+  std::size_t backward_units(int stage) const { return static_cast<std::size_t>(spec_.num_backward_units(stage)); }
   bool forward_done(int stage, int mb) { return passage(stage, mb).forwards == units_of(stage).size(); }
-  bool input_gradient_done(int stage, int mb) { return passage(stage, mb).input_gradients == units_of(stage).size(); }
+  bool input_gradient_done(int stage, int mb) { return passage(stage, mb).input_gradients == backward_units(stage); }
 
   Fault visit(const Instruction& i) {
     if (i.unit != Instruction::kNone && units_.count(i.unit) == 0) return fmt::format("unit {} lives on another rank", i.unit);
@@ -149,7 +150,7 @@ class RankChecker {
     const auto& units = units_of(i.virtual_stage);
     if (p.forwards == units.size() || units[p.forwards] != i.unit) return "units run forward once, in model order";
     if (p.forwards++ > 0) return kFine;
-    if (training_) {
+    if (training_ && backward_units(i.virtual_stage) > 0) {
       const int stage = i.virtual_stage, mb = i.micro_batch;
       const auto chunk = static_cast<std::size_t>(schedule_.chunk_of(stage));
       Fault fault = activations_.take(stage, program_.activation_slot(stage, mb), program_.num_activation_slots[chunk]);
@@ -165,18 +166,19 @@ class RankChecker {
   Fault visit_input_gradient(const Instruction& i, Passage& p) {
     const auto& units = units_of(i.virtual_stage);
     if (p.forwards != units.size()) return "its forward has not run";
-    if (p.input_gradients == units.size() || units[units.size() - 1 - p.input_gradients] != i.unit)
+    if (p.input_gradients == backward_units(i.virtual_stage) || units[units.size() - 1 - p.input_gradients] != i.unit)
       return "units run backward once, against model order";
     if (units_.at(i.unit).input_gradients++ != i.micro_batch) return "input gradients run in ascending micro-batch order";
     if (i.kind == Kind::kBackwardInput) {  // gradients of norms are computed here; there is one reduction
-      if (i.overwrites() != (i.micro_batch == 0)) return "the first gradient of the step overwrites, the others add";
+      if (spec_.trains(i.unit) && i.overwrites() != (i.micro_batch == 0))
+        return "the first gradient of the step overwrites, the others add";
       const int chunk = schedule_.chunk_of(i.virtual_stage), slot = program_.kept_slot(i.virtual_stage, i.micro_batch);
       if (slot < 0 || slot >= program_.num_kept_slots[static_cast<std::size_t>(chunk)])
         return fmt::format("no such kept slot: {}", slot);
       if (p.input_gradients == 0 && !kept_slots_.insert({chunk, slot}).second)
         return fmt::format("kept slot {} is still in use", slot);
     }
-    if (++p.input_gradients == units.size())
+    if (++p.input_gradients == backward_units(i.virtual_stage))
       activations_.give_back(i.virtual_stage, program_.activation_slot(i.virtual_stage, i.micro_batch));
     if (p.input_gradients > 1 || i.virtual_stage + 1 == schedule_.num_virtual_stages()) return kFine;
     if (!elsewhere(i.virtual_stage + 1))
@@ -188,13 +190,14 @@ class RankChecker {
     const auto& units = units_of(i.virtual_stage);
     if (p.weight_gradients >= p.input_gradients || units[units.size() - 1 - p.weight_gradients] != i.unit)
       return "weight gradients follow input gradients, against model order";
-    if (++p.weight_gradients == units.size()) {
+    if (++p.weight_gradients == backward_units(i.virtual_stage)) {
       if (i.kind == Kind::kBackwardWeight)
         kept_slots_.erase({schedule_.chunk_of(i.virtual_stage), program_.kept_slot(i.virtual_stage, i.micro_batch)});
       weight_inputs_.give_back(i.virtual_stage, program_.weight_slot(i.virtual_stage, i.micro_batch));
     }
     UnitState& unit = units_.at(i.unit);
     if (unit.weight_gradients++ != i.micro_batch) return "weight gradients are summed in ascending micro-batch order";
+    if (!spec_.trains(i.unit)) return i.grad_place == Instruction::kNone ? kFine : Fault("a frozen unit has no gradient");
     if (i.overwrites() != (unit.unreduced++ == 0)) return "the first gradient after a reduction overwrites, the others add";
     const bool transient = spec_.zero.grad_sync_every == 1;
     if (transient != (i.grad_place != Instruction::kNone))
@@ -218,6 +221,7 @@ class RankChecker {
     const bool activation = i.kind == Kind::kSendActivation;
     const int to = i.virtual_stage + (activation ? 1 : -1);
     if (!elsewhere(to) || schedule_.rank_of(to) != i.peer) return "nobody there waits for it";
+    if (!activation && backward_units(to) == 0) return "nobody there runs backward";
     const bool computed =
         activation ? forward_done(i.virtual_stage, i.micro_batch) : input_gradient_done(i.virtual_stage, i.micro_batch);
     if (!computed) return "it is not computed yet";
@@ -230,6 +234,7 @@ class RankChecker {
     const bool activation = i.kind == Kind::kRecvActivation;
     const int from = i.virtual_stage + (activation ? -1 : 1);
     if (!elsewhere(from) || schedule_.rank_of(from) != i.peer) return "nobody there sends it";
+    if (!activation && backward_units(i.virtual_stage) == 0) return "nothing here runs backward";
     Passage& p = passage(i.virtual_stage, i.micro_batch);
     if (activation ? p.forwards > 0 : p.input_gradients > 0) return "it is needed earlier";
     auto& received = activation ? p.activation_received : p.gradient_received;
@@ -264,6 +269,7 @@ class RankChecker {
     UnitState& unit = units_.at(i.unit);
     if (!program_.gathers_after_update) return "nothing is gathered after the update";
     if (!unit.stepped) return "gathered before its step";
+    if (!spec_.trains(i.unit)) return "the weights of a frozen unit have not changed";
     if (i.gather_place != Instruction::kNone) return "resident parameters have no place";
     if (std::exchange(unit.gathered_after_step, true)) return "gathered twice";
     return kFine;
@@ -287,8 +293,9 @@ class RankChecker {
 
   bool all_reduced() const {
     return std::all_of(units_.begin(), units_.end(), [&](const auto& entry) {
-      return entry.second.weight_gradients == schedule_.num_micro_batches && entry.second.unreduced == 0 &&
-             entry.second.reductions == spec_.reductions_per_unit();
+      const bool trains = spec_.trains(entry.first), runs_backward = spec_.runs_backward(entry.first);
+      return entry.second.weight_gradients == (runs_backward ? schedule_.num_micro_batches : 0) && entry.second.unreduced == 0 &&
+             entry.second.reductions == (trains ? spec_.reductions_per_unit() : 0);
     });
   }
   bool holds_tied_weight() const {
@@ -326,7 +333,8 @@ class RankChecker {
     if (!gathered_.empty()) return fmt::format("unit {} is still gathered", gathered_.first());
     for (const auto& [id, unit] : units_) {
       if (training_ && !unit.stepped) return fmt::format("unit {} made no step", id);
-      if (training_ && program_.gathers_after_update && !unit.gathered_after_step) return fmt::format("unit {} is stale", id);
+      if (training_ && program_.gathers_after_update && spec_.trains(id) && !unit.gathered_after_step)
+        return fmt::format("unit {} is stale", id);
     }
     const InFlight until_input = max_in_flight(schedule_, computes_input_gradient), until_weight = max_in_flight(schedule_);
     for (int stage = rank_; stage < schedule_.num_virtual_stages(); stage += schedule_.num_ranks) {
@@ -334,7 +342,7 @@ class RankChecker {
         const Passage& p = passage(stage, mb);
         if (!forward_done(stage, mb)) return fmt::format("virtual stage {} did not run micro-batch {}", stage, mb);
         if (elsewhere(stage + 1) && !p.activation_sent) return fmt::format("stage {} kept the activation of {}", stage, mb);
-        if (training_ && elsewhere(stage - 1) && !p.gradient_sent)
+        if (training_ && elsewhere(stage - 1) && backward_units(stage - 1) > 0 && !p.gradient_sent)
           return fmt::format("stage {} kept the gradient of {}", stage, mb);
       }
       const auto s = static_cast<std::size_t>(stage), chunk = static_cast<std::size_t>(schedule_.chunk_of(stage));
@@ -346,7 +354,9 @@ class RankChecker {
   }
 
   Fault counted(HeldSlots& held, int stage, int planned, int simulated) const {
-    const int in_flight = training_ ? held.peak(stage) : 1;
+    const bool keeps = training_ && backward_units(stage) > 0;
+    if (!keeps) simulated = 1;
+    const int in_flight = keeps ? held.peak(stage) : 1;
     if (in_flight == simulated && planned == simulated) return kFine;
     return fmt::format("virtual stage {} has {} micro-batches in flight and {} {} slots; the simulator says {}", stage, in_flight,
                        planned, held.name(), simulated);

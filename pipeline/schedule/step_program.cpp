@@ -36,12 +36,14 @@ Kind compute_kind(ActionKind kind) {
   return Kind::kForward;
 }
 
-void append_computes(Instructions& list, const Action& action, const std::vector<int>& units) {
+void append_computes(Instructions& list, const Action& action, const StepProgramSpec& spec) {
+  const std::vector<int>& units = spec.units_of_stage[static_cast<std::size_t>(action.virtual_stage)];
   Instruction compute;
   compute.kind = compute_kind(action.kind);
   compute.virtual_stage = action.virtual_stage;
   compute.micro_batch = action.micro_batch;
   const auto append = [&](int unit) {
+    if (!compute.is_forward() && !spec.runs_backward(unit)) return;
     compute.unit = unit;
     list.push_back(compute);
   };
@@ -60,13 +62,19 @@ Instruction message_instruction(const Schedule& schedule, const WovenItem& item)
   return i;
 }
 
+// A gradient that nobody computes on with.
+bool is_unread(const WovenItem& item, const StepProgramSpec& spec) {
+  return item.kind != WovenItem::Kind::kAction && item.message.kind == MessageKind::kGradient &&
+         spec.num_backward_units(item.message.virtual_stage) == 0;
+}
+
 Instructions expand(const std::vector<WovenItem>& items, const StepProgramSpec& spec) {
   Instructions list;
   list.reserve(2 * items.size());
   for (const WovenItem& item : items) {
     if (item.kind == WovenItem::Kind::kAction)
-      append_computes(list, item.action, spec.units_of_stage[static_cast<std::size_t>(item.action.virtual_stage)]);
-    else
+      append_computes(list, item.action, spec);
+    else if (!is_unread(item, spec))
       list.push_back(message_instruction(spec.schedule, item));
   }
   return list;
@@ -74,8 +82,9 @@ Instructions expand(const std::vector<WovenItem>& items, const StepProgramSpec& 
 
 // --- Pass 2: blocks of activation memory, and buffers for what is received. ---------------------------------------------------
 
-// A micro-batch holds its block from the first unit's forward to the first unit's input gradient, the last of its backward; what
-// weight gradients read, to the first unit's weight gradient. Evaluation keeps nothing: one block serves every micro-batch.
+// A micro-batch holds its block from the first unit's forward to the input gradient of the last unit of its backward, which is the
+// first unit where all train; what weight gradients read, to that unit's weight gradient. Evaluation and stages without a backward
+// keep nothing: one block serves every micro-batch.
 // Where I and W are apart, what lies between them has slots of its own.
 void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) {
   const Schedule& schedule = spec.schedule;
@@ -93,19 +102,21 @@ void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) 
   for (const Instruction& i : program.instructions) {
     if (!i.is_compute()) continue;
     const auto& units = spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
-    if (i.unit != units.front() && i.unit != units.back()) continue;
+    const int backward_units = spec.num_backward_units(i.virtual_stage);
+    if (backward_units == 0) continue;
+    const int last = units[units.size() - static_cast<std::size_t>(backward_units)];  // of the backward
     const auto chunk = static_cast<std::size_t>(schedule.chunk_of(i.virtual_stage)), mb = static_cast<std::size_t>(i.micro_batch);
     int &slot = program.activation_slots[chunk][mb], &weight_slot = program.weight_slots[chunk][mb],
         &kept_slot = program.kept_slots[chunk][mb];
     if (i.is_forward() && i.unit == units.front()) slot = activations[chunk].acquire(), weight_slot = weights[chunk].acquire();
-    if (i.computes_input_gradient() && i.unit == units.front()) activations[chunk].release(slot);
-    if (i.computes_weight_gradient() && i.unit == units.front()) weights[chunk].release(weight_slot);
+    if (i.computes_input_gradient() && i.unit == last) activations[chunk].release(slot);
+    if (i.computes_weight_gradient() && i.unit == last) weights[chunk].release(weight_slot);
     if (i.kind == Kind::kBackwardInput && i.unit == units.back()) kept_slot = kept[chunk].acquire();
-    if (i.kind == Kind::kBackwardWeight && i.unit == units.front()) kept[chunk].release(kept_slot);
+    if (i.kind == Kind::kBackwardWeight && i.unit == last) kept[chunk].release(kept_slot);
   }
   for (std::size_t chunk = 0; chunk < num_chunks; ++chunk) {
-    program.num_activation_slots[chunk] = activations[chunk].size();
-    program.num_weight_slots[chunk] = weights[chunk].size();
+    program.num_activation_slots[chunk] = std::max(1, activations[chunk].size());
+    program.num_weight_slots[chunk] = std::max(1, weights[chunk].size());
     program.num_kept_slots[chunk] = kept[chunk].size();
   }
 }
@@ -155,14 +166,14 @@ int place_number(std::int64_t offset) {
 // Where transient gradients lie. One lives until its reduction has been waited for: before the next backward, or, where that is of
 // another unit, follows at once and reductions overlap, before the one after. (With a forward in between the reduction has had its
 // time, and the first and the last unit, which are the largest, do not lie side by side.)
-void place_gradients(StepProgram& program, const std::vector<Instruction*>& computes, Overlap overlap) {
+void place_gradients(StepProgram& program, const std::vector<Instruction*>& computes, const StepProgramSpec& spec) {
   std::vector<Instruction*> backwards;
   std::vector<Lifetime> lifetimes;
   for (std::size_t c = 0; c < computes.size(); ++c) {
-    if (computes[c]->is_forward()) continue;
+    if (computes[c]->is_forward() || !spec.trains(computes[c]->unit)) continue;
     const int unit = computes[c]->unit;
     const bool another_follows = c + 1 < computes.size() && !computes[c + 1]->is_forward() && computes[c + 1]->unit != unit;
-    const auto begin = static_cast<std::int64_t>(c), end = begin + (overlap == Overlap::kOn && another_follows ? 1 : 0);
+    const auto begin = static_cast<std::int64_t>(c), end = begin + (spec.overlap == Overlap::kOn && another_follows ? 1 : 0);
     lifetimes.push_back({program.unit_bytes[static_cast<std::size_t>(unit)].gradients, begin, end});
     backwards.push_back(computes[c]);
   }
@@ -175,11 +186,11 @@ void place_gradients(StepProgram& program, const std::vector<Instruction*>& comp
 // gradients never outlive a backward by much and share a region; otherwise each unit accumulates in its own.
 void weave_reductions(StepProgram& program, const StepProgramSpec& spec) {
   const std::vector<Instruction*> computes = computes_of(program);
-  if (spec.zero.grad_sync_every == 1) place_gradients(program, computes, spec.overlap);
+  if (spec.zero.grad_sync_every == 1) place_gradients(program, computes, spec);
 
   Insertions insertions;
   for (Instruction* compute : computes) {
-    if (compute->is_forward()) continue;
+    if (compute->is_forward() || !spec.trains(compute->unit)) continue;
     const int mb = compute->micro_batch;
     if (mb == 0 || spec.reduces_after(mb - 1)) compute->flags |= Instruction::kOverwrite;
     if (!compute->computes_weight_gradient() || !spec.reduces_after(mb)) continue;
@@ -221,7 +232,7 @@ std::vector<Residency> residencies(const std::vector<Instruction*>& computes, co
     const int unit = computes[c]->unit;
     Holding& held = holdings[static_cast<std::size_t>(unit)];
     const bool was_used_just_now = c > 0 && computes[c - 1]->unit == unit && spec.reads_parameters(*computes[c - 1]);
-    if (!was_used_just_now && (per_use || held.micro_batches == 0)) {
+    if (!was_used_just_now && (per_use || held.micro_batches == 0 || !spec.runs_backward(unit))) {
       held.residency = result.size();
       result.push_back({unit, {}});
     }
@@ -300,7 +311,7 @@ void append_update(StepProgram& program, const StepProgramSpec& spec) {
   list.push_back(norm);
   for (const int unit : program.units) {  // in order of next use, so that the next step can start while later units follow
     list.push_back(unit_instruction(Kind::kOptimizerStep, unit));
-    if (program.gathers_after_update) list.push_back(unit_instruction(Kind::kGather, unit));
+    if (program.gathers_after_update && spec.trains(unit)) list.push_back(unit_instruction(Kind::kGather, unit));
   }
 }
 

@@ -11,6 +11,7 @@
 //   once              TieExchange, GradNorm, then per unit in order of next use: OptimizerStep, Gather (resident parameters)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -108,6 +109,19 @@ struct StepProgramSpec {
   // By unit, where the schedule splits backwards: whether its weight gradient reads parameters. Empty: all do.
   std::vector<bool> weight_gradient_reads = {};
 
+  // By unit: whether any of its parameters trains. Empty: all do.
+  std::vector<bool> trained = {};
+  // The first unit of which some do. Units below it run no backward: nobody sends them gradients, and they keep nothing for it. The
+  // schedule has actions for them all the same, whose order paces them.
+  int lowest_trained = 0;
+
+  bool trains(int unit) const { return trained.empty() || trained[static_cast<std::size_t>(unit)]; }
+  bool runs_backward(int unit) const { return unit >= lowest_trained; }
+  // Of a virtual stage's units: those that do.
+  int num_backward_units(int virtual_stage) const {
+    const std::vector<int>& units = units_of_stage[static_cast<std::size_t>(virtual_stage)];
+    return std::max(0, units.back() + 1 - std::max(units.front(), lowest_trained));
+  }
   bool reads_parameters(const Instruction& compute) const {
     return compute.kind != InstructionKind::kBackwardWeight || weight_gradient_reads.empty() ||
            weight_gradient_reads[static_cast<std::size_t>(compute.unit)];

@@ -41,6 +41,7 @@ std::vector<HeldBytes> held_activations(const StepProgram& program, std::span<co
   const auto hold = [&changes](double from, double to, std::int64_t bytes) { changes[from] += bytes, changes[to] -= bytes; };
   for (const auto& [key, life] : lifetimes) {
     const int virtual_stage = key.first;
+    if (life.input_begin < 0) continue;  // a stage without a backward keeps nothing
     const auto block =
         std::find_if(blocks.begin(), blocks.end(), [&](const ActivationBlocks& it) { return it.virtual_stage == virtual_stage; });
     TRIDENT_CHECK(block != blocks.end(), "no block of virtual stage {}", virtual_stage);

@@ -296,6 +296,24 @@ TEST_F(Checkpoints, AFolderSaysItsModel) {
   EXPECT_EQ(run_program({"convert", "--from", "ckpt", place_ / "a/ckpt", "--to", "hf", place_ / "again"}).exit_code, 0);
 }
 
+// Data of another tokenizer is warned of; prompts are read by the folder's where the configuration names none.
+TEST_F(Checkpoints, ARunThatBeganWithAFolderHasItsTokenizer) {
+  ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
+  const std::string hf = place_ / "hf", run = place_ / "a";
+  ASSERT_EQ(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}).exit_code, 0);
+  write_file(hf + "/tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 7, "b": 5}, "merges": []}})");
+  const std::vector<std::string> settings{"model.init_from=" + hf, "data.tokenizer=null", "run.steps=1", "checkpoint.every=1",
+                                          "run.dir=" + run};
+  expect_parts(succeeded(place_.train(settings)).err,
+               {"text.trident.json: was made by tokenizer \"gpt2\" of 50257 tokens",
+                "model.init_from by tokenizer \"" + hf + "\" of 8"});
+  const auto ids = [&](const std::vector<std::string>& prompt) {
+    const std::vector<std::string> command{"generate", "--ckpt", run, "--greedy", "--max-new-tokens", "4", "--print-ids"};
+    return succeeded(run_program(plus(command, prompt))).out;
+  };
+  EXPECT_EQ(ids({"--prompt", "ab"}), ids({"--prompt-ids", "7 5"}));
+}
+
 // As a run that goes on, convert takes the newest that is whole, and says which are not.
 TEST_F(Checkpoints, ADamagedOneIsPassedOverAloudByConvert) {
   ASSERT_EQ(train().exit_code, 0);

@@ -256,7 +256,8 @@ TEST_F(DataCommand, Usage) {
   expect_lines(run({"merge", "--help"}), {"--input", "prefixes of .bin and .idx"});
   refuse({}, 64, {"name one: prepare, inspect, merge or pack"});
   refuse({"mrege"}, 64, {"\"mrege\""});
-  refuse({"prepare", "--input", folder_.path(), "--tokenizer", "gpt2", "--output", folder_ / "x"}, 65, {"is a folder", "*.jsonl"});
+  refuse({"prepare", "--input", folder_.path(), "--tokenizer", "gpt2", "--output", folder_ / "x"}, 65,
+         {"names no file to read"});
 }
 
 TEST(ProgressLine, IsDrawnInPlaceOnATerminalAndSeldomElsewhere) {

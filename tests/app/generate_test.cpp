@@ -178,6 +178,52 @@ TEST_F(Generate, RefusesWhatCannotBe) {
   expect_one_line(run_program({"generate", "--ckpt", place_ / "nowhere", "--prompt-ids", "1"}), 65, {"--ckpt", "nowhere"});
 }
 
+// Lines of standard input are answered as files of messages are that hold all that was said before.
+TEST_F(Generate, TalksByATemplateWithAllThatWasSaid) {
+  ASSERT_EQ(train().exit_code, 0);
+  write_file(place_ / "t.jinja",
+             "{% for m in messages %}{{ m.role[0] }}{{ m.content }}<|endoftext|>{% endfor %}"
+             "{% if add_generation_prompt %}a{% endif %}");
+  const std::vector<std::string> how{"--template", place_ / "t.jinja", "--greedy"}, few{"--max-new-tokens", "6"};
+  const std::vector<std::string> chatml{"--template", "chatml", "--greedy"};
+  JsonValue::Array said;
+  const auto message = [&](const char* role, std::string_view text) {
+    said.emplace_back().set("role", role);
+    said.back().set("content", text);
+    write_file(place_ / "m.json", to_json_text(JsonValue(said)));
+  };
+  std::string expected;
+  const auto answer_messages = [&](const char* question) {
+    message("user", question);
+    const ProgramOutcome answer = succeeded(generate(plus(plus({"--messages", place_ / "m.json"}, how), few)));
+    message("assistant", std::string_view(answer.out).substr(0, answer.out.size() - 1));
+    expected += answer.out;
+  };
+  answer_messages("The dog");
+  const std::string first = to_json_text(JsonValue(said));
+  answer_messages("runs");
+  const auto talk = [&](const std::string& lines, const std::vector<std::string>& more, const std::vector<std::string>& by) {
+    write_file(place_ / "lines", lines);
+    const std::vector<std::string> words{
+        "sh", "-c", "from=$1; shift; exec \"$@\" < \"$from\"", "sh", place_ / "lines", TRIDENT_BINARY};
+    const std::vector<std::string> command{"generate", "--ckpt", place_ / "run/ckpt", "--set", "precision.compute=fp32", "--chat"};
+    return run_command(plus(words, plus(plus(command, by), more)));
+  };
+  EXPECT_EQ(succeeded(talk("The dog\nruns\n\nnever read\n", few, how)).out, expected);
+  write_file(place_ / "m.json", first);
+  const std::size_t line = expected.find('\n');
+  EXPECT_EQ(succeeded(talk("runs", plus(few, {"--messages", place_ / "m.json"}), how)).out, expected.substr(line + 1));
+  EXPECT_EQ(succeeded(talk("", few, how)).out, "");
+  EXPECT_EQ(succeeded(talk("The dog", {}, chatml)).err.find("warning: the built-in template chatml writes "
+                                                                         "\"<|im_start|>\", which is no token"), 0u);
+  const ProgramOutcome full = talk(std::string(200, '.') + " The dog\nruns\n", {}, how);
+  EXPECT_EQ(full.exit_code, 64);
+  EXPECT_NE(full.err.find("--chat: the conversation has"), full.err.npos) << full.err;
+  expect_one_line(talk("", {"--set", "parallel.tensor=2"}, how), 64, {"--chat: 2 ranks"});
+  expect_one_line(talk("", {"--json"}, how), 64, {"--json", "--chat prints the text"});
+  expect_one_line(generate({"--chat"}), 64, {"--chat: tokenizer \"gpt2\" is no folder", "chatml"});
+}
+
 // Wherever a checkpoint is asked for: the folder of a run whose checkpoints lie in it, and of one that names another place.
 TEST_F(Generate, ARunsFolderMeansItsCheckpoints) {
   const std::string other = place_ / "other", elsewhere = place_ / "elsewhere";

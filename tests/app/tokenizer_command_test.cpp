@@ -6,7 +6,9 @@
 #include <sstream>
 
 #include "app/subcommands.h"
+#include "core/clock.h"
 #include "core/file_io.h"
+#include "data/chat_documents.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset.h"
 #include "data/loss_mask.h"
@@ -256,6 +258,38 @@ TEST_F(Conversations, AreRefusedWhereTokensAreNotTheTextsBytes) {
   refuse(prepare(chat, {"--loss", "completion"}), 65, {"c.jsonl:1: token ", "nothing says which tokens count"});
 }
 
+TEST_F(Conversations, OfAForeignTemplateAreWarnedOf) {
+  const std::string chat = folder();
+  write_rows(std::string(kTurns) + "\n");
+  EXPECT_EQ(output(prepare(chat)).find("warning: "), std::string::npos);
+  write_file(folder_ / "own.jinja",
+             "{% for m in messages %}<|a|>{{ m.content }}<|end|>{% endfor %}{{ '<|a|>' if add_generation_prompt }}");
+  expect_parts(output(prepare(chat, {"--overwrite", "--template", folder_ / "own.jinja"})),
+               {"warning: " + (folder_ / "own.jinja") + " writes \"<|a|>\", which is no token of tokenizer"});
+}
+
+TEST_F(Conversations, OfWhichATemplateLeavesSomethingOutAreCounted) {
+  const std::string chat = folder();
+  write_file(chat + "/chat_template.jinja",
+             "{% for m in messages %}{% if m.role != 'critic' %}{{ m.role[0] }}{{ m.content }}<|end|>{% endif %}{% endfor %}"
+             "{% if add_generation_prompt %}a{% endif %}");
+  write_rows(std::string(kTurns) + "\n" +
+             R"({"messages": [{"role": "critic", "content": "zzz"}, {"role": "assistant", "content": "b"}]})" "\n" +
+             R"({"messages": [{"role": "user", "content": "b"}, {"role": "assistant", "content": "b"}], "tools": []})" "\n");
+  expect_parts(output(prepare(chat, {"--workers", "2"})),
+               {"warning: the chat template leaves out a part of 2 conversations, the first " + (folder_ / "c.jsonl") +
+                ":2: messages[0], of role \"critic\"\n"});
+}
+
+TEST_F(Conversations, EndWithTheTokenBehindAnAnswer) {
+  const std::string chat = folder();
+  write_file(chat + "/tokenizer_config.json", R"({"eos_token": "<|doc|>"})");
+  const auto tokenizer = load_tokenizer(chat);
+  EXPECT_EQ(chat_marks(load_chat_source(chat, ""), *tokenizer).ends, std::vector<std::int32_t>{28});
+  write_file(chat + "/chat_template.jinja", "{{ raise_exception('') }}");
+  EXPECT_TRUE(chat_marks(load_chat_source(chat, ""), *tokenizer).ends.empty());
+}
+
 TEST_F(Conversations, AreRenderedAsTextAndNothingElse) {
   const std::string chat = folder();
   write_file(folder_ / "m.json", kTurns);
@@ -264,12 +298,26 @@ TEST_F(Conversations, AreRenderedAsTextAndNothingElse) {
   EXPECT_EQ(output({"tokenizer", "render", "--messages", folder_ / "m.json", "--template", "chatml"}),
             "<|im_start|>user\nab<|end|><|im_end|>\n<|im_start|>assistant\nabb<|im_end|>\n");
   refuse({"tokenizer", "render", "--messages", folder_ / "m.json"}, 64, {"--tokenizer DIR", "chatml"});
-  write_file(folder_ / "m.json", "[{\"role\": \"assistant\", \"content\": null}]");
+  write_file(folder_ / "m.json", "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}]");
   for (const char* name : {"chatml", "llama3"})
     refuse({"tokenizer", "render", "--messages", folder_ / "m.json", "--template", name}, 65, {"content is text"});
   write_file(folder_ / "m.json", kTurns);
   write_file(chat + "/chat_template.jinja", "{{ raise_exception('roles') }}");
   refuse({"tokenizer", "render", "--messages", folder_ / "m.json", "--tokenizer", chat}, 65, {"chat_template.jinja:1:", "roles"});
+  write_file(folder_ / "date.jinja", "{% for m in messages %}{{ strftime_now('%d %b %Y %H:%M %A') }}{% endfor %}");
+  const Arguments dated{"tokenizer", "render", "--messages", folder_ / "m.json", "--template", folder_ / "date.jinja"};
+  const auto at = [&](const char* now) {
+    Arguments all = dated;
+    all.insert(all.end(), {"--now", now});
+    return all;
+  };
+  EXPECT_EQ(output(at("2024-02-29")).substr(0, 26), "29 Feb 2024 00:00 Thursday");
+  EXPECT_EQ(output(at("2026-11-29T13:05:00")).substr(0, 24), "29 Nov 2026 13:05 Sunday");
+  EXPECT_EQ(output(dated).substr(6, 6), " " + local_time_text("%Y") + " ");
+  for (const char* now : {"2023-02-29", "today", "2024-02-29T"}) refuse(at(now), 64, {"--now = ", "such as 2026-11-29"});
+  write_rows(std::string(kTurns) + "\n");
+  refuse(prepare(chat, {"--template", folder_ / "date.jinja", "--loss", "all"}), 65, {"by --now YYYY-MM-DD"});
+  refuse(prepare(chat, {"--template", folder_ / "date.jinja", "--now", "today"}), 64, {"--now = \"today\""});
 }
 
 }  // namespace

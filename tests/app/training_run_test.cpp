@@ -350,17 +350,25 @@ TEST_F(TrainingRun, AMaskSaysWhichTargetsCount) {
   for (int t = 0; t < 1600; ++t) counts.push_back(t % 4 >= 2);
   const std::string chat = place_ / "chat";
   write_masked_dataset(chat, documents, counts, 50257);
-  const std::vector<std::string> settings{"data.train=" + chat, "run.steps=2", "data.valid=" + chat, "eval.every=1"};
+  const std::vector<std::string> settings{"data.train=" + chat, "data.valid=" + chat, "eval.every=1"};
   const auto with_chat = [&](std::vector<std::string> more) {
     more.insert(more.end(), settings.begin(), settings.end());
     return more;
   };
-  const std::vector<JsonValue> alone = train(settings, "alone");
+  const std::vector<JsonValue> alone = train(with_chat({"checkpoint.every=end"}), "alone");
   EXPECT_EQ(number(alone.front(), "loss_tokens"), 8 * 32 / 2);
   EXPECT_EQ(number(alone.back(), "tokens"), 2 * 8 * 32);
   expect_same_losses(alone, train(with_chat({kLayout}), "eight"), 1e-6);
   EXPECT_NE(read_file(place_ / "alone/run.log").find("chat, 1,600 tokens, 49 samples of 32 tokens, targets by its .mask"),
             std::string::npos);
+  EXPECT_NE(read_file(place_ / "alone/run.log").find("alone --chat"), std::string::npos);
+  // The token behind a turn would cut a conversation.
+  const auto cut = [&](const char* boundaries) {
+    return place_.train(with_chat({"data.reset_attention_mask=true", fmt::format("data.boundaries={}", boundaries), "data.eod=5",
+                                   "run.steps=1", fmt::format("run.dir={}/{}", place_ / ".", boundaries)})).err;
+  };
+  EXPECT_NE(cut("eod").find("data.boundaries = \"eod\": " + chat + " has a .mask"), std::string::npos);
+  EXPECT_EQ(cut("index").find("has a .mask"), std::string::npos);
   // With a file of which every target counts.
   write_dataset(place_ / "plain", documents, 50257);
   const std::string blend = fmt::format(R"(data.train=["{}","{}"])", chat, place_ / "plain");

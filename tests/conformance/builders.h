@@ -65,7 +65,7 @@ OpCase add_bias_residual(DType t, Index R, Index C);
 OpCase sum_rows(DType t, Index R, Index C, Accumulate accumulate, Draw draw);
 OpCase add(DType t, Index n, Alias alias);
 OpCase accumulate(Index n);
-OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alias);
+OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alias, Index all_columns = 0, Index first_column = 0);
 OpCase convert(DType from, DType to, Index n);
 OpCase fill_zero(DType t, Index n);
 OpCase sum_squares(Index n, Draw draw);

@@ -265,6 +265,8 @@ void add_elementwise(Cases& cases, DType t) {
   for (const Alias alias : {Alias::kNone, Alias::kFirst}) {
     for (const Index H : {1, 8, 33}) cases.push_back(dropout(t, 5, 3, H, 0.1f, alias));
     cases.push_back(dropout(t, 4, 2, 64, 0.0f, alias));
+    cases.push_back(dropout(t, 4, 2, 16, 0.3f, alias, 64, 16));
+    cases.push_back(dropout(t, 4, 2, 24, 0.3f, alias, 50, 7));
     cases.push_back(dropout(t, 0, 2, 64, 0.5f, alias));
   }
   const Cases unaligned = {swiglu_forward(t, 5, 24),

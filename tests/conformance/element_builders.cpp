@@ -167,10 +167,11 @@ OpCase accumulate(Index n) {
   return c;
 }
 
-OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alias) {
+OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alias, Index all_columns, Index first_column) {
   const PhiloxKey key{0x12345678u, 0x9abcdef0u};
   const Index sequence = 3 * S + 1, offset = S;
-  OpCase c = element_case("dropout", t, fmt::format("{}x{}x{}_p{:.0f}{}", S, B, H, 100 * probability, alias_name(alias)));
+  const std::string part = all_columns > 0 ? fmt::format("of{}from{}", all_columns, first_column) : "";
+  OpCase c = element_case("dropout", t, fmt::format("{}x{}x{}{}_p{:.0f}{}", S, B, H, part, 100 * probability, alias_name(alias)));
   Tolerance tolerance = rounded(t, 1e-6);
   tolerance.floor = 0, tolerance.zeros = Zeros::kExact;  // no floor: what is dropped is 0
   c.operands = {alias == Alias::kNone ? output("out", t, {S, B, H}, tolerance) : in_place("out", t, {S, B, H}, tolerance),
@@ -179,11 +180,12 @@ OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alia
   if (alias == Alias::kNone) c.operands.push_back(input("x", t, {S, B, H}));
   const std::size_t x = alias == Alias::kNone ? 2 : 0;
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
-    ops.run(stream, op::Dropout{v[0], v[x], v[1], {probability, {key[0], key[1]}, sequence, offset}});
+    ops.run(stream, op::Dropout{v[0], v[x], v[1], {probability, {key[0], key[1]}, sequence, offset, all_columns, first_column}});
   };
   c.reference = [=](std::vector<Values>& v) {
     const std::vector<std::int64_t> samples(v[1].begin(), v[1].end());
-    reference::dropout(v[0].data(), v[x].data(), S, B, H, probability, key, sequence, offset, samples.data());
+    reference::dropout(v[0].data(), v[x].data(), S, B, H, probability, key, sequence, offset, samples.data(), all_columns,
+                       first_column);
   };
   return c;
 }

@@ -169,7 +169,9 @@ TEST(ChatTemplates, WhatIsNotKnownIsRefusedByNameAndPlace) {
       {"{{ f(*x) }}", "arguments unpacked by * or **"},
       {"{{ cycler(1) }}", "Jinja's cycler"},
       {"{% macro m() %}{{ varargs }}{% endmacro %}", "varargs in a macro"},
-      {"{{ 0x10 }}", "1:4: a number that is not decimal"},
+      {"{{ 0x10 }}", "1:4: a number that is not decimal; change the template, or give another by --template"},
+      {"{{ 'a' | indent(10 ** 9) }}", "1:10: an indent of more than 4096 spaces; "},
+      {"{{ [] | tojson(indent=10 ** 9) }}", "an indent of more than 4096 spaces"},
       {"{{ 9223372036854775807 + 1 }}", "an integer of more than 64 bits"},
       {"{{ [].append(1) }}", "append() would change a list, as Hugging Face does not let templates do"},
       {"{{ x.y }}", "1:5: \"x\" is undefined"},
@@ -246,6 +248,10 @@ TEST(Conversations, OfEveryFormBecomeMessages) {
   const Conversation plain = read_conversation(json(R"({"prompt": "1 + 1 =", "completion": " 2"})"), "f");
   EXPECT_TRUE(plain.messages.is_null() && plain.has_completion);
   EXPECT_EQ(plain.prompt + plain.completion, "1 + 1 = 2");
+  EXPECT_EQ(messages(R"([{"role":"a","content":null,"tool_calls":[{"function":{"arguments":"{\"k\": 1}"}},{},
+                          {"function":{"arguments":""}},{"function":{"arguments":{"l":2}}}]}])"),
+            R"([{"role":"a","content":null,"tool_calls":[{"function":{"arguments":{"k":1}}},{},)"
+            R"({"function":{"arguments":{}}},{"function":{"arguments":{"l":2}}}]}])");
   EXPECT_EQ(to_json_text(read_conversation(json(R"({"messages": [], "tools": "[{\"name\": 1}]"})"), "f").tools), R"([{"name":1}])");
 }
 
@@ -259,6 +265,11 @@ TEST(Conversations, ErrorsNameLineAndKey) {
       {R"({"messages": [3]})", "f:1:15: messages[0] is an integer where a message is expected"},
       {R"({"messages": [{"content": ""}]})", "f:1:15: messages[0] has no \"role\""},
       {R"({"messages": [{"role": null}]})", "f:1:24: messages[0].role is null where a string is expected"},
+      {R"([{"role": "user", "content": null}])", "f:1:30: messages[0].content is null; write a text, or \"\" for none"},
+      {R"([{"role": "a", "tool_calls": [{"function": {"arguments": "{"}}]}])",
+       "f: messages[0].tool_calls[0].function.arguments:1:2: "},
+      {R"([{"role": "a", "tool_calls": [{"function": {"arguments": "3"}}]}])",
+       "f:1:58: messages[0].tool_calls[0].function.arguments is not the text of a JSON object"},
       {R"({"conversations": [{"from": "bird", "value": ""}]})",
        "f:1:29: conversations[0].from is \"bird\", which is none of human, gpt"},
       {R"({"conversations": [{"from": "gpt"}]})", "f:1:20: conversations[0] has no \"value\""},
@@ -269,6 +280,21 @@ TEST(Conversations, ErrorsNameLineAndKey) {
   for (const auto& [row, message] : kRefused)
     EXPECT_TRUE(contains(error_of<DataError>([&] { read_conversation(json(row), "f"); }), message))
         << error_of<DataError>([&] { read_conversation(json(row), "f"); });
+}
+
+// As vLLM does; transformers would show Python's way to write the list.
+TEST(Conversations, PartsAreJoinedWhereATemplateTakesTexts) {
+  constexpr std::string_view kParts = R"([{"role": "u", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+                                          {"role": "a", "content": "c"}])";
+  const auto text = [&](std::string_view source, std::string_view messages) {
+    const ChatTemplate chat = ChatTemplate::parse(source, "t");
+    return chat.render(messages_for(chat, json(messages), "f"), {}, GenerationPrompt::kNone, {}).text;
+  };
+  EXPECT_EQ(text("{% for m in messages %}{{ m.content }}.{% endfor %}", kParts), "a\nb.c.");
+  EXPECT_EQ(text("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m['content'] %}"
+                 "{{ p.text }}{% endfor %}{% endif %}.{% endfor %}", kParts), "ab.c.");
+  EXPECT_TRUE(contains(error_of<DataError>([&] { text("{{ messages }}", R"([{"role": "u", "content": [{"type": "image"}]}])"); }),
+                       "f: messages[0].content has a part that is no text, and t takes text alone; leave it out"));
 }
 
 constexpr std::string_view kTurns = R"([{"role": "user", "content": "u"}, {"role": "assistant", "content": "a1"},
@@ -352,6 +378,7 @@ TEST(ChatSources, AreFoundInFoldersAndByName) {
   EXPECT_EQ(text(folder.path(), ""), "J<E>");
   write_file(folder / "own.jinja", "\n{{ x.y }}");
   EXPECT_TRUE(contains(error_of<DataError>([&] { text("", folder / "own.jinja"); }), "own.jinja:2:5: \"x\" is undefined"));
+  EXPECT_TRUE(contains(error_of<DataError>([&] { text("", folder / "own.jinja"); }), " [" + messages + "]"));
   for (const std::string name : {"chatml", "llama3"}) {  // their tags say what prefixes would
     const ChatSource source = load_chat_source(folder.path(), name);
     const CountedChat chat =

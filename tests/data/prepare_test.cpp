@@ -165,7 +165,10 @@ TEST_F(PrepareTest, BadInputsAreRefused) {
   std::filesystem::remove(prefix_ + ".bin");
   expect_error<ConfigError>([&] { prepare({good}, {.workers = 257}); }, {"--workers = 257"});
   expect_error<DataError>([&] { prepare({good, input("blank.jsonl", "\n \n")}); }, {"blank.jsonl", "no document"});
-  expect_error<DataError>([&] { prepare({good, folder_.path()}); }, {"is a folder"});
+  create_folder(folder_ / "none");
+  for (const std::string& name : {folder_ / "none", "@" + input("list", "\n")})
+    expect_error<DataError>([&] { prepare({good, name}); }, {name + ": names no file to read"});
+  expect_error<DataError>([&] { prepare({"@" + (folder_ / "no.list")}); }, {folder_ / "no.list"});
   expect_error<ConfigError>([&] { prepare({}); }, {"--input"});
   expect_error<ConfigError>([&] { prepare({good}, {.workers = 0}); }, {"--workers = 0"});
   expect_error<StorageError>([&] { prepare_text({good}, *tokenizer_, good + "/out", {}); },
@@ -208,6 +211,24 @@ TEST_F(PrepareTest, ManyInputsKeepTheirOrder) {
   EXPECT_EQ(stats.documents, 301);
   EXPECT_EQ(read_file(prefix_ + ".bin"), bin);
   EXPECT_EQ(read_file(prefix_ + ".idx"), idx);
+}
+
+TEST_F(PrepareTest, FoldersAndListsStandForTheirFiles) {
+  create_folder(folder_ / "all");
+  create_folder(folder_ / "all/c");
+  input("all/b.txt", "one");
+  input("all/c/a.jsonl", "{\"text\": \"two\"}\n");
+  input("all/d.txt", "three");
+  input("all/.hidden.xz", "");
+  const std::string list = input("list", folder_ / "all/d.txt" + "\n\n" + (folder_ / "all/c") + "\n");
+  prepare({folder_ / "all", "@" + list});
+  EXPECT_EQ(documents(), (Texts{"one", "two", "three", "three", "two"}));
+  const std::string bin = read_file(prefix_ + ".bin"), record = read_file(prefix_ + ".trident.json");
+  prepare({folder_ / "all/", "@" + list}, {.workers = 3});
+  EXPECT_EQ(read_file(prefix_ + ".bin"), bin);
+  EXPECT_EQ(read_file(prefix_ + ".trident.json"), record);
+  input("all/c/a.jsonl", "{}\n");
+  expect_error<DataError>([&] { prepare({folder_ / "all"}); }, {folder_ / "all/c/a.jsonl:1"});
 }
 
 // The first wrong document is the one that is named, however many threads work and wherever the reader is by then.

@@ -250,6 +250,10 @@ TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   refuse("/model/merges", nullptr, {"model.merges is"});
   refuse("/decoder", {{"type", "Metaspace"}}, {"decoder.type is \"Metaspace\"", "ByteFallback"});
   refuse("/decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "Strip"}, {"content", ""}}}}}, {"decoder.decoders[0].content"});
+  // What stands between characters would be replaced, too.
+  const nlohmann::json nothing = {{"type", "Replace"}, {"pattern", {{"Regex", "x*"}}}, {"content", "-"}};
+  refuse("/normalizer", nothing, {"normalizer.pattern.Regex is \"x*\"", "matches no empty text"});
+  refuse("/decoder", nothing, {"decoder.pattern.Regex is \"x*\""});
   refuse("/more", 1, {": more is \"1\"", "no field but version"});
   for (const char* merge :
        {R"("ab")", R"("")", R"("a b c")", R"(" a b")", R"("a\nb c")", R"("a b\r")", R"(["a", "b", "c"])", R"(["a"])",
@@ -265,6 +269,32 @@ TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   refuse("/added_tokens/0/id", 3, {"added token \"<|endoftext|>\" has id 3, expected 258"});
   write_file(folder_ / "tokenizer.json", "{\"model\": ");
   expect_error<DataError>([&] { load_tokenizer(folder_.path()); }, {"tokenizer.json:1", "copy it again"});
+}
+
+// A pattern that matches between characters parts them, as it does in Hugging Face's library; matches are joined.
+TEST_F(TokenizerJson, ContiguousMatchesWithoutTextPartWhatTheyStandBetween) {
+  nlohmann::json json = gpt2_style_json();
+  const auto ids = [&](const char* pattern, bool invert) {
+    json["pre_tokenizer"] = nlohmann::json::parse(
+        R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Contiguous"},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]})");
+    json["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {{"Regex", pattern}};
+    json["pre_tokenizer"]["pretokenizers"][0]["invert"] = invert;
+    return load(json)->encode("abc abab");
+  };
+  for (const bool invert : {false, true}) {
+    EXPECT_EQ(ids("x*", invert), (std::vector<std::int32_t>{97, 98, 99, 32, 97, 98, 97, 98}));
+    EXPECT_EQ(ids("(?:ab)?", invert), (std::vector<std::int32_t>{256, 99, 32, 256, 256}));
+    EXPECT_EQ(ids("[abc]", invert), (std::vector<std::int32_t>{257, 32, 256, 256}));
+  }
+}
+
+// A line may be the whole file, and the list may stand before the vocabulary or behind it.
+TEST_F(TokenizerJson, ErrorsOfMergesNameTheirColumn) {
+  nlohmann::json json = gpt2_style_json();
+  json["model"]["merges"] = {"a b", "zz z"};
+  const std::string text = json.dump();
+  expect_error<DataError>([&] { load(json); }, {fmt::format("tokenizer.json:1:{}: \"zz z\"", text.find("\"zz z\"") + 1)});
 }
 
 // Programs that read vocab.json and merges.txt would give other ids.
@@ -354,6 +384,9 @@ TEST_F(TokenizerJson, HostileFilesAreRefused) {
   json["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::vector<nlohmann::json>(40, grow)}};
   const auto tokenizer = load(json);
   expect_error<DataError>([&] { tokenizer->encode("abc"); }, {"a text grows to"});
+  json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "b"}}}, {"content", std::string(200, '.')}};
+  EXPECT_EQ(load(json)->encode("bb").size(), 400u);
+  expect_error<DataError>([&] { load(json)->encode(std::string(1 << 20, 'b')); }, {"a text grows to", "67108864"});
   json["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::vector<nlohmann::json>(65, grow)}};
   expect_error<DataError>([&] { load(json); }, {"normalizer.normalizers[64].type", "64 normalizers"});
   const nlohmann::json digits = {{"type", "Digits"}, {"individual_digits", true}};
@@ -452,6 +485,18 @@ TEST(TokenizerFiles, TekkenIsRead) {
             (std::vector<std::int32_t>{1, 261, 4 + 32, 4 + 98, 4 + 99}));  // "bc" is the first without room
   EXPECT_EQ(tokenizer->special_ids().eod, 2);
   EXPECT_EQ(tokenizer->find("[INST]"), 3);
+  json["special_tokens"] = nlohmann::json::parse(
+      R"([{"rank": 2, "token_str": "<s>"}, {"rank": 0, "token_str": "</s>"}, {"rank": 1, "token_str": "<pad>"}])");
+  write_file(folder / "tekken.json", json.dump());
+  EXPECT_EQ(load_tokenizer(folder.path())->encode("a"), (std::vector<std::int32_t>{2, 4 + 97}));
+  EXPECT_EQ(load_tokenizer(folder.path())->special_ids().eod, 0);
+  EXPECT_EQ(load_tokenizer(folder.path())->find("<SPECIAL_3>"), 3);
+  for (const int rank : {4, 0}) {
+    json["special_tokens"][2]["rank"] = rank;
+    write_file(folder / "tekken.json", json.dump());
+    expect_error<DataError>([&] { load_tokenizer(folder.path()); }, {fmt::format("special_tokens[2].rank is \"{}\"", rank)});
+  }
+  json.erase("special_tokens");
   json["config"]["default_vocab_size"] = 264;
   write_file(folder / "tekken.json", json.dump());
   expect_error<DataError>([&] { load_tokenizer(folder.path()); }, {"tekken.json: config.default_vocab_size is \"264\""});

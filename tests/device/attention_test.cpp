@@ -350,6 +350,13 @@ TEST(Attention, WorkspaceDoesNotGrowWithTheSquareOfTheLength) {
   EXPECT_LT(two, std::int64_t{8192} * 8192);
 }
 
+// One key/value head of many queries is cut into parts, and each thread has room for its part alone.
+TEST(Attention, WorkspaceOfManyThreadsHoldsTheGradientsOfAPart) {
+  const AttentionShape shape{.batch = 1, .query_heads = 32, .kv_heads = 1, .query_length = 8192, .key_length = 8192, .head_dim = 128};
+  const std::int64_t keys = 2 * 8192 * 128 * 4, d_q_of_all = 32 * std::int64_t{8192} * 128 * 4;
+  EXPECT_LT(largest_attention_workspace(shape, 64), 64 * (keys + d_q_of_all / 32));
+}
+
 TEST(Attention, MistakesAreNamed) {
   Doorbell bell;
   CpuDevice device(bell, {});

@@ -8,6 +8,7 @@
 #include "core/json_reader.h"
 #include "model/config/model_config.h"
 #include "model/config/model_stats.h"
+#include "model/config/peft_config.h"
 #include "planner/published/case_row.h"
 #include "planner/study/study_spec.h"
 #include "supervise/hostfile.h"
@@ -71,6 +72,22 @@ bool hf_config(std::string_view input) {
   JsonRules rules;
   const std::string text = to_json_text(parse_json(input, "config.json", rules));
   require(model_config_from_hf_json(text, "config.json") == *config, "written and read again it is another model");
+  return true;
+}
+
+bool peft_config(std::string_view input) {
+  static const ModelConfig base = model_config_from_hf_json(
+      R"({"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24})",
+      "x");
+  std::optional<PeftConfig> config;
+  const auto read = [&](std::string_view text) {
+    return read_peft_config(parse_json(text, "adapter_config.json"), base, "adapter_config.json");
+  };
+  if (!accepts([&] { config = read(input); })) return false;
+  for (const PeftModule& module : config->modules)
+    require(module.rank >= 1 && module.in >= 16 && module.out >= 16, "{} has an adapter of rank {}", module.name, module.rank);
+  require(read(to_json_text(parse_json(input, "adapter_config.json"))).modules.size() == config->modules.size(),
+          "written and read again it is another adapter");
   return true;
 }
 

@@ -17,6 +17,7 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"json", json},
       NamedTarget{"train_config", train_config},
       NamedTarget{"hf_config", hf_config},
+      NamedTarget{"peft_config", peft_config},
       NamedTarget{"manifest", manifest},
       NamedTarget{"safetensors_header", safetensors_header},
       NamedTarget{"hf_index", hf_index},

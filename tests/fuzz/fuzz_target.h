@@ -73,6 +73,7 @@ class ScratchFile {
 bool json(std::string_view input);
 bool train_config(std::string_view input);
 bool hf_config(std::string_view input);
+bool peft_config(std::string_view input);
 bool manifest(std::string_view input);
 bool safetensors_header(std::string_view input);
 bool hf_index(std::string_view input);

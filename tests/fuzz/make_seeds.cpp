@@ -65,6 +65,14 @@ void add_configurations(const Seeds& seeds) {
             R"({"model_type":"qwen3","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,)"
             R"("head_dim":32,"intermediate_size":128,"vocab_size":512,"max_position_embeddings":256,"sliding_window":null,)"
             R"("rope_parameters":{"rope_theta":10000.0,"rope_type":"yarn","factor":4.0},"dtype":"float32"})");
+  seeds.add("peft_config", "list.json",
+            R"({"peft_type":"LORA","task_type":"CAUSAL_LM","r":4,"lora_alpha":8,"target_modules":["q_proj","down_proj"],)"
+            R"("bias":"none","layers_to_transform":[1],"layers_pattern":"layers","modules_to_save":["lm_head"],)"
+            R"("exclude_modules":null,"use_dora":true,"init_lora_weights":true,"loftq_config":{},"lora_bias":false})");
+  seeds.add("peft_config", "patterns.json",
+            R"x({"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":".*\\.(q_proj|k_proj|mlp\\.[a-z]+_proj)",)x"
+            R"x("use_rslora":true,"rank_pattern":{"q_proj":2,"^model.layers.1.self_attn.k_proj":5},"bias":"lora_only",)x"
+            R"x("alpha_pattern":{"layers.\\d.mlp":20},"exclude_modules":"(?!.*layers.0).*down_proj"})x");
 }
 
 // Adds seeds of files that users and runs write beside configurations.

@@ -63,7 +63,7 @@ TEST(EvalWindows, AreGivenAtOnceUnlessTheirNumberIsSaid) {
   std::filesystem::create_directory(folder / "hf");
   std::filesystem::create_symlink(TRIDENT_GOLDENS "/gpt2/config.json", folder / "hf/config.json");
   std::filesystem::create_symlink(TRIDENT_GOLDENS "/gpt2/weights.safetensors", folder / "hf/model.safetensors");
-  hf_to_checkpoint(folder / "hf", folder / "ckpt", std::nullopt);
+  hf_to_checkpoint({folder / "hf"}, folder / "ckpt", std::nullopt);
   EvalOptions of_folder, of_checkpoint;
   of_folder.hf_folder = folder / "hf";
   of_checkpoint.checkpoint = folder / "ckpt";

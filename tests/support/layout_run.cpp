@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "checkpoint/box_copy.h"
 #include "core/philox.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "tests/support/no_gpus.h"
@@ -30,8 +31,22 @@ class Collector {
     for (std::size_t i = 0; i < read.size(); ++i) {
       const ParamShard& shard = store.shards()[i];
       for (const ShardPiece& piece : shard.pieces) {
-        if (shard.counts_in_norm && piece.norm_owner) put(piece, context, read[i].data() + piece.shard_begin, out);
+        if (shard.counts_in_norm && piece.norm_owner && piece.trains) put(piece, context, read[i].data() + piece.shard_begin, out);
       }
+    }
+  }
+  // The weights in use of frozen parameters, and of frozen parts of others.
+  void take_frozen(const ParamStore& store, ParallelContext& context, NamedTensors& out) {
+    for (const ParamShard& shard : store.shards()) {
+      if (shard.param.data() == nullptr) continue;  // a tied weight that the other end holds
+      const DType dtype = shard.param.dtype();
+      std::vector<std::byte> stored(static_cast<std::size_t>(shard.param.num_bytes()));
+      context.device().read(context.compute_stream(), stored.data(), shard.param);
+      std::vector<float> values(static_cast<std::size_t>(shard.elements));
+      convert_values(stored.data(), dtype, reinterpret_cast<std::byte*>(values.data()), DType::kF32, shard.elements);
+      const std::lock_guard lock(mutex_);
+      for (const ShardPiece& piece : shard.pieces)
+        if (!piece.trains && piece.norm_owner) put(piece, context, values.data() + piece.shard_begin, out);
     }
   }
   std::mutex& mutex() { return mutex_; }
@@ -106,6 +121,7 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
     int step = 0;
     if (options.before_steps) options.before_steps(trainer);
     collector.take(trainer.store(), trainer.context(), &ParamShard::master, run.initial);
+    collector.take_frozen(trainer.store(), trainer.context(), run.frozen_before);
     trainer.set_gradient_hook([&](const ParamStore& store) {
       if (options.on_gradients) options.on_gradients(store, trainer.context(), step);
       if (step == 0) collector.take(store, trainer.context(), &ParamShard::grad, run.gradients);
@@ -123,6 +139,7 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
     const double eval_loss = options.evaluate ? trainer.evaluate(load, 2, {}).loss : 0;
     trainer.drain();
     collector.take(trainer.store(), trainer.context(), &ParamShard::master, run.weights);
+    collector.take_frozen(trainer.store(), trainer.context(), run.frozen);
     const std::lock_guard lock(collector.mutex());
     for (std::size_t a = 0; a < bytes.size(); ++a) run.bytes_sent[a] += bytes[a];
     run.planned_bytes[static_cast<std::size_t>(rank)] = trainer.arena().planned_bytes();

@@ -24,6 +24,7 @@ struct LayoutRun {
   NamedTensors initial;     // weights before step 1
   NamedTensors gradients;   // of step 1, reduced, as the optimizer sees them
   NamedTensors weights;     // f32 master weights after the last step
+  NamedTensors frozen_before, frozen;  // weights in use of what does not train, before step 1 and after the last one
   std::array<double, kNumAxes> bytes_sent{};  // of the last step, summed over ranks
   std::vector<std::int64_t> planned_bytes, high_water;  // arena, by rank
   double eval_loss = 0;     // of two global batches after the last step, if asked for

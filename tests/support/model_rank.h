@@ -89,7 +89,8 @@ class ModelRank {
   void collect(GradientCollector& collector) const {
     for (int unit = 0; unit < num_units(config_); ++unit) {
       const std::vector<ParamSpec>& specs = plans_[index(unit)].params();
-      for (std::size_t i = 0; i < specs.size(); ++i) collector.add(rank_.rank(), specs[i], store_.grad(unit, static_cast<int>(i)));
+      for (std::size_t i = 0; i < specs.size(); ++i)
+        if (specs[i].trainable) collector.add(rank_.rank(), specs[i], store_.grad(unit, static_cast<int>(i)));
     }
   }
   // f(this rank's columns [R, padded V/t]), between forward and backward. The head makes them again without training, whose forward

@@ -314,11 +314,12 @@ void accumulate(R* out, const R* x, Index count) {
 // x [S,B,H]; samples [B].
 template <class R>
 void dropout(R* out, const R* x, Index S, Index B, Index H, float probability, PhiloxKey key, Index sequence, Index position_offset,
-             const std::int64_t* samples) {
+             const std::int64_t* samples, Index all_columns = 0, Index first_column = 0) {
   for (Index s = 0; s < S; ++s)
     for (Index b = 0; b < B; ++b)
       for (Index h = 0; h < H; ++h) {
-        const Index number = (samples[b] * sequence + position_offset + s) * H + h, i = (s * B + b) * H + h;
+        const Index number = (samples[b] * sequence + position_offset + s) * (all_columns > 0 ? all_columns : H) + first_column + h;
+        const Index i = (s * B + b) * H + h;
         const bool kept = uniform_at(key, static_cast<std::uint64_t>(number)) > probability;
         out[i] = kept ? x[i] / (R(1) - R(probability)) : R(0);
       }

@@ -133,6 +133,7 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
   const std::unique_ptr<Communicator> tensor = make_dry_world(0, 1);
   const class None final : public ParamViews {
     ConstTensorView weight(int) const override { return {}; }
+    bool trains(int) const override { return true; }
     TensorView grad(int) const override { return {}; }
     Accumulate grad_mode() const override { return Accumulate::kNo; }
   } none;

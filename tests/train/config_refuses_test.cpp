@@ -1,8 +1,11 @@
 // Tests what a configuration may not say: every refusal is one line that names file, line, key, value and remedy.
+#include "model/config/model_stats.h"
 #include "tests/train/config_support.h"
 #include "train/config/layout_text.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
+#include "train/config/resolve_model.h"
+#include "train/config/resolve_tuning.h"
 
 namespace trident {
 namespace {
@@ -148,12 +151,13 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
       {"attn_implementation=sdpa", "leave it out: attention never stores the scores"},
       {"num-layers=4", "did you mean model.num_hidden_layers?"},
       {"context_length=4", ""},
-      {"lora=true", "there are no adapters: all weights are trained"},
-      {"lora_r=16", "there are no adapters"},
-      {"peft.lora_alpha=16", "there are no adapters"},
-      {"use_peft=true", "there are no adapters"},
+      {"lora=true", "did you mean adapter.type = \"lora\"? (with adapter.r"},
+      {"lora_r=16", "did you mean adapter.r?"},
+      {"peft.lora_alpha=16", "did you mean adapter."},
+      {"use_peft=true", "did you mean adapter.type = \"lora\"?"},
+      {"load_in_4bit=true", "leave it out, there is no such thing here: adapters are LoRA"},
       {"data.chat_template=x", "training takes plain token files"},
-      {"model.lora_r=16", "unknown key model.lora_r; leave it out, there is no such thing here: there are no adapters"},
+      {"model.lora_r=16", "unknown key model.lora_r; did you mean adapter.r?"},
       {"model.name=llama", "unknown key model.name; did you mean model.preset?"},
       {"optim=muon", "did you mean optimizer.type? (adamw or lion"},
       {"eval.data=x", "did you mean data.valid?"},
@@ -308,6 +312,60 @@ TEST(ConfigRefuses, BadSettings) {
   expect_refusal({"batch=3"}, {"--set: batch = 3: must be an object with keys global, micro, sequence"});
   expect_refusal({"model..x=3"}, {"an empty key"});
   expect_refusal({"batch={\"mirco\": 3}"}, {"unknown key batch.mirco; did you mean batch.micro?"});
+}
+
+TEST(ConfigRefuses, AdaptersThatAreNone) {
+  expect_refusal({"adapter.type=dora"}, {"adapter.type = \"dora\": not built yet; use lora"});
+  expect_refusal({"adapter.r=16"},
+                 {"adapter.r: adapter.type is null, so that there are no adapters; set adapter.type to \"lora\""});
+  expect_refusal({"adapter.type=lora", "adapter.r=0"}, {"adapter.r = 0: must be an integer from 1 to 65536"});
+  expect_refusal({"adapter.type=lora", "adapter.modules_to_save=lm_head"}, {"adapter.modules_to_save = ", "not built yet"});
+  expect_refusal({"adapter.type=lora", "train.freeze=.*norm.*"},
+                 {"train.freeze = ", "beside adapters (adapter.type) nothing else trains"});
+  const auto expect_unresolved = [](std::vector<std::string> settings, const std::vector<std::string>& contains) {
+    settings.emplace_back("adapter.type=lora");
+    const TrainConfig config = parse_train_config(kSmall, "c.json", settings);
+    try {
+      resolve_tuning(config, resolve_model(config));
+      ADD_FAILURE() << settings.front();
+    } catch (const ConfigError& error) {
+      for (const std::string& part : contains) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  expect_unresolved({"adapter.target_modules=[\"q_proj\",\"v_prj\"]"},
+                    {"adapter.target_modules: \"v_prj\" is no module of the model; did you mean \"v_proj\"?; it has", "down_proj"});
+  expect_unresolved({"adapter.target_modules=c_attn"}, {"\"c_attn\" is no module of the model; it has"});
+  for (const char* end : {"embed_tokens", "lm_head", "model.embed_tokens"})
+    expect_unresolved({fmt::format("adapter.target_modules=[\"{}\"]", end)}, {end, "are not built yet; leave it out"});
+  expect_unresolved({"adapter.target_modules=\"(q_proj\""}, {"neither a module's name nor a regular expression"});
+  expect_unresolved({"adapter.exclude_modules=\".*_proj\""}, {"no module is left by exclude_modules and layers"});
+  expect_unresolved({"adapter.layers=[8]"}, {"adapter.layers: 8: the model has layers 0 to 7"});
+}
+
+TEST(AdapterTargets, AreNamesOrPatterns) {
+  const auto modules = [](std::vector<std::string> settings) {
+    settings.emplace_back("adapter.type=lora");
+    const TrainConfig config = parse_train_config(kSmall, "c.json", settings);
+    return resolve_tuning(config, resolve_model(config))->adapters.modules;
+  };
+  EXPECT_EQ(modules({}).size(), 7u * 8);
+  EXPECT_EQ(modules({"adapter.target_modules=all-linear"}).front(), (AdaptedModule{"model.layers.0.mlp.down_proj", 8, 1}));
+  EXPECT_EQ(modules({"adapter.target_modules=[\"q_proj\",\"self_attn.v_proj\"]", "adapter.layers=[1,3]"}).size(), 4u);
+  EXPECT_EQ(modules({R"(adapter.target_modules=".*\\.(q|v)_proj")",
+                     "adapter.exclude_modules=[\"layers.0.self_attn.v_proj\"]"}).size(), 15u);
+  const std::vector<AdaptedModule> scaled = modules({"adapter.r=4", "adapter.alpha=8", "adapter.rslora=true"});
+  EXPECT_EQ(scaled.back(), (AdaptedModule{"model.layers.7.self_attn.v_proj", 4, 4}));
+}
+
+// PEFT's print_trainable_parameters() of Qwen2.5-1.5B.
+TEST(AdapterTargets, HaveTheParametersThatPeftCounts) {
+  const TrainConfig config =
+      parse_train_config(kSmall, "c.json", {"model.preset=qwen2.5-1.5b", "adapter.type=lora", "adapter.r=16", "batch.sequence=64"});
+  ModelConfig model = resolve_model(config);
+  EXPECT_EQ(adapter_parameters(model), 0);
+  model.tuning = resolve_tuning(config, model);
+  EXPECT_EQ(adapter_parameters(model), 18464768);
+  EXPECT_EQ(adapter_parameters(model, 2) * 28, 18464768);
 }
 
 // Every key, mechanically: a wrong type and, where there is a range, a value outside it.

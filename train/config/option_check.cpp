@@ -320,6 +320,7 @@ const Option* option_with_key(std::string_view key, const JsonValue& value) {
   for (const Option& option : option_table()) {
     if (key_of(option) != key || !may_be(option, value)) continue;
     if (block_of(option) == "run") return &option;
+    if (only != nullptr && block_of(option) == "adapter") continue;  // adapters are asked for by their block
     if (only != nullptr) return nullptr;
     only = &option;
   }

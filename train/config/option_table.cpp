@@ -22,8 +22,15 @@ std::vector<OptionBlock> make_blocks() {
   return {
       {"run", "Where the run lives and how long it goes on."},
       {"model", "One of: `preset`, `hf_config`, or the keys of a Hugging Face config.json spelled out here (`model_type`, ...)."},
+      {"train",
+       "Which parameters train. Patterns are regular expressions (ECMAScript) that match the whole name of a tensor in a Hugging "
+       "Face folder of the model, as `re.fullmatch` of PEFT does. What does not train stays as it is: without master weights, "
+       "gradients and optimizer states."},
       {"parallel", "How the ranks divide the work. A text like `\"2DP x 4PP x 4TP\"` (any order, missing axes are 1) stands for the degrees."},
       {"batch", "How many sequences make one step."},
+      {"adapter",
+       "Low-rank adapters (LoRA) beside linear layers: they alone train, all else stays as it is. Modules are named as Hugging "
+       "Face names them."},
       {"precision", "Number formats."},
       {"recompute", "What the backward pass computes again instead of keeping it."},
       {"optimizer", "The update rule. One-dimensional parameters and biases are not decayed."},
@@ -86,6 +93,13 @@ std::vector<Option> model_options() {
 
 std::vector<Option> parallel_options() {
   return {
+      {.path = "train.only", .takes = kString | kTexts, .fallback = "[]",
+       .doc = "Patterns of the tensors that train; all others stay as they are. Empty: see train.freeze. `model\\.layers\\.1\\..*` "
+              "is all of block 1.",
+       .aka = {"unfrozen_parameters", "trainable_parameters"}},
+      {.path = "train.freeze", .takes = kString | kTexts, .fallback = "[]",
+       .doc = "Patterns of the tensors that stay as they are; all others train. Not beside train.only.",
+       .aka = {"frozen_parameters", "freeze_parameters"}},
       {.path = "parallel.data", .takes = kInteger | kString, .fallback = "\"auto\"",
        .doc = "Data-parallel degree; auto: the world size over the other degrees (without a launcher: 1).", .range = kDegree,
        .choices = {"auto"}, .aka = {"dp", "data_parallel_size"}},
@@ -136,6 +150,37 @@ std::vector<ReservedValue> other_update_rules() {
   for (const std::string_view name : {"muon", "sgd", "adan", "nadam", "radam", "adafactor"})
     if (!parse_update_rule(name)) rules.push_back({name, why});
   return rules;
+}
+
+std::vector<Option> adapter_options() {
+  return {
+      {.path = "adapter.type", .takes = kNull | kString, .fallback = "null",
+       .doc = "lora: y = W x + s B A x with A [r, in] and B [out, r], s = alpha / r; A begins uniform at random, B "
+              "as zeros. null: all weights train.",
+       .choices = {"lora"}, .reserved_values = {{"dora", "not built yet; use lora"}}},
+      {.path = "adapter.r", .takes = kInteger, .fallback = "8", .doc = "Rank: rows of A, columns of B.", .range = {1, 65536}},
+      {.path = "adapter.alpha", .takes = kNumber, .fallback = "8", .doc = "What B A is multiplied by, over r.", .range = kPositive},
+      {.path = "adapter.dropout", .takes = kNumber, .fallback = "0", .doc = "Dropout probability of what A multiplies.",
+       .range = kProbability},
+      {.path = "adapter.target_modules", .takes = kString | kTexts, .fallback = "[\"all-linear\"]",
+       .doc = "Linear layers with adapters: names such as q_proj, or ends of them; regular expressions of whole "
+              "names; all-linear: all but lm_head. A layer that the model's folder has as one, such as Phi-3's "
+              "qkv_proj, has one."},
+      {.path = "adapter.exclude_modules", .takes = kString | kTexts, .fallback = "[]",
+       .doc = "Likewise, of those the ones without."},
+      {.path = "adapter.layers", .takes = kNull | kIntegers, .fallback = "null",
+       .doc = "Blocks whose layers have adapters, the first is 0; null: all.", .range = kFromZero},
+      {.path = "adapter.rslora", .takes = kBool, .fallback = "false", .doc = "s = alpha / sqrt(r) (Kalajdzievski 2023)."},
+      {.path = "adapter.modules_to_save", .takes = kString | kTexts, .fallback = "[]",
+       .doc = "Modules that train whole beside the adapters.",
+       .status = kReserved},
+      {.path = "adapter.init_from", .takes = kNull | kString, .fallback = "null",
+       .doc = "A PEFT folder to begin with.", .status = kReserved},
+      {.path = "adapter.dtype", .takes = kString, .fallback = "\"fp32\"",
+       .doc = "Format of the adapters' master weights; products take them in precision.compute, as all weights.",
+       .choices = {"fp32"},
+       .aliases = {{"float32", "fp32"}}},
+  };
 }
 
 std::vector<Option> number_options() {
@@ -276,10 +321,11 @@ std::vector<Option> eval_and_checkpoint_options() {
        .aka = {"resume_from_checkpoint", "load"}},
       {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with.",
-       .choices = {"model", "run", "run.seed", "batch", "batch.global", "batch.sequence", "data", "data.train", "data.train.weights",
-                   "data.split", "data.shuffle", "data.samples", "data.reset_position_ids", "data.reset_attention_mask",
-                   "data.eod_mask_loss",
-                   "data.boundaries", "data.eod", "data.tokenizer"}, .form = TextForm::kConsent},
+       .choices = {"model", "run", "run.seed", "train", "train.only", "train.freeze", "adapter", "adapter.alpha", "adapter.rslora",
+                   "batch", "batch.global", "batch.sequence", "data", "data.train", "data.train.weights", "data.split",
+                   "data.shuffle", "data.samples", "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss",
+                   "data.boundaries", "data.eod", "data.tokenizer"},
+       .form = TextForm::kConsent},
       {.path = "elastic", .takes = kLayouts, .fallback = "[]",
        .doc = "Layouts that trident supervise --nodes-from falls back on when hosts are gone: texts, or objects with the keys of parallel that they change. Nothing else uses them."},
   };
@@ -342,8 +388,8 @@ std::vector<Option> log_and_gpu_options() {
 
 std::vector<Option> make_table() {
   std::vector<Option> table;
-  for (auto* part : {run_options, model_options, parallel_options, number_options, data_options, eval_and_checkpoint_options,
-                     log_and_gpu_options})
+  for (auto* part : {run_options, model_options, parallel_options, adapter_options, number_options, data_options,
+                     eval_and_checkpoint_options, log_and_gpu_options})
     for (Option& option : part()) table.push_back(std::move(option));
   return table;
 }

@@ -142,6 +142,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("run.hardware_profile", c.run.hardware_profile), v("device", c.device);
   v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config);
   v("model.init_from", c.model.init_from), v("model.dropout", c.model.dropout);
+  v("train.only", c.train.only), v("train.freeze", c.train.freeze);
   auto& p = c.parallel;
   v("parallel.data", p.data), v("parallel.pipeline", p.pipeline), v("parallel.tensor", p.tensor), v("parallel.context", p.context);
   v("parallel.virtual_stages", p.virtual_stages), v("parallel.schedule", p.schedule),
@@ -150,6 +151,10 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("parallel.layers", p.layers), v("parallel.order", p.order), v("parallel.overlap", p.overlap),
       v("parallel.bucket_mb", p.bucket_mb);
   v("batch.global", c.batch.global), v("batch.micro", c.batch.micro), v("batch.sequence", c.batch.sequence);
+  auto& a = c.adapter;
+  v("adapter.type", a.type), v("adapter.r", a.r), v("adapter.alpha", a.alpha), v("adapter.dropout", a.dropout);
+  v("adapter.target_modules", a.target_modules), v("adapter.exclude_modules", a.exclude_modules);
+  v("adapter.layers", a.layers), v("adapter.rslora", a.rslora), v("adapter.dtype", a.dtype);
   v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
   v("precision.loss_scale", c.precision.loss_scale), v("precision.stochastic_rounding", c.precision.stochastic_rounding);
   v("recompute.policy", c.recompute.policy), v("recompute.head_chunk", c.recompute.head_chunk);
@@ -206,6 +211,16 @@ void check_loss_scale(const PrecisionConfig& p) {
   if (p.loss_scale.kind == LossScale::Kind::kFixed && std::frexp(p.loss_scale.fixed, &exponent) != 0.5)
     contradict(fmt::format("precision.loss_scale = {}: must be a power of two, so that scaling is exact; take {:.0f} or \"dynamic\"",
                            given, std::ldexp(1.0, exponent - 1)));
+}
+
+void check_adapter(const TrainConfig& c) {
+  const std::vector<std::string> set = c.adapter.type ? std::vector<std::string>() : keys_set_in(c, "adapter");
+  if (!set.empty())
+    contradict(fmt::format("{}: adapter.type is null, so that there are no adapters; set adapter.type to \"lora\"", set.front()));
+  if (c.adapter.type && (!c.train.only.empty() || !c.train.freeze.empty()))
+    contradict(fmt::format("train.{} = {}: beside adapters (adapter.type) nothing else trains; remove one of the two",
+                           c.train.only.empty() ? "freeze" : "only",
+                           value_text(write(c.train.only.empty() ? c.train.freeze : c.train.only))));
 }
 
 // With "auto", what the processor can do decides: see make_run_plan().
@@ -325,6 +340,9 @@ void check_samples(const TrainConfig& c) {
 
 void validate(const TrainConfig& c) {
   const ParallelConfig& p = c.parallel;
+  if (!c.train.only.empty() && !c.train.freeze.empty())
+    contradict(fmt::format("train.freeze = {}: train.only = {} says already what is trained; remove one of the two",
+                           value_text(write(c.train.freeze)), value_text(write(c.train.only))));
   if (p.virtual_stages > 1 && p.schedule != ScheduleKind::kInterleaved)
     contradict(fmt::format(
         "parallel.virtual_stages = {}: parallel.schedule {} has one stage per rank; set parallel.schedule to \"interleaved\"",
@@ -346,6 +364,7 @@ void validate(const TrainConfig& c) {
   check_nccl_order(c.cuda);
   check_loss_scale(c.precision);
   check_stochastic_rounding(c.precision);
+  check_adapter(c);
   const LrScheduleConfig& s = c.lr_schedule;
   if (s.min_lr > c.optimizer.lr)
     contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));

@@ -53,6 +53,11 @@ struct ModelSource {
   std::optional<double> dropout;
 };
 
+// Patterns of tensor names (resolve_tuning()); at most one of the two has any.
+struct TrainedParts {
+  std::vector<std::string> only, freeze;
+};
+
 struct GradSync {
   enum class Kind : std::uint8_t { kPreset, kStep, kAuto, kEvery } kind = Kind::kPreset;
   std::int64_t every = 0;  // micro-batches, for kEvery
@@ -95,6 +100,17 @@ struct PrecisionConfig {
   std::string master, reduce;
   LossScale loss_scale;
   bool stochastic_rounding = false;  // of bf16 weights after an update
+};
+
+// Low-rank adapters, which alone train where there are any.
+struct AdapterConfig {
+  std::optional<std::string> type;  // nothing: there are none
+  std::int64_t r = 8;
+  double alpha = 8, dropout = 0;
+  std::vector<std::string> target_modules{"all-linear"}, exclude_modules;
+  std::optional<std::vector<std::int64_t>> layers;  // nothing: all
+  bool rslora = false;
+  std::string dtype = "fp32";
 };
 
 struct RecomputeConfig {
@@ -221,8 +237,10 @@ struct TrainConfig {
   RunConfig run;
   AskedDevice device = AskedDevice::kAuto;
   ModelSource model;
+  TrainedParts train;
   ParallelConfig parallel;
   BatchConfig batch;
+  AdapterConfig adapter;
   PrecisionConfig precision;
   RecomputeConfig recompute;
   OptimizerConfig optimizer;

@@ -54,6 +54,30 @@ std::vector<std::string> other_ends(const DataConfig& data, const std::vector<st
   return warnings;
 }
 
+// Such data is learned from, where rows suffice: a tokenizer may be replaced on purpose. A loss that begins high does not say why.
+std::vector<std::string> other_tokenizer_of_weights(const RunInputs& inputs, const std::vector<std::string>& prefixes,
+                                                    const ReadAt& read_at) {
+  const std::unique_ptr<Tokenizer> theirs =
+      inputs.initial ? find_tokenizer({}, {}, *inputs.initial, "model.init_from").tokenizer : nullptr;
+  for (const std::string& prefix : theirs == nullptr ? std::vector<std::string>() : prefixes) {
+    const std::optional<DatasetRecord> record = read_record(prefix, read_at);
+    if (!record || !record->origin.tokenizer || *record->origin.tokenizer == recorded(*theirs)) continue;
+    return {fmt::format("{}: was made by {}, and the weights of model.init_from by {}, to which its ids mean other texts; prepare "
+                        "the data with that one, unless another is meant to take its place",
+                        record_path(prefix), described(*record->origin.tokenizer), described(recorded(*theirs)))};
+  }
+  return {};
+}
+
+// A turn of a conversation ends with a token that a tokenizer also calls the end of a document.
+std::vector<std::string> cut_conversations(const TrainConfig& config, const TokenSources& sources) {
+  const auto masked = std::ranges::find_if(sources.train, [](const TokenSource& it) { return it.dataset->mask() != nullptr; });
+  if (masked == sources.train.end() || !config.data.finds_documents() || config.data.boundaries == DocumentBoundaries::kIndex)
+    return {};
+  return {fmt::format("data.boundaries = \"eod\": {} has a .mask, as conversations have, whose turns often end with that token; "
+                      "set data.boundaries to \"index\", which keeps each of them whole", masked->label)};
+}
+
 // The tokenizer's lengths, and whether it is the one that made the data. Before ids are looked at: a record says more about why one
 // is outside the vocabulary.
 void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
@@ -69,7 +93,10 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
     for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
   for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
     inputs.plan.details.push_back(std::move(note));
-  for (std::string& warning : other_ends(inputs.plan.config.data, prefixes, read_at)) inputs.warnings.push_back(std::move(warning));
+  for (std::vector<std::string> warnings : {other_ends(inputs.plan.config.data, prefixes, read_at),
+                                            other_tokenizer_of_weights(inputs, prefixes, read_at),
+                                            cut_conversations(inputs.plan.config, inputs.sources)})
+    std::ranges::move(warnings, std::back_inserter(inputs.warnings));
 }
 
 // Every process needs them, whoever looks at the data.

@@ -110,11 +110,12 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
   return model;
 }
 
-ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std::string>& settings, std::string_view key) {
+ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std::string>& settings, std::string_view key,
+                                 const std::string& adapter) {
   ForwardModel model;
   model.key = key;
   model.path = path;
-  model.checkpoint = find_hf_weights(path, key);
+  model.checkpoint = find_hf_weights(path, key, adapter);
   model.config = config_for_forward(config_of_hf(model.checkpoint.folder), path, settings);
   model.halves_micro = !gives_micro(settings);
   return model;

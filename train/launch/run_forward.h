@@ -38,8 +38,10 @@ struct ForwardModel {
 ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
 
 // The same of a Hugging Face folder: its config.json's model, precision and all else as they are by default, and sequences of as
-// many tokens as the model has positions and at most kFolderSequence. DataError for a folder that is none.
-ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std::string>& settings, std::string_view key);
+// many tokens as the model has positions and at most kFolderSequence. `adapter`: a PEFT folder that is merged into it, or "".
+// DataError for a folder that is none.
+ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std::string>& settings, std::string_view key,
+                                 const std::string& adapter);
 
 // The same of a run's configuration: its model with the weights of the run's newest checkpoint, or drawn at random where it has
 // none, or none is wanted. ConfigError for one that cannot be trained with, or whose run has checkpoints of another model.

@@ -21,6 +21,7 @@
 #include "pipeline/schedule/step_program_check.h"
 #include "pipeline/schedule/step_program_size.h"
 #include "pipeline/schedule/step_simulator.h"
+#include "train/config/resolve_tuning.h"
 
 namespace trident {
 namespace {
@@ -144,15 +145,6 @@ UnitsOfStage partition(const RunPlan& plan, const std::vector<double>& costs) {
   return partition_balanced(costs, pipeline, chunks);
 }
 
-double predict_bubble(const RunPlan& plan, const std::vector<double>& costs) {
-  const StepCosts step_costs{[&](int, std::size_t, const Instruction& i) {
-                               if (!i.is_compute()) return 0.0;
-                               return costs[static_cast<std::size_t>(i.unit)] * (i.is_forward() ? 1.0 : 2.0);
-                             },
-                             [](int, int) { return 0.0; }};
-  return simulate(plan.step_programs, step_costs, plan.step_spec.overlap).bubble_over_ideal();
-}
-
 void check_lengths(const RunPlan& plan) {
   const std::int64_t sequence = plan.config.batch.sequence;
   if (sequence > plan.model.longest_sequence()) {
@@ -192,15 +184,16 @@ std::vector<UnitBytes> unit_bytes(const RunPlan& plan) {
   const bool one_rank_has_both_ends = plan.grid.degrees().pipeline == 1;
   std::vector<UnitBytes> all;
   for (const UnitLayout& unit : plan.units) {
-    std::int64_t held = 0, owned = 0;
+    std::int64_t held = 0, owned = 0, trained = 0;
     for (const BucketLayout& bucket : unit.buckets) {
+      if (bucket.trainable) trained += bucket.elements;
       if (bucket.tie == TiedEnd::kHead && one_rank_has_both_ends) continue;  // lies with the embedding
       held += bucket.elements;
       owned += plan.zero.shard_optimizer ? bucket.shard_elements : bucket.elements;
     }
     const std::int64_t elements = unit.elements();
     all.push_back({.gathered = rounded(elements, plan.compute),
-                   .gradients = rounded(elements, DType::kF32),
+                   .gradients = rounded(trained, DType::kF32),
                    .resident = rounded(held, plan.compute),
                    .shard = owned * size_of(plan.compute)});
   }
@@ -234,16 +227,76 @@ void make_step_programs(RunPlan& plan) {
   check_step_programs(plan.step_programs, plan.step_spec);
 }
 
-void make_programs(RunPlan& plan, const std::vector<double>& costs) {
+void take_trained_units(const RunPlan& plan, StepProgramSpec& spec) {
+  std::vector<bool> trained;
+  for (const UnitLayout& unit : plan.units) trained.push_back(std::ranges::any_of(unit.buckets, &BucketLayout::trainable));
+  spec.lowest_trained = static_cast<int>(std::ranges::find(trained, true) - trained.begin());
+  spec.trained = std::ranges::find(trained, false) == trained.end() ? std::vector<bool>() : std::move(trained);
+}
+
+bool trains_tied(const RunPlan& plan) {
+  return std::ranges::any_of(plan.units.front().buckets,
+                             [](const BucketLayout& bucket) { return bucket.tie == TiedEnd::kLookup && bucket.trainable; });
+}
+
+// By unit, what its backward computes as a share of its forward: the input gradients, and of the matrices' products those of the
+// parts that train.
+std::vector<double> backward_shares(const RunPlan& plan) {
+  const BatchConfig& batch = plan.config.batch;
+  const std::vector<double> all = unit_costs(plan.model, batch);
+  std::vector<double> shares(all.size(), 2.0);
+  if (plan.model.tuning == nullptr) return shares;
+  bool below = true;
+  for (std::size_t u = 0; u < shares.size(); ++u) {
+    double elements = 0, trained = 0;
+    for (const ParamSpec& spec : plan.units[u].specs)
+      for (const PartSpec& part : spec.parts) {
+        if (part.trainable) below = false;
+        if (part.tensor_shape.rank() < 2) continue;
+        const auto n = static_cast<double>(part.rows * part.tensor_shape[1]);
+        elements += n;
+        if (spec.trainable) trained += n;  // the product is of the whole parameter
+      }
+    const auto layer = static_cast<std::int64_t>(u) - 1;
+    const bool block = layer >= 0 && layer < plan.model.layers;
+    const double products =
+        block ? block_flops_per_token(plan.model, layer, 0) / block_flops_per_token(plan.model, layer, batch.sequence) : 1.0;
+    shares[u] = below ? 0.0 : 2.0 - products * (elements > 0 ? 1.0 - trained / elements : 0.0);
+  }
+  return shares;
+}
+
+// unit_costs() of forward and backward together.
+std::vector<double> step_costs(const RunPlan& plan) {
+  std::vector<double> costs = unit_costs(plan.model, plan.config.batch);
+  if (plan.model.tuning == nullptr) return costs;  // a third of which are in proportion
+  const std::vector<double> shares = backward_shares(plan);
+  for (std::size_t u = 0; u < costs.size(); ++u) costs[u] *= (1.0 + shares[u]) / 3.0;
+  return costs;
+}
+
+double predict_bubble(const RunPlan& plan) {
+  const std::vector<double> costs = unit_costs(plan.model, plan.config.batch), backward = backward_shares(plan);
+  const StepCosts step_costs{[&](int, std::size_t, const Instruction& i) {
+                               if (!i.is_compute()) return 0.0;
+                               const auto unit = static_cast<std::size_t>(i.unit);
+                               return costs[unit] * (i.is_forward() ? 1.0 : backward[unit]);
+                             },
+                             [](int, int) { return 0.0; }};
+  return simulate(plan.step_programs, step_costs, plan.step_spec.overlap).bubble_over_ideal();
+}
+
+void make_programs(RunPlan& plan) {
   const ParallelConfig& parallel = plan.config.parallel;
   const ScheduleKind kind = parallel.schedule;
   const int pipeline = plan.grid.degrees().pipeline, chunks = checked_cast<int>(parallel.virtual_stages);
   StepProgramSpec& spec = plan.step_spec;
-  spec.units_of_stage = partition(plan, costs);
+  spec.units_of_stage = partition(plan, step_costs(plan));
   spec.schedule = make_schedule(kind, pipeline, chunks, plan.num_micro_batches);
   spec.zero = plan.zero;
   spec.data_parallel = plan.grid.degrees().data * plan.grid.degrees().context;
-  spec.tie = plan.model.tie_embeddings ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
+  take_trained_units(plan, spec);
+  spec.tie = trains_tied(plan) ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
   spec.overlap = parallel.overlap ? Overlap::kOn : Overlap::kOff;
   spec.unit_bytes = unit_bytes(plan);
   make_step_programs(plan);
@@ -258,7 +311,7 @@ void make_programs(RunPlan& plan, const std::vector<double>& costs) {
 
 RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy) {
   plan.zero = policy;
-  make_programs(plan, unit_costs(plan.model, plan.config.batch));
+  make_programs(plan);
   return plan;
 }
 
@@ -273,7 +326,7 @@ RunPlan with_micro_batch(RunPlan plan, std::int64_t micro) {
   const bool trains = plan.trains();
   plan.config.batch.micro = micro;
   plan.num_micro_batches = micro_batches_of_a_rank(plan.config.batch, plan.grid.degrees().data);
-  make_programs(plan, unit_costs(plan.model, plan.config.batch));
+  make_programs(plan);
   return trains ? plan : forward_only(std::move(plan));
 }
 
@@ -353,15 +406,21 @@ std::int64_t RunPlan::document_interval() const {
   return std::llround(std::clamp(seen, 1.0, longest));
 }
 
+double RunPlan::trained_share() const {
+  if (model.tuning == nullptr) return 1;
+  const std::vector<double> all = unit_costs(model, config.batch), computed = step_costs(*this);
+  return std::reduce(computed.begin(), computed.end()) / std::reduce(all.begin(), all.end());
+}
+
 double RunPlan::flops_per_token(double keys, double keys_in_window) const {
   const auto of_layers = static_cast<double>(model.layers), windowed = static_cast<double>(windowed_layers());
   const double all = model_flops_per_token(model, config.batch.sequence), rest = model_flops_per_token(model, 0);
   const double seen = ((of_layers - windowed) * keys + windowed * keys_in_window) / of_layers;
-  return rest + (all - rest) * seen / static_cast<double>(config.batch.sequence);
+  return trained_share() * (rest + (all - rest) * seen / static_cast<double>(config.batch.sequence));
 }
 
 double RunPlan::predicted_flops_per_token() const {
-  if (!has_intervals()) return model_flops_per_token(model, config.batch.sequence);
+  if (!has_intervals()) return trained_share() * model_flops_per_token(model, config.batch.sequence);
   const auto s = static_cast<double>(config.batch.sequence), w = static_cast<double>(window());
   const double keys = config.data.reset_attention_mask ? static_cast<double>(document_interval()) : (s + 1) / 2;
   return flops_per_token(keys, std::min(keys, w * (2 * s - w + 1) / (2 * s)));
@@ -412,6 +471,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   RunPlan plan;
   plan.config = config;
   plan.model = model;
+  plan.model.tuning = resolve_tuning(config, model);
   plan.grid = ProcessGrid(degrees_of(config.parallel, world_size), config.parallel.order);
   plan.tensor_layout = {plan.grid.degrees().tensor, config.parallel.sequence_parallel};
   settle_precision(plan, machine);
@@ -435,26 +495,25 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   check_rows(config.batch);
   check_sizes(plan);
   check_program_size(plan);
-  plan.partial_axes = partial_axes(model, plan.tensor_layout);
+  plan.partial_axes = partial_axes(plan.model, plan.tensor_layout);
   const int replicas = plan.grid.degrees().data * plan.grid.degrees().context;
   const auto bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * 1e6);
-  for (int unit = 0; unit < num_units(model); ++unit) {
-    std::vector<ParamSpec> specs = unit_params(model, plan.tensor_layout, unit);
+  for (int unit = 0; unit < num_units(plan.model); ++unit) {
+    std::vector<ParamSpec> specs = unit_params(plan.model, plan.tensor_layout, unit);
     std::vector<BucketLayout> buckets = make_buckets(specs, plan.tensor_layout.degree, replicas, bucket_bytes);
     plan.units.push_back({unit, std::move(specs), std::move(buckets)});
   }
   check_units(plan);
-  const std::vector<double> costs = unit_costs(model, config.batch);
   plan.zero = policy_of(config.parallel.zero);
   if (config.parallel.param_gather) plan.zero.param_gather = *config.parallel.param_gather;
   const GradSync& sync = config.parallel.grad_sync;
   if (sync.kind == GradSync::Kind::kStep) plan.zero.grad_sync_every = 0;
   if (sync.kind == GradSync::Kind::kEvery) plan.zero.grad_sync_every = sync.every;
-  make_programs(plan, costs);
+  make_programs(plan);
   add_gather_note(plan);
   add_gpu_notes(plan, machine.device);
   plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());
-  plan.predicted_bubble = predict_bubble(plan, costs);
+  plan.predicted_bubble = predict_bubble(plan);
   return plan;
 }
 

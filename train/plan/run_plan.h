@@ -99,7 +99,10 @@ struct RunPlan {
   std::int64_t windowed_layers() const;
   // Whether attention sees less than all tokens up to its own.
   bool has_intervals() const { return config.data.reset_attention_mask || windowed_layers() > 0; }
-  // model_flops_per_token() with attention to the keys that a token sees on average, in layers without a window and with one.
+  // What is computed where some parameters are frozen, of what is where all train.
+  double trained_share() const;
+  // model_flops_per_token() by that share, with attention to the keys that a token sees on average, in layers without a window and
+  // with one.
   double flops_per_token(double keys, double keys_in_window) const;
   // The same by window() and document_interval(), before data are read; without has_intervals() attention is counted in full.
   double predicted_flops_per_token() const;

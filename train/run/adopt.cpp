@@ -20,6 +20,15 @@ namespace {
 
 // Keys that must be what they were.
 constexpr std::string_view kCompared[] = {"run.seed",
+                                          "train.only",
+                                          "train.freeze",
+                                          "adapter.type",
+                                          "adapter.r",
+                                          "adapter.alpha",
+                                          "adapter.rslora",
+                                          "adapter.target_modules",
+                                          "adapter.exclude_modules",
+                                          "adapter.layers",
                                           "batch.global",
                                           "batch.sequence",
                                           "data.split",

@@ -52,11 +52,14 @@ void read_all(const Resume& resume, RankTrainer& trainer, const Logger& logger) 
   const ParamStore& store = trainer.store();
   const std::vector<std::string> states_of_rule = state_keys(trainer.plan().config.optimizer.type);
   const bool has_weights = has_weights_of(manifest, trainer.plan());
-  const std::string_view master = manifest.complete && manifest.weights != DType::kF32 ? kMasterPrefix : std::string_view();
   for (const ShardBox& box : boxes_held(store.shards(), trainer.shard_holder())) {
     const ParamShard& shard = store.shards()[box.shard];
-    reader.read(master, box, shard.master, write);
+    const bool trains = shard.master.data() != nullptr;  // else frozen, in the compute dtype alone
+    if (trains) reader.read(reader.exact_prefix(box.tensor), box, shard.master, write);
     if (has_weights) reader.read("", box, shard.param, write);
+    else if (!trains) reader.read(reader.exact_prefix(box.tensor), box, shard.param, write, Narrowing::kRounded);
+    // What was frozen begins without states.
+    if (manifest.tensors[static_cast<std::size_t>(reader.find(box.tensor))].frozen) continue;
     const std::vector<TensorView> states = trainer.optimizer_states(box.shard);
     for (std::size_t s = 0; manifest.complete && s < states.size(); ++s)
       reader.read(states_of_rule[s] + "/", box, states[s], write);

@@ -8,16 +8,26 @@
 
 #include "checkpoint/checkpoint_path.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "train/config/stored_config.h"
 #include "train/run/resume.h"
 
 namespace trident {
 
+std::optional<std::string> hf_files_begun_with(const Manifest& manifest) {
+  const JsonValue* const model = manifest.config.find("model");
+  const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
+  if (began == nullptr || !began->is_string()) return std::nullopt;
+  const std::string folder = hub_snapshot(began->as_string()), carried = folder + "/" + std::string(kCarriedFolder);
+  if (is_hf_folder(folder)) return folder;
+  return folder_exists(carried) ? std::optional(carried) : std::nullopt;
+}
+
 std::optional<std::string> hf_files_of(const WeightsSource& source) {
   if (source.folder.empty()) return std::nullopt;  // weights from nowhere
   if (source.hf != nullptr) return source.folder;
   const std::string carried = source.folder + "/" + std::string(kCarriedFolder);
-  return folder_exists(carried) ? std::optional(carried) : std::nullopt;
+  return folder_exists(carried) ? std::optional(carried) : hf_files_begun_with(source.manifest);
 }
 
 namespace {

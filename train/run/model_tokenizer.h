@@ -14,8 +14,13 @@
 
 namespace trident {
 
-// Where config.json, generation_config.json and the tokenizer's files are: a Hugging Face folder itself, or what trident convert
-// carried along into a checkpoint that it made of one. Nothing of other checkpoints, and of a source without a folder.
+// The folder of Hugging Face's form with which the training of a checkpoint began (model.init_from), or that the checkpoint carries
+// with which it began. Nothing where there is none, or it is gone.
+std::optional<std::string> hf_files_begun_with(const Manifest& manifest);
+
+// Where config.json, generation_config.json and the tokenizer's files are: a Hugging Face folder itself, what trident convert
+// carried along into a checkpoint that it made of one, or hf_files_begun_with(). Nothing of other checkpoints, and of a source
+// without a folder.
 std::optional<std::string> hf_files_of(const WeightsSource& source);
 
 struct ModelTokenizer {

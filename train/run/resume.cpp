@@ -235,9 +235,13 @@ Resume find_weights(const std::string& path, std::string_view key) {
   throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, the folder of several, or a run's", key, path));
 }
 
-Resume find_hf_weights(const std::string& given, std::string_view key) {
+Resume find_hf_weights(const std::string& given, std::string_view key, const std::string& adapter) {
   const std::string path = hub_snapshot(given);
-  if (is_hf_folder(path)) return open_folder(path, key, path, TiedCopies::kCompared);
+  if (is_hf_folder(path)) {
+    Resume found = open_folder(path, key, path, TiedCopies::kCompared);
+    if (!adapter.empty()) found.adapter = std::make_shared<PeftAdapter>(hub_snapshot(adapter), model_of_hf(path));
+    return found;
+  }
   const Wanted wanted{key, path};
   read_wanted(wanted, [&] { check_may_read(path); });
   const std::string checkpoints = checkpoint_path(path);

@@ -51,8 +51,9 @@ Resume open_initial(const std::string& folder, std::string_view value, TiedCopie
 // The checkpoint that a path means (checkpoint_path; the newest of several), of whatever content. As
 // find_initial(), for `key`.
 Resume find_weights(const std::string& path, std::string_view key);
-// The Hugging Face folder at a path, for `key`. DataError where there is none; as open_hf().
-Resume find_hf_weights(const std::string& path, std::string_view key);
+// The Hugging Face folder at a path, for `key`, and an adapter to it in the PEFT folder `adapter` ("": none). DataError where there
+// is none; as open_hf() and PeftAdapter.
+Resume find_hf_weights(const std::string& path, std::string_view key, const std::string& adapter = "");
 
 // Whether run.dir is that of the run that is gone on with, so that its files go on, too. Another run may share checkpoint.dir: ids
 // tell, and where one has none, whether the checkpoint was written from this run.dir.

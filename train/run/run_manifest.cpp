@@ -47,7 +47,7 @@ std::vector<ManifestTensor> stored_tensors(const RunPlan& plan) {
   for (const UnitLayout& unit : plan.units) {
     for (const ParamSpec& spec : unit.specs) {
       for (const PartSpec& part : spec.parts) {
-        if (seen.insert(part.tensor).second) tensors.push_back({part.tensor, stored_shape(part)});
+        if (seen.insert(part.tensor).second) tensors.push_back({part.tensor, stored_shape(part), !spec.trainable});
       }
     }
   }
@@ -78,7 +78,9 @@ void check_manifest(const RunInputs& inputs) {
     if (!back.faults.empty()) refuse(back.faults.front());
     const auto difference = first_difference(stored, config_of_manifest(back.config));
     if (difference) refuse(fmt::format("{} = {} comes back as {}", difference->path, difference->a, difference->b));
-    if (!(resolve_model(back.config) == inputs.plan.model)) refuse("model comes back as another one");
+    ModelConfig model = inputs.plan.model;
+    model.tuning.reset();
+    if (!(resolve_model(back.config) == model)) refuse("model comes back as another one");
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {

@@ -293,7 +293,9 @@ std::string next_text(const TrainConfig& config, const RunSummary& summary, cons
     return "--set checkpoint.every=end saves the last step; nothing of this run is saved";
   if (end.saved && summary.step < config.run.steps) return fmt::format("the same command goes on from step {}", summary.step);
   return fmt::format("trident generate --ckpt {} {}", shell_word(config.checkpoint.dir.value_or(config.run.dir)),
-                     config.data.tokenizer ? "--prompt 'Once upon a time'" : "--prompt-ids '1 2 3'");
+                     config.data.has_mask    ? "--chat"
+                     : config.data.tokenizer ? "--prompt 'Once upon a time'"
+                                             : "--prompt-ids '1 2 3'");
 }
 
 }  // namespace

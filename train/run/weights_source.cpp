@@ -75,22 +75,27 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
                                       Device& device, Stream& stream) {
   const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
   const std::vector<ShardBox> boxes = boxes_held(store.shards(), holder);
+  const auto is_master = [](const ParamShard& shard) { return shard.master.data() != nullptr; };
   const auto destination = [&](const ShardBox& box) {
     const ParamShard& shard = store.shards()[box.shard];
-    return store.trains() ? shard.master : shard.param;
+    return is_master(shard) ? shard.master : shard.param;
   };
-  const Narrowing narrowing = store.trains() ? Narrowing::kRefused : Narrowing::kRounded;
+  const auto narrowing = [&](const ShardBox& box) {
+    return is_master(store.shards()[box.shard]) ? Narrowing::kRefused : Narrowing::kRounded;
+  };
   if (source.hf != nullptr) {
-    HfShardReader reader(source.hf);
-    for (const ShardBox& box : boxes) reader.read(box, destination(box), write, narrowing);
+    HfShardReader reader(source.hf, source.adapter);
+    for (const ShardBox& box : boxes)  // adapters stay as they were drawn
+      if (!is_adapter_tensor(box.tensor)) reader.read(box, destination(box), write, narrowing(box));
     return reader.odd_values();
   }
   const Manifest& manifest = source.manifest;
   ShardReader reader(source.folder, manifest);
-  const bool has_masters = manifest.complete && manifest.weights != DType::kF32;
-  const bool as_stored = !store.trains() && manifest.weights == store.config().compute;
-  const std::string_view prefix = has_masters && !as_stored ? kMasterPrefix : std::string_view();
-  for (const ShardBox& box : boxes) reader.read(prefix, box, destination(box), write, narrowing);
+  const bool as_stored = manifest.weights == store.config().compute;
+  for (const ShardBox& box : boxes) {
+    const bool weights = as_stored && !is_master(store.shards()[box.shard]);
+    reader.read(weights ? "" : reader.exact_prefix(box.tensor), box, destination(box), write, narrowing(box));
+  }
   if (!reader.lock_note().empty()) return {reader.lock_note()};
   return {};
 }

@@ -10,6 +10,7 @@
 
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/peft_adapter.h"
 #include "checkpoint/shard_boxes.h"
 #include "device/device.h"
 #include "model/config/model_config.h"
@@ -25,6 +26,7 @@ struct WeightsSource {
   std::string folder;
   Manifest manifest;                        // of a checkpoint
   std::shared_ptr<const HfFolder> hf = {};  // of a Hugging Face folder; nullptr: it is a checkpoint
+  std::shared_ptr<const PeftAdapter> adapter = {};  // which is merged into the folder's values where they are read
 };
 
 // The configuration of the run that wrote a checkpoint. As read_stored().

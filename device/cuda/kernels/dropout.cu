@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   const unsigned s = static_cast<unsigned>(t.row) / batch, b = static_cast<unsigned>(t.row) % batch;
   const DropoutDraw drawn = value_of(draw);
   const I token = drawn.samples[b] * spec.sequence + spec.position_offset + s;
-  const std::uint64_t first = static_cast<std::uint64_t>(token * width + t.first);
+  const I all_columns = spec.all_columns > 0 ? spec.all_columns : width;
+  const std::uint64_t first = static_cast<std::uint64_t>(token * all_columns + spec.first_column + t.first);
   const PhiloxKey key{drawn.key[0], drawn.key[1]};
   const float survivor = 1.0f / (1.0f - spec.probability);
   const I at = t.row * width + t.first;
@@ -56,7 +57,8 @@ template <class Draw>
 void drop(Stream stream, RowType t, void* out, const void* x, I sequence, I batch, I width, const DropoutSpec& spec, const Draw& draw) {
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({out, x}, width * bytes_of(t)), [&](auto n) {
+    const bool whole_blocks = spec.all_columns % 4 == 0 && spec.first_column % 4 == 0;  // numbers of vectors begin with a counter
+    with_lanes<T>(whole_blocks && are_aligned({out, x}, width * bytes_of(t)), [&](auto n) {
       const Tiling tiling = tile_row(width, n, 1);
       launch("dropout", listed<dropout_kernel<T, Draw, n>>(), {.blocks = {grid_size(sequence * batch * tiling.tiles)}, .threads = {tiling.threads}},
              stream, as(out, type), as(x, type), spec, draw, static_cast<unsigned>(batch), tiling.tiles, tiling.width, width);

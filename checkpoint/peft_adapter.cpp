@@ -1,0 +1,88 @@
+#include "checkpoint/peft_adapter.h"
+
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "model/config/hf_tensors.h"
+
+namespace trident {
+namespace {
+
+PeftConfig read_config(const std::string& folder, const ModelConfig& base) {
+  const std::string path = folder + "/" + std::string(kPeftConfigName);
+  if (!is_there(path)) throw DataError(fmt::format("{}: is not there; name a folder that PEFT saved an adapter in", path));
+  PeftConfig config = read_peft_config(read_json_file(path, {.blame = ExitCode::kData}), base, path);
+  const std::string weights = folder + "/" + std::string(kPeftWeightsName), pickle = folder + "/adapter_model.bin";
+  if (!is_there(weights) && is_there(pickle))
+    throw DataError(
+        fmt::format("{}: is a pickle, which is not read; save the adapter once more as safetensors (save_pretrained() of "
+                    "peft does)",
+                    pickle));
+  return config;
+}
+
+std::vector<ManifestTensor> tensors_of(const PeftConfig& config, const ModelConfig& base) {
+  std::vector<ManifestTensor> tensors;
+  for (const PeftModule& module : config.modules) {
+    tensors.push_back({fmt::format("{}{}", module.name, kLoraA), {module.rank, module.in}});
+    tensors.push_back({fmt::format("{}{}", module.name, kLoraB), {module.out, module.rank}});
+    if (config.dora) tensors.push_back({fmt::format("{}{}", module.name, kLoraMagnitude), {module.out}});
+  }
+  const std::set<std::string_view> copies(config.copies.begin(), config.copies.end());
+  for (HfTensor& tensor : hf_tensors(base))
+    if (copies.contains(tensor.name)) tensors.push_back({std::move(tensor.name), std::move(tensor.shape)});
+  return tensors;
+}
+
+// The base's tensors, of which PEFT saves copies for reasons of its own: the head's, where it has an adapter.
+std::vector<ManifestTensor> tensors_of(const ModelConfig& base) {
+  std::vector<ManifestTensor> tensors;
+  for (HfTensor& tensor : hf_tensors(base)) tensors.push_back({std::move(tensor.name), std::move(tensor.shape)});
+  return tensors;
+}
+
+// Says what a name in the file means: a tensor of an adapter, or one of the base, which modules with adapters call base_layer.
+HfMeanings meanings_of(const std::vector<ManifestTensor>& expected, const ModelConfig& base) {
+  std::set<std::string, std::less<>> names;
+  for (const ManifestTensor& tensor : expected) names.insert(tensor.name);
+  return [names, of_base = HfNames(base)](std::string_view in_file) -> HfName {
+    if (!in_file.starts_with(kPeftPrefix)) return {};
+    std::string name(in_file.substr(kPeftPrefix.size()));
+    if (names.contains(name)) return {HfNameKind::kTensor, name};
+    constexpr std::string_view kBaseLayer = ".base_layer.";
+    if (const std::size_t at = name.rfind(kBaseLayer); at != name.npos) name.erase(at, kBaseLayer.size() - 1);
+    HfName meaning = of_base(name);
+    if (meaning.kind == HfNameKind::kTensor || (meaning.kind == HfNameKind::kTiedHead && names.contains(meaning.tensor)))
+      return meaning;
+    return {};
+  };
+}
+
+}  // namespace
+
+PeftAdapter::PeftAdapter(const std::string& folder, const ModelConfig& base)
+    : PeftAdapter(folder, base, read_config(folder, base)) {}
+
+PeftAdapter::PeftAdapter(const std::string& folder, const ModelConfig& base, PeftConfig config)
+    : config_(std::move(config)),
+      tensors_(folder, tensors_of(config_, base), meanings_of(tensors_of(config_, base), base),
+               {.weights = kPeftWeightsName,
+                .index = "adapter_model.safetensors.index.json",
+                .says = "adapter_config.json and the base's config.json",
+                .optional = tensors_of(base),
+                .wrong_shape = ExitCode::kConfig}) {
+  tensors_.check_tied_copies();
+  for (std::size_t m = 0; m < config_.modules.size(); ++m) by_weight_.emplace(fmt::format("{}.weight", config_.modules[m].name), m);
+}
+
+const PeftModule* PeftAdapter::module_of(std::string_view tensor) const {
+  const auto found = by_weight_.find(tensor);
+  return found == by_weight_.end() ? nullptr : &config_.modules[found->second];
+}
+
+}  // namespace trident

@@ -1,0 +1,42 @@
+// A folder of PEFT's form: adapter_config.json, and the weights of adapters to a base in adapter_model.safetensors.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "checkpoint/hf_folder.h"
+#include "model/config/model_config.h"
+#include "model/config/peft_config.h"
+
+namespace trident {
+
+inline constexpr std::string_view kPeftConfigName = "adapter_config.json", kPeftWeightsName = "adapter_model.safetensors";
+inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of all names in the file
+// Behind the name of a module: A [rank, in], B [out, rank] and with DoRA the magnitude [out].
+inline constexpr std::string_view kLoraA = ".lora_A.weight", kLoraB = ".lora_B.weight", kLoraMagnitude = ".lora_magnitude_vector";
+
+class PeftAdapter {
+ public:
+  // Reads the configuration and the headers, no values. Throws as read_peft_config(); ConfigError naming tensor and both shapes
+  // where the adapter is to another base; DataError as HfFolder, and where the weights are a pickle.
+  PeftAdapter(const std::string& folder, const ModelConfig& base);
+
+  const PeftConfig& config() const { return config_; }
+  // Its tensors: "<module>.lora_A.weight" and so on, and by the base's names the copies of tensors that were trained whole.
+  const HfFolder& tensors() const { return tensors_; }
+
+  // The module whose weight the base's tensor of that name is; nullptr: it has no adapter.
+  const PeftModule* module_of(std::string_view tensor) const;
+
+ private:
+  PeftAdapter(const std::string& folder, const ModelConfig& base, PeftConfig config);
+
+  PeftConfig config_;
+  HfFolder tensors_;
+  std::map<std::string, std::size_t, std::less<>> by_weight_;  // in config_.modules
+};
+
+}  // namespace trident

@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/peft_adapter.h"
+#include "checkpoint/save_plan.h"
+#include "checkpoint/shard_reader.h"
+#include "core/check.h"
+#include "core/file_io.h"
+#include "infer/convert/convert.h"
+#include "infer/convert/output_folder.h"
+#include "model/config/param_names.h"
+#include "train/config/resolve_adapter.h"
+#include "train/run/resume.h"
+
+namespace trident {
+namespace {
+
+JsonValue number_json(double value) {
+  if (value == std::floor(value) && std::fabs(value) < 1e15) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+// adapter_config.json as PEFT writes it: keys in order, modules by their whole names.
+JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, const AdapterSpec& spec) {
+  JsonValue::Array modules;
+  for (const AdaptedModule& module : spec.modules) modules.emplace_back(module.module);
+  std::map<std::string, JsonValue> keys;
+  for (const char* key :
+       {"alora_invocation_tokens", "arrow_config", "auto_mapping", "corda_config", "eva_config", "exclude_modules",
+        "layer_replication", "layers_pattern", "layers_to_transform", "megatron_config", "modules_to_save", "revision",
+        "target_parameters", "trainable_token_indices"})
+    keys[key] = nullptr;
+  for (const char* key : {"alpha_pattern", "loftq_config", "rank_pattern"}) keys[key] = JsonValue::Object{};
+  keys["base_model_name_or_path"] = config.model.init_from ? JsonValue(*config.model.init_from) : JsonValue();
+  keys["bias"] = "none";
+  keys["fan_in_fan_out"] = block_names(model, 0).transposed_on_disk;
+  keys["inference_mode"] = true;
+  keys["init_lora_weights"] = true;
+  keys["lora_alpha"] = number_json(config.adapter.alpha);
+  keys["lora_bias"] = false;
+  keys["lora_dropout"] = config.adapter.dropout;
+  keys["megatron_core"] = "megatron.core";
+  keys["peft_type"] = "LORA";
+  keys["r"] = config.adapter.r;
+  keys["target_modules"] = std::move(modules);
+  keys["task_type"] = "CAUSAL_LM";
+  keys["use_dora"] = config.adapter.type == "dora";
+  keys["use_rslora"] = config.adapter.rslora;
+  JsonValue json;
+  for (auto& [key, value] : keys) json.set(key, std::move(value));
+  return json;
+}
+
+std::vector<float> read_all(ShardReader& reader, std::string_view prefix, const ManifestTensor& tensor) {
+  ShardBox box;
+  box.box = whole(tensor.shape);
+  box.columns = tensor.shape.back();
+  box.rows = box.box.elements() / box.columns;
+  box.tensor = tensor.name;
+  box.tensor_shape = tensor.shape;
+  std::vector<float> values(static_cast<std::size_t>(box.elements()));
+  reader.read(prefix, box, TensorView(values.data(), DType::kF32, {box.elements()}));
+  return values;
+}
+
+}  // namespace
+
+ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to, const OnProgress& progress) {
+  refuse_name_of_step(to);
+  const Resume source = find_weights(from, "--from ckpt");
+  const Manifest& manifest = source.manifest;
+  const TrainConfig config = config_of(source).config;
+  if (!config.adapter.type)
+    throw ConfigError(fmt::format("--to peft: {} is of a run without adapters (adapter.type); write --to hf", source.folder));
+  const ModelConfig model = model_of(source);
+  const AdapterSpec spec = resolve_adapter(config.adapter, model);
+
+  std::vector<ManifestTensor> tensors;
+  for (const ManifestTensor& tensor : manifest.tensors)
+    if (is_adapter_tensor(tensor.name)) tensors.push_back(tensor);
+  std::ranges::sort(tensors, {}, &ManifestTensor::name);
+  SafetensorsHeader header{{{"format", "pt"}}, {}};
+  for (const ManifestTensor& tensor : tensors) {
+    const std::int64_t begin = header.data_bytes(), bytes = whole(tensor.shape).elements() * size_of(DType::kF32);
+    header.entries.push_back({fmt::format("{}{}", kPeftPrefix, tensor.name), DType::kF32, tensor.shape, begin, begin + bytes});
+  }
+
+  OutputFolder out(to);
+  ShardReader reader(source.folder, manifest);
+  const bool has_masters = manifest.complete && manifest.weights != DType::kF32;
+  AtomicFile file(fmt::format("{}/{}", out.path(), kPeftWeightsName));
+  file.append(to_text(header));
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const std::vector<float> values = read_all(reader, has_masters ? kMasterPrefix : std::string_view(), tensors[t]);
+    file.append(std::as_bytes(std::span(values)));
+    if (progress) progress(header.entries[t].end, header.data_bytes());
+  }
+  file.commit();
+  write_file(fmt::format("{}/{}", out.path(), kPeftConfigName), to_json_text(peft_config_json(config, model, spec), 2) + "\n");
+  out.commit();
+  ConvertReport report{std::ssize(tensors), header.data_bytes(), DType::kF32, {std::string(kPeftWeightsName)},
+                       {std::string(kPeftConfigName)}, source.notes};
+  if (!reader.lock_note().empty()) report.warnings.push_back(reader.lock_note());
+  if (!config.model.init_from)
+    report.warnings.emplace_back("the run began with random weights; name the adapter's base in base_model_name_or_path");
+  return report;
+}
+
+}  // namespace trident

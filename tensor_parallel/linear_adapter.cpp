@@ -1,0 +1,122 @@
+#include "tensor_parallel/linear_adapter.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/check.h"
+#include "core/philox.h"
+
+namespace trident {
+namespace {
+
+// Rows T[C, W] and a dense T[C, width] as one head, to copy between W's columns and it.
+TensorView one_by_one(TensorView rows) { return rows.reshape({rows.shape()[0], 1, rows.shape()[1]}); }
+template <class View>
+View as_one_head(View dense) { return dense.reshape({1, 1, dense.shape()[0], dense.shape()[1]}); }
+
+}  // namespace
+
+bool LinearAdapter::is_beside(std::size_t product) const {
+  return std::ranges::any_of(blocks_, [&](const Block& block) { return block.product == product; });
+}
+
+const LinearAdapter::Block* LinearAdapter::dense_block(std::size_t product, std::int64_t columns) const {
+  const auto found = std::ranges::find(blocks_, product, &Block::product);
+  return found->columns == columns && found->rank == ranks_ ? &*found : nullptr;
+}
+
+ConstTensorView LinearAdapter::matrix(Pass& p, std::size_t product, std::int64_t columns) const {
+  if (const Block* const block = dense_block(product, columns)) return p.weight(block->b);
+  const TensorView diagonal = p.scratch(p.geometry.compute, {columns, ranks_});
+  p.run(op::FillZero{.out = diagonal});
+  for (const Block& block : blocks_) {
+    if (block.product != product) continue;
+    p.run(op::MergeHeads{.rows = one_by_one(diagonal.rows(block.first_column, block.columns)),
+                         .heads = as_one_head(p.weight(block.b)), .first_column = block.first_rank});
+  }
+  return diagonal;
+}
+
+void LinearAdapter::drop(Pass& p, TensorView out, ConstTensorView x) const {
+  const PhiloxKey key = dropout_key(p.geometry.seed, p.draws.step, p.unit, dropout_.place);
+  const std::int64_t columns = x.shape()[1];
+  DropoutSpec spec{.probability = dropout_.probability, .key = {key[0], key[1]}, .sequence = p.geometry.sequence};
+  if (dropout_.has_columns) {
+    spec.all_columns = columns * p.geometry.tensor_degree;
+    spec.first_column = columns * p.geometry.tensor_rank;
+  }
+  const Shape shape = p.geometry.full_shape(columns);
+  p.run(op::Dropout{.out = out.reshape(shape), .x = x.reshape(shape), .samples = p.draws.samples, .spec = spec});
+}
+
+ConstTensorView LinearAdapter::input(Pass& p, ConstTensorView x) const {
+  if (dropout_.probability == 0) return x;
+  const TensorView dropped = p.scratch(x.dtype(), x.shape());
+  if (!p.draws.drops) return x;
+  drop(p, dropped, x);
+  return dropped;
+}
+
+void LinearAdapter::forward(Pass& p, ConstTensorView x, std::span<const TensorView> y) const {
+  const ScratchScope dropped(p.scratch_cursor());
+  const TensorView z = p.save(z_, p.geometry.compute, {x.shape()[0], ranks_});
+  MatmulOperands inner = p.product(z, input(p, x), Transpose::kNo, p.weight(a_), Transpose::kYes);
+  inner.scale = scale_;
+  p.matmul(inner);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (!is_beside(i)) continue;
+    const ScratchScope scope(p.scratch_cursor());
+    p.matmul(y[i], z, Transpose::kNo, matrix(p, i, y[i].shape()[1]), Transpose::kYes, Accumulate::kYes);
+  }
+}
+
+void LinearAdapter::backward_input(Pass& p, TensorView d_x, std::span<const TensorView> d_y) const {
+  const TensorView d_z = p.keep(d_z_, p.geometry.compute, {d_x.shape()[0], ranks_});
+  Accumulate accumulate = Accumulate::kNo;
+  for (std::size_t i = 0; i < d_y.size(); ++i) {
+    if (!is_beside(i)) continue;
+    const ScratchScope scope(p.scratch_cursor());
+    MatmulOperands outer = p.product(d_z, d_y[i], Transpose::kNo, matrix(p, i, d_y[i].shape()[1]), Transpose::kNo);
+    outer.scale = scale_;
+    outer.accumulate = accumulate;
+    p.matmul(outer);
+    accumulate = Accumulate::kYes;
+  }
+  if (dropout_.probability == 0) return p.matmul(d_x, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo, Accumulate::kYes);
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView d_dropped = p.scratch(d_x.dtype(), d_x.shape());
+  p.matmul(d_dropped, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo);
+  drop(p, d_dropped, d_dropped);
+  p.run(op::Add{.out = d_x, .a = d_x, .b = d_dropped});
+}
+
+void LinearAdapter::backward_weight(Pass& p, ConstTensorView x, std::span<const TensorView> d_y) const {
+  {
+    const ScratchScope dropped(p.scratch_cursor());
+    p.weight_gradient(a_, p[d_z_], input(p, x));
+  }
+  const ConstTensorView z = p[z_];
+  for (std::size_t i = 0; i < d_y.size(); ++i) {
+    if (!is_beside(i)) continue;
+    const std::int64_t columns = d_y[i].shape()[1];
+    if (const Block* const block = dense_block(i, columns)) {
+      p.weight_gradient(block->b, d_y[i], z);
+      continue;
+    }
+    const ScratchScope scope(p.scratch_cursor());
+    const TensorView diagonal = p.scratch(DType::kF32, {columns, ranks_});
+    p.matmul(diagonal, d_y[i], Transpose::kYes, z, Transpose::kNo);
+    for (const Block& block : blocks_) {
+      if (block.product != i) continue;
+      const ScratchScope copies(p.scratch_cursor());
+      const bool adds = p.grad_mode() == Accumulate::kYes;
+      const TensorView gradient = p.grad(block.b), copy = p.scratch(DType::kF32, gradient.shape());
+      p.run(op::SplitHeads{.heads = as_one_head(adds ? copy : gradient),
+                           .rows = one_by_one(diagonal.rows(block.first_column, block.columns)),
+                           .first_column = block.first_rank});
+      if (adds) p.run(op::AccumulateInto{.out = gradient, .x = copy});
+    }
+  }
+}
+
+}  // namespace trident

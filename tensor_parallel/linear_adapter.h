@@ -1,0 +1,68 @@
+// Low-rank adapters beside linear layers that read one input: y_i += s z B_i^T with z = x A^T, W itself frozen.
+//
+// The A's of all modules are one matrix, one under the other, so that x is read once. Where a product of the base gives several
+// modules' columns, their B's lie as blocks on a diagonal [C_i, sum r], made anew in scratch for every call, zero elsewhere.
+// Over tp no sum is added: beside a column-parallel layer A is whole on every rank and B has the rows of W; beside a row-parallel
+// layer A has the columns of W, B is whole, and what is added to y is a summand as x W^T is.
+//
+// R rows, K input columns and C_i output columns of product i on this rank, r rank. Calls take scratch in the caller's scope.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tensor_parallel/pass.h"
+
+namespace trident {
+
+class LinearAdapter {
+ public:
+  // One module's B beside one product: T[columns, rank], for columns first_column .. of y and first_rank .. of z.
+  struct Block {
+    ParamId b = {};
+    std::size_t product = 0;
+    std::int64_t first_column = 0, columns = 0, first_rank = 0, rank = 0;
+  };
+
+  // Dropout of x beside the base's product; `place`: a number that no other dropout of the unit has.
+  struct Dropout {
+    float probability = 0;
+    int place = 0;
+    bool has_columns = false;  // x has this rank's columns of all
+  };
+
+  // a T[ranks, K]. `kind`: the part of the model that it is in.
+  LinearAdapter(ActivationKind kind, ParamId a, std::int64_t ranks, double scale, const Dropout& dropout, std::vector<Block> blocks)
+      : a_(a), ranks_(ranks), scale_(static_cast<float>(scale)), dropout_(dropout), blocks_(std::move(blocks)) {
+    z_.kind = kind;
+  }
+
+  // Adds to y[i] T[R, C_i], from x T[R, K].
+  void forward(Pass& p, ConstTensorView x, std::span<const TensorView> y) const;
+  // Adds to d_x T[R, K], from d_y[i] T[R, C_i].
+  void backward_input(Pass& p, TensorView d_x, std::span<const TensorView> d_y) const;
+  // Gradients of A and B (grad_mode).
+  void backward_weight(Pass& p, ConstTensorView x, std::span<const TensorView> d_y) const;
+
+ private:
+  bool is_beside(std::size_t product) const;
+  // The one block of a product that is dense by itself; null: it is not.
+  const Block* dense_block(std::size_t product, std::int64_t columns) const;
+  // T[C_i, ranks].
+  ConstTensorView matrix(Pass& p, std::size_t product, std::int64_t columns) const;
+  void drop(Pass& p, TensorView out, ConstTensorView x) const;
+  // x after dropout, in scratch; without dropout x itself.
+  ConstTensorView input(Pass& p, ConstTensorView x) const;
+
+  ParamId a_;
+  std::int64_t ranks_ = 0;
+  float scale_ = 1;
+  Dropout dropout_;
+  std::vector<Block> blocks_;
+  Saved z_{"an adapter's inner rows", ActivationKind::kMlp, LastUse::kW, RecomputeClass::kNever};  // T[R, ranks], s z
+  BetweenIW d_z_{"the gradient of an adapter's inner rows"};                                       // T[R, ranks]
+};
+
+}  // namespace trident

@@ -1,0 +1,131 @@
+// Fine-tuning as docs/finetuning.md has it, in small: 200 conversations, a Qwen2 of two layers with a tokenizer and a template of its
+// own, packed samples, full and with adapters, out to PEFT's form and merged.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "core/utf8.h"
+#include "tests/app/checkpoint_runs.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trident {
+namespace {
+
+// Byte-level BPE without merges, and the control tokens of ChatML.
+std::string byte_tokenizer() {
+  nlohmann::json vocab;
+  int next = 256;
+  for (int b = 0; b < 256; ++b) {
+    const bool printable = (b > 32 && b < 127) || (b > 160 && b != 173);
+    std::string name;
+    append_utf8(name, static_cast<char32_t>(printable ? b : next++));
+    vocab[name] = b;
+  }
+  nlohmann::json added = nlohmann::json::array();
+  for (const char* token : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"})
+    added.push_back({{"content", token}, {"id", 256 + added.size()}, {"special", true}});
+  return nlohmann::json{{"added_tokens", added},
+                        {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+                        {"decoder", {{"type", "ByteLevel"}}},
+                        {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}}
+      .dump();
+}
+
+// Of each verse of the excerpt its beginning is asked, and all of it answered.
+std::string conversations() {
+  const std::string text = read_file(TRIDENT_SOURCE_DIR "/data/excerpt/train.txt");
+  std::string lines;
+  for (std::size_t at = 0, count = 0; count < 200;) {
+    const std::size_t end = text.find('\n', at);
+    if (end - at > 30 && end - at < 90) {
+      const std::string verse = text.substr(at, end - at);
+      lines += nlohmann::json{{"messages", {{{"role", "user"}, {"content", verse.substr(0, 10)}},
+                                            {{"role", "assistant"}, {"content", verse}}}}}.dump() + "\n";
+      ++count;
+    }
+    at = end + 1;
+  }
+  return lines;
+}
+
+class FineTuning : public ::testing::Test {
+ protected:
+  // The program's standard output; the program ends with 0.
+  static std::string said(const std::vector<std::string>& arguments) { return succeeded(run_program(arguments)).out; }
+  // The folder of a model after one step, and what is asked of it.
+  void SetUp() override {
+    create_folder(place_ / "tokenizer");
+    write_tokenizer("tokenizer");
+    said({"data", "prepare", "--input", TRIDENT_SOURCE_DIR "/data/excerpt/valid.txt", "--tokenizer", place_ / "tokenizer",
+          "--output", place_ / "text"});
+    train("base_run", R"("steps": 1)", R"("model_type": "qwen2", "vocab_size": 259, "hidden_size": 32, "intermediate_size": 64,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
+      "rms_norm_eps": 1e-6, "tie_word_embeddings": true)", R"({"train": ")" + (place_ / "text") + R"("})", "");
+    said({"convert", "--from", "ckpt", place_ / "base_run", "--to", "hf", place_ / "base"});
+    write_tokenizer("base");
+    write_file(place_ / "chats.jsonl", conversations());
+    said({"data", "prepare", "--chat", "--input", place_ / "chats.jsonl", "--tokenizer", place_ / "base", "--output", place_ / "chats"});
+    said({"data", "pack", place_ / "chats", "--sequence", "192", "--output", place_ / "packs"});
+  }
+  void write_tokenizer(const std::string& folder) const {
+    write_file(place_ / (folder + "/tokenizer.json"), byte_tokenizer());
+    write_file(place_ / (folder + "/tokenizer_config.json"),
+               R"({"eos_token": "<|im_end|>", "chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"})");
+  }
+  std::vector<JsonValue> train(const std::string& run, const std::string& length, const std::string& model, const std::string& data,
+                               const std::string& more) const {
+    write_file(place_ / (run + ".json"),
+               R"({"run": {"dir": ")" + (place_ / run) + R"(", )" + length + R"(}, "model": {)" + model +
+                   R"(}, "batch": {"global": 8, "micro": 2, "sequence": 192}, "precision": {"compute": "fp32"}, "optimizer": {"lr": 3e-3},
+                   "lr_schedule": {"type": "constant", "warmup_steps": 0}, "parallel": {"data": 2, "zero": "zero2"},
+                   "data": )" + data + R"(, "log": {"every": 1})" + more + "}");
+    said({"train", "--config", place_ / (run + ".json")});
+    std::vector<JsonValue> records;
+    std::istringstream lines(read_file(place_ / (run + "/metrics.jsonl")));
+    for (std::string line; std::getline(lines, line);) records.push_back(parse_json(line, run));
+    return records;
+  }
+  std::vector<JsonValue> tune(const std::string& run, const std::string& more) const {
+    return train(run, R"("epochs": 2)", R"("init_from": ")" + (place_ / "base") + "\"",
+                 R"({"train": ")" + (place_ / "packs") + R"(", "samples": "packed"})", more);
+  }
+  double loss_of(const std::vector<std::string>& model) const {
+    return parse_json(said(plus(plus({"eval"}, model), {"--ids", "257 97 98 99 258 10 257", "--json", "--set", "precision.compute=fp32"})),
+                      "eval").find("loss")->as_number();
+  }
+  TemporaryFolder place_;
+};
+
+double first_loss(const std::vector<JsonValue>& records) { return records.front().find("loss")->as_number(); }
+double last_loss(const std::vector<JsonValue>& records) {
+  for (auto record = records.rbegin(); record != records.rend(); ++record)
+    if (const JsonValue* const loss = record->find("loss")) return loss->as_number();
+  return NAN;
+}
+
+TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
+  const std::vector<JsonValue> full = tune("full", ""), lora = tune("lora", R"(, "adapter": {"type": "lora", "r": 4, "alpha": 16})");
+  EXPECT_EQ(full.size(), lora.size());
+  EXPECT_NEAR(first_loss(full), first_loss(lora), 1e-5 * first_loss(full)) << "an adapter begins with adding nothing";
+  EXPECT_LT(last_loss(full), 0.8 * first_loss(full));
+  EXPECT_LT(last_loss(lora), 0.95 * first_loss(lora));
+
+  said({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "adapter"});
+  said({"convert", "--from", "peft", place_ / "base", place_ / "adapter", "--to", "hf", place_ / "merged"});
+  const double base = loss_of({"--hf", place_ / "base"}), beside = loss_of({"--hf", place_ / "base", "--adapter", place_ / "adapter"}),
+               merged = loss_of({"--hf", place_ / "merged"});
+  EXPECT_NEAR(beside, merged, 1e-6 * merged);
+  EXPECT_GT(std::abs(base - merged), 1e-3);
+  write_file(place_ / "ask.json", R"([{"role": "user", "content": "And God "}])");
+  EXPECT_NE(said({"generate", "--hf", place_ / "merged", "--messages", place_ / "ask.json", "--max-new-tokens", "16", "--greedy"}), "");
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,211 @@
+// Adapters that PEFT saved, to the families' folders: merged weights, and losses of the model with its adapter, are PEFT's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/bf16.h"
+#include "core/check.h"
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "infer/convert/convert.h"
+#include "infer/eval/run_eval.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
+#include "tests/support/safetensors.h"
+
+namespace trident {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kAdapters = TRIDENT_PEFT_GOLDENS, kFamilies = TRIDENT_GOLDENS "/families/";
+
+std::vector<double> losses_with_adapter(const std::string& base, const std::string& adapter, const std::vector<std::int32_t>& ids,
+                                        std::vector<std::string> settings = {}) {
+  EvalOptions options;
+  options.hf_folder = base;
+  options.adapter = adapter;
+  options.ids = ids;
+  options.token_losses = true;
+  options.settings = std::move(settings);
+  options.settings.emplace_back("precision.compute=fp32");
+  std::ostringstream said;
+  LogSink log(said);
+  return run_eval([&] { return options; }, log, *make_cuda_backend())->token_nats;
+}
+
+struct PeftGolden {
+  explicit PeftGolden(const std::string& name)
+      : folder(kAdapters + "/" + name), json(parse_json(read_file(folder + "/golden.json"), "golden.json")) {
+    base = kFamilies + json.find("base")->as_string();
+    for (const JsonValue& id : json.find("ids")->items()) ids.push_back(static_cast<std::int32_t>(id.as_integer()));
+    for (const JsonValue& loss : json.find("losses")->items()) losses.push_back(loss.as_number());
+  }
+  std::string folder, base;
+  JsonValue json;
+  std::vector<std::int32_t> ids;
+  std::vector<double> losses;
+};
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected, double tolerance, const std::string& of) {
+  ASSERT_EQ(got.size(), expected.size()) << of;
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], tolerance) << of << ", token " << i;
+}
+
+class PeftGoldens : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Adapters, PeftGoldens,
+                         ::testing::Values("llama_dora", "qwen2_patterns", "gpt2_all", "gpt2_dora", "phi3_saved", "qwen2_tied"));
+
+TEST_P(PeftGoldens, MergedWhileTheyAreReadGiveTheLossesOfPeft) {
+  const PeftGolden golden(GetParam());
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{}, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.sequence_parallel=false"}})
+    expect_near(losses_with_adapter(golden.base, golden.folder, golden.ids, layout), golden.losses, 1e-5, GetParam());
+}
+
+TEST_P(PeftGoldens, MergedIntoAFolderAreTheWeightsOfPeftAndAllOthersStay) {
+  const PeftGolden golden(GetParam());
+  const TemporaryFolder place;
+  const ConvertReport report = peft_to_hf({golden.base, golden.folder}, place / "merged", {});
+  EXPECT_EQ(report.dtype, DType::kF32);
+  auto merged = test::read_safetensors(place / "merged/model.safetensors"),
+       base = test::read_safetensors(golden.base + "/model.safetensors");
+  ASSERT_EQ(merged.size(), base.size());
+  for (const auto& [name, tensor] : base) {
+    ASSERT_TRUE(merged.contains(name)) << name;
+    const JsonValue* const expected = golden.json.find("merged")->find(name);
+    if (expected == nullptr) {
+      EXPECT_EQ(merged.at(name).data, tensor.data) << name;
+      continue;
+    }
+    const std::vector<float> values = merged.at(name).values<float>();
+    double sum = 0, largest = 0;
+    for (const float value : values) sum += value, largest = std::max(largest, std::fabs(static_cast<double>(value)));
+    EXPECT_NEAR(sum, expected->find("sum")->as_number(), 1e-6 * largest * static_cast<double>(values.size())) << name;
+    for (const auto& [at, value] : expected->find("values")->members())
+      EXPECT_NEAR(values.at(std::stoul(at)), value.as_number(), 1e-6 * largest) << name << " " << at;
+  }
+  EXPECT_EQ(read_file(place / "merged/config.json"), read_file(golden.base + "/config.json"));
+  expect_near(losses_with_adapter(place / "merged", "", golden.ids), golden.losses, 1e-5, GetParam());
+}
+
+TEST(PeftMerge, RoundsOnceToTheBasesDtype) {
+  const TemporaryFolder place;
+  const PeftGolden golden("llama_dora");
+  hf_to_checkpoint({golden.base}, place / "ckpt", DType::kBF16);
+  checkpoint_to_hf(place / "ckpt", place / "base", {});
+  peft_to_hf({place / "base", golden.folder}, place / "bf16", {});
+  peft_to_hf({place / "base", golden.folder}, place / "f32", {DType::kF32, std::nullopt});
+  const auto rounded = test::read_safetensors(place / "bf16/model.safetensors"),
+             exact = test::read_safetensors(place / "f32/model.safetensors");
+  for (const auto& [name, tensor] : exact) {
+    const std::vector<float> values = tensor.values<float>();
+    const std::vector<bf16> of_it = rounded.at(name).values<bf16>();
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(to_float(of_it[i]), to_float(from_float<bf16>(values[i]))) << name;
+  }
+  // A base of bf16 that is computed with in fp32 has its adapter in fp32, too.
+  expect_near(losses_with_adapter(place / "base", golden.folder, golden.ids), losses_with_adapter(place / "f32", "", golden.ids),
+              1e-6, "bf16");
+  // The same through a checkpoint.
+  hf_to_checkpoint({place / "base", golden.folder}, place / "merged", std::nullopt);
+  checkpoint_to_hf(place / "merged", place / "back", {});
+  EXPECT_EQ(read_file(place / "back/model.safetensors"), read_file(place / "bf16/model.safetensors"));
+}
+
+// An adapter that is wrong in one way.
+class PeftRefusals : public ::testing::Test {
+ protected:
+  // A copy whose configuration has other values under some keys.
+  std::string adapter(const std::string& name, const std::vector<JsonMember>& keys = {}) {
+    const std::string folder = place_ / fmt::format("adapter-{}", ++number_);
+    create_folder(folder);
+    for (const char* file : {"adapter_config.json", "adapter_model.safetensors"})
+      write_file(folder + "/" + file, read_file(kAdapters + "/" + name + "/" + file));
+    JsonValue json = read_json_file(folder + "/adapter_config.json");
+    for (const JsonMember& member : keys) json.set(member.key, member.value);
+    write_file(folder + "/adapter_config.json", to_json_text(json, 2));
+    return folder;
+  }
+  void refused_key(const JsonMember& member, const std::vector<std::string>& parts, const std::string& base = "llama") {
+    const std::string folder = adapter("llama_dora", {member});
+    std::vector<std::string> all{folder + "/adapter_config.json", member.key};
+    all.insert(all.end(), parts.begin(), parts.end());
+    expect_error<ConfigError>([&] { merge(base, folder); }, all);
+  }
+  void merge(const std::string& base, const std::string& folder) {
+    peft_to_hf({kFamilies + base, folder}, place_ / "out", {});
+    fs::remove_all(place_ / "out");
+  }
+  TemporaryFolder place_;
+  int number_ = 0;
+};
+
+TEST_F(PeftRefusals, NameTheKeyThatIsNotSupported) {
+  for (const char* key :
+       {"eva_config", "corda_config", "loftq_config", "arrow_config", "megatron_config", "kasa_config", "new_key"})
+    refused_key({key, JsonValue::Object{{"a", 1}}}, {});
+  refused_key({"alora_invocation_tokens", JsonValue::Array{3}}, {"[3]", "not supported"});
+  refused_key({"layer_replication", JsonValue::Array{JsonValue::Array{0, 1}}}, {"not supported"});
+  refused_key({"trainable_token_indices", JsonValue::Array{3}}, {"not supported"});
+  refused_key({"lora_bias", true}, {"= true", "not supported", "merge_and_unload"});
+  refused_key({"init_lora_weights", "pissa_niter_4"}, {"changes the base's weights"});
+  refused_key({"peft_type", "IA3"}, {"must be LORA"});
+  refused_key({"task_type", "SEQ_CLS"}, {"CAUSAL_LM"});
+  refused_key({"bias", "some"}, {"none, all or lora_only"});
+  refused_key({"r", 0}, {"rank 0"});
+  refused_key({"target_modules", "(q_proj"}, {"no regular expression"});
+  refused_key({"target_modules", "\\Aq_proj"}, {"\\A is not supported"});
+  refused_key({"target_modules", JsonValue::Array{"query"}}, {"names no linear layer"});
+  refused_key({"target_modules", JsonValue::Array{"embed_tokens"}}, {"names the embedding"});
+  refused_key({"target_modules", JsonValue::Array{"lm_head"}}, {"names lm_head", "tie_word_embeddings"}, "llama3");
+  refused_key({"modules_to_save", JsonValue::Array{"lm_head"}}, {"in common"}, "llama3");
+  // Keys of other versions that are switched off say nothing, and so do those of training.
+  merge("llama",
+        adapter("llama_dora",
+                {{"new_key", nullptr}, {"other", JsonValue::Object{}}, {"lora_dropout", 0.5}, {"init_lora_weights", "gaussian"}}));
+}
+
+TEST_F(PeftRefusals, NameTheTensorThatDoesNotFit) {
+  const std::string prefix = "base_model.model.model.layers.0.self_attn.q_proj.";
+  const auto changed = [&](const std::function<void(std::map<std::string, test::NamedTensor>&)>& change) {
+    const std::string folder = adapter("llama_dora"), path = folder + "/adapter_model.safetensors";
+    std::map<std::string, test::NamedTensor> tensors = test::read_safetensors(path);
+    change(tensors);
+    test::write_safetensors(path, tensors);
+    return folder;
+  };
+  expect_error<ConfigError>([&] { merge("smollm", adapter("llama_dora")); },
+                            {"q_proj.lora_A.weight", "[3,16]", "[3,24]", "another model"});
+  expect_error<ConfigError>([&] { merge("llama", adapter("llama_dora", {{"r", 4}})); }, {"[3,16]", "[4,16]"});
+  expect_error<DataError>([&] { merge("llama", changed([&](auto& t) { t.erase(prefix + "lora_B.weight"); })); },
+                          {"has no tensor", "q_proj.lora_B.weight", "[16,3]"});
+  expect_error<DataError>([&] { merge("llama", changed([&](auto& t) { t.erase(prefix + "lora_magnitude_vector"); })); },
+                          {"has no tensor", "q_proj.lora_magnitude_vector"});
+  expect_error<DataError>([&] { merge("llama", changed([&](auto& t) { t["base_model.model.other"] = t.begin()->second; })); },
+                          {"has tensor \"base_model.model.other\""});
+  expect_error<DataError>([&] { merge("llama", changed([&](auto& t) { t["lm_head.weight"] = t.begin()->second; })); },
+                          {"has tensor \"lm_head.weight\""});
+  expect_error<ConfigError>(
+      [&] { merge("llama", changed([&](auto& t) { t["base_model.model.lm_head.weight"] = t.begin()->second; })); },
+      {"lm_head.weight", "[53,16]"});
+  expect_error<DataError>(
+      [&] {
+        merge("llama", changed([&](auto& t) {
+                t[prefix + "lora_A.weight"] = test::NamedTensor::of<std::int32_t>({3, 16}, std::vector<std::int32_t>(48));
+              }));
+      },
+      {"q_proj.lora_A.weight", "is I32", "F32, BF16 or F16"});
+  const std::string pickle = adapter("llama_dora");
+  fs::rename(pickle + "/adapter_model.safetensors", pickle + "/adapter_model.bin");
+  expect_error<DataError>([&] { merge("llama", pickle); }, {"adapter_model.bin", "is a pickle"});
+  expect_error<DataError>([&] { merge("llama", place_ / "nothing"); }, {"adapter_config.json", "is not there"});
+}
+
+}  // namespace
+}  // namespace trident

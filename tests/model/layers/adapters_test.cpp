@@ -1,0 +1,186 @@
+// Low-rank adapters of whole tiny models on 1, 2 and 4 tensor-parallel ranks against the reference model in double whose weights
+// have them added: with G the gradient of W + s B A, that of B is s G A^T and that of A is s B^T G.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "core/tuning.h"
+#include "model/config/hf_tensors.h"
+#include "tests/model/layers/layout_outcome.h"
+#include "tests/model/layers/tiny_models.h"
+
+namespace trident {
+namespace {
+
+using testing::expect_close;
+using testing::Layout;
+using testing::LogicalTensors;
+using testing::norm_of;
+using testing::Outcome;
+
+constexpr std::int64_t kRank = 3;
+
+enum class Base : std::uint8_t { kFrozen, kTrained };
+
+// Every linear layer of the blocks, those of `without` not: of all ranks one, of two scales where `scales` is.
+ModelConfig with_adapters(ModelConfig config, std::string_view without = "none", bool scales = false,
+                          Base base = Base::kFrozen) {
+  Tuning tuning;
+  for (int unit = 0; unit < num_units(config); ++unit)
+    for (const ParamSpec& spec : unit_params(config, {}, unit))
+      for (const PartSpec& part : spec.parts) {
+        if (base == Base::kFrozen) tuning.frozen.insert(part.tensor);
+        const std::string module = part.tensor.substr(0, part.tensor.rfind('.'));
+        const bool block = unit > 0 && unit < head_unit(config);
+        if (!block || part.tensor_shape.rank() != 2 || !part.tensor.ends_with(".weight") || module.ends_with(without)) continue;
+        if (tuning.adapters.find(module) != nullptr) continue;  // another part of it
+        tuning.adapters.modules.push_back({module, kRank, scales && module.ends_with("k_proj") ? 0.5 : 2.0});
+        std::ranges::sort(tuning.adapters.modules, {}, &AdaptedModule::module);
+      }
+  config.tuning = std::make_shared<const Tuning>(std::move(tuning));
+  return config;
+}
+
+// Rows and columns of a module's weight.
+std::pair<std::int64_t, std::int64_t> sides(const LogicalTensors& weights, const AdaptedModule& m) {
+  return {std::ssize(weights.at(m.b())) / m.rank, std::ssize(weights.at(m.a())) / m.rank};
+}
+
+// The reference of the merged weights, and the gradients of the adapters that follow from its.
+Outcome run_reference(const ModelConfig& config, LogicalTensors weights) {
+  for (const AdaptedModule& m : config.tuning->adapters.modules) {
+    const auto [out, in] = sides(weights, m);
+    std::vector<double> product(static_cast<std::size_t>(out * in));
+    reference::matmul(product.data(), weights.at(m.b()).data(), false, weights.at(m.a()).data(), false, out, in, m.rank, false);
+    std::vector<double>& w = weights.at(m.module + ".weight");
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] += m.scale * product[i];
+  }
+  ModelConfig merged = config;
+  merged.tuning = nullptr;
+  reference::Model<double> model(merged, weights);
+  Outcome outcome{model.run(testing::tiny_batch(config)), {}, {}};
+  for (const auto& [name, gradient] : model.gradients())
+    if (config.tuning->trains(name)) outcome.gradients[name] = gradient;
+  for (const AdaptedModule& m : config.tuning->adapters.modules) {
+    const auto [out, in] = sides(weights, m);
+    const std::vector<double>& g = model.gradients().at(m.module + ".weight");
+    std::vector<double>&d_a = outcome.gradients[m.a()], &d_b = outcome.gradients[m.b()];
+    d_a.resize(static_cast<std::size_t>(m.rank * in)), d_b.resize(static_cast<std::size_t>(out * m.rank));
+    reference::matmul(d_b.data(), g.data(), false, weights.at(m.a()).data(), true, out, m.rank, in, false);
+    reference::matmul(d_a.data(), weights.at(m.b()).data(), true, g.data(), false, m.rank, in, out, false);
+    for (std::vector<double>* d : {&d_a, &d_b})
+      for (double& value : *d) value *= m.scale;
+  }
+  return outcome;
+}
+
+Outcome run(const ModelConfig& config, const Layout& layout, int backwards = 1) {
+  return run_layout(config, testing::tiny_weights(config), testing::tiny_batch(config), layout, backwards);
+}
+
+std::vector<testing::TinyModel> adapted_models() {
+  return {{"Gpt2", with_adapters(testing::tiny_gpt2())},
+          {"Llama", with_adapters(testing::tiny_llama())},
+          {"Gpt2Trained", with_adapters(testing::tiny_gpt2(), "none", false, Base::kTrained)},
+          {"Qwen2WithoutQueries", with_adapters(testing::tiny_qwen2(), "q_proj")},
+          {"LlamaOfTwoScales", with_adapters(testing::tiny_llama(), "up_proj", true)},
+          {"Phi3", with_adapters(testing::tiny_phi3())},
+          {"Olmo2", with_adapters(testing::tiny_olmo2(), "o_proj")}};
+}
+
+class AdapterTest : public ::testing::TestWithParam<testing::TinyModel> {};
+
+TEST_P(AdapterTest, EveryLayoutEqualsTheMergedReference) {
+  const ModelConfig config = GetParam().config;
+  const Outcome expected = run_reference(config, testing::tiny_weights(config));
+  for (const int degree : {1, 2, 4})
+    for (const bool sequence_parallel : {false, true}) {
+      SCOPED_TRACE(fmt::format("tensor {}, sequence parallel {}", degree, sequence_parallel));
+      const Outcome outcome = run(config, {.degree = degree, .sequence_parallel = sequence_parallel});
+      EXPECT_NEAR(outcome.loss, expected.loss, 1e-6 * expected.loss);
+      expect_close(outcome.gradients, expected.gradients, 1e-5, 1e-7);
+    }
+}
+
+TEST_P(AdapterTest, RecomputeAndFusedBackwardAreBitEqual) {
+  const ModelConfig config = GetParam().config;
+  const Layout layout{.degree = 2, .sequence_parallel = true};
+  const Outcome kept = run(config, layout);
+  Layout other = layout;
+  other.backward = testing::ModelRank::Backward::kFused;
+  EXPECT_TRUE(run(config, other).gradients == kept.gradients) << "fused";
+  for (const RecomputePolicy policy : {RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+    other.recompute = policy;
+    EXPECT_TRUE(run(config, other).gradients == kept.gradients) << "policy " << static_cast<int>(policy);
+  }
+}
+
+TEST_P(AdapterTest, GradientsAccumulateOverMicroBatches) {
+  const ModelConfig config = GetParam().config;
+  const Layout layout{.degree = 2};
+  Outcome doubled = run(config, layout);
+  for (auto& [name, values] : doubled.gradients)
+    for (double& value : values) value *= 2;
+  expect_close(run(config, layout, 2).gradients, doubled.gradients, 1e-6, 1e-8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, AdapterTest, ::testing::ValuesIn(adapted_models()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Adapters, OfZerosLeaveLogitsAsTheyAre) {
+  for (const ModelConfig& base : {testing::tiny_gpt2(), testing::tiny_qwen2()}) {
+    const ModelConfig config = with_adapters(base);
+    LogicalTensors weights = testing::tiny_weights(config);
+    for (const AdaptedModule& m : config.tuning->adapters.modules) std::ranges::fill(weights.at(m.b()), 0.0);
+    for (const DType compute : {DType::kF32, DType::kBF16}) {
+      const Layout layout{.degree = 2, .compute = compute};
+      const Outcome with = run_layout(config, weights, testing::tiny_batch(config), layout);
+      EXPECT_EQ(with.logits, run_layout(base, weights, testing::tiny_batch(base), layout).logits);
+    }
+  }
+}
+
+// The masks are those of the whole input, so every layout drops the same elements, and backward the ones that forward did.
+TEST(Adapters, DropTheSameInEveryLayout) {
+  for (const ModelConfig& base : {testing::tiny_gpt2(), testing::tiny_qwen2()}) {
+    ModelConfig config = with_adapters(base);
+    const Outcome whole = run(config, {});
+    Tuning dropping = *config.tuning;
+    dropping.adapters.dropout = 0.25;
+    config.tuning = std::make_shared<const Tuning>(dropping);
+    const Outcome one = run(config, {});
+    EXPECT_NE(one.loss, whole.loss);
+    for (const Layout& layout : {Layout{.degree = 2}, Layout{.degree = 4, .sequence_parallel = true}}) {
+      const Outcome outcome = run(config, layout);
+      EXPECT_NEAR(outcome.loss, one.loss, 1e-6 * one.loss);
+      expect_close(outcome.gradients, one.gradients, 1e-5, 1e-7);
+    }
+    // Along the gradient the loss changes by its square, where forward and backward have the same masks.
+    const double squares = norm_of(one.gradients) * norm_of(one.gradients), step = 2e-3 / norm_of(one.gradients);
+    LogicalTensors up = testing::tiny_weights(config), down = up;
+    for (const auto& [name, gradient] : one.gradients)
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        up[name][i] += step * gradient[i];
+        down[name][i] -= step * gradient[i];
+      }
+    const reference::ModelBatch batch = testing::tiny_batch(config);
+    const double change =
+        testing::run_layout(config, up, batch, {}).loss - testing::run_layout(config, down, batch, {}).loss;
+    EXPECT_NEAR(change * batch.gradient_scale / (2 * step * squares), 1, 2e-2);
+  }
+}
+
+TEST(Adapters, StayNearTheReferenceInBf16) {
+  const ModelConfig config = with_adapters(testing::tiny_llama());
+  const Outcome expected = run_reference(config, testing::tiny_weights(config));
+  for (const int degree : {1, 4}) {
+    const Outcome outcome = run(config, {.degree = degree, .sequence_parallel = degree > 1, .compute = DType::kBF16});
+    EXPECT_NEAR(outcome.loss, expected.loss, 2e-2 * expected.loss);
+    expect_close(outcome.gradients, expected.gradients, 0.08, 1e-3);
+  }
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,128 @@
+// Training adapters equals PEFT (scripts/oracle/adapter_goldens.py): losses and gradient norms of ten AdamW steps, every adapter's
+// first gradient and its value after them, on one rank and on many.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "tests/oracle/golden_case.h"
+#include "tests/support/safetensors.h"
+
+namespace trident::testing {
+namespace {
+
+constexpr std::int64_t kAdapterBatch = 6, kAdapterSequence = 16;
+
+struct AdapterGolden {
+  NamedTensors initial, gradients, trained;
+  std::vector<std::int32_t> stream;  // [steps, kAdapterBatch, kAdapterSequence + 1]
+  std::vector<float> losses, grad_norms;
+};
+
+AdapterGolden read_adapter_golden(const std::string& name) {
+  AdapterGolden golden;
+  const test::TensorMap tensors = test::read_safetensors(TRIDENT_MODEL_GOLDENS "/adapters/" + name + ".safetensors");
+  for (const auto& [key, tensor] : tensors) {
+    const std::size_t dot = key.find('.');
+    if (dot == std::string::npos) continue;
+    NamedTensors& of = key.starts_with("initial")    ? golden.initial
+                       : key.starts_with("gradient") ? golden.gradients
+                                                     : golden.trained;
+    of[key.substr(dot + 1)] = tensor.values<float>();
+  }
+  golden.stream = tensors.at("stream").values<std::int32_t>();
+  golden.losses = tensors.at("losses").values<float>();
+  golden.grad_norms = tensors.at("grad_norms").values<float>();
+  return golden;
+}
+
+LoadSamples adapter_samples(const AdapterGolden& golden) {
+  return [&golden](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t s = 0; s < kAdapterSequence; ++s) {
+        const auto from = static_cast<std::size_t>((first + i) * (kAdapterSequence + 1) + s);
+        const auto to = static_cast<std::size_t>(s * count + i);
+        if (!spans.tokens.empty()) spans.tokens[to] = golden.stream.at(from);
+        if (!spans.targets.empty()) spans.targets[to] = golden.stream.at(from + 1);
+      }
+  };
+}
+
+// Puts whole tensors into the masters of a rank on the CPU.
+void set_masters(RankTrainer& trainer, const NamedTensors& tensors) {
+  const ParallelContext& context = trainer.context();
+  for (const ParamShard& shard : trainer.store().shards())
+    for (const ShardPiece& piece : shard.pieces) {
+      const ElementMap map(*piece.spec, context.grid().degrees().tensor, context.coordinates().tensor);
+      for (std::int64_t i = 0; i < piece.count; ++i) {
+        const auto element = map(piece.param_begin + i);
+        const auto found = element ? tensors.find(element->part->tensor) : tensors.end();
+        if (found != tensors.end())
+          shard.master.as<float>()[piece.shard_begin + i] = found->second.at(static_cast<std::size_t>(element->index));
+      }
+    }
+  trainer.store().publish_masters();
+}
+
+struct AdapterRun {
+  std::string golden, family, adapter, layout;
+  std::vector<std::string> settings;
+  friend void PrintTo(const AdapterRun& run, std::ostream* out) { *out << run.golden << "_" << run.layout; }
+};
+
+std::vector<AdapterRun> adapter_runs() {
+  std::vector<AdapterRun> all;
+  const auto add = [&](const std::string& golden, const std::string& family, const std::string& adapter, bool splits) {
+    all.push_back({golden, family, adapter, "1rank", {}});
+    all.push_back({golden, family, adapter, "micro2_dp3_zero3_recompute",
+                   {"batch.micro=2", "parallel.data=3", "parallel.zero=zero3", "recompute.policy=full"}});
+    if (splits)
+      all.push_back({golden, family, adapter, "tp4_sp", {"parallel.tensor=4", "parallel.sequence_parallel=true"}});
+    all.push_back({golden, family, adapter, "tp2_pp2", {"parallel.tensor=2", "parallel.pipeline=2"}});
+  };
+  add("gpt2", "gpt2", R"("r": 4, "alpha": 8)", true);
+  add("llama_layer", "llama", R"("r": 3, "alpha": 8, "layers": [1])", true);
+  add("qwen2_rslora", "qwen2", R"("r": 4, "alpha": 6, "rslora": true, "target_modules": ["q_proj", "v_proj", "down_proj"])", true);
+  add("phi3", "phi3", R"x("r": 2, "alpha": 4, "target_modules": ".*\\.(qkv_proj|o_proj|gate_up_proj)")x", true);
+  return all;
+}
+
+class AdapterTraining : public ::testing::TestWithParam<AdapterRun> {};
+
+TEST_P(AdapterTraining, MeetsPeft) {
+  const AdapterGolden golden = read_adapter_golden(GetParam().golden);
+  const std::string folder = TRIDENT_MODEL_GOLDENS "/families/" + GetParam().family;
+  const std::string config =
+      R"({"batch": {"global": 6, "micro": 1, "sequence": 16}, "precision": {"compute": "fp32"}, "adapter": {"type": "lora", )" +
+      GetParam().adapter +
+      R"(}, "optimizer": {"type": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "grad_clip": 1.0},
+          "lr_schedule": {"type": "constant", "warmup_steps": 0}, "model": )" +
+      read_file(folder + "/config.json") + "}";
+  LayoutRunOptions options;
+  options.steps = static_cast<int>(golden.losses.size());
+  options.load = adapter_samples(golden);
+  options.before_steps = [&](RankTrainer& trainer) {
+    load_folder(trainer, folder);
+    set_masters(trainer, golden.initial);
+  };
+  const LayoutRun run = run_layout(config, GetParam().settings, options);
+
+  RecordProperty("worst", expect_golden_steps(run, golden.losses, golden.grad_norms));
+  ASSERT_EQ(run.gradients.size(), golden.gradients.size());
+  const double whole = static_cast<double>(golden.grad_norms.front());
+  for (const auto& [name, expected] : golden.gradients) {
+    ASSERT_TRUE(run.gradients.contains(name)) << name;
+    EXPECT_LE(distance(run.gradients.at(name), expected), 1e-5 * norm2(expected) + 1e-9 * whole) << "gradient of " << name;
+    const std::vector<float>&trained = golden.trained.at(name), &initial = golden.initial.at(name);
+    EXPECT_LE(distance(run.weights.at(name), trained), 1e-3 * distance(trained, initial)) << name << " after the steps";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, AdapterTraining, ::testing::ValuesIn(adapter_runs()), [](const auto& info) {
+  return info.param.golden + "_" + info.param.layout;
+});
+
+}  // namespace
+}  // namespace trident::testing

@@ -1,0 +1,101 @@
+#include "train/config/resolve_adapter.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <regex>
+#include <set>
+#include <string_view>
+
+#include "core/nearest_name.h"
+#include "model/config/hf_tensors.h"
+#include "model/config/param_names.h"
+
+namespace trident {
+namespace {
+
+[[noreturn]] void refuse(std::string_view key, const std::string& why) {
+  throw ConfigError(fmt::format("adapter.{}: {}", key, why));
+}
+
+// "q_proj" of "model.layers.0.self_attn.q_proj".
+std::string_view last_word(std::string_view module) { return module.substr(module.rfind('.') + 1); }
+
+// A name is a module's, or the end of one behind a dot; a text with other characters is a regular expression of whole names.
+std::function<bool(std::string_view)> matcher(std::string_view key, const std::string& text) {
+  const auto is_of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; };
+  if (std::ranges::all_of(text, is_of_name))
+    return [text](std::string_view module) { return module == text || module.ends_with("." + text); };
+  try {
+    return [pattern = std::regex(text)](std::string_view module) {
+      return std::regex_match(module.begin(), module.end(), pattern);
+    };
+  } catch (const std::regex_error&) {
+    refuse(key, fmt::format("\"{}\" is neither a module's name nor a regular expression", text));
+  }
+}
+
+// The layer that a module is in: the number in its name.
+std::int64_t layer_of(const std::string& module) {
+  const std::size_t digit = module.find_first_of("0123456789", module.find('.'));
+  return std::stoll(module.substr(digit));
+}
+
+[[noreturn]] void refuse_target(const std::string& target, const ModelConfig& model, const std::vector<std::string>& modules) {
+  const EndNames ends = end_names(model);
+  for (const std::string& end : {ends.embedding, ends.positions, ends.head})
+    if (matcher("target_modules", target)(end))
+      refuse("target_modules", fmt::format("\"{}\": adapters of {} are not built yet; leave it out", target, end));
+  std::vector<std::string_view> words;
+  for (const std::string& module : modules)
+    if (std::ranges::find(words, last_word(module)) == words.end()) words.push_back(last_word(module));
+  const std::string_view near = likely_name(last_word(target), words);
+  refuse("target_modules", fmt::format("\"{}\" is no module of the model{}; it has {}", target,
+                                       near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near), fmt::join(words, ", ")));
+}
+
+}  // namespace
+
+std::vector<std::string> adaptable_modules(const ModelConfig& model) {
+  const EndNames ends = end_names(model);
+  std::vector<std::string> modules;
+  for (const HfTensor& tensor : hf_tensors(model)) {
+    const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
+    const bool is_end = module == ends.embedding || module == ends.positions || module == ends.head;
+    if (tensor.shape.size() == 2 && !is_end) modules.push_back(module);
+  }
+  return modules;
+}
+
+AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& model) {
+  const std::vector<std::string> all = adaptable_modules(model);
+  std::set<std::string> taken;
+  for (const std::string& target : adapter.target_modules) {
+    const auto matches = matcher("target_modules", target);
+    const auto is_target = [&](const std::string& module) { return target == "all-linear" || matches(module); };
+    if (std::ranges::none_of(all, is_target)) refuse_target(target, model, all);
+    std::ranges::copy_if(all, std::inserter(taken, taken.end()), is_target);
+  }
+  for (const std::string& excluded : adapter.exclude_modules) {
+    const auto matches = matcher("exclude_modules", excluded);
+    std::erase_if(taken, [&](const std::string& module) { return matches(module); });
+  }
+  if (adapter.layers) {
+    for (const std::int64_t layer : *adapter.layers)
+      if (layer >= model.layers) refuse("layers", fmt::format("{}: the model has layers 0 to {}", layer, model.layers - 1));
+    std::erase_if(taken, [&](const std::string& module) {
+      return std::ranges::find(*adapter.layers, layer_of(module)) == adapter.layers->end();
+    });
+  }
+  if (taken.empty()) refuse("target_modules", "no module is left by exclude_modules and layers; nothing would train");
+  AdapterSpec spec{.modules = {}, .dropout = adapter.dropout};
+  const auto r = static_cast<double>(adapter.r);
+  const double scale = adapter.alpha / (adapter.rslora ? std::sqrt(r) : r);
+  for (const std::string& module : taken) spec.modules.push_back({module, adapter.r, scale});
+  return spec;
+}
+
+}  // namespace trident
