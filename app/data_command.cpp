@@ -82,7 +82,8 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
 
 ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, bool no_special) {
   constexpr const char* kNone = "{{ raise_exception('messages need a chat template; give --template') }}";
-  const bool may_lack_one = flags.preference && flags.chat_template.empty() && !std::filesystem::is_directory(tokenizer);  // texts do
+  // Texts do without a template.
+  const bool may_lack_one = flags.preference && flags.chat_template.empty() && !std::filesystem::is_directory(tokenizer);
   ChatOptions chat{.source = may_lack_one ? ChatSource{ChatTemplate::parse(kNone, "no template"), {}, {}}
                                           : chat_source_of(tokenizer, flags.chat_template, flags.chat ? "--chat" : "--preference")};
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
