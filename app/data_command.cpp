@@ -1,6 +1,7 @@
 // trident data prepare|merge|pack
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <ostream>
@@ -58,7 +59,7 @@ void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& option
 }
 
 struct ChatFlags {
-  bool chat = false, skip_empty = false;
+  bool chat = false, skip_empty = false, preference = false;
   std::string loss = "assistant", chat_template;
   std::optional<std::string> now;
 };
@@ -68,16 +69,23 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
       "--chat", flags.chat,
       "the lines are conversations: \"messages\", \"conversations\", or \"prompt\" and \"completion\"; PREFIX.mask says what "
       "counts");
-  app.add_option("--template", flags.chat_template, "of --chat: a file, chatml or llama3, in place of the tokenizer folder's")
-      ->needs(chat);
-  app.add_option("--now", flags.now, "of --chat: the date that a template writes as today, such as 2026-11-29")->needs(chat);
+  app.add_flag("--preference", flags.preference,
+               "the lines are pairs of answers: \"prompt\", \"chosen\" and \"rejected\", texts or lists of messages, for loss.type "
+               "\"dpo\"; the answers alone count")->excludes(chat);
+  app.add_option("--template", flags.chat_template,
+                 "of --chat and --preference: a file, chatml or llama3, in place of the tokenizer folder's");
+  app.add_option("--now", flags.now, "of --chat and --preference: the date that a template writes as today, such as 2026-11-29");
   app.add_option("--loss", flags.loss, "of --chat: which tokens count as targets")
       ->check(CLI::IsMember({"assistant", "completion", "all", "last"}))->capture_default_str()->needs(chat);
-  app.add_flag("--skip-empty", flags.skip_empty, "of --chat: leave conversations out of which no token counts")->needs(chat);
+  app.add_flag("--skip-empty", flags.skip_empty, "of --chat and --preference: leave conversations out of which no token counts");
 }
 
 ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, bool no_special) {
-  ChatOptions chat{.source = chat_source_of(tokenizer, flags.chat_template, "--chat")};
+  constexpr const char* kNone = "{{ raise_exception('messages need a chat template; give --template') }}";
+  // Texts do without a template.
+  const bool may_lack_one = flags.preference && flags.chat_template.empty() && !std::filesystem::is_directory(tokenizer);
+  ChatOptions chat{.source = may_lack_one ? ChatSource{ChatTemplate::parse(kNone, "no template"), {}, {}}
+                                          : chat_source_of(tokenizer, flags.chat_template, flags.chat ? "--chat" : "--preference")};
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
     if (flags.loss == to_string(kind)) chat.loss = kind;
   if (flags.skip_empty) chat.empty = EmptyConversations::kSkipped;
@@ -155,10 +163,14 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
                   .around = no_special ? Around::kLeftOut : Around::kAdded};
   const auto vocabulary = load_tokenizer(source);
   std::optional<ChatOptions> chat;
-  if (chat_flags.chat) {
+  if (!chat_flags.chat && !chat_flags.preference)
+    refuse_given(app, {"--template", "--now", "--skip-empty"}, "only conversations and pairs of answers have it",
+                 "give --chat or --preference");
+  if (chat_flags.chat || chat_flags.preference) {
     refuse_given(app, {"--append-eod", "--plain-special", "--json-key", "--separator-line"},
                  "with --chat the template says where turns end, and messages hold no control tokens", "prepare without --chat");
     chat = chat_options(chat_flags, source.name_or_path, no_special);
+    if (chat_flags.preference) chat->preferences = true, chat->loss = LossKind::kCompletion;
     options.chat = &*chat;
     if (const std::string warning = chat_marks(chat->source, *vocabulary).warning; !warning.empty())
       context.out << fmt::format("warning: {}\n", warning);

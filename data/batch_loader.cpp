@@ -50,7 +50,7 @@ std::int64_t BatchLoader::samples_per_epoch() const {
 }
 
 void BatchLoader::load(std::int64_t first_position, std::int64_t batch, const SampleSpans& spans) {
-  const auto& [tokens, targets, starts] = spans;
+  const auto& [tokens, targets, starts, numbers] = spans;
   const auto elements = static_cast<std::size_t>(options_.sequence * batch);
   for (const std::size_t size : {tokens.size(), targets.size(), starts.size()})
     TRIDENT_CHECK(size == 0 || size == elements, "{} tokens, {} targets, {} starts for [{}, {}]", tokens.size(), targets.size(),
@@ -61,6 +61,7 @@ void BatchLoader::load(std::int64_t first_position, std::int64_t batch, const Sa
   if (!finds && tokens.empty() && targets.empty()) return;
   for (std::int64_t i = 0; i < batch; ++i) {
     const Sample sample = sample_at(blend_, first_position + i);
+    if (!numbers.empty()) numbers[static_cast<std::size_t>(i)] = number_of(sample);
     const IndexedDataset& dataset = *sample.source.dataset;
     const bool reads_inputs = by_eod || !tokens.empty();
     const std::int64_t predicted = std::max<std::int64_t>(0, sample.tokens - 1), inputs = is_packed() ? sample.tokens : predicted;
@@ -109,12 +110,19 @@ BatchLoader::Sample BatchLoader::sample_at(Blend& blend, std::int64_t position) 
   const auto d = static_cast<std::size_t>(blended.dataset);
   const TokenSource& source = sources_[d];
   const std::int64_t sample = orders_[d].sample_at(blended.index);
-  if (!is_packed()) return {source, d, source.first_token + sample * options_.sequence, options_.sequence + 1};
+  if (!is_packed()) return {source, d, sample, source.first_token + sample * options_.sequence, options_.sequence + 1};
   const std::int64_t document = source.documents.begin + sample, begin = indices_[d].document_begin(document),
                      tokens = indices_[d].document_begin(document + 1) - begin;
   if (tokens > options_.sequence) refuse_long_pack(source, document, tokens, options_.sequence);
   if (tokens < 0) indices_[d].refuse_document(document + 1, indices_[d].first_sequence(document + 1));
-  return {source, d, begin, tokens, indices_[d].first_sequence(document)};
+  return {source, d, sample, begin, tokens, indices_[d].first_sequence(document)};
+}
+
+// Among the samples of all sources.
+std::int64_t BatchLoader::number_of(const Sample& sample) const {
+  std::int64_t number = sample.number;
+  for (std::size_t d = 0; d < sample.dataset; ++d) number += orders_[d].num_samples();
+  return number;
 }
 
 // By the index, into begins_. Each row of padding is by itself.

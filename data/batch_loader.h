@@ -52,10 +52,12 @@ class BatchLoader {
   struct Sample {
     const TokenSource& source;
     std::size_t dataset;       // its number
+    std::int64_t number;       // of the sample in it
     std::int64_t first_token, tokens;  // those to read: sequence + 1, or all of a pack
     std::int64_t first_sequence = 0;   // of a pack
   };
   Sample sample_at(Blend& blend, std::int64_t position);
+  std::int64_t number_of(const Sample& sample) const;
   bool is_packed() const { return sources_.front().samples == SampleKind::kPacked; }
   void find_documents(const Sample& sample, std::int64_t inputs);
 

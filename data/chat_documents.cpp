@@ -1,6 +1,7 @@
 #include "data/chat_documents.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -83,14 +84,58 @@ bool ends_with_one_of(const ConversationTokens& tokens, const std::vector<std::i
 
 }  // namespace
 
-ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
-                                       const Tokenizer& tokenizer, Encoder& encoder) {
-  const std::string where = fmt::format("{}:{}", path, line.line);
+namespace {
+
+JsonValue row_in(const RawDocument& line, const std::string& path) {
   const JsonRules rules{.comments = JsonComments::kRefused,
                         .max_bytes = line.bytes.size(),
                         .blame = ExitCode::kData,
                         .first_line = line.line};
-  const Conversation conversation = read_conversation(parse_json(line.bytes, path, rules), path);
+  return parse_json(line.bytes, path, rules);
+}
+
+constexpr std::array<std::string_view, 2> kAnswers{"chosen", "rejected"};
+
+// The rows of the two answers, as read_conversation() takes them.
+std::array<JsonValue, 2> rows_of_answers(const JsonValue& row, std::string_view where) {
+  const auto refuse = [&](const std::string& what) {
+    throw DataError(fmt::format("{}: {}; rows have \"prompt\", \"chosen\" and \"rejected\", all of them texts or lists of messages",
+                                where, what));
+  };
+  if (!row.is_object()) refuse(fmt::format("a pair is {} where an object is expected", describe(row.kind())));
+  std::array<JsonValue, 2> answers;
+  for (std::size_t a = 0; a < answers.size(); ++a) {
+    const JsonValue* const found = row.find(kAnswers[a]);
+    if (found == nullptr) refuse(fmt::format("the row has no \"{}\"", kAnswers[a]));
+    if (!found->is_string() && !found->is_array()) refuse(fmt::format("{} is {}", kAnswers[a], describe(found->kind())));
+    answers[a] = *found;
+  }
+  const JsonValue* const given = row.find("prompt");
+  JsonValue prompt = given != nullptr ? *given : JsonValue();
+  if (answers[0].is_array() && answers[1].is_array() && !prompt.is_array()) {
+    const auto &chosen = answers[0].items(), &rejected = answers[1].items();
+    const auto [end, other_end] = std::ranges::mismatch(chosen, rejected);
+    if (end == chosen.begin()) refuse("chosen and rejected begin with different messages, so that nothing is their prompt");
+    if (end == chosen.end() || other_end == rejected.end())
+      refuse("one of chosen and rejected has no message that the other has not");
+    prompt = JsonValue(JsonValue::Array(chosen.begin(), end));
+    answers = {JsonValue(JsonValue::Array(end, chosen.end())), JsonValue(JsonValue::Array(other_end, rejected.end()))};
+  }
+  std::array<JsonValue, 2> rows;
+  for (std::size_t a = 0; a < rows.size(); ++a) {
+    if (answers[a].kind() != prompt.kind())
+      refuse(given == nullptr ? "the row has no \"prompt\""
+                              : fmt::format("{} is {}, and prompt is {}", kAnswers[a], describe(answers[a].kind()),
+                                            describe(prompt.kind())));
+    rows[a].set("prompt", prompt);
+    rows[a].set("completion", answers[a]);
+    if (const JsonValue* const tools = row.find("tools")) rows[a].set("tools", *tools);
+  }
+  return rows;
+}
+
+ConversationTokens encode_parsed(const Conversation& conversation, const std::string& where, const ChatOptions& options,
+                                 const Tokenizer& tokenizer, Encoder& encoder) {
   const ChatTemplate& chat = options.source.for_tools(conversation.tools);
   const CountedChat counted = render_counted(chat, conversation, options.loss, options.source.variables, where);
   const std::vector<TextRange> plain = message_texts(counted.rendered);
@@ -111,6 +156,25 @@ ConversationTokens encode_conversation(const RawDocument& line, const std::strin
   const std::span ids(tokens.ids);
   const std::vector<std::int32_t>& before = tokenizer.special_ids().before;
   tokens.is_usual = std::ranges::equal(before, ids.first(std::min(before.size(), ids.size())));
+  return tokens;
+}
+
+}  // namespace
+
+ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
+                                       const Tokenizer& tokenizer, Encoder& encoder) {
+  return encode_parsed(read_conversation(row_in(line, path), path), fmt::format("{}:{}", path, line.line), options, tokenizer,
+                       encoder);
+}
+
+std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, const std::string& path, const ChatOptions& options,
+                                                    const Tokenizer& tokenizer, Encoder& encoder) {
+  const std::array<JsonValue, 2> rows = rows_of_answers(row_in(line, path), fmt::format("{}:{}", path, line.line));
+  std::array<ConversationTokens, 2> tokens;
+  for (std::size_t a = 0; a < rows.size(); ++a) {
+    const std::string where = fmt::format("{}:{}: {}", path, line.line, kAnswers[a]);
+    tokens[a] = encode_parsed(read_conversation(rows[a], where), where, options, tokenizer, encoder);
+  }
   return tokens;
 }
 

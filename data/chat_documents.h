@@ -1,6 +1,7 @@
 // Conversations of JSON lines to token ids, with which of the ids count as targets.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct ChatOptions {
   ChatSource source;
   LossKind loss = LossKind::kAssistant;
   EmptyConversations empty = EmptyConversations::kRefused;  // those of which no token counts
+  bool preferences = false;  // rows are pairs of answers; `loss` is kCompletion
   Around around_text = Around::kAdded;                      // of rows that are plain text, which no template has rendered
 };
 
@@ -35,6 +37,12 @@ struct ConversationTokens {
 // tokens are not the text's own bytes, so that nothing says which of them count.
 ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
                                        const Tokenizer& tokenizer, Encoder& encoder);
+
+// The chosen and the rejected answer in `line`, each behind the prompt, which does not count: {"prompt", "chosen", "rejected"}, all
+// texts or all lists of messages; of two lists without a prompt that is one, it is the messages that both begin with. As
+// encode_conversation().
+std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, const std::string& path, const ChatOptions& options,
+                                                    const Tokenizer& tokenizer, Encoder& encoder);
 
 // What a template writes around messages, as one question and one answer show it; nothing where it refuses those.
 struct ChatMarks {

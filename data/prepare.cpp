@@ -27,7 +27,7 @@ constexpr std::int64_t kBatchBytes = 1 << 20;  // of input that one worker takes
 struct Batch {
   std::vector<RawDocument> documents;
   std::vector<std::int32_t> ids;    // of all of them, eod included
-  std::vector<std::int64_t> sizes;  // ids of each
+  std::vector<std::int64_t> sizes;  // ids of each, or of each answer of a pair
   std::vector<std::uint8_t> counts; // of ids, of conversations
   std::vector<std::string> bad;     // why lines are no documents, where such are left out
   std::int64_t text_bytes = 0, lone_surrogates = 0;
@@ -61,13 +61,7 @@ void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const Inp
   batch.text_bytes += static_cast<std::int64_t>(text.size());
 }
 
-void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer,
-                 const ChatOptions& chat) {
-  const ConversationTokens tokens = encode_conversation(line, input.path, chat, tokenizer, encoder);
-  if (std::ranges::find(tokens.counts, 1) == tokens.counts.end()) {
-    ++batch.skipped;
-    return;
-  }
+void add_conversation(const ConversationTokens& tokens, const InputFile& input, const RawDocument& line, Batch& batch) {
   std::ranges::copy(tokens.ids, std::back_inserter(batch.ids));
   std::ranges::copy(tokens.counts, std::back_inserter(batch.counts));
   batch.sizes.push_back(std::ssize(tokens.ids));
@@ -76,6 +70,19 @@ void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const 
   if (!tokens.dropped.empty() && ++batch.dropped == 1)
     batch.first_dropped = fmt::format("{}:{}: {}", input.path, line.line, tokens.dropped);
   batch.all_usual = batch.all_usual && tokens.is_usual;
+}
+
+void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer,
+                 const ChatOptions& chat) {
+  const auto counts = [](const ConversationTokens& tokens) { return std::ranges::find(tokens.counts, 1) != tokens.counts.end(); };
+  std::vector<ConversationTokens> parts;
+  if (chat.preferences)
+    std::ranges::move(encode_preference(line, input.path, chat, tokenizer, encoder), std::back_inserter(parts));
+  else
+    parts.push_back(encode_conversation(line, input.path, chat, tokenizer, encoder));
+  batch.skipped += std::ranges::all_of(parts, counts) ? 0 : 1;
+  if (!std::ranges::all_of(parts, counts)) return;
+  for (const ConversationTokens& tokens : parts) add_conversation(tokens, input, line, batch);
 }
 
 void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer, std::int32_t eod,
@@ -210,7 +217,12 @@ class Preparation {
     for (const std::int64_t size : batch->sizes) {
       const auto length = static_cast<std::size_t>(size), bits = options_.chat != nullptr ? length : 0;
       stats_.empty_documents += size == 0;
-      writer_.add_document(ids.first(length), counts.first(bits));
+      if (options_.chat == nullptr || !options_.chat->preferences) {
+        writer_.add_document(ids.first(length), counts.first(bits));
+      } else {
+        writer_.add_sequence(ids.first(length), counts.first(bits));
+        if (writer_.num_sequences() % 2 == 0) writer_.end_document();
+      }
       ids = ids.subspan(length), counts = counts.subspan(bits);
     }
     stats_.counted += std::ranges::count(batch->counts, 1);

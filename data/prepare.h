@@ -59,12 +59,12 @@ struct PrepareProgress {
   std::int64_t tokens = 0;
 };
 
-// Writes PREFIX.bin and PREFIX.idx (Megatron-LM's indexed dataset; exactly these names), one sequence per document that has text,
-// in the order of input_paths(names). An input is JSON lines (one object a line, blank lines are skipped) or plain text, either
-// also compressed (see InputFile). Memory: a few MB per worker, or three times the longest document where that is more. Errors
-// leave no output, whichever the number of workers the first one in the order of the documents: DataError (input missing,
-// damaged, empty, or a bad line: FILE:LINE), ConfigError (no inputs, workers), StorageError (output). `progress` is called on
-// this thread, about once per MB of text.
+// Writes PREFIX.bin and PREFIX.idx (Megatron-LM's indexed dataset; exactly these names), one sequence per document that has text
+// (of ChatOptions::preferences two: the chosen and the rejected answer), in the order of input_paths(names). An input is JSON lines
+// (one object a line, blank lines are skipped) or plain text, either also compressed (see InputFile). Memory: a few MB per worker,
+// or three times the longest document where that is more. Errors leave no output, whichever the number of workers the first one in
+// the order of the documents: DataError (input missing, damaged, empty, or a bad line: FILE:LINE), ConfigError (no inputs,
+// workers), StorageError (output). `progress` is called on this thread, about once per MB of text.
 PrepareStats prepare_text(const std::vector<std::string>& names, const Tokenizer& tokenizer, const std::string& output_prefix,
                           const PrepareOptions& options, const std::function<void(const PrepareProgress&)>& progress = {});
 

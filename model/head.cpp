@@ -44,20 +44,21 @@ void Head::run_forward(LayerPass& p, ConstTensorView x, TensorView) const {
   if (p.batch.cached != nullptr) return last_logits(p, x, *p.batch.cached);
   const TensorView normed = p.save(normed_, x.dtype(), x.shape());
   norm_.forward(p, normed, x);
-  if (is_chunked(p)) return chunked_.forward(p, p.batch.loss, normed, p.batch.loss_rows(), p.batch.token_losses);
+  if (is_chunked(p)) return chunked_.forward(p, p.batch.loss, normed, p.batch.forward_rows(), p.batch.token_losses);
   const TensorView logits =
       p.save(logits_, p.geometry.compute, {p.geometry.full_rows(), projection_.projections().front().output_columns});
   projection_.forward(p, normed, std::span(&logits, 1));
-  cross_entropy_.forward(p, p.batch.loss, logits, p.batch.loss_rows(), p.batch.token_losses,
-                         p.batch.training ? std::optional(p.batch.gradient_scale) : std::nullopt);
+  cross_entropy_.forward(p, p.batch.loss, logits, p.batch.forward_rows(), p.batch.token_losses,
+                         p.batch.training && p.batch.weigh == nullptr ? std::optional(p.batch.gradient_scale) : std::nullopt);
 }
 
 void Head::run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const {
   if (is_chunked(p)) return chunked_backward(p, x, d, ChunkedVocabHead::Gradients::kInput);
+  if (p.batch.weigh != nullptr) (*p.batch.weigh)();
   const ScratchScope scope(p.scratch_cursor());
   const TensorView logits = p[logits_], d_normed = p.scratch(x.dtype(), x.shape());
-  if (!VocabParallelCrossEntropy::forms_gradient(p))  // else forward did
-    cross_entropy_.backward(p, logits, 0, p.batch.loss_rows(), p.batch.gradient_scale);
+  if (!VocabParallelCrossEntropy::forms_gradient(p) || p.batch.weigh != nullptr)  // else forward did
+    cross_entropy_.backward(p, logits, 0, p.batch.backward_rows(), p.batch.gradient_scale);
   projection_.backward_input(p, d_normed, std::span(&logits, 1));
   norm_.backward(p, d, d_normed, x, Accumulate::kNo);
 }
@@ -65,7 +66,7 @@ void Head::run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) con
 void Head::run_backward_weight(LayerPass& p, ConstTensorView) const {
   if (!projection_.trains(p)) return;
   if (is_chunked(p))
-    return chunked_.backward(p, TensorView(), p[normed_], p.batch.loss_rows(), p.batch.gradient_scale,
+    return chunked_.backward(p, TensorView(), p[normed_], p.batch.backward_rows(), p.batch.gradient_scale,
                              ChunkedVocabHead::Gradients::kWeight);
   const TensorView d_logits = p[logits_];
   projection_.backward_weight(p, p[normed_], std::span(&d_logits, 1));
@@ -78,9 +79,10 @@ void Head::run_backward(LayerPass& p, ConstTensorView x, TensorView d) const {
 }
 
 void Head::chunked_backward(LayerPass& p, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const {
+  if (p.batch.weigh != nullptr) (*p.batch.weigh)();
   const ScratchScope scope(p.scratch_cursor());
   const TensorView d_normed = p.scratch(x.dtype(), x.shape());
-  chunked_.backward(p, d_normed, p[normed_], p.batch.loss_rows(), p.batch.gradient_scale, wanted);
+  chunked_.backward(p, d_normed, p[normed_], p.batch.backward_rows(), p.batch.gradient_scale, wanted);
   norm_.backward(p, d, d_normed, x, Accumulate::kNo);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "core/tensor_view.h"
 #include "model/config/model_config.h"
@@ -33,13 +34,16 @@ struct MicroBatch {
   float gradient_scale = 1.0f;  // loss scale / global_valid_tokens: the one division
   TensorView loss;              // f64 [1], overwritten by the head: sum over counted tokens of weighted nats
   TensorView token_losses = {}; // f32 [S*B], or of nothing; overwritten by the head: nats of each counted token, else 0
+  // Not null: called between the head's forward and backward; row_weights, which forward leaves alone, are there behind it.
+  const std::function<void()>* weigh = nullptr;
   bool training = true;         // false: no dropout, and no backward follows
   // f32 [rows, P]: in the place of the constants', where samples turn by angles of their own lengths; else of nothing.
   ConstTensorView rope_cos = {}, rope_sin = {};
   // Not null: the tokens follow others, whose keys and values are kept. Forward alone, without sequence parallelism.
   const CachedStep* cached = nullptr;
 
-  LossRows loss_rows() const { return {targets, row_weights}; }
+  LossRows forward_rows() const { return weigh != nullptr ? LossRows(targets) : backward_rows(); }
+  LossRows backward_rows() const { return {targets, row_weights}; }
 };
 
 // A pass over one micro-batch.

@@ -191,6 +191,47 @@ TEST_F(Conversations, CountWhatTheAssistantSays) {
   expect_tokens(ids, std::vector<std::uint8_t>(ids.size(), 1));
 }
 
+TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
+  const std::string chat = folder();
+  const auto pairs = [&](const std::string& rows, const std::string& tokenizer, std::vector<std::string> more = {}) {
+    write_rows(rows);
+    Arguments all{"data", "prepare", "--preference", "--overwrite", "--input", folder_ / "c.jsonl", "--tokenizer", tokenizer,
+                  "--output", folder_ / "c"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const std::string texts = "{\"prompt\": \"ab\", \"chosen\": \"c\", \"rejected\": \"d\"}\n";
+  expect_parts(output(pairs(texts, chat)), {"1 document,", "2 of 6 tokens count as targets (33.3 %)"});
+  expect_tokens({27, 26, 2, 27, 26, 3}, {0, 0, 1, 0, 0, 1});
+  const IndexedDataset dataset(folder_ / "c");
+  EXPECT_EQ(dataset.num_documents(), 1);
+  EXPECT_EQ(dataset.num_sequences(), 2);
+  const std::string user = R"({"role": "user", "content": "c"})", d = R"({"role": "assistant", "content": "d"})",
+                    b = R"({"role": "assistant", "content": "b"})";
+  const std::vector<std::int32_t> ids{27, 20, 2, 28, 0, 3, 28, 27, 20, 2, 28, 0, 1, 28};
+  const std::vector<std::uint8_t> counts{0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1};
+  output(pairs(fmt::format(R"({{"prompt": [{}], "chosen": [{}], "rejected": [{}]}})", user, d, b) + "\n", chat));
+  expect_tokens(ids, counts);
+  output(pairs(fmt::format(R"({{"prompt": "c", "chosen": [{0}, {1}], "rejected": [{0}, {2}]}})", user, d, b) + "\n", chat));
+  expect_tokens(ids, counts);
+  const auto refused = [&](const std::string& row, const std::vector<std::string>& parts) {
+    refuse(pairs(texts + row + "\n", chat), 65, parts);
+  };
+  refused(R"({"prompt": "ab", "chosen": "c"})", {"c.jsonl:2: the row has no \"rejected\"; rows have \"prompt\""});
+  refused(R"({"chosen": "c", "rejected": "d"})", {"c.jsonl:2: the row has no \"prompt\""});
+  refused(R"({"prompt": "ab", "chosen": "c", "rejected": []})", {"c.jsonl:2: rejected is an array, and prompt is a string"});
+  refused(R"({"prompt": "ab", "chosen": "c", "rejected": ""})", {"c.jsonl:2: rejected: no token of the conversation counts"});
+  refused(fmt::format(R"({{"chosen": [{0}], "rejected": [{0}, {1}]}})", user, d),
+          {"c.jsonl:2: one of chosen and rejected has no message"});
+  refused("3", {"c.jsonl:2: a pair is"});
+  expect_parts(output(pairs(texts + "{\"prompt\": \"ab\", \"chosen\": \"c\", \"rejected\": \"\"}\n", chat, {"--skip-empty"})),
+               {"1 document,", "1 conversation without a token that counts left out"});
+  refuse(pairs(texts, chat, {"--chat"}), 64, {"--preference", "--chat"});
+  refuse(pairs(fmt::format(R"({{"prompt": [{}], "chosen": [{}], "rejected": [{}]}})", user, d, b) + "\n", "gpt2"), 65,
+         {"give --template"});
+  output(pairs(texts, "gpt2"));
+}
+
 TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {
   const std::string chat = folder();
   write_rows(std::string(kTurns) + "\n[{\"role\": \"user\", \"content\": \"a\"}]\n");

@@ -11,6 +11,8 @@ namespace {
 constexpr std::array<std::string_view, 3> kAskedDevices{"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 4> kComputeFormats{"auto", "bf16", "fp16", "fp32"};
 constexpr std::array<std::string_view, 2> kContents{"all", "weights"};
+constexpr std::array<std::string_view, 2> kLossTypes{"cross_entropy", "dpo"};
+constexpr std::array<std::string_view, 3> kDpoVariants{"sigmoid", "ipo", "hinge"};
 constexpr std::array<std::string_view, 2> kNormalizes{"token", "sequence"};
 constexpr std::array<std::string_view, 2> kReactions{"continue", "stop"};
 
@@ -44,12 +46,16 @@ std::optional<ComputeFormat> parse_compute_format(std::string_view text) { retur
 std::optional<CheckpointContent> parse_checkpoint_content(std::string_view text) {
   return find_in<CheckpointContent>(kContents, text);
 }
+std::optional<LossType> parse_loss_type(std::string_view text) { return find_in<LossType>(kLossTypes, text); }
+std::optional<DpoVariant> parse_dpo_variant(std::string_view text) { return find_in<DpoVariant>(kDpoVariants, text); }
 std::optional<LossNormalize> parse_loss_normalize(std::string_view text) { return find_in<LossNormalize>(kNormalizes, text); }
 std::optional<OnError> parse_on_error(std::string_view text) { return find_in<OnError>(kReactions, text); }
 
 std::string_view to_string(AskedDevice device) { return kAskedDevices[static_cast<std::size_t>(device)]; }
 std::string_view to_string(ComputeFormat format) { return kComputeFormats[static_cast<std::size_t>(format)]; }
 std::string_view to_string(CheckpointContent content) { return kContents[static_cast<std::size_t>(content)]; }
+std::string_view to_string(LossType type) { return kLossTypes[static_cast<std::size_t>(type)]; }
+std::string_view to_string(DpoVariant variant) { return kDpoVariants[static_cast<std::size_t>(variant)]; }
 std::string_view to_string(LossNormalize normalize) { return kNormalizes[static_cast<std::size_t>(normalize)]; }
 std::string_view to_string(OnError reaction) { return kReactions[static_cast<std::size_t>(reaction)]; }
 

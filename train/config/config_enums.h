@@ -14,6 +14,9 @@ enum class AskedDevice : std::uint8_t { kAuto, kCpu, kCuda };
 enum class ComputeFormat : std::uint8_t { kAuto, kBf16, kFp16, kFp32 };
 // checkpoint.content
 enum class CheckpointContent : std::uint8_t { kAll, kWeights };
+// loss.type: the nats of tokens, or what preference_loss.h makes of them (loss.variant).
+enum class LossType : std::uint8_t { kCrossEntropy, kDpo };
+enum class DpoVariant : std::uint8_t { kSigmoid, kIpo, kHinge };
 // loss.normalize: every target of a global batch weighs the same, or every sequence of it.
 enum class LossNormalize : std::uint8_t { kToken, kSequence };
 // checkpoint.on_error, log.on_error
@@ -32,11 +35,15 @@ std::string to_string(const ResumeFrom& from);  // "auto", "never", or the path
 std::optional<AskedDevice> parse_asked_device(std::string_view text);
 std::optional<ComputeFormat> parse_compute_format(std::string_view text);
 std::optional<CheckpointContent> parse_checkpoint_content(std::string_view text);
+std::optional<LossType> parse_loss_type(std::string_view text);
+std::optional<DpoVariant> parse_dpo_variant(std::string_view text);
 std::optional<LossNormalize> parse_loss_normalize(std::string_view text);
 std::optional<OnError> parse_on_error(std::string_view text);
 std::string_view to_string(AskedDevice device);
 std::string_view to_string(ComputeFormat format);
 std::string_view to_string(CheckpointContent content);
+std::string_view to_string(LossType type);
+std::string_view to_string(DpoVariant variant);
 std::string_view to_string(LossNormalize normalize);
 std::string_view to_string(OnError reaction);
 

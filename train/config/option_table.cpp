@@ -242,10 +242,34 @@ std::vector<Option> number_options() {
 
 std::vector<Option> data_options() {
   return {
+      {.path = "loss.type", .takes = kString, .fallback = "\"cross_entropy\"",
+       .doc = "cross_entropy: of the next token; dpo: of pairs of a chosen and a rejected answer (trident data prepare "
+              "--preference), against what reference says of them.",
+       .choices = {"cross_entropy", "dpo"},
+       .reserved_values = {{"kto", "not built yet; dpo learns from pairs"},
+                           {"orpo", "not built yet; use dpo, with loss.nll_weight"},
+                           {"grpo", "not built yet: answers are not drawn while training; use dpo on pairs"}}},
       {.path = "loss.normalize", .takes = kString, .fallback = "\"token\"",
        .doc = "What weighs the same in the loss of a step: token, every target that counts; sequence, every sequence (a document "
               "within a sample) with such targets, each of its n targets 1/n of it.",
        .choices = {"token", "sequence"}},
+      {.path = "loss.beta", .takes = kNumber, .fallback = "0.1",
+       .doc = "Of dpo: how strongly the model is held to the reference.", .range = kPositive},
+      {.path = "loss.variant", .takes = kString, .fallback = "\"sigmoid\"",
+       .doc = "Of dpo: the function of a pair's log-probability ratios; ipo takes means of their targets.",
+       .choices = {"sigmoid", "ipo", "hinge"}},
+      {.path = "loss.label_smoothing", .takes = kNumber, .fallback = "0",
+       .doc = "Of dpo's sigmoid: the share of pairs that are taken to be labelled the wrong way round.",
+       .range = {0, 0.5, Range::Ends::kOpenHigh}},
+      {.path = "loss.nll_weight", .takes = kNumber, .fallback = "0",
+       .doc = "Of dpo: weight of the chosen answer's cross-entropy (mean of its targets), added to the loss.", .range = kFromZero,
+       .aka = {"rpo_alpha"}},
+      {.path = "loss.length_normalized", .takes = kBool, .fallback = "false",
+       .doc = "Of dpo: log-probabilities of answers are means of their targets in sigmoid and hinge, too."},
+      {.path = "reference", .takes = kString, .fallback = "\"initial\"",
+       .doc = "Of dpo: whose log-probabilities answers are compared with. initial: the weights before the first step; else a "
+              "checkpoint or folder as model.init_from takes it.",
+       .reserved_values = {{"adapter_off", "not built yet; \"initial\" asks once, before the first step, when new adapters change nothing"}}},
       {.path = "data.train", .takes = kString | kSources, .fallback = "", .doc = "Training data: a prefix, or a list of prefixes or {\"path\", \"weight\"}.",
        .aka = {"data_path", "dataset", "train_data_path"}},
       {.path = "data.valid", .takes = kNull | kString | kSources, .fallback = "null", .doc = "Validation data, likewise; each file is a set with numbers of its own, beside their mean by weight. null: what split sets aside.",

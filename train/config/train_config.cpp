@@ -34,6 +34,8 @@ void read(const JsonValue& v, UpdateRule& out) { out = parse_update_rule(v.as_st
 void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
 void read(const JsonValue& v, LrDecay& out) { out = parse_lr_decay(v.as_string()).value(); }
 void read(const JsonValue& v, CheckpointContent& out) { out = parse_checkpoint_content(v.as_string()).value(); }
+void read(const JsonValue& v, LossType& out) { out = parse_loss_type(v.as_string()).value(); }
+void read(const JsonValue& v, DpoVariant& out) { out = parse_dpo_variant(v.as_string()).value(); }
 void read(const JsonValue& v, LossNormalize& out) { out = parse_loss_normalize(v.as_string()).value(); }
 void read(const JsonValue& v, OnError& out) { out = parse_on_error(v.as_string()).value(); }
 void read(const JsonValue& v, AxisOrder& out) { out = parse_axis_order(v.as_string()).value(); }
@@ -165,7 +167,9 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("lr_schedule.type", s.type), v("lr_schedule.warmup_steps", s.warmup_steps), v("lr_schedule.min_lr", s.min_lr);
   v("lr_schedule.decay_steps", s.decay_steps), v("lr_schedule.wsd_decay_steps", s.wsd_decay_steps);
   v("lr_schedule.wsd_decay_type", s.wsd_decay_type);
-  v("loss.normalize", c.loss.normalize);
+  v("loss.type", c.loss.type), v("loss.normalize", c.loss.normalize), v("loss.beta", c.loss.beta);
+  v("loss.variant", c.loss.variant), v("loss.label_smoothing", c.loss.label_smoothing), v("loss.nll_weight", c.loss.nll_weight);
+  v("loss.length_normalized", c.loss.length_normalized), v("reference", c.reference);
   v("data.train", c.data.train), v("data.valid", c.data.valid), v("data.split", c.data.split), v("data.shuffle", c.data.shuffle);
   v("data.samples", c.data.samples);
   v("data.tokenizer", c.data.tokenizer), v("data.reset_position_ids", c.data.reset_position_ids);
@@ -325,6 +329,37 @@ TrainConfig parse_train_config(std::string_view text, std::string_view source, c
 
 namespace {
 
+void check_loss(const TrainConfig& c) {
+  if (c.loss.normalize == LossNormalize::kSequence && !c.data.finds_documents())
+    contradict(
+        "loss.normalize = \"sequence\": nothing says where a sequence of a sample ends; set data.samples to \"packed\", or "
+        "data.reset_attention_mask, data.reset_position_ids or data.eod_mask_loss to true");
+  if (!c.loss.is_dpo()) {
+    if (c.reference != kInitialReference)
+      contradict(fmt::format("reference = {}: only loss.type \"dpo\" has one; leave it out", in_quotes(c.reference)));
+    return;
+  }
+  if (!c.data.is_packed())
+    contradict(
+        "loss.type = \"dpo\": a sample is one pair of answers, as trident data prepare --preference writes it; set data.samples to "
+        "\"packed\"");
+  if (c.loss.normalize != LossNormalize::kToken)
+    contradict("loss.normalize = \"sequence\": with loss.type \"dpo\" every pair weighs the same; leave it out");
+  if (c.loss.label_smoothing > 0 && c.loss.variant != DpoVariant::kSigmoid)
+    contradict(fmt::format("loss.label_smoothing = {}: loss.variant \"sigmoid\" alone has it; set one of them back",
+                           c.loss.label_smoothing));
+  if (c.adapter.dropout > 0)
+    contradict(fmt::format("adapter.dropout = {}: loss.type \"dpo\" compares the model with a reference that has none; set it to 0",
+                           c.adapter.dropout));
+  if (c.eval.every.ever())
+    contradict("eval.every: an evaluation of pairs is not built yet for loss.type \"dpo\"; set it to 0");
+  if (c.cuda.graphs)
+    contradict("cuda.graphs = true: loss.type \"dpo\" makes weights between the passes of a micro-batch; set it to false");
+  if (c.reference != kInitialReference && !c.model.init_from)
+    contradict(
+        fmt::format("reference = {}: training begins with random weights; name them by model.init_from", in_quotes(c.reference)));
+}
+
 void check_samples(const TrainConfig& c) {
   if (!c.eval.has_samples()) return;
   if (!c.eval.every.ever())
@@ -381,10 +416,7 @@ void validate(const TrainConfig& c) {
                            *s.decay_steps));
   if (c.data.split && !c.data.valid.empty())
     contradict(fmt::format("data.split = {}: data.valid is given too; set one of them to null", in_quotes(*c.data.split)));
-  if (c.loss.normalize == LossNormalize::kSequence && !c.data.finds_documents())
-    contradict(
-        "loss.normalize = \"sequence\": nothing says where a sequence of a sample ends; set data.samples to \"packed\", or "
-        "data.reset_attention_mask, data.reset_position_ids or data.eod_mask_loss to true");
+  check_loss(c);
   check_samples(c);
   const std::int64_t last = c.run.epochs ? INT64_MAX : c.run.steps;  // the data say how many steps an epoch is
   if (const std::vector<std::int64_t>& t = c.log.trace_steps; !t.empty() && (t.size() != 2 || t[0] > t[1] || t[1] > last))

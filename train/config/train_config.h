@@ -167,11 +167,20 @@ struct DataConfig {
   bool needs_starts() const { return reset_position_ids || reset_attention_mask; }
 };
 
+// The weights before the first step.
+inline constexpr std::string_view kInitialReference = "initial";
+
 struct LossConfig {
+  LossType type = LossType::kCrossEntropy;
   LossNormalize normalize = LossNormalize::kToken;
+  double beta = 0.1;
+  DpoVariant variant = DpoVariant::kSigmoid;
+  double label_smoothing = 0, nll_weight = 0;
+  bool length_normalized = false;
 
   // Whether losses of tokens have weights of their own (MicroBatch::row_weights).
-  bool weighs_rows() const { return normalize != LossNormalize::kToken; }
+  bool weighs_rows() const { return normalize != LossNormalize::kToken || is_dpo(); }
+  bool is_dpo() const { return type == LossType::kDpo; }
 };
 
 // Every so many steps, or where an epoch of the training data ends.
@@ -246,6 +255,7 @@ struct TrainConfig {
   OptimizerConfig optimizer;
   LrScheduleConfig lr_schedule;
   LossConfig loss;
+  std::string reference = std::string(kInitialReference);  // of dpo: that, or what model.init_from takes
   DataConfig data;
   EvalConfig eval;
   CheckpointConfig checkpoint;

@@ -28,6 +28,12 @@ std::string to_json_line(const StepMetrics& m) {
                                    {"comm_bytes", comm}});
   if (m.masked_flops_share) line.set("mfu_masked", m.mfu ? JsonValue(*m.mfu * *m.masked_flops_share) : JsonValue());
   if (m.loss_tokens) line.set("loss_tokens", *m.loss_tokens);
+  if (m.rewards) {
+    line.set("rewards_chosen", m.rewards->chosen);
+    line.set("rewards_rejected", m.rewards->rejected);
+    line.set("accuracy", m.rewards->accuracy);
+    line.set("margin", m.rewards->margin());
+  }
   return to_json_text(line);
 }
 

@@ -18,6 +18,13 @@ struct CommBytes {
   std::int64_t tp = 0, cp = 0, dp = 0, pp = 0;
 };
 
+// Means over the pairs of a global batch of loss.type "dpo".
+struct PairRewards {
+  double chosen = 0, rejected = 0;
+  double accuracy = 0;  // pairs whose chosen answer has the higher reward
+  double margin() const { return chosen - rejected; }
+};
+
 struct StepMetrics {
   std::int64_t step = 0;         // completed updates; the first is 1
   double loss = 0;               // mean nats per counted target of this global batch, before the update
@@ -27,6 +34,7 @@ struct StepMetrics {
   std::int64_t skipped = 0;          // batches so far that made no update (not in the record)
   std::int64_t tokens = 0;       // trained on so far, this step included
   std::optional<std::int64_t> loss_tokens;  // targets of this global batch that count; nothing: all of them
+  std::optional<PairRewards> rewards;  // nothing: no pairs
   double step_ms = 0;
   double tokens_per_s = 0;
   std::optional<double> mfu;     // model FLOPs over the peak (train/run/peak_flops.h), in [0, 1]; nothing: peak unknown
@@ -59,7 +67,7 @@ struct EvalMetrics {
 // One line without its end. Doubles in their shortest exact form; a non-finite or absent number is null (JSON has no other word).
 // step, loss, grad_norm, lr, loss_scale, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes; mfu_masked = mfu *
 // masked_flops_share
-// and loss_tokens, each where it is given
+// and loss_tokens, and rewards_chosen, rewards_rejected, accuracy, margin, each where it is given
 std::string to_json_line(const StepMetrics& metrics);
 // step, valid_loss, valid_perplexity, valid_bits_per_byte; of several sets also sets: {NAME: {loss, perplexity, bits_per_byte}}
 std::string to_json_line(const EvalMetrics& metrics);

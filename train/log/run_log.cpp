@@ -29,6 +29,12 @@ std::vector<Scalar> scalars_of(const StepMetrics& m, const std::vector<std::pair
                               {"mem/peak_allocated_bytes", static_cast<double>(m.peak_bytes)}};
   if (m.mfu) scalars.push_back({"perf/mfu", *m.mfu});
   if (m.loss_scale) scalars.push_back({"train/loss_scale", *m.loss_scale});
+  if (m.rewards) {
+    scalars.push_back({"rewards/chosen", m.rewards->chosen});
+    scalars.push_back({"rewards/rejected", m.rewards->rejected});
+    scalars.push_back({"rewards/accuracy", m.rewards->accuracy});
+    scalars.push_back({"rewards/margin", m.rewards->margin()});
+  }
   for (const auto& [tag, value] : named) scalars.push_back({tag, value});
   return scalars;
 }

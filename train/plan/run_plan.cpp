@@ -495,6 +495,10 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
     throw ConfigError(fmt::format("precision.stochastic_rounding = true: only bf16 weights are rounded at random, and weights are {} "
                                   "({}); set precision.compute to \"bf16\", or precision.stochastic_rounding to false",
                                   to_string(plan.compute), plan.compute_reason));
+  if (const double dropout = std::max(model.residual_dropout, model.embedding_dropout); config.loss.is_dpo() && dropout > 0)
+    throw ConfigError(
+        fmt::format("model.dropout = {}: loss.type \"dpo\" compares the model with a reference that has none; set it to 0",
+                    dropout));
   if (machine.device == DeviceKind::kCpu) {
     const std::optional<std::int64_t>& asked = config.run.threads_per_rank.threads;
     plan.threads_per_rank = asked ? checked_cast<int>(*asked) : machine.core_share.threads();

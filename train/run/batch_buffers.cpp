@@ -54,7 +54,7 @@ BatchSlots book_batch(const TrainConfig& config, const BatchConfig& batch, std::
           book_if(window > 0 && window < batch.sequence, "first keys in windows", (hides ? m : 1) * first_keys, DType::kI32),
           book("sample numbers", m * batch.micro, DType::kI64),
           book("losses", m, DType::kF64),
-          book_if(detail == LossDetail::kOfTokens, "losses of tokens", m * tokens, DType::kF32),
+          book_if(detail == LossDetail::kOfTokens || config.loss.is_dpo(), "losses of tokens", m * tokens, DType::kF32),
           book_if(config.loss.weighs_rows() && detail == LossDetail::kOfBatches, "weights of targets", m * tokens, DType::kF32)};
 }
 
@@ -79,7 +79,7 @@ void BatchBuffers::bind(Arena& arena) {
   if (windows > 0) first_key_in_window_ = arena.grant(slots_.first_key_in_window, DType::kI32, {windows, stride});
   samples_ = arena.grant(slots_.samples, DType::kI64, {m, b});
   losses_ = arena.grant(slots_.losses, DType::kF64, {m});
-  if (detail_ == LossDetail::kOfTokens) token_losses_ = arena.grant(slots_.token_losses, DType::kF32, {m, t * b});
+  if (has_token_losses()) token_losses_ = arena.grant(slots_.token_losses, DType::kF32, {m, t * b});
   if (weighs()) row_weights_ = arena.grant(slots_.row_weights, DType::kF32, {m, t * b});
   if (device_.has_bytes()) {
     if (plan_.needs_starts(stage_)) host_.document_starts.resize(static_cast<std::size_t>(m * t * b));
@@ -89,11 +89,13 @@ void BatchBuffers::bind(Arena& arena) {
     host_.tokens.resize(static_cast<std::size_t>(m * t * b));
     host_.targets.resize(host_.tokens.size());
     host_.samples.resize(static_cast<std::size_t>(m * b));
-    if (detail_ == LossDetail::kOfTokens) host_.token_losses.resize(host_.tokens.size());
+    if (plan_.config.loss.is_dpo()) host_.numbers.resize(host_.samples.size());
+    if (has_token_losses()) host_.token_losses.resize(host_.tokens.size());
     if (weighs()) host_.row_weights.resize(host_.tokens.size());
   }
   host_.losses.resize(static_cast<std::size_t>(m));
   micro_batches_.resize(static_cast<std::size_t>(m));
+  for (std::int64_t k = 0; k < m && plan_.config.loss.is_dpo(); ++k) weigh_.emplace_back([this, k] { weigh_pairs_of(k); });
   for (std::int64_t k = 0; k < m; ++k) {
     MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
     mb.tokens = tokens_.rows(k, 1).flat();
@@ -104,7 +106,7 @@ void BatchBuffers::bind(Arena& arena) {
     if (windows > 0) mb.first_key_in_window = first_keys(first_key_in_window_, k % windows).reshape({b, t});
     mb.samples = samples_.rows(k, 1).flat();
     mb.loss = losses_.range(k, 1);
-    if (detail_ == LossDetail::kOfTokens) mb.token_losses = token_losses_.rows(k, 1).flat();
+    if (has_token_losses()) mb.token_losses = token_losses_.rows(k, 1).flat();
   }
 }
 
@@ -198,11 +200,17 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
       return wanted ? std::span(all).subspan(static_cast<std::size_t>(k) * tokens_of_one, tokens_of_one)
                     : std::span<std::int32_t>();
     };
+    const auto numbers = [&](std::int64_t of) {
+      const bool wanted = is_last() && !host_.numbers.empty();
+      const auto micro = static_cast<std::size_t>(slicing.micro);
+      return wanted ? std::span(host_.numbers).subspan(static_cast<std::size_t>(of) * micro, micro) : std::span<std::int64_t>();
+    };
     if (plan_.loads_samples(stage_))
       load(first, slicing.micro,
            {.tokens = ids(host_.tokens, is_first()),
             .targets = ids(host_.targets, is_last()),
-            .document_starts = ids(host_.document_starts, plan_.needs_starts(stage_))});
+            .document_starts = ids(host_.document_starts, plan_.needs_starts(stage_)),
+            .numbers = numbers(k)});
     for (std::int64_t i = 0; i < slicing.micro; ++i) host_.samples[static_cast<std::size_t>(k * slicing.micro + i)] = first + i;
   }
   check_starts(host_.document_starts, plan_.config.batch.sequence);
@@ -216,23 +224,29 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
   device_.write(stream, samples_, host_.samples.data());
 }
 
+template <class F>
+void BatchBuffers::each_sequence(std::int64_t k, std::int64_t i, F&& f) const {
+  const std::int64_t t = plan_.config.batch.sequence;
+  const auto start = [&](std::int64_t s) {
+    return host_.document_starts[static_cast<std::size_t>((k * plan_.config.batch.micro + i) * t + s)];
+  };
+  for (std::int64_t s = 0, end = 0; s < t; s = end) {
+    std::int64_t own = 0;
+    for (; end < t && start(end) == start(s); ++end) own += host_.targets[row(k, end, i)] >= 0 ? 1 : 0;
+    if (own > 0) f(s, end, own);
+  }
+}
+
 // Writes the weights in host memory; returns how many sequences have a part. A sequence is a document of a sample.
 std::int64_t BatchBuffers::share_among_targets(double targets) {
-  const std::int64_t b = plan_.config.batch.micro, t = plan_.config.batch.sequence;
   std::int64_t sequences = 0;
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k)
-    for (std::int64_t i = 0; i < b; ++i) {
-      const std::span starts = std::span(host_.document_starts).subspan(static_cast<std::size_t>((k * b + i) * t));
-      const auto row = [&](std::int64_t s) { return static_cast<std::size_t>((k * t + s) * b + i); };
-      for (std::int64_t s = 0, end = 0; s < t; s = end) {
-        std::int64_t own = 0;
-        for (; end < t && starts[static_cast<std::size_t>(end)] == starts[static_cast<std::size_t>(s)]; ++end)
-          own += host_.targets[row(end)] >= 0 ? 1 : 0;
-        const auto weight = static_cast<float>(own == 0 ? 0 : targets / static_cast<double>(own));
-        for (std::int64_t at = s; at < end; ++at) host_.row_weights[row(at)] = weight;
-        sequences += own > 0 ? 1 : 0;
-      }
-    }
+    for (std::int64_t i = 0; i < plan_.config.batch.micro; ++i)
+      each_sequence(k, i, [&](std::int64_t first, std::int64_t end, std::int64_t own) {
+        const auto weight = static_cast<float>(targets / static_cast<double>(own));
+        for (std::int64_t s = first; s < end; ++s) host_.row_weights[row(k, s, i)] = weight;
+        ++sequences;
+      });
   return sequences;
 }
 
@@ -243,12 +257,64 @@ void BatchBuffers::weigh_sequences(double targets) {
 }
 
 void BatchBuffers::use_row_weights(bool weighted) {
-  for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k)
-    micro_batches_[static_cast<std::size_t>(k)].row_weights = weighted ? row_weights_.rows(k, 1).flat() : TensorView();
+  for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
+    MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
+    mb.row_weights = weighted ? row_weights_.rows(k, 1).flat() : TensorView();
+    mb.weigh = weighted && plan_.config.loss.is_dpo() ? &weigh_[static_cast<std::size_t>(k)] : nullptr;
+  }
+}
+
+void BatchBuffers::weigh_pairs(double targets, std::span<const float> reference) {
+  pair_targets_ = targets;
+  reference_ = reference;
+  rewards_ = {};
+}
+
+std::array<Answer, 2> BatchBuffers::answers(std::int64_t k, std::int64_t i) {
+  std::array<Answer, 2> found;
+  std::size_t count = 0;
+  each_sequence(k, i, [&](std::int64_t first, std::int64_t end, std::int64_t own) {
+    if (count++ >= found.size()) return;
+    Answer& answer = found[count - 1];
+    answer.targets = own;
+    for (std::int64_t s = first; s < end; ++s) answer.nats += double{host_.token_losses[row(k, s, i)]};
+  });
+  if (count != found.size())
+    throw DataError(
+        fmt::format("loss.type = \"dpo\": document {} of data.train has {} sequences with counted targets, and a pair has two; "
+                    "prepare the data by trident data prepare --preference, and do not pack them",
+                    number(k, i), count));
+  return found;
+}
+
+// Between forward and backward of micro-batch k.
+void BatchBuffers::weigh_pairs_of(std::int64_t k) {
+  if (!device_.has_bytes()) return;
+  const auto rows = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
+  const auto part = [&](std::vector<float>& all) { return std::span(all).subspan(static_cast<std::size_t>(k) * rows, rows); };
+  Stream& stream = device_.compute_stream();
+  device_.read(stream, part(host_.token_losses).data(), token_losses_.rows(k, 1).flat());
+  std::ranges::fill(part(host_.row_weights), 0.0f);
+  double& loss = host_.losses[static_cast<std::size_t>(k)];
+  loss = 0;
+  for (std::int64_t i = 0; i < plan_.config.batch.micro; ++i) {
+    std::array<Answer, 2> pair = answers(k, i);
+    for (std::size_t a = 0; a < pair.size(); ++a) pair[a].reference = reference_[static_cast<std::size_t>(2 * number(k, i)) + a];
+    const PairLoss of_pair = pair_loss(plan_.config.loss, pair[0], pair[1]);
+    loss += pair_targets_ * of_pair.loss;
+    rewards_.add(of_pair);
+    double by_nats = of_pair.d_chosen;
+    each_sequence(k, i, [&](std::int64_t first, std::int64_t end, std::int64_t) {
+      for (std::int64_t s = first; s < end; ++s) host_.row_weights[row(k, s, i)] = static_cast<float>(pair_targets_ * by_nats);
+      by_nats = of_pair.d_rejected;
+    });
+  }
+  device_.write(stream, row_weights_.rows(k, 1).flat(), part(host_.row_weights).data());
 }
 
 std::span<const double> BatchBuffers::read_losses() {
-  device_.read(device_.compute_stream(), host_.losses.data(), losses_);
+  const bool of_pairs = micro_batches_.front().weigh != nullptr && device_.has_bytes();  // then they are there already
+  if (!of_pairs) device_.read(device_.compute_stream(), host_.losses.data(), losses_);
   return host_.losses;
 }
 

@@ -1,6 +1,7 @@
 // The micro-batches of one rank's step: token ids in, losses out, on the device and in host memory.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -14,6 +15,7 @@
 #include "model/sequence_rotations.h"
 #include "pipeline/stage.h"
 #include "train/plan/run_plan.h"
+#include "train/run/preference_loss.h"
 
 namespace trident {
 
@@ -64,6 +66,15 @@ class BatchBuffers {
   void weigh_sequences(double targets);
   // Micro-batches have these weights, or none.
   void use_row_weights(bool weighted);
+  // Of preferences: a pair of answers is a sample, and `reference` has two log-probabilities of each, by SampleSpans::numbers. Each
+  // pair weighs `targets`; weights are made when the head asks for them, from the losses of its forward.
+  void weigh_pairs(double targets, std::span<const float> reference);
+  const RewardSums& rewards() const { return rewards_; }
+  // The answers of a sample, once their losses are computed: of micro-batch k its i-th. DataError where they are not two.
+  std::array<Answer, 2> answers(std::int64_t k, std::int64_t i);
+  std::int64_t number(std::int64_t k, std::int64_t i) const {
+    return host_.numbers[static_cast<std::size_t>(k * plan_.config.batch.micro + i)];
+  }
   // Keys that a token of those loaded sees on average, where RunPlan::has_intervals(): in layers without a window, and with one.
   struct Seen {
     double keys = 0, keys_in_window = 0;
@@ -77,6 +88,14 @@ class BatchBuffers {
   void write_first_keys();
   TensorView first_keys(TensorView all, std::int64_t k) const;
   std::int64_t share_among_targets(double targets);
+  // f(first row, one behind the last, counted targets) of every document of a sample that has such targets.
+  template <class F>
+  void each_sequence(std::int64_t k, std::int64_t i, F&& f) const;
+  std::size_t row(std::int64_t k, std::int64_t s, std::int64_t i) const {
+    return static_cast<std::size_t>((k * plan_.config.batch.sequence + s) * plan_.config.batch.micro + i);
+  }
+  void weigh_pairs_of(std::int64_t k);
+  bool has_token_losses() const { return detail_ == LossDetail::kOfTokens || plan_.config.loss.is_dpo(); }
   bool restarts() const { return plan_.config.data.reset_position_ids; }
   bool is_first() const { return stage_ == 0; }
   bool weighs() const { return plan_.config.loss.weighs_rows() && detail_ == LossDetail::kOfBatches; }
@@ -94,10 +113,14 @@ class BatchBuffers {
   struct HostBatch {  // the same in host memory, on the way to the device and back
     std::vector<std::int32_t> tokens, targets, positions_by_row, positions_by_sample;
     std::vector<std::int32_t> document_starts, first_key_in_window;  // [m, b, T]
-    std::vector<std::int64_t> samples;
+    std::vector<std::int64_t> samples, numbers;
     std::vector<double> losses;
     std::vector<float> token_losses, row_weights;
   } host_;
+  double pair_targets_ = 0;
+  std::span<const float> reference_;
+  RewardSums rewards_;
+  std::vector<std::function<void()>> weigh_;  // of each micro-batch
   std::vector<MicroBatch> micro_batches_;
 };
 

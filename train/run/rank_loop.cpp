@@ -21,6 +21,7 @@
 #include "train/run/gather_bytes.h"
 #include "train/run/gather_times.h"
 #include "train/run/non_finite.h"
+#include "train/run/reference.h"
 #include "train/run/run_files.h"
 
 namespace trident {
@@ -124,6 +125,7 @@ void RankLoop::open() {
   // An older one may have begun another rule of blending.
   if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
+  if (plan_.config.loss.is_dpo() && goes_on()) trainer_.set_reference(reference_of(inputs_, trainer_, here_.logger, say_));
   const std::vector<std::string> hosts = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), host_name());
   if (rank() == 0 && !leaves_files_)
     write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
@@ -313,6 +315,7 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   metrics.skipped = summary_.skipped;
   metrics.tokens = tokens();
   metrics.loss_tokens = result.counted;
+  metrics.rewards = result.rewards;
   metrics.step_ms = 1e3 * seconds;
   metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
   const double per_update = (monotonic_seconds() - start_) / static_cast<double>(new_updates());

@@ -61,7 +61,7 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
   batch_buffers_.load(load, batch, slicing, context().coordinates().data);
   batch_buffers_.set_positions({}, model_.stage().constants(), batch, slicing, context().coordinates().data);
   const std::int64_t divisor = training && plan_.counts_targets() ? sum_on_last(batch_buffers_.counted()) : plan_.tokens_per_step();
-  if (plan_.config.loss.weighs_rows()) weigh_sequences(divisor, training);
+  if (plan_.config.loss.weighs_rows()) weigh_rows(divisor, training);
   for (MicroBatch& mb : batch_buffers_.micro_batches()) {
     mb.step = batch;
     mb.training = training;
@@ -75,12 +75,43 @@ std::int64_t RankTrainer::sum_on_last(std::int64_t counted) {
   return plan_.is_last(context().coordinates().pipeline) ? sum_over_batch(context(), counted) : 0;
 }
 
-// All sequences together weigh what the `counted` targets would, so that these stay the divisor. Evaluations weigh targets alike.
-void RankTrainer::weigh_sequences(std::int64_t counted, bool training) {
+// All sequences, or pairs, together weigh what the `counted` targets would, so that these stay the divisor. Evaluations weigh
+// targets alike.
+void RankTrainer::weigh_rows(std::int64_t counted, bool training) {
   batch_buffers_.use_row_weights(training);
   if (!training) return;
   const std::int64_t sequences = sum_on_last(batch_buffers_.sequences());
-  batch_buffers_.weigh_sequences(static_cast<double>(counted) / static_cast<double>(std::max<std::int64_t>(1, sequences)));
+  const double targets = static_cast<double>(counted) / static_cast<double>(std::max<std::int64_t>(1, sequences));
+  if (plan_.config.loss.is_dpo()) return batch_buffers_.weigh_pairs(2 * targets, reference_);
+  batch_buffers_.weigh_sequences(targets);
+}
+
+// Collective.
+PairRewards RankTrainer::mean_rewards() {
+  const RewardSums mine = model_.reports_losses() ? batch_buffers_.rewards() : RewardSums();
+  std::array<std::int64_t, 4> sums{mine.pairs, mine.wins, mine.chosen, mine.rejected};
+  Stream& stream = context().host_stream();
+  context().world().all_reduce(stream, TensorView(sums.data(), DType::kI64, {std::ssize(sums)}), ReduceOp::kSum);
+  stream.synchronize();
+  return mean_of({sums[0], sums[1], sums[2], sums[3]});
+}
+
+void RankTrainer::refer(const LoadSamples& load, std::int64_t samples, std::span<float> into) {
+  const StepProgram& program = plan_.eval_program(context().rank());
+  const BatchSlicing slicing{plan_.config.batch.global, plan_.config.batch.micro, plan_.grid.degrees().data};
+  for (std::int64_t batch = 0; batch * slicing.global < samples; ++batch) {
+    load_batch(load, batch, /*training=*/false);
+    model_.stage().set_micro_batches(batch_buffers_.micro_batches(), program);
+    model_.executor().run(program, eval_times_);
+    if (!model_.reports_losses() || batch_buffers_.read_token_losses().empty()) continue;
+    for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k)
+      for (std::int64_t i = 0; i < slicing.micro; ++i) {
+        if (slicing.first_sample(batch, k, context().coordinates().data) + i >= samples) continue;
+        const std::array<Answer, 2> pair = batch_buffers_.answers(k, i);
+        for (std::size_t a = 0; a < pair.size(); ++a)
+          into[static_cast<std::size_t>(2 * batch_buffers_.number(k, i)) + a] = -static_cast<float>(pair[a].nats);
+      }
+  }
 }
 
 // Returns what this rank adds to the count that travels with the statistics: each target once.
@@ -123,6 +154,7 @@ void RankTrainer::decide_update() {
   result_.loss_scale = result_.next_loss_scale = loss_scaler_.scale();
   // Nothing is loaded without bytes: such a step counts all targets, on every rank.
   if (plan_.counts_targets()) result_.counted = device().has_bytes() ? statistics.counted : plan_.tokens_per_step();
+  if (plan_.config.loss.is_dpo()) result_.rewards = mean_rewards();
   result_.applied = result_.counted != 0;
   if (!result_.applied) return;
   result_.loss = statistics.loss_sum / static_cast<double>(result_.counted.value_or(plan_.tokens_per_step()));

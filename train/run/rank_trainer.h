@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/save_plan.h"
@@ -31,6 +32,7 @@ struct StepResult {
   double loss = 0;           // mean nats per counted target of the global batch, or mean of its sequences' means, before the update
   // Targets of the global batch that count, where they are counted (RunPlan::counts_targets()). 0: nobody stepped.
   std::optional<std::int64_t> counted;
+  std::optional<PairRewards> rewards;  // of the global batch's pairs, with loss.type "dpo"
   double grad_norm = 0;      // unscaled, before clipping
   double lr = 0;
   double loss_scale = 1;       // that this step's loss was multiplied by
@@ -67,6 +69,11 @@ class RankTrainer {
   StepResult step(const LoadSamples& load);
   // `batches` global batches from position 0 on, without an update. `token_bytes`: length of each token's text, or empty.
   EvalResult evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes);
+  // The reference's log-probabilities of every pair that is trained on, two of each, by SampleSpans::numbers.
+  void set_reference(std::vector<float> reference) { reference_ = std::move(reference); }
+  // The log-probabilities that the weights of now give to the samples 0 .. samples - 1 of `load`, in whole global batches: 2 f32 of
+  // each, by its number, on the rank that reports its losses; the others leave `into` alone.
+  void refer(const LoadSamples& load, std::int64_t samples, std::span<float> into);
   // Everything sent has arrived, everywhere. Before destruction.
   void drain() { model_.drain(); }
 
@@ -121,7 +128,8 @@ class RankTrainer {
   void bind_handlers();
   void load_batch(const LoadSamples& load, std::int64_t batch, bool training);
   std::int64_t sum_on_last(std::int64_t counted);
-  void weigh_sequences(std::int64_t counted, bool training);
+  void weigh_rows(std::int64_t counted, bool training);
+  PairRewards mean_rewards();
   std::optional<std::int64_t> counted_here();
   void decide_update();
   double held_seconds();
@@ -132,6 +140,7 @@ class RankTrainer {
   std::unique_ptr<ShardedOptimizer> optimizer_;
   StatisticsReducer statistics_;
   BatchBuffers batch_buffers_;
+  std::vector<float> reference_;
   std::vector<InstructionTimes> step_times_, eval_times_;  // of the last step, the last evaluation
   double batch_seconds_ = 0;
   StepCauses causes_;

@@ -41,6 +41,10 @@ BatchLoader train_loader(const RunInputs& inputs, const std::optional<Resume>& r
   return make_loader(inputs, inputs.sources.train, train_order(inputs.plan), blend_start(inputs.plan.config, resume));
 }
 
+BatchLoader loader_in_order(const RunInputs& inputs, const TokenSource& source) {
+  return make_loader(inputs, {source}, Shuffle::kInOrder);
+}
+
 std::int64_t eval_batches(const TrainConfig& config, std::int64_t samples_of_set) {
   return std::max<std::int64_t>(1, std::min(config.eval.steps, samples_of_set / config.batch.global));
 }
@@ -55,7 +59,7 @@ std::vector<ValidationSet> validation_sets(const RunInputs& inputs) {
   std::vector<ValidationSet> sets;
   for (std::size_t i = 0; i < inputs.sources.valid.size(); ++i) {
     const std::string& path = named[i].path;
-    BatchLoader loader = make_loader(inputs, {inputs.sources.valid[i]}, Shuffle::kInOrder);
+    BatchLoader loader = loader_in_order(inputs, inputs.sources.valid[i]);
     const std::int64_t batches = eval_batches(inputs.plan.config, loader.samples_per_epoch());
     sets.push_back({names.size() == named.size() ? last_part(path) : path, named[i].weight / weights, std::move(loader), batches});
   }

@@ -47,6 +47,8 @@ struct RunInputs {
 // Loaders of one rank. `resume`: in place of inputs.resume, which says where the rule that blends sources begins.
 BatchLoader train_loader(const RunInputs& inputs);
 BatchLoader train_loader(const RunInputs& inputs, const std::optional<Resume>& resume);
+// The samples of one source in the order of its file.
+BatchLoader loader_in_order(const RunInputs& inputs, const TokenSource& source);
 
 // A file that is held out, or of data.split the held-out part of one: it is evaluated by itself.
 struct ValidationSet {

@@ -1,0 +1,157 @@
+// Preference optimisation: the loss of a pair and its derivatives, and runs that have it, in every layout.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <optional>
+
+#include "support/layout_run.h"
+#include "support/parity_cases.h"
+#include "train/run/preference_loss.h"
+
+namespace trident::testing {
+namespace {
+
+LossConfig loss_of(DpoVariant variant, double smoothing, double nll_weight, bool normalized) {
+  LossConfig config;
+  config.type = LossType::kDpo;
+  config.beta = 0.5;
+  config.variant = variant;
+  config.label_smoothing = smoothing, config.nll_weight = nll_weight, config.length_normalized = normalized;
+  return config;
+}
+
+TEST(PairLoss, HasTheDerivativesOfItsFormula) {
+  constexpr double kStep = 0x1p-9;  // nats and steps are numbers of f32
+  for (const LossConfig& config :
+       {loss_of(DpoVariant::kSigmoid, 0, 0, false), loss_of(DpoVariant::kSigmoid, 0.1, 0.7, false),
+        loss_of(DpoVariant::kSigmoid, 0, 0, true), loss_of(DpoVariant::kIpo, 0, 0.2, false),
+        loss_of(DpoVariant::kHinge, 0, 0, false)})
+    for (const double nats : {2.25, 5.5, 12.0}) {
+      const Answer chosen{nats, 3, -4.0f}, rejected{6.5, 5, -6.0f};
+      const auto at = [&](double a, double b) {
+        return pair_loss(config, {nats + a, 3, -4.0f}, {6.5 + b, 5, -6.0f}).loss;
+      };
+      const PairLoss pair = pair_loss(config, chosen, rejected);
+      EXPECT_NEAR(pair.d_chosen, (at(kStep, 0) - at(-kStep, 0)) / (2 * kStep), 1e-5);
+      EXPECT_NEAR(pair.d_rejected, (at(0, kStep) - at(0, -kStep)) / (2 * kStep), 1e-5);
+      EXPECT_NEAR(pair.reward_chosen, 0.5 * (4.0 - nats), 1e-12);
+      EXPECT_NEAR(pair.reward_rejected, 0.5 * (6.0 - 6.5), 1e-12);
+    }
+}
+
+TEST(PairLoss, IsKnownWhereModelAndReferenceAgree) {
+  const Answer chosen{4, 3, -4.0f}, rejected{6, 5, -6.0f};
+  const auto loss = [&](DpoVariant variant, double smoothing) {
+    return pair_loss(loss_of(variant, smoothing, 0, false), chosen, rejected).loss;
+  };
+  EXPECT_NEAR(loss(DpoVariant::kSigmoid, 0), std::numbers::ln2, 1e-15);
+  EXPECT_NEAR(loss(DpoVariant::kSigmoid, 0.2), std::numbers::ln2, 1e-15);
+  EXPECT_EQ(loss(DpoVariant::kIpo, 0), 1.0);
+  EXPECT_EQ(loss(DpoVariant::kHinge, 0), 1.0);
+  EXPECT_NEAR(pair_loss(loss_of(DpoVariant::kSigmoid, 0, 2, false), chosen, rejected).loss, std::numbers::ln2 + 2 * 4.0 / 3, 1e-12);
+}
+
+constexpr std::int64_t kSequence = 16, kPairs = 16;
+
+// Pairs of answers of 4 to 9 and of 6 tokens, each behind a prompt of 2; `only`: targets of one of the two count.
+LoadSamples pairs_of_answers(std::optional<int> only = {}) {
+  return [=](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+    const LoadSamples random = random_tokens(97, kSequence);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t number = (first + i) % kPairs, middle = 6 + number % 3;
+      std::vector<std::int32_t> tokens(kSequence), targets(kSequence);
+      random(number, 1, {.tokens = tokens, .targets = targets});
+      for (std::int64_t s = 0; s < kSequence; ++s) {
+        const bool counts = (s >= 2 && s < middle - 1) || (s >= middle + 2 && s < middle + 6);
+        const bool hidden = only && *only != (s < middle ? 0 : 1);
+        if (!spans.tokens.empty()) spans.tokens[static_cast<std::size_t>(s * count + i)] = tokens[static_cast<std::size_t>(s)];
+        if (!spans.targets.empty())
+          spans.targets[static_cast<std::size_t>(s * count + i)] = counts && !hidden ? targets[static_cast<std::size_t>(s)] : -1;
+        if (!spans.document_starts.empty())
+          spans.document_starts[static_cast<std::size_t>(i * kSequence + s)] = static_cast<std::int32_t>(s < middle ? 0 : middle);
+      }
+      if (!spans.numbers.empty()) spans.numbers[static_cast<std::size_t>(i)] = number;
+    }
+  };
+}
+
+std::vector<float> asked_of(RankTrainer& trainer) {
+  std::vector<float> values(2 * kPairs);
+  trainer.refer(pairs_of_answers(), kPairs, values);
+  const TensorView all(values.data(), DType::kF32, {std::ssize(values)});
+  trainer.context().world().all_reduce(trainer.context().host_stream(), all, ReduceOp::kSum);
+  trainer.context().host_stream().synchronize();
+  return values;
+}
+
+LayoutRun run_pairs(const ParityCase& layout, int steps, std::vector<std::string> more = {},
+                    const std::function<void(RankTrainer&)>& after = {}) {
+  std::vector<std::string> settings = layout.settings();
+  settings.insert(settings.end(), {"data.samples=packed", "loss.type=dpo", "loss.beta=0.5"});
+  settings.insert(settings.end(), more.begin(), more.end());
+  return run_layout(tiny_llama_config(), settings,
+                    {.steps = steps,
+                     .load = pairs_of_answers(),
+                     .before_steps = [](RankTrainer& trainer) { trainer.set_reference(asked_of(trainer)); },
+                     .after_steps = after});
+}
+
+TEST(Preference, BeginsAtLn2WithTheGradientOfItsAnswers) {
+  const LayoutRun run = run_pairs({}, 1);
+  EXPECT_NEAR(run.losses[0], std::numbers::ln2, 1e-9);
+  NamedTensors expected;
+  for (const int answer : {0, 1}) {
+    std::vector<std::int32_t> targets(kSequence * 8);
+    pairs_of_answers(answer)(0, 8, {.targets = targets});
+    const auto counted = static_cast<double>(std::ranges::count_if(targets, [](std::int32_t t) { return t >= 0; }));
+    std::vector<std::string> settings = ParityCase{}.settings();
+    settings.emplace_back("data.samples=packed");
+    const LayoutRun alone = run_layout(tiny_llama_config(), settings, {.steps = 1, .load = pairs_of_answers(answer)});
+    const double factor = (answer == 0 ? 1 : -1) * 0.5 * 0.5 / 8 * counted;
+    for (const auto& [name, values] : alone.gradients) {
+      std::vector<float>& sum = expected[name];
+      sum.resize(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) sum[i] += static_cast<float>(factor * double{values[i]});
+    }
+  }
+  EXPECT_EQ("", compare_gradients(run.gradients, expected));
+}
+
+TEST(Preference, LossOfALaterStepIsThatOfTheAnswersThen) {
+  std::vector<float> before, after;
+  run_pairs({}, 1, {"optimizer.lr=0.01"}, [&](RankTrainer& trainer) { after = asked_of(trainer); });
+  const LayoutRun run = run_pairs({}, 2, {"optimizer.lr=0.01"});
+  run_pairs({}, 1, {"optimizer.lr=1e-30"}, [&](RankTrainer& trainer) { before = asked_of(trainer); });
+  double loss = 0;
+  for (std::size_t p = 8; p < 16; ++p) {  // the second batch
+    const double h = (double{after[2 * p]} - before[2 * p]) - (double{after[2 * p + 1]} - before[2 * p + 1]);
+    loss += std::log1p(std::exp(-0.5 * h)) / 8;
+  }
+  EXPECT_NEAR(run.losses[1], loss, 1e-5);
+  EXPECT_GT(std::abs(run.losses[1] - std::numbers::ln2), 1e-4);
+}
+
+TEST(Preference, IsTheSameInEveryLayout) {
+  const std::vector<std::string> ipo{"loss.variant=ipo", "loss.nll_weight=0.1"};
+  const LayoutRun one = run_pairs({}, 3), of_ipo = run_pairs({}, 3, ipo);
+  for (const ParityCase& layout : {ParityCase{1, 2, 2, false, "zero3", "1f1b"}, {1, 4, 1, false, "zero1", "interleaved"},
+                                   {2, 2, 2, true, "zero1", "gpipe"}, {1, 1, 4, false, "zero2", "1f1b"}}) {
+    const LayoutRun other = run_pairs(layout, 3);
+    EXPECT_EQ("", compare_losses(other, one)) << layout.name();
+    EXPECT_EQ("", compare_gradients(other.gradients, one.gradients)) << layout.name();
+    EXPECT_EQ("", compare_losses(run_pairs(layout, 3, ipo), of_ipo)) << layout.name();
+    EXPECT_EQ("", compare_bits(other, run_pairs(layout.without_pipeline(), 3))) << layout.name();
+    EXPECT_EQ(other.planned_bytes, other.high_water) << layout.name();
+  }
+  const LayoutRun chunks = run_pairs({}, 3, {"recompute.policy=full", "recompute.head_chunk=5"});
+  EXPECT_EQ("", compare_losses(chunks, one));
+  EXPECT_EQ("", compare_gradients(chunks.gradients, one.gradients));
+}
+
+}  // namespace
+}  // namespace trident::testing

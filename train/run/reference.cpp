@@ -1,0 +1,101 @@
+#include "train/run/reference.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+
+#include "core/clock.h"
+#include "core/counted.h"
+#include "core/fnv1a.h"
+#include "train/run/reference_file.h"
+#include "train/run/resume.h"
+
+namespace trident {
+namespace {
+
+std::uint64_t identity_of(const RunInputs& inputs) {
+  const TrainConfig& config = inputs.plan.config;
+  Fnv1a hash;
+  const auto add = [&](std::string_view text) {
+    hash.add(static_cast<std::uint64_t>(text.size()));
+    hash.add(text);
+  };
+  for (const DataFacts& facts : inputs.training_facts()) add(facts.sizes), add(facts.content);
+  add(config.reference);
+  add(config.model.init_from.value_or(""));
+  if (!config.model.init_from) hash.add(static_cast<std::uint64_t>(config.run.seed));
+  hash.add(static_cast<std::uint64_t>(config.batch.sequence));
+  return hash.value();
+}
+
+// Of all sources, one behind the other.
+std::vector<float> asked(const RunInputs& inputs, RankTrainer& trainer) {
+  std::vector<BatchLoader> loaders;
+  std::int64_t samples = 0;
+  for (const TokenSource& source : inputs.sources.train)
+    samples += loaders.emplace_back(loader_in_order(inputs, source)).samples_per_epoch();
+  std::vector<float> values(static_cast<std::size_t>(2 * samples));
+  std::span<float> rest = values;
+  for (BatchLoader& loader : loaders) {
+    const std::int64_t own = loader.samples_per_epoch();
+    trainer.refer([&](std::int64_t first, std::int64_t count, const SampleSpans& spans) { loader.load(first, count, spans); }, own,
+                  rest.first(static_cast<std::size_t>(2 * own)));
+    rest = rest.subspan(static_cast<std::size_t>(2 * own));
+  }
+  return values;
+}
+
+Resume named_reference(const RunPlan& plan) {
+  TrainConfig config = plan.config;
+  config.model.init_from = config.reference;
+  Resume found = find_initial(config).value();
+  if (const std::optional<ModelDifference> other = model_difference(model_of(found), plan.model))
+    throw ConfigError(
+        fmt::format("reference = {}: is of another model: {} is {}, and this one's is {}; name weights of the same model",
+                    in_quotes(config.reference), other->key, other->a, other->b));
+  return found;
+}
+
+// Every element is one rank's, the others' are 0: the sum is exact.
+void share(std::vector<float>& values, RankTrainer& trainer) {
+  Stream& stream = trainer.context().host_stream();
+  trainer.context().world().all_reduce(stream, TensorView(values.data(), DType::kF32, {std::ssize(values)}), ReduceOp::kSum);
+  stream.synchronize();
+}
+
+}  // namespace
+
+std::vector<float> reference_of(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say) {
+  const TrainConfig& config = inputs.plan.config;
+  const std::string path = fmt::format("{}/{}", config.run.dir, kReferenceFile);
+  const bool writes = trainer.context().rank() == 0, is_initial = config.reference == kInitialReference;
+  if (trainer.position().updates > 0) {
+    std::int64_t samples = 0;
+    for (const TokenSource& source : inputs.sources.train) samples += loader_in_order(inputs, source).samples_per_epoch();
+    std::vector<float> values(static_cast<std::size_t>(2 * samples));
+    if (writes) {
+      std::optional<std::vector<float>> read = read_reference(path, identity_of(inputs), samples);
+      if (!read)
+        throw DataError(
+            fmt::format("{}: is missing, and the weights before the first step, of which it tells, are gone; put the copy of the "
+                        "folder there that the run began in",
+                        path));
+      values = *std::move(read);
+    }
+    share(values, trainer);
+    return values;
+  }
+  const double start = monotonic_seconds();
+  if (!is_initial) load_weights(named_reference(inputs.plan), trainer.model(), logger, "reference", config.reference);
+  std::vector<float> values = asked(inputs, trainer);
+  share(values, trainer);
+  if (!is_initial) load_weights(inputs.initial.value(), trainer.model(), logger, "model.init_from", config.model.init_from.value());
+  if (!writes) return values;
+  write_reference(path, identity_of(inputs), values);
+  say(fmt::format("{}: log-probabilities of {} by {} (reference), in {:.1f} s", path, counted(std::ssize(values) / 2, "pair"),
+                  is_initial ? "the weights before the first step" : config.reference, monotonic_seconds() - start));
+  return values;
+}
+
+}  // namespace trident

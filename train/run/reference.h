@@ -1,0 +1,19 @@
+// The reference of preference optimisation: what frozen weights say of every pair of the training data, asked once.
+#pragma once
+
+#include <vector>
+
+#include "core/logging.h"
+#include "train/run/load_checkpoint.h"
+#include "train/run/rank_trainer.h"
+#include "train/run/run_inputs.h"
+
+namespace trident {
+
+// Collective, between steps, once run.dir is there: two log-probabilities of each training sample, the same on every rank. Before
+// the first step the run's own forward program makes them, of its weights or of those that `reference` names, in whose place the
+// weights of model.init_from come again, and rank 0 writes run.dir/reference.f32; later starts read it there. DataError naming the
+// remedy where a later start does not find it; errors of read_reference(), load_weights() and files.
+std::vector<float> reference_of(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say);
+
+}  // namespace trident
