@@ -201,6 +201,13 @@ void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFac
                                   : fmt::format("not pinned: {} on {}", counted(local * threads, "thread"), cores));
 }
 
+// A checkpoint without adapters begins a run with them: they are drawn.
+std::vector<ManifestTensor> tensors_to_begin_with(const RunPlan& plan, const Resume& initial) {
+  const std::vector<ManifestTensor>& stored = initial.manifest.tensors;
+  std::vector<ManifestTensor> tensors = stored_tensors(plan);
+  return without_adapters(stored) == stored ? without_adapters(std::move(tensors)) : tensors;
+}
+
 }  // namespace
 
 std::optional<int> first_core_here(const LaunchSite& place, const MachineFacts& machine, int local_ranks, int threads) {
@@ -291,7 +298,7 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
     const RunPlan other = with_micro_batch(inputs.plan, micro);
     return arena_needs(other, stages_of_plan(other));
   });
-  if (inputs.initial) check_initial_model(config, stored_tensors(inputs.plan), *inputs.initial);
+  if (inputs.initial) check_initial_model(config, tensors_to_begin_with(inputs.plan, *inputs.initial), *inputs.initial);
   open_data(inputs, place.reads_all);
   if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);
   if (saves_checkpoints(config)) check_manifest(inputs);

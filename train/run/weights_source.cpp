@@ -64,6 +64,11 @@ std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model) {
   return tensors;
 }
 
+std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors) {
+  std::erase_if(tensors, [](const ManifestTensor& tensor) { return is_adapter_tensor(tensor.name); });
+  return tensors;
+}
+
 std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies copies) {
   const ModelConfig model = model_of_hf(folder);
   const auto opened = std::make_shared<HfFolder>(folder, tensors_of_hf(model), HfNames(model));
@@ -85,7 +90,7 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   };
   if (source.hf != nullptr) {
     HfShardReader reader(source.hf, source.adapter);
-    for (const ShardBox& box : boxes)  // adapters stay as they were drawn
+    for (const ShardBox& box : boxes)
       if (!is_adapter_tensor(box.tensor)) reader.read(box, destination(box), write, narrowing(box));
     return reader.odd_values();
   }
@@ -93,6 +98,7 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   ShardReader reader(source.folder, manifest);
   const bool as_stored = manifest.weights == store.config().compute;
   for (const ShardBox& box : boxes) {
+    if (is_adapter_tensor(box.tensor) && reader.find(box.tensor) < 0) continue;
     const bool weights = as_stored && !is_master(store.shards()[box.shard]);
     reader.read(weights ? "" : reader.exact_prefix(box.tensor), box, destination(box), write, narrowing(box));
   }

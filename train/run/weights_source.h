@@ -48,14 +48,16 @@ std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies co
 
 // The tensors of a model as a Hugging Face folder has them, in the order in which the reference writer fills files.
 std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model);
+// The same tensors in the same order, but those of adapters (is_adapter_tensor).
+std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors);
 
 // Fills all f32 masters of the store's shards, and nothing else: ParamStore::publish_masters() comes next, where values are used in
 // another dtype or gathered. Of a store that does not train it fills the weights themselves, rounded to nearest, and
 // publish_weights() comes next. Each rank reads only what its shards have. From a checkpoint come its masters, or its weights where
-// it has no masters, or where they are what a store that does not train is to have, bit by bit. `holder`: which part of the
-// parameters this rank has (RankModel::shard_holder()). Returns what is to be said of the values that this rank read in a Hugging
-// Face folder (HfShardReader::odd_values). DataError naming file and tensor; StorageError. Enqueues on `stream` where the shards
-// lie on a device.
+// it has no masters, or where they are what a store that does not train is to have, bit by bit. Adapters that the source lacks stay
+// as they were. `holder`: which part of the parameters this rank has (RankModel::shard_holder()). Returns what is to be said of the
+// values that this rank read in a Hugging Face folder (HfShardReader::odd_values). DataError naming file and tensor; StorageError.
+// Enqueues on `stream` where the shards lie on a device.
 std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
                                       Device& device, Stream& stream);
 
