@@ -199,6 +199,36 @@ TEST_F(StoredRuns, TensorsOfOtherShapesAreRefusedWithConsent) {
       contains(train(settings("run", {"run.steps=5", "model.hidden_size=12", allow, "run.overwrite=true"})), "begins at step 1"));
 }
 
+// Adapters to the weights of a checkpoint are drawn where it has none, and taken from it where it has them.
+TEST_F(StoredRuns, AdaptersBeginWithAnyCheckpoint) {
+  train(settings("base", {}));
+  const auto tune = [&](const std::string& run, const std::string& from) {
+    return train(settings(run, {"model.init_from=" + (folder_ / from), "adapter.type=lora", "precision.compute=bf16"}));
+  };
+  EXPECT_TRUE(contains(tune("tuned", "base"), "begins with the weights of "));
+  EXPECT_TRUE(contains(tune("again", "tuned"), "begins with the weights of "));
+  expect_error<ConfigError>([&] { train(settings("full", {"model.init_from=" + (folder_ / "tuned")})); },
+                            {"model.init_from = ", "lora_A.weight is not there in the model, and is [8,8] in the checkpoint"});
+}
+
+// Consent is for what the saved tensors can be used with.
+TEST_F(StoredRuns, OtherAdaptersAreRefusedWithConsent) {
+  const auto on = [&](const std::string& steps, const std::vector<std::string>& more) {
+    std::vector<std::string> all{"run.steps=" + steps, "adapter.type=lora", "checkpoint.allow=adapter.alpha"};
+    all.insert(all.end(), more.begin(), more.end());
+    return train(settings("run", all));
+  };
+  on("2", {});
+  for (const std::string other : {"adapter.type=null", "adapter.r=4", "adapter.target_modules=[\"q_proj\"]",
+                                  "adapter.exclude_modules=[\"q_proj\"]", "adapter.layers=[0]"})
+    expect_error<ConfigError>([&] { on("3", {other}); },
+                              {other.substr(0, other.find('=')) + " = ", "the tensors in the checkpoint", "--to peft"});
+  EXPECT_TRUE(contains(on("3", {"adapter.alpha=2"}), "adapter.alpha was 8.0 and is 2.0 from here on (checkpoint.allow)"));
+  train(settings("full", {}));
+  expect_error<ConfigError>([&] { train(settings("full", {"run.steps=3", "adapter.type=lora"})); },
+                            {"adapter.type = \"lora\": the tensors in the checkpoint", "another run.dir with model.init_from = "});
+}
+
 std::string id_in(const std::string& run) { return run_id_of(read_json_file(run + "/config.resolved.json")); }
 
 TEST_F(StoredRuns, FoldersThatMoveTogetherGoOnAtTheirNewPaths) {

@@ -345,7 +345,7 @@ std::vector<Option> eval_and_checkpoint_options() {
        .aka = {"resume_from_checkpoint", "load"}},
       {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with.",
-       .choices = {"model", "run", "run.seed", "train", "train.only", "train.freeze", "adapter", "adapter.alpha", "adapter.rslora",
+       .choices = {"model", "run", "run.seed", "train", "train.only", "train.freeze", "adapter.alpha", "adapter.rslora",
                    "batch", "batch.global", "batch.sequence", "data", "data.train", "data.train.weights", "data.split",
                    "data.shuffle", "data.samples", "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss",
                    "data.boundaries", "data.eod", "data.tokenizer"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -39,6 +40,9 @@ constexpr std::string_view kCompared[] = {"run.seed",
                                           "data.reset_attention_mask",
                                           "data.eod_mask_loss",
                                           "data.train.weights"};
+// Keys that say which tensors adapters have: no consent makes those of the checkpoint others.
+constexpr std::string_view kOfAdapterTensors[] = {"adapter.type", "adapter.r", "adapter.target_modules", "adapter.exclude_modules",
+                                                  "adapter.layers"};
 // Blocks that may change, because they say how the run learns from here on and nothing of what it learned from.
 constexpr std::string_view kRateBlocks[] = {"optimizer", "lr_schedule"};
 
@@ -90,6 +94,16 @@ bool allows(const TrainConfig& config, std::string_view path) {
       fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or "
                   "begin anew: --set run.overwrite=true sets aside what is there, another run.dir leaves it",
                   path, now, resume.folder, then, in_quotes(path)));
+}
+
+[[noreturn]] void refuse_adapters(const Difference& difference, bool had_adapters, const Resume& resume) {
+  throw ConfigError(
+      fmt::format("{} = {}: the tensors in the checkpoint {} are those of {}; give that value, or begin in another run.dir with "
+                  "model.init_from = {}",
+                  difference.path, difference.a, resume.folder, difference.b,
+                  had_adapters ? "the model that these adapters began with, or with them merged into it (trident convert --from ckpt "
+                                 "--to peft, then --from peft BASE ADAPTER --to ckpt OUT)"
+                               : resume.folder));
 }
 
 std::string shape_text(const ManifestTensor* tensor) {
@@ -229,6 +243,8 @@ void adopt(TrainConfig& config, Resume& resume) {
     const JsonValue* const earlier = before.find(path);
     const auto difference = first_difference(value, earlier == nullptr ? JsonValue() : *earlier, path);
     if (!difference) continue;
+    if (std::ranges::find(kOfAdapterTensors, path) != std::end(kOfAdapterTensors))
+      refuse_adapters(*difference, then.adapter.type.has_value(), resume);
     if (!allows(config, difference->path)) refuse(difference->path, difference->a, difference->b, resume);
     resume.notes.push_back(
         fmt::format("{} was {} and is {} from here on (checkpoint.allow)", difference->path, difference->b, difference->a));
