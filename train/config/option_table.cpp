@@ -346,6 +346,8 @@ std::vector<Option> eval_and_checkpoint_options() {
       {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with.",
        .choices = {"model", "run", "run.seed", "train", "train.only", "train.freeze", "adapter.alpha", "adapter.rslora",
+                   "loss", "loss.type", "loss.normalize", "loss.beta", "loss.variant", "loss.label_smoothing",
+                   "loss.nll_weight", "loss.length_normalized",
                    "batch", "batch.global", "batch.sequence", "data", "data.train", "data.train.weights", "data.split",
                    "data.shuffle", "data.samples", "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss",
                    "data.boundaries", "data.eod", "data.tokenizer"},

@@ -10,9 +10,9 @@ namespace trident {
 struct DataFacts;
 
 // Changes `config` to what goes on: a decay length that was not given does not get shorter than it was, and precision.compute
-// "auto" stays what it was. Refuses (ConfigError, both values named) a configuration with another model, seed, batch, split, order,
-// tokenizer or weights of data, unless checkpoint.allow lists the key; always another update rule, which has other states, other
-// adapters, and tensors of other shapes; and what validate() refuses. Notes what was kept, allowed or changed, key by key.
+// "auto" stays what it was. Refuses (ConfigError, both values named) a configuration with another model, seed, loss, batch, split,
+// order, tokenizer or weights of data, unless checkpoint.allow lists the key; always another update rule, which has other states,
+// other adapters, and tensors of other shapes; and what validate() refuses. Notes what was kept, allowed or changed, key by key.
 void adopt(TrainConfig& config, Resume& resume);
 
 // Refuses (ConfigError, both values named) initial weights of another model: tensors of other shapes, and unless checkpoint.allow
