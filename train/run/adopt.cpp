@@ -108,8 +108,8 @@ bool allows(const TrainConfig& config, std::string_view path) {
       fmt::format("{} = {}: the tensors in the checkpoint {} are those of {}; give that value, or begin in another run.dir with "
                   "model.init_from = {}",
                   difference.path, difference.a, resume.folder, difference.b,
-                  had_adapters ? "the model that these adapters began with, or with them merged into it (trident convert --from ckpt "
-                                 "--to peft, then --from peft BASE ADAPTER --to ckpt OUT)"
+                  had_adapters ? "the model that these adapters began with, or with them merged into it (trident convert --from "
+                                 "ckpt --to peft, then --from peft BASE ADAPTER --to ckpt OUT)"
                                : resume.folder));
 }
 
@@ -125,13 +125,13 @@ const ManifestTensor* find_tensor(const std::vector<ManifestTensor>& tensors, co
   return found == tensors.end() ? nullptr : &*found;
 }
 
-// Refuses another model's tensors; `key` and `value`: what asks for them.
-void check_tensors(const std::vector<ManifestTensor>& tensors, const Resume& from, std::string_view key, std::string_view value) {
-  const std::vector<ManifestTensor>& stored = from.manifest.tensors;
+// Refuses another model's tensors; `folder`: of the checkpoint that stores them; `key` and `value`: what asks for them.
+void check_tensors(const std::vector<ManifestTensor>& tensors, const std::vector<ManifestTensor>& stored, const std::string& folder,
+                   std::string_view key, std::string_view value) {
   const auto refuse_shape = [&](const std::string& name) {
     throw ConfigError(
         fmt::format("{} = {}: {} {} in the model, and {} in the checkpoint; give the model block of its run (trident ckpt show {})",
-                    key, value, name, shape_text(find_tensor(tensors, name)), shape_text(find_tensor(stored, name)), from.folder));
+                    key, value, name, shape_text(find_tensor(tensors, name)), shape_text(find_tensor(stored, name)), folder));
   };
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const ManifestTensor* const there = find_tensor(stored, tensors[t].name, t);
@@ -236,7 +236,8 @@ void adopt(TrainConfig& config, Resume& resume) {
   if (!same_model(then, config)) {
     if (!allows(config, "model"))
       refuse("model", to_json_text(value_at(to_json(config), "model")), to_json_text(value_at(to_json(then), "model")), resume);
-    check_tensors(tensors_of_hf(resolve_model(config)), resume, "checkpoint.resume", to_string(config.checkpoint.resume));
+    check_tensors(tensors_of_hf(resolve_model(config)), without_adapters(resume.manifest.tensors), resume.folder,
+                  "checkpoint.resume", to_string(config.checkpoint.resume));
   }
   if (config.optimizer.type != then.optimizer.type)
     throw ConfigError(
@@ -262,7 +263,7 @@ void adopt(TrainConfig& config, Resume& resume) {
 
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
   if (initial.hf != nullptr) return check_initial_folder(config, initial);
-  check_tensors(tensors, initial, "model.init_from", initial.folder);
+  check_tensors(tensors, initial.manifest.tensors, initial.folder, "model.init_from", initial.folder);
   if (allows(config, "model")) return;
   const TrainConfig then = config_of(initial).config;
   bool is_same = false;
