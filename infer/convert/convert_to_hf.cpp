@@ -13,6 +13,7 @@
 #include "checkpoint/hf_shard_reader.h"
 #include "checkpoint/save_plan.h"
 #include "checkpoint/shard_reader.h"
+#include "core/adapter_spec.h"
 #include "core/check.h"
 #include "core/foreign_folder.h"
 #include "infer/convert/side_files.h"
@@ -87,6 +88,9 @@ class Exporter {
     const bool has_masters = manifest.complete && manifest.weights != DType::kF32;
     if (has_masters && dtype_ != manifest.weights) prefix_ = kMasterPrefix;
     stored_ = prefix_.empty() ? manifest.weights : DType::kF32;
+    if (std::ranges::any_of(manifest.tensors, is_adapter_tensor, &ManifestTensor::name))
+      throw ConfigError(
+          fmt::format("--to hf: {} has adapters; write --to peft, then --from peft BASE ADAPTER --to hf", source_.folder));
     if (manifest.tensors.size() != tensors_.size())
       throw DataError(fmt::format("{}: has {} tensors, expected {} by its configuration; use another checkpoint", source_.folder,
                                   manifest.tensors.size(), tensors_.size()));
