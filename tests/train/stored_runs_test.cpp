@@ -82,6 +82,9 @@ constexpr StartRow kStarts[] = {
     {"run.steps=3 run.seed=8 batch.global=4 checkpoint.allow=run.seed", "run.seed was 7 and is 8 from here on (checkpoint.allow)"},
     {"run.steps=4 batch.global=2 checkpoint.allow=[\"run.seed\",\"batch\"]"},
     {"run.steps=5 batch.sequence=4 data.shuffle=false checkpoint.allow=[\"run.seed\",\"batch\",\"data\"]"},
+    {"new data.reset_position_ids=true data.boundaries=index"},
+    {"run.steps=3 data.reset_position_ids=true data.boundaries=index loss.normalize=sequence checkpoint.allow=loss",
+     "loss.normalize was \"token\" and is \"sequence\" from here on (checkpoint.allow)"},
     {"new"},
     {"run.steps=3 data.split=1,1 checkpoint.allow=data.split",
      "data.split was null and is \"1,1\" from here on (checkpoint.allow)"},
@@ -206,9 +209,19 @@ TEST_F(StoredRuns, AdaptersBeginWithAnyCheckpoint) {
     return train(settings(run, {"model.init_from=" + (folder_ / from), "adapter.type=lora", "precision.compute=bf16"}));
   };
   EXPECT_TRUE(contains(tune("tuned", "base"), "begins with the weights of "));
+  expect_error<ConfigError>([&] { checkpoint_to_hf(newest(folder_ / "tuned/ckpt"), folder_ / "hf", {}); },
+                            {"--to hf: ", "has adapters; write --to peft, then --from peft BASE ADAPTER --to hf"});
   EXPECT_TRUE(contains(tune("again", "tuned"), "begins with the weights of "));
   expect_error<ConfigError>([&] { train(settings("full", {"model.init_from=" + (folder_ / "tuned")})); },
                             {"model.init_from = ", "lora_A.weight is not there in the model, and is [8,8] in the checkpoint"});
+}
+
+TEST_F(StoredRuns, AnotherLossNeedsConsent) {
+  const std::string documents = "data.reset_position_ids=true", index = "data.boundaries=index";
+  train(settings("run", {documents, index}));
+  for (const std::string other : {"loss.normalize=sequence", "loss.beta=0.2"})
+    expect_error<ConfigError>([&] { train(settings("run", {"run.steps=3", documents, index, other})); },
+                              {other.substr(0, other.find('=')) + " = ", "was trained with", "in checkpoint.allow"});
 }
 
 // Consent is for what the saved tensors can be used with.
@@ -224,6 +237,7 @@ TEST_F(StoredRuns, OtherAdaptersAreRefusedWithConsent) {
     expect_error<ConfigError>([&] { on("3", {other}); },
                               {other.substr(0, other.find('=')) + " = ", "the tensors in the checkpoint", "--to peft"});
   EXPECT_TRUE(contains(on("3", {"adapter.alpha=2"}), "adapter.alpha was 8.0 and is 2.0 from here on (checkpoint.allow)"));
+  EXPECT_NO_THROW(on("4", {"adapter.alpha=2", "model.dropout=0.1", "checkpoint.allow=model"}));
   train(settings("full", {}));
   expect_error<ConfigError>([&] { train(settings("full", {"run.steps=3", "adapter.type=lora"})); },
                             {"adapter.type = \"lora\": the tensors in the checkpoint", "another run.dir with model.init_from = "});
