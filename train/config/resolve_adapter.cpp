@@ -86,7 +86,8 @@ AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& mod
   }
   if (adapter.layers) {
     for (const std::int64_t layer : *adapter.layers)
-      if (layer >= model.layers) refuse("layers", fmt::format("{}: the model has layers 0 to {}; leave it out", layer, model.layers - 1));
+      if (layer >= model.layers)
+        refuse("layers", fmt::format("{}: the model has layers 0 to {}; leave it out", layer, model.layers - 1));
     std::erase_if(taken, [&](const std::string& module) {
       return std::ranges::find(*adapter.layers, layer_of(module)) == adapter.layers->end();
     });
