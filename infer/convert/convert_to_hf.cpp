@@ -84,9 +84,8 @@ class Exporter {
   void open_checkpoint() {
     const Manifest& manifest = source_.manifest;
     reader_.emplace(source_.folder, manifest);
-    const bool has_masters = manifest.complete && manifest.weights != DType::kF32;
-    if (has_masters && dtype_ != manifest.weights) prefix_ = kMasterPrefix;
-    stored_ = prefix_.empty() ? manifest.weights : DType::kF32;
+    exact_ = dtype_ != manifest.weights;
+    stored_ = exact_ ? DType::kF32 : manifest.weights;
     if (manifest.tensors.size() != tensors_.size())
       throw DataError(fmt::format("{}: has {} tensors, expected {} by its configuration; use another checkpoint", source_.folder,
                                   manifest.tensors.size(), tensors_.size()));
@@ -177,7 +176,7 @@ class Exporter {
       const std::int64_t n = box.elements();
       values_.resize(static_cast<std::size_t>(n * size_of(stored_)));
       if (reader_)
-        reader_->read(prefix_.empty() ? prefix_ : reader_->exact_prefix(box.tensor), box, TensorView(values_.data(), stored_, {n}));
+        reader_->read(exact_ ? reader_->exact_prefix(box.tensor) : "", box, TensorView(values_.data(), stored_, {n}));
       else
         hf_reader_->read(box, TensorView(values_.data(), stored_, {n}));
       const std::byte* out = values_.data();
@@ -270,7 +269,7 @@ class Exporter {
   const OnProgress& progress_;
   std::optional<ShardReader> reader_;       // of a checkpoint
   std::optional<HfShardReader> hf_reader_;  // or of a Hugging Face folder
-  std::string_view prefix_;
+  bool exact_ = false;                      // the most exact values are read, not the weights
   std::vector<OutputFile> files_;
   bool has_index_ = false;
   std::vector<std::byte> values_, converted_;
