@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/json_reader.h"
 #include "data/byte_stream.h"
 
 namespace trident {
@@ -108,8 +109,14 @@ std::vector<std::string> input_paths(const std::vector<std::string>& names) {
     if (name.starts_with('@')) {
       std::istringstream lines(read_file(name.substr(1)));
       std::vector<std::string> listed;
-      for (std::string line; std::getline(lines, line);)
-        if (!line.empty() && !line.starts_with('@')) listed.push_back(line);
+      for (std::string line; std::getline(lines, line);) {
+        if (line.ends_with('\r')) line.pop_back();  // of a list that Windows wrote
+        if (line.starts_with('@'))
+          throw DataError(fmt::format("{}: has the line {}, and a list names no other list; write that one's lines here, or ./ "
+                                      "before a file's name",
+                                      name.substr(1), in_quotes(line)));
+        if (!line.empty()) listed.push_back(line);
+      }
       std::ranges::move(input_paths(listed), std::back_inserter(paths));
     } else if (folder_exists(name)) {
       add_files_below(name, &paths);

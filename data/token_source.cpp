@@ -79,7 +79,8 @@ std::int64_t samples_of(std::span<const TokenSource> sources, std::int64_t seque
 
 void refuse_long_pack(const TokenSource& source, std::int64_t document, std::int64_t tokens, std::int64_t sequence) {
   throw DataError(fmt::format("{}: document {} has {}, and with data.samples = \"packed\" it is a sample of at most {}; pack the "
-                              "data by trident data pack --sequence {}, or lengthen batch.sequence",
+                              "data by trident data pack --sequence {}, lengthen batch.sequence (with trident eval --sequence), or "
+                              "take documents that are no packs with data.samples = \"stream\"",
                               source.dataset->idx().path(), document, counted(tokens, "token"), sequence, sequence));
 }
 

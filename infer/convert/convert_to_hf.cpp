@@ -85,9 +85,8 @@ class Exporter {
   void open_checkpoint() {
     const Manifest& manifest = source_.manifest;
     reader_.emplace(source_.folder, manifest);
-    const bool has_masters = manifest.complete && manifest.weights != DType::kF32;
-    if (has_masters && dtype_ != manifest.weights) prefix_ = kMasterPrefix;
-    stored_ = prefix_.empty() ? manifest.weights : DType::kF32;
+    exact_ = dtype_ != manifest.weights;
+    stored_ = exact_ ? DType::kF32 : manifest.weights;
     if (std::ranges::any_of(manifest.tensors, is_adapter_tensor, &ManifestTensor::name))
       throw ConfigError(
           fmt::format("--to hf: {} has adapters; write --to peft, then --from peft BASE ADAPTER --to hf", source_.folder));
@@ -181,7 +180,7 @@ class Exporter {
       const std::int64_t n = box.elements();
       values_.resize(static_cast<std::size_t>(n * size_of(stored_)));
       if (reader_)
-        reader_->read(prefix_.empty() ? prefix_ : reader_->exact_prefix(box.tensor), box, TensorView(values_.data(), stored_, {n}));
+        reader_->read(exact_ ? reader_->exact_prefix(box.tensor) : "", box, TensorView(values_.data(), stored_, {n}));
       else
         hf_reader_->read(box, TensorView(values_.data(), stored_, {n}));
       const std::byte* out = values_.data();
@@ -274,7 +273,7 @@ class Exporter {
   const OnProgress& progress_;
   std::optional<ShardReader> reader_;       // of a checkpoint
   std::optional<HfShardReader> hf_reader_;  // or of a Hugging Face folder
-  std::string_view prefix_;
+  bool exact_ = false;                      // the most exact values are read, not the weights
   std::vector<OutputFile> files_;
   bool has_index_ = false;
   std::vector<std::byte> values_, converted_;

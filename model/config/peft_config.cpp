@@ -37,10 +37,6 @@ FitsName pattern(const HfReader& reader, std::string_view key, const std::string
   }
 }
 
-bool ends_with_module(std::string_view module, std::string_view name) {
-  return module == name || (module.ends_with(name) && module[module.size() - name.size() - 1] == '.');
-}
-
 std::vector<std::string> texts(const HfReader& reader, std::string_view key, const JsonValue* value) {
   std::vector<std::string> list;
   if (value == nullptr) return list;
@@ -56,7 +52,7 @@ FitsName names_or_pattern(HfReader& reader, std::string_view key) {
   const JsonValue* const value = reader.find(key);
   if (value != nullptr && value->is_string()) return pattern(reader, key, value->as_string());
   return [names = texts(reader, key, value)](const std::string& module) {
-    return std::ranges::any_of(names, [&](const std::string& name) { return ends_with_module(module, name); });
+    return std::ranges::any_of(names, [&](const std::string& name) { return is_end_of_name(name, module); });
   };
 }
 
@@ -105,7 +101,9 @@ Targets read_targets(HfReader& reader, const ModelConfig& base) {
   const std::vector<std::string> list = texts(reader, "target_modules", value);
   if (value != nullptr && value->is_string()) {
     if (value->as_string() == "all-linear")
-      named = [head = end_names(base).head](const std::string& module) { return module != head; };
+      named = [ends = end_names(base)](const std::string& module) {
+        return module != ends.head && module != ends.embedding && module != ends.positions;
+      };
   } else {
     named = [named, in_layer, list](const std::string& module) {
       return std::ranges::find(list, module) != list.end() || (named(module) && in_layer(module));

@@ -248,6 +248,7 @@ TEST_F(Eval, WhatCannotBeIsRefused) {
   expect_one_line(eval({"--choices", place_ / "c.jsonl", "--stride", "4"}), 64, {"--stride", "leave it out"});
   expect_one_line(eval({"--ids", "5 6", "--set", "optimizer.lr=1"}), 64, {"--set optimizer.lr=1", "nothing is trained"});
   expect_one_line(eval({"--ids", "5 6", "--set", "batch.global=8"}), 64, {"--set batch.global=8", "nothing is trained"});
+  expect_one_line(eval({"--ids", "5 6", "--set", "run.epochs=2"}), 64, {"--set run.epochs=2", "nothing is trained"});
   expect_one_line(run_program({"eval", "--ckpt", place_ / "nowhere", "--ids", "5 6"}), 65, {"--ckpt", "nowhere: no such folder"});
   const auto choices = [&](const std::string& lines) {
     return eval({"--tokenizer", "gpt2", "--choices", write("bad.jsonl", lines)});

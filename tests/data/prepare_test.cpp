@@ -169,6 +169,8 @@ TEST_F(PrepareTest, BadInputsAreRefused) {
   for (const std::string& name : {folder_ / "none", "@" + input("list", "\n")})
     expect_error<DataError>([&] { prepare({good, name}); }, {name + ": names no file to read"});
   expect_error<DataError>([&] { prepare({"@" + (folder_ / "no.list")}); }, {folder_ / "no.list"});
+  expect_error<DataError>([&] { prepare({"@" + input("of_lists", good + "\n@other\n")}); },
+                          {"of_lists: has the line \"@other\"", "a list names no other list"});
   expect_error<ConfigError>([&] { prepare({}); }, {"--input"});
   expect_error<ConfigError>([&] { prepare({good}, {.workers = 0}); }, {"--workers = 0"});
   expect_error<StorageError>([&] { prepare_text({good}, *tokenizer_, good + "/out", {}); },
@@ -220,7 +222,7 @@ TEST_F(PrepareTest, FoldersAndListsStandForTheirFiles) {
   input("all/c/a.jsonl", "{\"text\": \"two\"}\n");
   input("all/d.txt", "three");
   input("all/.hidden.xz", "");
-  const std::string list = input("list", folder_ / "all/d.txt" + "\n\n" + (folder_ / "all/c") + "\n");
+  const std::string list = input("list", folder_ / "all/d.txt" + "\r\n\n" + (folder_ / "all/c") + "\n");
   prepare({folder_ / "all", "@" + list});
   EXPECT_EQ(documents(), (Texts{"one", "two", "three", "three", "two"}));
   const std::string bin = read_file(prefix_ + ".bin"), record = read_file(prefix_ + ".trident.json");

@@ -165,6 +165,7 @@ TEST_F(PeftRefusals, NameTheKeyThatIsNotSupported) {
   refused_key({"target_modules", JsonValue::Array{"embed_tokens"}}, {"names the embedding"});
   refused_key({"target_modules", JsonValue::Array{"lm_head"}}, {"names lm_head", "tie_word_embeddings"}, "llama3");
   refused_key({"modules_to_save", JsonValue::Array{"lm_head"}}, {"in common"}, "llama3");
+  merge("gpt2", adapter("gpt2_all", {{"target_modules", "all-linear"}}));  // which leaves embeddings and the head out
   // Keys of other versions that are switched off say nothing, and so do those of training.
   merge("llama",
         adapter("llama_dora",

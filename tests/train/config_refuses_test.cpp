@@ -339,6 +339,9 @@ TEST(ConfigRefuses, AdaptersThatAreNone) {
     expect_unresolved({fmt::format("adapter.target_modules=[\"{}\"]", end)}, {end, "are not built yet; leave it out"});
   expect_unresolved({"adapter.target_modules=\"(q_proj\""}, {"neither a module's name nor a regular expression"});
   expect_unresolved({"adapter.exclude_modules=\".*_proj\""}, {"no module is left by exclude_modules and layers"});
+  expect_unresolved({"adapter.exclude_modules=[\"o_prj\"]"},
+                    {"adapter.exclude_modules: \"o_prj\" is no module of the model; did you mean \"o_proj\"?"});
+  expect_unresolved({"adapter.exclude_modules=all-linear"}, {"adapter.exclude_modules: ", "all-linear"});
   expect_unresolved({"adapter.layers=[8]"}, {"adapter.layers: 8: the model has layers 0 to 7"});
 }
 
@@ -349,6 +352,7 @@ TEST(AdapterTargets, AreNamesOrPatterns) {
     return resolve_tuning(config, resolve_model(config))->adapters.modules;
   };
   EXPECT_EQ(modules({}).size(), 7u * 8);
+  EXPECT_EQ(modules({"adapter.exclude_modules=[\"lm_head\"]"}).size(), 7u * 8);
   EXPECT_EQ(modules({"adapter.target_modules=all-linear"}).front(), (AdaptedModule{"model.layers.0.mlp.down_proj", 8, 1}));
   EXPECT_EQ(modules({"adapter.target_modules=[\"q_proj\",\"self_attn.v_proj\"]", "adapter.layers=[1,3]"}).size(), 4u);
   EXPECT_EQ(modules({R"(adapter.target_modules=".*\\.(q|v)_proj")",

@@ -30,13 +30,13 @@ std::string_view last_word(std::string_view module) { return module.substr(modul
 std::function<bool(std::string_view)> matcher(std::string_view key, const std::string& text) {
   const auto is_of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; };
   if (std::ranges::all_of(text, is_of_name))
-    return [text](std::string_view module) { return module == text || module.ends_with("." + text); };
+    return [text](std::string_view module) { return is_end_of_name(text, module); };
   try {
     return [pattern = name_pattern(text)](std::string_view module) {
       return std::regex_match(module.begin(), module.end(), pattern);
     };
   } catch (const std::regex_error&) {
-    refuse(key, fmt::format("{} is neither a module's name nor a regular expression; write names such as q_proj", in_quotes(text)));
+    refuse(key, fmt::format("{} is neither a module's name nor a regular expression; name a module such as q_proj", in_quotes(text)));
   }
 }
 
@@ -46,17 +46,13 @@ std::int64_t layer_of(const std::string& module) {
   return std::stoll(module.substr(digit));
 }
 
-[[noreturn]] void refuse_target(const std::string& target, const ModelConfig& model, const std::vector<std::string>& modules) {
-  const EndNames ends = end_names(model);
-  for (const std::string& end : {ends.embedding, ends.positions, ends.head})
-    if (matcher("target_modules", target)(end))
-      refuse("target_modules", fmt::format("{}: adapters of {} are not built yet; leave it out", in_quotes(target), end));
+[[noreturn]] void refuse_unknown(std::string_view key, const std::string& text, const std::vector<std::string>& modules) {
   std::vector<std::string_view> words;
   for (const std::string& module : modules)
     if (std::ranges::find(words, last_word(module)) == words.end()) words.push_back(last_word(module));
-  const std::string_view near = likely_name(last_word(target), words);
-  refuse("target_modules", fmt::format("{} is no module of the model{}; it has {}", in_quotes(target),
-                                       near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near), fmt::join(words, ", ")));
+  const std::string_view near = likely_name(last_word(text), words);
+  refuse(key, fmt::format("{} is no module of the model{}; it has {}", in_quotes(text),
+                          near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near), fmt::join(words, ", ")));
 }
 
 }  // namespace
@@ -74,25 +70,35 @@ std::vector<std::string> adaptable_modules(const ModelConfig& model) {
 
 AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& model) {
   const std::vector<std::string> all = adaptable_modules(model);
+  const EndNames ends = end_names(model);
+  std::vector<std::string> without{ends.embedding, ends.head};  // they never have adapters
+  if (!ends.positions.empty()) without.push_back(ends.positions);
   std::set<std::string> taken;
   for (const std::string& target : adapter.target_modules) {
     const auto matches = matcher("target_modules", target);
     const auto is_target = [&](const std::string& module) { return target == "all-linear" || matches(module); };
-    if (std::ranges::none_of(all, is_target)) refuse_target(target, model, all);
+    if (std::ranges::none_of(all, is_target)) {
+      if (const auto end = std::ranges::find_if(without, matches); end != without.end())
+        refuse("target_modules", fmt::format("{}: adapters of {} are not built yet; leave it out", in_quotes(target), *end));
+      refuse_unknown("target_modules", target, all);
+    }
     std::ranges::copy_if(all, std::inserter(taken, taken.end()), is_target);
   }
   for (const std::string& excluded : adapter.exclude_modules) {
     const auto matches = matcher("exclude_modules", excluded);
+    if (std::ranges::none_of(all, matches) && std::ranges::none_of(without, matches))
+      refuse_unknown("exclude_modules", excluded, all);
     std::erase_if(taken, [&](const std::string& module) { return matches(module); });
   }
   if (adapter.layers) {
     for (const std::int64_t layer : *adapter.layers)
-      if (layer >= model.layers) refuse("layers", fmt::format("{}: the model has layers 0 to {}; take one of them", layer, model.layers - 1));
+      if (layer >= model.layers)
+        refuse("layers", fmt::format("{}: the model has layers 0 to {}; leave it out", layer, model.layers - 1));
     std::erase_if(taken, [&](const std::string& module) {
       return std::ranges::find(*adapter.layers, layer_of(module)) == adapter.layers->end();
     });
   }
-  if (taken.empty()) refuse("target_modules", "no module is left by exclude_modules and layers; nothing would train");
+  if (taken.empty()) refuse("target_modules", "no module is left by exclude_modules and layers; leave one of them out");
   AdapterSpec spec{.modules = {}, .dropout = adapter.dropout};
   const auto r = static_cast<double>(adapter.r);
   const double scale = adapter.alpha / (adapter.rslora ? std::sqrt(r) : r);

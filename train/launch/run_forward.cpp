@@ -156,8 +156,8 @@ void refuse_unused_settings(const std::vector<std::string>& settings, std::initi
                             std::string_view why_more) {
   constexpr std::string_view kOfTraining[] = {
       "optimizer", "lr_schedule",   "checkpoint",      "elastic",    "eval",       "log",        "recompute",    "run.dir",
-      "run.steps", "run.overwrite", "run.max_minutes", "data.train", "data.valid", "data.split", "data.shuffle", "batch.global",
-      "model.init_from"};
+      "run.steps", "run.epochs",    "run.overwrite",   "run.max_minutes", "data.train", "data.valid", "data.split", "data.shuffle",
+      "batch.global", "model.init_from"};
   for (const std::string& setting : settings) {
     const std::string key = setting.substr(0, setting.find('='));
     const auto has_it = [&](std::string_view path) { return key == path || key.starts_with(fmt::format("{}.", path)); };
