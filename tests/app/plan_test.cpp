@@ -148,7 +148,9 @@ TEST(PlanOfALargeJob, NeedsNoDataToGoByEpochs) {
     expect_parts(text, {note});
     EXPECT_EQ(text.find(" tokens take "), std::string::npos) << text;
     text.erase(std::min(text.find(note), text.size()), note.size());
-    if (command.size() == 1) EXPECT_EQ(text, plan({"plan", "--set", "run.steps=7"}));
+    if (command.size() == 1) {
+      EXPECT_EQ(text, plan({"plan", "--set", "run.steps=7"}));
+    }
   }
 }
 

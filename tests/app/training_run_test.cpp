@@ -312,7 +312,7 @@ TEST_F(PackedRun, GoesOnInTheMiddleOfTheSecondEpochAsIfItHadNeverStopped) {
 TEST_F(PackedRun, AnEpochEndsWithItsLastSampleWhateverTheBatchWasBefore) {
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"data.train=" + (place_ / "packs"), "data.samples=packed", "data.valid=" + (place_ / "packs"),
-                             "batch.micro=1", "eval.every=epoch", "eval.steps=1", "log.every=1"});
+                             "batch.micro=1", "eval.every=epoch", "eval.steps=1", "log.every=1", "checkpoint.every=end"});
     return more;
   };
   const std::int64_t steps = 3 + stats_.packs / 2;
