@@ -37,6 +37,10 @@ std::uint64_t feistel(std::uint64_t x, int half_bits, PhiloxKey key) {
 std::int64_t steps_of_epochs(double epochs, std::int64_t samples, std::int64_t global) {
   const double steps = epochs * static_cast<double>(samples) / static_cast<double>(global);
   constexpr double kRounding = 1e-12;  // of such a product: 0.1 epochs of 10 samples are one sample
+  constexpr double kMost = 9007199254740992;  // 2^53: a double has every whole number up to it
+  if (!(steps <= kMost))
+    throw ConfigError(fmt::format("run.epochs = {}: of {} samples that is more than 2^53 steps of batch.global = {}; lower it",
+                                  epochs, samples, global));
   return std::max<std::int64_t>(1, std::llround(std::ceil(steps - kRounding * steps)));
 }
 

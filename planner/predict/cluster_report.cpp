@@ -273,10 +273,11 @@ std::string details_text(const ClusterReport& report) {
                         plan.peak_flops);
     text += fmt::format("HFU counts the {:.4g} FLOPs of forwards that are done again, too\n", plan.recomputed_flops);
   }
-  text += fmt::format("{} tokens take {}, {}, {} {}{}\n", count_text(report.cost.tokens), steps_text(std::ceil(report.cost.steps)),
-                      seconds_text(86400 * report.cost.days), rounded_text(report.cost.gpu_hours),
-                      report.hardware.on_gpus() ? "GPU-hours" : "core-hours",
-                      in_brackets(seconds_band(report, report.cost.gpu_hours), rounded_text));
+  if (report.cost.tokens > 0)  // else the heading says that steps follow from the data
+    text += fmt::format("{} tokens take {}, {}, {} {}{}\n", count_text(report.cost.tokens),
+                        steps_text(std::ceil(report.cost.steps)), seconds_text(86400 * report.cost.days),
+                        rounded_text(report.cost.gpu_hours), report.hardware.on_gpus() ? "GPU-hours" : "core-hours",
+                        in_brackets(seconds_band(report, report.cost.gpu_hours), rounded_text));
   return text + band_line(report) + '\n';
 }
 

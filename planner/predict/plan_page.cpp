@@ -149,6 +149,7 @@ KeyNumbers key_numbers(const ClusterReport& report) {
     block.numbers.push_back({"HFU", percent_digits(plan.hfu) + " %", range_text(rate_band(report, plan.hfu), percent_digits)});
   }
   block.numbers.push_back({"first limit", std::string(to_string(plan.limit.limit)), plan.limit.why});
+  if (report.cost.tokens == 0) return block;  // run.epochs without data
   block.numbers.push_back({count_text(report.cost.tokens) + " tokens",
                            rounded_text(report.cost.gpu_hours) + (on_gpus ? " GPU-hours" : " core-hours"),
                            fmt::format("{}; {} on {}", range_text(seconds_band(report, report.cost.gpu_hours), rounded_text),

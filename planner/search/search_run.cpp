@@ -78,10 +78,7 @@ class Search {
         choices_(request.cluster.links.gpus_per_node) {}
 
   SearchResult run() {
-    if (!request_.config.train.only.empty() || !request_.config.train.freeze.empty())
-      throw ConfigError(fmt::format("train.{}: the search prices full training; leave the key out, or ask trident plan about one "
-                                    "layout",
-                                    request_.config.train.only.empty() ? "freeze" : "only"));
+    refuse_tuning();
     check_cluster_size(request_.cluster, request_.gpus, 1);
     describe();
     const std::vector<SearchLayout> layouts = enumerate_layouts(space(request_.gpus), model_, result_.rejections);
@@ -97,6 +94,15 @@ class Search {
   }
 
  private:
+  void refuse_tuning() const {
+    const TrainedParts& parts = request_.config.train;
+    const bool adapts = request_.config.adapter.type.has_value();
+    if (!adapts && parts.only.empty() && parts.freeze.empty()) return;
+    throw ConfigError(
+        fmt::format("{}: the search prices full training; leave the key out, or ask trident plan about one layout",
+                    adapts ? "adapter.type" : parts.only.empty() ? "train.freeze" : "train.only"));
+  }
+
   SearchSpace space(int gpus) const {
     const BatchConfig& batch = request_.config.batch;
     SearchSpace space{.gpus = gpus, .global_batch = batch.global, .sequence = batch.sequence};

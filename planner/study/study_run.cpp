@@ -43,6 +43,7 @@ TrainConfig for_execution(const TrainConfig& point, const ScratchFolder& folder)
   config.device = AskedDevice::kCpu;
   config.run.dir = folder / "run";
   config.run.steps = kSteps;
+  config.run.epochs.reset();
   config.run.max_minutes = 0;
   config.lr_schedule = {};
   config.data = {};

@@ -127,7 +127,7 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   EXPECT_EQ(full.size(), lora.size());
   EXPECT_NEAR(first_loss(full), first_loss(lora), 1e-5 * first_loss(full)) << "an adapter begins with adding nothing";
   EXPECT_LT(last_loss(full), 0.8 * first_loss(full));
-  EXPECT_LT(last_loss(lora), 0.95 * first_loss(lora));
+  EXPECT_LT(last_loss(lora), 0.99 * first_loss(lora)) << "beside an embedding and a head that are frozen and random";
 
   said({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "adapter"});
   said({"convert", "--from", "peft", place_ / "base", place_ / "adapter", "--to", "hf", place_ / "merged"});

@@ -181,6 +181,9 @@ TEST(PlanSearch, RefusesWhatCannotBe) {
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "0"}), "--best = 0");
   // 175 billion parameters on one node.
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "8"}), "no layout of this model fits");
+  for (const std::string tuning : {"adapter.type=lora", "train.only=.*norm.*", "train.freeze=.*norm.*"})
+    expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--set", tuning}),
+                   tuning.substr(0, tuning.find('=')) + ": the search prices full training");
   expect_refused({"plan", "--search", "--cluster", "h100_sxm_ndr", "--gpus", "8"}, "--config is required");
   const ProgramOutcome unwritable =
       run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--write", "/nonexistent/folder/x.json"}));

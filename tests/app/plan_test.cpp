@@ -1,6 +1,7 @@
 // Tests that `trident train` takes and sends what `trident plan` says.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -129,6 +130,26 @@ TEST(PlanOfALargeJob, IsReadAsATable) {
         "\nstage 1: blocks 2-3; most of it for activations of stage 1", "\nsent in a step by all ranks: tp 401.510 MB, ",
         "\nby a rank, on average: tp 12.547 MB, "})
     EXPECT_NE(planned.out.find(part), std::string::npos) << part << " in\n" << planned.out;
+}
+
+// How many steps an epoch is, nobody knows; what a step takes does not go by it.
+TEST(PlanOfALargeJob, NeedsNoDataToGoByEpochs) {
+  const Workplace place;
+  const auto plan = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--config", place / "config.json", "--set", "data.train=" + (place / "nowhere")});
+    return succeeded(run_program(words)).out;
+  };
+  const std::vector<std::string> epochs{"--set", "run.steps=null", "--set", "run.epochs=1.5"};
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"plan"}, {"plan", "cluster", "a10_pcie"}}) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), epochs.begin(), epochs.end());
+    std::string text = plan(words);
+    const std::string note = "run.epochs = 1.5: how many steps that is follows from the data, which could not be read\n";
+    expect_parts(text, {note});
+    EXPECT_EQ(text.find(" tokens take "), std::string::npos) << text;
+    text.erase(std::min(text.find(note), text.size()), note.size());
+    if (command.size() == 1) EXPECT_EQ(text, plan({"plan", "--set", "run.steps=7"}));
+  }
 }
 
 TEST(PlanOfALargeJob, HasLargeUnitsAndNothingOfThisMachine) {

@@ -214,7 +214,7 @@ TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
   expect_tokens(ids, counts);
   output(pairs(fmt::format(R"({{"prompt": "c", "chosen": [{0}, {1}], "rejected": [{0}, {2}]}})", user, d, b) + "\n", chat));
   expect_tokens(ids, counts);
-  const auto refused = [&](const std::string& row, const std::vector<std::string>& parts) {
+  const auto refused = [&](const std::string& row, std::initializer_list<std::string_view> parts) {
     refuse(pairs(texts + row + "\n", chat), 65, parts);
   };
   refused(R"({"prompt": "ab", "chosen": "c"})", {"c.jsonl:2: the row has no \"rejected\"; rows have \"prompt\""});

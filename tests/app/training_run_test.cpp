@@ -309,6 +309,24 @@ TEST_F(PackedRun, GoesOnInTheMiddleOfTheSecondEpochAsIfItHadNeverStopped) {
       EXPECT_EQ(number(parts[i], key), number(whole[i], key)) << key << ' ' << i;
 }
 
+TEST_F(PackedRun, AnEpochEndsWithItsLastSampleWhateverTheBatchWasBefore) {
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"data.train=" + (place_ / "packs"), "data.samples=packed", "data.valid=" + (place_ / "packs"),
+                             "batch.micro=1", "eval.every=epoch", "eval.steps=1", "log.every=1"});
+    return more;
+  };
+  const std::int64_t steps = 3 + stats_.packs / 2;
+  ASSERT_GT(stats_.packs, 14);
+  train(with({"batch.global=4", "run.steps=3", "lr_schedule.decay_steps=100"}), "run");
+  train(with({"batch.global=2", fmt::format("run.steps={}", steps), "lr_schedule.decay_steps=100",
+              R"(checkpoint.allow=["batch.global"])"}), "run");
+  std::vector<double> evaluated, expected{0, 3};  // where a start ends, too
+  for (const JsonValue& line : place_.records("run/eval.jsonl")) evaluated.push_back(number(line, "step"));
+  expected.push_back(static_cast<double>(3 + (stats_.packs - 12 + 1) / 2));
+  expected.push_back(static_cast<double>(steps));
+  EXPECT_EQ(evaluated, expected);
+}
+
 TEST_F(PackedRun, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
   const auto refused = [&](std::vector<std::string> more, int code, const std::vector<std::string>& parts) {
     const ProgramOutcome outcome = place_.train(settings(std::move(more)));

@@ -486,6 +486,9 @@ TEST(Epochs, TakeAsManyStepsAsHoldTheirSamples) {
   EXPECT_EQ(steps_of_epochs(0.5, 9, 4), 2);
   EXPECT_EQ(steps_of_epochs(0.001, 9, 4), 1);
   EXPECT_EQ(steps_of_epochs(1.1, 10, 1), 11) << "1.1 x 10 is a little more than 11 as a double";
+  EXPECT_EQ(steps_of_epochs(1e15, 9, 1), 9'000'000'000'000'000);
+  for (const double endless : {1.1e15, 1e30, 1e308})
+    EXPECT_NE(error_of<ConfigError>([&] { steps_of_epochs(endless, 9, 1); }).find("2^53"), std::string::npos) << endless;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "tests/support/error_text.h"
 #include "train/plan/machine.h"
 #include "train/launch/prepare_run.h"
+#include "train/plan/preflight.h"
 
 namespace trident {
 namespace {
@@ -140,6 +141,19 @@ TEST(ArenaCheck, GpusAreJudgedBeforeTheyAreUsed) {
                {"the arena of rank 1 needs 2.", "GPU 1 has 0.0 GB"});
   machine.memory = {{"a GPU", {0}, 79'000'000'000}, {"a GPU", {1}, 19'000'000'000}};
   EXPECT_THROW(prepare_run(config, place, machine), DataError) << "it goes on to the data, which are not there";
+}
+
+// 124,439,808 parameters of 12 bytes each; frozen ones take 2, and adapters of rank 1 beside every linear layer are 0.1 % of them.
+TEST(ArenaCheck, OfFrozenParametersTheWeightsAloneCount) {
+  const auto refusal_at = [](std::int64_t bytes, const std::vector<std::string>& settings) {
+    const TrainConfig config = plan_of(settings).config;
+    return error_of<ConfigError>([&] { check_model_fits(resolve_model(config), config, bytes); });
+  };
+  const std::vector<std::string> lora{"adapter.type=lora", "adapter.r=1", "precision.compute=bf16"};
+  EXPECT_EQ(refusal_at(255'000'000, lora), "no error");
+  expect_parts(refusal_at(248'000'000, lora), {"model: 124.", "this machine has 0.2", "at most 123M"});
+  EXPECT_NE(refusal_at(255'000'000, {"adapter.type=lora", "adapter.r=1", "precision.compute=fp32"}), "no error");
+  expect_parts(refusal_at(255'000'000, {}), {"model: 124.4M parameters need at least 1.", "at most 21M"});
 }
 
 // Of eight ranks on two GPUs, each GPU is told what a preset would leave there.

@@ -13,7 +13,7 @@
 namespace trident::testing {
 namespace {
 
-constexpr std::int64_t kSequence = 16, kSamples = 8;
+constexpr std::int64_t kWeighedSequence = 16, kWeighedSamples = 8;
 constexpr std::int32_t kSplit = 5;  // the token behind which a document begins
 
 struct Place {
@@ -25,19 +25,20 @@ struct Place {
 // Samples of 1 to 7 documents. Every third target does not count, nor does any of another document than `only`, if that is given.
 LoadSamples samples_of_documents(std::optional<Place> only = {}, std::map<Place, int>* counted = nullptr) {
   return [=](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
-    const LoadSamples random = random_tokens(97, kSequence);
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(kSequence * count)), targets(tokens.size()), starts(tokens.size());
+    const LoadSamples random = random_tokens(97, kWeighedSequence);
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(kWeighedSequence * count)), targets(tokens.size()),
+        starts(tokens.size());
     random(first, count, {.tokens = tokens, .targets = targets});
     for (std::vector<std::int32_t>* ids : {&tokens, &targets})
       for (std::int32_t& id : *ids) id = id % 4 == 0 ? kSplit : id;
     for (std::int64_t i = 0; i < count; ++i) {
       std::vector<std::int32_t> inputs, begins;
-      for (std::int64_t s = 0; s < kSequence; ++s) inputs.push_back(tokens[static_cast<std::size_t>(s * count + i)]);
+      for (std::int64_t s = 0; s < kWeighedSequence; ++s) inputs.push_back(tokens[static_cast<std::size_t>(s * count + i)]);
       find_behind_eod(inputs, kSplit, begins);
-      mark_documents(begins, true, kSequence, i, count, {.targets = targets, .document_starts = starts});
-      for (std::int64_t s = 0; s < kSequence; ++s) {
+      mark_documents(begins, true, kWeighedSequence, i, count, {.targets = targets, .document_starts = starts});
+      for (std::int64_t s = 0; s < kWeighedSequence; ++s) {
         std::int32_t& target = targets[static_cast<std::size_t>(s * count + i)];
-        const Place place{first + i, starts[static_cast<std::size_t>(i * kSequence + s)]};
+        const Place place{first + i, starts[static_cast<std::size_t>(i * kWeighedSequence + s)]};
         if ((s + first + i) % 3 == 0 || (only && place != *only)) target = -1;
         if (counted != nullptr && target >= 0) ++(*counted)[place];
       }
@@ -61,8 +62,8 @@ LayoutRun run_documents(const ParityCase& layout, const LoadSamples& load, std::
 // A run on each sequence alone, by the mean of its tokens, says what the mean over sequences is.
 TEST(LossOfSequences, IsTheMeanOfTheLossesOfEachSequenceAlone) {
   std::map<Place, int> sequences;
-  std::vector<std::int32_t> targets(static_cast<std::size_t>(kSequence * kSamples));
-  samples_of_documents({}, &sequences)(0, kSamples, {.targets = targets});
+  std::vector<std::int32_t> targets(static_cast<std::size_t>(kWeighedSequence * kWeighedSamples));
+  samples_of_documents({}, &sequences)(0, kWeighedSamples, {.targets = targets});
   ASSERT_GT(sequences.size(), 12u);
   const LayoutRun together = run_documents({}, samples_of_documents(), {"loss.normalize=sequence"}, 1),
                   by_token = run_documents({}, samples_of_documents(), {}, 1);
@@ -86,11 +87,11 @@ TEST(LossOfSequences, IsTheMeanOfTheLossesOfEachSequenceAlone) {
 }
 
 TEST(LossOfSequences, IsThatOfTokensToTheBitWhereSequencesAreOfOneLength) {
-  const LoadSamples random = random_tokens(97, kSequence);
+  const LoadSamples random = random_tokens(97, kWeighedSequence);
   const LoadSamples load = [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
     random(first, count, spans);
     for (std::size_t i = 0; i < spans.document_starts.size(); ++i)
-      spans.document_starts[i] = static_cast<std::int32_t>(i) % kSequence / 4 * 4;
+      spans.document_starts[i] = static_cast<std::int32_t>(i) % kWeighedSequence / 4 * 4;
   };
   EXPECT_EQ("", compare_bits(run_documents({}, load, {"loss.normalize=sequence"}), run_documents({}, load, {})));
 }

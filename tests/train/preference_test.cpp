@@ -56,24 +56,25 @@ TEST(PairLoss, IsKnownWhereModelAndReferenceAgree) {
   EXPECT_NEAR(pair_loss(loss_of(DpoVariant::kSigmoid, 0, 2, false), chosen, rejected).loss, std::numbers::ln2 + 2 * 4.0 / 3, 1e-12);
 }
 
-constexpr std::int64_t kSequence = 16, kPairs = 16;
+constexpr std::int64_t kPairSequence = 16, kPairs = 16;
 
 // Pairs of answers of 4 to 9 and of 6 tokens, each behind a prompt of 2; `only`: targets of one of the two count.
 LoadSamples pairs_of_answers(std::optional<int> only = {}) {
   return [=](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
-    const LoadSamples random = random_tokens(97, kSequence);
+    const LoadSamples random = random_tokens(97, kPairSequence);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t number = (first + i) % kPairs, middle = 6 + number % 3;
-      std::vector<std::int32_t> tokens(kSequence), targets(kSequence);
+      std::vector<std::int32_t> tokens(kPairSequence), targets(kPairSequence);
       random(number, 1, {.tokens = tokens, .targets = targets});
-      for (std::int64_t s = 0; s < kSequence; ++s) {
+      for (std::int64_t s = 0; s < kPairSequence; ++s) {
         const bool counts = (s >= 2 && s < middle - 1) || (s >= middle + 2 && s < middle + 6);
         const bool hidden = only && *only != (s < middle ? 0 : 1);
         if (!spans.tokens.empty()) spans.tokens[static_cast<std::size_t>(s * count + i)] = tokens[static_cast<std::size_t>(s)];
         if (!spans.targets.empty())
           spans.targets[static_cast<std::size_t>(s * count + i)] = counts && !hidden ? targets[static_cast<std::size_t>(s)] : -1;
         if (!spans.document_starts.empty())
-          spans.document_starts[static_cast<std::size_t>(i * kSequence + s)] = static_cast<std::int32_t>(s < middle ? 0 : middle);
+          spans.document_starts[static_cast<std::size_t>(i * kPairSequence + s)] =
+              static_cast<std::int32_t>(s < middle ? 0 : middle);
       }
       if (!spans.numbers.empty()) spans.numbers[static_cast<std::size_t>(i)] = number;
     }
@@ -106,7 +107,7 @@ TEST(Preference, BeginsAtLn2WithTheGradientOfItsAnswers) {
   EXPECT_NEAR(run.losses[0], std::numbers::ln2, 1e-9);
   NamedTensors expected;
   for (const int answer : {0, 1}) {
-    std::vector<std::int32_t> targets(kSequence * 8);
+    std::vector<std::int32_t> targets(kPairSequence * 8);
     pairs_of_answers(answer)(0, 8, {.targets = targets});
     const auto counted = static_cast<double>(std::ranges::count_if(targets, [](std::int32_t t) { return t >= 0; }));
     std::vector<std::string> settings = ParityCase{}.settings();

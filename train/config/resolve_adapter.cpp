@@ -36,7 +36,7 @@ std::function<bool(std::string_view)> matcher(std::string_view key, const std::s
       return std::regex_match(module.begin(), module.end(), pattern);
     };
   } catch (const std::regex_error&) {
-    refuse(key, fmt::format("{} is neither a module's name nor a regular expression; write names such as q_proj", in_quotes(text)));
+    refuse(key, fmt::format("{} is neither a module's name nor a regular expression; name a module such as q_proj", in_quotes(text)));
   }
 }
 
@@ -92,12 +92,13 @@ AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& mod
   }
   if (adapter.layers) {
     for (const std::int64_t layer : *adapter.layers)
-      if (layer >= model.layers) refuse("layers", fmt::format("{}: the model has layers 0 to {}; take one of them", layer, model.layers - 1));
+      if (layer >= model.layers)
+        refuse("layers", fmt::format("{}: the model has layers 0 to {}; leave it out", layer, model.layers - 1));
     std::erase_if(taken, [&](const std::string& module) {
       return std::ranges::find(*adapter.layers, layer_of(module)) == adapter.layers->end();
     });
   }
-  if (taken.empty()) refuse("target_modules", "no module is left by exclude_modules and layers; nothing would train");
+  if (taken.empty()) refuse("target_modules", "no module is left by exclude_modules and layers; leave one of them out");
   AdapterSpec spec{.modules = {}, .dropout = adapter.dropout};
   const auto r = static_cast<double>(adapter.r);
   const double scale = adapter.alpha / (adapter.rslora ? std::sqrt(r) : r);

@@ -219,7 +219,10 @@ TrainConfig with_steps_of_epochs(TrainConfig config) {
 }
 
 TrainConfig with_facts_of_files(TrainConfig config) {
-  config = with_steps_of_epochs(std::move(config));
+  try {
+    config = with_steps_of_epochs(config);
+  } catch (const DataError&) {  // as below; the plan's notes say so
+  }
   DataConfig& data = config.data;
   for (const auto* part : {&data.train, &data.valid})
     for (const DataSource& source : *part) data.has_mask = data.has_mask || is_there(mask_path(source.path));

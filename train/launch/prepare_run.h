@@ -37,13 +37,13 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
 // The core of this process's first rank, where each compute thread of the node's `local_ranks` can have one of its own.
 std::optional<int> first_core_here(const LaunchSite& place, const MachineFacts& machine, int local_ranks, int threads);
 
-// With what the plan needs to know of the files, as far as they are there, and with_steps_of_epochs(). Whether one has a mask of
-// targets; the mean length of the training documents, where predictions go by it and the configuration does not say it: of the
-// headers of the .idx, by weight.
+// With what the plan needs to know of the files, as far as they are there, and with_steps_of_epochs() if they are. Whether one has
+// a mask of targets; the mean length of the training documents, where predictions go by it and the configuration does not say it:
+// of the headers of the .idx, by weight.
 TrainConfig with_facts_of_files(TrainConfig config);
 
 // With the steps that run.epochs takes: epochs x samples / batch.global, rounded up. Reads the headers of the .idx; errors as
-// open_token_sources().
+// open_token_sources(), and ConfigError for more than 2^53 steps.
 TrainConfig with_steps_of_epochs(TrainConfig config);
 
 // adopt(), but what is wrong with the configuration by itself is said before what keeps it from going on from this checkpoint.

@@ -6,18 +6,34 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <numeric>
 
 #include "core/number_text.h"
+#include "model/config/hf_tensors.h"
 #include "model/config/model_stats.h"
 #include "train/config/rank_count.h"
+#include "train/config/resolve_tuning.h"
 
 namespace trident {
 namespace {
 
+// Parameters of a model with its adapters, and the bytes that no layout of one machine can share out further: master weight and the
+// update rule's state of what trains, the weight alone of what is frozen.
+struct LeastState {
+  double parameters = 0, bytes = 0;
+};
 
-// Bytes per parameter: master weight and the update rule's state, what no layout of one machine can share out further.
-double smallest_state(const TrainConfig& config) {
-  return 4.0 * (1.0 + num_states(config.optimizer.type));
+LeastState least_state(ModelConfig model, const TrainConfig& config) {
+  model.tuning = resolve_tuning(config, model);
+  double frozen = 0;
+  if (model.tuning != nullptr)
+    for (const HfTensor& tensor : hf_tensors(model))
+      if (!model.tuning->trains(tensor.name))
+        frozen += std::accumulate(tensor.shape.begin(), tensor.shape.end(), 1.0, std::multiplies<>());
+  const double parameters = static_cast<double>(num_parameters(model) + adapter_parameters(model));
+  const double weight = config.precision.compute == ComputeFormat::kFp32 ? 4 : 2;  // "auto" may come to bf16
+  return {parameters, weight * frozen + 4.0 * (1.0 + num_states(config.optimizer.type)) * (parameters - frozen)};
 }
 
 // The run folder, or what is there of the path to it.
@@ -41,13 +57,14 @@ void check_thread_ranks(const TrainConfig& config) {
 }
 
 void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::int64_t machine_bytes) {
-  const double state = smallest_state(config), parameters = static_cast<double>(num_parameters(model)), bytes = state * parameters;
-  if (bytes <= static_cast<double>(machine_bytes)) return;
+  const auto [parameters, bytes] = least_state(model, config);
+  const auto there = static_cast<double>(machine_bytes);
+  if (bytes <= there) return;
   throw ConfigError(
       fmt::format("model: {} parameters need at least {} for weights and optimizer in any layout, this machine has {}; take a "
                   "model of at most {:.0f}M parameters, or a larger machine",
                   parameters_text(parameters), gigabytes_text(bytes), gigabytes_text(machine_bytes),
-                  1e-6 * static_cast<double>(machine_bytes) / state));
+                  1e-6 * parameters * there / bytes));
 }
 
 void check_run_folder(const std::string& folder) {

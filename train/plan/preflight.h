@@ -12,8 +12,8 @@ namespace trident {
 inline constexpr std::int64_t kMaxThreadRanks = 1024;
 void check_thread_ranks(const TrainConfig& config);
 
-// A model whose optimizer state alone, shared out as well as can be, is larger than `machine_bytes`. Before the plan, so that its
-// size does not matter. ConfigError.
+// A model whose weights and optimizer state alone, shared out as well as can be, are larger than `machine_bytes`; of what
+// `config` freezes the weights count. Before the plan, so that its size does not matter. ConfigError.
 void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::int64_t machine_bytes);
 
 // Throws StorageError when run.dir is there but no folder, or it, or the nearest folder above it, may not be written. Creates

@@ -122,6 +122,7 @@ void RankLoop::open() {
   begun_ = checkpoints_.begin(say_).value_or(TrainingState());
   skipped_in_a_row_ = static_cast<int>(begun_.skipped_in_a_row);
   summary_.skipped = begun_.skipped;
+  taken_before_ = std::max<std::int64_t>(0, trainer_.position().position - plan_.config.batch.global);
   // An older one may have begun another rule of blending.
   if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
@@ -272,13 +273,14 @@ void RankLoop::one_step() {
     checkpoints_.save(state(), say_);
     show_last_step();
   }
+  taken_before_ = trainer_.position().position;
 }
 
-// Whether the interval names the last update; before the first one it does.
+// Whether the interval names the last update; before the first one it does. Epochs go by the samples taken, by skipped steps, too.
 bool RankLoop::is_at(const StepInterval& every) const {
   if (!every.epochs) return every.steps > 0 && updates() % every.steps == 0;
-  const std::int64_t epoch = loader_.samples_per_epoch(), global = plan_.config.batch.global;
-  return updates() == 0 || updates() * global / epoch > (updates() - 1) * global / epoch;
+  const std::int64_t epoch = loader_.samples_per_epoch();
+  return updates() == 0 || trainer_.position().position / epoch > taken_before_ / epoch;
 }
 
 // Collective, after a step of this start.

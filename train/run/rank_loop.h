@@ -105,6 +105,7 @@ class RankLoop {
   // Seconds of the last kSpreadSteps, in any order; without the first one of several.
   static constexpr std::size_t kSpreadSteps = 1000;
   std::vector<double> last_steps_;
+  std::int64_t taken_before_ = 0;  // position() behind the update before the last one
   int skipped_in_a_row_ = 0, stop_signal_ = 0, attempts_ = 0;
   RunEnd end_;
 };

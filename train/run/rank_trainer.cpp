@@ -91,7 +91,8 @@ PairRewards RankTrainer::mean_rewards() {
   const RewardSums mine = model_.reports_losses() ? batch_buffers_.rewards() : RewardSums();
   std::array<std::int64_t, 4> sums{mine.pairs, mine.wins, mine.chosen, mine.rejected};
   Stream& stream = context().host_stream();
-  context().world().all_reduce(stream, TensorView(sums.data(), DType::kI64, {std::ssize(sums)}), ReduceOp::kSum);
+  for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline})
+    context().statistics(axis).all_reduce(stream, TensorView(sums.data(), DType::kI64, {std::ssize(sums)}), ReduceOp::kSum);
   stream.synchronize();
   return mean_of({sums[0], sums[1], sums[2], sums[3]});
 }

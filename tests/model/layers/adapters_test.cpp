@@ -110,10 +110,10 @@ TEST_P(AdapterTest, RecomputeAndFusedBackwardAreBitEqual) {
   const Outcome kept = outcome_of(config, layout);
   Layout other = layout;
   other.backward = testing::ModelRank::Backward::kFused;
-  EXPECT_TRUE(run(config, other).gradients == kept.gradients) << "fused";
+  EXPECT_TRUE(outcome_of(config, other).gradients == kept.gradients) << "fused";
   for (const RecomputePolicy policy : {RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
     other.recompute = policy;
-    EXPECT_TRUE(run(config, other).gradients == kept.gradients) << "policy " << static_cast<int>(policy);
+    EXPECT_TRUE(outcome_of(config, other).gradients == kept.gradients) << "policy " << static_cast<int>(policy);
   }
 }
 
@@ -123,7 +123,7 @@ TEST_P(AdapterTest, GradientsAccumulateOverMicroBatches) {
   Outcome doubled = outcome_of(config, layout);
   for (auto& [name, values] : doubled.gradients)
     for (double& value : values) value *= 2;
-  expect_close(run(config, layout, 2).gradients, doubled.gradients, 1e-6, 1e-8);
+  expect_close(outcome_of(config, layout, 2).gradients, doubled.gradients, 1e-6, 1e-8);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, AdapterTest, ::testing::ValuesIn(adapted_models()),
