@@ -20,8 +20,8 @@ struct AdaptedModule {
   std::int64_t rank = 0;
   double scale = 1;
 
-  std::string a() const { return module + std::string(kLoraA); }
-  std::string b() const { return module + std::string(kLoraB); }
+  std::string a() const { return std::string(module).append(kLoraA); }
+  std::string b() const { return std::string(module).append(kLoraB); }
   bool operator==(const AdaptedModule&) const = default;
 };
 
