@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "checkpoint/box_copy.h"
+#include "core/adapter_spec.h"
 #include "core/check.h"
 
 namespace trident {

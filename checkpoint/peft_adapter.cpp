@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/adapter_spec.h"
 #include "core/check.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"

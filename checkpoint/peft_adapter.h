@@ -15,8 +15,6 @@ namespace trident {
 
 inline constexpr std::string_view kPeftConfigName = "adapter_config.json", kPeftWeightsName = "adapter_model.safetensors";
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of all names in the file
-// Behind the name of a module: A [rank, in], B [out, rank] and with DoRA the magnitude [out].
-inline constexpr std::string_view kLoraA = ".lora_A.weight", kLoraB = ".lora_B.weight", kLoraMagnitude = ".lora_magnitude_vector";
 
 class PeftAdapter {
  public:

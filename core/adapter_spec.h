@@ -10,20 +10,24 @@
 
 namespace trident {
 
+// What stands behind a module's name in the name of a tensor, as PEFT names them: A [rank, in], B [out, rank], and with DoRA the
+// magnitude [out].
+inline constexpr std::string_view kLoraA = ".lora_A.weight", kLoraB = ".lora_B.weight", kLoraMagnitude = ".lora_magnitude_vector";
+
 // y += scale (x A^T) B^T beside y = x W^T of a module; A [rank, in], B [out, rank].
 struct AdaptedModule {
   std::string module;  // Hugging Face's name, "model.layers.0.self_attn.q_proj"
   std::int64_t rank = 0;
   double scale = 1;
 
-  std::string a() const { return module + ".lora_A.weight"; }
-  std::string b() const { return module + ".lora_B.weight"; }
+  std::string a() const { return std::string(module).append(kLoraA); }
+  std::string b() const { return std::string(module).append(kLoraB); }
   bool operator==(const AdaptedModule&) const = default;
 };
 
 // Whether a tensor's name is one of an adapter's.
 inline bool is_adapter_tensor(std::string_view tensor) {
-  return tensor.ends_with(".lora_A.weight") || tensor.ends_with(".lora_B.weight");
+  return tensor.ends_with(kLoraA) || tensor.ends_with(kLoraB);
 }
 
 struct AdapterSpec {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/adapter_spec.h"
 #include "core/int_math.h"
 
 namespace trident {
@@ -105,7 +106,8 @@ std::optional<LinearAdapter::Block> declare_block(ParamList& list, const RowShar
     column += columns;
   }
   if (b.parts.empty()) return std::nullopt;
-  b.name = (b.parts.size() == linear.parts.size() ? linear.name : module.module) + ".lora_B.weight";
+  b.name = b.parts.size() == linear.parts.size() ? linear.name : module.module;
+  b.name += kLoraB;
   b.sharding = linear.shards > 1 ? TensorSharding{ShardDim::kRows, linear.shards} : TensorSharding{};
   if (replicas > 1) b.grad_partial_over = {{Axis::kTensor, replicas, 1}};
   block.b = list.add(std::move(b));
@@ -168,7 +170,8 @@ std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& 
   for (const AdapterGroup& group : adapter_groups(config, linears, static_cast<int>(place))) {
     const std::vector<AdaptedModule>& modules = group.modules;
     ParamSpec a;
-    a.name = (modules.size() == 1 ? modules.front().module : name) + ".lora_A.weight";
+    a.name = modules.size() == 1 ? modules.front().module : name;
+    a.name += kLoraA;
     a.grad_partial_over = partial_axes(list.layout(), PartialGradient::kAlways);  // each rank knows its columns of y
     for (const AdaptedModule& module : modules) a.parts.push_back(inner_part(module, linears.front().input_columns));
     const ParamId a_id = list.add(std::move(a));

@@ -207,8 +207,8 @@ TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
   EXPECT_EQ(dataset.num_documents(), 1);
   EXPECT_EQ(dataset.num_sequences(), 2);
   const std::string user = R"({"role": "user", "content": "c"})", d = R"({"role": "assistant", "content": "d"})",
-                    b = R"({"role": "assistant", "content": "b"})";
-  const std::vector<std::int32_t> ids{27, 20, 2, 28, 0, 3, 28, 27, 20, 2, 28, 0, 1, 28};
+                    b = R"({"role": "assistant", "content": "e"})";
+  const std::vector<std::int32_t> ids{27, 20, 2, 28, 0, 3, 28, 27, 20, 2, 28, 0, 4, 28};
   const std::vector<std::uint8_t> counts{0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1};
   output(pairs(fmt::format(R"({{"prompt": [{}], "chosen": [{}], "rejected": [{}]}})", user, d, b) + "\n", chat));
   expect_tokens(ids, counts);

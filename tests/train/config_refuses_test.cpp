@@ -156,7 +156,7 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
       {"peft.lora_alpha=16", "did you mean adapter."},
       {"use_peft=true", "did you mean adapter.type = \"lora\"?"},
       {"load_in_4bit=true", "leave it out, there is no such thing here: adapters are LoRA"},
-      {"data.chat_template=x", "training takes plain token files"},
+      {"data.chat_template=x", "; see trident data prepare --chat --template FILE"},
       {"model.lora_r=16", "unknown key model.lora_r; did you mean adapter.r?"},
       {"model.name=llama", "unknown key model.name; did you mean model.preset?"},
       {"optim=muon", "did you mean optimizer.type? (adamw or lion"},

@@ -36,7 +36,8 @@ std::function<bool(std::string_view)> matcher(std::string_view key, const std::s
       return std::regex_match(module.begin(), module.end(), pattern);
     };
   } catch (const std::regex_error&) {
-    refuse(key, fmt::format("{} is neither a module's name nor a regular expression; name a module such as q_proj", in_quotes(text)));
+    refuse(key,
+           fmt::format("{} is neither a module's name nor a regular expression; name a module such as q_proj", in_quotes(text)));
   }
 }
 
