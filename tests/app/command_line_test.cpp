@@ -76,7 +76,7 @@ TEST_F(CommandLine, HelpAndVersion) {
   EXPECT_EQ(train.exit_code, 0);
   EXPECT_NE(train.out.find("--print-config"), std::string::npos);
   EXPECT_NE(run({"train", "--help-all"}).out.find(options_help()), std::string::npos);
-  EXPECT_EQ(run({"help", "train"}).out, train.out);
+  EXPECT_TRUE(run({"help", "train"}).out.starts_with(train.out));  // the keys of its section follow
   EXPECT_EQ(run({"data", "--help"}).exit_code, 0);
   EXPECT_NE(run({"data", "prepare", "--help"}).out.find("--append-eod"), std::string::npos);
   EXPECT_EQ(run({"schema", "--help"}).exit_code, 0);

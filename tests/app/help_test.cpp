@@ -70,7 +70,8 @@ TEST(Help, TrainSaysHowRanksStart) {
   for (const char* part : {"--config", "--set", "--print-config", "mpirun -np 32", "srun --mpi=pmix", "OMPI_COMM_WORLD_SIZE",
                            "SLURM_STEP_NUM_TASKS", "Exit codes:", "parallel.tensor = 1", "data.train, required"})
     EXPECT_NE(all.find(part), std::string::npos) << part;
-  EXPECT_EQ(help({"help", "train"}), train);
+  EXPECT_TRUE(help({"help", "train"}).starts_with(train));
+  EXPECT_NE(help({"help", "train"}).find("train.only"), std::string::npos);
   EXPECT_EQ(help({"help", "data", "prepare"}), help({"data", "prepare", "--help"}));
 }
 
