@@ -45,9 +45,9 @@ void CallTrace::append(std::span<const std::int64_t> values) {
 
 void CallTrace::append(const FusedMatmul& fused) {
   const auto& [epilogue, product, bias, pre, result] = fused;
-  const auto& [out, a, transpose_a, b, transpose_b, accumulate, workspace] = product;
+  const auto& [out, a, transpose_a, b, transpose_b, accumulate, workspace, scale] = product;
   const auto all = [this](const auto&... fields) { (append(fields), ...); };
-  all(epilogue, out, a, transpose_a, b, transpose_b, accumulate, workspace, bias, pre, result);
+  all(epilogue, out, a, transpose_a, b, transpose_b, accumulate, workspace, scale, bias, pre, result);
 }
 
 void CallTrace::append(const VocabularyShard& shard) {
