@@ -219,7 +219,7 @@ TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
   };
   refused(R"({"prompt": "ab", "chosen": "c"})", {"c.jsonl:2: the row has no \"rejected\"; rows have \"prompt\""});
   refused(R"({"chosen": "c", "rejected": "d"})", {"c.jsonl:2: the row has no \"prompt\""});
-  refused(R"({"prompt": "ab", "chosen": "c", "rejected": []})", {"c.jsonl:2: rejected is an array, and prompt is a string"});
+  refused(R"({"prompt": "ab", "chosen": "c", "rejected": []})", {"c.jsonl:2: rejected is a list, and prompt is a string"});
   refused(R"({"prompt": "ab", "chosen": "c", "rejected": ""})", {"c.jsonl:2: rejected: no token of the conversation counts"});
   refused(fmt::format(R"({{"chosen": [{0}], "rejected": [{0}, {1}]}})", user, d),
           {"c.jsonl:2: one of chosen and rejected has no message"});
@@ -229,7 +229,7 @@ TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
   refuse(pairs(texts, chat, {"--chat"}), 64, {"--preference", "--chat"});
   refuse(pairs(fmt::format(R"({{"prompt": [{}], "chosen": [{}], "rejected": [{}]}})", user, d, b) + "\n", "gpt2"), 65,
          {"give --template"});
-  output(pairs(texts, "gpt2"));
+  output(pairs("{\"prompt\": \"ab\", \"chosen\": \" c\", \"rejected\": \" d\"}\n", "gpt2"));
 }
 
 TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {
