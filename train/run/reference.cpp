@@ -1,10 +1,12 @@
 #include "train/run/reference.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <span>
 
+#include "core/adapter_spec.h"
 #include "core/clock.h"
 #include "core/counted.h"
 #include "core/fnv1a.h"
@@ -46,10 +48,21 @@ std::vector<float> asked(const RunInputs& inputs, RankTrainer& trainer) {
   return values;
 }
 
-Resume named_reference(const RunPlan& plan) {
+bool has_adapters(const Resume& weights) {
+  return std::ranges::any_of(weights.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
+}
+
+Resume named_reference(const RunInputs& inputs) {
+  const RunPlan& plan = inputs.plan;
   TrainConfig config = plan.config;
   config.model.init_from = config.reference;
   Resume found = find_initial(config).value();
+  // They would stay where the weights that training begins with have none.
+  if (has_adapters(found) && !has_adapters(inputs.initial.value()))
+    throw ConfigError(
+        fmt::format("reference = {}: has adapters, and model.init_from has none; merge them (trident convert --to peft, then "
+                    "--from peft BASE ADAPTER --to ckpt), and name the result",
+                    in_quotes(config.reference)));
   if (const std::optional<ModelDifference> other = model_difference(model_of(found), plan.model))
     throw ConfigError(
         fmt::format("reference = {}: is of another model: {} is {}, and this one's is {}; name weights of the same model",
@@ -87,7 +100,7 @@ std::vector<float> reference_of(const RunInputs& inputs, RankTrainer& trainer, c
     return values;
   }
   const double start = monotonic_seconds();
-  if (!is_initial) load_weights(named_reference(inputs.plan), trainer.model(), logger, "reference", config.reference);
+  if (!is_initial) load_weights(named_reference(inputs), trainer.model(), logger, "reference", config.reference);
   std::vector<float> values = asked(inputs, trainer);
   share(values, trainer);
   if (!is_initial) load_weights(inputs.initial.value(), trainer.model(), logger, "model.init_from", config.model.init_from.value());
