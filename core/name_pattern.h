@@ -3,19 +3,24 @@
 #pragma once
 
 #include <cstddef>
-#include <regex>
+#include <functional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
 namespace trident {
 
+using FitsName = std::function<bool(std::string_view name)>;
+
 inline constexpr std::size_t kLongestNamePattern = 1000;  // bytes; deeper nesting than a stack has room for is longer
 
-// ECMAScript; a match takes polynomial time. Throws std::regex_error, error_complexity for one that is too long.
-inline std::regex name_pattern(const std::string& text) {
-  if (text.size() > kLongestNamePattern) throw std::regex_error(std::regex_constants::error_complexity);
-  return std::regex(text, std::regex_constants::ECMAScript | std::regex_constants::__polynomial);
-}
+// It says what is wrong with a pattern.
+struct BadNamePattern : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// ECMAScript, of all of a name; a match takes polynomial time. BadNamePattern, also for one that is too long.
+FitsName name_pattern(const std::string& text);
 
 // Whether `end` is the dotted name, or its end behind a dot.
 inline bool is_end_of_name(std::string_view end, std::string_view name) {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <regex>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -22,8 +21,6 @@ namespace {
 
 constexpr std::string_view kMerge = "merge it with PEFT (merge_and_unload()), and name the folder with the merged weights";
 
-using FitsName = std::function<bool(const std::string& module)>;
-
 // A regular expression that must fit all of a name. The dialects of Python and of C++ agree in all but what is refused here.
 FitsName pattern(const HfReader& reader, std::string_view key, const std::string& text) {
   for (std::size_t at = text.find('\\'); at != text.npos && at + 1 < text.size(); at = text.find('\\', at + 2))
@@ -31,8 +28,8 @@ FitsName pattern(const HfReader& reader, std::string_view key, const std::string
         std::string_view("dDwWsSbB").find(text[at + 1]) == std::string_view::npos)
       reader.refuse(key, fmt::format("\\{} is not supported in a regular expression; name the modules in a list", text[at + 1]));
   try {
-    return [expression = name_pattern(text)](const std::string& module) { return std::regex_match(module, expression); };
-  } catch (const std::regex_error&) {
+    return name_pattern(text);
+  } catch (const BadNamePattern&) {
     reader.refuse(key, "is no regular expression that is supported; name the modules in a list");
   }
 }
@@ -51,7 +48,7 @@ std::vector<std::string> texts(const HfReader& reader, std::string_view key, con
 FitsName names_or_pattern(HfReader& reader, std::string_view key) {
   const JsonValue* const value = reader.find(key);
   if (value != nullptr && value->is_string()) return pattern(reader, key, value->as_string());
-  return [names = texts(reader, key, value)](const std::string& module) {
+  return [names = texts(reader, key, value)](std::string_view module) {
     return std::ranges::any_of(names, [&](const std::string& name) { return is_end_of_name(name, module); });
   };
 }
@@ -76,7 +73,7 @@ std::function<double(const std::string& module, double otherwise)> by_pattern(Hf
 FitsName layers(HfReader& reader) {
   const JsonValue* const value = reader.find("layers_to_transform");
   const std::vector<std::string> before = texts(reader, "layers_pattern", reader.find("layers_pattern"));
-  if (value == nullptr || says_nothing(*value)) return [](const std::string&) { return true; };
+  if (value == nullptr || says_nothing(*value)) return [](std::string_view) { return true; };
   const JsonValue::Array numbers = value->is_array() ? value->items() : JsonValue::Array{*value};
   std::vector<std::string> alternatives;
   for (const JsonValue& number : numbers) {
@@ -101,15 +98,15 @@ Targets read_targets(HfReader& reader, const ModelConfig& base) {
   const std::vector<std::string> list = texts(reader, "target_modules", value);
   if (value != nullptr && value->is_string()) {
     if (value->as_string() == "all-linear")
-      named = [ends = end_names(base)](const std::string& module) {
+      named = [ends = end_names(base)](std::string_view module) {
         return module != ends.head && module != ends.embedding && module != ends.positions;
       };
   } else {
-    named = [named, in_layer, list](const std::string& module) {
+    named = [named, in_layer, list](std::string_view module) {
       return std::ranges::find(list, module) != list.end() || (named(module) && in_layer(module));
     };
   }
-  const auto is_saved = [saved](const std::string& module) {  // itself, or a module around it
+  const auto is_saved = [saved](std::string_view module) {  // itself, or a module around it
     const auto fits = [&](std::string_view of) {
       return std::ranges::any_of(saved, [&](const std::string& m) { return of.ends_with(m); });
     };
@@ -118,7 +115,7 @@ Targets read_targets(HfReader& reader, const ModelConfig& base) {
       if (end == module.npos) return false;
     }
   };
-  return {[=](const std::string& module) { return !excluded(module) && !is_saved(module) && named(module); }, is_saved};
+  return {[=](std::string_view module) { return !excluded(module) && !is_saved(module) && named(module); }, is_saved};
 }
 
 // Initial values that are differences from the base's are refused: its weights were changed with them.

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <regex>
 #include <set>
 #include <string_view>
 
@@ -32,10 +31,8 @@ std::function<bool(std::string_view)> matcher(std::string_view key, const std::s
   if (std::ranges::all_of(text, is_of_name))
     return [text](std::string_view module) { return is_end_of_name(text, module); };
   try {
-    return [pattern = name_pattern(text)](std::string_view module) {
-      return std::regex_match(module.begin(), module.end(), pattern);
-    };
-  } catch (const std::regex_error&) {
+    return name_pattern(text);
+  } catch (const BadNamePattern&) {
     refuse(key,
            fmt::format("{} is neither a module's name nor a regular expression; name a module such as q_proj", in_quotes(text)));
   }

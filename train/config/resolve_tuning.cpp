@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -33,18 +32,13 @@ std::vector<NamedTensor> names_of(const ModelConfig& model) {
   return names;
 }
 
-std::regex compiled(std::string_view key, const std::string& pattern) {
-  const auto refuse = [&](std::string_view why) {
-    throw ConfigError(fmt::format("{} = {}: {}; write a regular expression such as \"model\\\\.layers\\\\.0\\\\..*\"", key,
-                                  in_quotes(pattern), why));
-  };
-  if (pattern.size() > kLongestNamePattern) refuse(fmt::format("has more than {} bytes", kLongestNamePattern));
+FitsName compiled(std::string_view key, const std::string& pattern) {
   try {
     return name_pattern(pattern);
-  } catch (const std::regex_error& error) {
-    refuse(fmt::format("is no regular expression ({})", error.what()));
+  } catch (const BadNamePattern& error) {
+    throw ConfigError(fmt::format("{} = {}: {}; write a regular expression such as \"model\\\\.layers\\\\.0\\\\..*\"", key,
+                                  in_quotes(pattern), error.what()));
   }
-  return {};
 }
 
 // The three names that a pattern probably meant, those that contain its letters first; of the blocks, the first one's.
@@ -81,10 +75,10 @@ std::shared_ptr<const Tuning> resolve_tuning(const TrainConfig& config, const Mo
   }
   std::set<std::string, std::less<>> matched;
   for (const std::string& pattern : patterns) {
-    const std::regex expression = compiled(key, pattern);
+    const FitsName fits = compiled(key, pattern);
     bool matches = false;
     for (const auto& [name, tensor] : names) {
-      if (!std::regex_match(name, expression)) continue;
+      if (!fits(name)) continue;
       matches = true;
       matched.insert(tensor);
     }
