@@ -22,7 +22,7 @@ struct StoredKind {
   bool operator==(const StoredKind&) const = default;
 };
 // A checkpoint stores these kinds of each tensor: weights, masters unless the weights are f32 themselves, states of the optimizer.
-// Of a frozen one it has the weights alone.
+// A frozen tensor has its weights alone.
 std::vector<StoredKind> stored_kinds(const Manifest& manifest);
 
 struct StoredBox {

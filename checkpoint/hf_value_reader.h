@@ -35,7 +35,7 @@ class HfValueReader {
   void will_need(const std::string& name, std::int64_t first, std::int64_t bytes);
 
  private:
-  // What is added to the rows of a tensor's file: left [rows, rank] times right [rank, columns], and what they are multiplied with.
+  // A merge adds left [rows, rank] times right [rank, columns] to the rows of a tensor's file, and multiplies the sum.
   struct Merge {
     std::string tensor;
     const PeftModule* module = nullptr;

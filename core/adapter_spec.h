@@ -10,7 +10,7 @@
 
 namespace trident {
 
-// What stands behind a module's name in the name of a tensor, as PEFT names them: A [rank, in], B [out, rank], and with DoRA the
+// These follow a module's name in the name of a tensor, as PEFT names them: A [rank, in], B [out, rank], and with DoRA the
 // magnitude [out].
 inline constexpr std::string_view kLoraA = ".lora_A.weight", kLoraB = ".lora_B.weight", kLoraMagnitude = ".lora_magnitude_vector";
 

@@ -1,4 +1,4 @@
-// What users write for modules' names: a name or the end of one; and regular expressions of whole names, bounded in length, and in
+// Users name modules by a name or the end of one, or by regular expressions of whole names, which are bounded in length and in
 // the time that a match takes.
 #pragma once
 

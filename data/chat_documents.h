@@ -44,7 +44,7 @@ ConversationTokens encode_conversation(const RawDocument& line, const std::strin
 std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, const std::string& path, const ChatOptions& options,
                                                     const Tokenizer& tokenizer, Encoder& encoder);
 
-// What a template writes around messages, as one question and one answer show it; nothing where it refuses those.
+// A template writes these around messages, as one question and one answer show; nothing where it refuses the two.
 struct ChatMarks {
   std::vector<std::int32_t> ends;  // the control token behind an answer
   std::string warning;             // names a marker such as <|im_start|> that is no token; else ""

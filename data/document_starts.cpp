@@ -32,7 +32,7 @@ void find_sequences_from(std::int64_t sequence, IndexReader& index, std::int64_t
     const std::int64_t row = index.byte_offset(sequence) / size_of(dataset.type()) - first;
     if (row > count) return;
     index.check_sequence(sequence);  // the next one begins where it ends, so that rows ascend
-    // Of empty ones the last.
+    // The last of several empty ones counts.
     if (row > 0 && (begins.empty() || begins.back() != row)) begins.push_back(static_cast<std::int32_t>(row));
   }
 }

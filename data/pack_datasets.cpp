@@ -27,7 +27,7 @@ struct PackedPiece {
   std::int64_t first, length;
 };
 
-// What a thread found of some sequences.
+// A thread found these pieces of some sequences.
 struct FoundPieces {
   std::vector<PackedPiece> pieces;
   std::int64_t targets = 0, left_out = 0, single = 0;

@@ -31,7 +31,7 @@ struct TokenSource {
   }
 };
 
-// Of all of them, each once.
+// Returns the samples of all sources, each once.
 std::int64_t samples_of(std::span<const TokenSource> sources, std::int64_t sequence);
 
 // Reads the index of a packed source, and its mask, once. DataError: a document of more than `sequence` tokens, or a damaged index.
@@ -52,7 +52,7 @@ struct TokenSources {
 // data.train, data.valid, data.split as in the config. With `valid` those files are held out; with `split` each training file is
 // cut by documents and its second share held out, blended by the same weights (the third share is used by neither); with none
 // everything trains; `samples` says of all what a sample is. ConfigError: no training file, a weight that is not positive, both
-// valid and split. DataError: as IndexedDataset. Of a split only the boundaries are looked up.
+// valid and split. DataError: as IndexedDataset. A split has only its boundaries looked up.
 TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<const WeightedPath> valid,
                                 const std::optional<std::string>& split, const ReadAt& read_at = ::pread,
                                 SampleKind samples = SampleKind::kStream);

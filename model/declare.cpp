@@ -52,7 +52,7 @@ struct AdapterGroup {
   int place = 0;
 };
 
-// Of the modules of these linear layers that have adapters, in their order: with dropout each by itself, else those of one scale.
+// Groups the adapted modules of these linear layers, in their order: with dropout each is by itself, else one scale makes a group.
 std::vector<AdapterGroup> adapter_groups(const ModelConfig& config, std::span<const RowShardedLinear> linears, int place) {
   std::vector<AdapterGroup> groups;
   std::vector<std::string> seen;

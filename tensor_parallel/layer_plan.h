@@ -65,7 +65,7 @@ class ParamList {
   explicit ParamList(const TensorLayout& layout) : layout_(layout) {}
 
   const TensorLayout& layout() const { return layout_; }
-  // What is added from now on trains as `tuning` says; null: all of it.
+  // Parameters that are added from now on train as `tuning` says; null: all do.
   void follow(std::shared_ptr<const Tuning> tuning) { tuning_ = std::move(tuning); }
   const Tuning* tuning() const { return tuning_.get(); }
   // A parameter trains if one of its parts does.

@@ -29,7 +29,7 @@ class ParamViews {
   ~ParamViews() = default;
 };
 
-// What dropout masks are drawn by.
+// Dropout masks are drawn by these.
 struct MaskDraws {
   ConstTensorView samples = {};  // i64 [B]: global sample index
   std::int64_t step = 0;

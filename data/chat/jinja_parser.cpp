@@ -174,7 +174,7 @@ class Parser {
     return out;
   }
 
-  // Of a message: "content", message.content, message['content'], also sliced or filtered.
+  // A message's content is "content", message.content or message['content'], also sliced or filtered.
   static bool is_content(const Node& node) {
     if (node.kind == NodeKind::kFilter || node.kind == NodeKind::kSlice)
       return node.kids[0] != nullptr && is_content(*node.kids[0]);

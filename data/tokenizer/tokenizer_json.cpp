@@ -71,7 +71,7 @@ PatternText pattern_of(JsonPart& part) {
   part.refuse("pattern", *value, "an object with Regex or String");
 }
 
-// Of a Replace: what stands between characters is not replaced here.
+// A Replace does not insert between characters here.
 SharedScanner replaced_pattern(const JsonPart& part, const std::string& pattern) {
   const std::string where = part.where("pattern.Regex");
   if (parse_pattern(pattern, where, PatternDialect::kOniguruma).root.may_be_empty())

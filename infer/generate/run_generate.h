@@ -28,7 +28,7 @@ struct GenerateOptions {
   std::vector<Prompt> prompts;
   std::vector<std::string> messages;  // files of messages (data/chat), prompts behind the others
   std::string chat_template;          // of those: a file or a built-in name; "": the tokenizer folder's
-  // Of a conversation, which the file of `messages` begins, if there is one: the next thing that the user says; nothing ends it.
+  // It returns the next thing that the user says in a conversation, which the file of `messages` may begin; nothing ends it.
   // Called by rank 0 after each answer.
   std::function<std::optional<std::string>()> ask = {};
   std::int64_t samples = 1, max_new_tokens = 64, slots = 8;

@@ -154,7 +154,7 @@ class ParamStore {
   void book(ArenaPlan& plan);
   void grant(Arena& arena);
   void draw_weights(const Bucket& bucket);
-  // Of a resident unit's buckets: all, or those whose weights change in steps.
+  // A resident unit gathers all its buckets, or the ones whose weights change in steps.
   enum class Gathers : std::uint8_t { kAll, kUpdated };
   void gather_buckets(Unit& unit, Gathers which);
   TensorView bucket_grad(const Bucket& bucket) const;

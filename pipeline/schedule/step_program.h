@@ -117,7 +117,7 @@ struct StepProgramSpec {
 
   bool trains(int unit) const { return trained.empty() || trained[static_cast<std::size_t>(unit)]; }
   bool runs_backward(int unit) const { return unit >= lowest_trained; }
-  // Of a virtual stage's units: those that do.
+  // Counts a virtual stage's units that run backwards.
   int num_backward_units(int virtual_stage) const {
     const std::vector<int>& units = units_of_stage[static_cast<std::size_t>(virtual_stage)];
     return std::max(0, units.back() + 1 - std::max(units.front(), lowest_trained));

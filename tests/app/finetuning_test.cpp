@@ -38,7 +38,7 @@ std::string byte_tokenizer() {
       .dump();
 }
 
-// Of each verse of the excerpt its beginning is asked, and all of it answered.
+// Each conversation asks a verse's beginning and answers with all of the verse.
 std::string conversations() {
   const std::string text = read_file(TRIDENT_SOURCE_DIR "/data/excerpt/train.txt");
   std::string lines;

@@ -18,7 +18,7 @@ namespace {
 
 using Sequence = std::vector<std::int32_t>;
 
-// Of each document its sequences, and of each token of the file whether it counts.
+// It has each document's sequences, and whether each token of the file counts.
 struct Packs {
   std::vector<std::vector<Sequence>> documents;
   std::vector<std::uint8_t> counts;

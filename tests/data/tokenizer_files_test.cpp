@@ -250,7 +250,7 @@ TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   refuse("/model/merges", nullptr, {"model.merges is"});
   refuse("/decoder", {{"type", "Metaspace"}}, {"decoder.type is \"Metaspace\"", "ByteFallback"});
   refuse("/decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "Strip"}, {"content", ""}}}}}, {"decoder.decoders[0].content"});
-  // What stands between characters would be replaced, too.
+  // Empty texts between characters would be replaced, too.
   const nlohmann::json nothing = {{"type", "Replace"}, {"pattern", {{"Regex", "x*"}}}, {"content", "-"}};
   refuse("/normalizer", nothing, {"normalizer.pattern.Regex is \"x*\"", "matches no empty text"});
   refuse("/decoder", nothing, {"decoder.pattern.Regex is \"x*\""});

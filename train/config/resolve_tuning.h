@@ -9,7 +9,7 @@
 
 namespace trident {
 
-// What train.only and train.freeze leave frozen of the model, or adapters and all beside them; null: nothing is frozen. A pattern
+// Says what train.only, train.freeze or adapters leave frozen of the model; null: nothing is frozen. A pattern
 // is a regular expression (ECMAScript, without back-references, so that it takes no more than the square of a name's length) that a
 // tensor's whole name matches. A tied head is the embedding under another name: either name is enough. ConfigError naming the key,
 // the pattern and the nearest names.

@@ -99,7 +99,7 @@ struct RunPlan {
   std::int64_t windowed_layers() const;
   // Whether attention sees less than all tokens up to its own.
   bool has_intervals() const { return config.data.reset_attention_mask || windowed_layers() > 0; }
-  // What is computed where some parameters are frozen, of what is where all train.
+  // The FLOPs that are computed beside frozen parameters, over the ones of full training.
   double trained_share() const;
   // model_flops_per_token() by that share, with attention to the keys that a token sees on average, in layers without a window and
   // with one.

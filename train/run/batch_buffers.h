@@ -66,7 +66,7 @@ class BatchBuffers {
   void weigh_sequences(double targets);
   // Micro-batches have these weights, or none.
   void use_row_weights(bool weighted);
-  // Of preferences: a pair of answers is a sample, and `reference` has two log-probabilities of each, by SampleSpans::numbers. Each
+  // Preferences make a pair of answers a sample, and `reference` has two log-probabilities of each, by SampleSpans::numbers. Each
   // pair weighs `targets`; weights are made when the head asks for them, from the losses of its forward.
   void weigh_pairs(double targets, std::span<const float> reference);
   const RewardSums& rewards() const { return rewards_; }

@@ -58,7 +58,7 @@ void read_all(const Resume& resume, RankTrainer& trainer, const Logger& logger) 
     if (trains) reader.read(reader.exact_prefix(box.tensor), box, shard.master, write);
     if (has_weights) reader.read("", box, shard.param, write);
     else if (!trains) reader.read(reader.exact_prefix(box.tensor), box, shard.param, write, Narrowing::kRounded);
-    // What was frozen begins without states.
+    // A tensor that was frozen begins without states.
     if (manifest.tensors[static_cast<std::size_t>(reader.find(box.tensor))].frozen) continue;
     const std::vector<TensorView> states = trainer.optimizer_states(box.shard);
     for (std::size_t s = 0; manifest.complete && s < states.size(); ++s)

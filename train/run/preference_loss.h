@@ -29,7 +29,7 @@ struct PairLoss {
 // length_normalized makes them in the others. nll_weight adds so much of the mean nats of the chosen answer's targets.
 PairLoss pair_loss(const LossConfig& config, const Answer& chosen, const Answer& rejected);
 
-// Of some pairs, added; rewards in 2^-32, so that the order of adding does not matter.
+// The sums add up some pairs; rewards are in 2^-32, so that the order of adding does not matter.
 struct RewardSums {
   std::int64_t pairs = 0, wins = 0, chosen = 0, rejected = 0;
   void add(const PairLoss& pair);

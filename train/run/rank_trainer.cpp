@@ -70,7 +70,7 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
   }
 }
 
-// Of the global batch, what the ranks of the last stage counted. Only they divide by it and have it.
+// Adds up what the ranks of the last stage counted in the global batch. Only they divide by it and have it.
 std::int64_t RankTrainer::sum_on_last(std::int64_t counted) {
   return plan_.is_last(context().coordinates().pipeline) ? sum_over_batch(context(), counted) : 0;
 }

@@ -31,7 +31,7 @@ std::uint64_t identity_of(const RunInputs& inputs) {
   return hash.value();
 }
 
-// Of all sources, one behind the other.
+// Asks about all sources, one behind the other.
 std::vector<float> asked(const RunInputs& inputs, RankTrainer& trainer) {
   std::vector<BatchLoader> loaders;
   std::int64_t samples = 0;
