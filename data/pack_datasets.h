@@ -36,8 +36,8 @@ struct PackStats {
 
 // Writes OUTPUT.bin and OUTPUT.idx, and OUTPUT.mask where the inputs have one, with each input's bits. Sequences are taken in an
 // order drawn from the seed, 65,536 at a time; each such window is packed by best_fit(), and its packs are written in a drawn
-// order. Sequences without a target that counts are left out. Memory grows with the pieces that a window makes (about 64 bytes for
-// each), and by a bit for each token with a mask, not with the tokens.
+// order. Sequences without a target that counts are left out. Memory grows with the pieces that a window makes, and by a
+// bit for each token with a mask, not with the tokens.
 // DataError: a sequence that is too long and kRefuse, masked and unmasked inputs together, no sequence that has a target; and the
 // errors of merge_datasets(). `progress` gets sequences, once per window.
 PackStats pack_datasets(const std::vector<std::string>& inputs, const std::string& output, const PackOptions& options,
