@@ -1,0 +1,90 @@
+// Keys and flags of other systems, and what each becomes here. Pure data: one table a system, read by trident import, by the answers
+// to words that people type (flags, --set, configuration files) and by docs/coming_from.md.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trident {
+
+enum class ForeignSystem : std::uint8_t {
+  kAccelerate,    // YAML of accelerate config, flags of accelerate launch
+  kDeepSpeed,     // JSON
+  kHuggingFace,   // TrainingArguments, TRL and PEFT: command lines and YAML
+  kSwift,         // ms-swift's arguments, beyond kHuggingFace
+  kAxolotl,       // YAML, beyond kHuggingFace
+  kLlamaFactory,  // YAML, beyond kHuggingFace
+  kMegatron,      // flags
+  kTorchtitan,    // TOML (<= 0.2.2), JSON of a later Config
+  kOlmo,          // YAML (ai2-olmo <= 0.6)
+  kLauncher,      // torchrun, deepspeed, mpirun, srun: flags before the program's name
+  kOthers         // words that no file of a system has but that people type: nanoGPT, Lightning, nanotron
+};
+
+// Every key of an input ends in exactly one of them.
+enum class Verdict : std::uint8_t {
+  kMapped,    // becomes a key of the option table, or a fact that such keys are computed from
+  kAlways,    // always so here, or needless
+  kDiffers,   // something like it is here; the note says what differs
+  kNotBuilt,  // stands for a reserved key or value of the option table
+  kRefused,   // there is no such thing here
+  kLauncher   // what starts the ranks decides it
+};
+
+// How the value of a foreign key becomes that of ours.
+enum class Convert : std::uint8_t {
+  kSame,
+  kNot,              // true is false
+  kElementsToMb,     // of gradients, 4 bytes each, in units of 10^6 bytes
+  kMinutesToSeconds,
+  kList,             // "a,b" or "a b" is ["a", "b"]
+  kOneMore           // n is n + 1
+};
+
+// A row that names values answers those alone and goes before the row of the same name without values. A name that ends in * is any
+// that begins so, and comes last. Nested keys have dots: "zero_optimization.stage". Flags have neither hyphens before them nor
+// within: "micro_batch_size".
+struct ForeignKey {
+  std::string_view names;          // "a, b" or "a, b = V, W"
+  Verdict verdict;
+  // kMapped, kDiffers, kNotBuilt: a path of the option table; "model." and a key of config.json; or a fact "@name", which
+  // train/import/derive*.cpp computes keys from. kAlways, kRefused: a command to use instead, or nothing.
+  std::string_view to = {};
+  std::string_view value = {};     // JSON text to give `to`; empty: the user's value, converted
+  std::string_view note = {};      // one sentence without its full stop: why, or what differs
+  std::string_view fallback = {};  // JSON text of the system's own default, in the system's words; empty: it has none, or none counts here
+  Convert convert = Convert::kSame;
+};
+
+// A part of a system's table, with a heading in docs/coming_from.md.
+struct ForeignSection {
+  ForeignSystem system;
+  std::string_view title;  // "Parallelism"
+  std::span<const ForeignKey> keys;
+};
+
+// All tables, in the order of docs/coming_from.md.
+std::span<const ForeignSection> foreign_sections();
+
+// "DeepSpeed"; and the words that defaults of the system are marked with: "TrainingArguments' default".
+std::string_view name_of(ForeignSystem system);
+std::string_view default_origin(ForeignSystem system);
+
+// The names and the values of a row, taken apart.
+struct ForeignNames {
+  std::vector<std::string_view> names;
+  std::vector<std::string_view> values;  // empty: any
+};
+ForeignNames names_of(const ForeignKey& row);
+
+// The row of a key of this system with this value (as text: "true", "zero3", "1e-5"); hyphens and underscores are one, and the case of values does not
+// count. Systems that build on another (kSwift, kAxolotl, kLlamaFactory on kHuggingFace) ask that one next. nullptr: not a key of it.
+const ForeignKey* find_foreign_key(ForeignSystem system, std::string_view name, std::string_view value);
+
+// The known name of the system that is nearest to a misspelt one; empty: none is near.
+std::string_view nearest_foreign_name(ForeignSystem system, std::string_view name);
+
+}  // namespace trident

@@ -1,0 +1,7 @@
+#include "train/import/facts.h"
+
+namespace trident {
+
+void derive_common(Facts&) {}
+
+}  // namespace trident

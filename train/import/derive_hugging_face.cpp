@@ -1,0 +1,7 @@
+#include "train/import/facts.h"
+
+namespace trident {
+
+void derive_hugging_face(Facts&) {}
+
+}  // namespace trident

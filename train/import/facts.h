@@ -1,0 +1,65 @@
+// What the inputs say, in our words, while keys of ours are computed from it. Inside train/import only.
+//
+// A fact's name is a path of the option table ("optimizer.lr"), "model." and a key of config.json ("model.hidden_size"), or "@" and a
+// name for what no key of ours says alone:
+//   @ranks, @nodes, @ranks_per_node      processes: in all; machines; of each machine
+//   @replicate, @shard                   data-parallel ranks with whole copies, and ranks that share a copy; shard -1: all that are left
+//   @accumulation                        micro-batches of a rank in one update
+//   @step_tokens                         tokens of one update, over all ranks
+//   @train_samples, @train_tokens        length of the run
+//   @warmup_samples, @decay_samples      of the schedule of the learning rate
+//   @warmup_ratio, @decay_ratio          of the run's steps
+//   @min_lr_ratio                        lowest over highest learning rate
+//   @beta1, @beta2                       of optimizer.betas
+//   @max_steps                           run.steps where > 0; else run.epochs counts
+//   @save_strategy, @save_steps          Trainer's: "no", "epoch", "steps"; likewise @eval_*, @logging_*
+//   @model, @dataset                     a local path, or a hub's name
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/json_reader.h"
+
+namespace trident {
+
+struct Fact {
+  JsonValue value;          // in our words
+  std::string origin;       // "zero2.yaml:8 zero_stage: 2"; of a default "TrainingArguments' default"
+  bool is_default = false;
+};
+
+class Facts {
+ public:
+  const Fact* find(std::string_view name) const;  // nullptr: nobody says so
+  bool is_given(std::string_view name) const;     // some input says so
+  // Values of a fact, or nothing where nobody says so. ConfigError, with the origin, for one of another kind.
+  std::optional<std::int64_t> integer(std::string_view name) const;
+  std::optional<double> number(std::string_view name) const;
+  std::optional<std::string> text(std::string_view name) const;
+
+  // A given value replaces a default; a default gives way. ConfigError, naming both origins, where two given values differ.
+  void take(std::string_view name, Fact fact);
+  // Replaces without a word: for what is computed.
+  void set(std::string_view name, Fact fact);
+  void erase(std::string_view name);
+
+  const std::map<std::string, Fact, std::less<>>& all() const { return facts_; }
+
+ private:
+  std::map<std::string, Fact, std::less<>> facts_;
+};
+
+// Computes keys from facts that only this system has; each before derive_common, and only where the system is among the inputs.
+void derive_hugging_face(Facts& facts);  // with TRL, ms-swift, axolotl, LLaMA-Factory
+void derive_deepspeed(Facts& facts);     // with Accelerate
+void derive_megatron(Facts& facts);      // the model block from flags
+void derive_torchtitan(Facts& facts);
+void derive_olmo(Facts& facts);
+// Turns every "@" fact of the list above into keys of the option table. Afterwards no "@" fact is left.
+void derive_common(Facts& facts);
+
+}  // namespace trident

@@ -1,0 +1,34 @@
+// What other systems' files and commands say: one leaf for each key and flag, with its place.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/json_reader.h"
+#include "train/foreign/foreign_key.h"
+
+namespace trident {
+
+// One key or flag of an input. A list is one leaf; an empty object is one, too.
+struct ForeignLeaf {
+  ForeignSystem system;
+  std::string file;  // as the user named it; "-" is standard input
+  int line = 0;      // from 1
+  int column = 0;    // from 1
+  std::string key;   // with dots where it is nested: "deepspeed_config.zero_stage"; a flag as it was typed: "--bf16"
+  JsonValue value;   // typed as that system's own loader types it; a flag without a value is true, one with a value is a text
+};
+
+// "zero2.yaml:8".
+std::string place_of(const ForeignLeaf& leaf);
+
+struct ForeignInputRules {
+  std::string from;  // kind that --from names; "": by content
+};
+
+// Reads each file ("-": standard input) and the files that commands in them name (looked for beside it), all of them once.
+// Throws ConfigError: a file of no known kind or in Python (with what to do), malformed text ("file:line:column: why"), a duplicate
+// key, more than 1 MiB, 64 levels or 100,000 values after aliases are expanded, and shell text that would have to be executed.
+std::vector<ForeignLeaf> read_foreign_inputs(const std::vector<std::string>& files, const ForeignInputRules& rules = {});
+
+}  // namespace trident

@@ -1,0 +1,1 @@
+#include "train/import/shell_reader.h"

@@ -1,0 +1,1 @@
+#include "train/import/toml_reader.h"

@@ -1,0 +1,14 @@
+// TOML text to values with places (toml++ parses; its types stay inside).
+#pragma once
+
+#include <string_view>
+
+#include "core/json_reader.h"
+
+namespace trident {
+
+// The tables of `text` as objects; `source` begins every message: "<source>:<line>:<column>: <why>". Dates are texts. Throws
+// ConfigError: malformed text, duplicate keys, more than 1 MiB, 64 levels or 100,000 values.
+JsonValue read_toml(std::string_view text, std::string_view source);
+
+}  // namespace trident

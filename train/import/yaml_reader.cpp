@@ -1,0 +1,1 @@
+#include "train/import/yaml_reader.h"

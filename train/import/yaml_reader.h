@@ -1,0 +1,20 @@
+// YAML text to values with places, typed as the loader types them that the file is written for (yaml-cpp parses; its types stay inside).
+#pragma once
+
+#include <string_view>
+
+#include "core/json_reader.h"
+
+namespace trident {
+
+enum class YamlTyping : std::uint8_t {
+  kPyYaml,    // YAML 1.1 as PyYAML 6's SafeLoader: on is true, 010 is 8, 1e-5 is a text, 1.0e-5 a number, ~ is null
+  kOmegaConf  // the same, but numbers as OmegaConf reads them: 1e-5 is a number
+};
+
+// The value of the one document in `text`; `source` begins every message: "<source>:<line>:<column>: <why>". Places are those of
+// values. Throws ConfigError: malformed text, several documents, duplicate keys, keys that are no scalars, tags that are no core type,
+// and more than 1 MiB, 64 levels or 100,000 values after aliases and merge keys are expanded.
+JsonValue read_yaml(std::string_view text, std::string_view source, YamlTyping typing);
+
+}  // namespace trident
