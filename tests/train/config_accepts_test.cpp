@@ -252,9 +252,13 @@ TEST(ConfigAccepts, ResolvedTextIsAFixedPoint) {
 TEST(ConfigAccepts, ResolvedHasEveryKeyOfTheTable) {
   const JsonValue resolved = to_json(small_with({}));
   for (const Option& option : option_table()) {
-    const JsonValue* block = block_of(option).empty() ? &resolved : resolved.find(block_of(option));
-    ASSERT_NE(block, nullptr) << option.path;
-    EXPECT_NE(block->find(key_of(option)), nullptr) << option.path;
+    const JsonValue* value = &resolved;
+    for (std::string_view rest = option.path; value != nullptr && !rest.empty();) {
+      const std::size_t end = std::min(rest.find('.'), rest.size());
+      value = value->find(rest.substr(0, end));
+      rest.remove_prefix(std::min(rest.size(), end + 1));
+    }
+    EXPECT_NE(value, nullptr) << option.path;
   }
 }
 
@@ -391,6 +395,46 @@ TEST(ConfigAccepts, OriginsNameFileLineAndSetting) {
   for (const char* line :
        {"\"vocab_size\": 512,  // c.json:3", "\"hidden_size\": 64,  // c.json:4", "\"num_hidden_layers\": 4,  // --set"})
     EXPECT_NE(model.find(line), std::string::npos) << model;
+}
+
+TEST(ConfigAccepts, ImportedValuesWinOverTheFileAndSettingsOverThem) {
+  OptionValues values;
+  values.take_file(parse_json(kSmall, "c.json"), "c.json");
+  values.take_import({{"run.epochs", 2.0, "sft.sh:3 --num_train_epochs 2"},
+                      {"batch.global", 16, "z.yaml:2 x: 16"},
+                      {"batch.sequence", 128, "its default", true},
+                      {"optimizer.eps", 1e-6, "its default", true},
+                      {"offload.optimizer", "host", "z.yaml:4 offload_optimizer_device: cpu"},
+                      {"parallel.context", 2, "z.yaml:5 cp_size: 2"}});
+  EXPECT_EQ(values.at("batch.global").origin, "z.yaml:2 x: 16, in the place of c.json:4");
+  EXPECT_EQ(values.at("optimizer.eps").origin, "its default");
+  OptionValues refused = values;
+  EXPECT_THROW(make_train_config(refused), ConfigError);
+  EXPECT_EQ(refused.drop_illegal().size(), 2u) << "both are named";
+  values.take_setting("offload.optimizer=none");
+  values.take_setting("parallel.context=1");
+  const TrainConfig config = make_train_config(values);
+  EXPECT_EQ(config.batch.global, 16);
+  EXPECT_EQ(config.batch.sequence, 64) << "a default gives way to the file";
+  EXPECT_EQ(config.optimizer.eps, 1e-6);
+  EXPECT_EQ(config.run.epochs, 2.0) << "in the place of the file's steps";
+  OptionValues other;
+  other.take_file(parse_json(kSmall, "c.json"), "c.json");
+  other.take_import({{"run.epochs", 3.0, "its default", true}, {"model.rope_theta", 5e5, "its default", true}});
+  EXPECT_EQ(make_train_config(other).run.steps, 5);
+}
+
+TEST(ConfigAccepts, AnImportedModelTakesBackTheFiles) {
+  OptionValues values;
+  values.take_file(parse_json(kSmall, "c.json"), "c.json");
+  std::vector<ImportedValue> model{{"model.model_type", "llama", "run.sh:4 --swiglu"}};
+  for (const char* key : {"vocab_size", "hidden_size", "intermediate_size"})
+    model.push_back({fmt::format("model.{}", key), 64, "run.sh:5"});
+  for (const char* key : {"num_hidden_layers", "num_attention_heads"}) model.push_back({fmt::format("model.{}", key), 2, "run.sh:6"});
+  values.take_import(model);
+  const std::string printed = config_with_origins(make_train_config(values), values);
+  EXPECT_NE(printed.find("\"hidden_size\": 64,  // run.sh:5"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("\"preset\": null,  // default"), std::string::npos) << printed;
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "train/config/option_values.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -12,15 +15,13 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kSettingOrigin = "--set";
+constexpr std::string_view kSettingOrigin = "--set", kNobody = "default";
+
+// Of each two that exclude each other a file says one.
+constexpr std::array<std::array<std::string_view, 2>, 4> kEither{
+    {{"run.steps", "run.epochs"}, {"run.epochs", "run.steps"}, {"data.valid", "data.split"}, {"data.split", "data.valid"}}};
 
 std::string origin_of(const JsonValue& value, std::string_view file) { return fmt::format("{}:{}", file, value.line()); }
-
-const OptionBlock* find_block(std::string_view name) {
-  for (const OptionBlock& block : option_blocks())
-    if (block.name == name) return &block;
-  return nullptr;
-}
 
 std::string keys_of(std::string_view block) {
   std::string keys;
@@ -106,7 +107,8 @@ void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, 
   for (const JsonMember& member : value.members()) {
     const std::string path = fmt::format("{}.{}", block.name, member.key);
     const std::string origin = origin_of(member.value, file);
-    if (const Option* option = find_option(path)) take_option(*option, member.value, origin + ": ", origin);
+    if (const OptionBlock* inner = find_block(path)) take_block(*inner, member.value, file, unknown);
+    else if (const Option* option = find_option(path)) take_option(*option, member.value, origin + ": ", origin);
     else if (block.name == kModelBlock) model_keys_.set(member.key, member.value), model_origins_.set(member.key, origin);
     else if (unknown == UnknownKeys::kRefused) refuse_unknown(origin + ": ", path, member.value);
   }
@@ -120,9 +122,44 @@ void OptionValues::take_layout(const std::string& text, std::string_view where, 
   take_option(*find_option("parallel.context"), JsonValue(degrees.context), where, origin);
 }
 
-void OptionValues::take_model_key(std::string_view dotted_key, const JsonValue& value) {
+bool OptionValues::says_model() const {
+  return !at("model.preset").value.is_null() || !at("model.hf_config").value.is_null() || model_keys_.find("model_type") != nullptr;
+}
+
+std::string OptionValues::origin_of_path(std::string_view path) const {
+  if (find_option(path) != nullptr) return at(path).origin;
+  const JsonValue* const origin = model_origins_.find(path.substr(kModelBlock.size() + 1));
+  return origin == nullptr ? std::string(kNobody) : origin->as_string();
+}
+
+void OptionValues::take_back(std::string_view path) {
+  take_option(*find_option(path), {}, "", std::string(kNobody));
+}
+
+void OptionValues::take_import(const std::vector<ImportedValue>& imported) {
+  constexpr std::array<std::string_view, 3> kModels{"model.preset", "model.hf_config", "model.model_type"};
+  const auto says = [&](const ImportedValue& it) { return !it.is_default && std::ranges::find(kModels, it.path) != kModels.end(); };
+  const OptionValues file = *this;
+  if (std::ranges::any_of(imported, says)) {
+    take_back("model.preset"), take_back("model.hf_config");
+    model_keys_ = model_origins_ = {};
+  }
+  for (const auto& [path, value, origin, is_default] : imported) {
+    const Option* const option = find_option(path);
+    const std::string earlier = file.origin_of_path(path);
+    const auto pair = std::ranges::find(kEither, path, [](const auto& two) { return two[0]; });
+    const bool excluded = pair != kEither.end() && !file.at((*pair)[1]).value.is_null();
+    if (is_default && (earlier != kNobody || excluded || (option == nullptr && says_model()))) continue;
+    if (excluded) take_back((*pair)[1]);
+    const std::string both = earlier == kNobody ? origin : fmt::format("{}, in the place of {}", origin, earlier);
+    if (option != nullptr) take_option(*option, value, origin + ": ", both);
+    else take_model_key(std::string_view(path).substr(kModelBlock.size() + 1), value, both);
+  }
+}
+
+void OptionValues::take_model_key(std::string_view dotted_key, const JsonValue& value, const std::string& origin) {
   JsonValue* object = &model_keys_;
-  model_origins_.set(dotted_key.substr(0, dotted_key.find('.')), kSettingOrigin);
+  model_origins_.set(dotted_key.substr(0, dotted_key.find('.')), origin);
   while (true) {
     const auto dot = dotted_key.find('.');
     const std::string_view key = dotted_key.substr(0, dot);
@@ -159,7 +196,8 @@ void OptionValues::take_setting(std::string_view setting) {
     if (only_text && !reserved && !value.is_string() && !null_meant) value = JsonValue(text);
     return take_option(*option, value, kWhere, std::string(kSettingOrigin));
   }
-  if (path.substr(0, kModelBlock.size() + 1) == "model.") return take_model_key(path.substr(kModelBlock.size() + 1), value);
+  if (path.substr(0, kModelBlock.size() + 1) == "model.") 
+    return take_model_key(path.substr(kModelBlock.size() + 1), value, std::string(kSettingOrigin));
   refuse_unknown(kWhere, path, value);
 }
 
@@ -171,9 +209,10 @@ std::vector<std::string> OptionValues::drop_illegal() {
 }
 
 void OptionValues::require_complete() const {
-  for (const std::string& refusal : refusals_) {
-    if (!refusal.empty()) throw ConfigError(refusal);
-  }
+  std::vector<std::string_view> refused;
+  for (const std::string& refusal : refusals_)
+    if (!refusal.empty()) refused.push_back(refusal);
+  if (!refused.empty()) throw ConfigError(fmt::format("{}", fmt::join(refused, "; also ")));
   const auto table = option_table();
   for (std::size_t i = 0; i < table.size(); ++i)
     if (table[i].fallback.empty() && values_[i].value.is_null())

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "train/config/option_values.h"
 #include "train/foreign/foreign_key.h"
 #include "train/import/foreign_input.h"
 
@@ -25,14 +26,6 @@ struct ImportedDefault {
   std::string key;
   JsonValue value;
   std::string origin;  // "TrainingArguments' default"
-};
-
-// One key of the configuration that comes out.
-struct ImportedValue {
-  std::string path;    // of the option table, or "model." and a key of config.json
-  JsonValue value;
-  std::string origin;  // "zero2.yaml:8 zero_stage: 2", "TrainingArguments' default"
-  bool is_default = false;  // no input said so: a base that gives the key wins
 };
 
 struct Import {
