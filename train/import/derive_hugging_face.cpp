@@ -14,7 +14,9 @@ namespace {
 
 enum class Stage : std::uint8_t { kTrainer, kPretrain, kSft, kDpo };
 
-[[noreturn]] void refuse_fact(const Fact& fact, std::string_view why) { throw ConfigError(fmt::format("{}: {}", fact.origin, why)); }
+[[noreturn]] void refuse_fact(const Fact& fact, std::string_view why) {
+  throw ConfigError(fmt::format("{}: {}", fact.origin, why));
+}
 
 // The fact as a word in small letters; YAML's no is false. "": nobody says so.
 std::string word_of(const Fact* fact) {
@@ -61,7 +63,8 @@ Stage stage_of(const Facts& facts) {
            std::string_view("_-.").find(name[at + word.size()]) != std::string_view::npos;
   };
   for (const std::string_view other : {"grpo", "kto", "orpo", "rloo", "ppo", "reward", "gkd", "cpo", "simpo", "distillation"})
-    if (has(other)) refuse_fact(*said, fmt::format("{} is not there; supervised fine-tuning (sft), pre-training and dpo are", other));
+    if (has(other))
+      refuse_fact(*said, fmt::format("{} is not there; supervised fine-tuning (sft), pre-training and dpo are", other));
   if (has("dpo") || has("ipo")) return Stage::kDpo;
   return has("sft") ? Stage::kSft : has("pt") ? Stage::kPretrain : Stage::kTrainer;
 }
@@ -125,7 +128,8 @@ void derive_schedule(Facts& facts) {
   }
   if (facts.is_given("lr_schedule.warmup_steps") && !facts.is_given("@warmup_ratio")) facts.erase("@warmup_ratio");
   const Fact* const type = facts.find("lr_schedule.type");
-  if (word_of(type) == "inverse_sqrt" && facts.find("lr_schedule.warmup_steps") == nullptr && facts.find("@warmup_ratio") == nullptr)
+  if (word_of(type) == "inverse_sqrt" && facts.find("lr_schedule.warmup_steps") == nullptr &&
+      facts.find("@warmup_ratio") == nullptr)
     refuse_fact(*type, "without a warm-up its time scale is 10,000 steps there; give warmup_steps, which is the time scale here");
 }
 
@@ -135,7 +139,8 @@ void derive_sharding(Facts& facts) {
     const std::string words = word_of(fsdp);
     const auto has = [&](std::string_view word) { return words.find(word) != words.npos; };
     const std::string_view zero = has("no_shard") ? "ddp" : has("shard_grad_op") ? "shard_grad_op" : "zero3";
-    if (words != "" && words != "no" && words != "[]" && !facts.is_given("parallel.zero")) follow(facts, "parallel.zero", zero, *fsdp);
+    if (words != "" && words != "no" && words != "[]" && !facts.is_given("parallel.zero"))
+      follow(facts, "parallel.zero", zero, *fsdp);
     if (has("hybrid_shard")) follow(facts, "parallel.shard_group", "node", *fsdp);
     if (has("offload")) follow(facts, "offload.parameters", "host", *fsdp);
     if (has("fsdp2") && facts.find("@checkpointing_off") == nullptr) follow(facts, "recompute.policy", "full", *fsdp);
@@ -148,7 +153,8 @@ void derive_sharding(Facts& facts) {
   }
   const Fact* const off = facts.find("@checkpointing_off");
   const Fact* const policy = facts.find("recompute.policy");
-  if (off != nullptr && (policy == nullptr || policy->is_default)) facts.set("recompute.policy", {"none", off->origin, off->is_default});
+  if (off != nullptr && (policy == nullptr || policy->is_default))
+    facts.set("recompute.policy", {"none", off->origin, off->is_default});
 }
 
 // The key `to` from Trainer's strategy and steps of `what`; `no` is its value where the strategy is "no".
@@ -156,7 +162,8 @@ void derive_strategy(Facts& facts, std::string_view what, std::string_view to, s
   const Fact* const strategy = facts.find(fmt::format("@{}_strategy", what));
   std::string steps_of = fmt::format("@{}_steps", what);
   const std::string kind = strategy == nullptr ? (what == "eval" ? "no" : "steps") : word_of(strategy);
-  if (kind == "best") refuse_fact(*strategy, "checkpoints are made at steps or epochs; checkpoint.keep_best keeps the best beside the newest");
+  if (kind == "best")
+    refuse_fact(*strategy, "checkpoints are made at steps or epochs; checkpoint.keep_best keeps the best beside the newest");
   if (kind == "no" && strategy != nullptr && no) follow(facts, to, *no, *strategy);
   if (kind == "epoch" && what != "logging") follow(facts, to, "epoch", *strategy);
   if (kind != "steps") return;
@@ -164,7 +171,8 @@ void derive_strategy(Facts& facts, std::string_view what, std::string_view to, s
   const double every = facts.number(steps_of).value_or(0);
   if (every <= 0) return;
   const Fact& steps = *facts.find(steps_of);
-  if (every < 1) refuse_fact(steps, fmt::format("a share of the run's steps is not taken; give {} as a number of steps", steps_of.substr(1)));
+  if (every < 1)
+    refuse_fact(steps, fmt::format("a share of the run's steps is not taken; give {} as a number of steps", steps_of.substr(1)));
   follow(facts, to, static_cast<std::int64_t>(every), steps);
 }
 
@@ -182,8 +190,10 @@ void derive_samples(Facts& facts, Stage stage) {
   const bool is_cut = pack == "stream" || (pack == "packed" && (how == "wrapped" || how == "fixed"));
   if (stage == Stage::kPretrain || is_cut) return;
   const Fact* const source = how == "neat" ? facts.find("@packing_strategy") : packing;
-  if (source != nullptr) follow(facts, "data.samples", "packed", *source);
-  else if (stage == Stage::kSft || stage == Stage::kDpo) fill(facts, "data.samples", "packed", "a conversation is a sample");
+  if (source != nullptr)
+    follow(facts, "data.samples", "packed", *source);
+  else if (stage == Stage::kSft || stage == Stage::kDpo)
+    fill(facts, "data.samples", "packed", "a conversation is a sample");
 }
 
 }  // namespace
@@ -207,9 +217,9 @@ void derive_hugging_face(Facts& facts) {
     facts.take("loss.type", {"dpo", said == nullptr ? "loss.beta is one of dpo" : said->origin, said == nullptr});
     if (word_of(said) == "ipo") follow(facts, "loss.variant", "ipo", *said);
   }
-  for (const char* name : {"@program", "@stage", "@scheduler", "@fsdp", "@deepspeed", "@use_dora", "@bf16_off", "@checkpointing_off", "@packing",
-                           "@packing_strategy", "@dtype", "@save_strategy", "@save_steps", "@eval_strategy", "@eval_steps",
-                           "@logging_strategy", "@logging_steps", "@max_steps"})
+  for (const char* name : {"@program", "@stage", "@scheduler", "@fsdp", "@deepspeed", "@use_dora", "@bf16_off",
+                           "@checkpointing_off", "@packing", "@packing_strategy", "@dtype", "@save_strategy", "@save_steps",
+                           "@eval_strategy", "@eval_steps", "@logging_strategy", "@logging_steps", "@max_steps"})
     facts.erase(name);
 }
 
