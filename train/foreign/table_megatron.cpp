@@ -8,16 +8,14 @@ namespace {
 using enum Verdict;
 using enum Convert;
 
-constexpr std::string_view kSamples = "samples / batch.global";
-constexpr std::string_view kReadAhead = "samples are read ahead, in an order drawn from run.seed";
-constexpr std::string_view kOneOf = "one implementation, without such a switch";
+constexpr std::string_view kMegatronReadAhead = "samples are read ahead, in an order drawn from run.seed";
+constexpr std::string_view kMegatronOneOf = "one implementation, without such a switch";
 
-constexpr ForeignKey kParallel[] = {
+constexpr ForeignKey kMegatronParallel[] = {
     {"tensor_model_parallel_size", kMapped, "parallel.tensor"},
     {"pipeline_model_parallel_size", kMapped, "parallel.pipeline"},
     {"model_parallel_size", kRefused, "", "", "Megatron-LM takes it no longer, either: tensor_model_parallel_size"},
-    {"num_virtual_stages_per_pipeline_rank", kMapped, "@virtual_stages", "",
-     "parallel.virtual_stages, with parallel.schedule \"interleaved\""},
+    {"num_virtual_stages_per_pipeline_rank", kMapped, "parallel.virtual_stages", "", "with parallel.schedule \"interleaved\""},
     {"num_layers_per_virtual_pipeline_stage", kMapped, "@layers_per_virtual_stage", "",
      "parallel.virtual_stages = layers / (stages x N), with parallel.schedule \"interleaved\""},
     {"decoder_first_pipeline_num_layers", kMapped, "@first_stage_layers", "", "parallel.layers, where all stages are listed"},
@@ -46,13 +44,12 @@ constexpr ForeignKey kParallel[] = {
     {"use_distributed_optimizer", kMapped, "@distributed_optimizer", "true", "parallel.zero zero1; without it ddp"},
     {"use_megatron_fsdp, use_custom_fsdp", kMapped, "@megatron_fsdp", "true",
      "parallel.zero, as --data-parallel-sharding-strategy says; without that zero3"},
-    {"data_parallel_sharding_strategy = no_shard", kMapped, "@sharding_strategy", "\"ddp\""},
-    {"data_parallel_sharding_strategy = optim", kMapped, "@sharding_strategy", "\"zero1\""},
-    {"data_parallel_sharding_strategy = optim_grads", kMapped, "@sharding_strategy", "\"zero2\"", "goes with pipelines here"},
-    {"data_parallel_sharding_strategy = optim_grads_params", kMapped, "@sharding_strategy", "\"zero3\"",
-     "goes with pipelines here"},
+    {"data_parallel_sharding_strategy = no_shard", kMapped, "parallel.zero", "\"ddp\""},
+    {"data_parallel_sharding_strategy = optim", kMapped, "parallel.zero", "\"zero1\""},
+    {"data_parallel_sharding_strategy = optim_grads", kMapped, "parallel.zero", "\"zero2\"", "goes with pipelines here"},
+    {"data_parallel_sharding_strategy = optim_grads_params", kMapped, "parallel.zero", "\"zero3\"", "goes with pipelines here"},
     {"use_torch_fsdp2", kMapped, "@torch_fsdp", "true", "parallel.zero zero3"},
-    {"torch_fsdp2_no_reshard_after_forward", kMapped, "@no_reshard", "true", "parallel.zero shard_grad_op"},
+    {"torch_fsdp2_no_reshard_after_forward", kMapped, "parallel.zero", "\"shard_grad_op\""},
     {"num_distributed_optimizer_instances = 1", kAlways, "", "", "state is sharded over all data-parallel ranks"},
     {"num_distributed_optimizer_instances", kNotBuilt, "@replicate", "", "parallel.shard_group: whole copies of what is sharded"},
     {"outer_dp_sharding_strategy = no_shard", kAlways, "", "", "shard groups have whole copies"},
@@ -74,7 +71,7 @@ constexpr ForeignKey kParallel[] = {
      "cuda.nccl_timeout, in seconds and at most 590; a rank that fails ends the others at once"},
 };
 
-constexpr ForeignKey kBatch[] = {
+constexpr ForeignKey kMegatronBatch[] = {
     {"micro_batch_size", kMapped, "batch.micro"},
     {"global_batch_size", kMapped, "batch.global", "", "of all ranks; without it one micro-batch of each"},
     {"batch_size", kRefused, "", "", "Megatron-LM takes it no longer, either: micro_batch_size"},
@@ -83,7 +80,7 @@ constexpr ForeignKey kBatch[] = {
     {"decrease_batch_size_if_needed", kDiffers, "", "", "batches that do not divide are refused"},
     {"seq_length, encoder_seq_length", kMapped, "batch.sequence"},
     {"train_iters", kMapped, "run.steps"},
-    {"train_samples", kMapped, "@train_samples", "", kSamples},
+    {"train_samples", kMapped, "@train_samples", "", "run.steps = samples / batch.global"},
     {"exit_duration_in_mins", kMapped, "run.max_minutes"},
     {"exit_interval", kDiffers, "", "", "run.steps ends a run, with lr_schedule.decay_steps for the length of the schedule"},
     {"exit_signal_handler, exit_signal_handler_for_training, exit_signal, exit_signal_handler_for_dataloader", kAlways, "", "",
@@ -97,7 +94,7 @@ constexpr ForeignKey kBatch[] = {
     {"yaml_cfg", kRefused, "", "", "import the flags themselves"},
 };
 
-constexpr ForeignKey kModel[] = {
+constexpr ForeignKey kMegatronModel[] = {
     {"num_layers, encoder_num_layers", kMapped, "model.num_hidden_layers", "", "n_layer for model_type gpt2"},
     {"hidden_size", kMapped, "model.hidden_size", "", "n_embd for gpt2"},
     {"ffn_hidden_size", kMapped, "model.intermediate_size", "", "n_inner for gpt2; without it 4 x hidden, or 8/3 with --swiglu"},
@@ -130,9 +127,9 @@ constexpr ForeignKey kModel[] = {
     {"window_size", kMapped, "@window", "",
      "model.sliding_window is one more: it counts the token itself; of mistral, qwen2, qwen3"},
     {"hidden_dropout", kMapped, "model.dropout", "", "", "0.1"},
-    {"attention_dropout = 0", kAlways, "", "", "attention probabilities have no dropout"},
-    {"attention_dropout", kRefused, "", "", "dropout is on residuals and embeddings alone (--hidden-dropout): give "
-     "--attention-dropout 0, for Megatron-LM's default is 0.1"},
+    {"attention_dropout = 0", kMapped, "@attention_dropout", "0", "attention probabilities have no dropout"},
+    {"attention_dropout", kRefused, "", "",
+     "attention probabilities have no dropout, not even the 0.1 that is Megatron-LM's default; --hidden-dropout is another one"},
     {"init_method_std", kMapped, "model.initializer_range"},
     {"embedding_init_method_std, init_method_xavier_uniform, data_parallel_random_init", kDiffers, "", "",
      "all weights begin with --init-method-std, the same on every rank"},
@@ -154,7 +151,7 @@ constexpr ForeignKey kModel[] = {
      "relative_attention_*, mrope_section, yarn_*, no_yarn_*, use_mup, mup_*, enable_mhc_connections, mhc_*, spec, "
      "fused_residual_rmsnorm", kRefused, "", "", "no model here has it; docs/models.md lists those that are"},
     {"transformer_impl, use_mcore_models, use_legacy_models, onnx_safe, no_persist_layer_norm, model_provider", kAlways, "", "",
-     kOneOf},
+     kMegatronOneOf},
     {"vision_*, num_classes, img_*, num_channels, patch_dim, classes_fraction, data_per_class_fraction, no_data_sharding, "
      "head_lr_mult, swin_backbone_type, mask_type, mask_factor, iter_per_epoch, dino_*, ict_*, biencoder_*, bert_*, "
      "titles_data_path, query_in_block_prob, use_one_sent_docs, evidence_data_path, retriever_*, retro_*, block_data_path, "
@@ -162,7 +159,7 @@ constexpr ForeignKey kModel[] = {
      "output_bert_embeddings, sample_rate", kRefused, "", "", "decoders of text alone: no images, encoders or retrieval"},
 };
 
-constexpr ForeignKey kOptimizer[] = {
+constexpr ForeignKey kMegatronOptimizer[] = {
     {"optimizer = adam", kMapped, "optimizer.type", "\"adamw\"", "its adam decouples the decay, too"},
     {"optimizer = lion", kMapped, "optimizer.type", "\"lion\""},
     {"optimizer = muon, dist_muon, adaptive_muon", kNotBuilt, "optimizer.type", "\"muon\""},
@@ -183,15 +180,15 @@ constexpr ForeignKey kOptimizer[] = {
     {"clip_grad", kMapped, "optimizer.grad_clip", "", "", "1.0"},
     {"lr_decay_style", kMapped, "lr_schedule.type", "", "the default here is cosine", "\"linear\""},
     {"lr_decay_iters", kMapped, "lr_schedule.decay_steps"},
-    {"lr_decay_samples", kMapped, "@decay_samples", "", kSamples},
+    {"lr_decay_samples", kMapped, "@decay_samples", "", "lr_schedule.decay_steps = samples / batch.global"},
     {"lr_warmup_iters", kMapped, "lr_schedule.warmup_steps"},
-    {"lr_warmup_samples", kMapped, "@warmup_samples", "", kSamples},
-    {"lr_warmup_fraction", kMapped, "@warmup_fraction", "", "lr_schedule.warmup_steps, of the decay's length"},
+    {"lr_warmup_samples", kMapped, "@warmup_samples", "", "lr_schedule.warmup_steps = samples / batch.global"},
+    {"lr_warmup_fraction", kMapped, "@warmup_fraction", "", "lr_schedule.warmup_steps = X x decay_steps"},
     {"lr_warmup_init = 0", kAlways, "", "", "the warm-up starts at 0"},
     {"lr_warmup_init", kDiffers, "", "", "the warm-up starts at 0"},
     {"warmup", kRefused, "", "", "Megatron-LM takes it no longer, either: lr_warmup_fraction"},
     {"lr_wsd_decay_iters", kMapped, "lr_schedule.wsd_decay_steps"},
-    {"lr_wsd_decay_samples", kMapped, "@wsd_decay_samples", "", kSamples},
+    {"lr_wsd_decay_samples", kMapped, "@wsd_decay_samples", "", "lr_schedule.wsd_decay_steps = samples / batch.global"},
     {"lr_wsd_decay_style", kMapped, "lr_schedule.wsd_decay_type"},
     {"decoupled_lr, decoupled_min_lr", kDiffers, "", "",
      "one learning rate for all parameters: embedding and head train with --lr"},
@@ -200,13 +197,14 @@ constexpr ForeignKey kOptimizer[] = {
     {"freeze_all_layers", kRefused, "", "", "train.freeze says which parameters stay"},
 };
 
-constexpr ForeignKey kPrecision[] = {
+constexpr ForeignKey kMegatronPrecision[] = {
     {"bf16", kMapped, "precision.compute", "\"bf16\"", "without it and --fp16: fp32"},
     {"fp16", kMapped, "precision.compute", "\"fp16\""},
     {"loss_scale", kMapped, "precision.loss_scale"},
     {"initial_loss_scale, min_loss_scale, loss_scale_window, hysteresis", kDiffers, "", "",
      "with fp16 the scale is found while training, from a start and in a window of its own"},
-    {"fp8_format", kNotBuilt, "precision.fp8"},
+    {"fp8_format", kNotBuilt, "@fp8", "true", "precision.fp8"},
+    {"fp8_recipe = tensorwise, mxfp8", kNotBuilt, "@fp8_recipe", "", "precision.fp8"},
     {"fp8_*, no_fp8_wgrad, disable_fp8_wgrad, fp4_*, first_last_layers_bf16, num_layers_at_start_in_bf16, "
      "num_layers_at_end_in_bf16, keep_fp8_transpose_cache, keep_fp8_transpose_cache_when_using_custom_fsdp, "
      "reuse_grad_buf_for_mxfp8_param_ag, te_precision_config_file, kitchen_*, use_kitchen_attention", kDiffers, "", "",
@@ -229,7 +227,6 @@ constexpr ForeignKey kPrecision[] = {
      "distribute_checkpointed_activations", kDiffers, "", "",
      "one policy for all blocks, each by itself: memory differs, no number does"},
     {"optimizer_cpu_offload", kNotBuilt, "offload.optimizer", "\"host\""},
-    {"cpu_offloading_num_layers = 0", kAlways, "", "", "activations stay on the device"},
     {"cpu_offloading_num_layers, fine_grained_activation_offloading", kNotBuilt, "offload.activations", "\"host\""},
     {"optimizer_offload_fraction, use_torch_optimizer_for_cpu_offload, overlap_cpu_optimizer_d2h_h2d, no_pin_cpu_grads, "
      "no_pin_cpu_params, offload_modules, min_offloaded_tensor_size, delay_offload_until_cuda_graph, "
@@ -237,20 +234,20 @@ constexpr ForeignKey kPrecision[] = {
      "cpu_offloading_retain_pinned_cpu_buffers", kDiffers, "", "", "goes with offloading: offload.optimizer, offload.activations"},
 };
 
-constexpr ForeignKey kData[] = {
-    {"data_path", kMapped, "@data_path", "",
-     "data.train: PREFIX.bin and PREFIX.idx work as they are; W1 PREFIX1 W2 PREFIX2 is a blend"},
-    {"train_data_path", kMapped, "@train_data_path", "", "data.train"},
-    {"valid_data_path", kMapped, "@valid_data_path", "", "data.valid"},
+constexpr ForeignKey kMegatronData[] = {
+    {"data_path", kMapped, "data.train", "", "PREFIX.bin and PREFIX.idx work as they are; W1 PREFIX1 W2 PREFIX2 is a blend"},
+    {"train_data_path", kMapped, "@train_data_path", "", "data.train, all of it"},
+    {"valid_data_path", kMapped, "data.valid"},
     {"test_data_path", kDiffers, "", "", "nothing reads it while training: trident eval --data PREFIX"},
     {"data_args_path, per_split_data_args_path", kRefused, "", "", "give what the file says as --data-path"},
-    {"split", kMapped, "@split", "", "data.split; Megatron-LM's default beside --data-path is 969,30,1, here all documents train"},
+    {"split", kMapped, "data.split", "", "Megatron-LM's default beside --data-path is 969,30,1, here all documents train"},
     {"vocab_size", kMapped, "model.vocab_size", "", "without it that of --tokenizer-type, where one is known"},
-    {"tokenizer_type = GPT2BPETokenizer, HuggingFaceTokenizer, SentencePieceTokenizer, GPTSentencePieceTokenizer, Llama2Tokenizer, "
-     "TikTokenizer, MultimodalTokenizer, NullTokenizer, SFTTokenizer", kMapped, "@tokenizer_type", "",
-     "data.tokenizer: a name, a model's folder or a tokenizer's file"},
+    {"tokenizer_type = GPT2BPETokenizer", kMapped, "data.tokenizer", "\"gpt2\"", "what pretrain_gpt.py takes without the flag"},
+    {"tokenizer_type = NullTokenizer", kMapped, "data.tokenizer", "null"},
+    {"tokenizer_type = HuggingFaceTokenizer, SentencePieceTokenizer, GPTSentencePieceTokenizer, Llama2Tokenizer, TikTokenizer, "
+     "MultimodalTokenizer, SFTTokenizer", kMapped, "@tokenizer_type", "", "data.tokenizer is what --tokenizer-model names"},
     {"tokenizer_type", kRefused, "", "", "no such tokenizer; data.tokenizer takes a name, a model's folder or a tokenizer's file"},
-    {"tokenizer_model", kMapped, "@tokenizer_model", "", "data.tokenizer"},
+    {"tokenizer_model", kMapped, "data.tokenizer", "", "a name, a model's folder or a tokenizer's file"},
     {"vocab_file, merge_file, tokenizer_metadata, tokenizer_special_tokens, tiktoken_*, tokenizer_sentencepiece_legacy, "
      "no_tokenizer_sentencepiece_ignore_extra_whitespaces, disable_tokenizer_sentencepiece_ignore_extra_whitespaces, "
      "tokenizer_hf_*, trust_remote_code, null_tokenizer_*, legacy_tokenizer, use_gigatoken, allow_ambiguous_pad_tokens", kAlways,
@@ -263,8 +260,8 @@ constexpr ForeignKey kData[] = {
      "disable_msc, dataloader_fast_cache_load, dataloader_defer_npy_index_mmap, per_dataset_sequences_path, "
      "mid_level_dataset_surplus, num_dataset_builder_threads", kAlways, "", "",
      "files are read by pread, the order of samples is computed: there is no cache"},
-    {"dataloader_type = single, cyclic", kAlways, "", "", kReadAhead},
-    {"num_workers", kAlways, "", "", kReadAhead},
+    {"dataloader_type = single, cyclic", kAlways, "", "", kMegatronReadAhead},
+    {"num_workers", kAlways, "", "", kMegatronReadAhead},
     {"dataloader_type", kRefused, "", "", "samples come from token files"},
     {"reset_position_ids", kMapped, "data.reset_position_ids", "true"},
     {"reset_attention_mask", kMapped, "data.reset_attention_mask", "true"},
@@ -280,10 +277,9 @@ constexpr ForeignKey kData[] = {
     {"tools/merge_datasets.py", kAlways, "trident data merge", "", "joins files"},
 };
 
-constexpr ForeignKey kSaving[] = {
+constexpr ForeignKey kMegatronSaving[] = {
     {"save", kMapped, "checkpoint.dir"},
-    {"load", kMapped, "@load", "",
-     "checkpoint.resume: auto where it is --save's folder; a checkpoint of Trident, not of Megatron-LM"},
+    {"load", kMapped, "checkpoint.resume", "", "auto where it is --save's folder; a checkpoint of Trident, not of Megatron-LM"},
     {"finetune", kMapped, "@finetune", "true", "--load becomes model.init_from"},
     {"pretrained_checkpoint", kMapped, "model.init_from", "",
      "a checkpoint of trident, a folder of them, or a Hugging Face folder"},
@@ -310,7 +306,7 @@ constexpr ForeignKey kSaving[] = {
      kDiffers, "", "", "no tensors are written but checkpoints"},
 };
 
-constexpr ForeignKey kLogging[] = {
+constexpr ForeignKey kMegatronLogging[] = {
     {"log_interval", kMapped, "log.every", "", "", "100"},
     {"tensorboard_dir", kMapped, "log.tensorboard", "true", "in run.dir"},
     {"wandb_*, one_logger_*, no_one_logger, enable_one_logger, app_tag_run_*, otel_*", kDiffers, "", "",
@@ -332,15 +328,15 @@ constexpr ForeignKey kLogging[] = {
      "a step with a non-finite gradient is not applied; ten in a row end the run"},
     {"deterministic_mode", kMapped, "cuda.deterministic", "true", "equal layouts give equal bits"},
     {"check_weight_hash_across_dp_replicas_interval, gpu_sniff_test_interval, straggler_*, disable_straggler_on_startup, "
-     "flight_recorder_*, no_flight_recorder_*, disable_flight_recorder_*, enable_ft_package, calc_ft_timeouts, ft_num_warmup_iters, "
-     "inprocess_*, adlr_autoresume*, run_workload_inspector_server, coordinator_*", kDiffers, "", "",
+     "flight_recorder_*, no_flight_recorder_*, disable_flight_recorder_*, enable_ft_package, calc_ft_timeouts, "
+     "ft_num_warmup_iters, inprocess_*, adlr_autoresume*, run_workload_inspector_server, coordinator_*", kDiffers, "", "",
      "trident supervise starts a run again; slow and failed ranks are named in run.log"},
     {"error_injection_*, fault_injector_*", kRefused, "", "", "tests inject faults, not runs"},
 };
 
-constexpr ForeignKey kKernels[] = {
+constexpr ForeignKey kMegatronKernels[] = {
     {"use_flash_attn, attention_backend, flash_attention_version", kAlways, "", "", "attention never stores the scores"},
-    {"tp_comm_overlap", kNotBuilt, "parallel.tensor_overlap", "true"},
+    {"tp_comm_overlap", kNotBuilt, "parallel.tensor_overlap", "\"chunked\""},
     {"tp_comm_*, no_tp_comm_*, disable_tp_comm_*, no_async_tensor_model_parallel_allreduce", kDiffers, "", "",
      "goes with --tp-comm-overlap"},
     {"no_bias_gelu_fusion", kMapped, "cuda.epilogues", "false", "true leaves biases and GELU to cuBLASLt"},
@@ -349,7 +345,7 @@ constexpr ForeignKey kKernels[] = {
      "cross_entropy_fusion_impl, disable_jit_fuser, no_clone_scatter_output_in_embedding, "
      "disable_clone_scatter_output_in_embedding, te_rng_tracker, inference_rng_tracker, defer_embedding_wgrad_compute, "
      "wgrad_deferral_limit, delay_wgrad_compute, batch_invariant_*, mlp_chunks_for_training, enable_experimental", kAlways, "", "",
-     kOneOf},
+     kMegatronOneOf},
     {"no_overlap_p2p_communication, overlap_p2p_communication_warmup_flush, no_scatter_gather_tensors_in_pipeline, "
      "use_ring_exchange_p2p, pipeline_model_parallel_comm_backend, disable_gloo_process_groups, use_sharp, sharp_enabled_group, "
      "high_priority_*, symmetric_ar_type, disable_symmetric_registration", kAlways, "", "",
@@ -362,7 +358,7 @@ constexpr ForeignKey kKernels[] = {
     {"CUDA_DEVICE_MAX_CONNECTIONS", kAlways, "", "", "no order of kernels depends on it"},
 };
 
-constexpr ForeignKey kOtherPrograms[] = {
+constexpr ForeignKey kMegatronPrograms[] = {
     {"perform_rl_step, rl_*, no_rl_*, grpo_*, langrl_*, refit_method", kRefused, "", "",
      "answers are not drawn while training; loss.type=dpo learns from pairs"},
     {"logits_*, teacher_model_config, distill*, export_kd_*", kRefused, "", "", "no distillation"},
@@ -375,21 +371,21 @@ constexpr ForeignKey kOtherPrograms[] = {
      "one model is trained, not a family within it"},
 };
 
-constexpr ForeignSection kSections[] = {
-    {ForeignSystem::kMegatron, "Parallelism", kParallel},
-    {ForeignSystem::kMegatron, "Batch and run", kBatch},
-    {ForeignSystem::kMegatron, "Model", kModel},
-    {ForeignSystem::kMegatron, "Optimizer and learning rate", kOptimizer},
-    {ForeignSystem::kMegatron, "Precision and memory", kPrecision},
-    {ForeignSystem::kMegatron, "Data", kData},
-    {ForeignSystem::kMegatron, "Checkpoints", kSaving},
-    {ForeignSystem::kMegatron, "Logging, evaluation, debugging", kLogging},
-    {ForeignSystem::kMegatron, "Kernels and communication", kKernels},
-    {ForeignSystem::kMegatron, "Other programs", kOtherPrograms},
+constexpr ForeignSection kMegatronSections[] = {
+    {ForeignSystem::kMegatron, "Parallelism", kMegatronParallel},
+    {ForeignSystem::kMegatron, "Batch and run", kMegatronBatch},
+    {ForeignSystem::kMegatron, "Model", kMegatronModel},
+    {ForeignSystem::kMegatron, "Optimizer and learning rate", kMegatronOptimizer},
+    {ForeignSystem::kMegatron, "Precision and memory", kMegatronPrecision},
+    {ForeignSystem::kMegatron, "Data", kMegatronData},
+    {ForeignSystem::kMegatron, "Checkpoints", kMegatronSaving},
+    {ForeignSystem::kMegatron, "Logging, evaluation, debugging", kMegatronLogging},
+    {ForeignSystem::kMegatron, "Kernels and communication", kMegatronKernels},
+    {ForeignSystem::kMegatron, "Other programs", kMegatronPrograms},
 };
 
 }  // namespace
 
-std::span<const ForeignSection> megatron_sections() { return kSections; }
+std::span<const ForeignSection> megatron_sections() { return kMegatronSections; }
 
 }  // namespace trident
