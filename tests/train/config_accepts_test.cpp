@@ -372,6 +372,44 @@ TEST(ConfigAccepts, ASettingReplacesAnIllegalValueOfTheFile) {
   EXPECT_EQ(parse_train_config(text, "c.json", {"checkpoint.every=0", "parallel.tensor=2"}).parallel.tensor, 2);
 }
 
+TEST(ConfigAccepts, AWarmUpIsStepsOrAShareOfThem) {
+  const TrainConfig config = small_with({"lr_schedule.warmup_steps=0.25", "run.steps=9"});
+  EXPECT_EQ(config.lr_schedule.warmup.within(decay_length(config)), 3);
+  EXPECT_EQ(*to_json(config).find("lr_schedule")->find("warmup_steps"), JsonValue(0.25));
+  const TrainConfig longer = small_with({"lr_schedule.warmup_steps=0.25", "run.steps=9", "lr_schedule.decay_steps=40"});
+  EXPECT_EQ(longer.lr_schedule.warmup.within(decay_length(longer)), 10);
+  EXPECT_EQ(small_with({"lr_schedule.warmup_steps=2"}).lr_schedule.warmup.within(5), 2);
+  EXPECT_EQ(*to_json(small_with({})).find("lr_schedule")->find("warmup_steps"), JsonValue(0));
+}
+
+TEST(ConfigAccepts, ValuesOfAnImportReplaceTheFilesAndDefaultsGiveWay) {
+  OptionValues values;
+  values.take_file(parse_json(kSmall, "c.json"), "c.json");
+  values.take_import("batch.global", 16, "a.yaml:3 total: 16", false);
+  values.take_import("batch.sequence", 128, "its default", true);
+  values.take_import("optimizer.grad_clip", 0.5, "its default", true);
+  values.take_import("run.epochs", 3.0, "its default", true);
+  EXPECT_EQ(values.at("batch.global").value, JsonValue(16));
+  EXPECT_EQ(values.at("batch.global").origin, "a.yaml:3 total: 16 in the place of c.json:4");
+  EXPECT_EQ(values.at("batch.sequence").value, JsonValue(64));
+  EXPECT_EQ(values.at("optimizer.grad_clip").origin, "its default");
+  EXPECT_TRUE(values.at("run.epochs").value.is_null()) << "the file says run.steps";
+  values.take_import("run.epochs", 1.0, "run.sh:1 --epochs 1", false);
+  EXPECT_TRUE(values.at("run.steps").value.is_null());
+  EXPECT_EQ(values.at("run.epochs").origin, "run.sh:1 --epochs 1 in the place of c.json:2");
+  values.take_import("model.model_type", "llama", "run.sh:2 --swiglu", false);
+  values.take_import("model.hidden_size", 64, "run.sh:3 --hidden-size 64", false);
+  EXPECT_TRUE(values.at("model.preset").value.is_null());
+  EXPECT_EQ(*values.model_keys().find("hidden_size"), JsonValue(64));
+  values.take_import("parallel.context", 2, "a.yaml:4 cp_size: 2", false);
+  try {
+    values.require_complete();
+    ADD_FAILURE() << "a reserved key was taken";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(std::string(error.what()).find("a.yaml:4 cp_size: 2: parallel.context = 2: not built yet"), 0u) << error.what();
+  }
+}
+
 TEST(ConfigAccepts, OriginsNameFileLineAndSetting) {
   OptionValues values;
   values.take_file(parse_json(kSmall, "c.json"), "c.json");
@@ -395,46 +433,6 @@ TEST(ConfigAccepts, OriginsNameFileLineAndSetting) {
   for (const char* line :
        {"\"vocab_size\": 512,  // c.json:3", "\"hidden_size\": 64,  // c.json:4", "\"num_hidden_layers\": 4,  // --set"})
     EXPECT_NE(model.find(line), std::string::npos) << model;
-}
-
-TEST(ConfigAccepts, ImportedValuesWinOverTheFileAndSettingsOverThem) {
-  OptionValues values;
-  values.take_file(parse_json(kSmall, "c.json"), "c.json");
-  values.take_import({{"run.epochs", 2.0, "sft.sh:3 --num_train_epochs 2"},
-                      {"batch.global", 16, "z.yaml:2 x: 16"},
-                      {"batch.sequence", 128, "its default", true},
-                      {"optimizer.eps", 1e-6, "its default", true},
-                      {"offload.optimizer", "host", "z.yaml:4 offload_optimizer_device: cpu"},
-                      {"parallel.context", 2, "z.yaml:5 cp_size: 2"}});
-  EXPECT_EQ(values.at("batch.global").origin, "z.yaml:2 x: 16, in the place of c.json:4");
-  EXPECT_EQ(values.at("optimizer.eps").origin, "its default");
-  OptionValues refused = values;
-  EXPECT_THROW(make_train_config(refused), ConfigError);
-  EXPECT_EQ(refused.drop_illegal().size(), 2u) << "both are named";
-  values.take_setting("offload.optimizer=none");
-  values.take_setting("parallel.context=1");
-  const TrainConfig config = make_train_config(values);
-  EXPECT_EQ(config.batch.global, 16);
-  EXPECT_EQ(config.batch.sequence, 64) << "a default gives way to the file";
-  EXPECT_EQ(config.optimizer.eps, 1e-6);
-  EXPECT_EQ(config.run.epochs, 2.0) << "in the place of the file's steps";
-  OptionValues other;
-  other.take_file(parse_json(kSmall, "c.json"), "c.json");
-  other.take_import({{"run.epochs", 3.0, "its default", true}, {"model.rope_theta", 5e5, "its default", true}});
-  EXPECT_EQ(make_train_config(other).run.steps, 5);
-}
-
-TEST(ConfigAccepts, AnImportedModelTakesBackTheFiles) {
-  OptionValues values;
-  values.take_file(parse_json(kSmall, "c.json"), "c.json");
-  std::vector<ImportedValue> model{{"model.model_type", "llama", "run.sh:4 --swiglu"}};
-  for (const char* key : {"vocab_size", "hidden_size", "intermediate_size"})
-    model.push_back({fmt::format("model.{}", key), 64, "run.sh:5"});
-  for (const char* key : {"num_hidden_layers", "num_attention_heads"}) model.push_back({fmt::format("model.{}", key), 2, "run.sh:6"});
-  values.take_import(model);
-  const std::string printed = config_with_origins(make_train_config(values), values);
-  EXPECT_NE(printed.find("\"hidden_size\": 64,  // run.sh:5"), std::string::npos) << printed;
-  EXPECT_NE(printed.find("\"preset\": null,  // default"), std::string::npos) << printed;
 }
 
 }  // namespace

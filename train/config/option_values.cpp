@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -15,11 +14,11 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kSettingOrigin = "--set", kNobody = "default";
+constexpr std::string_view kSettingOrigin = "--set", kModelType = "model.model_type";
 
-// Of each two that exclude each other a file says one.
-constexpr std::array<std::array<std::string_view, 2>, 4> kEither{
-    {{"run.steps", "run.epochs"}, {"run.epochs", "run.steps"}, {"data.valid", "data.split"}, {"data.split", "data.valid"}}};
+// Keys that say the same thing in different ways; all of them are null, or none, where nobody gives them.
+const std::vector<std::string_view> kStandForOne[] = {{"run.steps", "run.epochs"}, {"data.valid", "data.split"},
+                                                       {"model.preset", "model.hf_config", kModelType}};
 
 std::string origin_of(const JsonValue& value, std::string_view file) { return fmt::format("{}:{}", file, value.line()); }
 
@@ -122,44 +121,9 @@ void OptionValues::take_layout(const std::string& text, std::string_view where, 
   take_option(*find_option("parallel.context"), JsonValue(degrees.context), where, origin);
 }
 
-bool OptionValues::says_model() const {
-  return !at("model.preset").value.is_null() || !at("model.hf_config").value.is_null() || model_keys_.find("model_type") != nullptr;
-}
-
-std::string OptionValues::origin_of_path(std::string_view path) const {
-  if (find_option(path) != nullptr) return at(path).origin;
-  const JsonValue* const origin = model_origins_.find(path.substr(kModelBlock.size() + 1));
-  return origin == nullptr ? std::string(kNobody) : origin->as_string();
-}
-
-void OptionValues::take_back(std::string_view path) {
-  take_option(*find_option(path), {}, "", std::string(kNobody));
-}
-
-void OptionValues::take_import(const std::vector<ImportedValue>& imported) {
-  constexpr std::array<std::string_view, 3> kModels{"model.preset", "model.hf_config", "model.model_type"};
-  const auto says = [&](const ImportedValue& it) { return !it.is_default && std::ranges::find(kModels, it.path) != kModels.end(); };
-  const OptionValues file = *this;
-  if (std::ranges::any_of(imported, says)) {
-    take_back("model.preset"), take_back("model.hf_config");
-    model_keys_ = model_origins_ = {};
-  }
-  for (const auto& [path, value, origin, is_default] : imported) {
-    const Option* const option = find_option(path);
-    const std::string earlier = file.origin_of_path(path);
-    const auto pair = std::ranges::find(kEither, path, [](const auto& two) { return two[0]; });
-    const bool excluded = pair != kEither.end() && !file.at((*pair)[1]).value.is_null();
-    if (is_default && (earlier != kNobody || excluded || (option == nullptr && says_model()))) continue;
-    if (excluded) take_back((*pair)[1]);
-    const std::string both = earlier == kNobody ? origin : fmt::format("{}, in the place of {}", origin, earlier);
-    if (option != nullptr) take_option(*option, value, origin + ": ", both);
-    else take_model_key(std::string_view(path).substr(kModelBlock.size() + 1), value, both);
-  }
-}
-
-void OptionValues::take_model_key(std::string_view dotted_key, const JsonValue& value, const std::string& origin) {
+void OptionValues::take_model_key(std::string_view dotted_key, const JsonValue& value) {
   JsonValue* object = &model_keys_;
-  model_origins_.set(dotted_key.substr(0, dotted_key.find('.')), origin);
+  model_origins_.set(dotted_key.substr(0, dotted_key.find('.')), kSettingOrigin);
   while (true) {
     const auto dot = dotted_key.find('.');
     const std::string_view key = dotted_key.substr(0, dot);
@@ -196,9 +160,39 @@ void OptionValues::take_setting(std::string_view setting) {
     if (only_text && !reserved && !value.is_string() && !null_meant) value = JsonValue(text);
     return take_option(*option, value, kWhere, std::string(kSettingOrigin));
   }
-  if (path.substr(0, kModelBlock.size() + 1) == "model.") 
-    return take_model_key(path.substr(kModelBlock.size() + 1), value, std::string(kSettingOrigin));
+  if (path.substr(0, kModelBlock.size() + 1) == "model.") return take_model_key(path.substr(kModelBlock.size() + 1), value);
   refuse_unknown(kWhere, path, value);
+}
+
+std::string OptionValues::origin_of_key(std::string_view path) const {
+  if (find_option(path) != nullptr) return at(path).origin == OptionValue().origin ? "" : at(path).origin;
+  const JsonValue* const origin = model_origins_.find(path.substr(kModelBlock.size() + 1));
+  return origin == nullptr ? "" : origin->as_string();
+}
+
+void OptionValues::forget(std::string_view path) {
+  if (path == kModelType) {
+    model_keys_ = model_origins_ = {};
+  } else if (const Option* const option = find_option(path)) {
+    const auto index = static_cast<std::size_t>(option - option_table().data());
+    values_[index] = {JsonValue{}, OptionValue().origin};
+    refusals_[index].clear();
+  }
+}
+
+void OptionValues::take_import(std::string_view path, const JsonValue& value, const std::string& origin, bool is_default) {
+  std::vector<std::string_view> same{path};
+  for (const auto& group : kStandForOne)
+    if (std::ranges::find(group, path) != group.end()) same = group;
+  std::string before;
+  for (const std::string_view other : same)
+    if (const std::string known = origin_of_key(other); !known.empty()) before += fmt::format("{}{}", before.empty() ? "" : ", ", known);
+  if (is_default && !before.empty()) return;
+  if (!before.empty() && same.size() > 1) std::ranges::for_each(same, [&](std::string_view other) { forget(other); });
+  const std::string both = before.empty() ? origin : fmt::format("{} in the place of {}", origin, before);
+  if (const Option* const option = find_option(path)) return take_option(*option, value, origin + ": ", both);
+  const std::string_view key = path.substr(kModelBlock.size() + 1);
+  model_keys_.set(key, value), model_origins_.set(key, both);
 }
 
 std::vector<std::string> OptionValues::drop_illegal() {

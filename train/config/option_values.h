@@ -16,14 +16,6 @@ struct OptionValue {
   std::string origin = "default";  // "default", "<file>:<line>" or "--set"
 };
 
-// One key of the configuration that another system's inputs come to.
-struct ImportedValue {
-  std::string path;    // of the option table, or "model." and a key of config.json
-  JsonValue value;
-  std::string origin;  // "zero2.yaml:8 zero_stage: 2", "TrainingArguments' default"
-  bool is_default = false;  // no input said so: a base that gives the key wins
-};
-
 // Keys that are in no row of the table: a user's mistake, or of a version that knows more.
 enum class UnknownKeys : std::uint8_t { kRefused, kPassedOver };
 
@@ -49,12 +41,12 @@ class OptionValues {
   // Takes every key of a configuration file's object. Throws ConfigError for unknown keys; an illegal value is refused by
   // require_complete(), unless a setting has replaced it by then.
   void take_file(const JsonValue& root, std::string_view file, UnknownKeys unknown = UnknownKeys::kRefused);
-  // Takes values of other systems' inputs over those of the file, of which one key's also counts for those that it excludes: whoever
-  // says run.epochs takes back run.steps, and whoever says the model all that the file says of it. Defaults of those systems give way
-  // to the file. Illegal values as above.
-  void take_import(const std::vector<ImportedValue>& imported);
   // Takes one "a.b=value": the value is read as JSON, or as plain text where it is none or the option takes texts only.
   void take_setting(std::string_view setting);
+  // Takes one value of another system's inputs, which `origin` names, as a file's: it replaces the file's, together with keys that
+  // stand for the same (run.steps, run.epochs; the ways to name a model). A default of the other system gives way to those.
+  // `path`: of the option table, or "model." and a key of config.json, model_type before its others.
+  void take_import(std::string_view path, const JsonValue& value, const std::string& origin, bool is_default);
   // Throws ConfigError: the illegal values of files, the first option without default that nobody gave, or a model block
   // that names no model.
   void require_complete() const;
@@ -63,11 +55,11 @@ class OptionValues {
 
  private:
   void take_block(const OptionBlock& block, const JsonValue& value, std::string_view file, UnknownKeys unknown);
+  // Where the key comes from; empty: nobody gave it.
+  std::string origin_of_key(std::string_view path) const;
+  void forget(std::string_view path);
   void take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin);
-  void take_model_key(std::string_view dotted_key, const JsonValue& value, const std::string& origin);
-  bool says_model() const;
-  std::string origin_of_path(std::string_view path) const;  // "default" where nobody gave it
-  void take_back(std::string_view path);
+  void take_model_key(std::string_view dotted_key, const JsonValue& value);
   void take_layout(const std::string& text, std::string_view where, const std::string& origin);
 
   std::vector<OptionValue> values_;
