@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "model/config/model_config.h"
-#include "train/config/foreign_words.h"
+#include "train/config/foreign_answers.h"
 #include "train/config/layout_text.h"
 #include "train/config/option_check.h"
 
@@ -38,9 +38,15 @@ std::string keys_of(std::string_view block) {
 // model.
 bool is_word_of_others(const std::string& key) {
   if (key == "dtype") return false;  // config.json has it, too
-  const ForeignWord* const row = find_foreign_word(key);
-  if (row != nullptr && row->kind == ForeignWord::Kind::kRefused && row->section == kHuggingFaceWords) return true;
-  if (find_foreign_word("model." + key) != nullptr) return true;
+  const auto is_of = [](const ForeignAnswer& it, ForeignSystem system) { return it.system == system; };
+  if (std::ranges::any_of(foreign_answers(key), [&](const ForeignAnswer& it) {
+        return is_of(it, ForeignSystem::kHuggingFace) && it.row->verdict == Verdict::kRefused;
+      }))
+    return true;
+  if (std::ranges::any_of(foreign_answers("model_" + key), [&](const ForeignAnswer& it) {  // model.name
+        return is_of(it, ForeignSystem::kHuggingFace) || is_of(it, ForeignSystem::kOthers);
+      }))
+    return true;
   return std::ranges::any_of(option_table(),
                              [&](const Option& option) { return std::ranges::find(option.aka, key) != option.aka.end(); });
 }
