@@ -75,7 +75,7 @@ TEST_F(ImportCommand, ThePlanComparesItWithItsNeighbours) {
                           "\n> imported: zero2 "});
   const ProgramOutcome refused = succeeded(run_program({"import", offload(), "--plan", "--config", base()}));
   expect_parts(refused.out, {"\n> imported: zero3", "cannot be: ", "offload.optimizer = \"host\": not built yet"});
-  expect_one_line(run_program({"import", zero2(), "--plan"}), 64, {"--plan: ", "batch.sequence: missing", "--set or --config"});
+  expect_one_line(run_program({"import", zero2(), "--plan"}), 64, {"--plan: ", "batch.global: missing", "--set or --config"});
   expect_one_line(run_program({"import", zero2(), "--gpus", "4"}), 64, {"--gpus: nothing is priced; add --plan"});
 }
 
