@@ -25,8 +25,8 @@
 
 namespace trident {
 
-// The values of the trainer's rank in a save of its run.
-SavePlan save_plan_of(const RunPlan& plan, RankTrainer& trainer);
+// The values of the trainer's rank in a save of its run: of `tensors` but for those that are left in a base.
+SavePlan save_plan_of(const RunPlan& plan, RankTrainer& trainer, const std::vector<ManifestTensor>& tensors);
 // Bytes of host memory beside the arena that a rank's values go through (checkpoint.staging). `spare`: of its machine, unplanned.
 std::int64_t staging_of(const TrainConfig& config, const SavePlan& plan, double spare);
 // The unplanned host memory of a rank that computes on processors: its share of the machine but for its arena.
@@ -108,7 +108,7 @@ class RunCheckpoints {
   std::string directory_;
   std::string token_;  // of this run's files while they are written; "" where it saves nothing
   std::optional<LoadedCheckpoint> loaded_;  // what the run went on from
-  std::vector<ManifestTensor> tensors_;
+  std::vector<ManifestTensor> tensors_;  // with their hashes in a base once begin() has read it
   std::vector<ManifestFile> files_;  // this rank's, of the save in progress
   TrainingState state_;              // of the save in progress
   Stage stage_ = Stage::kNone;
