@@ -1,8 +1,14 @@
 // Runs that leave what does not train in the model that they began with: their checkpoints go on, are evaluated and begun with as long as
 // that model has the same values, wherever it lies.
+#include <cstdint>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
 #include "checkpoint/checkpoint_check.h"
-#include "checkpoint/checkpoint_index.h"
 #include "checkpoint/checkpoint_diff.h"
+#include "checkpoint/checkpoint_index.h"
 #include "core/adapter_spec.h"
 #include "core/json_reader.h"
 #include "tests/train/stored_runs.h"
@@ -21,14 +27,14 @@ std::string with_another_last_value(std::string file) {
 class StoredBases : public StoredRuns {
  protected:
   void SetUp() override {
-    train(settings("donor", {kTwoLayers}));
+    train(settings("donor", of_model({})));
     checkpoint_to_hf(newest(folder_ / "donor/ckpt"), base_, {});
   }
   std::string tune(const std::string& run, const std::vector<std::string>& more, const std::string& from) {
-    std::vector<std::string> all{kTwoLayers, kLora, kRank, "precision.compute=fp32", "optimizer.lr=1e-2", "lr_schedule.type=constant", "log.every=1",
+    std::vector<std::string> all{kLora, kRank, "precision.compute=fp32", "optimizer.lr=1e-2", "lr_schedule.type=constant", "log.every=1",
                                  "model.init_from=" + from};
     all.insert(all.end(), more.begin(), more.end());
-    return train(settings(run, all));
+    return train(settings(run, of_model(all)));
   }
   std::string tune(const std::string& run, const std::vector<std::string>& more) { return tune(run, more, base_); }
   Manifest manifest_of(const std::string& run) const { return open_manifest(newest(folder_ / (run + "/ckpt"))); }
@@ -49,7 +55,13 @@ class StoredBases : public StoredRuns {
     });
   }
 
-  const std::string kTwoLayers = "model.num_hidden_layers=2";
+  // Stages share a tied weight, tensor ranks a head of keys.
+  static std::vector<std::string> of_model(const std::vector<std::string>& more) {
+    std::vector<std::string> all{"model.num_hidden_layers=2", "model.num_key_value_heads=1", "model.tie_word_embeddings=true"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
   const std::string base_ = folder_ / "base";
 };
 
@@ -71,6 +83,9 @@ TEST_F(StoredBases, ACheckpointHoldsWhatTrainsAndTheHashesOfTheRest) {
   StoredTensors a(checkpoint), b(checkpoint);
   EXPECT_TRUE(compare_checkpoints(a, b).is_equal());
   use("run");
+  tune("weights", {"checkpoint.content=weights", "parallel.pipeline=2"});
+  EXPECT_EQ(manifest_of("weights").tensors, manifest.tensors);
+  use("weights");
 }
 
 TEST_F(StoredBases, EveryLayoutGoesOnAsOneThatNeverStopped) {
@@ -95,7 +110,7 @@ TEST_F(StoredBases, EveryLayoutGoesOnAsOneThatNeverStopped) {
   }
   for (const std::string run : {"again", "pipeline", "data", "alone"})
     EXPECT_EQ(manifest_of(run).tensors, manifest_of("run").tensors) << run << ": hashes depend on the layout";
-  for (const auto& layout : {std::vector<std::string>{"parallel.pipeline=2"}, {"parallel.data=2", "parallel.zero=ddp"}, {}}) {
+  for (const auto& layout : {std::vector<std::string>{"parallel.pipeline=2", "parallel.tensor=2"}, {"parallel.data=2", "parallel.zero=ddp"}, {}}) {
     tune("fresh", with(layout, "run.overwrite=true"));
     EXPECT_EQ(manifest_of("fresh").tensors, manifest_of("run").tensors) << "hashes depend on the layout that read the base";
   }
@@ -133,12 +148,12 @@ TEST_F(StoredBases, AnotherBaseIsRefused) {
   expect_error<ConfigError>([&] { use("run"); }, says);
   // One that was never its base, of the same shapes and of others.
   write_file(file, content);
-  train(settings("other", {kTwoLayers, "run.seed=5"}));
+  train(settings("other", of_model({"run.seed=5"})));
   const std::string other = newest(folder_ / "other/ckpt");
   expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}, other); },
                             {base_, "model.embed_tokens.weight has other values in " + other});
-  train(settings("deeper", {"model.num_hidden_layers=1"}));
-  expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}, folder_ / "deeper"); },
+  train(settings("shallow", of_model({"model.num_hidden_layers=1"})));
+  expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}, folder_ / "shallow"); },
                             {base_, "has no model.layers.1.input_layernorm.weight of that shape"});
   EXPECT_TRUE(contains(tune("run", {"run.steps=3"}), "goes on from step 2"));
 }
@@ -157,7 +172,7 @@ TEST_F(StoredBases, AnAdapterRunBeginsWithTheCheckpointOfAnother) {
 
 // Weights in bf16 are rounded from the masters of the base, which are what counts.
 TEST_F(StoredBases, TheMastersOfABaseCount) {
-  train(settings("half", {kTwoLayers, "precision.compute=bf16", "precision.stochastic_rounding=true"}));
+  train(settings("half", of_model({"precision.compute=bf16", "precision.stochastic_rounding=true"})));
   tune("run", {"precision.compute=bf16"}, folder_ / "half");
   tune("whole", {"precision.compute=bf16", "run.steps=3"}, folder_ / "half");
   tune("run", {"precision.compute=bf16", "run.steps=3", "parallel.pipeline=2"}, folder_ / "half");
@@ -166,8 +181,7 @@ TEST_F(StoredBases, TheMastersOfABaseCount) {
 }
 
 TEST_F(StoredBases, WithoutABaseAllIsStored) {
-  const std::vector<std::string> tuned{kTwoLayers, kLora, kRank};
-  train(settings("run", tuned));
+  train(settings("run", of_model({kLora, kRank, "precision.compute=fp32"})));
   EXPECT_EQ(manifest_of("run").base, "");
   tune("run", {"run.steps=3"});  // which is not where these came from
   const Manifest manifest = manifest_of("run");
@@ -177,8 +191,7 @@ TEST_F(StoredBases, WithoutABaseAllIsStored) {
 }
 
 TEST_F(StoredBases, PartOfAModelTrainsBesideItsBase) {
-  const std::vector<std::string> some{kTwoLayers, "model.init_from=" + base_, R"(train.only="model\\.layers\\.1\\..*")"};
-  train(settings("run", some));
+  train(settings("run", of_model({"model.init_from=" + base_, R"(train.only="model\\.layers\\.1\\..*")"})));
   const Manifest manifest = manifest_of("run");
   for (const ManifestTensor& tensor : manifest.tensors)
     EXPECT_EQ(tensor.base.has_value(), !tensor.name.starts_with("model.layers.1.")) << tensor.name;

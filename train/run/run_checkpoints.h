@@ -46,6 +46,9 @@ class RunCheckpoints {
   std::optional<Resume> resume() const { return loaded_ ? std::optional(loaded_->resume) : std::nullopt; }
   const TrainConfig& config() const { return loaded_ ? loaded_->config : plan_.config; }
 
+  // The run's, once it has begun: with their hashes where they lie in a base.
+  const std::vector<ManifestTensor>& tensors() const { return tensors_; }
+
   bool saves() const { return !token_.empty(); }
   bool saves_on_the_way() const { return saves() && plan_.config.checkpoint.every.on_the_way().ever(); }
   // staging_of() this rank; 0 where it has not taken them.
@@ -108,7 +111,7 @@ class RunCheckpoints {
   std::string directory_;
   std::string token_;  // of this run's files while they are written; "" where it saves nothing
   std::optional<LoadedCheckpoint> loaded_;  // what the run went on from
-  std::vector<ManifestTensor> tensors_;  // with their hashes in a base once begin() has read it
+  std::vector<ManifestTensor> tensors_;
   std::vector<ManifestFile> files_;  // this rank's, of the save in progress
   TrainingState state_;              // of the save in progress
   Stage stage_ = Stage::kNone;

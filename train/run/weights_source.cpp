@@ -127,7 +127,7 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   for (const ShardBox& box : boxes_held(store.shards(), holder)) {
     if (is_adapter_tensor(box.tensor) && !reader.has(box.tensor)) continue;
     const ParamShard& shard = store.shards()[box.shard];
-    const bool is_master = shard.master.data() != nullptr, is_frozen = store.trains() && !is_master;
+    const bool is_master = shard.master.data() != nullptr, is_frozen = store.trains() && !shard.updated;
     const bool counts = hashes != nullptr && box.written && (is_frozen || reader.leaves_in_base(box.tensor));
     reader.read(as_stored ? Values::kStored : Values::kExact, box, is_master ? shard.master : shard.param, write,
                 is_master ? Narrowing::kRefused : Narrowing::kRounded, counts ? &(*hashes)[box.tensor] : nullptr);
