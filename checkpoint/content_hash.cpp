@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::int64_t kAtOnce = 1024;  // values
 
-// The finalizer of MurmurHash3, which lets every bit of its input change every bit of the result.
+// Every bit of place and value changes about half the bits of the result (degski's mixer).
 std::uint64_t number_of(std::int64_t element, float value) {
-  std::uint64_t x = static_cast<std::uint64_t>(element) * 0x9e3779b97f4a7c15u ^ std::bit_cast<std::uint32_t>(value) * 0xd6e8feb86659fd93u;
-  x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
-  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
-  return x ^ x >> 33;
+  std::uint64_t x = static_cast<std::uint64_t>(element) * 0x9e3779b97f4a7c15u + std::bit_cast<std::uint32_t>(value);
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+  return x ^ x >> 32;
 }
 
 // Element (row, column) of the box, whose columns are its last dimension, as a row-major number in the tensor.
