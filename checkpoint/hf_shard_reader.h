@@ -24,8 +24,8 @@ class HfShardReader {
                          ReadAt read_at = ::pread);
 
   // Fills the elements of `shard` (f32, the tensor's dtype, or with kRounded any floats) that `box` speaks of. DataError naming
-  // file and tensor for what is not there, of another shape, or does not convert; StorageError for what cannot be read. `*hash`, where
-  // it is given, grows by content_hash() of the values as they are stored.
+  // file and tensor for what is not there, of another shape, or does not convert; StorageError for what cannot be read. `*hash`,
+  // where it is given, grows by content_hash() of the values as they are stored.
   void read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
             Narrowing narrowing = Narrowing::kRefused, std::uint64_t* hash = nullptr);
 

@@ -46,7 +46,8 @@ class ShardReader {
  private:
   struct Table;
   // Elements of `box` into dense host memory.
-  void read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing, std::uint64_t* hash);
+  void read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing,
+                 std::uint64_t* hash);
   // Returns a file's table, compared with the manifest.
   const Table& table_of(std::size_t file);
   // The box under a key of a file, or nothing.

@@ -370,7 +370,8 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
   });
   refuse_twice(root, "tensor", manifest.tensors, &ManifestTensor::name);
   if (json.find("base") != nullptr) manifest.base = root.text("base");
-  if (manifest.base.empty() && std::ranges::any_of(manifest.tensors, [](const ManifestTensor& tensor) { return tensor.base.has_value(); }))
+  if (manifest.base.empty() &&
+      std::ranges::any_of(manifest.tensors, [](const ManifestTensor& tensor) { return tensor.base.has_value(); }))
     root.fail("base is missing, and tensors lie there");
   const std::int64_t num_tensors = std::ssize(manifest.tensors);
   root.list("files");

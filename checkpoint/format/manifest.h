@@ -46,7 +46,7 @@ struct ManifestTensor {
   std::string name;  // Hugging Face's
   std::vector<std::int64_t> shape;
   bool frozen = false;  // its weights alone are stored: training left them as they were
-  // Of a frozen tensor that the checkpoint does not store: content_hash() of its values in Manifest::base.
+  // The tensor is frozen and not stored: this is content_hash() of its values in Manifest::base.
   std::optional<std::uint64_t> base = {};
   bool operator==(const ManifestTensor&) const = default;
 };

@@ -174,8 +174,8 @@ class Exporter {
       const std::int64_t n = box.elements();
       values_.resize(static_cast<std::size_t>(n * size_of(stored_)));
       using Values = WeightsReader::Values;
-      reader_->read(exact_ ? Values::kExact : Values::kStored, box, TensorView(values_.data(), stored_, {n}), {}, Narrowing::kRefused,
-                    reader_->leaves_in_base(tensor.name) ? &hashes_[tensor.name] : nullptr);
+      reader_->read(exact_ ? Values::kExact : Values::kStored, box, TensorView(values_.data(), stored_, {n}), {},
+                    Narrowing::kRefused, reader_->leaves_in_base(tensor.name) ? &hashes_[tensor.name] : nullptr);
       const std::byte* out = values_.data();
       if (stored_ != dtype_) {
         converted_.resize(static_cast<std::size_t>(n * size_of(dtype_)));

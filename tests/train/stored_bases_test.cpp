@@ -1,5 +1,5 @@
-// Runs that leave what does not train in the model that they began with: their checkpoints go on, are evaluated and begun with as long as
-// that model has the same values, wherever it lies.
+// Runs that leave what does not train in the model that they began with: their checkpoints go on, are evaluated and begun with as
+// long as that model has the same values, wherever it lies.
 #include <cstdint>
 #include <filesystem>
 #include <sstream>
@@ -18,7 +18,7 @@ namespace {
 
 const std::string kLora = "adapter.type=lora", kRank = "adapter.r=2";
 
-// Of model.norm.weight.
+// Changes model.norm.weight.
 std::string with_another_last_value(std::string file) {
   file[file.size() - 2] = static_cast<char>(file[file.size() - 2] ^ 0x10);
   return file;
@@ -31,7 +31,12 @@ class StoredBases : public StoredRuns {
     checkpoint_to_hf(newest(folder_ / "donor/ckpt"), base_, {});
   }
   std::string tune(const std::string& run, const std::vector<std::string>& more, const std::string& from) {
-    std::vector<std::string> all{kLora, kRank, "precision.compute=fp32", "optimizer.lr=1e-2", "lr_schedule.type=constant", "log.every=1",
+    std::vector<std::string> all{kLora,
+                                 kRank,
+                                 "precision.compute=fp32",
+                                 "optimizer.lr=1e-2",
+                                 "lr_schedule.type=constant",
+                                 "log.every=1",
                                  "model.init_from=" + from};
     all.insert(all.end(), more.begin(), more.end());
     return train(settings(run, of_model(all)));
@@ -110,7 +115,8 @@ TEST_F(StoredBases, EveryLayoutGoesOnAsOneThatNeverStopped) {
   }
   for (const std::string run : {"again", "pipeline", "data", "alone"})
     EXPECT_EQ(manifest_of(run).tensors, manifest_of("run").tensors) << run << ": hashes depend on the layout";
-  for (const auto& layout : {std::vector<std::string>{"parallel.pipeline=2", "parallel.tensor=2"}, {"parallel.data=2", "parallel.zero=ddp"}, {}}) {
+  for (const auto& layout :
+       {std::vector<std::string>{"parallel.pipeline=2", "parallel.tensor=2"}, {"parallel.data=2", "parallel.zero=ddp"}, {}}) {
     tune("fresh", with(layout, "run.overwrite=true"));
     EXPECT_EQ(manifest_of("fresh").tensors, manifest_of("run").tensors) << "hashes depend on the layout that read the base";
   }

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kMicro = "batch.micro=", kInitFrom = "model.init_from=";
 
-// Where the base of a checkpoint lies now, by --set.
+// Reads from --set where the base of a checkpoint lies now.
 std::optional<std::string> given_base(const std::vector<std::string>& settings) {
   std::optional<std::string> given;
   for (const std::string& setting : settings)
@@ -35,7 +35,8 @@ std::optional<std::string> given_base(const std::vector<std::string>& settings) 
 
 void refuse_base_setting(const std::vector<std::string>& settings, const std::string& weights) {
   if (const std::optional<std::string> given = given_base(settings))
-    throw ConfigError(fmt::format("--set {}{}: {} has all weights, so that it has no effect; leave it out", kInitFrom, *given, weights));
+    throw ConfigError(
+        fmt::format("--set {}{}: {} has all weights, so that it has no effect; leave it out", kInitFrom, *given, weights));
 }
 
 bool gives_micro(const std::vector<std::string>& settings) {

@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/shard_boxes.h"
 #include "checkpoint/shard_reader.h"
+#include "core/check.h"
 #include "core/function_ref.h"
 #include "core/json_reader.h"
 #include "train/run/adopt.h"
@@ -46,7 +47,7 @@ ContentHashes read_values(const Resume& resume, RankModel& model, const Logger& 
   return hashes;
 }
 
-// What a checkpoint leaves in its base.
+// Reads the tensors that a checkpoint leaves in its base.
 ContentHashes read_base(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
   WeightsReader reader(resume);
   Stream& stream = trainer.context().compute_stream();
@@ -65,7 +66,7 @@ ContentHashes read_base(const Resume& resume, RankTrainer& trainer, const Logger
   return hashes;
 }
 
-// Collective. What all ranks have of the hashes of the plan's tensors, added up.
+// Collective. Adds up what all ranks have of the hashes of the plan's tensors.
 ContentHashes sum_of(const ContentHashes& mine, const RunPlan& plan, ParallelContext& context) {
   const std::vector<ManifestTensor> tensors = stored_tensors(plan);
   std::vector<std::int64_t> halves;  // 32 bits each, so that sums have room
@@ -185,13 +186,15 @@ void throw_if_any(const std::optional<Error>& fault, ParallelContext& context) {
   if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first));
 }
 
-// Collective. What the checkpoint that was read leaves in its base, for which no older checkpoint takes its place.
+// Collective. Reads the base of the checkpoint that was read, which no older checkpoint would replace.
 void load_base(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
+  TRIDENT_CHECK(resume.base != nullptr || resume.manifest.base.empty(), "{}: its base was not opened", resume.folder);
   if (resume.base == nullptr) return;
   ParallelContext& context = trainer.context();
   ContentHashes hashes;
-  throw_if_any(fault_in(resume, {"model.init_from", resume.base->folder}, logger, [&] { hashes = read_base(resume, trainer, logger); }),
-               context);
+  throw_if_any(
+      fault_in(resume, {"model.init_from", resume.base->folder}, logger, [&] { hashes = read_base(resume, trainer, logger); }),
+      context);
   check_base(resume, sum_of(hashes, trainer.plan(), context));
 }
 
@@ -217,7 +220,8 @@ void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& log
 
 }  // namespace
 
-ContentHashes load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key, std::string_view value) {
+ContentHashes load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key,
+                           std::string_view value) {
   ContentHashes hashes;
   throw_if_any(fault_in(from, {key, value}, logger, [&] { hashes = read_values(from, model, logger); }), model.context());
   hashes = sum_of(hashes, model.plan(), model.context());

@@ -263,7 +263,8 @@ void set_base(Resume& checkpoint, Resume base) {
     if (!tensor.base) continue;
     const HfFileTensor* const of_folder = base.hf != nullptr ? base.hf->find(tensor.name) : nullptr;
     const auto stored = shapes.find(tensor.name);
-    if (of_folder != nullptr ? of_folder->shape == tensor.shape : stored != shapes.end() && *stored->second == tensor.shape) continue;
+    if (of_folder != nullptr ? of_folder->shape == tensor.shape : stored != shapes.end() && *stored->second == tensor.shape)
+      continue;
     refuse_base(checkpoint, fmt::format("{} has no {} of that shape", base.folder, tensor.name));
   }
   std::ranges::move(base.notes, std::back_inserter(checkpoint.notes));

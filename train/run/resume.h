@@ -55,12 +55,12 @@ Resume find_weights(const std::string& path, std::string_view key);
 // is none; as open_hf() and PeftAdapter.
 Resume find_hf_weights(const std::string& path, std::string_view key, const std::string& adapter = "");
 
-// What has the tensors that a checkpoint leaves in its base: where it lay at the last start, unless model.init_from is another than then.
-// ConfigError where nothing that can be read is there (refuse_base). Without `init_from`: none is given.
+// Opens the model that has the tensors which a checkpoint leaves there: its base, where that lay at the last start, unless
+// model.init_from is another than then. ConfigError where nothing that can be read is there (refuse_base). Without `init_from`: none is given.
 Resume find_base(const Resume& checkpoint, const std::optional<std::string>& init_from = {});
 // Gives it to the checkpoint. ConfigError where it lacks a tensor, or has one of another shape.
 void set_base(Resume& checkpoint, Resume base);
-// Both, where the checkpoint has one.
+// Does both, where the checkpoint has a base.
 void open_base(Resume& checkpoint, const std::optional<std::string>& init_from = {});
 
 // Whether run.dir is that of the run that is gone on with, so that its files go on, too. Another run may share checkpoint.dir: ids

@@ -95,7 +95,8 @@ void WeightsReader::read(Values values, const ShardBox& box, const TensorView& s
                          Narrowing narrowing, std::uint64_t* hash) {
   if (hf_) return hf_->read(box, shard, write_values, narrowing, hash);
   if (leaves_in_base(box.tensor)) return base_->read(Values::kExact, box, shard, write_values, Narrowing::kRounded, hash);
-  checkpoint_->read(values == Values::kExact ? checkpoint_->exact_prefix(box.tensor) : "", box, shard, write_values, narrowing, hash);
+  checkpoint_->read(values == Values::kExact ? checkpoint_->exact_prefix(box.tensor) : "", box, shard, write_values, narrowing,
+                    hash);
 }
 
 std::vector<std::string> WeightsReader::notes() const {
@@ -106,9 +107,10 @@ std::vector<std::string> WeightsReader::notes() const {
 }
 
 void refuse_base(const WeightsSource& checkpoint, const std::string& why) {
-  throw ConfigError(fmt::format("{}: its frozen weights are those of {}, and {}; put them there again, or name the folder that has them "
-                                "now (--set model.init_from=DIR of train, eval and generate)",
-                                checkpoint.folder, checkpoint.manifest.base, why));
+  throw ConfigError(
+      fmt::format("{}: its frozen weights are those of {}, and {}; put them there again, or name the folder that has them "
+                  "now (--set model.init_from=DIR of train, eval and generate)",
+                  checkpoint.folder, checkpoint.manifest.base, why));
 }
 
 void check_base(const WeightsSource& checkpoint, const ContentHashes& found) {

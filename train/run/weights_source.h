@@ -43,8 +43,8 @@ class WeightsReader {
 
   bool has(const std::string& tensor) const;
   bool leaves_in_base(const std::string& tensor) const;
-  // Fills what `shard` has of `box`: kExact, with the masters where a checkpoint has some; kStored, with its weights bit by bit. Values
-  // of a base are exact, and rounded where the shard is narrower. As HfShardReader::read(), ShardReader::read().
+  // Fills what `shard` has of `box`: kExact, with the masters where a checkpoint has some; kStored, with its weights bit by bit.
+  // Values of a base are exact, and rounded where the shard is narrower. As HfShardReader::read(), ShardReader::read().
   enum class Values : std::uint8_t { kExact, kStored };
   void read(Values values, const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
             Narrowing narrowing = Narrowing::kRefused, std::uint64_t* hash = nullptr);
@@ -60,8 +60,8 @@ class WeightsReader {
 
 // ConfigError naming the checkpoint, its base as recorded, and why that does not serve.
 [[noreturn]] void refuse_base(const WeightsSource& checkpoint, const std::string& why);
-// Refuses a base in which a tensor has another hash than the checkpoint says, naming the first and the base that was read. `found`: of
-// all ranks together.
+// Refuses a base in which a tensor has another hash than the checkpoint says, naming the first and the base that was read. `found`:
+// of all ranks together.
 void check_base(const WeightsSource& checkpoint, const ContentHashes& found);
 
 // The configuration of the run that wrote a checkpoint. As read_stored().
@@ -90,8 +90,8 @@ std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors
 // another dtype or gathered. Of a store that does not train it fills the weights themselves, rounded to nearest, and
 // publish_weights() comes next. Each rank reads only what its shards have. From a checkpoint come its masters, or its weights where
 // it has no masters, or where they are what a store that does not train is to have, bit by bit. Adapters that the source lacks stay
-// as they were. `holder`: which part of the parameters this rank has (RankModel::shard_holder()). `*hashes`, where it is given, gets
-// what this rank has to add to the hashes of frozen tensors, and of those that lie in a base. Returns WeightsReader::notes().
+// as they were. `holder`: which part of the parameters this rank has (RankModel::shard_holder()). `*hashes`, where it is given,
+// gets what this rank has to add to the hashes of frozen tensors, and of those that lie in a base. Returns WeightsReader::notes().
 // DataError naming file and tensor; StorageError. Enqueues on `stream` where the shards lie on a device.
 std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
                                       Device& device, Stream& stream, ContentHashes* hashes = nullptr);
