@@ -164,7 +164,7 @@ TEST(HuggingFaceImport, AdaptersAreThoseThatAreAskedFor) {
 }
 
 TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
-  const Import swift = imported(S::kSwift, {{"model", "x"}}, {.ranks = 4});
+  const Import swift = imported(S::kSwift, {{"model", "x"}}, {"", 4});
   for (const auto& [path, value] : {std::pair{"batch.micro", "1"}, {"batch.global", "16"}, {"optimizer.weight_decay", "0.1"},
                                     {"optimizer.betas", "[0.9, 0.95]"}, {"lr_schedule.type", "\"cosine\""}, {"log.every", "5"},
                                     {"recompute.policy", "\"full\""}, {"precision.compute", "\"bf16\""}})
@@ -180,13 +180,13 @@ TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
 }
 
 TEST(HuggingFaceImport, FilesOfUsersAreTaken) {
-  const Import trl = import_files({kFolder + "trl_sft.yaml"}, {.ranks = 4});
+  const Import trl = import_files({kFolder + "trl_sft.yaml"}, {"", 4});
   for (const auto& [path, value] : {std::pair{"batch.global", "64"}, {"batch.sequence", "4096"}, {"lr_schedule.min_lr", "2e-05"},
                                     {"adapter.r", "32"}, {"checkpoint.every", "\"epoch\""}, {"eval.every", "0"}, {"run.seed", "7"}})
     EXPECT_EQ(became(trl, path), value) << path;
-  const Import axolotl = import_files({kFolder + "axolotl_lora.yaml"}, {.ranks = 2});
+  const Import axolotl = import_files({kFolder + "axolotl_lora.yaml"}, {"", 2});
   EXPECT_EQ(became(axolotl, "batch.global") + became(axolotl, "adapter.alpha") + became(axolotl, "model.quantize.type"), "1616\"nf4\"");
-  const Import factory = import_files({kFolder + "llama_factory_sft.yaml"}, {.ranks = 8});
+  const Import factory = import_files({kFolder + "llama_factory_sft.yaml"}, {"", 8});
   EXPECT_EQ(became(factory, "batch.global") + became(factory, "adapter.type") + became(factory, "run.overwrite"), "16nulltrue");
   const Import swift = import_files({kFolder + "swift_sft.sh"});
   EXPECT_EQ(became(swift, "batch.global") + became(swift, "parallel.zero") + became(swift, "checkpoint.every"), "16\"zero2\"50");
