@@ -27,10 +27,11 @@ Import imported(S system, const Words& words, ImportRules rules = {}) {
   return import_leaves(leaves, rules);
 }
 
-// The value that came out as JSON text; "": none did.
+// The value that came out as JSON text, 1.0 as 1; "": none did.
 std::string became(const Import& import, std::string_view path) {
   const auto found = std::ranges::find(import.values, path, &ImportedValue::path);
-  return found == import.values.end() ? "" : to_json_text(found->value);
+  if (found == import.values.end()) return "";
+  return found->value.is_number() ? fmt::format("{}", found->value.as_number()) : to_json_text(found->value);
 }
 
 std::string origin(const Import& import, std::string_view path) {
@@ -48,8 +49,8 @@ std::string refusal(S system, const Words& words) {
 }
 
 TEST(HuggingFaceImport, EveryArgumentHasAVerdict) {
-  for (const auto& [file, system, least] : {std::tuple{"hugging_face", S::kHuggingFace, 210}, {"swift", S::kSwift, 270},
-                                            {"axolotl", S::kAxolotl, 420}, {"llama_factory", S::kLlamaFactory, 250}}) {
+  for (const auto& [file, system, least] : {std::tuple{"hugging_face", S::kHuggingFace, 213}, {"swift", S::kSwift, 265},
+                                            {"axolotl", S::kAxolotl, 409}, {"llama_factory", S::kLlamaFactory, 233}}) {
     std::ifstream names(kFolder + file + "_names.txt");
     int count = 0;
     for (std::string name; std::getline(names, name);) {
@@ -60,7 +61,7 @@ TEST(HuggingFaceImport, EveryArgumentHasAVerdict) {
       });
       EXPECT_TRUE(has_row) << file << ": " << name;
     }
-    EXPECT_GE(count, least - 10) << file;
+    EXPECT_GE(count, least) << file;
   }
 }
 
@@ -151,7 +152,7 @@ TEST(HuggingFaceImport, AdaptersAreThoseThatAreAskedFor) {
   used.emplace_back("use_peft", true);
   const Import peft = imported(S::kHuggingFace, used);
   EXPECT_EQ(became(peft, "adapter.type") + became(peft, "adapter.r") + became(peft, "adapter.alpha"), "\"lora\"3232");
-  EXPECT_EQ(became(peft, "adapter.target_modules"), R"(["q_proj", "v_proj"])");
+  EXPECT_EQ(became(peft, "adapter.target_modules"), R"(["q_proj","v_proj"])");
   used.emplace_back("use_dora", true);
   EXPECT_EQ(became(imported(S::kHuggingFace, used), "adapter.type"), "\"dora\"");
   const Import swift = imported(S::kSwift, {{"model", "x"}}), full = imported(S::kSwift, {{"tuner_type", "full"}});
@@ -166,7 +167,7 @@ TEST(HuggingFaceImport, AdaptersAreThoseThatAreAskedFor) {
 TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
   const Import swift = imported(S::kSwift, {{"model", "x"}}, {"", 4});
   for (const auto& [path, value] : {std::pair{"batch.micro", "1"}, {"batch.global", "16"}, {"optimizer.weight_decay", "0.1"},
-                                    {"optimizer.betas", "[0.9, 0.95]"}, {"lr_schedule.type", "\"cosine\""}, {"log.every", "5"},
+                                    {"optimizer.betas", "[0.9,0.95]"}, {"lr_schedule.type", "\"cosine\""}, {"log.every", "5"},
                                     {"recompute.policy", "\"full\""}, {"precision.compute", "\"bf16\""}})
     EXPECT_EQ(became(swift, path), value) << path;
   const Import axolotl = imported(S::kAxolotl, {{"base_model", "x"}, {"wandb_project", nullptr}});
@@ -187,8 +188,8 @@ TEST(HuggingFaceImport, FilesOfUsersAreTaken) {
   const Import axolotl = import_files({kFolder + "axolotl_lora.yaml"}, {"", 2});
   EXPECT_EQ(became(axolotl, "batch.global") + became(axolotl, "adapter.alpha") + became(axolotl, "model.quantize.type"), "1616\"nf4\"");
   const Import factory = import_files({kFolder + "llama_factory_sft.yaml"}, {"", 8});
-  EXPECT_EQ(became(factory, "batch.global") + became(factory, "adapter.type") + became(factory, "run.overwrite"), "16nulltrue");
-  const Import swift = import_files({kFolder + "swift_sft.sh"});
+  EXPECT_EQ(became(factory, "batch.global") + became(factory, "adapter.type") + became(factory, "run.overwrite"), "16true");
+  const Import swift = import_files({kFolder + "swift_sft.sh"}, {"", 2});
   EXPECT_EQ(became(swift, "batch.global") + became(swift, "parallel.zero") + became(swift, "checkpoint.every"), "16\"zero2\"50");
 }
 
