@@ -70,7 +70,6 @@ constexpr ForeignKey kTrainerRows[] = {
     {"window", kMapped, "model.sliding_window", {}, {}, {}, Convert::kOneMore},
     {"minutes", kMapped, "cuda.nccl_timeout", {}, {}, {}, Convert::kMinutesToSeconds},
     {"modules", kMapped, "adapter.target_modules", {}, {}, {}, Convert::kList},
-    {"peft", kMapped, "adapter.type", "\"lora\""},
     {"type", kMapped, "model.model_type"},
     {"output_dir", kMapped, "run.dir"},
     {"shuffle", kMapped, "data.shuffle"},
@@ -176,7 +175,6 @@ TEST(Import, TextsOfFlagsBecomeWhatTheOptionTakes) {
                                         {"no_overlap", "True"},
                                         {"output_dir", "2024"},
                                         {"modules", "q_proj, v_proj"},
-                                        {"peft", true},
                                         {"minutes", "2"},
                                         {"type", "mistral"},
                                         {"window", "4095"},
@@ -193,7 +191,7 @@ TEST(Import, TextsOfFlagsBecomeWhatTheOptionTakes) {
   EXPECT_EQ(value_of(import, "cuda.nccl_timeout"), "120.0");
   EXPECT_EQ(value_of(import, "model.sliding_window"), "4096");
   EXPECT_EQ(value_of(import, "parallel.bucket_mb"), "2000.0");
-  EXPECT_NE(value_of(import, "precision.compute"), "\"fp16\"") << "a switch that is off";
+  EXPECT_EQ(value_of(import, "precision.compute"), "nothing") << "a switch that is off";
   EXPECT_EQ(value_of(import, "optimizer.grad_clip"), "1.0") << "null says nothing: the default";
   expect_refused(flags({{"lr", "fast"}}), {"run.sh:1 --lr fast: optimizer.lr = \"fast\": must be a number"});
   expect_refused(flags({{"micro_batch", "2.5"}}), {"run.sh:1 --micro_batch 2.5: batch.micro = 2.5: must be an integer"});
