@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "tests/data/temporary_folder.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
 #include "train/import/import.h"
@@ -39,13 +40,8 @@ std::string origin(const Import& import, std::string_view path) {
   return found == import.values.end() ? "" : found->origin;
 }
 
-std::string refusal(S system, const Words& words) {
-  try {
-    imported(system, words);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+void expect_refusal(const Words& words, const std::string& part) {
+  expect_error<ConfigError>([&] { imported(S::kHuggingFace, words); }, {part});
 }
 
 TEST(HuggingFaceImport, EveryArgumentHasAVerdict) {
@@ -94,7 +90,7 @@ TEST(HuggingFaceImport, AProgramOfTrlHasItsDefaults) {
   EXPECT_EQ(became(other, "optimizer.lr"), "5e-05");
   EXPECT_EQ(became(other, "precision.compute"), "\"fp32\"");
   EXPECT_EQ(became(other, "data.samples") + became(other, "recompute.policy"), "");
-  EXPECT_NE(refusal(S::kHuggingFace, {{"program", "grpo.py"}}).find("run.sh:1 program: grpo.py: "), std::string::npos);
+  expect_refusal({{"program", "grpo.py"}}, "run.sh:1 program: grpo.py: ");
 }
 
 TEST(HuggingFaceImport, WhatIsGivenGoesBeforeDefaults) {
@@ -112,8 +108,8 @@ TEST(HuggingFaceImport, AScheduleIsTheOneOfItsName) {
   EXPECT_EQ(became(warm_up("constant_with_warmup"), "lr_schedule.type"), "\"constant\"");
   EXPECT_EQ(became(warm_up("constant_with_warmup"), "lr_schedule.warmup_steps"), "7");
   EXPECT_EQ(became(warm_up("inverse_sqrt"), "lr_schedule.type"), "\"inverse_sqrt\"");
-  EXPECT_NE(refusal(S::kHuggingFace, {{"lr_scheduler_type", "inverse_sqrt"}}).find("give warmup_steps"), std::string::npos);
-  EXPECT_NE(refusal(S::kHuggingFace, {{"lr_scheduler_type", "polynomial"}}).find("run.sh:1 --lr_scheduler_type polynomial: "), std::string::npos);
+  expect_refusal({{"lr_scheduler_type", "inverse_sqrt"}}, "give warmup_steps");
+  expect_refusal({{"lr_scheduler_type", "polynomial"}}, "run.sh:1 --lr_scheduler_type polynomial: ");
   const Import lowest = imported(S::kHuggingFace, {{"lr_scheduler_type", "cosine_with_min_lr"}, {"learning_rate", "1e-4"},
                                                    {"lr_scheduler_kwargs.min_lr_rate", 0.1}});
   EXPECT_EQ(became(lowest, "lr_schedule.type") + became(lowest, "lr_schedule.min_lr"), "\"cosine\"1e-05");
@@ -193,15 +189,33 @@ TEST(HuggingFaceImport, FilesOfUsersAreTaken) {
   EXPECT_EQ(became(swift, "batch.global") + became(swift, "parallel.zero") + became(swift, "checkpoint.every"), "16\"zero2\"50");
 }
 
+// The command with the file that it names beside it, and without its line of `flag`.
+std::string command_without(const TemporaryFolder& folder, std::string_view flag) {
+  const auto text_of = [](const std::string& name) {
+    std::ifstream file(kFolder + name);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  std::string command = text_of("open_r1.sh");
+  const std::size_t at = command.find(flag);
+  command.erase(command.rfind('\n', at) + 1, command.find('\n', at) - command.rfind('\n', at));
+  std::ofstream(folder / "trl_zero2.yaml") << text_of("trl_zero2.yaml");
+  std::ofstream(folder / "open_r1.sh") << command;
+  return folder / "open_r1.sh";
+}
+
+TEST(HuggingFaceImport, ACommandOfOpenR1IsARun) {
+  const TemporaryFolder folder;
+  const Import import = import_files({command_without(folder, "--fp16")});
+  for (const auto& [path, value] : {std::pair{"batch.global", "128"}, {"batch.micro", "8"}, {"batch.sequence", "2048"}, {"parallel.data", "8"},
+                                    {"parallel.zero", "\"zero2\""}, {"precision.compute", "\"bf16\""}, {"recompute.policy", "\"full\""},
+                                    {"optimizer.lr", "1e-05"}, {"optimizer.betas", "[0.9,0.999]"}, {"optimizer.weight_decay", "0"},
+                                    {"optimizer.grad_clip", "1"}, {"lr_schedule.type", "\"linear\""}, {"run.epochs", "1"},
+                                    {"checkpoint.every", "20000"}, {"data.samples", "\"packed\""}, {"data.train", ""}})
+    EXPECT_EQ(became(import, path), value) << path;
+}
+
 TEST(HuggingFaceImport, TheCommandThatSaysFp16BesideAFileThatSaysBf16IsRefused) {
-  try {
-    import_files({kFolder + "open_r1.sh"});
-    FAIL() << "taken";
-  } catch (const ConfigError& error) {
-    const std::string why = error.what();
-    for (const char* part : {"open_r1.sh:11 --fp16", "trl_zero2.yaml:", "mixed_precision: bf16"})
-      EXPECT_NE(why.find(part), std::string::npos) << why;
-  }
+  expect_error<ConfigError>([] { import_files({kFolder + "open_r1.sh"}); }, {"open_r1.sh:11 --fp16", "trl_zero2.yaml:", "mixed_precision: bf16"});
 }
 
 }  // namespace
