@@ -1,4 +1,5 @@
-// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults. Facts of their tables alone:
+// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults. Facts of their tables
+// alone:
 //   @program, @stage                    whose defaults count; what trains: "sft", "pt", "dpo", "ipo"
 //   @scheduler                          "constant", which has no warm-up there
 //   @fsdp, @deepspeed                   words of fsdp, names of presets
@@ -112,8 +113,10 @@ void erase_block(Facts& facts, std::string_view prefix) {
 // Arguments of adapters and of quantization say nothing without an adapter and a format.
 void derive_adapter(Facts& facts) {
   const Fact* const dora = facts.find("@use_dora");
-  if (!has_adapter(facts)) erase_block(facts, "adapter.");
-  else if (dora != nullptr) facts.set("adapter.type", {"dora", dora->origin, false});
+  if (!has_adapter(facts))
+    erase_block(facts, "adapter.");
+  else if (dora != nullptr)
+    facts.set("adapter.type", {"dora", dora->origin, false});
   if (facts.find("model.quantize.type") == nullptr) erase_block(facts, "model.quantize.");
 }
 

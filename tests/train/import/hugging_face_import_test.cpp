@@ -45,16 +45,18 @@ void expect_refusal(const Words& words, const std::string& part) {
 }
 
 TEST(HuggingFaceImport, EveryArgumentHasAVerdict) {
-  for (const auto& [file, system, least] : {std::tuple{"hugging_face", S::kHuggingFace, 213}, {"swift", S::kSwift, 265},
-                                            {"axolotl", S::kAxolotl, 409}, {"llama_factory", S::kLlamaFactory, 233}}) {
+  for (const auto& [file, system, least] : {std::tuple{"hugging_face", S::kHuggingFace, 213},
+                                            {"swift", S::kSwift, 265},
+                                            {"axolotl", S::kAxolotl, 409},
+                                            {"llama_factory", S::kLlamaFactory, 233}}) {
     std::ifstream names(kFolder + file + "_names.txt");
     int count = 0;
     for (std::string name; std::getline(names, name);) {
       if (name.empty() || name.starts_with('#')) continue;
       ++count;
-      const bool has_row = std::ranges::any_of(std::vector<std::string>{"x", "true", "false", "null"}, [&](const std::string& value) {
-        return find_foreign_key(system, name, value) != nullptr;
-      });
+      const bool has_row =
+          std::ranges::any_of(std::vector<std::string>{"x", "true", "false", "null"},
+                              [&](const std::string& value) { return find_foreign_key(system, name, value) != nullptr; });
       EXPECT_TRUE(has_row) << file << ": " << name;
     }
     EXPECT_GE(count, least) << file;
@@ -77,10 +79,18 @@ TEST(HuggingFaceImport, RowsNameOptionsAndValuesThatTheyTake) {
 
 TEST(HuggingFaceImport, AProgramOfTrlHasItsDefaults) {
   const Import sft = imported(S::kHuggingFace, {{"program", "src/open_r1/sft.py"}});
-  for (const auto& [path, value] : {std::pair{"optimizer.lr", "2e-05"}, {"batch.sequence", "1024"}, {"batch.micro", "8"},
-                                    {"recompute.policy", "\"full\""}, {"precision.compute", "\"bf16\""}, {"log.every", "10"},
-                                    {"lr_schedule.type", "\"linear\""}, {"optimizer.grad_clip", "1"}, {"run.epochs", "3"},
-                                    {"optimizer.weight_decay", "0"}, {"checkpoint.every", "500"}, {"data.samples", "\"packed\""}})
+  for (const auto& [path, value] : {std::pair{"optimizer.lr", "2e-05"},
+                                    {"batch.sequence", "1024"},
+                                    {"batch.micro", "8"},
+                                    {"recompute.policy", "\"full\""},
+                                    {"precision.compute", "\"bf16\""},
+                                    {"log.every", "10"},
+                                    {"lr_schedule.type", "\"linear\""},
+                                    {"optimizer.grad_clip", "1"},
+                                    {"run.epochs", "3"},
+                                    {"optimizer.weight_decay", "0"},
+                                    {"checkpoint.every", "500"},
+                                    {"data.samples", "\"packed\""}})
     EXPECT_EQ(became(sft, path), value) << path;
   EXPECT_EQ(origin(sft, "optimizer.lr"), "SFTConfig's default");
   const Import dpo = imported(S::kHuggingFace, {{"program", "trl dpo"}, {"beta", "0.2"}, {"loss_type", "ipo"}});
@@ -96,27 +106,34 @@ TEST(HuggingFaceImport, AProgramOfTrlHasItsDefaults) {
 TEST(HuggingFaceImport, WhatIsGivenGoesBeforeDefaults) {
   const Import off = imported(S::kHuggingFace, {{"program", "sft.py"}, {"bf16", "False"}, {"gradient_checkpointing", "false"}});
   EXPECT_EQ(became(off, "precision.compute") + became(off, "recompute.policy"), "\"fp32\"\"none\"");
-  EXPECT_EQ(became(imported(S::kHuggingFace, {{"program", "sft.py"}, {"dtype", "float32"}, {"bf16", true}}), "precision.compute"), "\"bf16\"")
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"program", "sft.py"}, {"dtype", "float32"}, {"bf16", true}}), "precision.compute"),
+            "\"bf16\"")
       << "the format of files is not that of products";
   const Import steps = imported(S::kHuggingFace, {{"max_steps", "100"}, {"num_train_epochs", "2"}, {"save_strategy", "no"}});
   EXPECT_EQ(became(steps, "run.steps") + became(steps, "run.epochs") + became(steps, "checkpoint.every"), "100\"end\"");
 }
 
 TEST(HuggingFaceImport, AScheduleIsTheOneOfItsName) {
-  const auto warm_up = [](const char* type) { return imported(S::kHuggingFace, {{"lr_scheduler_type", type}, {"warmup_steps", "7"}}); };
-  EXPECT_EQ(became(warm_up("constant"), "lr_schedule.type") + became(warm_up("constant"), "lr_schedule.warmup_steps"), "\"constant\"");
+  const auto warm_up = [](const char* type) {
+    return imported(S::kHuggingFace, {{"lr_scheduler_type", type}, {"warmup_steps", "7"}});
+  };
+  EXPECT_EQ(became(warm_up("constant"), "lr_schedule.type") + became(warm_up("constant"), "lr_schedule.warmup_steps"),
+            "\"constant\"");
   EXPECT_EQ(became(warm_up("constant_with_warmup"), "lr_schedule.type"), "\"constant\"");
   EXPECT_EQ(became(warm_up("constant_with_warmup"), "lr_schedule.warmup_steps"), "7");
   EXPECT_EQ(became(warm_up("inverse_sqrt"), "lr_schedule.type"), "\"inverse_sqrt\"");
   expect_refusal({{"lr_scheduler_type", "inverse_sqrt"}}, "give warmup_steps");
   expect_refusal({{"lr_scheduler_type", "polynomial"}}, "run.sh:1 --lr_scheduler_type polynomial: ");
-  const Import lowest = imported(S::kHuggingFace, {{"lr_scheduler_type", "cosine_with_min_lr"}, {"learning_rate", "1e-4"},
-                                                   {"lr_scheduler_kwargs.min_lr_rate", 0.1}});
+  const Import lowest =
+      imported(S::kHuggingFace,
+               {{"lr_scheduler_type", "cosine_with_min_lr"}, {"learning_rate", "1e-4"}, {"lr_scheduler_kwargs.min_lr_rate", 0.1}});
   EXPECT_EQ(became(lowest, "lr_schedule.type") + became(lowest, "lr_schedule.min_lr"), "\"cosine\"1e-05");
 }
 
 TEST(HuggingFaceImport, WordsOfFsdpAndDeepspeedArePresets) {
-  const auto zero = [](S system, const char* key, const char* words) { return became(imported(system, {{key, words}}), "parallel.zero"); };
+  const auto zero = [](S system, const char* key, const char* words) {
+    return became(imported(system, {{key, words}}), "parallel.zero");
+  };
   EXPECT_EQ(zero(S::kHuggingFace, "fsdp", "full_shard auto_wrap"), "\"zero3\"");
   EXPECT_EQ(zero(S::kHuggingFace, "fsdp", "no_shard"), "\"ddp\"");
   EXPECT_EQ(zero(S::kSwift, "deepspeed", "zero0"), "\"ddp\"");
@@ -124,10 +141,12 @@ TEST(HuggingFaceImport, WordsOfFsdpAndDeepspeedArePresets) {
   const Import swift = imported(S::kSwift, {{"fsdp", "fsdp2"}});
   EXPECT_EQ(became(swift, "parallel.zero") + became(swift, "recompute.policy"), "\"zero3\"\"full\"");
   const Import host = imported(S::kSwift, {{"deepspeed", "zero3_offload"}});
-  EXPECT_EQ(became(host, "parallel.zero") + became(host, "offload.optimizer") + became(host, "offload.parameters"), "\"zero3\"\"host\"\"host\"");
+  EXPECT_EQ(became(host, "parallel.zero") + became(host, "offload.optimizer") + became(host, "offload.parameters"),
+            "\"zero3\"\"host\"\"host\"");
   const Import words = imported(S::kHuggingFace, {{"fsdp", "hybrid_shard auto_wrap offload"}});
   EXPECT_EQ(became(words, "parallel.shard_group") + became(words, "offload.parameters"), "\"node\"\"host\"");
-  EXPECT_EQ(became(imported(S::kHuggingFace, {{"fsdp", true}, {"fsdp_config.reshard_after_forward", false}}), "parallel.zero"), "\"shard_grad_op\"");
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"fsdp", true}, {"fsdp_config.reshard_after_forward", false}}), "parallel.zero"),
+            "\"shard_grad_op\"");
 }
 
 TEST(HuggingFaceImport, PackingSaysWhatASampleIs) {
@@ -162,14 +181,23 @@ TEST(HuggingFaceImport, AdaptersAreThoseThatAreAskedFor) {
 
 TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
   const Import swift = imported(S::kSwift, {{"model", "x"}}, {"", 4});
-  for (const auto& [path, value] : {std::pair{"batch.micro", "1"}, {"batch.global", "16"}, {"optimizer.weight_decay", "0.1"},
-                                    {"optimizer.betas", "[0.9,0.95]"}, {"lr_schedule.type", "\"cosine\""}, {"log.every", "5"},
-                                    {"recompute.policy", "\"full\""}, {"precision.compute", "\"bf16\""}})
+  for (const auto& [path, value] : {std::pair{"batch.micro", "1"},
+                                    {"batch.global", "16"},
+                                    {"optimizer.weight_decay", "0.1"},
+                                    {"optimizer.betas", "[0.9,0.95]"},
+                                    {"lr_schedule.type", "\"cosine\""},
+                                    {"log.every", "5"},
+                                    {"recompute.policy", "\"full\""},
+                                    {"precision.compute", "\"bf16\""}})
     EXPECT_EQ(became(swift, path), value) << path;
   const Import axolotl = imported(S::kAxolotl, {{"base_model", "x"}, {"wandb_project", nullptr}});
-  for (const auto& [path, value] : {std::pair{"batch.micro", "1"}, {"batch.sequence", "512"}, {"run.epochs", "1"},
-                                    {"lr_schedule.type", "\"cosine\""}, {"lr_schedule.warmup_steps", "0.03"},
-                                    {"checkpoint.every", "\"epoch\""}, {"precision.compute", "\"auto\""}})
+  for (const auto& [path, value] : {std::pair{"batch.micro", "1"},
+                                    {"batch.sequence", "512"},
+                                    {"run.epochs", "1"},
+                                    {"lr_schedule.type", "\"cosine\""},
+                                    {"lr_schedule.warmup_steps", "0.03"},
+                                    {"checkpoint.every", "\"epoch\""},
+                                    {"precision.compute", "\"auto\""}})
     EXPECT_EQ(became(axolotl, path), value) << path;
   EXPECT_EQ(became(imported(S::kAxolotl, {{"warmup_steps", 10}}), "lr_schedule.warmup_steps"), "10");
   EXPECT_EQ(became(imported(S::kAxolotl, {{"rl", "ipo"}}), "loss.variant"), "\"ipo\"");
@@ -178,11 +206,17 @@ TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
 
 TEST(HuggingFaceImport, FilesOfUsersAreTaken) {
   const Import trl = import_files({kFolder + "trl_sft.yaml"}, {"", 4});
-  for (const auto& [path, value] : {std::pair{"batch.global", "64"}, {"batch.sequence", "4096"}, {"lr_schedule.min_lr", "2e-05"},
-                                    {"adapter.r", "32"}, {"checkpoint.every", "\"epoch\""}, {"eval.every", "0"}, {"run.seed", "7"}})
+  for (const auto& [path, value] : {std::pair{"batch.global", "64"},
+                                    {"batch.sequence", "4096"},
+                                    {"lr_schedule.min_lr", "2e-05"},
+                                    {"adapter.r", "32"},
+                                    {"checkpoint.every", "\"epoch\""},
+                                    {"eval.every", "0"},
+                                    {"run.seed", "7"}})
     EXPECT_EQ(became(trl, path), value) << path;
   const Import axolotl = import_files({kFolder + "axolotl_lora.yaml"}, {"", 2});
-  EXPECT_EQ(became(axolotl, "batch.global") + became(axolotl, "adapter.alpha") + became(axolotl, "model.quantize.type"), "1616\"nf4\"");
+  EXPECT_EQ(became(axolotl, "batch.global") + became(axolotl, "adapter.alpha") + became(axolotl, "model.quantize.type"),
+            "1616\"nf4\"");
   const Import factory = import_files({kFolder + "llama_factory_sft.yaml"}, {"", 8});
   EXPECT_EQ(became(factory, "batch.global") + became(factory, "adapter.type") + became(factory, "run.overwrite"), "16true");
   const Import swift = import_files({kFolder + "swift_sft.sh"}, {"", 2});
@@ -206,16 +240,28 @@ std::string command_without(const TemporaryFolder& folder, std::string_view flag
 TEST(HuggingFaceImport, ACommandOfOpenR1IsARun) {
   const TemporaryFolder folder;
   const Import import = import_files({command_without(folder, "--fp16")});
-  for (const auto& [path, value] : {std::pair{"batch.global", "128"}, {"batch.micro", "8"}, {"batch.sequence", "2048"}, {"parallel.data", "8"},
-                                    {"parallel.zero", "\"zero2\""}, {"precision.compute", "\"bf16\""}, {"recompute.policy", "\"full\""},
-                                    {"optimizer.lr", "1e-05"}, {"optimizer.betas", "[0.9,0.999]"}, {"optimizer.weight_decay", "0"},
-                                    {"optimizer.grad_clip", "1"}, {"lr_schedule.type", "\"linear\""}, {"run.epochs", "1"},
-                                    {"checkpoint.every", "20000"}, {"data.samples", "\"packed\""}, {"data.train", ""}})
+  for (const auto& [path, value] : {std::pair{"batch.global", "128"},
+                                    {"batch.micro", "8"},
+                                    {"batch.sequence", "2048"},
+                                    {"parallel.data", "8"},
+                                    {"parallel.zero", "\"zero2\""},
+                                    {"precision.compute", "\"bf16\""},
+                                    {"recompute.policy", "\"full\""},
+                                    {"optimizer.lr", "1e-05"},
+                                    {"optimizer.betas", "[0.9,0.999]"},
+                                    {"optimizer.weight_decay", "0"},
+                                    {"optimizer.grad_clip", "1"},
+                                    {"lr_schedule.type", "\"linear\""},
+                                    {"run.epochs", "1"},
+                                    {"checkpoint.every", "20000"},
+                                    {"data.samples", "\"packed\""},
+                                    {"data.train", ""}})
     EXPECT_EQ(became(import, path), value) << path;
 }
 
 TEST(HuggingFaceImport, TheCommandThatSaysFp16BesideAFileThatSaysBf16IsRefused) {
-  expect_error<ConfigError>([] { import_files({kFolder + "open_r1.sh"}); }, {"open_r1.sh:11 --fp16", "trl_zero2.yaml:", "mixed_precision: bf16"});
+  expect_error<ConfigError>([] { import_files({kFolder + "open_r1.sh"}); },
+                            {"open_r1.sh:11 --fp16", "trl_zero2.yaml:", "mixed_precision: bf16"});
 }
 
 }  // namespace
