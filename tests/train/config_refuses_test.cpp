@@ -282,6 +282,8 @@ TEST(ConfigRefuses, Contradictions) {
                  {"batch.sequence = 64: not divisible by parallel.tensor = 3"});
   expect_refusal({"batch.micro=3"}, {"batch.global = 8: not divisible by batch.micro = 3"});
   expect_refusal({"lr_schedule.min_lr=1"}, {"lr_schedule.min_lr = 1: above optimizer.lr"});
+  for (const char* length : {"1.5", "-0.5", "0.0", "1.0"})
+    expect_refusal({std::string("lr_schedule.warmup_steps=") + length}, {"must be an integer >= 0 or a share between 0 and 1"});
   expect_refusal({"lr_schedule.warmup_steps=10", "lr_schedule.decay_steps=10"}, {"lr_schedule.warmup_steps = 10: must be below"});
   expect_refusal({"lr_schedule.type=wsd"}, {"lr_schedule.wsd_decay_steps = null"});
   expect_refusal({"lr_schedule.decay_steps=10", "lr_schedule.wsd_decay_steps=11"},

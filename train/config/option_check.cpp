@@ -136,6 +136,7 @@ class Checker {
     refuse_type();
   }
   JsonValue number() const {
+    if (takes(Takes::kShare) && value_.as_number() > 0 && value_.as_number() < 1) return value_;
     if (!takes(Takes::kNumber) && !value_.is_integer()) refuse_type();
     if (!within(option_.range, value_.as_number())) refuse_type();
     return takes(Takes::kNumber) ? JsonValue(value_.as_number()) : value_;
@@ -281,6 +282,7 @@ std::string expected_text(const Option& option) {
   const std::string count = option.length > 0 ? fmt::format("{} ", option.length) : "";
   if (takes(option.takes, Takes::kBool)) parts.emplace_back("true or false");
   if (takes(option.takes, Takes::kInteger)) parts.push_back("an integer" + range);
+  if (takes(option.takes, Takes::kShare)) parts.emplace_back("a share between 0 and 1");
   if (takes(option.takes, Takes::kNumber)) parts.push_back("a number" + range);
   if (takes(option.takes, Takes::kIntegers)) parts.push_back(fmt::format("a list of {}integers{}", count, range));
   if (takes(option.takes, Takes::kNumbers)) parts.push_back(fmt::format("a list of {}numbers{}", count, range));

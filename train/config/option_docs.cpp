@@ -128,6 +128,7 @@ JsonValue::Array alternatives(const Option& option) {
   const auto has = [&](Takes kind) { return takes(option.takes, kind); };
   if (has(Takes::kBool)) any.emplace_back(JsonValue::Object{{"type", "boolean"}});
   if (has(Takes::kInteger)) any.push_back(number_schema("integer", option.range));
+  if (has(Takes::kShare)) any.push_back(JsonValue::Object{{"type", "number"}, {"exclusiveMinimum", 0}, {"exclusiveMaximum", 1}});
   if (has(Takes::kNumber)) any.push_back(number_schema("number", option.range));
   if (has(Takes::kString)) any.push_back(text_schema(option));
   if (has(Takes::kIntegers)) any.push_back(list_schema(number_schema("integer", option.range), option.length));

@@ -12,7 +12,10 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kSettingOrigin = "--set";
+constexpr std::string_view kSettingOrigin = "--set", kModelType = "model.model_type";
+
+// Keys that say the same thing in different ways; all of them are null, or none, where nobody gives them.
+const std::vector<std::string_view> kStandForOne[] = {{"run.steps", "run.epochs"}, {"model.preset", "model.hf_config", kModelType}};
 
 std::string origin_of(const JsonValue& value, std::string_view file) { return fmt::format("{}:{}", file, value.line()); }
 
@@ -161,6 +164,37 @@ void OptionValues::take_setting(std::string_view setting) {
   }
   if (path.substr(0, kModelBlock.size() + 1) == "model.") return take_model_key(path.substr(kModelBlock.size() + 1), value);
   refuse_unknown(kWhere, path, value);
+}
+
+std::string OptionValues::origin_of_key(std::string_view path) const {
+  if (find_option(path) != nullptr) return at(path).origin == OptionValue().origin ? "" : at(path).origin;
+  const JsonValue* const origin = model_origins_.find(path.substr(kModelBlock.size() + 1));
+  return origin == nullptr ? "" : origin->as_string();
+}
+
+void OptionValues::forget(std::string_view path) {
+  if (path == kModelType) {
+    model_keys_ = model_origins_ = {};
+  } else if (const Option* const option = find_option(path)) {
+    const auto index = static_cast<std::size_t>(option - option_table().data());
+    values_[index] = {JsonValue{}, OptionValue().origin};
+    refusals_[index].clear();
+  }
+}
+
+void OptionValues::take_import(std::string_view path, const JsonValue& value, const std::string& origin, bool is_default) {
+  std::vector<std::string_view> same{path};
+  for (const auto& group : kStandForOne)
+    if (std::ranges::find(group, path) != group.end()) same = group;
+  std::string before;
+  for (const std::string_view other : same)
+    if (const std::string known = origin_of_key(other); !known.empty()) before += fmt::format("{}{}", before.empty() ? "" : ", ", known);
+  if (is_default && !before.empty()) return;
+  if (!before.empty() && same.size() > 1) std::ranges::for_each(same, [&](std::string_view other) { forget(other); });
+  const std::string both = before.empty() ? origin : fmt::format("{} in the place of {}", origin, before);
+  if (const Option* const option = find_option(path)) return take_option(*option, value, origin + ": ", both);
+  const std::string_view key = path.substr(kModelBlock.size() + 1);
+  model_keys_.set(key, value), model_origins_.set(key, both);
 }
 
 std::vector<std::string> OptionValues::drop_illegal() {
