@@ -54,6 +54,8 @@ constexpr ForeignKey kRun[] = {
      "mpirun or srun starts the ranks, CUDA_VISIBLE_DEVICES names the GPUs, and trident supervise restarts"},
     {"config_file, deepspeed_config.deepspeed_config_file, deepspeed_config_file, deepspeed_config.hf_ds_config", kAlways, {}, {},
      "its keys are listed by themselves"},
+    {"deepspeed_config, fsdp_config, megatron_lm_config, parallelism_config, mpirun_config", kAlways, {}, {},
+     "an empty block says nothing"},
     {"dynamo_*", kAlways, {}, {}, "there is nothing to compile"},
     {"fp8_*", kNotBuilt, "precision.fp8", "true", "scaling is by tensor unless precision.fp8 names another recipe"},
 };

@@ -20,7 +20,7 @@ constexpr ForeignKey kBatch[] = {
 };
 
 constexpr ForeignKey kZero[] = {
-    {"zero_optimization.stage = 0", kMapped, "parallel.zero", "\"ddp\""},
+    {"zero_optimization.stage = 0", kMapped, "parallel.zero", "\"ddp\"", {}, "0"},
     {"zero_optimization = false", kMapped, "parallel.zero", "\"ddp\""},
     {"zero_optimization.stage = 1", kMapped, "parallel.zero", "\"zero1\""},
     {"zero_optimization = true", kMapped, "parallel.zero", "\"zero1\""},

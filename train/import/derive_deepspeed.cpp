@@ -28,6 +28,7 @@ void derive_processes(Facts& facts) {
   if (type == "FSDP" && facts.is_given("offload.parameters"))
     for (const std::string_view name : {"offload.optimizer", "offload.gradients"})
       give(facts, name, "host", *facts.find("offload.parameters"));
+  if (type == "DEEPSPEED") take_default(facts, "optimizer.grad_clip", 1.0);
   give(facts, "parallel.zero", type == "FSDP" ? "zero3" : type == "DEEPSPEED" ? "zero2" : "ddp", because);
 }
 
