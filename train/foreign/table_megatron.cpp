@@ -13,8 +13,7 @@ constexpr std::string_view kMegatronOneOf = "one implementation, without such a 
 
 constexpr ForeignKey kMegatronParallel[] = {
     {"tensor_model_parallel_size", kMapped, "parallel.tensor"},
-    {"pipeline_model_parallel_size", kMapped, "parallel.pipeline"},
-    {"model_parallel_size", kRefused, "", "", "Megatron-LM takes it no longer, either: tensor_model_parallel_size"},
+    {"pipeline_model_parallel_size", kMapped, "parallel.pipeline", "", "parallel.data is what remains of the ranks"},
     {"num_virtual_stages_per_pipeline_rank", kMapped, "parallel.virtual_stages", "", "with parallel.schedule \"interleaved\""},
     {"num_layers_per_virtual_pipeline_stage", kMapped, "@layers_per_virtual_stage", "",
      "parallel.virtual_stages = layers / (stages x N), with parallel.schedule \"interleaved\""},
@@ -72,15 +71,15 @@ constexpr ForeignKey kMegatronParallel[] = {
 };
 
 constexpr ForeignKey kMegatronBatch[] = {
-    {"micro_batch_size", kMapped, "batch.micro"},
+    {"micro_batch_size", kMapped, "batch.micro", "",
+     "of which a rank takes batch.global / (batch.micro x parallel.data) in a step"},
     {"global_batch_size", kMapped, "batch.global", "", "of all ranks; without it one micro-batch of each"},
-    {"batch_size", kRefused, "", "", "Megatron-LM takes it no longer, either: micro_batch_size"},
     {"rampup_batch_size, step_batch_size_schedule", kDiffers, "", "",
      "the batch does not grow: steps have batch.global sequences from the first on, so that as many steps see more of them"},
     {"decrease_batch_size_if_needed", kDiffers, "", "", "batches that do not divide are refused"},
     {"seq_length, encoder_seq_length", kMapped, "batch.sequence"},
     {"train_iters", kMapped, "run.steps"},
-    {"train_samples", kMapped, "@train_samples", "", "run.steps = samples / batch.global"},
+    {"train_samples", kMapped, "@train_samples"},
     {"exit_duration_in_mins", kMapped, "run.max_minutes"},
     {"exit_interval", kDiffers, "", "", "run.steps ends a run, with lr_schedule.decay_steps for the length of the schedule"},
     {"exit_signal_handler, exit_signal_handler_for_training, exit_signal, exit_signal_handler_for_dataloader", kAlways, "", "",
@@ -134,7 +133,7 @@ constexpr ForeignKey kMegatronModel[] = {
     {"embedding_init_method_std, init_method_xavier_uniform, data_parallel_random_init", kDiffers, "", "",
      "all weights begin with --init-method-std, the same on every rank"},
     {"use_cpu_initialization, no_initialization", kAlways, "", "", "initial weights do not depend on the layout"},
-    {"make_vocab_size_divisible_by, no_pad_vocab_size, disable_pad_vocab_size, padded_vocab_size", kAlways, "", "",
+    {"make_vocab_size_divisible_by, no_pad_vocab_size, disable_pad_vocab_size", kAlways, "", "",
      "the table is padded for the tensor ranks; padding has no part in the loss"},
     {"fp32_residual_connection, apply_query_key_layer_scaling, no_query_key_layer_scaling, attention_softmax_in_fp32", kAlways, "",
      "", "scores and softmax are in fp32, residuals in precision.compute"},
@@ -180,13 +179,12 @@ constexpr ForeignKey kMegatronOptimizer[] = {
     {"clip_grad", kMapped, "optimizer.grad_clip", "", "", "1.0"},
     {"lr_decay_style", kMapped, "lr_schedule.type", "", "the default here is cosine", "\"linear\""},
     {"lr_decay_iters", kMapped, "lr_schedule.decay_steps"},
-    {"lr_decay_samples", kMapped, "@decay_samples", "", "lr_schedule.decay_steps = samples / batch.global"},
+    {"lr_decay_samples", kMapped, "@decay_samples"},
     {"lr_warmup_iters", kMapped, "lr_schedule.warmup_steps"},
-    {"lr_warmup_samples", kMapped, "@warmup_samples", "", "lr_schedule.warmup_steps = samples / batch.global"},
+    {"lr_warmup_samples", kMapped, "@warmup_samples"},
     {"lr_warmup_fraction", kMapped, "@warmup_fraction", "", "lr_schedule.warmup_steps = X x decay_steps"},
     {"lr_warmup_init = 0", kAlways, "", "", "the warm-up starts at 0"},
     {"lr_warmup_init", kDiffers, "", "", "the warm-up starts at 0"},
-    {"warmup", kRefused, "", "", "Megatron-LM takes it no longer, either: lr_warmup_fraction"},
     {"lr_wsd_decay_iters", kMapped, "lr_schedule.wsd_decay_steps"},
     {"lr_wsd_decay_samples", kMapped, "@wsd_decay_samples", "", "lr_schedule.wsd_decay_steps = samples / batch.global"},
     {"lr_wsd_decay_style", kMapped, "lr_schedule.wsd_decay_type"},
@@ -241,6 +239,7 @@ constexpr ForeignKey kMegatronData[] = {
     {"test_data_path", kDiffers, "", "", "nothing reads it while training: trident eval --data PREFIX"},
     {"data_args_path, per_split_data_args_path", kRefused, "", "", "give what the file says as --data-path"},
     {"split", kMapped, "data.split", "", "Megatron-LM's default beside --data-path is 969,30,1, here all documents train"},
+    {"padded_vocab_size", kMapped, "@padded_vocabulary", "", "model.vocab_size, where nothing else says it"},
     {"vocab_size", kMapped, "model.vocab_size", "", "without it that of --tokenizer-type, where one is known"},
     {"tokenizer_type = GPT2BPETokenizer", kMapped, "data.tokenizer", "\"gpt2\"", "what pretrain_gpt.py takes without the flag"},
     {"tokenizer_type = NullTokenizer", kMapped, "data.tokenizer", "null"},
@@ -324,8 +323,8 @@ constexpr ForeignKey kMegatronLogging[] = {
     {"profile_step_end", kMapped, "@profile_end", "", "log.trace_steps"},
     {"profile_ranks, use_pytorch_profiler, pytorch_profiler_*, record_memory_history, memory_snapshot_path, record_shapes, "
      "nvtx_ranges", kDiffers, "", "", "log.trace_steps and memory.json in the run directory show all ranks"},
-    {"no_check_for_nan_in_loss_and_grad, check_for_large_grads, check_for_spiky_loss, rerun_mode", kAlways, "", "",
-     "a step with a non-finite gradient is not applied; ten in a row end the run"},
+    {"no_check_for_nan_in_loss_and_grad, check_for_nan_in_loss_and_grad, check_for_large_grads, check_for_spiky_loss, rerun_mode",
+     kAlways, "", "", "a step with a non-finite gradient is not applied; ten in a row end the run"},
     {"deterministic_mode", kMapped, "cuda.deterministic", "true", "equal layouts give equal bits"},
     {"check_weight_hash_across_dp_replicas_interval, gpu_sniff_test_interval, straggler_*, disable_straggler_on_startup, "
      "flight_recorder_*, no_flight_recorder_*, disable_flight_recorder_*, enable_ft_package, calc_ft_timeouts, "

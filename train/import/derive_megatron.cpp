@@ -10,7 +10,8 @@
 //   @fp8, @fp8_recipe         of precision.fp8
 //   @attention_dropout        0, where it is given
 //   @warmup_fraction          of the length of the decay
-//   @wsd_decay_samples, @lion_beta1, @lion_beta2, @tokenizer_type, @train_data_path, @documents_apart, @finetune, @profile,
+//   @wsd_decay_samples, @lion_beta1, @lion_beta2, @tokenizer_type, @padded_vocabulary, @train_data_path, @documents_apart,
+//   @finetune, @profile,
 //   @profile_start, @profile_end
 #include <algorithm>
 #include <array>
@@ -187,6 +188,8 @@ void set_vocabulary(Facts& facts) {
     set_megatron_default(facts, "model.vocab_size", 50257, ": GPT-2's tokenizer");
   if (type && type->value == JsonValue("Llama2Tokenizer"))
     set_megatron_default(facts, "model.vocab_size", 32000, ": Llama 2's tokenizer");
+  if (const MaybeFact padded = pull_fact(facts, "@padded_vocabulary"); padded && facts.find("model.vocab_size") == nullptr)
+    facts.set("model.vocab_size", *padded);
   const MaybeFact source = type ? type : tokenizer == nullptr ? std::nullopt : MaybeFact(*tokenizer);
   if (source && facts.find("model.vocab_size") == nullptr)
     facts.remark(*source, "model.vocab_size is not said: give --vocab-size, else it is that of model_type");

@@ -134,6 +134,9 @@ TEST(MegatronImport, AnUnknownVocabularyIsSaid) {
   EXPECT_EQ(facts.find("model.vocab_size"), nullptr);
   EXPECT_TRUE(is_remarked(facts, "model.vocab_size is not said"));
   EXPECT_EQ(value(derived(with_model({{"@tokenizer_type", "Llama2Tokenizer"}})), "model.vocab_size"), JsonValue(32000));
+  EXPECT_EQ(
+      value(derived(with_model({{"@tokenizer_type", "HuggingFaceTokenizer"}, {"@padded_vocabulary", 151936}})), "model.vocab_size"),
+      JsonValue(151936));
   EXPECT_EQ(value(derived(with_model({{"model.vocab_size", 128}})), "data.tokenizer"), JsonValue("nobody says so"));
 }
 
