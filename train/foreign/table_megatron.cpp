@@ -13,7 +13,7 @@ constexpr std::string_view kMegatronOneOf = "one implementation, without such a 
 
 constexpr ForeignKey kMegatronParallel[] = {
     {"tensor_model_parallel_size", kMapped, "parallel.tensor"},
-    {"pipeline_model_parallel_size", kMapped, "parallel.pipeline", "", "parallel.data is what remains of the ranks"},
+    {"pipeline_model_parallel_size", kMapped, "parallel.pipeline"},
     {"num_virtual_stages_per_pipeline_rank", kMapped, "parallel.virtual_stages", "", "with parallel.schedule \"interleaved\""},
     {"num_layers_per_virtual_pipeline_stage", kMapped, "@layers_per_virtual_stage", "",
      "parallel.virtual_stages = layers / (stages x N), with parallel.schedule \"interleaved\""},
@@ -71,9 +71,9 @@ constexpr ForeignKey kMegatronParallel[] = {
 };
 
 constexpr ForeignKey kMegatronBatch[] = {
-    {"micro_batch_size", kMapped, "batch.micro", "",
-     "of which a rank takes batch.global / (batch.micro x parallel.data) in a step"},
-    {"global_batch_size", kMapped, "batch.global", "", "of all ranks; without it one micro-batch of each"},
+    {"micro_batch_size", kMapped, "batch.micro"},
+    {"global_batch_size", kMapped, "batch.global", "",
+     "of all ranks, in batch.global / (batch.micro x parallel.data) micro-batches of each; without it one of each"},
     {"rampup_batch_size, step_batch_size_schedule", kDiffers, "", "",
      "the batch does not grow: steps have batch.global sequences from the first on, so that as many steps see more of them"},
     {"decrease_batch_size_if_needed", kDiffers, "", "", "batches that do not divide are refused"},
@@ -312,7 +312,7 @@ constexpr ForeignKey kMegatronLogging[] = {
      "metrics.jsonl and TensorBoard have the numbers"},
     {"log_*, no_log_*, disable_log_*, tensorboard_log_interval, tensorboard_queue_size, timing_log_level, timing_log_option, "
      "logging_level, config_logger_dir, dump_param_to_param_group_map", kAlways, "", "",
-     "metrics.jsonl always has tokens/s, MFU, bytes, memory and norms"},
+     "metrics.jsonl always has tokens/s, MFU, bytes and memory"},
     {"eval_interval", kMapped, "eval.every"},
     {"eval_iters", kMapped, "eval.steps", "", "", "100"},
     {"eval_global_batch_size, eval_micro_batch_size, start_eval_at_iter, full_validation", kDiffers, "", "",
@@ -329,7 +329,7 @@ constexpr ForeignKey kMegatronLogging[] = {
     {"check_weight_hash_across_dp_replicas_interval, gpu_sniff_test_interval, straggler_*, disable_straggler_on_startup, "
      "flight_recorder_*, no_flight_recorder_*, disable_flight_recorder_*, enable_ft_package, calc_ft_timeouts, "
      "ft_num_warmup_iters, inprocess_*, adlr_autoresume*, run_workload_inspector_server, coordinator_*", kDiffers, "", "",
-     "trident supervise starts a run again; slow and failed ranks are named in run.log"},
+     "trident supervise starts a run again; timing.jsonl names the slowest rank"},
     {"error_injection_*, fault_injector_*", kRefused, "", "", "tests inject faults, not runs"},
 };
 

@@ -33,7 +33,7 @@ constexpr ForeignKey kOtherLayout[] = {
     {"tp_mode = REDUCE_SCATTER", kMapped, "parallel.sequence_parallel", "true"},
     {"tp_mode = ALL_REDUCE", kMapped, "parallel.sequence_parallel", "false"},
     {"tp_linear_async_communication", kNotBuilt, "parallel.tensor_overlap", "\"chunked\""},
-    {"tp_recompute_allgather", kAlways, "", "", "what was gathered is gathered again in the backward pass"},
+    {"tp_recompute_allgather", kDiffers, "", "", "recompute.policy says what is kept"},
     {"strategy = ddp, ddp_find_unused_parameters_false, ddp_find_unused_parameters_true", kMapped, "parallel.zero", "\"ddp\""},
     {"strategy = deepspeed_stage_1", kMapped, "parallel.zero", "\"zero1\""},
     {"strategy = deepspeed, deepspeed_stage_2", kMapped, "parallel.zero", "\"zero2\""},

@@ -11,8 +11,7 @@
 //   @attention_dropout        0, where it is given
 //   @warmup_fraction          of the length of the decay
 //   @wsd_decay_samples, @lion_beta1, @lion_beta2, @tokenizer_type, @padded_vocabulary, @train_data_path, @documents_apart,
-//   @finetune, @profile,
-//   @profile_start, @profile_end
+//   @finetune, @profile, @profile_start, @profile_end
 #include <algorithm>
 #include <array>
 #include <cmath>
