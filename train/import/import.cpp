@@ -226,6 +226,7 @@ void Resolver::judge(const ForeignLeaf& leaf) {
   present_.insert(leaf.system);
   if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
   const ForeignKey* const row = tables_.find(leaf.system, leaf.key, text_of(leaf.value));
+  if (row != nullptr && leaf.is_replaced) return;  // its remark says by what
   if (row != nullptr) return judge_by_row(one, *row);
   if (!leaf.value.is_object()) refuse_unknown(leaf);
   one.key.note = "an empty block says nothing";
@@ -356,6 +357,7 @@ void Resolver::finish(Judged& one) const {
   }
   for (const auto& [origin, sentence] : facts_.remarks())
     if (is_part_of(one.origin, origin)) append_sentence(key.note, sentence);
+  if (!key.leaf.remark.empty()) append_sentence(key.note, key.leaf.remark);
 }
 
 void Resolver::list_defaults() {
