@@ -1,6 +1,11 @@
-// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults.
+// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults. Facts of their tables alone:
+//   @program, @stage                    whose defaults count; what trains: "sft", "pt", "dpo", "ipo"
+//   @scheduler                          "constant", which has no warm-up there
+//   @fsdp, @deepspeed                   words of fsdp, names of presets
+//   @use_dora, @bf16_off, @checkpointing_off
+//   @packing, @packing_strategy         "packed", "one" or "stream"; how
+//   @dtype                              of the weights, which precision.compute follows where nothing says it
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -157,32 +162,6 @@ void derive_sharding(Facts& facts) {
     facts.set("recompute.policy", {"none", off->origin, off->is_default});
 }
 
-// The key `to` from Trainer's strategy and steps of `what`; `no` is its value where the strategy is "no".
-void derive_strategy(Facts& facts, std::string_view what, std::string_view to, std::optional<JsonValue> no) {
-  const Fact* const strategy = facts.find(fmt::format("@{}_strategy", what));
-  std::string steps_of = fmt::format("@{}_steps", what);
-  const std::string kind = strategy == nullptr ? (what == "eval" ? "no" : "steps") : word_of(strategy);
-  if (kind == "best")
-    refuse_fact(*strategy, "checkpoints are made at steps or epochs; checkpoint.keep_best keeps the best beside the newest");
-  if (kind == "no" && strategy != nullptr && no) follow(facts, to, *no, *strategy);
-  if (kind == "epoch" && what != "logging") follow(facts, to, "epoch", *strategy);
-  if (kind != "steps") return;
-  if (what == "eval" && facts.number(steps_of).value_or(0) == 0) steps_of = "@logging_steps";
-  const double every = facts.number(steps_of).value_or(0);
-  if (every <= 0) return;
-  const Fact& steps = *facts.find(steps_of);
-  if (every < 1)
-    refuse_fact(steps, fmt::format("a share of the run's steps is not taken; give {} as a number of steps", steps_of.substr(1)));
-  follow(facts, to, static_cast<std::int64_t>(every), steps);
-}
-
-void derive_length(Facts& facts) {
-  const std::int64_t steps = facts.integer("@max_steps").value_or(0);
-  if (steps <= 0) return;
-  follow(facts, "run.steps", steps, *facts.find("@max_steps"));
-  facts.erase("run.epochs");
-}
-
 // Whether a sample is a document, or whatever batch.sequence tokens come next.
 void derive_samples(Facts& facts, Stage stage) {
   const Fact* const packing = facts.find("@packing");
@@ -207,10 +186,6 @@ void derive_hugging_face(Facts& facts) {
   derive_sharding(facts);
   derive_precision(facts);
   derive_schedule(facts);
-  derive_strategy(facts, "save", "checkpoint.every", "end");
-  derive_strategy(facts, "eval", "eval.every", 0);
-  derive_strategy(facts, "logging", "log.every", std::nullopt);
-  derive_length(facts);
   derive_samples(facts, stage);
   if (stage == Stage::kDpo) {
     const Fact* const said = facts.find(facts.find("@stage") == nullptr ? "@program" : "@stage");
@@ -218,8 +193,7 @@ void derive_hugging_face(Facts& facts) {
     if (word_of(said) == "ipo") follow(facts, "loss.variant", "ipo", *said);
   }
   for (const char* name : {"@program", "@stage", "@scheduler", "@fsdp", "@deepspeed", "@use_dora", "@bf16_off",
-                           "@checkpointing_off", "@packing", "@packing_strategy", "@dtype", "@save_strategy", "@save_steps",
-                           "@eval_strategy", "@eval_steps", "@logging_strategy", "@logging_steps", "@max_steps"})
+                           "@checkpointing_off", "@packing", "@packing_strategy", "@dtype"})
     facts.erase(name);
 }
 
