@@ -32,8 +32,11 @@ class ForeignInput : public ::testing::Test {
   // "System key=value", one line for each leaf.
   static std::string leaves_of(const std::vector<std::string>& files, const std::string& from = "") {
     std::string all;
-    for (const ForeignLeaf& leaf : read_foreign_inputs(files, {from}))
-      all += fmt::format("{} {}={}{}\n", short_name(leaf.system), leaf.key, to_json_text(leaf.value), leaf.is_replaced ? " replaced" : "");
+    for (const ForeignLeaf& leaf : read_foreign_inputs(files, {from})) {
+      if (leaf.key == "program") continue;
+      all += fmt::format("{} {}={}{}\n", short_name(leaf.system), leaf.key, to_json_text(leaf.value),
+                         leaf.is_replaced ? " replaced" : "");
+    }
     return all;
   }
   std::string of_command(std::string_view command) const { return leaves_of({add("run.sh", command)}); }

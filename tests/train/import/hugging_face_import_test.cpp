@@ -51,8 +51,11 @@ TEST(HuggingFaceImport, EveryArgumentHasAVerdict) {
                                             {"llama_factory", S::kLlamaFactory, 233}}) {
     std::ifstream names(kFolder + file + "_names.txt");
     int count = 0;
-    for (std::string name; std::getline(names, name);) {
-      if (name.empty() || name.starts_with('#')) continue;
+    for (std::string name; names >> name;) {
+      if (name == "#") {
+        std::getline(names, name);
+        continue;
+      }
       ++count;
       const bool has_row =
           std::ranges::any_of(std::vector<std::string>{"x", "true", "false", "null"},
@@ -153,8 +156,8 @@ TEST(HuggingFaceImport, PackingSaysWhatASampleIs) {
   const auto samples = [](S system, const Words& words) { return became(imported(system, words), "data.samples"); };
   EXPECT_EQ(samples(S::kHuggingFace, {{"program", "sft.py"}, {"packing", true}}), "\"packed\"");
   EXPECT_EQ(samples(S::kHuggingFace, {{"program", "sft.py"}, {"packing", "False"}}), "\"packed\"") << "each conversation by itself";
-  EXPECT_EQ(samples(S::kHuggingFace, {{"program", "sft.py"}, {"packing", true}, {"packing_strategy", "wrapped"}}), "");
-  EXPECT_EQ(samples(S::kLlamaFactory, {{"packing", true}}), "") << "its blocks are cut from a stream";
+  EXPECT_EQ(samples(S::kHuggingFace, {{"program", "sft.py"}, {"packing", true}, {"packing_strategy", "wrapped"}}), "\"stream\"");
+  EXPECT_EQ(samples(S::kLlamaFactory, {{"packing", true}}), "\"stream\"") << "its blocks are cut from a stream";
   EXPECT_EQ(samples(S::kLlamaFactory, {{"packing", true}, {"neat_packing", true}}), "\"packed\"");
   EXPECT_EQ(samples(S::kLlamaFactory, {{"stage", "pt"}}), "");
   EXPECT_EQ(samples(S::kAxolotl, {{"sample_packing", true}}), "\"packed\"");
@@ -221,6 +224,20 @@ TEST(HuggingFaceImport, FilesOfUsersAreTaken) {
   EXPECT_EQ(became(factory, "batch.global") + became(factory, "adapter.type") + became(factory, "run.overwrite"), "16true");
   const Import swift = import_files({kFolder + "swift_sft.sh"}, {"", 2});
   EXPECT_EQ(became(swift, "batch.global") + became(swift, "parallel.zero") + became(swift, "checkpoint.every"), "16\"zero2\"50");
+}
+
+TEST(HuggingFaceImport, TheNameOfTheProgramSaysWhatTrains) {
+  const TemporaryFolder folder;
+  const auto of_command = [&](std::string_view command) {
+    std::ofstream(folder / "run.sh") << command << '\n';
+    return import_files({folder / "run.sh"});
+  };
+  EXPECT_EQ(became(of_command("trl dpo --model_name_or_path m"), "loss.type"), "\"dpo\"");
+  const Import clm = of_command("torchrun --nproc_per_node 2 run_clm.py --block_size 2048");
+  EXPECT_EQ(became(clm, "optimizer.lr") + became(clm, "batch.sequence") + became(clm, "data.samples"), "5e-052048");
+  EXPECT_EQ(became(of_command("swift pt --model m --dataset d"), "data.samples"), "");
+  EXPECT_EQ(became(of_command("swift rlhf --rlhf_type dpo --model m --dataset d"), "loss.type"), "\"dpo\"");
+  EXPECT_EQ(became(of_command("torchrun swift/cli/sft.py --model m --dataset d"), "data.samples"), "\"packed\"");
 }
 
 // The command with the file that it names beside it, and without its line of `flag`.
