@@ -1,4 +1,5 @@
-// Accelerate's and DeepSpeed's files by their own tables: every key has a verdict, and each file of tests/import becomes what it says.
+// Accelerate's and DeepSpeed's files by their own tables: every key has a verdict, and each file of tests/import becomes what it
+// says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,8 +39,8 @@ void flatten(const JsonValue& value, const std::string& key, S system, const std
 std::vector<ForeignLeaf> leaves_of(const std::string& name, std::string_view text) {
   std::vector<ForeignLeaf> leaves;
   const bool is_yaml = name.ends_with(".yaml");
-  flatten(is_yaml ? read_yaml(text, name, YamlTyping::kPyYaml) : parse_json(text, name), "", is_yaml ? S::kAccelerate : S::kDeepSpeed,
-          name, leaves);
+  flatten(is_yaml ? read_yaml(text, name, YamlTyping::kPyYaml) : parse_json(text, name), "",
+          is_yaml ? S::kAccelerate : S::kDeepSpeed, name, leaves);
   return leaves;
 }
 
@@ -95,7 +96,7 @@ TEST(AccelerateFiles, EachBecomesWhatItSays) {
        R"(parallel.data=16 parallel.zero="zero3" offload.optimizer="disk" offload.parameters="disk" offload.path="/nvme" )"
        R"(precision.compute="bf16" optimizer.grad_clip?=1.0)"},
       {"accelerate_fsdp2_hybrid.yaml",
-       R"(parallel.data=8 parallel.zero="zero3" parallel.shard_group=4 precision.compute="bf16")"},
+       R"(parallel.data=8 parallel.tensor=1 parallel.zero="zero3" parallel.shard_group=4 precision.compute="bf16")"},
       {"accelerate_megatron.yaml",
        R"(parallel.data=2 parallel.pipeline=2 parallel.tensor=2 parallel.sequence_parallel=true parallel.zero="zero1" )"
        R"(precision.compute="bf16" recompute.policy="selective" optimizer.grad_clip=1.0)"},
@@ -118,18 +119,18 @@ TEST(DeepSpeedFiles, EachBecomesWhatItSays) {
        R"(log.every=2000)"},
       {"deepspeed_zero2.json",
        R"(parallel.zero="zero2" parallel.overlap=true parallel.bucket_mb=2000.0 batch.global=8 precision.compute="fp16" )"
-       R"(optimizer.type="adamw" optimizer.lr=0.00015 optimizer.betas?=[0.9, 0.999] optimizer.eps?=1e-08 )"
-       R"(optimizer.weight_decay?=0 optimizer.grad_clip=1.0)"},
+       R"(optimizer.type="adamw" optimizer.lr=0.00015 optimizer.betas?=[0.9,0.999] optimizer.eps?=1e-08 )"
+       R"(optimizer.weight_decay?=0.0 optimizer.grad_clip=1.0)"},
       {"deepspeed_zero3_offload.json",
        R"(parallel.zero="zero3" parallel.bucket_mb=40.0 offload.optimizer="host" offload.parameters="host" batch.micro=4 )"
        R"(precision.compute="fp16" optimizer.grad_clip?=1.0)"},
       {"deepspeed_fp16.json",
        R"(parallel.zero="ddp" batch.global=8 precision.compute="fp16" optimizer.type="adamw" optimizer.lr=0.001 )"
-       R"(optimizer.betas=[0.8, 0.999] optimizer.eps=1e-08 optimizer.weight_decay=3e-07 optimizer.grad_clip=1.0 )"
+       R"(optimizer.betas=[0.8,0.999] optimizer.eps=1e-08 optimizer.weight_decay=3e-07 optimizer.grad_clip=1.0 )"
        R"(lr_schedule.type="constant" lr_schedule.warmup_steps=1000 log.every=2000)"},
       {"deepspeed_auto.json",
-       R"(parallel.zero="zero3" parallel.overlap=true optimizer.type="adamw" optimizer.lr?=0.001 optimizer.betas?=[0.9, 0.999] )"
-       R"(optimizer.eps?=1e-08 optimizer.weight_decay?=0 optimizer.grad_clip?=1.0 lr_schedule.type="linear" )"
+       R"(parallel.zero="zero3" parallel.overlap=true optimizer.type="adamw" optimizer.lr?=0.001 optimizer.betas?=[0.9,0.999] )"
+       R"(optimizer.eps?=1e-08 optimizer.weight_decay?=0.0 optimizer.grad_clip?=1.0 lr_schedule.type="linear" )"
        R"(lr_schedule.warmup_steps?=1000)"},
   };
   for (const Golden& golden : goldens) EXPECT_EQ(values_of(imported(golden.name)), golden.values) << golden.name;
@@ -137,8 +138,10 @@ TEST(DeepSpeedFiles, EachBecomesWhatItSays) {
 
 TEST(AccelerateFiles, ReshardAfterForwardHasTheMeaningOfItsVersion) {
   const std::pair<std::string, std::string> cases[] = {
-      {"FULL_SHARD", R"(parallel.zero="zero3")"},        {"true", R"(parallel.zero="zero3")"},
-      {"SHARD_GRAD_OP", R"(parallel.zero="shard_grad_op")"}, {"false", R"(parallel.zero="shard_grad_op")"},
+      {"FULL_SHARD", R"(parallel.zero="zero3")"},
+      {"true", R"(parallel.zero="zero3")"},
+      {"SHARD_GRAD_OP", R"(parallel.zero="shard_grad_op")"},
+      {"false", R"(parallel.zero="shard_grad_op")"},
       {"NO_SHARD", R"(parallel.zero="ddp")"},
       {"HYBRID_SHARD", R"(parallel.zero="zero3" parallel.shard_group="node")"},
       {"HYBRID_SHARD_ZERO2", R"(parallel.zero="shard_grad_op" parallel.shard_group="node")"}};
@@ -146,7 +149,8 @@ TEST(AccelerateFiles, ReshardAfterForwardHasTheMeaningOfItsVersion) {
     for (const char* key : {"fsdp_reshard_after_forward", "reshard_after_forward"}) {
       const Import import = imported_text("a.yaml", fmt::format("distributed_type: FSDP\nfsdp_config:\n  {}: {}\n", key, value));
       EXPECT_EQ(values_of(import), values) << key << ": " << value;
-      EXPECT_EQ(verdict_of(import, fmt::format("fsdp_config.{}", key)), value.starts_with("HYBRID") ? "not built" : "mapped") << value;
+      EXPECT_EQ(verdict_of(import, fmt::format("fsdp_config.{}", key)), value.starts_with("HYBRID") ? "not built" : "mapped")
+          << value;
     }
   expect_error<ConfigError>([] { imported_text("a.yaml", "fsdp_config: {fsdp_sharding_strategy: HALF}\n"); },
                             {"a.yaml:1", "HALF", "FULL_SHARD"});
@@ -166,7 +170,8 @@ TEST(AccelerateFiles, AProgramsFormatGoesBeforeNoMixedPrecision) {
 
 TEST(AccelerateFiles, WhatIsLeftOutIsTheBackendsDefault) {
   EXPECT_EQ(values_of(imported_text("a.yaml", "distributed_type: FSDP\n")), R"(parallel.zero="zero3")");
-  EXPECT_EQ(values_of(imported_text("a.yaml", "distributed_type: DEEPSPEED\n")), R"(parallel.zero="zero2" optimizer.grad_clip?=1.0)");
+  EXPECT_EQ(values_of(imported_text("a.yaml", "distributed_type: DEEPSPEED\n")),
+            R"(parallel.zero="zero2" optimizer.grad_clip?=1.0)");
   EXPECT_EQ(values_of(imported_text("a.yaml", "distributed_type: MEGATRON_LM\n")), R"(parallel.zero="ddp")");
   std::vector<ForeignLeaf> both = leaves_of("a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 4\n");
   const std::vector<ForeignLeaf> stage = leaves_of("ds.json", R"({"zero_optimization": {"stage": 3}})");
@@ -187,11 +192,13 @@ TEST(AccelerateFiles, FullyShardedOffloadTakesAllStates) {
 }
 
 TEST(AccelerateFiles, DegreesOfOneSayNothing) {
-  EXPECT_EQ(values_of(imported_text("a.yaml", "num_processes: 8\nparallelism_config:\n  parallelism_config_dp_replicate_size: 1\n"
-                                              "  parallelism_config_dp_shard_size: 1\n  parallelism_config_tp_size: 1\n")),
+  EXPECT_EQ(values_of(imported_text("a.yaml",
+                                    "num_processes: 8\nparallelism_config:\n  parallelism_config_dp_replicate_size: 1\n"
+                                    "  parallelism_config_dp_shard_size: 1\n  parallelism_config_tp_size: 1\n")),
             "parallel.data=8 parallel.tensor=1");
-  EXPECT_EQ(values_of(imported_text("a.yaml", "num_processes: 8\nparallelism_config: {parallelism_config_dp_shard_size: 4, "
-                                              "parallelism_config_tp_size: 2, parallelism_config_cp_size: 1}\n")),
+  EXPECT_EQ(values_of(imported_text("a.yaml",
+                                    "num_processes: 8\nparallelism_config: {parallelism_config_dp_shard_size: 4, "
+                                    "parallelism_config_tp_size: 2, parallelism_config_cp_size: 1}\n")),
             "parallel.data=4 parallel.tensor=2");
 }
 
@@ -201,10 +208,12 @@ TEST(DeepSpeedFiles, MissingSizesOfTheBatchFollowAsDeepSpeedComputesThem) {
     return all.substr(0, all.find(" optimizer"));
   };
   EXPECT_EQ(batch(R"({"train_batch_size": 32})"), R"(parallel.data=4 parallel.zero?="ddp" batch.global=32 batch.micro=8)");
-  EXPECT_EQ(batch(R"({"train_micro_batch_size_per_gpu": 2})"), R"(parallel.data=4 parallel.zero?="ddp" batch.global=8 batch.micro=2)");
+  EXPECT_EQ(batch(R"({"train_micro_batch_size_per_gpu": 2})"),
+            R"(parallel.data=4 parallel.zero?="ddp" batch.global=8 batch.micro=2)");
   EXPECT_EQ(batch(R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2})"),
             R"(parallel.data=4 parallel.zero?="ddp" batch.global=32 batch.micro=2)");
-  EXPECT_EQ(batch(R"({"train_batch_size": 32, "gradient_accumulation_steps": 4})"), R"(parallel.data=4 parallel.zero?="ddp" batch.global=32 batch.micro=2)");
+  EXPECT_EQ(batch(R"({"train_batch_size": 32, "gradient_accumulation_steps": 4})"),
+            R"(parallel.data=4 parallel.zero?="ddp" batch.global=32 batch.micro=2)");
 }
 
 TEST(DeepSpeedFiles, WhatDiffersIsRefusedOrSaid) {
@@ -224,8 +233,8 @@ TEST(DeepSpeedFiles, WhatDiffersIsRefusedOrSaid) {
 }
 
 TEST(DeepSpeedFiles, SwitchesOfZeroPlusPlusStandForReservedKeys) {
-  const Import import = imported_text(
-      "ds.json", R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8, "zero_quantized_weights": true,
+  const Import import =
+      imported_text("ds.json", R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8, "zero_quantized_weights": true,
                      "zero_quantized_gradients": false, "mics_shard_size": -1}, "sequence_parallel_size": 2})");
   EXPECT_EQ(values_of(import), R"(parallel.context=2 parallel.zero="zero3" parallel.secondary_shards=8 )"
                                R"(parallel.quantized_weights=true optimizer.grad_clip?=1.0)");
@@ -245,13 +254,17 @@ TEST(DeepSpeedFiles, ALossScaleCountsWithFp16) {
 
 // Names of what a Python file has: fields of dataclasses, keys that the dialogue writes, flags of the launcher.
 void add_fields(const std::string& path, std::set<std::string>& names) {
-  static const std::map<std::string, std::string> blocks{
-      {"DeepSpeedPlugin", "deepspeed_config."},           {"FullyShardedDataParallelPlugin", "fsdp_config."},
-      {"MegatronLMPlugin", "megatron_lm_config.megatron_lm_"}, {"ParallelismConfig", "parallelism_config."},
-      {"TorchContextParallelConfig", "parallelism_config."}, {"DeepSpeedSequenceParallelConfig", "parallelism_config."},
-      {"TorchTensorParallelConfig", "parallelism_config."}, {"TorchTensorParallelPlugin", "torch_tp_plugin."},
-      {"BaseConfig", ""},                                 {"ClusterConfig", ""},
-      {"SageMakerConfig", ""}};
+  static const std::map<std::string, std::string> blocks{{"DeepSpeedPlugin", "deepspeed_config."},
+                                                         {"FullyShardedDataParallelPlugin", "fsdp_config."},
+                                                         {"MegatronLMPlugin", "megatron_lm_config.megatron_lm_"},
+                                                         {"ParallelismConfig", "parallelism_config."},
+                                                         {"TorchContextParallelConfig", "parallelism_config."},
+                                                         {"DeepSpeedSequenceParallelConfig", "parallelism_config."},
+                                                         {"TorchTensorParallelConfig", "parallelism_config."},
+                                                         {"TorchTensorParallelPlugin", "torch_tp_plugin."},
+                                                         {"BaseConfig", ""},
+                                                         {"ClusterConfig", ""},
+                                                         {"SageMakerConfig", ""}};
   const std::regex a_class("class (\\w+).*"), a_method("    (@|def ).*"), a_field("    ([a-z]\\w*): \\S.*");
   std::string prefix;
   bool is_decorated = false, is_inside = false;
@@ -284,12 +297,16 @@ TEST(AccelerateKeys, TheListIsThatOfTheInstalledPackage) {
   std::set<std::string> names;
   for (const char* file : {"utils/dataclasses.py", "parallelism_config.py", "commands/config/config_args.py"})
     add_fields(root + file, names);
-  add_matches(root + "commands/config/cluster.py", "(\\w+)_config\\[(prefix \\+ )?\"(\\w+)\"\\]", [](const std::smatch& found) {
-    return found[1].str() + "_config." + (found[2].matched ? found[1].str() + (found[1] == "parallelism" ? "_config_" : "_") : "") +
-           found[3].str();
-  }, names);
+  add_matches(
+      root + "commands/config/cluster.py", "(\\w+)_config\\[(prefix \\+ )?\"(\\w+)\"\\]",
+      [](const std::smatch& found) {
+        return found[1].str() + "_config." +
+               (found[2].matched ? found[1].str() + (found[1] == "parallelism" ? "_config_" : "_") : "") + found[3].str();
+      },
+      names);
   for (const char* pattern : {"^ *\"--?(\\w+)\",", "add_argument\\(\"--?(\\w+)\", ", "add_argument\\(\"-\\w\", \"--(\\w+)\","})
-    add_matches(root + "commands/launch.py", pattern, [](const std::smatch& found) { return found[1].str(); }, names);
+    add_matches(
+        root + "commands/launch.py", pattern, [](const std::smatch& found) { return found[1].str(); }, names);
   for (const char* help : {"h", "help"}) names.erase(help);
   const std::vector<std::string> known = lines_of(kImports + "accelerate_keys.txt");
   EXPECT_EQ(std::vector(names.begin(), names.end()), known);
