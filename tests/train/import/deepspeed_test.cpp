@@ -97,7 +97,6 @@ TEST(AccelerateFiles, EachBecomesWhatItSays) {
        R"(precision.compute="bf16" optimizer.grad_clip?=1.0)"},
       {"accelerate_fsdp2_hybrid.yaml",
        R"(parallel.data=8 parallel.tensor=1 parallel.zero="zero3" parallel.shard_group=4 precision.compute="bf16")"},
-      {"swift_fsdp2.json", "?"},
       {"accelerate_megatron.yaml",
        R"(parallel.data=2 parallel.pipeline=2 parallel.tensor=2 parallel.sequence_parallel=true parallel.zero="zero1" )"
        R"(precision.compute="bf16" recompute.policy="selective" optimizer.grad_clip=1.0)"},
@@ -135,6 +134,26 @@ TEST(DeepSpeedFiles, EachBecomesWhatItSays) {
        R"(lr_schedule.warmup_steps?=1000)"},
   };
   for (const FileGolden& golden : goldens) EXPECT_EQ(all_values_of(imported_file(golden.name)), golden.values) << golden.name;
+}
+
+TEST(AccelerateFiles, ASwiftFileHasTheKeysOfFullySharding) {
+  const std::string values = all_values_of(imported_file("swift_fsdp2.json"));
+  EXPECT_NE(values.find(R"(parallel.zero="zero3")"), std::string::npos) << values;
+  EXPECT_NE(values.find(R"(recompute.policy="full")"), std::string::npos) << values;
+}
+
+TEST(Launchers, SayHowManyRanksThereAre) {
+  const auto ranks = [](const std::vector<std::pair<std::string, std::string>>& flags) {
+    std::vector<ForeignLeaf> leaves;
+    for (const auto& [flag, value] : flags) leaves.push_back({ForeignSystem::kLauncher, "run.sh", 1, 1, flag, value});
+    return import_leaves(leaves).ranks.value_or(0);
+  };
+  EXPECT_EQ(ranks({{"--nproc-per-node", "8"}, {"--nnodes", "2"}, {"--rdzv_backend", "c10d"}}), 16);
+  EXPECT_EQ(ranks({{"--nproc_per_node", "8"}, {"--standalone", "true"}}), 8);
+  EXPECT_EQ(ranks({{"--num_gpus", "4"}, {"--master_port", "29501"}}), 4);
+  EXPECT_EQ(ranks({{"-np", "6"}, {"--bind-to", "core"}}), 6);
+  EXPECT_EQ(ranks({{"--nodes", "2"}, {"--ntasks-per-node", "4"}, {"--ntasks", "8"}}), 8);
+  EXPECT_EQ(ranks({{"--nproc_per_node", "gpu"}, {"--nnodes", "2"}}), 0);
 }
 
 TEST(AccelerateFiles, ReshardAfterForwardHasTheMeaningOfItsVersion) {
