@@ -16,6 +16,7 @@
 namespace trident {
 namespace {
 
+constexpr std::string_view kCommand = "trident ";  // begins what stands in the place of a key
 constexpr std::size_t kLongestValue = 80;  // bytes of one in messages and comments
 
 // Whose defaults go before whose: a program's before a launcher's, and those of what builds on another before the other's.
@@ -246,7 +247,7 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
     throw ConfigError(
         fmt::format("{}: {}; {}", one.origin, row.note, row.to.empty() ? "leave it out" : fmt::format("use {}", row.to)));
   }
-  if (!becomes_something || row.to.empty()) {
+  if (!becomes_something || row.to.empty() || row.to.starts_with(kCommand)) {
     one.key.to = row.to;
     return;
   }

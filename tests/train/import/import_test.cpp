@@ -31,6 +31,7 @@ constexpr ForeignKey kAccelerateRows[] = {
     {"rdzv_*", kLauncher, {}, {}, "mpirun or srun starts the ranks"},
     {"prefetch", kAlways, {}, {}, "units are gathered ahead"},
     {"tpu", kRefused, {}, {}, "ranks compute on CPUs and CUDA GPUs"},
+    {"tune = true", kDiffers, "trident plan search", {}, "nothing is tried while training"},
     {"eval_only", kRefused, "trident eval", {}, "train trains"},
 };
 // Nothing but what all systems have in common is derived of these.
@@ -139,14 +140,16 @@ TEST(Import, EveryLeafHasOneVerdict) {
                                        {"_comment", "mine"},
                                        {"config.x-note", "mine"},
                                        {"tpu", false},
+                                       {"tune", true},
                                        {"offload", "none"},
                                        {"block", JsonValue::Object{}}}));
-  const std::vector<Verdict> expected{kMapped, Verdict::kLauncher, kAlways, kAlways, kAlways, kAlways, kAlways, kAlways};
+  const std::vector<Verdict> expected{kMapped, Verdict::kLauncher, kAlways, kAlways, kAlways, kAlways, kDiffers, kAlways, kAlways};
   ASSERT_EQ(import.keys.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(import.keys[i].verdict, expected[i]) << import.keys[i].leaf.key;
   EXPECT_EQ(import.keys[0].to, "parallel.zero = \"zero2\"");
   EXPECT_EQ(import.keys[1].note, "mpirun or srun starts the ranks");
   EXPECT_EQ(import.keys[3].note, "a comment");
+  EXPECT_EQ(import.keys[6].to, "trident plan search");
   EXPECT_EQ(find_value(import, "parallel.zero")->origin, "a.yaml:1 stage: 2");
 }
 
