@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "train/foreign/foreign_key.h"
 #include "train/import/facts.h"
+#include "train/import/import.h"
 
 namespace trident {
 namespace {
@@ -219,6 +220,18 @@ TEST(MegatronTable, FlagsHaveTheVerdictOfTheirValue) {
   EXPECT_EQ(row("--data-parallel-sharding-strategy", "optim_grads").value, "\"zero2\"");
   EXPECT_EQ(row("--rampup-batch-size", "16 16 5859375").verdict, Verdict::kDiffers);
   EXPECT_EQ(row("--seq-lenght").names, "unknown");
+}
+
+// The scripts of 345M and 175B ask for nothing that is reserved.
+TEST(MegatronGoldens, ScriptsBecomeTheConfigurationsBesideThem) {
+  const std::string folder = TRIDENT_SOURCE_DIR "/tests/import/";
+  for (const std::string name : {"megatron_345m", "megatron_175b", "megatron_llama3_8b"}) {
+    const Import import = import_files({folder + name + ".sh"});
+    EXPECT_EQ(to_json_text(parse_json(config_text(import), name), 2), to_json_text(read_json_file(folder + name + ".json"), 2))
+        << name;
+    for (const ImportedKey& key : import.keys)
+      EXPECT_EQ(key.verdict == Verdict::kNotBuilt, key.leaf.key == "--fp8-format") << name << " " << key.leaf.key;
+  }
 }
 
 }  // namespace
