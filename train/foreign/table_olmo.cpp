@@ -144,6 +144,9 @@ constexpr ForeignKey kOlmoFiles[] = {
     {"save_num_checkpoints_to_keep = 0", kDiffers, "checkpoint.keep_last", "1", "the newest is kept, because it can be read in any layout"},
     {"save_num_checkpoints_to_keep", kMapped, "checkpoint.keep_last"},
     {"no_pre_train_checkpoint", kAlways, {}, {}, "none is written before the first step"},
+    {"load_path, remote_save_folder, save_interval_ephemeral, epoch, wandb, data.paths, data.datasets, data.label_mask_paths, data.seed, "
+     "data.instance_filter, scheduler.warmup_min_lr, model.init_cutoff_factor, model.emb_init_std = null",
+     kAlways, {}, {}, "null says nothing"},
     {"load_path", kDiffers, {}, {}, "its checkpoints are not read: make a Hugging Face folder of one there and give that as model.init_from"},
     {"load_path_sharded_checkpointer, sharded_checkpointer, new_style_checkpoints", kAlways, {}, {}, "there is one format of checkpoints"},
     {"try_load_latest_save", kAlways, {}, {}, "a run goes on from its newest checkpoint"},

@@ -71,7 +71,7 @@ void derive_titan_batch(Facts& facts, std::int64_t stages) {
   const Fact* const cut = stages > 1 ? micro : nullptr;
   facts.set("batch.micro", computed(part, {local, cut}));
   if (global != nullptr && facts.integer("@titan.global").value() > 0) return facts.take("batch.global", *global);
-  facts.set("@accumulation", computed(size / part, {local, cut, global}));
+  facts.set("@accumulation", computed(size / part, {cut == nullptr ? nullptr : local, cut, global}));
 }
 
 void derive_titan_pipeline(Facts& facts, std::int64_t stages) {
