@@ -1,4 +1,5 @@
-// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults. Facts of their tables alone:
+// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults. Facts of their tables
+// alone:
 //   @program, @stage                    whose defaults count; what trains: "sft", "pt", "dpo", "ipo"
 //   @scheduler                          "constant", which has no warm-up there
 //   @fsdp, @deepspeed                   words of fsdp, names of presets
@@ -102,17 +103,21 @@ void fill_computed_defaults(Facts& facts) {
     facts.set("adapter.alpha", {2 * facts.integer("adapter.r").value_or(8), std::string(factory), true});
 }
 
-// Arguments of adapters without an adapter say nothing, as in TRL.
-void derive_adapter(Facts& facts) {
-  const Fact* const dora = facts.find("@use_dora");
-  if (has_adapter(facts)) {
-    if (dora != nullptr) facts.set("adapter.type", {"dora", dora->origin, false});
-    return;
-  }
+void erase_block(Facts& facts, std::string_view prefix) {
   std::vector<std::string> unused;
   for (const auto& [name, fact] : facts.all())
-    if (name.starts_with("adapter.")) unused.push_back(name);
+    if (name.starts_with(prefix)) unused.push_back(name);
   for (const std::string& name : unused) facts.erase(name);
+}
+
+// Arguments of adapters and of quantization say nothing without an adapter and a format.
+void derive_adapter(Facts& facts) {
+  const Fact* const dora = facts.find("@use_dora");
+  if (!has_adapter(facts))
+    erase_block(facts, "adapter.");
+  else if (dora != nullptr)
+    facts.set("adapter.type", {"dora", dora->origin, false});
+  if (facts.find("model.quantize.type") == nullptr) erase_block(facts, "model.quantize.");
 }
 
 void derive_precision(Facts& facts) {

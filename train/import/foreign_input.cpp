@@ -106,7 +106,9 @@ class Inputs {
   }
   void read_given(const std::string& file) {
     if (file != "-" && !file_exists(file)) throw ConfigError(fmt::format("{}: no such file", in_quotes(file, 200)));
+    const std::size_t first = leaves_.size();
     read(file, from_, "");
+    for (std::size_t i = first; i < leaves_.size(); ++i) i += follow(i, first);
   }
   std::vector<ForeignLeaf> take() { return std::move(leaves_); }
 
@@ -132,11 +134,10 @@ class Inputs {
 
   // `prefix` goes before the keys of a file of a part of its system's.
   void read(const std::string& file, std::optional<ForeignSystem> system, std::string_view prefix) {
-    const std::string identity = file == "-" ? file : std::filesystem::weakly_canonical(file).string();
+    const std::string identity = identity_of(file);
     if (!seen_.emplace(identity, ForeignSystem::kOthers).second) return;
     const std::string text = text_of(file);
     const Format format = format_of(text, file);
-    const std::size_t first = leaves_.size();
     if (format == Format::kPython)
       throw ConfigError(fmt::format("{}: a Python program, which import does not execute; print its configuration as JSON there and "
                                     "import that", file));
@@ -153,10 +154,10 @@ class Inputs {
       if (value.find("fsdp") != nullptr || value.find("fsdp_config") != nullptr) prefix = "";
       flatten({own, file, 1, 1, std::string(prefix), {}}, value, leaves_);
     }
-    for (std::size_t i = first; i < leaves_.size(); ++i) i += follow(i, first);
   }
   void read_commands(std::string_view text, const std::string& file, std::optional<ForeignSystem> system) {
     std::optional<int> line;
+    if (system == ForeignSystem::kAccelerate || system == ForeignSystem::kDeepSpeed) system = std::nullopt;  // no programs' systems
     for (const ShellCommand& command : read_shell(text, file, kCommandSettings)) {
       std::optional<std::vector<ForeignLeaf>> leaves = leaves_of_command(command, file, system);
       if (!leaves) continue;
@@ -186,12 +187,11 @@ class Inputs {
   }
 
   // Reads what the leaf names, and takes apart what it says in JSON. How many leaves it became beside its own place.
-  std::size_t follow(std::size_t i, std::size_t first_of_file) {
+  std::size_t follow(std::size_t i, std::size_t first) {
     const ForeignLeaf leaf = leaves_[i];
-    if (!leaf.value.is_string()) return 0;
+    if (!leaf.value.is_string() || leaf.is_replaced) return 0;
     const std::string& text = leaf.value.as_string();
-    std::string name = leaf.key.substr(std::min(leaf.key.size(), leaf.key.find_first_not_of('-')));
-    if (leaf.key.starts_with('-')) std::ranges::replace(name, '-', '_');
+    const std::string name = plain(leaf.key);
     const bool is_deepspeed = leaf.system == ForeignSystem::kAccelerate ? is_listed(name, "deepspeed_config_file deepspeed_config.deepspeed_config_file")
                                                          : is_hugging_face(leaf.system) && is_listed(name, "deepspeed deepspeed_config");
     const bool is_fsdp = is_hugging_face(leaf.system) && is_listed(name, "fsdp fsdp_config");
@@ -221,11 +221,31 @@ class Inputs {
          : is_open                     ? std::nullopt
                                        : std::optional(leaf.system),
          is_fsdp ? "fsdp_config" : "");
-    if (!is_open) return 0;
-    const ForeignSystem own = seen_[std::filesystem::weakly_canonical(file).string()];
-    for (std::size_t k = first_of_file; k < leaves_.size(); ++k)
+    const ForeignSystem own = is_open ? seen_[identity_of(file)] : leaf.system;
+    for (std::size_t k = first; k < leaves_.size(); ++k)
       if (leaves_[k].system == ForeignSystem::kOthers) leaves_[k].system = own;
+    if (leaf.system != ForeignSystem::kAccelerate && name != "accelerate_config") replace_keys(file, own, first, leaf.file);
     return 0;
+  }
+  // A program's flags go before its own file.
+  void replace_keys(const std::string& file, ForeignSystem system, std::size_t first, const std::string& by) {
+    std::map<std::string, const ForeignLeaf*> flags;
+    for (std::size_t k = first; k < leaves_.size(); ++k)
+      if (leaves_[k].system == system && leaves_[k].file == by) flags.emplace(plain(leaves_[k].key), &leaves_[k]);
+    for (ForeignLeaf& leaf : leaves_) {
+      const auto flag = leaf.file == file && leaf.system == system ? flags.find(plain(leaf.key)) : flags.end();
+      if (flag == flags.end()) continue;
+      leaf.is_replaced = true;
+      leaf.remark = fmt::format("{} {} replaces it", place_of(*flag->second), flag->second->key);
+    }
+  }
+  static std::string plain(std::string_view key) {
+    std::string name(key.substr(std::min(key.size(), key.find_first_not_of('-'))));
+    std::ranges::replace(name, '-', '_');
+    return name;
+  }
+  static std::string identity_of(const std::string& file) {
+    return file == "-" ? file : std::filesystem::weakly_canonical(file).string();
   }
   static void forget_places(JsonValue& value) {
     value.set_position(0, 0);
