@@ -64,6 +64,7 @@ constexpr ForeignKey kOlmoParallelism[] = {
     {"fsdp, fsdp.use_orig_params, ddp, ddp.find_unused_params", kAlways, {}, {}, "parameters keep their names, and all have gradients"},
     {"ddp.grad_sync_mode = batch", kMapped, "parallel.grad_sync", "\"step\""},
     {"ddp.grad_sync_mode = micro_batch", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
+    {"ddp.grad_sync_mode", kRefused, "batch or micro_batch", {}, "there is no such mode"},
     {"activation_checkpointing = null, false", kMapped, "recompute.policy", "\"none\"", {}, "null"},
     {"activation_checkpointing = whole_layer, true", kMapped, "recompute.policy", "\"full\""},
     {"activation_checkpointing = fine_grained", kDiffers, "recompute.policy", "\"selective\"", "attention alone is computed again"},

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 
+#include "core/check.h"
 #include "train/import/facts.h"
 
 namespace trident {

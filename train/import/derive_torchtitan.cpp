@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
+#include "core/check.h"
 #include "train/import/facts.h"
 
 namespace trident {
