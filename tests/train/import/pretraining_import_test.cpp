@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -48,13 +49,14 @@ void expect_values(const Import& import, const std::vector<std::pair<std::string
 
 // The names of all fields of their configuration classes.
 TEST(PretrainingImport, EveryKeyHasAVerdict) {
-  for (const auto& [file, system, least] : {std::tuple{"torchtitan", ForeignSystem::kTorchtitan, 149}, {"olmo", ForeignSystem::kOlmo, 161}}) {
+  for (const auto& [file, system, least] :
+       {std::tuple{"torchtitan", ForeignSystem::kTorchtitan, 149}, {"olmo", ForeignSystem::kOlmo, 161}}) {
     std::ifstream names(kInputs + file + "_names.txt");
     int count = 0;
     for (std::string name; std::getline(names, name); ++count) {
-      const bool has_row = std::ranges::any_of(std::vector<std::string>{"x", "true", "false", "null", "1"}, [&](const std::string& value) {
-        return find_foreign_key(system, name, value) != nullptr;
-      });
+      const bool has_row =
+          std::ranges::any_of(std::vector<std::string>{"x", "true", "false", "null", "1"},
+                              [&](const std::string& value) { return find_foreign_key(system, name, value) != nullptr; });
       EXPECT_TRUE(has_row) << file << ": " << name;
     }
     EXPECT_GE(count, least) << file;
@@ -95,16 +97,25 @@ TEST(PretrainingImport, TheEightBillionModelOfTorchtitan) {
   ImportRules rules;
   rules.ranks = 64;
   const Import import = import_files({kInputs + "torchtitan_llama3_8b.toml"}, rules);
-  expect_values(import, {{"run.steps", "1000"}, {"model.preset", "\"llama3.1-8b\""}, {"parallel.data", "64"}, {"batch.global", "64"},
-                         {"batch.micro", "1"}, {"batch.sequence", "8192"}, {"lr_schedule.type", "\"linear\""},
-                         {"lr_schedule.warmup_steps", "200"}, {"lr_schedule.min_lr", "0.0"}, {"log.trace_steps", "[100,100]"}});
+  expect_values(import, {{"run.steps", "1000"},
+                         {"model.preset", "\"llama3.1-8b\""},
+                         {"parallel.data", "64"},
+                         {"batch.global", "64"},
+                         {"batch.micro", "1"},
+                         {"batch.sequence", "8192"},
+                         {"lr_schedule.type", "\"linear\""},
+                         {"lr_schedule.warmup_steps", "200"},
+                         {"lr_schedule.min_lr", "0.0"},
+                         {"log.trace_steps", "[100,100]"}});
 }
 
 TEST(PretrainingImport, APipelineOfTorchtitanCutsTheLocalBatch) {
-  const Import import = import_of(ForeignSystem::kTorchtitan,
-                                  {{"parallelism.pipeline_parallel_degree", 2}, {"parallelism.pipeline_parallel_schedule", "Interleaved1F1B"},
-                                   {"parallelism.tensor_parallel_degree", 2}, {"training.local_batch_size", 8},
-                                   {"parallelism.pipeline_parallel_microbatch_size", 2}, {"model.flavor", "8B_flex"}});
+  const Import import = import_of(ForeignSystem::kTorchtitan, {{"parallelism.pipeline_parallel_degree", 2},
+                                                               {"parallelism.pipeline_parallel_schedule", "Interleaved1F1B"},
+                                                               {"parallelism.tensor_parallel_degree", 2},
+                                                               {"training.local_batch_size", 8},
+                                                               {"parallelism.pipeline_parallel_microbatch_size", 2},
+                                                               {"model.flavor", "8B_flex"}});
   expect_values(import, {{"parallel.data", "2"}, {"parallel.schedule", "\"interleaved\""}, {"parallel.virtual_stages", "2"},
                          {"parallel.zero", "\"shard_grad_op\""}, {"parallel.sequence_parallel", "true"}, {"batch.micro", "2"},
                          {"batch.global", "16"}, {"data.reset_attention_mask", "true"}, {"model.preset", "\"llama3.1-8b\""}});
@@ -113,23 +124,32 @@ TEST(PretrainingImport, APipelineOfTorchtitanCutsTheLocalBatch) {
 TEST(PretrainingImport, TorchtitansDegreesSwitchesAndSchedules) {
   const auto titan = [](const Keys& keys) { return import_of(ForeignSystem::kTorchtitan, keys); };
   EXPECT_EQ(value_at(titan({{"parallelism.data_parallel_replicate_degree", 2}}), "parallel.shard_group"), "4");
-  EXPECT_EQ(value_at(titan({{"parallelism.data_parallel_shard_degree", 1}, {"parallelism.data_parallel_replicate_degree", 8}}), "parallel.zero"), "\"ddp\"");
+  EXPECT_EQ(value_at(titan({{"parallelism.data_parallel_shard_degree", 1}, {"parallelism.data_parallel_replicate_degree", 8}}),
+                     "parallel.zero"),
+            "\"ddp\"");
   EXPECT_EQ(value_at(titan({{"parallelism.fsdp_reshard_after_forward", "never"}}), "parallel.zero"), "\"shard_grad_op\"");
   EXPECT_EQ(value_at(titan({{"training.global_batch_size", 64}, {"training.local_batch_size", 2}}), "batch.global"), "64");
-  expect_values(titan({{"lr_scheduler.decay_type", "sqrt"}, {"training.steps", 100}, {"lr_scheduler.warmup_steps", 20}}),
-                {{"lr_schedule.type", "\"wsd\""}, {"lr_schedule.wsd_decay_type", "\"minus_sqrt\""}, {"lr_schedule.wsd_decay_steps", "80"}});
+  expect_values(
+      titan({{"lr_scheduler.decay_type", "sqrt"}, {"training.steps", 100}, {"lr_scheduler.warmup_steps", 20}}),
+      {{"lr_schedule.type", "\"wsd\""}, {"lr_schedule.wsd_decay_type", "\"minus_sqrt\""}, {"lr_schedule.wsd_decay_steps", "80"}});
   EXPECT_EQ(value_at(titan({{"training.steps", 50}, {"lr_scheduler.total_steps", 100}}), "lr_schedule.decay_steps"), "100");
-  expect_values(titan({{"checkpoint.enable", true}, {"checkpoint.interval", 25}, {"checkpoint.folder", "c"}, {"job.dump_folder", "out"}}),
-                {{"checkpoint.every", "25"}, {"checkpoint.dir", "\"out/c\""}});
-  expect_values(titan({{"training.enable_cpu_offload", true}}), {{"offload.parameters", "\"host\""}, {"offload.optimizer", "\"host\""}});
-  EXPECT_EQ(value_at(titan({{"model.converters", JsonValue::Array{"quantize.linear.float8"}}, {"quantize.linear.float8.recipe_name", "rowwise"}}),
-                     "precision.fp8"), "\"rowwise\"");
+  expect_values(
+      titan({{"checkpoint.enable", true}, {"checkpoint.interval", 25}, {"checkpoint.folder", "c"}, {"job.dump_folder", "out"}}),
+      {{"checkpoint.every", "25"}, {"checkpoint.dir", "\"out/c\""}});
+  expect_values(titan({{"training.enable_cpu_offload", true}}),
+                {{"offload.parameters", "\"host\""}, {"offload.optimizer", "\"host\""}});
+  EXPECT_EQ(value_at(titan({{"model.converters", JsonValue::Array{"quantize.linear.float8"}},
+                            {"quantize.linear.float8.recipe_name", "rowwise"}}),
+                     "precision.fp8"),
+            "\"rowwise\"");
   EXPECT_EQ(value_at(titan({{"parallelism.context_parallel_degree", 2}}), "parallel.context"), "2");
   const Import qwen = titan({{"model.name", "qwen3"}, {"model.flavor", "0.6B"}});
   expect_values(qwen, {{"model.model_type", "\"qwen3\""}, {"model.hidden_size", "1024"}, {"model.head_dim", "128"},
                        {"model.tie_word_embeddings", "true"}});
-  EXPECT_NE(refusal_of(ForeignSystem::kTorchtitan, {{"model.name", "deepseek_v3"}}).find("f:1 model.name: deepseek_v3"), std::string::npos);
-  EXPECT_NE(refusal_of(ForeignSystem::kTorchtitan, {{"training.local_batchsize", 2}}).find("training.local_batch_size"), std::string::npos);
+  EXPECT_NE(refusal_of(ForeignSystem::kTorchtitan, {{"model.name", "deepseek_v3"}}).find("f:1 model.name: deepseek_v3"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(ForeignSystem::kTorchtitan, {{"training.local_batchsize", 2}}).find("training.local_batch_size"),
+            std::string::npos);
 }
 
 TEST(PretrainingImport, TheOneBillionModelOfOlmo) {
@@ -140,12 +160,25 @@ TEST(PretrainingImport, TheOneBillionModelOfOlmo) {
   for (const ImportedValue& value : import.values)
     if (value.path.starts_with("model.") && find_option(value.path) == nullptr) model.set(value.path.substr(6), value.value);
   EXPECT_EQ(model_config_from_hf(model, "model", 0.0), model_preset("olmo-1b", "model"));
-  expect_values(import, {{"run.seed", "6198"}, {"run.steps", "739328"}, {"parallel.zero", "\"zero3\""}, {"parallel.data", "64"},
-                         {"batch.global", "2048"}, {"batch.micro", "8"}, {"batch.sequence", "2048"}, {"precision.compute", "\"bf16\""},
-                         {"recompute.policy", "\"none\""}, {"optimizer.type", "\"adamw\""}, {"optimizer.lr", "0.0004"},
-                         {"optimizer.eps", "1e-05"}, {"optimizer.grad_clip", "1.0"}, {"lr_schedule.type", "\"cosine\""},
-                         {"lr_schedule.warmup_steps", "2000"}, {"lr_schedule.min_lr", "4e-05"}, {"eval.every", "1000"},
-                         {"checkpoint.every", "1000"}, {"checkpoint.keep_last", "9"}});
+  expect_values(import, {{"run.seed", "6198"},
+                         {"run.steps", "739328"},
+                         {"parallel.zero", "\"zero3\""},
+                         {"parallel.data", "64"},
+                         {"batch.global", "2048"},
+                         {"batch.micro", "8"},
+                         {"batch.sequence", "2048"},
+                         {"precision.compute", "\"bf16\""},
+                         {"recompute.policy", "\"none\""},
+                         {"optimizer.type", "\"adamw\""},
+                         {"optimizer.lr", "0.0004"},
+                         {"optimizer.eps", "1e-05"},
+                         {"optimizer.grad_clip", "1.0"},
+                         {"lr_schedule.type", "\"cosine\""},
+                         {"lr_schedule.warmup_steps", "2000"},
+                         {"lr_schedule.min_lr", "4e-05"},
+                         {"eval.every", "1000"},
+                         {"checkpoint.every", "1000"},
+                         {"checkpoint.keep_last", "9"}});
   const auto key = std::ranges::find(import.keys, "fsdp.wrapping_strategy", [](const ImportedKey& one) { return one.leaf.key; });
   ASSERT_NE(key, import.keys.end());
   EXPECT_EQ(key->verdict, Verdict::kDiffers);
@@ -159,15 +192,22 @@ TEST(PretrainingImport, OlmosLengthsFamiliesAndStrategies) {
                 {{"run.steps", "1907348"}, {"lr_schedule.warmup_steps", "4000"}, {"lr_schedule.decay_steps", "2384186"}});
   EXPECT_EQ(value_at(olmo({{"max_duration", "1ep"}}), "run.epochs"), "1.0");
   expect_values(olmo({{"max_duration", 1000}, {"stop_at", 100}}), {{"run.steps", "100"}, {"lr_schedule.decay_steps", "1000"}});
-  EXPECT_NE(refusal_of(ForeignSystem::kOlmo, {{"max_duration", "5 days"}}).find("steps (1000), tokens (2e12T) or epochs (1ep)"), std::string::npos);
-  const Keys second{{"model.layer_norm_type", "rms"}, {"model.norm_after", true}, {"model.attention_layer_norm", true}, {"model.layer_norm_eps", 1e-6}};
+  EXPECT_NE(refusal_of(ForeignSystem::kOlmo, {{"max_duration", "5 days"}}).find("steps (1000), tokens (2e12T) or epochs (1ep)"),
+            std::string::npos);
+  const Keys second{{"model.layer_norm_type", "rms"},
+                    {"model.norm_after", true},
+                    {"model.attention_layer_norm", true},
+                    {"model.layer_norm_eps", 1e-6}};
   expect_values(olmo(second), {{"model.model_type", "\"olmo2\""}, {"model.rms_norm_eps", "1e-06"}});
   EXPECT_EQ(value_at(olmo({{"model.layer_norm_type", "rms"}}), "model.model_type"), "\"llama\"");
-  EXPECT_NE(refusal_of(ForeignSystem::kOlmo, {{"model.layer_norm_type", "default"}}).find("no family here has these norms"), std::string::npos);
+  EXPECT_NE(refusal_of(ForeignSystem::kOlmo, {{"model.layer_norm_type", "default"}}).find("no family here has these norms"),
+            std::string::npos);
   EXPECT_EQ(value_at(olmo({{"distributed_strategy", "ddp"}, {"ddp.grad_sync_mode", "batch"}}), "parallel.zero"), "\"ddp\"");
   EXPECT_EQ(value_at(olmo({{"fsdp.sharding_strategy", "SHARD_GRAD_OP"}}), "parallel.zero"), "\"shard_grad_op\"");
   EXPECT_EQ(value_at(olmo({{"fsdp.sharding_strategy", "HYBRID_SHARD"}}), "parallel.shard_group"), "\"node\"");
-  EXPECT_EQ(value_at(olmo({{"fsdp.sharding_strategy", "HYBRID_SHARD"}, {"fsdp.hybrid_sharding_num_model_replicas", 2}}), "parallel.shard_group"), "4");
+  EXPECT_EQ(value_at(olmo({{"fsdp.sharding_strategy", "HYBRID_SHARD"}, {"fsdp.hybrid_sharding_num_model_replicas", 2}}),
+                     "parallel.shard_group"),
+            "4");
   EXPECT_EQ(value_at(olmo({{"max_grad_norm", nullptr}}), "optimizer.grad_clip"), "0.0");
   EXPECT_EQ(value_at(olmo({{"activation_checkpointing", "whole_layer"}}), "recompute.policy"), "\"full\"");
   EXPECT_EQ(value_at(olmo({{"save_num_checkpoints_to_keep", -1}}), "checkpoint.keep_last"), "0");
