@@ -122,7 +122,6 @@ constexpr ForeignKey kOlmoTraining[] = {
      "the first step has the rate lr / warmup_steps here, and a tenth of lr there unless this says otherwise"},
     {"scheduler.grad_clip_warmup_steps, scheduler.grad_clip_warmup_factor", kDiffers, {}, {},
      "the highest norm is the same at every step"},
-     "the highest norm is the same at every step"},
 };
 
 constexpr ForeignKey kOlmoData[] = {
