@@ -45,6 +45,8 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"pieces", pieces},
       NamedTarget{"normal_forms", normal_forms},
       NamedTarget{"chat_template", chat_template},
+      NamedTarget{"yaml", yaml},
+      NamedTarget{"toml", toml},
   };
   return kTargets;
 }
