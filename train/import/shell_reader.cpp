@@ -417,7 +417,7 @@ class Reader {
     const std::size_t first = is_all || subscript.empty() ? 0 : std::stoul(subscript);
     for (std::size_t i = first; i < (is_all ? items.size() : std::min(items.size(), first + 1)); ++i) {
       script_.spend(items[i].size() + 1, at(begin));
-      if (i > first && out.splits()) out.close();
+      if (i > first && out.splits() && (subscript == "@" || !is_quoted)) out.close();
       else if (i > first) out.put({' ', at(begin)});
       if (is_quoted) out.open();
       out.put_value(items[i], is_quoted);
