@@ -77,6 +77,8 @@ check() {
 }
 
 if [[ $full == yes ]]; then scripts/install_packages.sh clang-tidy-19; else scripts/install_packages.sh; fi
+# Tests of nodes and scripts say SKIPPED without them.
+scripts/install_packages.sh iproute2 procps python3 || echo "test.sh: the end says what is skipped without them"
 
 headline "layers, messages, sizes"
 check scripts/check_layers

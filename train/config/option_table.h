@@ -54,7 +54,7 @@ struct Alias {
 };
 
 struct Option {
-  std::string_view path;      // "parallel.tensor"; one dot at most
+  std::string_view path;      // "parallel.tensor": its block before the last dot
   Takes takes = Takes::kNull;
   std::string_view fallback;  // JSON text of the default; empty: the user must say it
   std::string_view doc;       // one sentence, no line break
@@ -70,7 +70,7 @@ struct Option {
   std::vector<std::string_view> aka = {};      // what users of other systems call it; for the nearest-key hint only
 };
 
-// A group of options: one object of the file.
+// A group of options: one object of the file. With a dot in its name it stands inside another.
 struct OptionBlock {
   std::string_view name;
   std::string_view doc;
@@ -80,6 +80,7 @@ std::span<const OptionBlock> option_blocks();
 std::span<const Option> option_table();
 
 const Option* find_option(std::string_view path);  // nullptr: no such key
+const OptionBlock* find_block(std::string_view name);  // likewise
 std::string_view block_of(const Option& option);   // "" for a key of the top level
 std::string_view key_of(const Option& option);     // "tensor"
 

@@ -1,5 +1,7 @@
 #include "train/config/option_values.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -15,15 +17,10 @@ namespace {
 constexpr std::string_view kSettingOrigin = "--set", kModelType = "model.model_type";
 
 // Keys that say the same thing in different ways; all of them are null, or none, where nobody gives them.
-const std::vector<std::string_view> kStandForOne[] = {{"run.steps", "run.epochs"}, {"model.preset", "model.hf_config", kModelType}};
+const std::vector<std::string_view> kStandForOne[] = {{"run.steps", "run.epochs"}, {"data.valid", "data.split"},
+                                                       {"model.preset", "model.hf_config", kModelType}};
 
 std::string origin_of(const JsonValue& value, std::string_view file) { return fmt::format("{}:{}", file, value.line()); }
-
-const OptionBlock* find_block(std::string_view name) {
-  for (const OptionBlock& block : option_blocks())
-    if (block.name == name) return &block;
-  return nullptr;
-}
 
 std::string keys_of(std::string_view block) {
   std::string keys;
@@ -109,7 +106,8 @@ void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, 
   for (const JsonMember& member : value.members()) {
     const std::string path = fmt::format("{}.{}", block.name, member.key);
     const std::string origin = origin_of(member.value, file);
-    if (const Option* option = find_option(path)) take_option(*option, member.value, origin + ": ", origin);
+    if (const OptionBlock* inner = find_block(path)) take_block(*inner, member.value, file, unknown);
+    else if (const Option* option = find_option(path)) take_option(*option, member.value, origin + ": ", origin);
     else if (block.name == kModelBlock) model_keys_.set(member.key, member.value), model_origins_.set(member.key, origin);
     else if (unknown == UnknownKeys::kRefused) refuse_unknown(origin + ": ", path, member.value);
   }
@@ -205,9 +203,10 @@ std::vector<std::string> OptionValues::drop_illegal() {
 }
 
 void OptionValues::require_complete() const {
-  for (const std::string& refusal : refusals_) {
-    if (!refusal.empty()) throw ConfigError(refusal);
-  }
+  std::vector<std::string_view> refused;
+  for (const std::string& refusal : refusals_)
+    if (!refusal.empty()) refused.push_back(refusal);
+  if (!refused.empty()) throw ConfigError(fmt::format("{}", fmt::join(refused, "; also ")));
   const auto table = option_table();
   for (std::size_t i = 0; i < table.size(); ++i)
     if (table[i].fallback.empty() && values_[i].value.is_null())

@@ -433,16 +433,14 @@ JsonValue to_json(const TrainConfig& config) {
   // From the table, so that keys that have no member yet (reserved ones) are there with their neutral value.
   JsonValue root{JsonValue::Object{}};
   const auto slot = [&](std::string_view path) -> JsonValue& {
-    const auto dot = path.find('.');
     JsonValue* object = &root;
-    if (dot != std::string_view::npos) {
+    for (auto dot = path.find('.'); dot != path.npos; path.remove_prefix(dot + 1), dot = path.find('.')) {
       const std::string_view block = path.substr(0, dot);
-      if (root.find(block) == nullptr) root.set(block, JsonValue::Object{});
-      object = root.find(block);
+      if (object->find(block) == nullptr) object->set(block, JsonValue::Object{});
+      object = object->find(block);
     }
-    const std::string_view key = path.substr(dot == std::string_view::npos ? 0 : dot + 1);
-    if (object->find(key) == nullptr) object->set(key, {});
-    return *object->find(key);
+    if (object->find(path) == nullptr) object->set(path, {});
+    return *object->find(path);
   };
   for (const Option& option : option_table()) slot(option.path) = default_value(option);
   visit_members(config, [&](std::string_view path, const auto& member) { slot(path) = write(member); });

@@ -27,28 +27,26 @@ constexpr ForeignKey kTraining[] = {
      "0.03"},
     {"bf16 = auto, full", kMapped, "precision.compute", "\"auto\"", "bf16 where the processor multiplies it faster than fp32",
      "\"auto\""},
-    {"bfloat16 = true", kMapped, "precision.compute", "\"bf16\""},
-    {"float16 = true", kMapped, "precision.compute", "\"fp16\""},
-    {"float32 = true", kMapped, "precision.compute", "\"fp32\""},
+    {"bfloat16", kMapped, "precision.compute", "\"bf16\""},
+    {"float16", kMapped, "precision.compute", "\"fp16\""},
+    {"float32", kMapped, "precision.compute", "\"fp32\""},
     {"tf32 = auto", kMapped, "cuda.tf32", "true"},
-    {"fp8 = true", kNotBuilt, "precision.fp8", "true"},
+    {"fp8", kNotBuilt, "precision.fp8", "true"},
     {"logging_steps", kMapped, "@logging_steps", {}, "at most 10 where it is left out", "10"},
     {"save_steps", kMapped, "checkpoint.every"},
     {"save_strategy", kMapped, "@save_strategy", {}, "steps between checkpoints, or epoch", "\"epoch\""},
     {"saves_per_epoch = 1", kMapped, "checkpoint.every", "\"epoch\""},
     {"eval_steps", kMapped, "eval.every"},
     {"evals_per_epoch = 1", kMapped, "eval.every", "\"epoch\""},
-    {"evals_per_epoch, saves_per_epoch = 0, null", kAlways, {}, {}, "nothing is asked for"},
     {"evals_per_epoch, saves_per_epoch", kDiffers, {}, {}, "eval.every and checkpoint.every are numbers of steps, or epoch"},
     {"auto_resume_from_checkpoints", kAlways, {}, {}, "a run goes on from the newest checkpoint of its folder"},
     {"save_first_step, early_stopping_patience, loss_watchdog_threshold, loss_watchdog_patience, dynamic_checkpoint*", kDiffers, {},
      {}, "a run ends after its steps, and ten non-finite steps in a row end it; SIGUSR1 saves and ends"},
     {"adapter = lora", kMapped, "adapter.type", "\"lora\"", "with adapter.r, adapter.alpha, adapter.target_modules"},
     {"adapter = qlora", kMapped, "adapter.type", "\"lora\"", "load_in_4bit says that the weights beside it have 4 bits"},
-    {"adapter = null, none", kMapped, "adapter.type", "null"},
     {"adapter", kRefused, {}, {}, "adapters are LoRA"},
-    {"peft_use_dora = true", kNotBuilt, "@use_dora", "true", "adapter.type is \"dora\" then"},
-    {"peft_use_rslora = true", kMapped, "adapter.rslora", "true"},
+    {"peft_use_dora", kNotBuilt, "@use_dora", "true", "adapter.type is \"dora\" then"},
+    {"peft_use_rslora", kMapped, "adapter.rslora", "true"},
     {"peft_layers_to_transform", kMapped, "adapter.layers", {}, {}, {}, Convert::kList},
     {"lora_model_dir", kNotBuilt, "adapter.init_from"},
     {"lora_on_cpu, lora_fan_in_fan_out, peft_autocast_adapter_dtype, peft_ensure_weight_tying, qlora_sharded_model_loading, "
@@ -58,17 +56,7 @@ constexpr ForeignKey kTraining[] = {
     {"rl_beta, dpo_beta, trl.beta", kMapped, "loss.beta"},
     {"dpo_loss_type = sigmoid, ipo, hinge", kMapped, "loss.variant"},
     {"dpo_label_smoothing", kMapped, "loss.label_smoothing"},
-    {"dpo_norm_loss = true", kMapped, "loss.length_normalized", "true"},
-    {"fp8, bfloat16, float16, float32, relora, relora_prune_ratio, gptq, reward_model, process_reward_model, num_labels, "
-     "use_eaft, use_pose, curriculum_sampling, lr_groups, lr_quadratic_warmup, cosine_constant_lr_ratio, embedding_lr, "
-     "embedding_lr_scale, loraplus_lr_ratio, lora_rank_pattern, lora_alpha_pattern, peft_layer_replication, "
-     "peft_trainable_token_indices, peft_init_lora_weights, peft_use_dora, peft_use_rslora, scaling_softmax, "
-     "noisy_embedding_alpha, jagged_restart_steps, lisa_n_layers, reinit_weights, s2_attention, dpo_loss_weights, "
-     "dpo_use_weighting, dpo_norm_loss, trainer_cls, model_quantization_config, quantize_moe_experts, overrides_of_model_config, "
-     "rope_scaling, lora_model_dir, lr_div_factor, adam_beta3, adam_epsilon2, shrink_embeddings, resize_token_embeddings_to_32x, "
-     "center_rewards_coefficient, use_onebitllms, unfrozen_parameters, use_ray, torchdistx_path, trl, vllm, qat, quantization, "
-     "ebft, added_tokens_overrides, tokens = false, null, none, 0, 0.0, [], {}",
-     kAlways, {}, {}, "off, as here"},
+    {"dpo_norm_loss", kMapped, "loss.length_normalized", "true"},
     {"relora, gptq, use_eaft, use_pose, lr_groups, lr_quadratic_warmup, cosine_constant_lr_ratio, embedding_lr, "
      "embedding_lr_scale, loraplus_lr_ratio, lora_rank_pattern, lora_alpha_pattern, peft_layer_replication, "
      "peft_trainable_token_indices, peft_init_lora_weights, peft, jagged_restart_steps, lisa_n_layers, trainer_cls, "
@@ -76,8 +64,8 @@ constexpr ForeignKey kTraining[] = {
      "freeze_mm_modules",
      kRefused, {}, {}, kNotThere},
     {"reward_model, process_reward_model, num_labels, center_rewards_coefficient, curriculum_sampling, scaling_softmax, "
-     "noisy_embedding_alpha, dpo_loss_type, dpo_loss_weights, dpo_use_weighting, dpo_norm_loss, trl*, vllm*, ebft*, "
-     "do_causal_lm_eval, do_bench_eval",
+     "noisy_embedding_alpha, dpo_loss_type, dpo_loss_weights, dpo_use_weighting, trl*, vllm*, ebft*, do_causal_lm_eval, "
+     "do_bench_eval",
      kRefused, {}, {}, "the loss is the cross-entropy of the next token, or DPO's"},
     {"overrides_of_model_config*, overrides_of_model_kwargs*, rope_scaling*, reinit_weights, shrink_embeddings, "
      "resize_token_embeddings_to_32x, special_tokens*, tokens, added_tokens_overrides*, s2_attention",
@@ -97,7 +85,6 @@ constexpr ForeignKey kMemory[] = {
     {"context_parallel_size, sequence_parallel_degree = 1, null", kAlways, {}, {}, "one rank has a whole sequence"},
     {"context_parallel_size, sequence_parallel_degree", kNotBuilt, "parallel.context"},
     {"gradient_checkpointing = offload, offload_disk", kNotBuilt, "offload.activations", "\"host\""},
-    {"selective_checkpointing, layer_offloading = null, false", kAlways, {}, {}, "nothing is asked for"},
     {"selective_checkpointing*", kMapped, "recompute.policy", "\"selective\"", "attention is computed again, all else is kept"},
     {"layer_offloading", kNotBuilt, "offload.parameters", "\"host\""},
     {"activation_offloading = legacy, disk, hidden_states", kNotBuilt, "offload.activations", "\"host\""},
@@ -145,9 +132,9 @@ constexpr ForeignKey kModelAndData[] = {
      kAlways, {}, {}, "an evaluation takes batch.micro sequences at a time"},
     {"generate_samples, num_generation_samples, generation_*", kAlways, {}, {}, "eval.samples continues texts while a run goes on"},
     {"profiler_steps, profiler_steps_start", kAlways, {}, {}, "log.trace_steps traces steps"},
-    {"use_tensorboard = true", kMapped, "log.tensorboard", "true"},
-    {"use_tensorboard, wandb_*, use_wandb, use_mlflow, mlflow_*, hf_mlflow_log_artifacts, use_comet, comet_*, gradio_*, "
-     "use_otel_metrics, otel_*, use_trackio, trackio_*, swanlab_*, use_swanlab",
+    {"use_tensorboard", kMapped, "log.tensorboard", "true"},
+    {"wandb_*, use_wandb, use_mlflow, mlflow_*, hf_mlflow_log_artifacts, use_comet, comet_*, gradio_*, use_otel_metrics, otel_*, "
+     "use_trackio, trackio_*, swanlab_*, use_swanlab",
      kDiffers, {}, {}, "no reporting service is called; metrics.jsonl has every number"},
 };
 

@@ -14,6 +14,7 @@ constexpr std::string_view kNotSent = "nothing is sent anywhere; trident convert
 
 constexpr ForeignKey kBatchAndRun[] = {
     {"program", kMapped, "@program", {}, "its name says whose defaults count: sft.py and dpo.py have TRL's, others Trainer's"},
+    {"config", kAlways, {}, {}, "its file is read"},
     {"output_dir", kMapped, "run.dir"},
     {"overwrite_output_dir", kMapped, "run.overwrite"},
     {"do_train, do_eval, do_predict", kAlways, "trident eval", {}, "trident train trains, and evaluates where eval.every says so"},
@@ -24,45 +25,34 @@ constexpr ForeignKey kBatchAndRun[] = {
      "an evaluation takes batch.micro sequences at a time"},
     {"gradient_accumulation_steps", kMapped, "@accumulation", {}, "batch.micro x parallel.data x N", "1"},
     {"accelerator_config.gradient_accumulation_kwargs.num_steps", kMapped, "@accumulation", {}, "batch.micro x parallel.data x N"},
-    {"accelerator_config.gradient_accumulation_kwargs.sync_each_batch = true", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
-    {"auto_find_batch_size = true", kDiffers, {}, {}, "no batch size is searched for; trident plan says which batch.micro fits"},
-    {"split_batches, accelerator_config.split_batches = true", kRefused, {}, {},
+    {"accelerator_config.gradient_accumulation_kwargs.sync_each_batch", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
+    {"auto_find_batch_size", kDiffers, {}, {}, "no batch size is searched for; trident plan says which batch.micro fits"},
+    {"split_batches, accelerator_config.split_batches", kRefused, {}, {},
      "batch.micro is the size of one rank's pass, not of all ranks' together"},
     {"seed", kMapped, "run.seed", {}, {}, "42"},
     {"data_seed", kDiffers, {}, {}, "the order of samples is drawn from run.seed"},
-    {"full_determinism = true", kMapped, "cuda.deterministic", "true"},
-    {"no_cuda, use_cpu = true", kMapped, "device", "\"cpu\""},
-    {"bf16 = true, yes, 1", kMapped, "precision.compute", "\"bf16\""},
+    {"full_determinism", kMapped, "cuda.deterministic", "true"},
+    {"no_cuda, use_cpu", kMapped, "device", "\"cpu\""},
+    {"bf16", kMapped, "precision.compute", "\"bf16\""},
     {"bf16 = false, no, 0", kMapped, "@bf16_off", "true", "fp32 unless another key says otherwise"},
-    {"fp16 = true, yes, 1", kMapped, "precision.compute", "\"fp16\""},
-    {"bf16 = null, none", kAlways, {}, {}, "nothing is asked for"},
-    {"fp16, load_in_8bit, load_in_4bit, use_peft, use_rslora, tf32 = false, null, none, no, 0", kAlways, {}, {},
-     "off unless it is given"},
-    {"dtype, torch_dtype, model_init_kwargs.dtype, model_init_kwargs.torch_dtype = auto, null, none", kAlways, {}, {},
-     "weights are read in the format of their files, and masters are fp32"},
+    {"fp16", kMapped, "precision.compute", "\"fp16\""},
     {"dtype, torch_dtype, model_init_kwargs.dtype, model_init_kwargs.torch_dtype", kMapped, "@dtype", {},
      "precision.compute where bf16 and fp16 are not given; master weights stay fp32 here"},
     {"tf32", kMapped, "cuda.tf32", "true"},
     {"fp16_full_eval, bf16_full_eval, half_precision_backend, fp16_backend, fp16_opt_level", kAlways, {}, {},
      "evaluation computes in precision.compute, and there is one implementation"},
     {"gradient_checkpointing, activation_checkpointing, fsdp_config.activation_checkpointing, "
-     "fsdp_config.fsdp_activation_checkpointing, fsdp_config.xla_fsdp_grad_ckpt = true, yes, 1",
+     "fsdp_config.fsdp_activation_checkpointing, fsdp_config.xla_fsdp_grad_ckpt",
      kMapped, "recompute.policy", "\"full\""},
     {"gradient_checkpointing, activation_checkpointing, fsdp_config.activation_checkpointing, "
-     "fsdp_config.fsdp_activation_checkpointing = false, null, none, no, 0",
+     "fsdp_config.fsdp_activation_checkpointing = false, no, 0",
      kMapped, "@checkpointing_off", "true", "none unless another key says otherwise"},
     {"no_gradient_checkpointing", kMapped, "@checkpointing_off", "true"},
     {"gradient_checkpointing_kwargs, activation_checkpointing_kwargs, gradient_checkpointing_kwargs.use_reentrant, "
      "activation_checkpointing_kwargs.use_reentrant, gradient_checkpointing_kwargs.preserve_rng_state, "
      "gradient_checkpointing_use_reentrant",
      kAlways, {}, {}, "whole blocks are computed again, in one way"},
-    {"activation_offloading = true", kNotBuilt, "offload.activations", "\"host\""},
-    {"activation_offloading, optim_target_modules, optim_args, neftune_noise_alpha, label_smoothing_factor, "
-     "router_aux_loss_coef, auto_find_batch_size, split_batches, accelerator_config.split_batches, full_determinism, no_cuda, "
-     "use_cpu, use_dora, sync_ref_model, use_weighting, reference_free, lora_bias, layer_replication, loss_weights, ld_alpha, "
-     "rpo_alpha, use_qalora, use_bdlora, accelerator_config.gradient_accumulation_kwargs.sync_each_batch, fsdp_config.xla, "
-     "fsdp_config.offload_params, fsdp_config.fsdp_offload_params, fsdp_config.cpu_offload, debug = false, null, none, 0, 0.0",
-     kAlways, {}, {}, "off, as here"},
+    {"activation_offloading", kNotBuilt, "offload.activations", "\"host\""},
 };
 
 constexpr ForeignKey kOptimizer[] = {
@@ -81,8 +71,7 @@ constexpr ForeignKey kOptimizer[] = {
     {"optim, optimizer = paged_lion_32bit", kDiffers, "optimizer.type", "\"lion\"",
      "states stay on the rank's device; nothing is paged"},
     {"optim, optimizer = adafactor", kNotBuilt, "optimizer.type", "\"adafactor\""},
-    {"adafactor = true", kNotBuilt, "optimizer.type", "\"adafactor\""},
-    {"adafactor", kAlways, {}, {}, "off, as here"},
+    {"adafactor", kNotBuilt, "optimizer.type", "\"adafactor\""},
     {"optim, optimizer = sgd", kNotBuilt, "optimizer.type", "\"sgd\""},
     {"optim, optimizer = muon", kNotBuilt, "optimizer.type", "\"muon\""},
     {"optim, optimizer", kRefused, {}, {}, "adamw_torch and lion_32bit are there; states have 32 bits, not 8 or 4"},
@@ -106,7 +95,6 @@ constexpr ForeignKey kOptimizer[] = {
     {"lr_scheduler_kwargs.decay_type = 1-sqrt", kMapped, "lr_schedule.wsd_decay_type", "\"minus_sqrt\""},
     {"lr_scheduler_kwargs.warmup_type = linear", kAlways, {}, {}, "the warm-up is linear"},
     {"lr_scheduler_kwargs.num_cycles = 0.5", kAlways, {}, {}, "half a wave, from the highest rate to the lowest"},
-    {"lr_scheduler_kwargs = null, none, {}", kAlways, {}, {}, "nothing is asked for"},
     {"lr_scheduler_kwargs*", kRefused, {}, {}, kSchedules},
     {"warmup_steps", kMapped, "lr_schedule.warmup_steps", {}, "below 1 it is a share of the run's steps"},
     {"warmup_ratio", kMapped, "@warmup_ratio", {}, "X x run.steps"},
@@ -120,11 +108,15 @@ constexpr ForeignKey kOptimizer[] = {
 };
 
 constexpr ForeignKey kParallelism[] = {
-    {"deepspeed = null, none", kAlways, {}, {}, "no file"},
     {"deepspeed = zero0, zero1, zero2, zero3, zero2_offload, zero3_offload", kMapped, "@deepspeed", {},
      "ms-swift's name of a file of DeepSpeed's"},
     {"deepspeed", kAlways, "trident import FILE", {},
      "its file is read as one of DeepSpeed's; ddp, zero1, zero2, zero3 are its stages"},
+    {"accelerate_config = zero1, zero2, zero3", kMapped, "parallel.zero", {},
+     "TRL's own file of that name, without its number of processes: give --ranks"},
+    {"accelerate_config = fsdp1, fsdp2", kMapped, "parallel.zero", "\"zero3\"", "likewise"},
+    {"accelerate_config = multi_gpu, single_gpu", kMapped, "parallel.zero", "\"ddp\"", "likewise"},
+    {"accelerate_config", kAlways, {}, {}, "its file is read"},
     {"fsdp = full_shard, full_shard auto_wrap, auto_wrap full_shard", kMapped, "parallel.zero", "\"zero3\"",
      "SHARD_GRAD_OP is shard_grad_op, NO_SHARD is ddp"},
     {"fsdp = shard_grad_op, shard_grad_op auto_wrap, auto_wrap shard_grad_op", kMapped, "parallel.zero", "\"shard_grad_op\""},
@@ -141,9 +133,9 @@ constexpr ForeignKey kParallelism[] = {
     {"fsdp_config.reshard_after_forward, fsdp_config.fsdp_reshard_after_forward, fsdp_config.fsdp_sharding_strategy = "
      "hybrid_shard, hybrid_shard_zero2, 4, 5",
      kNotBuilt, "parallel.shard_group", "\"node\""},
-    {"fsdp_config.offload_params, fsdp_config.fsdp_offload_params, fsdp_config.cpu_offload = true", kNotBuilt, "offload.parameters",
+    {"fsdp_config.offload_params, fsdp_config.fsdp_offload_params, fsdp_config.cpu_offload", kNotBuilt, "offload.parameters",
      "\"host\""},
-    {"fsdp_config.xla = true", kRefused, {}, {}, "ranks compute on CPUs or CUDA GPUs"},
+    {"fsdp_config.xla", kRefused, {}, {}, "ranks compute on CPUs or CUDA GPUs"},
     {"fsdp_config, fsdp_config.version, fsdp_config.min_num_params, fsdp_config.transformer_layer_cls_to_wrap, "
      "fsdp_config.auto_wrap_policy, fsdp_config.cpu_ram_efficient_loading, fsdp_config.state_dict_type, "
      "fsdp_config.forward_prefetch, fsdp_config.backward_prefetch, fsdp_config.use_orig_params, fsdp_config.sync_module_states, "
@@ -151,8 +143,8 @@ constexpr ForeignKey kParallelism[] = {
      "fsdp_config.fsdp_transformer_layer_cls_to_wrap, fsdp_config.fsdp_auto_wrap_policy, "
      "fsdp_config.fsdp_cpu_ram_efficient_loading, fsdp_config.fsdp_state_dict_type, fsdp_config.fsdp_forward_prefetch, "
      "fsdp_config.fsdp_backward_prefetch, fsdp_config.fsdp_use_orig_params, fsdp_config.fsdp_sync_module_states, "
-     "fsdp_config.fsdp_limit_all_gathers, fsdp_config.xla, fsdp_config.xla_fsdp_v2, fsdp_config.xla_fsdp_settings, "
-     "fsdp_config.xla_fsdp_grad_ckpt, fsdp_min_num_params, fsdp_transformer_layer_cls_to_wrap",
+     "fsdp_config.fsdp_limit_all_gathers, fsdp_config.xla_fsdp_v2, fsdp_config.xla_fsdp_settings, fsdp_min_num_params, "
+     "fsdp_transformer_layer_cls_to_wrap",
      kAlways, {}, {}, "each block is a unit that is gathered ahead of its use, and every rank reads its share of the weights"},
     {"accelerator_config, accelerator_config.dispatch_batches, accelerator_config.even_batches, "
      "accelerator_config.use_seedable_sampler, accelerator_config.non_blocking, accelerator_config.use_configured_state, "
@@ -180,25 +172,24 @@ constexpr ForeignKey kParallelism[] = {
 };
 
 constexpr ForeignKey kSavingAndLogging[] = {
+    {"save_strategy = no", kMapped, "checkpoint.every", "\"end\"", "the last step alone is saved, as TRL's scripts do"},
     {"save_strategy", kMapped, "@save_strategy", {}, "steps between checkpoints, or epoch"},
     {"save_steps", kMapped, "@save_steps", {}, {}, "500"},
     {"save_total_limit = null, none", kMapped, "checkpoint.keep_last", "0"},
     {"save_total_limit", kMapped, "checkpoint.keep_last", {}, "2 where nobody says so; 0 keeps all, as Trainer does"},
-    {"save_only_model = true", kMapped, "checkpoint.content", "\"weights\"", "a run cannot go on from them"},
-    {"load_best_model_at_end = true", kMapped, "checkpoint.keep_best", "true", "trident ckpt ls shows what is kept"},
+    {"save_only_model", kMapped, "checkpoint.content", "\"weights\"", "a run cannot go on from them"},
+    {"load_best_model_at_end", kMapped, "checkpoint.keep_best", "true", "trident ckpt ls shows what is kept"},
     {"metric_for_best_model = loss, eval_loss", kAlways, {}, {}, "the validation loss says which checkpoint is best"},
     {"metric_for_best_model", kDiffers, {}, {}, "the validation loss says which checkpoint is best"},
-    {"save_only_model, load_best_model_at_end, greater_is_better, save_safetensors, save_on_each_node, "
-     "restore_callback_states_from_checkpoint, past_index, max_shard_size",
+    {"greater_is_better, save_safetensors, save_on_each_node, restore_callback_states_from_checkpoint, past_index, max_shard_size",
      kAlways, {}, {}, "a checkpoint is one folder of all ranks; trident convert makes safetensors of it"},
     {"resume_from_checkpoint = true", kMapped, "checkpoint.resume", "\"auto\"", "auto: the newest in checkpoint.dir"},
     {"resume_from_checkpoint = false, null, none", kDiffers, {}, {},
      "a run goes on from the checkpoints of its folder; checkpoint.resume never begins anew"},
     {"resume_from_checkpoint", kDiffers, "checkpoint.resume", {},
      "auto: the newest in checkpoint.dir; Trainer's folders are read by model.init_from, without their optimizer"},
-    {"ignore_data_skip = true", kDiffers, {}, {}, "a run that goes on takes the samples behind those it has seen"},
     {"ignore_data_skip", kAlways, {}, {}, "a run that goes on takes the samples behind those it has seen"},
-    {"eval_strategy, evaluation_strategy", kMapped, "@eval_strategy", {}, "steps between evaluations, or epoch; 0: none"},
+    {"eval_strategy, evaluation_strategy", kMapped, "@eval_strategy", {}, "steps between evaluations, or epoch; 0: none", "\"no\""},
     {"eval_steps", kMapped, "@eval_steps"},
     {"eval_delay, eval_on_start", kDiffers, {}, {}, "evaluations are at multiples of eval.every and at the end"},
     {"eval_do_concat_batches, no_eval_do_concat_batches, eval_use_gather_object, prediction_loss_only, include_for_metrics, "
@@ -217,7 +208,6 @@ constexpr ForeignKey kSavingAndLogging[] = {
     {"wandb_entity, wandb_project, wandb_run_group, project, trackio_space_id, trackio_bucket_id, trackio_static_space_id, "
      "hub_model_revision, overwrite_hub_revision, push_to_hub_revision, benchmarks, callbacks",
      kDiffers, {}, {}, "no reporting service and no hub is called; metrics.jsonl has every number"},
-    {"push_to_hub = true", kDiffers, {}, {}, kNotSent},
     {"push_to_hub, push_to_hub_model_id, push_to_hub_organization, push_to_hub_token, hub_model_id, hub_token, hub_private_repo, "
      "hub_strategy, hub_always_push, hub_revision",
      kAlways, {}, {}, kNotSent},
@@ -272,8 +262,7 @@ constexpr ForeignKey kDataAndModel[] = {
 };
 
 constexpr ForeignKey kAdapters[] = {
-    {"use_peft, peft, use_lora = true", kMapped, "adapter.type", "\"lora\"",
-     "with adapter.r, adapter.alpha, adapter.target_modules"},
+    {"use_peft, peft, use_lora", kMapped, "adapter.type", "\"lora\"", "with adapter.r, adapter.alpha, adapter.target_modules"},
     {"adapter", kMapped, "adapter.type", "\"lora\"", "with adapter.r, adapter.alpha, adapter.target_modules"},
     {"peft_type = lora", kMapped, "adapter.type", "\"lora\""},
     {"peft_type", kRefused, {}, {}, "adapters are LoRA"},
@@ -283,20 +272,16 @@ constexpr ForeignKey kAdapters[] = {
     {"lora_target_modules, lora_target, target_modules = all, all-linear", kMapped, "adapter.target_modules", "[\"all-linear\"]"},
     {"lora_target_modules, lora_target, target_modules", kMapped, "adapter.target_modules", {},
      "all linear layers but lm_head where the key is left out", {}, Convert::kList},
-    {"lora_target_linear = true", kMapped, "adapter.target_modules", "[\"all-linear\"]"},
+    {"lora_target_linear", kMapped, "adapter.target_modules", "[\"all-linear\"]"},
     {"exclude_modules", kMapped, "adapter.exclude_modules", {}, {}, {}, Convert::kList},
     {"layers_to_transform", kMapped, "adapter.layers", {}, {}, {}, Convert::kList},
-    {"use_rslora = true", kMapped, "adapter.rslora", "true"},
-    {"use_dora = true", kNotBuilt, "@use_dora", "true", "adapter.type is \"dora\" then"},
-    {"lora_modules_to_save, modules_to_save = null, none", kAlways, {}, {}, "adapters alone train"},
+    {"use_rslora", kMapped, "adapter.rslora", "true"},
+    {"use_dora", kNotBuilt, "@use_dora", "true", "adapter.type is \"dora\" then"},
     {"lora_modules_to_save, modules_to_save", kNotBuilt, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
     {"lora_task_type, task_type, bias = causal_lm, none", kAlways, {}, {},
      "the next token is predicted, and biases stay as they are"},
     {"init_lora_weights = true, kaiming, default", kAlways, {}, {}, "A begins uniform at random, B as zeros"},
-    {"lora_target_parameters, target_parameters, rank_pattern, alpha_pattern, trainable_token_indices, loftq_config, eva_config, "
-     "corda_config, lora_ga_config, velora_config, arrow_config, kasa_config, monteclora_config, alora_invocation_tokens, "
-     "layers_pattern, megatron_config, lora_target_linear, peft, use_lora = null, none, false, {}, []",
-     kAlways, {}, {}, "off, as here"},
+    {"init_lora_weights = false", kRefused, {}, {}, "B begins as zeros"},
     {"lora_task_type, task_type, bias, lora_bias, init_lora_weights, rank_pattern, alpha_pattern, layers_pattern, "
      "lora_target_parameters, target_parameters, trainable_token_indices, layer_replication, loftq_config*, eva_config*, "
      "corda_config*, lora_ga_config*, velora_config*, arrow_config*, kasa_config*, monteclora_config*, use_qalora, use_bdlora*, "
@@ -305,12 +290,11 @@ constexpr ForeignKey kAdapters[] = {
     {"fan_in_fan_out, megatron_core, inference_mode, auto_mapping, peft_version, base_model_name_or_path, revision, "
      "runtime_config*, ensure_weight_tying, qalora_group_size",
      kAlways, {}, {}, "the model's folder says so, or it changes nothing"},
-    {"load_in_4bit, use_4bit, qlora = true", kNotBuilt, "model.quantize.type", "\"nf4\""},
+    {"load_in_4bit, use_4bit, qlora", kNotBuilt, "model.quantize.type", "\"nf4\""},
     {"bnb_4bit_quant_type = nf4", kAlways, {}, {}, "the format of load_in_4bit"},
-    {"use_bnb_nested_quant, bnb_4bit_use_double_quant = true", kNotBuilt, "model.quantize.double", "true"},
-    {"use_bnb_nested_quant, bnb_4bit_use_double_quant, use_4bit, qlora", kAlways, {}, {}, "off unless it is given"},
+    {"use_bnb_nested_quant, bnb_4bit_use_double_quant", kNotBuilt, "model.quantize.double", "true"},
     {"bnb_4bit_quant_storage, bnb_4bit_compute_dtype", kAlways, {}, {}, "products are in precision.compute"},
-    {"load_in_8bit, load_in_4bit, bnb_4bit_quant_type, quantization_config*", kRefused, {}, {},
+    {"load_in_8bit, bnb_4bit_quant_type, quantization_config*", kRefused, {}, {},
      "frozen weights have 4 bits as nf4, or those of precision.compute"},
 };
 
@@ -321,8 +305,8 @@ constexpr ForeignKey kPreferences[] = {
     {"loss_type", kRefused, {}, {}, "cross-entropy, and of preferences sigmoid, ipo and hinge"},
     {"label_smoothing", kMapped, "loss.label_smoothing"},
     {"rpo_alpha", kMapped, "loss.nll_weight"},
-    {"disable_dropout = true", kMapped, "model.dropout", "0"},
-    {"disable_dropout, no_disable_dropout", kAlways, {}, {}, "the model's own configuration says how much"},
+    {"disable_dropout", kMapped, "model.dropout", "0"},
+    {"no_disable_dropout", kAlways, {}, {}, "the model's own configuration says how much"},
     {"f_divergence_type = reverse_kl", kAlways, {}, {}, "the divergence of DPO"},
     {"f_divergence_type, loss_weights, ld_alpha, use_weighting, sync_ref_model, reference_free", kRefused, {}, {},
      "DPO with one loss, and a reference that stays as it is"},

@@ -20,50 +20,40 @@ constexpr ForeignKey kTraining[] = {
     {"finetuning_type", kRefused, {}, {}, kNotThere},
     {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
     {"lora_alpha", kMapped, "adapter.alpha", {}, "twice adapter.r where it is left out"},
-    {"additional_target = null, none", kAlways, {}, {}, "adapters alone train"},
     {"additional_target", kNotBuilt, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
-    {"adapter_name_or_path = null, none", kAlways, {}, {}, "new adapters"},
     {"adapter_name_or_path", kNotBuilt, "adapter.init_from"},
     {"cutoff_len", kMapped, "batch.sequence", {}, {}, "2048"},
     {"packing = true", kMapped, "@packing", "\"stream\"",
      "the stream of tokens is cut at every batch.sequence; neat_packing keeps conversations apart"},
-    {"neat_packing = true", kMapped, "@packing_strategy", "\"neat\"", "after trident data pack"},
-    {"neat_packing", kAlways, {}, {}, "packing says how"},
-    {"pure_bf16 = true", kDiffers, "precision.compute", "\"bf16\"", "master weights stay fp32 here"},
+    {"neat_packing", kMapped, "@packing_strategy", "\"neat\"", "after trident data pack"},
+    {"pure_bf16", kDiffers, "precision.compute", "\"bf16\"", "master weights stay fp32 here"},
     {"disable_gradient_checkpointing = true", kMapped, "@checkpointing_off", "true"},
     {"disable_gradient_checkpointing", kMapped, "recompute.policy", "\"full\"", {}, "false"},
     {"quantization_bit = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
-    {"double_quantization = true", kNotBuilt, "model.quantize.double", "true"},
+    {"double_quantization", kNotBuilt, "model.quantize.double", "true"},
     {"quantization_type = nf4", kAlways, {}, {}, "the format of quantization_bit 4"},
     {"quantization_method, quantization_device_map", kAlways, {}, {}, "the one that quantization_bit names"},
-    {"fp8 = true", kNotBuilt, "precision.fp8", "true"},
-    {"use_muon = true", kNotBuilt, "optimizer.type", "\"muon\""},
+    {"fp8", kNotBuilt, "precision.fp8", "true"},
+    {"use_muon", kNotBuilt, "optimizer.type", "\"muon\""},
     {"pref_beta", kMapped, "loss.beta"},
     {"pref_loss = sigmoid, ipo, hinge", kMapped, "loss.variant"},
     {"pref_ftx", kMapped, "loss.nll_weight"},
     {"dpo_label_smoothing", kMapped, "loss.label_smoothing"},
     {"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
-    {"use_muon, use_galore, use_apollo, use_badam, use_llama_pro, use_adam_mini, use_dft_loss, use_asft_loss, use_eaft_loss, "
-     "use_mca, use_hyper_parallel, pissa_init, loraplus_lr_ratio, quantization_bit, double_quantization, fp8, pure_bf16, "
-     "mixture_of_depths, shift_attn, pref_bco_weight, freeze_language_model, create_new_adapter, rope_scaling, "
-     "moe_aux_loss_coef, use_kt, train_from_scratch, early_stopping_steps, resize_vocab, add_tokens, add_special_tokens, "
-     "new_special_tokens_config, ref_model_adapters, reward_model, disable_shuffling, use_unsloth, infer_dtype = false, null, "
-     "none, 0, 0.0",
-     kAlways, {}, {}, "off, as here"},
     {"use_galore, use_apollo, use_badam, use_llama_pro, use_adam_mini, use_dft_loss, use_asft_loss, use_eaft_loss, use_mca, "
      "use_hyper_parallel, pissa_init, loraplus_lr_ratio, quantization_bit, quantization_type, mixture_of_depths, shift_attn, "
      "pref_loss, pref_bco_weight, freeze_language_model, moe_aux_loss_coef, use_kt, reward_model, ref_model_adapters",
      kRefused, {}, {}, kNotThere},
-    {"train_from_scratch = true", kDiffers, "model.hf_config", {},
+    {"train_from_scratch", kDiffers, "model.hf_config", {},
      "model.hf_config names the folder whose config.json new weights are made for"},
-    {"disable_shuffling = true", kMapped, "data.shuffle", "false"},
+    {"disable_shuffling", kMapped, "data.shuffle", "false"},
     {"rope_scaling, resize_vocab, add_tokens, add_special_tokens, new_special_tokens_config, init_special_tokens, "
      "split_special_tokens",
      kDiffers, {}, {}, "the folder's config.json and tokenizer say what the model is; no row is added to its embedding"},
     {"early_stopping_steps", kDiffers, {}, {}, "a run ends after its steps or epochs"},
     {"galore_*, apollo_*, badam_*, oft_*, ppo_*, kto_*, asft_*, eaft_*, pissa_*, freeze_*, loraplus_lr_embedding, "
      "module_dropout, simpo_gamma, hyper_parallel_args, reward_model_*, ref_model_quantization_bit, adapter_folder, "
-     "create_new_adapter, use_adam_mini, kt_*, vllm_*, sglang_*, export_*, infer_*, fp8_*, image_*, video_*, crop_to_patches, "
+     "create_new_adapter, kt_*, vllm_*, sglang_*, export_*, infer_*, fp8_*, image_*, video_*, crop_to_patches, "
      "use_audio_in_video, audio_sampling_rate, media_dir",
      kAlways, {}, {}, "of a method that is not asked for, or of images, export and inference"},
 };

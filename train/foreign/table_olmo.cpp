@@ -1,7 +1,175 @@
+#include <array>
+
 #include "train/foreign/tables.h"
 
 namespace trident {
+namespace {
 
-std::span<const ForeignSection> olmo_sections() { return {}; }
+using enum Verdict;
+
+constexpr ForeignKey kOlmoModel[] = {
+    {"model.d_model", kMapped, "model.hidden_size", {}, {}, "768"},
+    {"model.n_layers", kMapped, "model.num_hidden_layers", {}, {}, "12"},
+    {"model.n_heads", kMapped, "model.num_attention_heads", {}, {}, "12"},
+    {"model.n_kv_heads", kMapped, "model.num_key_value_heads"},
+    {"model.multi_query_attention = true", kMapped, "model.num_key_value_heads", "1"},
+    {"model.multi_query_attention", kAlways, {}, {}, "keys and values have as many heads as queries unless n_kv_heads says otherwise"},
+    {"model.clip_qkv", kMapped, "model.clip_qkv"},
+    {"model.mlp_ratio", kMapped, "@olmo.mlp_ratio", {}, "both halves of the gated layer are counted there, one here", "4"},
+    {"model.mlp_hidden_size", kMapped, "@olmo.mlp_hidden", {}, "both halves of the gated layer are counted there, one here"},
+    {"model.activation_type = swiglu", kAlways, {}, {}, "the feed-forward layers are gated"},
+    {"model.activation_type", kRefused, "swiglu", {}, "families of this form have gated feed-forward layers"},
+    {"model.rope = true", kAlways, {}, {}, "positions are rotary"},
+    {"model.rope = false", kRefused, "rope: true", {}, "families of this form have rotary positions"},
+    {"model.alibi", kRefused, "rope: true", {}, "positions by ALiBi are not built"},
+    {"model.alibi_bias_max, model.rope_full_precision, model.block_type, model.block_group_size, model.flash_attention, "
+     "model.init_device, model.precision, model.pad_token_id",
+     kAlways, {}, {}, "it changes how the same is computed"},
+    {"model.rope_theta", kMapped, "model.rope_theta", {}, {}, "10000"},
+    {"model.attention_dropout = 0", kAlways, {}, {}, "attention probabilities have no dropout"},
+    {"model.attention_dropout", kRefused, "model.residual_dropout", {}, "dropout of attention probabilities is not built"},
+    {"model.residual_dropout", kMapped, "model.dropout", {}, "one probability for residuals and embeddings", "0.1"},
+    {"model.embedding_dropout", kMapped, "@olmo.embedding_dropout"},
+    {"model.embedding_layer_norm", kRefused, {}, {}, "no family here normalizes embeddings"},
+    {"model.layer_norm_type = low_precision", kDiffers, "@olmo.norm", "\"default\"", "norms are computed in fp32 here"},
+    {"model.layer_norm_type", kMapped, "@olmo.norm", {}, "with norm_after and attention_layer_norm it says which family the model is of", "\"default\""},
+    {"model.layer_norm_with_affine", kMapped, "@olmo.affine", {}, {}, "true"},
+    {"model.attention_layer_norm", kMapped, "@olmo.qk_norm", {}, {}, "false"},
+    {"model.norm_after", kMapped, "@olmo.norm_after", {}, {}, "false"},
+    {"model.attention_layer_norm_with_affine", kAlways, {}, {}, "it goes with attention_layer_norm"},
+    {"model.layer_norm_eps", kMapped, "@olmo.norm_eps", {}, {}, "1e-5"},
+    {"model.include_bias, model.bias_for_layer_norm = false, null", kAlways, {}, {}, "linear layers and norms have no biases"},
+    {"model.include_bias, model.bias_for_layer_norm", kRefused, "false", {}, "families of this form have no biases"},
+    {"model.max_sequence_length", kMapped, "batch.sequence", {}, "and model.max_position_embeddings", "1024"},
+    {"model.scale_logits, model.scale_emb_init", kRefused, {}, {}, "logits and embeddings have no such factor in a family here"},
+    {"model.vocab_size", kMapped, "@olmo.vocab_size", {}, {}, "50257"},
+    {"model.embedding_size", kMapped, "@olmo.embedding_size", {}, "the rows of the embedding are model.vocab_size here"},
+    {"model.weight_tying", kMapped, "model.tie_word_embeddings", {}, {}, "true"},
+    {"model.eos_token_id", kMapped, "data.eod"},
+    {"model.init_fn = normal", kAlways, {}, {}, "initial weights are normal, of one width"},
+    {"model.init_fn", kDiffers, {}, {}, "initial weights are normal, of one width: model.initializer_range"},
+    {"model.init_std", kMapped, "model.initializer_range", {}, {}, "0.02"},
+    {"model.init_cutoff_factor, model.emb_init_std", kDiffers, {}, {}, "initial weights are normal, of one width, and not cut off"},
+};
+
+constexpr ForeignKey kOlmoParallelism[] = {
+    {"distributed_strategy", kMapped, "@olmo.strategy", {}, "ddp, or what fsdp.sharding_strategy says", "\"fsdp\""},
+    {"fsdp.sharding_strategy", kMapped, "@olmo.sharding", {}, {}, "\"FULL_SHARD\""},
+    {"fsdp.hybrid_sharding_num_model_replicas", kMapped, "@replicate"},
+    {"fsdp.wrapping_strategy = null", kDiffers, {}, {},
+     "the whole model is one unit there, all of whose parameters are gathered at once; a unit is a block here"},
+    {"fsdp.wrapping_strategy", kAlways, {}, {}, "a unit is a block, and embedding and head are units of their own"},
+    {"fsdp.precision = mixed, null", kAlways, {}, {}, "gradients are summed in fp32"},
+    {"fsdp.precision", kDiffers, {}, {}, "gradients are summed in fp32 here, and in the compute format there"},
+    {"fsdp, fsdp.use_orig_params, ddp, ddp.find_unused_params", kAlways, {}, {}, "parameters keep their names, and all have gradients"},
+    {"ddp.grad_sync_mode = batch", kMapped, "parallel.grad_sync", "\"step\""},
+    {"ddp.grad_sync_mode = micro_batch", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
+    {"activation_checkpointing = null, false", kMapped, "recompute.policy", "\"none\"", {}, "null"},
+    {"activation_checkpointing = whole_layer, true", kMapped, "recompute.policy", "\"full\""},
+    {"activation_checkpointing = fine_grained", kDiffers, "recompute.policy", "\"selective\"", "attention alone is computed again"},
+    {"activation_checkpointing", kDiffers, "recompute.policy", "\"full\"", "all blocks are computed again here, or none"},
+    {"precision = amp_bf16", kMapped, "precision.compute", "\"bf16\""},
+    {"precision = amp_fp16", kMapped, "precision.compute", "\"fp16\"", "the loss is scaled"},
+    {"precision", kMapped, "precision.compute"},
+    {"compile, compile.*, fused_loss", kAlways, {}, {}, "nothing is compiled while a run starts"},
+};
+
+constexpr ForeignKey kOlmoTraining[] = {
+    {"global_train_batch_size", kMapped, "batch.global", {}, {}, "512"},
+    {"device_train_microbatch_size", kMapped, "batch.micro", {}, {}, "16"},
+    {"device_train_batch_size, device_train_grad_accum", kAlways, {}, {}, "they follow from batch.global, batch.micro and the ranks"},
+    {"max_duration", kMapped, "@olmo.duration", {}, "steps, tokens (2e12T) or epochs (1ep)", "10000"},
+    {"stop_at, stop_after", kMapped, "@olmo.stop_at", {}, "the decay of the learning rate stays as long as max_duration says"},
+    {"time_limit", kMapped, "@olmo.time_limit", {}, "in seconds there"},
+    {"seed", kMapped, "run.seed", {}, {}, "6198"},
+    {"epoch", kDiffers, {}, {}, "the order of every epoch follows from run.seed; run.epochs counts them"},
+    {"softmax_auxiliary_loss = true", kDiffers, {}, {}, "no penalty on the normalizer of the softmax is added"},
+    {"softmax_auxiliary_loss, auxiliary_loss_multiplier", kAlways, {}, {}, "the loss is the cross-entropy alone"},
+    {"max_grad_norm = null", kMapped, "optimizer.grad_clip", "0", "null is no clipping", "null"},
+    {"max_grad_norm", kMapped, "optimizer.grad_clip"},
+    {"max_grad_norm_ratio", kRefused, "max_grad_norm", {}, "clipping by the mean of earlier norms is not built"},
+    {"early_stopping_factor, fast_forward_batches, module_outputs_save_steps", kRefused, {}, {}, "there is no such thing here"},
+    {"optimizer.name = adamw", kMapped, "optimizer.type", "\"adamw\""},
+    {"optimizer.name = lionw, decoupled_lionw", kMapped, "optimizer.type", "\"lion\"", {}, "\"lionw\""},
+    {"optimizer.name", kRefused, "adamw or lionw", {}, "there is no such update rule"},
+    {"optimizer.learning_rate", kMapped, "optimizer.lr", {}, {}, "1e-4"},
+    {"optimizer.weight_decay", kMapped, "optimizer.weight_decay", {},
+     "embeddings are decayed here, and there only with decay_embeddings", "0.01"},
+    {"optimizer.betas", kMapped, "optimizer.betas", {}, {}, "[0.9, 0.95]"},
+    {"optimizer.eps", kMapped, "optimizer.eps", {}, {}, "1e-5"},
+    {"optimizer.no_decay_norm_and_bias, optimizer.decay_embeddings = true, null", kAlways, {}, {}, "matrices are decayed, norms and biases are not"},
+    {"optimizer.decay_norm_and_bias = false", kAlways, {}, {}, "norms and biases are not decayed"},
+    {"optimizer.decay_norm_and_bias, optimizer.no_decay_norm_and_bias", kDiffers, {}, {}, "norms and biases are not decayed here"},
+    {"optimizer.decay_embeddings", kDiffers, {}, {}, "embeddings are decayed here"},
+    {"optimizer.selective_updates", kRefused, {}, {}, "every parameter is updated at every step"},
+    {"scheduler.name = cosine_with_warmup", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine_with_warmup\""},
+    {"scheduler.name = linear_with_warmup", kMapped, "lr_schedule.type", "\"linear\""},
+    {"scheduler.name = inverse_sqrt_with_warmup", kMapped, "lr_schedule.type", "\"inverse_sqrt\""},
+    {"scheduler.name = constant_with_warmup, constant", kMapped, "lr_schedule.type", "\"constant\""},
+    {"scheduler.name", kRefused, "cosine_with_warmup", {}, "there is no such course"},
+    {"scheduler.units", kMapped, "@olmo.units", {}, "of t_warmup and t_max", "\"steps\""},
+    {"scheduler.t_warmup", kMapped, "@olmo.t_warmup", {}, {}, "100"},
+    {"scheduler.t_max", kMapped, "@olmo.t_max"},
+    {"scheduler.alpha_f", kMapped, "@min_lr_ratio", {}, {}, "0.1"},
+    {"scheduler.warmup_min_lr", kDiffers, {}, {}, "the first step has the rate lr / warmup_steps here, and a tenth of lr there unless this says otherwise"},
+    {"scheduler.grad_clip_warmup_steps, scheduler.grad_clip_warmup_factor", kRefused, {}, {}, "the highest norm is the same at every step"},
+};
+
+constexpr ForeignKey kOlmoData[] = {
+    {"data.paths, data.datasets", kDiffers, {}, {},
+     "token files there have no index: trident data prepare makes ours of the texts, which are given as data.train"},
+    {"data.generate_doc_lengths", kMapped, "data.reset_attention_mask"},
+    {"data.label_mask_paths", kDiffers, {}, {}, "trident data prepare --chat writes the mask of the loss beside the tokens"},
+    {"data.seed", kDiffers, {}, {}, "the order of the data follows from run.seed"},
+    {"data.instance_filter, data.instance_filter.*", kDiffers, {}, {}, "samples that repeat themselves are not left out"},
+    {"data.*", kAlways, {}, {}, "token files are mapped into memory and read ahead; there are no loader processes and nothing is padded"},
+    {"tokenizer.identifier", kDiffers, {}, {}, "texts become tokens before the run: trident data prepare --tokenizer takes this file"},
+    {"tokenizer.truncate_direction", kAlways, {}, {}, "no text is cut: samples go on where the last one ended"},
+    {"restore_dataloader, save_data_indices, hf_datasets_cache_dir", kAlways, {}, {}, "where a run is in its data follows from its step"},
+    {"evaluators", kDiffers, {}, {}, "give token files as data.valid; trident eval judges choices of downstream tasks"},
+    {"eval_interval", kMapped, "eval.every", {}, "counts where data.valid or data.split is given"},
+    {"eval_subset_num_batches = -1", kDiffers, {}, {}, "validation takes eval.steps batches, not all there are"},
+    {"eval_subset_num_batches", kMapped, "eval.steps"},
+    {"device_eval_batch_size, eval_on_load", kAlways, {}, {}, "validation takes batches of the training's form"},
+};
+
+constexpr ForeignKey kOlmoFiles[] = {
+    {"save_folder, remote_save_folder", kDiffers, {}, {}, "give the folder as run.dir; names with variables are not followed, and nothing is uploaded"},
+    {"save_overwrite", kMapped, "run.overwrite"},
+    {"save_interval", kMapped, "checkpoint.every", {}, {}, "1000"},
+    {"save_interval_unsharded, save_num_unsharded_checkpoints_to_keep, force_save_unsharded", kAlways, {}, {},
+     "every checkpoint can be read in any layout"},
+    {"save_interval_ephemeral", kDiffers, {}, {}, "a smaller checkpoint.every with checkpoint.keep_last and checkpoint.keep_every does the same"},
+    {"save_num_checkpoints_to_keep = -1", kMapped, "checkpoint.keep_last", "0", {}, "-1"},
+    {"save_num_checkpoints_to_keep = 0", kDiffers, "checkpoint.keep_last", "1", "the newest is kept, because it can be read in any layout"},
+    {"save_num_checkpoints_to_keep", kMapped, "checkpoint.keep_last"},
+    {"no_pre_train_checkpoint", kAlways, {}, {}, "none is written before the first step"},
+    {"load_path", kDiffers, {}, {}, "its checkpoints are not read: make a Hugging Face folder of one there and give that as model.init_from"},
+    {"load_path_sharded_checkpointer, sharded_checkpointer, new_style_checkpoints", kAlways, {}, {}, "there is one format of checkpoints"},
+    {"try_load_latest_save", kAlways, {}, {}, "a run goes on from its newest checkpoint"},
+    {"reset_optimizer_state, reset_trainer_state = false", kAlways, {}, {}, "a run goes on with all that it saved"},
+    {"reset_optimizer_state, reset_trainer_state", kDiffers, {}, {}, "model.init_from begins at step 1 with the weights alone"},
+    {"dry_run", kAlways, "trident plan", {}, "it computes memory and time without a step"},
+    {"run_name", kAlways, {}, {}, "a remark"},
+    {"console_log_interval", kMapped, "log.every", {}, {}, "1"},
+    {"wandb, wandb.*", kDiffers, {}, {}, "nothing is sent anywhere; metrics.jsonl and TensorBoard's events are in the run directory"},
+    {"optimizer.metrics_log_interval, optimizer.record_update_metrics, speed_monitor, speed_monitor.*", kAlways, {}, {},
+     "each record of metrics.jsonl has the norms and the speed"},
+    {"torch_profiling = true", kMapped, "log.trace_steps", "[6, 8]"},
+    {"torch_profiling, python_profiling, gen1_gc_interval", kAlways, {}, {}, "nothing here is Python"},
+    {"canceled_check_interval, extra_steps_after_cancel", kAlways, {}, {}, "a signal ends a run at the next step"},
+};
+
+constexpr std::array kOlmoSections{
+    ForeignSection{ForeignSystem::kOlmo, "Model", kOlmoModel},
+    ForeignSection{ForeignSystem::kOlmo, "Parallelism and memory", kOlmoParallelism},
+    ForeignSection{ForeignSystem::kOlmo, "Batch, optimizer, learning rate", kOlmoTraining},
+    ForeignSection{ForeignSystem::kOlmo, "Data and evaluation", kOlmoData},
+    ForeignSection{ForeignSystem::kOlmo, "Checkpoints and logs", kOlmoFiles},
+};
+
+}  // namespace
+
+std::span<const ForeignSection> olmo_sections() { return kOlmoSections; }
 
 }  // namespace trident

@@ -39,7 +39,6 @@ constexpr ForeignKey kTraining[] = {
      "adapter.target_modules takes regular expressions of whole names, and biases stay as they are"},
     {"lora_dtype", kAlways, {}, {}, "masters of adapters are fp32, products in precision.compute"},
     {"init_weights = true", kAlways, {}, {}, "A begins uniform at random, B as zeros"},
-    {"modules_to_save = []", kAlways, {}, {}, "adapters alone train"},
     {"quant_bits = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
     {"quant_method = bnb", kAlways, {}, {}, "with quant_bits 4"},
     {"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
@@ -56,12 +55,6 @@ constexpr ForeignKey kTraining[] = {
      kDiffers, {}, {}, "train.only and train.freeze take regular expressions of whole names of tensors"},
     {"max_epochs, early_stop_interval", kDiffers, {}, {}, "run.epochs or run.steps ends a run"},
     {"resume_only_model", kDiffers, {}, {}, "model.init_from begins with weights alone"},
-    {"use_galore, lisa_activated_layers, lorap_lr_ratio, enable_dft_loss, enable_channel_loss, optimizer, callbacks, "
-     "external_plugins, custom_register_path, quant_bits, quant_method, freeze_llm, init_weights, num_labels, "
-     "new_special_tokens, adapters, ref_adapters, rope_scaling, mrl_dims, use_flash_ckpt, is_binary_loss_scale, loss_scale, "
-     "cached_dataset, galore_quantization, use_swift_lora, cpo_alpha, zero_hpz_partition_size, modules_to_save = false, null, "
-     "none, 0, 0.0, []",
-     kAlways, {}, {}, "off, as here"},
     {"use_galore, lisa_activated_layers, lorap_lr_ratio, enable_dft_loss, enable_channel_loss, optimizer, callbacks, "
      "external_plugins, custom_register_path, quant_bits, quant_method, freeze_llm, init_weights, num_labels, mrl_dims, "
      "use_swift_lora, adapters, ref_adapters",

@@ -1,4 +1,3 @@
-#include <array>
 #include <string_view>
 
 #include "train/import/facts.h"
@@ -21,29 +20,16 @@ void derive_processes(Facts& facts) {
   const std::string type = facts.text("@distributed_type").value_or("");
   if (type.empty()) return;
   const Fact& because = *facts.find("@distributed_type");
-  if (type == "NO") {
+  if (const Fact* const ranks = facts.find("@ranks"); type == "NO" && (ranks == nullptr || !ranks->origin.starts_with("--ranks"))) {
+    if (ranks != nullptr) facts.remark(*ranks, "distributed_type NO starts one process");
     facts.set("@ranks", {1, because.origin});
     for (const std::string_view name : {"@nodes", "@ranks_per_node"}) facts.erase(name);
   }
   if (type == "FSDP" && facts.is_given("offload.parameters"))
     for (const std::string_view name : {"offload.optimizer", "offload.gradients"})
       give(facts, name, "host", *facts.find("offload.parameters"));
+  if (type == "DEEPSPEED") take_default(facts, "optimizer.grad_clip", 1.0);
   give(facts, "parallel.zero", type == "FSDP" ? "zero3" : type == "DEEPSPEED" ? "zero2" : "ddp", because);
-}
-
-// Accelerate's degrees are 1 where they are left out; all of them 1 says nothing.
-void derive_degrees(Facts& facts) {
-  const Fact* const replicate = facts.find("@replicate");
-  const Fact* const shard = facts.find("@shard");
-  if (replicate == nullptr && shard == nullptr) return;
-  const Fact because = shard != nullptr ? *shard : *replicate;
-  const std::int64_t copies = facts.integer("@replicate").value_or(1), shares = facts.integer("@shard").value_or(1);
-  if (copies > 1 && shares > 1) return;
-  if (copies > 1) give(facts, "parallel.zero", "ddp", because);
-  const bool says_nothing =
-      copies * shares * facts.integer("parallel.tensor").value_or(1) * facts.integer("parallel.context").value_or(1) == 1;
-  if (!says_nothing) facts.take("parallel.data", {copies * shares, because.origin});
-  for (const std::string_view name : {"@replicate", "@shard"}) facts.erase(name);
 }
 
 void derive_precision(Facts& facts) {
@@ -57,8 +43,20 @@ void derive_precision(Facts& facts) {
   if (const Fact* const none = facts.find("@mixed_precision"); none != nullptr && facts.find("precision.compute") == nullptr)
     facts.set("precision.compute", {"fp32", none->origin});
   if (facts.is_given("precision.fp8")) give(facts, "precision.compute", "bf16", *facts.find("precision.fp8"));
-  if (const Fact* const scale = facts.find("@loss_scale"); scale != nullptr && facts.text("precision.compute") == "fp16")
-    facts.take("precision.loss_scale", *scale);
+  if (const Fact* const scale = facts.find("@loss_scale")) {
+    if (facts.text("precision.compute") == "fp16")
+      facts.take("precision.loss_scale", *scale);
+    else
+      facts.remark(*scale, "without fp16 the loss is not scaled");
+  }
+}
+
+// Nothing is accumulated where at most one of the three sizes is given.
+void derive_batch(Facts& facts) {
+  const Fact *const global = facts.find("batch.global"), *const micro = facts.find("batch.micro");
+  if (facts.find("@accumulation") != nullptr) return;
+  if (global != nullptr && micro == nullptr) facts.set("@accumulation", computed(1, {global}));
+  if (global == nullptr && micro != nullptr) take_default(facts, "@accumulation", 1);
 }
 
 void derive_optimizer(Facts& facts) {
@@ -84,15 +82,16 @@ void derive_deepspeed(Facts& facts) {
     give(facts, "parallel.shard_group", "node", *hybrid);
     give(facts, "parallel.zero", "shard_grad_op", *hybrid);
   }
-  derive_degrees(facts);
   derive_processes(facts);
   derive_precision(facts);
   derive_optimizer(facts);
-  // DeepSpeed and Accelerate accumulate nothing where of the three sizes at most one is given.
-  if (facts.is_given("batch.global") != facts.is_given("batch.micro")) take_default(facts, "@accumulation", 1);
-  if (const Fact* const every = facts.find("@steps_per_print");
-      every != nullptr && facts.find("log.every") == nullptr && facts.find("@logging_steps") == nullptr)
-    facts.set("log.every", *every);
+  derive_batch(facts);
+  if (const Fact* const every = facts.find("@steps_per_print")) {
+    if (facts.find("log.every") == nullptr && facts.find("@logging_steps") == nullptr)
+      facts.set("log.every", *every);
+    else
+      facts.remark(*every, "the program's own arguments say log.every");
+  }
   for (const std::string_view name : {"@distributed_type", "@mixed_precision", "@autocast", "@autocast_dtype", "@loss_scale",
                                       "@hybrid_zero2", "@deepspeed_optimizer", "@deepspeed_scheduler", "@steps_per_print"})
     facts.erase(name);

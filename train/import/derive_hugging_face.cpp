@@ -1,6 +1,12 @@
-// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults.
+// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults. Facts of their tables
+// alone:
+//   @program, @stage                    whose defaults count; what trains: "sft", "pt", "dpo", "ipo"
+//   @scheduler                          "constant", which has no warm-up there
+//   @fsdp, @deepspeed                   words of fsdp, names of presets
+//   @use_dora, @bf16_off, @checkpointing_off
+//   @packing, @packing_strategy         "packed", "one" or "stream"; how
+//   @dtype                              of the weights, which precision.compute follows where nothing says it
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,17 +103,21 @@ void fill_computed_defaults(Facts& facts) {
     facts.set("adapter.alpha", {2 * facts.integer("adapter.r").value_or(8), std::string(factory), true});
 }
 
-// Arguments of adapters without an adapter say nothing, as in TRL.
-void derive_adapter(Facts& facts) {
-  const Fact* const dora = facts.find("@use_dora");
-  if (has_adapter(facts)) {
-    if (dora != nullptr) facts.set("adapter.type", {"dora", dora->origin, false});
-    return;
-  }
+void erase_block(Facts& facts, std::string_view prefix) {
   std::vector<std::string> unused;
   for (const auto& [name, fact] : facts.all())
-    if (name.starts_with("adapter.")) unused.push_back(name);
+    if (name.starts_with(prefix)) unused.push_back(name);
   for (const std::string& name : unused) facts.erase(name);
+}
+
+// Arguments of adapters and of quantization say nothing without an adapter and a format.
+void derive_adapter(Facts& facts) {
+  const Fact* const dora = facts.find("@use_dora");
+  if (!has_adapter(facts))
+    erase_block(facts, "adapter.");
+  else if (dora != nullptr)
+    facts.set("adapter.type", {"dora", dora->origin, false});
+  if (facts.find("model.quantize.type") == nullptr) erase_block(facts, "model.quantize.");
 }
 
 void derive_precision(Facts& facts) {
@@ -157,32 +167,6 @@ void derive_sharding(Facts& facts) {
     facts.set("recompute.policy", {"none", off->origin, off->is_default});
 }
 
-// The key `to` from Trainer's strategy and steps of `what`; `no` is its value where the strategy is "no".
-void derive_strategy(Facts& facts, std::string_view what, std::string_view to, std::optional<JsonValue> no) {
-  const Fact* const strategy = facts.find(fmt::format("@{}_strategy", what));
-  std::string steps_of = fmt::format("@{}_steps", what);
-  const std::string kind = strategy == nullptr ? (what == "eval" ? "no" : "steps") : word_of(strategy);
-  if (kind == "best")
-    refuse_fact(*strategy, "checkpoints are made at steps or epochs; checkpoint.keep_best keeps the best beside the newest");
-  if (kind == "no" && strategy != nullptr && no) follow(facts, to, *no, *strategy);
-  if (kind == "epoch" && what != "logging") follow(facts, to, "epoch", *strategy);
-  if (kind != "steps") return;
-  if (what == "eval" && facts.number(steps_of).value_or(0) == 0) steps_of = "@logging_steps";
-  const double every = facts.number(steps_of).value_or(0);
-  if (every <= 0) return;
-  const Fact& steps = *facts.find(steps_of);
-  if (every < 1)
-    refuse_fact(steps, fmt::format("a share of the run's steps is not taken; give {} as a number of steps", steps_of.substr(1)));
-  follow(facts, to, static_cast<std::int64_t>(every), steps);
-}
-
-void derive_length(Facts& facts) {
-  const std::int64_t steps = facts.integer("@max_steps").value_or(0);
-  if (steps <= 0) return;
-  follow(facts, "run.steps", steps, *facts.find("@max_steps"));
-  facts.erase("run.epochs");
-}
-
 // Whether a sample is a document, or whatever batch.sequence tokens come next.
 void derive_samples(Facts& facts, Stage stage) {
   const Fact* const packing = facts.find("@packing");
@@ -207,10 +191,6 @@ void derive_hugging_face(Facts& facts) {
   derive_sharding(facts);
   derive_precision(facts);
   derive_schedule(facts);
-  derive_strategy(facts, "save", "checkpoint.every", "end");
-  derive_strategy(facts, "eval", "eval.every", 0);
-  derive_strategy(facts, "logging", "log.every", std::nullopt);
-  derive_length(facts);
   derive_samples(facts, stage);
   if (stage == Stage::kDpo) {
     const Fact* const said = facts.find(facts.find("@stage") == nullptr ? "@program" : "@stage");
@@ -218,8 +198,7 @@ void derive_hugging_face(Facts& facts) {
     if (word_of(said) == "ipo") follow(facts, "loss.variant", "ipo", *said);
   }
   for (const char* name : {"@program", "@stage", "@scheduler", "@fsdp", "@deepspeed", "@use_dora", "@bf16_off",
-                           "@checkpointing_off", "@packing", "@packing_strategy", "@dtype", "@save_strategy", "@save_steps",
-                           "@eval_strategy", "@eval_steps", "@logging_strategy", "@logging_steps", "@max_steps"})
+                           "@checkpointing_off", "@packing", "@packing_strategy", "@dtype"})
     facts.erase(name);
 }
 

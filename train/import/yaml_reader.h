@@ -1,6 +1,7 @@
 // YAML text to values with places, typed as the loader types them that the file is written for (yaml-cpp parses; its types stay inside).
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "core/json_reader.h"
