@@ -46,6 +46,8 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"normal_forms", normal_forms},
       NamedTarget{"chat_template", chat_template},
       NamedTarget{"shell", shell},
+      NamedTarget{"yaml", yaml},
+      NamedTarget{"toml", toml},
   };
   return kTargets;
 }

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 
+#include "core/check.h"
 #include "train/import/facts.h"
 
 namespace trident {
@@ -15,8 +17,8 @@ void move_fact(Facts& facts, std::string_view from, std::string_view to, JsonVal
 
 // Which family a model of these norms is of: OLMo's have no parameters, OLMo 2's come after the parts of a block.
 void derive_olmo_family(Facts& facts) {
-  const Fact *const norm = facts.find("@olmo.norm"), *const affine = facts.find("@olmo.affine"), *const after = facts.find("@olmo.norm_after"),
-             *const qk = facts.find("@olmo.qk_norm");
+  const Fact *const norm = facts.find("@olmo.norm"), *const affine = facts.find("@olmo.affine"),
+                    *const after = facts.find("@olmo.norm_after"), *const qk = facts.find("@olmo.qk_norm");
   const auto is = [](const Fact* fact, const JsonValue& value) { return fact != nullptr && fact->value == value; };
   const bool rms = is(norm, "rms"), has_weights = is(affine, true), moved = is(after, true), of_qk = is(qk, true);
   if (!facts.is_given("@olmo.norm") && !facts.is_given("@olmo.affine")) return;
@@ -25,9 +27,10 @@ void derive_olmo_family(Facts& facts) {
                                 : rms && has_weights && !moved && !of_qk ? "llama"
                                                                          : "";
   if (type.empty())
-    throw ConfigError(fmt::format("{}: no family here has these norms; models are OLMo (default, without affine), OLMo 2 (rms, norm_after, "
-                                  "attention_layer_norm) or Llama (rms)",
-                                  computed({}, {norm, affine, after, qk}).origin));
+    throw ConfigError(
+        fmt::format("{}: no family here has these norms; models are OLMo (default, without affine), OLMo 2 (rms, norm_after, "
+                    "attention_layer_norm) or Llama (rms)",
+                    computed({}, {norm, affine, after, qk}).origin));
   facts.set("model.model_type", computed(type, {norm, affine, after, qk}));
   if (const Fact* const eps = facts.find("@olmo.norm_eps"); eps != nullptr && type != "olmo") facts.set("model.rms_norm_eps", *eps);
   else if (eps != nullptr && *facts.number("@olmo.norm_eps") != 1e-5) facts.remark(*eps, "norms of this family have 1e-5");
@@ -35,10 +38,12 @@ void derive_olmo_family(Facts& facts) {
 
 void derive_olmo_model(Facts& facts) {
   derive_olmo_family(facts);
-  const Fact *const hidden = facts.find("model.hidden_size"), *const ratio = facts.find("@olmo.mlp_ratio"), *const exact = facts.find("@olmo.mlp_hidden");
+  const Fact *const hidden = facts.find("model.hidden_size"), *const ratio = facts.find("@olmo.mlp_ratio"),
+                    *const exact = facts.find("@olmo.mlp_hidden");
   if (exact != nullptr) facts.set("model.intermediate_size", computed(*facts.integer("@olmo.mlp_hidden") / 2, {exact}));
   else if (hidden != nullptr && ratio != nullptr)
-    facts.set("model.intermediate_size", computed(*facts.integer("@olmo.mlp_ratio") * *facts.integer("model.hidden_size") / 2, {ratio, hidden}));
+    facts.set("model.intermediate_size",
+              computed(*facts.integer("@olmo.mlp_ratio") * *facts.integer("model.hidden_size") / 2, {ratio, hidden}));
   const Fact *const vocabulary = facts.find("@olmo.vocab_size"), *const rows = facts.find("@olmo.embedding_size");
   if (rows != nullptr) facts.set("model.vocab_size", computed(rows->value, {rows, vocabulary}));
   else if (vocabulary != nullptr) facts.set("model.vocab_size", *vocabulary);
@@ -59,7 +64,8 @@ void derive_olmo_sharding(Facts& facts) {
                                 : kind == "NO_SHARD"                                       ? "ddp"
                                                                                            : "";
   if (zero.empty())
-    throw ConfigError(fmt::format("{}: there is no such strategy; use FULL_SHARD, SHARD_GRAD_OP, NO_SHARD or HYBRID_SHARD", sharding->origin));
+    throw ConfigError(
+        fmt::format("{}: there is no such strategy; use FULL_SHARD, SHARD_GRAD_OP, NO_SHARD or HYBRID_SHARD", sharding->origin));
   facts.set("parallel.zero", computed(zero, {strategy, sharding}));
   if (!hybrid) facts.erase("@replicate");
   else if (facts.find("@replicate") != nullptr) facts.set("@shard", computed(-1, {sharding}));
@@ -81,13 +87,14 @@ void derive_olmo_length(Facts& facts) {
     else if (unit == "ep") move_fact(facts, "@olmo.duration", "run.epochs", whole);
     else move_fact(facts, "@olmo.duration", "run.steps", whole);
   }
-  if (const Fact* const limit = facts.find("@olmo.time_limit")) facts.set("run.max_minutes", computed(*facts.number("@olmo.time_limit") / 60, {limit}));
+  if (const Fact* const limit = facts.find("@olmo.time_limit"))
+    facts.set("run.max_minutes", computed(*facts.number("@olmo.time_limit") / 60, {limit}));
 }
 
 // Lengths of the schedule in its unit. max_duration is the decay's length unless t_max is.
 void derive_olmo_schedule(Facts& facts) {
-  const Fact *const warmup = facts.find("@olmo.t_warmup"), *const all = facts.find("@olmo.t_max"), *const units = facts.find("@olmo.units"),
-             *const sequence = facts.find("batch.sequence");
+  const Fact *const warmup = facts.find("@olmo.t_warmup"), *const all = facts.find("@olmo.t_max"),
+                    *const units = facts.find("@olmo.units"), *const sequence = facts.find("batch.sequence");
   const bool tokens = units != nullptr && units->value == JsonValue("tokens");
   const std::optional<std::int64_t> length = facts.integer("batch.sequence");
   const auto set = [&](const Fact* fact, std::string_view steps, std::string_view samples) {

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
+#include "core/check.h"
 #include "train/import/facts.h"
 
 namespace trident {
@@ -22,7 +24,9 @@ constexpr std::pair<std::string_view, std::string_view> kTitanPresets[] = {
     {"8B", "llama3.1-8b"}, {"70B", "llama3.1-70b"}, {"405B", "llama3.1-405b"}};  // of llama3
 
 void set_titan_shape(Facts& facts, const TitanModel& model, const Fact* name, const Fact* flavor) {
-  const auto set = [&](std::string_view key, JsonValue value) { facts.set(fmt::format("model.{}", key), computed(std::move(value), {name, flavor})); };
+  const auto set = [&](std::string_view key, JsonValue value) {
+    facts.set(fmt::format("model.{}", key), computed(std::move(value), {name, flavor}));
+  };
   const bool llama = model.name == "llama3";
   set("model_type", llama ? "llama" : "qwen3");
   set("vocab_size", model.vocabulary);
@@ -36,7 +40,10 @@ void set_titan_shape(Facts& facts, const TitanModel& model, const Fact* name, co
   set("rms_norm_eps", llama ? 1e-5 : 1e-6);
   set("rope_theta", llama ? 500000.0 : 1000000.0);
   if (llama)
-    set("rope_scaling", JsonValue::Object{{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},
+    set("rope_scaling", JsonValue::Object{{"rope_type", "llama3"},
+                                          {"factor", 8.0},
+                                          {"low_freq_factor", 1.0},
+                                          {"high_freq_factor", 4.0},
                                           {"original_max_position_embeddings", 8192}});
   set("tie_word_embeddings", model.tied);
 }
@@ -62,16 +69,18 @@ void derive_titan_model(Facts& facts) {
 
 // Micro-batches: without a pipeline the local batch is one; with one it is cut into those that the pipeline passes on.
 void derive_titan_batch(Facts& facts, std::int64_t stages) {
-  const Fact *const local = facts.find("@titan.local"), *const global = facts.find("@titan.global"), *const micro = facts.find("@titan.pipeline_micro");
+  const Fact *const local = facts.find("@titan.local"), *const global = facts.find("@titan.global"),
+                    *const micro = facts.find("@titan.pipeline_micro");
   if (local == nullptr) return;
-  const std::int64_t size = *facts.integer("@titan.local"), part = stages > 1 ? facts.integer("@titan.pipeline_micro").value_or(1) : size;
+  const std::int64_t size = *facts.integer("@titan.local"),
+                     part = stages > 1 ? facts.integer("@titan.pipeline_micro").value_or(1) : size;
   if (part < 1 || size % part != 0)
     throw ConfigError(fmt::format("{}: {} sequences are not divisible by micro-batches of {}; change one of them",
                                   computed({}, {local, micro}).origin, size, part));
   const Fact* const cut = stages > 1 ? micro : nullptr;
   facts.set("batch.micro", computed(part, {local, cut}));
   if (global != nullptr && facts.integer("@titan.global").value() > 0) return facts.take("batch.global", *global);
-  facts.set("@accumulation", computed(size / part, {local, cut, global}));
+  facts.set("@accumulation", computed(size / part, {cut == nullptr ? nullptr : local, cut, global}));
 }
 
 void derive_titan_pipeline(Facts& facts, std::int64_t stages) {
@@ -86,12 +95,14 @@ void derive_titan_pipeline(Facts& facts, std::int64_t stages) {
   const Fact* const layers = facts.find("@titan.layers_per_stage");
   const std::optional<std::int64_t> all = facts.integer("model.num_hidden_layers");
   if (layers == nullptr || !all) {
-    if (layers != nullptr) facts.remark(*layers, "parallel.virtual_stages is layers over this and the pipeline's ranks; 2 is taken");
+    if (layers != nullptr)
+      facts.remark(*layers, "parallel.virtual_stages is layers over this and the pipeline's ranks; 2 is taken");
     return facts.set("parallel.virtual_stages", computed(2, {schedule, degree}));
   }
   // torchtitan counts the embedding and the head as a layer each.
   const double chunks = std::ceil(static_cast<double>(*all + 2) / static_cast<double>(*facts.integer("@titan.layers_per_stage")));
-  facts.set("parallel.virtual_stages", computed(std::max<std::int64_t>(1, static_cast<std::int64_t>(chunks) / stages), {layers, degree}));
+  facts.set("parallel.virtual_stages",
+            computed(std::max<std::int64_t>(1, static_cast<std::int64_t>(chunks) / stages), {layers, degree}));
 }
 
 // torchtitan's one schedule: warm-up, a stretch of the highest rate, a decay; without decay_ratio the stretch is empty.
@@ -106,10 +117,12 @@ void derive_titan_schedule(Facts& facts) {
   if (warmup != nullptr && warmup->value.as_number() > steps)
     facts.set("lr_schedule.warmup_steps", computed(static_cast<std::int64_t>(before), {warmup, total}));
   if (ratio == nullptr && decay != "sqrt") return facts.set("lr_schedule.type", computed(decay, {kind}));
-  const double length = ratio == nullptr ? steps - before : std::min(std::nearbyint(steps * *facts.number("@titan.decay_ratio")), steps - before);
+  const double length =
+      ratio == nullptr ? steps - before : std::min(std::nearbyint(steps * *facts.number("@titan.decay_ratio")), steps - before);
   facts.set("lr_schedule.type", computed("wsd", {ratio, kind}));
   facts.set("lr_schedule.wsd_decay_type", computed(decay == "sqrt" ? "minus_sqrt" : decay, {kind}));
-  facts.set("lr_schedule.wsd_decay_steps", computed(std::max<std::int64_t>(1, static_cast<std::int64_t>(length)), {ratio, kind, total}));
+  facts.set("lr_schedule.wsd_decay_steps",
+            computed(std::max<std::int64_t>(1, static_cast<std::int64_t>(length)), {ratio, kind, total}));
 }
 
 bool is_on(const Facts& facts, std::string_view name) {
@@ -131,9 +144,11 @@ void derive_titan_switches(Facts& facts) {
     if (validates != nullptr) facts.set("eval.every", computed(0, {validates}));
   }
   if (is_on(facts, "@titan.profiles")) {
-    const std::int64_t every = facts.integer("@titan.profile_every").value_or(10), active = facts.integer("@titan.profile_steps").value_or(1);
-    facts.set("log.trace_steps", computed(JsonValue::Array{std::max<std::int64_t>(1, every - active + 1), every},
-                                          {facts.find("@titan.profiles"), facts.find("@titan.profile_every"), facts.find("@titan.profile_steps")}));
+    const std::int64_t every = facts.integer("@titan.profile_every").value_or(10),
+                       active = facts.integer("@titan.profile_steps").value_or(1);
+    facts.set("log.trace_steps",
+              computed(JsonValue::Array{std::max<std::int64_t>(1, every - active + 1), every},
+                       {facts.find("@titan.profiles"), facts.find("@titan.profile_every"), facts.find("@titan.profile_steps")}));
   }
   if (const Fact* const fp8 = facts.find("@titan.fp8")) {
     const Fact* const recipe = facts.find("@titan.fp8_recipe");
@@ -141,10 +156,12 @@ void derive_titan_switches(Facts& facts) {
   }
   if (const Fact* const folder = facts.find("@titan.folder"))
     if (const Fact* const dump = facts.find("run.dir"); is_on(facts, "@titan.saves") && dump != nullptr)
-      facts.set("checkpoint.dir", computed(fmt::format("{}/{}", *facts.text("run.dir"), *facts.text("@titan.folder")), {dump, folder}));
+      facts.set("checkpoint.dir",
+                computed(fmt::format("{}/{}", *facts.text("run.dir"), *facts.text("@titan.folder")), {dump, folder}));
   const Fact *const in_hf = facts.find("@titan.load_in_hf"), *const path = facts.find("@titan.load_path");
   if (is_on(facts, "@titan.load_in_hf")) {
-    if (const Fact* const from = path != nullptr ? path : facts.find("@titan.assets")) facts.set("model.init_from", computed(from->value, {in_hf, from}));
+    if (const Fact* const from = path != nullptr ? path : facts.find("@titan.assets"))
+      facts.set("model.init_from", computed(from->value, {in_hf, from}));
   } else if (path != nullptr) {
     facts.remark(*path, "a torch checkpoint is not read: write it as a Hugging Face folder there and give that as model.init_from");
   }
@@ -162,7 +179,8 @@ void derive_torchtitan(Facts& facts) {
   const Fact *const reshard = facts.find("@titan.reshard"), *const shard = facts.find("@shard");
   if (shard != nullptr && shard->value == JsonValue(1)) facts.set("parallel.zero", computed("ddp", {shard}));
   else if (reshard != nullptr && !facts.is_given("parallel.zero"))
-    facts.set("parallel.zero", computed(stages > 1 ? "shard_grad_op" : "zero3", {reshard, stages > 1 ? facts.find("parallel.pipeline") : nullptr}));
+    facts.set("parallel.zero",
+              computed(stages > 1 ? "shard_grad_op" : "zero3", {reshard, stages > 1 ? facts.find("parallel.pipeline") : nullptr}));
   if (const Fact* const tensor = facts.find("parallel.tensor"); tensor != nullptr && *facts.integer("parallel.tensor") > 1)
     facts.set("parallel.sequence_parallel", computed(true, {tensor}));
   if (const Fact* const offload = facts.find("offload.parameters"))
