@@ -35,7 +35,7 @@ MaybeFact pull_fact(Facts& facts, std::string_view name) {
 }
 
 const Fact* pointer(const MaybeFact& fact) { return fact ? &*fact : nullptr; }
-bool is_on(const MaybeFact& fact) { return fact && fact->value == JsonValue(true); }
+bool is_flag_on(const MaybeFact& fact) { return fact && fact->value == JsonValue(true); }
 
 // A fact that is text or numbers, as text: whoever types flags may have typed them, too.
 std::string flag_text(const JsonValue& value) {
@@ -75,9 +75,9 @@ ModelFlags pull_model_flags(Facts& facts) {
 
 // The model_type that these flags make.
 std::string_view model_type_of(const ModelFlags& flags, const Fact& layers) {
-  const bool rotary = flags.is_rotary(), rms = flags.is_rms(), swiglu = is_on(flags.swiglu), biases = flags.has_biases();
-  const bool qkv_bias = is_on(flags.qkv_bias), qk_norm = is_on(flags.qk_norm), window = flags.window.has_value();
-  if (!rotary && !rms && !swiglu && biases && !qk_norm && !is_on(flags.grouped) && !window) return "gpt2";
+  const bool rotary = flags.is_rotary(), rms = flags.is_rms(), swiglu = is_flag_on(flags.swiglu), biases = flags.has_biases();
+  const bool qkv_bias = is_flag_on(flags.qkv_bias), qk_norm = is_flag_on(flags.qk_norm), window = flags.window.has_value();
+  if (!rotary && !rms && !swiglu && biases && !qk_norm && !is_flag_on(flags.grouped) && !window) return "gpt2";
   if (rotary && rms && swiglu) {
     if (biases && !qk_norm && !window) return "llama";
     if (!biases && !(qkv_bias && qk_norm)) return qkv_bias ? "qwen2" : qk_norm ? "qwen3" : window ? "mistral" : "llama";
@@ -89,7 +89,7 @@ std::string_view model_type_of(const ModelFlags& flags, const Fact& layers) {
       "rope, RMSNorm, --swiglu and --disable-bias-linear; correct the flags",
       flags.together({}).is_default ? layers.origin : flags.together({}).origin, rotary ? "rope" : "learned_absolute",
       rms ? "RMSNorm" : "LayerNorm", swiglu ? "--swiglu" : "GELU", biases ? ", all biases" : ", --disable-bias-linear",
-      only(qkv_bias, "--add-qkv-bias"), only(qk_norm, "--qk-layernorm"), only(is_on(flags.grouped), "--group-query-attention"),
+      only(qkv_bias, "--add-qkv-bias"), only(qk_norm, "--qk-layernorm"), only(is_flag_on(flags.grouped), "--group-query-attention"),
       only(window, "--window-size")));
 }
 
@@ -104,7 +104,7 @@ void set_rope_scaling(Facts& facts) {
   const double factor = facts.number("@rope_llama3_factor").value_or(8.0);
   const MaybeFact scaling = pull_fact(facts, "@rope_scaling"), llama3 = pull_fact(facts, "@rope_llama3_factor"),
                   interpolation = pull_fact(facts, "@rope_linear_factor");
-  if (is_on(scaling))
+  if (is_flag_on(scaling))
     facts.take("model.rope_scaling", computed(JsonValue::Object{{"rope_type", "llama3"},
                                                                 {"factor", factor},
                                                                 {"low_freq_factor", 1.0},
@@ -141,9 +141,9 @@ void set_window(Facts& facts, const MaybeFact& window, std::string_view type) {
 // Keys of Llama and its kin that are not flags by themselves.
 void set_llama_keys(Facts& facts, const ModelFlags& flags, std::string_view type) {
   const std::int64_t hidden = *facts.integer("model.hidden_size"), heads = *facts.integer("model.num_attention_heads");
-  if (!is_on(flags.grouped)) refuse_without(facts, {"model.num_key_value_heads"}, "--group-query-attention");
+  if (!is_flag_on(flags.grouped)) refuse_without(facts, {"model.num_key_value_heads"}, "--group-query-attention");
   const MaybeFact groups = pull_fact(facts, "model.num_key_value_heads");
-  if (is_on(flags.grouped))
+  if (is_flag_on(flags.grouped))
     set_from(facts, "model.num_key_value_heads", groups ? groups->value : 1, {pointer(groups), pointer(flags.grouped)});
   else
     set_megatron_default(facts, "model.num_key_value_heads", heads, ": no --group-query-attention");
@@ -349,7 +349,7 @@ void set_data(Facts& facts) {
     facts.set("data.split", std::move(*split));
   }
   const MaybeFact apart = pull_fact(facts, "@documents_apart");
-  if (!is_on(apart)) return;
+  if (!is_flag_on(apart)) return;
   for (const std::string_view name : {"data.reset_attention_mask", "data.reset_position_ids"}) facts.take(name, *apart);
   set_from(facts, "data.boundaries", "index", {&*apart});
 }
@@ -363,14 +363,15 @@ void set_run(Facts& facts) {
     facts.remark(*recipe, "goes with --fp8-format");
   const MaybeFact finetune = pull_fact(facts, "@finetune"), load = pull_fact(facts, "checkpoint.resume");
   const Fact* const dir = facts.find("checkpoint.dir");
-  if (load && is_on(finetune))
+  if (load && is_flag_on(finetune))
     facts.take("model.init_from", computed(load->value, {&*load, &*finetune}));
   else if (load)
     set_from(facts, "checkpoint.resume", dir != nullptr && dir->value == load->value ? "auto" : load->value, {&*load});
   const std::int64_t begin = facts.integer("@profile_start").value_or(10), end = facts.integer("@profile_end").value_or(12);
   const MaybeFact profile = pull_fact(facts, "@profile"), first = pull_fact(facts, "@profile_start"),
                   last = pull_fact(facts, "@profile_end");
-  if (is_on(profile)) set_from(facts, "log.trace_steps", JsonValue::Array{begin, end}, {&*profile, pointer(first), pointer(last)});
+  if (is_flag_on(profile))
+    set_from(facts, "log.trace_steps", JsonValue::Array{begin, end}, {&*profile, pointer(first), pointer(last)});
   for (const MaybeFact& fact : {first, last})
     if (fact && !profile) facts.remark(*fact, "goes with --profile");
 }

@@ -2,12 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/check.h"
+#include "train/config/option_check.h"
+#include "train/config/option_table.h"
 #include "train/foreign/foreign_key.h"
 #include "train/import/facts.h"
+#include "train/import/import.h"
 
 namespace trident {
 namespace {
@@ -219,6 +224,37 @@ TEST(MegatronTable, FlagsHaveTheVerdictOfTheirValue) {
   EXPECT_EQ(row("--data-parallel-sharding-strategy", "optim_grads").value, "\"zero2\"");
   EXPECT_EQ(row("--rampup-batch-size", "16 16 5859375").verdict, Verdict::kDiffers);
   EXPECT_EQ(row("--seq-lenght").names, "unknown");
+}
+
+TEST(MegatronTable, RowsNameKeysThatThereAreAndEachNameOnce) {
+  std::set<std::string> seen;
+  for (const ForeignSection& section : foreign_sections()) {
+    if (section.system != ForeignSystem::kMegatron && section.system != ForeignSystem::kOthers) continue;
+    for (const ForeignKey& row : section.keys) {
+      const ForeignNames parts = names_of(row);
+      for (const std::string_view name : parts.names)
+        for (const std::string_view one : parts.values.empty() ? std::vector<std::string_view>{""} : parts.values)
+          EXPECT_TRUE(seen.insert(fmt::format("{} {} = {}", name_of(section.system), name, one)).second) << name << " " << one;
+      if (row.verdict == Verdict::kAlways || row.verdict == Verdict::kRefused || row.to.empty() || row.to.starts_with('@'))
+        continue;
+      const Option* const option = find_option(row.to);
+      EXPECT_TRUE(option != nullptr || row.to.starts_with("model.")) << row.names << ": " << row.to;
+      if (option == nullptr || row.value.empty() || row.verdict == Verdict::kNotBuilt) continue;
+      EXPECT_NO_THROW(checked_value(*option, parse_json(row.value, row.names), "")) << row.names;
+    }
+  }
+}
+
+// The scripts of 345M and 175B ask for nothing that is reserved.
+TEST(MegatronGoldens, ScriptsBecomeTheConfigurationsBesideThem) {
+  const std::string folder = TRIDENT_SOURCE_DIR "/tests/import/";
+  for (const std::string name : {"megatron_345m", "megatron_175b", "megatron_llama3_8b"}) {
+    const Import import = import_files({folder + name + ".sh"});
+    EXPECT_EQ(to_json_text(parse_json(config_text(import), name), 2), to_json_text(read_json_file(folder + name + ".json"), 2))
+        << name;
+    for (const ImportedKey& key : import.keys)
+      EXPECT_EQ(key.verdict == Verdict::kNotBuilt, key.leaf.key == "--fp8-format") << name << " " << key.leaf.key;
+  }
 }
 
 }  // namespace
