@@ -7,6 +7,7 @@
 //   @packing, @packing_strategy         "packed", "one" or "stream"; how
 //   @dtype                              of the weights, which precision.compute follows where nothing says it
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,10 +20,6 @@ namespace trident {
 namespace {
 
 enum class Stage : std::uint8_t { kTrainer, kPretrain, kSft, kDpo };
-
-[[noreturn]] void refuse_fact(const Fact& fact, std::string_view why) {
-  throw ConfigError(fmt::format("{}: {}", fact.origin, why));
-}
 
 // The fact as a word in small letters; YAML's no is false. "": nobody says so.
 std::string word_of(const Fact* fact) {
@@ -70,7 +67,8 @@ Stage stage_of(const Facts& facts) {
   };
   for (const std::string_view other : {"grpo", "kto", "orpo", "rloo", "ppo", "reward", "gkd", "cpo", "simpo", "distillation"})
     if (has(other))
-      refuse_fact(*said, fmt::format("{} is not there; supervised fine-tuning (sft), pre-training and dpo are", other));
+      throw ConfigError(
+          fmt::format("{}: no training by {} here; take supervised fine-tuning (sft), pre-training or dpo", said->origin, other));
   if (has("dpo") || has("ipo")) return Stage::kDpo;
   return has("sft") ? Stage::kSft : has("pt") ? Stage::kPretrain : Stage::kTrainer;
 }
@@ -140,7 +138,8 @@ void derive_schedule(Facts& facts) {
   const Fact* const type = facts.find("lr_schedule.type");
   if (word_of(type) == "inverse_sqrt" && facts.find("lr_schedule.warmup_steps") == nullptr &&
       facts.find("@warmup_ratio") == nullptr)
-    refuse_fact(*type, "without a warm-up its time scale is 10,000 steps there; give warmup_steps, which is the time scale here");
+    throw ConfigError(fmt::format("{}: without a warm-up its time scale is 10,000 steps there; give warmup_steps, which is it here",
+                                  type->origin));
 }
 
 // "full_shard auto_wrap offload" of fsdp, fsdp2 and the presets of deepspeed that ms-swift has.
@@ -169,13 +168,13 @@ void derive_sharding(Facts& facts) {
 
 // Whether a sample is a document, or whatever batch.sequence tokens come next.
 void derive_samples(Facts& facts, Stage stage) {
-  const Fact* const packing = facts.find("@packing");
-  const std::string how = word_of(facts.find("@packing_strategy")), pack = how == "neat" ? "packed" : word_of(packing);
+  const Fact* const strategy = facts.find("@packing_strategy");
+  const std::string how = word_of(strategy);
+  const Fact* const packing = how == "neat" ? strategy : facts.find("@packing");
+  const std::string pack = word_of(packing);
   const bool is_cut = pack == "stream" || (pack == "packed" && (how == "wrapped" || how == "fixed"));
-  if (stage == Stage::kPretrain || is_cut) return;
-  const Fact* const source = how == "neat" ? facts.find("@packing_strategy") : packing;
-  if (source != nullptr)
-    follow(facts, "data.samples", "packed", *source);
+  if (packing != nullptr)
+    follow(facts, "data.samples", is_cut ? "stream" : "packed", *packing);
   else if (stage == Stage::kSft || stage == Stage::kDpo)
     fill(facts, "data.samples", "packed", "a conversation is a sample");
 }
