@@ -13,7 +13,7 @@ using enum Verdict;
 #define TRIDENT_PARALLELISM(name) \
   "parallelism_config.parallelism_config_" name ", parallelism_config." name ", parallelism_config_" name
 
-constexpr ForeignKey kRun[] = {
+constexpr ForeignKey kAccelerateRun[] = {
     {"distributed_type = NO, false", kMapped, "@distributed_type", "\"NO\"", "one process, whatever num_processes says"},
     {"distributed_type = MULTI_GPU, MULTI_CPU", kMapped, "@distributed_type", "\"MULTI_GPU\"",
      "data-parallel ranks with whole copies (ddp), unless DeepSpeed or FSDP is asked for elsewhere"},
@@ -60,7 +60,7 @@ constexpr ForeignKey kRun[] = {
     {"fp8_*", kNotBuilt, "precision.fp8", "true", "scaling is by tensor unless precision.fp8 names another recipe"},
 };
 
-constexpr ForeignKey kDeepSpeed[] = {
+constexpr ForeignKey kAccelerateDeepSpeed[] = {
     {TRIDENT_DEEPSPEED("zero_stage") " = 0", kMapped, "parallel.zero", "\"ddp\""},
     {TRIDENT_DEEPSPEED("zero_stage") " = 1", kMapped, "parallel.zero", "\"zero1\""},
     {TRIDENT_DEEPSPEED("zero_stage") " = 2", kMapped, "parallel.zero", "\"zero2\"",
@@ -96,7 +96,7 @@ constexpr ForeignKey kDeepSpeed[] = {
      "mpirun or srun starts the ranks"},
 };
 
-constexpr ForeignKey kFsdp[] = {
+constexpr ForeignKey kAccelerateFsdp[] = {
     {TRIDENT_FSDP("version"), kAlways, {}, {}, "both versions have the same presets here"},
     {TRIDENT_FSDP("sharding_strategy") ", " TRIDENT_FSDP("reshard_after_forward") " = FULL_SHARD, true, 1", kMapped,
      "parallel.zero", "\"zero3\"", "true is of version 2, FULL_SHARD of version 1"},
@@ -130,7 +130,7 @@ constexpr ForeignKey kFsdp[] = {
      "precision.compute is the format of weights and activations; gradients are always reduced in fp32"},
 };
 
-constexpr ForeignKey kParallelism[] = {
+constexpr ForeignKey kAccelerateParallelism[] = {
     {TRIDENT_PARALLELISM("dp_replicate_size"), kMapped, "@replicate"},
     {TRIDENT_PARALLELISM("dp_shard_size"), kMapped, "@shard"},
     {TRIDENT_PARALLELISM("tp_size") ", torch_tp_plugin.tp_size", kMapped, "parallel.tensor"},
@@ -146,7 +146,7 @@ constexpr ForeignKey kParallelism[] = {
      "the grid of ranks follows from the degrees"},
 };
 
-constexpr ForeignKey kMegatronLm[] = {
+constexpr ForeignKey kAccelerateMegatron[] = {
     {TRIDENT_MEGATRON("tp_degree"), kMapped, "parallel.tensor"},
     {TRIDENT_MEGATRON("pp_degree"), kMapped, "parallel.pipeline"},
     {TRIDENT_MEGATRON("num_micro_batches"), kMapped, "@accumulation"},
@@ -204,7 +204,7 @@ constexpr ForeignKey kMegatronLm[] = {
 };
 
 // Names of Python classes before a dot: no file has these.
-constexpr ForeignKey kPython[] = {
+constexpr ForeignKey kAcceleratePython[] = {
     {"GradientAccumulationPlugin.num_steps", kMapped, "@accumulation"},
     {"GradientAccumulationPlugin.sync_each_batch", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
     {"DistributedDataParallelKwargs.bucket_cap_mb", kMapped, "parallel.bucket_mb"},
@@ -234,17 +234,17 @@ constexpr ForeignKey kPython[] = {
 #undef TRIDENT_MEGATRON
 #undef TRIDENT_PARALLELISM
 
-constexpr ForeignSection kSections[] = {
-    {ForeignSystem::kAccelerate, "Processes, precision, devices", kRun},
-    {ForeignSystem::kAccelerate, "DeepSpeed", kDeepSpeed},
-    {ForeignSystem::kAccelerate, "Fully sharded data parallelism", kFsdp},
-    {ForeignSystem::kAccelerate, "Parallelism", kParallelism},
-    {ForeignSystem::kAccelerate, "Megatron-LM", kMegatronLm},
-    {ForeignSystem::kAccelerate, "Classes of Python", kPython},
+constexpr ForeignSection kAccelerateSections[] = {
+    {ForeignSystem::kAccelerate, "Processes, precision, devices", kAccelerateRun},
+    {ForeignSystem::kAccelerate, "DeepSpeed", kAccelerateDeepSpeed},
+    {ForeignSystem::kAccelerate, "Fully sharded data parallelism", kAccelerateFsdp},
+    {ForeignSystem::kAccelerate, "Parallelism", kAccelerateParallelism},
+    {ForeignSystem::kAccelerate, "Megatron-LM", kAccelerateMegatron},
+    {ForeignSystem::kAccelerate, "Classes of Python", kAcceleratePython},
 };
 
 }  // namespace
 
-std::span<const ForeignSection> accelerate_sections() { return kSections; }
+std::span<const ForeignSection> accelerate_sections() { return kAccelerateSections; }
 
 }  // namespace trident

@@ -6,7 +6,7 @@ namespace {
 
 using enum Verdict;
 
-constexpr ForeignKey kBatch[] = {
+constexpr ForeignKey kDeepSpeedBatch[] = {
     {"train_batch_size", kMapped, "batch.global"},
     {"train_micro_batch_size_per_gpu", kMapped, "batch.micro"},
     {"gradient_accumulation_steps", kMapped, "@accumulation", {}, "1 where two of the three sizes are left out"},
@@ -19,7 +19,7 @@ constexpr ForeignKey kBatch[] = {
     {"elasticity.*", kAlways, {}, {}, "batch.global is constant"},
 };
 
-constexpr ForeignKey kZero[] = {
+constexpr ForeignKey kDeepSpeedZero[] = {
     {"zero_optimization.stage = 0", kMapped, "parallel.zero", "\"ddp\"", {}, "0"},
     {"zero_optimization = false", kMapped, "parallel.zero", "\"ddp\""},
     {"zero_optimization.stage = 1", kMapped, "parallel.zero", "\"zero1\""},
@@ -83,7 +83,7 @@ constexpr ForeignKey kZero[] = {
      {}, {}, "every optimizer here is sharded alike"},
 };
 
-constexpr ForeignKey kPrecision[] = {
+constexpr ForeignKey kDeepSpeedPrecision[] = {
     {"bf16.enabled, bfloat16.enabled", kMapped, "precision.compute", "\"bf16\""},
     {"fp16.enabled", kMapped, "precision.compute", "\"fp16\""},
     {"fp16.loss_scale = 0", kAlways, {}, {}, "found while training"},
@@ -115,7 +115,7 @@ constexpr ForeignKey kPrecision[] = {
     {"sparse_gradients", kDiffers, {}, {}, "gradients of embeddings are whole"},
 };
 
-constexpr ForeignKey kOptimizer[] = {
+constexpr ForeignKey kDeepSpeedOptimizer[] = {
     {"optimizer.type = Adam, AdamW", kMapped, "@deepspeed_optimizer", "\"adamw\"",
      "DeepSpeed's Adam is AdamW, too, unless adam_w_mode is false"},
     {"optimizer.type = Lion", kMapped, "@deepspeed_optimizer", "\"lion\""},
@@ -155,7 +155,7 @@ constexpr ForeignKey kOptimizer[] = {
     {"scheduler.params.*", kRefused, {}, {}, "no schedule here has such a number"},
 };
 
-constexpr ForeignKey kParallel[] = {
+constexpr ForeignKey kDeepSpeedParallel[] = {
     {"tensor_parallel.autotp_size = 0", kAlways, {}, {}, "layers are whole on a rank"},
     {"tensor_parallel.autotp_size, tensor_parallel.tp.tp_size, tensor_parallel.tensor_parallel.tp_size", kMapped,
      "parallel.tensor"},
@@ -178,7 +178,7 @@ constexpr ForeignKey kParallel[] = {
     {"graph_harvesting", kMapped, "cuda.graphs"},
 };
 
-constexpr ForeignKey kReports[] = {
+constexpr ForeignKey kDeepSpeedReports[] = {
     {"tensorboard.enabled", kMapped, "log.tensorboard"},
     {"tensorboard.*", kDiffers, {}, {}, "events are written into run.dir"},
     {"wandb.enabled, comet.enabled, csv_monitor.enabled = true", kDiffers, {}, {},
@@ -187,14 +187,14 @@ constexpr ForeignKey kReports[] = {
     {"wall_clock_breakdown, memory_breakdown, dump_state, timers.*, comms_logger.*, flops_profiler.*", kAlways, "trident report",
      {}, "metrics.jsonl always has times, bytes, memory and MFU; log.trace_steps traces steps"},
     {"log_level", kAlways, {}, {}, "log.verbose shows all opening lines"},
-    {"autotuning.enabled = true", kDiffers, "trident plan --search", {}, "it compares layouts before a run"},
-    {"autotuning.*", kAlways, "trident plan --search", {}, "it compares layouts before a run"},
+    {"autotuning.enabled = true", kDiffers, "trident plan search", {}, "it compares layouts before a run"},
+    {"autotuning.*", kAlways, "trident plan search", {}, "it compares layouts before a run"},
     {"checkpoint.*, datastates_ckpt, datastates_ckpt.*, nebula.*, session_params.*", kAlways, {}, {},
      "each rank writes its part at its own time, and any layout reads it"},
 };
 
 // Each trains something else than the model and data that are given.
-constexpr ForeignKey kOther[] = {
+constexpr ForeignKey kDeepSpeedOther[] = {
     {"data_efficiency.enabled, curriculum_learning.enabled, progressive_layer_drop.enabled, eigenvalue.enabled, "
      "hybrid_engine.enabled", kRefused, {}, {}, "every step trains the whole model on whole samples"},
     {"data_efficiency.*, curriculum_learning.*, progressive_layer_drop.*, eigenvalue.*, hybrid_engine.*", kAlways, {}, {},
@@ -203,18 +203,18 @@ constexpr ForeignKey kOther[] = {
      "every step trains the whole model on whole samples"},
 };
 
-constexpr ForeignSection kSections[] = {
-    {ForeignSystem::kDeepSpeed, "Batch", kBatch},
-    {ForeignSystem::kDeepSpeed, "ZeRO", kZero},
-    {ForeignSystem::kDeepSpeed, "Precision", kPrecision},
-    {ForeignSystem::kDeepSpeed, "Optimizer and learning rate", kOptimizer},
-    {ForeignSystem::kDeepSpeed, "Parallelism and recomputation", kParallel},
-    {ForeignSystem::kDeepSpeed, "Reports and checkpoints", kReports},
-    {ForeignSystem::kDeepSpeed, "Not offered", kOther},
+constexpr ForeignSection kDeepSpeedSections[] = {
+    {ForeignSystem::kDeepSpeed, "Batch", kDeepSpeedBatch},
+    {ForeignSystem::kDeepSpeed, "ZeRO", kDeepSpeedZero},
+    {ForeignSystem::kDeepSpeed, "Precision", kDeepSpeedPrecision},
+    {ForeignSystem::kDeepSpeed, "Optimizer and learning rate", kDeepSpeedOptimizer},
+    {ForeignSystem::kDeepSpeed, "Parallelism and recomputation", kDeepSpeedParallel},
+    {ForeignSystem::kDeepSpeed, "Reports and checkpoints", kDeepSpeedReports},
+    {ForeignSystem::kDeepSpeed, "Not offered", kDeepSpeedOther},
 };
 
 }  // namespace
 
-std::span<const ForeignSection> deepspeed_sections() { return kSections; }
+std::span<const ForeignSection> deepspeed_sections() { return kDeepSpeedSections; }
 
 }  // namespace trident
