@@ -153,6 +153,9 @@ class Command {
     if (is_titan && has_flag("module config") && !has_flag("job.config_file"))
       fail(program, "torchtitan's configuration is a Python program since 0.3; print the Config as JSON there and import that");
     system = forced_.value_or(system);
+    // Tables that have such a row say whose defaults count by it.
+    const std::string words = action.empty() ? program.text : fmt::format("{} {}", name, action);
+    if (find_foreign_key(system, "program", words) != nullptr) add(system, program, "program", words);
     if (has_file) {
       add(system, words_[0], "config", words_[0].text);
       words_ = words_.subspan(1);

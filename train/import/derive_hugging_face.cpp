@@ -69,7 +69,7 @@ Stage stage_of(const Facts& facts) {
     if (has(other))
       throw ConfigError(
           fmt::format("{}: no training by {} here; take supervised fine-tuning (sft), pre-training or dpo", said->origin, other));
-  if (has("dpo") || has("ipo")) return Stage::kDpo;
+  if (has("dpo") || has("ipo") || has("rlhf")) return Stage::kDpo;
   return has("sft") ? Stage::kSft : has("pt") ? Stage::kPretrain : Stage::kTrainer;
 }
 

@@ -33,9 +33,11 @@ class ForeignInput : public ::testing::Test {
   // "System key=value", one line for each leaf.
   static std::string leaves_of(const std::vector<std::string>& files, const std::string& from = "") {
     std::string all;
-    for (const ForeignLeaf& leaf : read_foreign_inputs(files, {from}))
+    for (const ForeignLeaf& leaf : read_foreign_inputs(files, {from})) {
+      if (leaf.key == "program") continue;
       all += fmt::format("{} {}={}{}\n", short_name(leaf.system), leaf.key, to_json_text(leaf.value),
                          leaf.is_replaced ? " replaced" : "");
+    }
     return all;
   }
   std::string of_command(std::string_view command) const { return leaves_of({add("run.sh", command)}); }
@@ -104,6 +106,8 @@ TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
   EXPECT_EQ(of_command("export A=1\nuv run accelerate launch -m axolotl.cli.train --x"), "axolotl --x=true\n");
   EXPECT_EQ(of_command("trl sft --fsdp_config '{\"version\": 2, \"a\": {\"b\": [1]}}'"),
             "Hugging Face fsdp_config.version=2\nHugging Face fsdp_config.a.b=[1]\n");
+  EXPECT_EQ(of_command("trl sft --num_processes 4 --bf16"), "Accelerate --num_processes=\"4\"\nHugging Face --bf16=true\n")
+      << "trl hands what it does not know to accelerate launch";
   EXPECT_EQ(of_command("torchrun x.py --deepspeed '{\"zero_optimization\": {}}'"), "DeepSpeed zero_optimization={}\n");
 }
 

@@ -226,6 +226,20 @@ TEST(HuggingFaceImport, FilesOfUsersAreTaken) {
   EXPECT_EQ(became(swift, "batch.global") + became(swift, "parallel.zero") + became(swift, "checkpoint.every"), "16\"zero2\"50");
 }
 
+TEST(HuggingFaceImport, TheNameOfTheProgramSaysWhatTrains) {
+  const TemporaryFolder folder;
+  const auto of_command = [&](std::string_view command) {
+    std::ofstream(folder / "run.sh") << command << '\n';
+    return import_files({folder / "run.sh"});
+  };
+  EXPECT_EQ(became(of_command("trl dpo --model_name_or_path m"), "loss.type"), "\"dpo\"");
+  const Import clm = of_command("torchrun --nproc_per_node 2 run_clm.py --block_size 2048");
+  EXPECT_EQ(became(clm, "optimizer.lr") + became(clm, "batch.sequence") + became(clm, "data.samples"), "5e-052048");
+  EXPECT_EQ(became(of_command("swift pt --model m --dataset d"), "data.samples"), "");
+  EXPECT_EQ(became(of_command("swift rlhf --rlhf_type dpo --model m --dataset d"), "loss.type"), "\"dpo\"");
+  EXPECT_EQ(became(of_command("torchrun swift/cli/sft.py --model m --dataset d"), "data.samples"), "\"packed\"");
+}
+
 // The command with the file that it names beside it, and without its line of `flag`.
 std::string command_without(const TemporaryFolder& folder, std::string_view flag) {
   const auto text_of = [](const std::string& name) {
