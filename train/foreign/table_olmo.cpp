@@ -173,6 +173,7 @@ constexpr ForeignKey kOlmoFiles[] = {
     {"reset_optimizer_state, reset_trainer_state", kDiffers, {}, {}, "model.init_from begins at step 1 with the weights alone"},
     {"dry_run", kAlways, "trident plan", {}, "it computes memory and time without a step"},
     {"run_name", kAlways, {}, {}, "a remark"},
+    {"config", kAlways, {}, {}, "its file is read"},
     {"console_log_interval", kMapped, "log.every", {}, {}, "1"},
     {"wandb, wandb.*", kDiffers, {}, {},
      "nothing is sent anywhere; metrics.jsonl and TensorBoard's events are in the run directory"},

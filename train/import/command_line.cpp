@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include "core/check.h"
@@ -55,7 +56,8 @@ class Command {
   std::optional<std::vector<ForeignLeaf>> leaves() {
     if (!take_launchers() || !take_program()) return std::nullopt;
     if (!command_.doubt.empty())
-      fail(command_.words.front(), fmt::format("nobody knows whether this command runs: {}; give import the command alone", command_.doubt));
+      fail(command_.words.front(),
+           fmt::format("nobody knows whether this command runs: {}; give import the command alone", command_.doubt));
     return std::move(leaves_);
   }
 
@@ -89,7 +91,8 @@ class Command {
         ++end;
       if (end == words_.size()) return false;
       const std::size_t first = leaves_.size();
-      if (kind != Starter::kPython) take_flags(words_.first(end), kind == Starter::kAccelerate ? ForeignSystem::kAccelerate : ForeignSystem::kLauncher);
+      if (kind != Starter::kPython)
+        take_flags(words_.first(end), kind == Starter::kAccelerate ? ForeignSystem::kAccelerate : ForeignSystem::kLauncher);
       if (kind == Starter::kOuter) {
         outer_.resize(leaves_.size());
         for (std::size_t i = first; i < leaves_.size(); ++i) {
@@ -119,7 +122,8 @@ class Command {
   }
 
   bool has_flag(std::string_view names) const {
-    return std::ranges::any_of(words_, [&](const ShellWord& word) { return is_flag(word.text) && is_among(plain_name(word.text), names); });
+    return std::ranges::any_of(words_,
+                               [&](const ShellWord& word) { return is_flag(word.text) && is_among(plain_name(word.text), names); });
   }
   // The program's name and words; false: it trains nothing.
   bool take_program() {
@@ -168,7 +172,10 @@ class Command {
       if (has_launcher_ || is_titan != is_among(name, "NGPU CONFIG_FILE")) continue;
       if (!is_titan && system != ForeignSystem::kSwift && system != ForeignSystem::kLlamaFactory) continue;
       add(name == "CONFIG_FILE" ? system : ForeignSystem::kLauncher, word,
-          name == "CONFIG_FILE" ? "--job.config_file" : name == "NNODES" ? "--nnodes" : "--nproc_per_node", word.text.substr(equals + 1));
+          name == "CONFIG_FILE" ? "--job.config_file"
+          : name == "NNODES"    ? "--nnodes"
+                                : "--nproc_per_node",
+          word.text.substr(equals + 1));
     }
   }
 
@@ -193,7 +200,8 @@ class Command {
       while (i < words.size() && !is_flag(words[i].text)) ++i;
       JsonValue::Array values;
       for (std::size_t k = first; k < i; ++k) values.emplace_back(words[k].text);
-      const auto unknown = std::ranges::find_if(words.subspan(first, i - first), [](const ShellWord& w) { return !w.unknown.empty(); });
+      const auto unknown =
+          std::ranges::find_if(words.subspan(first, i - first), [](const ShellWord& w) { return !w.unknown.empty(); });
       const bool is_known = unknown == words.subspan(first, i - first).end();
       add(system, word, text, values.empty() ? JsonValue(true) : values.size() == 1 ? values[0] : JsonValue(std::move(values)),
           is_known ? nullptr : &*unknown);
@@ -203,10 +211,13 @@ class Command {
   void add(ForeignSystem system, const ShellWord& word, std::string key, JsonValue value, const ShellWord* unknown = nullptr) {
     if (unknown == nullptr && !word.unknown.empty()) unknown = &word;
     if (unknown != nullptr && !unknown->is_parameter) {
-      const ForeignKey* const row = unknown == &word && !is_flag(word.text) ? nullptr : find_foreign_key(system, plain_name(key), "");
-      if (row == nullptr || (row->verdict != Verdict::kLauncher && row->verdict != Verdict::kAlways)) fail(*unknown, unknown->unknown);
+      const ForeignKey* const row =
+          unknown == &word && !is_flag(word.text) ? nullptr : find_foreign_key(system, plain_name(key), "");
+      if (row == nullptr || (row->verdict != Verdict::kLauncher && row->verdict != Verdict::kAlways))
+        fail(*unknown, unknown->unknown);
     }
-    leaves_.push_back({system, file_, word.line, word.column, std::move(key), std::move(value), unknown == nullptr ? "" : unknown->unknown});
+    leaves_.push_back(
+        {system, file_, word.line, word.column, std::move(key), std::move(value), unknown == nullptr ? "" : unknown->unknown});
   }
 
   const ShellCommand& command_;

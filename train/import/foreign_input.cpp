@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -25,8 +26,8 @@ namespace trident {
 namespace {
 
 constexpr std::string_view kKnown =
-    "YAML of Accelerate, OLMo, TRL, ms-swift, axolotl and LLaMA-Factory, JSON of DeepSpeed, TOML and JSON of torchtitan, arguments in "
-    "JSON, and commands: accelerate launch, torchrun, deepspeed, mpirun, srun, python, trl, swift, axolotl, llamafactory-cli";
+    "YAML of Accelerate, OLMo, TRL, ms-swift, axolotl and LLaMA-Factory, JSON of DeepSpeed, TOML and JSON of torchtitan, "
+    "arguments in JSON, and commands: accelerate launch, torchrun, deepspeed, mpirun, srun, python, trl, swift, axolotl, llamafactory-cli";
 
 // A name for --from, and keys of which a file of this system alone has one, where it has none of those above.
 struct Kind {
@@ -37,13 +38,14 @@ struct Kind {
 constexpr std::array<Kind, 9> kKinds = {{
     {"accelerate", ForeignSystem::kAccelerate, "compute_environment distributed_type"},
     {"olmo", ForeignSystem::kOlmo, "global_train_batch_size device_train_microbatch_size max_duration"},
-    {"deepspeed", ForeignSystem::kDeepSpeed, "zero_optimization train_batch_size train_micro_batch_size_per_gpu zero_allow_untested_optimizer"},
+    {"deepspeed", ForeignSystem::kDeepSpeed,
+     "zero_optimization train_batch_size train_micro_batch_size_per_gpu zero_allow_untested_optimizer"},
     {"torchtitan", ForeignSystem::kTorchtitan, "job training parallelism activation_checkpoint"},
     {"axolotl", ForeignSystem::kAxolotl, "base_model"},
     {"swift", ForeignSystem::kSwift, "tuner_type train_type tuner_backend"},
     {"llama-factory", ForeignSystem::kLlamaFactory, "finetuning_type template cutoff_len"},
-    {"trl", ForeignSystem::kHuggingFace, "model_name_or_path per_device_train_batch_size learning_rate num_train_epochs dataset_name output_dir fsdp "
-                          "fsdp_config"},
+    {"trl", ForeignSystem::kHuggingFace,
+     "model_name_or_path per_device_train_batch_size learning_rate num_train_epochs dataset_name output_dir fsdp fsdp_config"},
     {"megatron", ForeignSystem::kMegatron, ""},
 }};
 
@@ -51,7 +53,8 @@ bool is_listed(std::string_view word, std::string_view words) {
   return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
 }
 bool is_hugging_face(ForeignSystem system) {
-  return system == ForeignSystem::kHuggingFace || system == ForeignSystem::kSwift || system == ForeignSystem::kAxolotl || system == ForeignSystem::kLlamaFactory || system == ForeignSystem::kOthers;
+  return system == ForeignSystem::kHuggingFace || system == ForeignSystem::kSwift || system == ForeignSystem::kAxolotl ||
+         system == ForeignSystem::kLlamaFactory || system == ForeignSystem::kOthers;
 }
 
 // What a text is written in, by its first line that says something.
@@ -139,17 +142,19 @@ class Inputs {
     const std::string text = text_of(file);
     const Format format = format_of(text, file);
     if (format == Format::kPython)
-      throw ConfigError(fmt::format("{}: a Python program, which import does not execute; print its configuration as JSON there and "
-                                    "import that", file));
+      throw ConfigError(fmt::format("{}: a Python program, which import does not execute; print its configuration as JSON there, "
+                                    "and import that", file));
     if (format == Format::kShell) {
       read_commands(text, file, system);
     } else {
-      JsonValue value = format == Format::kJson   ? parse_json(text, file, {.max_bytes = kMaxForeignBytes, .max_values = kMaxForeignValues})
+      JsonValue value = format == Format::kJson
+                            ? parse_json(text, file, {.max_bytes = kMaxForeignBytes, .max_values = kMaxForeignValues})
                         : format == Format::kToml ? read_toml(text, file)
                                                   : read_yaml(text, file, YamlTyping::kPyYaml);
       if (!value.is_object()) throw ConfigError(fmt::format("{}:1:1: no keys; import reads {}", file, kKnown));
       const ForeignSystem own = system ? *system : system_of(value, file);
-      if (format == Format::kYaml && (own == ForeignSystem::kOlmo || own == ForeignSystem::kLlamaFactory)) value = read_yaml(text, file, YamlTyping::kOmegaConf);
+      if (format == Format::kYaml && (own == ForeignSystem::kOlmo || own == ForeignSystem::kLlamaFactory))
+        value = read_yaml(text, file, YamlTyping::kOmegaConf);
       seen_[identity] = own;
       if (value.find("fsdp") != nullptr || value.find("fsdp_config") != nullptr) prefix = "";
       flatten({own, file, 1, 1, std::string(prefix), {}}, value, leaves_);
@@ -163,12 +168,13 @@ class Inputs {
       if (!leaves) continue;
       const ShellWord& word = command.words.front();
       if (line)
-        throw ConfigError(fmt::format("{}:{}:{}: a second command of a training, beside that in line {}; give import one of them", file,
-                                      word.line, word.column, *line));
+        throw ConfigError(fmt::format("{}:{}:{}: a second command of a training, beside that in line {}; give import one of them",
+                                      file, word.line, word.column, *line));
       line = word.line;
       std::ranges::move(*leaves, std::back_inserter(leaves_));
     }
-    if (!line) throw ConfigError(fmt::format("{}:1:1: no command of a training and no known kind of file; import reads {}", file, kKnown));
+    if (!line)
+      throw ConfigError(fmt::format("{}:1:1: no command of a training and no known kind of file; import reads {}", file, kKnown));
   }
 
   // The members of `value`, each with `leaf`'s key before its own.
@@ -192,15 +198,18 @@ class Inputs {
     if (!leaf.value.is_string() || leaf.is_replaced) return 0;
     const std::string& text = leaf.value.as_string();
     const std::string name = plain(leaf.key);
-    const bool is_deepspeed = leaf.system == ForeignSystem::kAccelerate ? is_listed(name, "deepspeed_config_file deepspeed_config.deepspeed_config_file")
-                                                         : is_hugging_face(leaf.system) && is_listed(name, "deepspeed deepspeed_config");
+    const bool is_deepspeed = leaf.system == ForeignSystem::kAccelerate
+                                  ? is_listed(name, "deepspeed_config_file deepspeed_config.deepspeed_config_file")
+                                  : is_hugging_face(leaf.system) && is_listed(name, "deepspeed deepspeed_config");
     const bool is_fsdp = is_hugging_face(leaf.system) && is_listed(name, "fsdp fsdp_config");
     if (leaf.key.starts_with('-') && is_hugging_face(leaf.system) && text.starts_with('{')) {
       JsonValue value = parse_json(text, fmt::format("{}:{}:{}: {}", leaf.file, leaf.line, leaf.column, leaf.key),
                                    {.comments = JsonComments::kRefused, .max_values = kMaxForeignValues});
       forget_places(value);
       std::vector<ForeignLeaf> parts;
-      flatten({is_deepspeed ? ForeignSystem::kDeepSpeed : leaf.system, leaf.file, leaf.line, leaf.column, is_deepspeed ? "" : name, {}}, value, parts);
+      flatten(
+          {is_deepspeed ? ForeignSystem::kDeepSpeed : leaf.system, leaf.file, leaf.line, leaf.column, is_deepspeed ? "" : name, {}},
+          value, parts);
       const auto at = leaves_.erase(leaves_.begin() + static_cast<std::ptrdiff_t>(i));
       leaves_.insert(at, parts.begin(), parts.end());
       return parts.size() - 1;  // -1 where there are none: the loop adds 1
@@ -259,8 +268,8 @@ class Inputs {
     if (file_exists(name)) return name;
     const std::string where = folder.empty() || beside == name ? "in the working directory"
                                                                : fmt::format("beside {} or in the working directory", leaf.file);
-    throw ConfigError(fmt::format("{}:{}:{}: {} names {}, and there is no such file {}; put it there", leaf.file, leaf.line, leaf.column,
-                                  in_quotes(leaf.key), in_quotes(name), where));
+    throw ConfigError(fmt::format("{}:{}:{}: {} names {}, and there is no such file {}; put it there", leaf.file, leaf.line,
+                                  leaf.column, in_quotes(leaf.key), in_quotes(name), where));
   }
 
   std::optional<ForeignSystem> from_;

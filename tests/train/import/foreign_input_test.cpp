@@ -17,8 +17,9 @@ namespace trident {
 namespace {
 
 std::string_view short_name(ForeignSystem system) {
-  constexpr std::array<std::string_view, 11> kNames = {"Accelerate",    "DeepSpeed",   "Hugging Face", "ms-swift", "axolotl",
-                                                       "LLaMA-Factory", "Megatron-LM", "torchtitan",   "OLMo",     "launcher", "others"};
+  constexpr std::array<std::string_view, 11> kNames = {"Accelerate", "DeepSpeed",     "Hugging Face", "ms-swift",
+                                                       "axolotl",    "LLaMA-Factory", "Megatron-LM",  "torchtitan",
+                                                       "OLMo",       "launcher",      "others"};
   return kNames.at(static_cast<std::size_t>(system));
 }
 
@@ -72,10 +73,12 @@ TEST_F(ForeignInput, FilesAreRecognisedByTheirKeys) {
 }
 
 TEST_F(ForeignInput, WhatIsNoConfigurationIsRefusedWithWhatToDo) {
-  EXPECT_EQ(refusal("from x import y", "x"), "x: a Python program, which import does not execute; print its configuration as JSON there "
-                                             "and import that");
+  EXPECT_EQ(refusal("from x import y", "x"),
+            "x: a Python program, which import does not execute; print its configuration as JSON there, "
+            "and import that");
   EXPECT_TRUE(contains(refusal("", "x.py"), "x.py: a Python program"));
-  EXPECT_TRUE(contains(refusal("{\"run\": {\"steps\": 1}}", "c.json"), "is a configuration of Trident's already: trident train --config"));
+  EXPECT_TRUE(
+      contains(refusal("{\"run\": {\"steps\": 1}}", "c.json"), "is a configuration of Trident's already: trident train --config"));
   EXPECT_TRUE(contains(refusal("name: me", "c.yaml"), "c.yaml: no known kind of configuration; import reads YAML of Accelerate"));
   EXPECT_TRUE(contains(refusal("echo hi"), "run.sh:1:1: no command of a training and no known kind of file; import reads"));
   EXPECT_TRUE(contains(refusal("a: 1", "c.yaml", "word"), "--from \"word\": no such kind; they are accelerate, "));
@@ -86,10 +89,11 @@ TEST_F(ForeignInput, WhatIsNoConfigurationIsRefusedWithWhatToDo) {
 
 TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
   add("z.yaml", "distributed_type: FSDP");
-  EXPECT_EQ(of_command("A=b accelerate launch --config_file z.yaml --num_processes=8 src/sft.py --packing --lr 1e-5 --x a b --no-y -1"),
-            "Accelerate --config_file=\"z.yaml\"\nAccelerate --num_processes=\"8\"\nHugging Face --packing=true\n"
-            "Hugging Face --lr=\"1e-5\"\nHugging Face --x=[\"a\",\"b\"]\nHugging Face --no-y=\"-1\"\n"
-            "Accelerate distributed_type=\"FSDP\"\n");
+  EXPECT_EQ(
+      of_command("A=b accelerate launch --config_file z.yaml --num_processes=8 src/sft.py --packing --lr 1e-5 --x a b --no-y -1"),
+      "Accelerate --config_file=\"z.yaml\"\nAccelerate --num_processes=\"8\"\nHugging Face --packing=true\n"
+      "Hugging Face --lr=\"1e-5\"\nHugging Face --x=[\"a\",\"b\"]\nHugging Face --no-y=\"-1\"\n"
+      "Accelerate distributed_type=\"FSDP\"\n");
   EXPECT_EQ(of_command("mpirun -np 8 -x A --bind-to none python -u pretrain_gpt.py --num-layers 4"),
             "launcher -np=\"8\"\nlauncher -x=\"A\"\nlauncher --bind-to=\"none\"\nMegatron-LM --num-layers=\"4\"\n");
   EXPECT_EQ(of_command("python3 -m torch.distributed.run --nproc_per_node 2 train.py --micro-batch-size=1"),
@@ -102,6 +106,8 @@ TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
   EXPECT_EQ(of_command("export A=1\nuv run accelerate launch -m axolotl.cli.train --x"), "axolotl --x=true\n");
   EXPECT_EQ(of_command("trl sft --fsdp_config '{\"version\": 2, \"a\": {\"b\": [1]}}'"),
             "Hugging Face fsdp_config.version=2\nHugging Face fsdp_config.a.b=[1]\n");
+  EXPECT_EQ(of_command("trl sft --num_processes 4 --bf16"), "Accelerate --num_processes=\"4\"\nHugging Face --bf16=true\n")
+      << "trl hands what it does not know to accelerate launch";
   EXPECT_EQ(of_command("torchrun x.py --deepspeed '{\"zero_optimization\": {}}'"), "DeepSpeed zero_optimization={}\n");
 }
 
@@ -122,11 +128,13 @@ TEST_F(ForeignInput, FilesThatCommandsNameAreReadOnceAndGiveWay) {
   EXPECT_EQ(of_command("NGPU=4 CONFIG_FILE=./t.toml ./run_train.sh"),
             "launcher --nproc_per_node=\"4\"\ntorchtitan --job.config_file=\"./t.toml\"\ntorchtitan training.steps=5\n"
             "torchtitan training.seq_len=8\n");
-  EXPECT_EQ(of_command("torchrun scripts/train.py o.yaml --fsdp.precision=mixed"),
-            "OLMo config=\"o.yaml\"\nOLMo --fsdp.precision=\"mixed\"\nOLMo max_duration=8\nOLMo fsdp.precision=\"pure\" replaced\n");
+  EXPECT_EQ(
+      of_command("torchrun scripts/train.py o.yaml --fsdp.precision=mixed"),
+      "OLMo config=\"o.yaml\"\nOLMo --fsdp.precision=\"mixed\"\nOLMo max_duration=8\nOLMo fsdp.precision=\"pure\" replaced\n");
   EXPECT_EQ(leaves_of({folder_ / "d.json", folder_ / "d.json"}), "DeepSpeed train_batch_size=8\n");
   EXPECT_EQ(refusal("trl sft --config n.yaml"),
-            "run.sh:1:9: \"--config\" names \"n.yaml\", and there is no such file beside run.sh or in the working directory; put it there");
+            "run.sh:1:9: \"--config\" names \"n.yaml\", and there is no such file beside run.sh or in the working directory; put "
+            "it there");
 }
 
 TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRefusedOrRemarked) {
@@ -141,7 +149,8 @@ TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRefusedOrRemarked) {
             "run.sh:1:4: \"$(cat x)\" in line 1 would have to be executed; write its value in its place");
   EXPECT_EQ(refusal("torchrun x.py $ARGS"), "run.sh:1:15: \"$ARGS\" is set nowhere before line 1; write ARGS=... above it");
   EXPECT_EQ(refusal("for i in 1 2; do\n  torchrun x.py\ndone"),
-            "run.sh:2:3: nobody knows whether this command runs: it depends on the loop in line 1, which import does not follow; give import "
+            "run.sh:2:3: nobody knows whether this command runs: it depends on the loop in line 1, which import does not follow; "
+            "give import "
             "the command alone");
   EXPECT_EQ(refusal("torchrun x.py --lr 1\ntorchrun y.py"),
             "run.sh:2:1: a second command of a training, beside that in line 1; give import one of them");
