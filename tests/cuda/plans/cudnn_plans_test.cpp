@@ -122,7 +122,14 @@ TEST_F(CudnnPlans, IntervalsAndBoundedScoresHavePlans) {
     s.interval = 256, s.softcap = bounded ? 50.0f : 0.0f;
     for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward}) expect_plan(h100(), graph, s);
     expect_plan(a100(), Graph::kForward, s);
-    expect_no_plan(a100(), Graph::kDeterministicBackward, s);  // our own kernels compute it
+    for (const Graph graph : {Graph::kBackward, Graph::kDeterministicBackward}) expect_no_plan(a100(), graph, s);
+  }
+  // For documents as samples of several lengths, one behind another, an A100 has a plan only where sums may have any order
+  // (decision 0024): our own kernels compute its backward pass.
+  for (const std::int64_t head_dim : {64, 128}) {
+    const AttentionShape documents = shape(8, 8, 2, 1000, head_dim);
+    expect_no_plan(a100(), Graph::kDeterministicBackward, documents, SequenceLengths::kPacked);
+    expect_plan(a100(), Graph::kBackward, documents, SequenceLengths::kPacked);
   }
   AttentionShape s = shape(2, 32, 8, 8192, 128);  // a key/value head at a time
   s.interval = 4096;
