@@ -9,7 +9,6 @@
 
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
-#include "train/config/option_table.h"
 
 namespace trident {
 namespace {
@@ -291,7 +290,6 @@ TEST(Import, CopiesAndSharersBecomeAPresetOrAGroup) {
   const Import shared = imported(plain({{"shards", -1}, {"stage", 3}}), 8);
   EXPECT_EQ(value_of(shared, "parallel.zero"), "\"zero3\"");
   EXPECT_EQ(value_of(shared, "parallel.data"), "8");
-  if (find_option("parallel.shard_group") == nullptr) GTEST_SKIP() << "the option table has no shard groups yet";
   const Import both = imported(plain({{"replicas", 2}, {"shards", -1}, {"stage", 3}}), 8);
   EXPECT_EQ(value_of(both, "parallel.shard_group"), "4");
   EXPECT_EQ(key_named(both, "replicas").verdict, kNotBuilt);
