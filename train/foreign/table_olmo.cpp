@@ -111,7 +111,8 @@ constexpr ForeignKey kOlmoTraining[] = {
     {"scheduler.name = cosine_with_warmup", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine_with_warmup\""},
     {"scheduler.name = linear_with_warmup", kMapped, "lr_schedule.type", "\"linear\""},
     {"scheduler.name = inverse_sqrt_with_warmup", kMapped, "lr_schedule.type", "\"inverse_sqrt\""},
-    {"scheduler.name = constant_with_warmup, constant", kMapped, "lr_schedule.type", "\"constant\""},
+    {"scheduler.name = constant_with_warmup", kMapped, "lr_schedule.type", "\"constant\""},
+    {"scheduler.name = constant", kMapped, "@olmo.constant", "true", "without a warm-up"},
     {"scheduler.name", kRefused, "cosine_with_warmup", {}, "there is no such course"},
     {"scheduler.units", kMapped, "@olmo.units", {}, "of t_warmup and t_max", "\"steps\""},
     {"scheduler.t_warmup", kMapped, "@olmo.t_warmup", {}, {}, "100"},
@@ -119,7 +120,7 @@ constexpr ForeignKey kOlmoTraining[] = {
     {"scheduler.alpha_f", kMapped, "@min_lr_ratio", {}, {}, "0.1"},
     {"scheduler.warmup_min_lr", kDiffers, {}, {},
      "the first step has the rate lr / warmup_steps here, and a tenth of lr there unless this says otherwise"},
-    {"scheduler.grad_clip_warmup_steps, scheduler.grad_clip_warmup_factor", kRefused, {}, {},
+    {"scheduler.grad_clip_warmup_steps, scheduler.grad_clip_warmup_factor", kDiffers, {}, {},
      "the highest norm is the same at every step"},
 };
 
@@ -148,6 +149,7 @@ constexpr ForeignKey kOlmoFiles[] = {
     {"save_folder, remote_save_folder", kDiffers, {}, {},
      "give the folder as run.dir; names with variables are not followed, and nothing is uploaded"},
     {"save_overwrite", kMapped, "run.overwrite"},
+    {"save_interval = null", kMapped, "checkpoint.every", "0"},
     {"save_interval", kMapped, "checkpoint.every", {}, {}, "1000"},
     {"save_interval_unsharded, save_num_unsharded_checkpoints_to_keep, force_save_unsharded", kAlways, {}, {},
      "every checkpoint can be read in any layout"},
@@ -159,7 +161,8 @@ constexpr ForeignKey kOlmoFiles[] = {
     {"save_num_checkpoints_to_keep", kMapped, "checkpoint.keep_last"},
     {"no_pre_train_checkpoint", kAlways, {}, {}, "none is written before the first step"},
     {"load_path, remote_save_folder, save_interval_ephemeral, epoch, wandb, data.paths, data.datasets, data.label_mask_paths, "
-     "data.seed, data.instance_filter, scheduler.warmup_min_lr, model.init_cutoff_factor, model.emb_init_std = null",
+     "data.seed, data.instance_filter, scheduler.grad_clip_warmup_steps, scheduler.grad_clip_warmup_factor, "
+     "scheduler.warmup_min_lr, model.init_cutoff_factor, model.emb_init_std = null",
      kAlways, {}, {}, "null says nothing"},
     {"load_path", kDiffers, {}, {},
      "its checkpoints are not read: make a Hugging Face folder of one there and give that as model.init_from"},

@@ -104,7 +104,12 @@ void derive_olmo_schedule(Facts& facts) {
     else if (length) facts.set(samples, computed(fact->value.as_number() / static_cast<double>(*length), {fact, units, sequence}));
     else facts.remark(*fact, "it counts tokens, and no input says batch.sequence");
   };
-  set(warmup, "lr_schedule.warmup_steps", "@warmup_samples");
+  if (const Fact* const constant = facts.find("@olmo.constant")) {
+    facts.set("lr_schedule.type", computed("constant", {constant}));
+    facts.set("lr_schedule.warmup_steps", computed(0, {constant}));
+  } else {
+    set(warmup, "lr_schedule.warmup_steps", "@warmup_samples");
+  }
   set(all, "lr_schedule.decay_steps", "@decay_samples");
   const Fact* const stop = facts.find("@olmo.stop_at");
   if (stop == nullptr) return;

@@ -362,6 +362,9 @@ class YamlBuilder : public YAML::EventHandler {
 JsonValue read_yaml(std::string_view text, std::string_view source, YamlTyping typing) {
   check_foreign_text(text, source);
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  // yaml-cpp drops directives that it does not know, and with them a key that begins so.
+  if (text.starts_with('%') && !text.starts_with("%YAML ") && !text.starts_with("%TAG "))
+    refuse_at(source, 1, 1, "an unknown directive");
   std::istringstream stream{std::string(text)};
   YamlBuilder builder(text, source, typing);
   try {

@@ -1,4 +1,4 @@
-// YAML text to values with places, typed as the loader types them that the file is written for. yaml-cpp parses; its types stay inside.
+// YAML text to values with places, typed as the loader of the system that a file is of types them (yaml-cpp parses).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ enum class YamlTyping : std::uint8_t {
   kOmegaConf  // the same, but 1e-5 is a number, and a text ${a.b} alone is the scalar of that path
 };
 
-// The value of the one document in `text`, null where there is none; `source` begins every message: "<source>:<line>:<column>: <why>".
+// The value of the one document in `text`, null where there is none; every message begins "<source>:<line>:<column>: ".
 // The place of a member is that of its key, of an item of a list its own. Throws ConfigError: malformed text, several documents,
 // duplicate keys, keys that are no texts, tags that are no core type, numbers beyond 64 bits, and more than 1 MiB, 64 levels or
 // 100,000 values after aliases and merge keys are expanded.

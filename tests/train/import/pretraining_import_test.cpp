@@ -208,6 +208,8 @@ TEST(PretrainingImport, OlmosLengthsFamiliesAndStrategies) {
   EXPECT_EQ(value_at(olmo({{"fsdp.sharding_strategy", "HYBRID_SHARD"}, {"fsdp.hybrid_sharding_num_model_replicas", 2}}),
                      "parallel.shard_group"),
             "4");
+  expect_values(olmo({{"scheduler.name", "constant"}}), {{"lr_schedule.type", "\"constant\""}, {"lr_schedule.warmup_steps", "0"}});
+  EXPECT_EQ(value_at(olmo({{"save_interval", nullptr}}), "checkpoint.every"), "0");
   EXPECT_EQ(value_at(olmo({{"max_grad_norm", nullptr}}), "optimizer.grad_clip"), "0.0");
   EXPECT_EQ(value_at(olmo({{"activation_checkpointing", "whole_layer"}}), "recompute.policy"), "\"full\"");
   EXPECT_EQ(value_at(olmo({{"save_num_checkpoints_to_keep", -1}}), "checkpoint.keep_last"), "0");

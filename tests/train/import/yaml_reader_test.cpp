@@ -187,6 +187,7 @@ TEST(YamlReader, SaysWhereBrokenTextIsBroken) {
   EXPECT_EQ(yaml_refusal("~: 1\n"), "f.yaml:1:1: a key is empty");
   EXPECT_EQ(yaml_refusal("a: &x b\n*x : 1\n"), "f.yaml:2:1: a key is an alias; write it out");
   EXPECT_EQ(yaml_refusal("a: 1\nb\n"), "f.yaml:2:1: there is no colon behind \"b\"");
+  EXPECT_EQ(yaml_refusal("%a: 1\nb: 2\n"), "f.yaml:1:1: an unknown directive");
   EXPECT_EQ(yaml_refusal("a: b: c\n"), "f.yaml:1:5: illegal map value");
   EXPECT_EQ(yaml_refusal("a:\n\tb: 1\n"), "f.yaml:2:3: illegal map value");
   EXPECT_EQ(yaml_refusal("a: [1, 2\n"), "f.yaml:2:1: end of sequence flow not found");
