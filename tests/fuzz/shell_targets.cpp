@@ -12,9 +12,13 @@ namespace {
 
 // What a shell takes for the same word.
 std::string in_single_quotes(std::string_view word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
+  std::string text(1, '\'');
+  for (const char c : word) {
+    if (c == '\'') text += "'\\'";
+    text += c;
+  }
+  text += '\'';
+  return text;
 }
 
 }  // namespace

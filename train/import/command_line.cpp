@@ -134,6 +134,7 @@ class Command {
     if (is_among(name, "swift trl axolotl llamafactory-cli")) {
       if (words_.empty()) return false;
       action = words_[0].text;
+      passes_on_ = name == "trl";
       words_ = words_.subspan(1);
       if (!is_among(action, "train sft pt rlhf dpo kto grpo rloo reward")) return false;
     }
@@ -210,6 +211,9 @@ class Command {
   // `unknown`: the word of the value that has no value here; else `word` itself may be one.
   void add(ForeignSystem system, const ShellWord& word, std::string key, JsonValue value, const ShellWord* unknown = nullptr) {
     if (unknown == nullptr && !word.unknown.empty()) unknown = &word;
+    const auto knows = [&](ForeignSystem one) { return find_foreign_key(one, plain_name(key), "") != nullptr; };
+    if (passes_on_ && system == ForeignSystem::kHuggingFace && !knows(system) && knows(ForeignSystem::kAccelerate))
+      system = ForeignSystem::kAccelerate;
     if (unknown != nullptr && !unknown->is_parameter) {
       const ForeignKey* const row =
           unknown == &word && !is_flag(word.text) ? nullptr : find_foreign_key(system, plain_name(key), "");
@@ -227,6 +231,7 @@ class Command {
   std::vector<ForeignLeaf> leaves_;
   std::vector<std::string> outer_;  // of each leaf the srun or mpirun that it is a flag of, or ""
   bool has_launcher_ = false;
+  bool passes_on_ = false;  // flags that are not its own, to accelerate launch
 };
 
 }  // namespace

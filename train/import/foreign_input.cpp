@@ -27,7 +27,8 @@ namespace {
 
 constexpr std::string_view kKnown =
     "YAML of Accelerate, OLMo, TRL, ms-swift, axolotl and LLaMA-Factory, JSON of DeepSpeed, TOML and JSON of torchtitan, "
-    "arguments in JSON, and commands: accelerate launch, torchrun, deepspeed, mpirun, srun, python, trl, swift, axolotl, llamafactory-cli";
+    "arguments in JSON, and commands: accelerate launch, torchrun, deepspeed, mpirun, srun, python, trl, swift, axolotl, "
+    "llamafactory-cli";
 
 // A name for --from, and keys of which a file of this system alone has one, where it has none of those above.
 struct Kind {
@@ -86,7 +87,8 @@ ForeignSystem system_of(const JsonValue& value, std::string_view file) {
     return member != nullptr && member->is_object();
   };
   if (has_object("run") || has_object("batch") || has_object("lr_schedule"))
-    throw ConfigError(fmt::format("{}: this is a configuration of Trident's already: trident train --config {}", file, file));
+    throw ConfigError(
+        fmt::format("{}: this is a configuration of Trident's already; use it by trident train --config {}", file, file));
   for (const Kind& kind : kKinds)
     for (const JsonMember& member : value.members())
       if (is_listed(member.key, kind.keys)) return kind.system;
@@ -108,7 +110,8 @@ class Inputs {
     from_ = kind->system;
   }
   void read_given(const std::string& file) {
-    if (file != "-" && !file_exists(file)) throw ConfigError(fmt::format("{}: no such file", in_quotes(file, 200)));
+    if (file != "-" && !file_exists(file))
+      throw ConfigError(fmt::format("{}: no such file; correct its name", in_quotes(file, 200)));
     const std::size_t first = leaves_.size();
     read(file, from_, "");
     for (std::size_t i = first; i < leaves_.size(); ++i) i += follow(i, first);
@@ -131,7 +134,7 @@ class Inputs {
         throw ConfigError(error.what());
       }
     }
-    if (text.size() > kMaxForeignBytes) throw ConfigError(fmt::format("{}: more than 1 MiB", file));
+    if (text.size() > kMaxForeignBytes) throw ConfigError(fmt::format("{}: more than 1 MiB; give the configuration alone", file));
     return text;
   }
 

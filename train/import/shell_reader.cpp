@@ -125,7 +125,7 @@ class Reader : Scanner {
     return runs.doubt != 0 ? runs : Runs{false, doubt("the condition", pos_)};
   }
   void open(std::string_view kind, Runs runs) {
-    if (blocks_.size() > 64) script_.fail(here(), "more than 64 levels");
+    if (blocks_.size() > 64) script_.fail(here(), "more than 64 levels; give import the command alone");
     blocks_.push_back({kind, here(), runs, runs, kind == "case"});
     runs_ = runs;
     pos_ += kind.size();

@@ -93,7 +93,8 @@ struct Script {
     throw ConfigError(fmt::format("{}:{}:{}: {}", source, line, column, why));
   }
   void spend(std::size_t bytes, int at) {
-    if ((spent += bytes) > std::size_t{1} << 22) fail(at, "more than 4 MiB once variables are replaced");
+    if ((spent += bytes) > std::size_t{1} << 22)
+      fail(at, "more than 4 MiB once variables are replaced; give import the command alone");
   }
   int reason(std::string text, bool is_parameter = false) {
     reasons.push_back({std::move(text), is_parameter});
@@ -105,7 +106,7 @@ struct Script {
 class Level {
  public:
   Level(Script& script, int at) : script_(script) {
-    if (++script_.levels > 64) script_.fail(at, "more than 64 levels");
+    if (++script_.levels > 64) script_.fail(at, "more than 64 levels; give import the command alone");
   }
   ~Level() { --script_.levels; }
   Level(const Level&) = delete;
@@ -143,7 +144,7 @@ class Scanner {
   }
   std::string typed(std::size_t begin) const { return bytes_of(part(begin, pos_)); }
   [[noreturn]] void fail_alone() const {
-    script_.fail(here(), fmt::format("{} stands here alone", in_quotes(std::string_view(&text_[pos_].c, 1))));
+    script_.fail(here(), fmt::format("{} stands here alone; correct the script", in_quotes(std::string_view(&text_[pos_].c, 1))));
   }
   void skip_blanks();
   void skip_newline();

@@ -127,9 +127,9 @@ TEST(ShellReader, WhatDoesNotCloseIsRefusedByItsPlace) {
   EXPECT_EQ(refused_shell("a ${b"), "run.sh:1:5: nothing closes this brace");
   EXPECT_EQ(refused_shell("A=(b\nc"), "run.sh:1:1: nothing closes this parenthesis");
   EXPECT_EQ(refused_shell("if a; then b"), "run.sh:1:1: nothing closes this \"if\"");
-  EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"f\" stands here alone");
+  EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"f\" stands here alone; correct the script");
   EXPECT_EQ(refused_shell("[[ a"), "run.sh:1:1: no \"]]\" closes this");
-  EXPECT_EQ(refused_shell("a )"), "run.sh:1:3: \")\" stands here alone");
+  EXPECT_EQ(refused_shell("a )"), "run.sh:1:3: \")\" stands here alone; correct the script");
 }
 
 TEST(ShellReader, SizesAreLimited) {
