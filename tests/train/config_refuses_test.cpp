@@ -219,7 +219,24 @@ TEST(ConfigRefuses, ReservedValuesByName) {
                    {"precision.stochastic_rounding = true: only bf16 weights are rounded at random, and precision.compute is",
                     fmt::format("is \"{}\"; set it to \"bf16\", or precision.stochastic_rounding to false", compute)});
   expect_refusal({"precision.stochastic_rounding=1"}, {"precision.stochastic_rounding = 1: must be true or false"});
-  expect_refusal({"parallel.schedule=zb-h1"}, {"parallel.schedule = \"zb-h1\": not built yet"});
+  for (const char* schedule : {"zb-h1", "zb-v", "dualpipe-v", "csv"})
+    expect_refusal({fmt::format("parallel.schedule={}", schedule)},
+                   {fmt::format("parallel.schedule = \"{}\": not built yet", schedule)});
+  expect_refusal({"model.quantize.type=nf4"}, {"model.quantize.type = \"nf4\": not built yet; remove the key or set it to null"});
+  expect_refusal({"model.quantize={\"skip\": [\"lm_head\"]}"}, {"model.quantize.skip = [\"lm_head\"]: not built yet"});
+  expect_refusal({"model.quantize.typ=nf4"}, {"did you mean model.quantize.type?"});
+  std::string quantized = kSmall;
+  quantized.insert(quantized.find("\"preset\""), "\"quantize\": {\"type\": null, \"block\": 32}, ");
+  expect_refusal({}, {"c.json:3: model.quantize.block = 32: not built yet; remove the key or set it to 64"}, quantized);
+  quantized.replace(quantized.find("{\"type"), 27, "\"nf4\"");
+  expect_refusal({}, {"model.quantize = \"nf4\": must be an object with keys type, block, double, skip"}, quantized);
+  expect_refusal({}, {"offload.optimizer = \"host\": not built yet; remove the key or set it to \"none\"; also ",
+                      "offload.path = \"/nvme\": not built yet"},
+                 with("\"offload\": {\"optimizer\": \"host\", \"path\": \"/nvme\"}"));
+  for (const char* setting : {"precision.fp8=true", "parallel.shard_group=node", "parallel.shard_group=8", "parallel.secondary_shards=8",
+                              "parallel.quantized_weights=true", "parallel.quantized_gradients=4", "parallel.tensor_overlap=chunked",
+                              "offload.parameters=disk", "offload.depth=3"})
+    expect_refusal({setting}, {"not built yet"});
   expect_refusal({"data.reset_position_ids=1"}, {"data.reset_position_ids = 1: must be true or false"});
   expect_refusal({"data.boundaries=sentence"}, {"data.boundaries = \"sentence\": must be \"eod\" or \"index\""});
   expect_refusal({"data.eod=-1"}, {"data.eod = -1: must be an integer from 0 to"});
@@ -282,6 +299,8 @@ TEST(ConfigRefuses, Contradictions) {
                  {"batch.sequence = 64: not divisible by parallel.tensor = 3"});
   expect_refusal({"batch.micro=3"}, {"batch.global = 8: not divisible by batch.micro = 3"});
   expect_refusal({"lr_schedule.min_lr=1"}, {"lr_schedule.min_lr = 1: above optimizer.lr"});
+  for (const char* length : {"1.5", "-0.5", "0.0", "1.0"})
+    expect_refusal({std::string("lr_schedule.warmup_steps=") + length}, {"must be an integer >= 0 or a share between 0 and 1"});
   expect_refusal({"lr_schedule.warmup_steps=10", "lr_schedule.decay_steps=10"}, {"lr_schedule.warmup_steps = 10: must be below"});
   expect_refusal({"lr_schedule.type=wsd"}, {"lr_schedule.wsd_decay_steps = null"});
   expect_refusal({"lr_schedule.decay_steps=10", "lr_schedule.wsd_decay_steps=11"},

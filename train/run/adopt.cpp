@@ -162,6 +162,7 @@ void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_
                           : rate == schedule.min_lr  ? ", that of a last step (lr_schedule.min_lr)"
                                                      : "";
   schedule.decay_steps = then;
+  schedule.warmup_steps = config.lr_schedule.warmup.within(then);
   notes.push_back(fmt::format("{}, as run.steps grew and it is not given: the learning rate of step {} was {:.4g} and is {:.4g}{}",
                               change, next, schedule.at(next), rate, why));
 }
