@@ -34,7 +34,8 @@ bool shell(std::string_view input) {
       bool is_shell = false;
       for (const ShellWord& word : command.words) {
         require(word.line > 0 && word.column > 0, "a word in line {}, column {}", word.line, word.column);
-        again += " " + in_single_quotes(word.text);
+        again += ' ';
+        again += in_single_quotes(word.text);
         is_shell |= word.text == "-c" || word.text.ends_with("c");
       }
       accepts([&] { leaves_of_command(command, "x.sh", std::nullopt); });

@@ -77,8 +77,8 @@ TEST_F(ForeignInput, WhatIsNoConfigurationIsRefusedWithWhatToDo) {
             "x: a Python program, which import does not execute; print its configuration as JSON there, "
             "and import that");
   EXPECT_TRUE(contains(refusal("", "x.py"), "x.py: a Python program"));
-  EXPECT_TRUE(
-      contains(refusal("{\"run\": {\"steps\": 1}}", "c.json"), "is a configuration of Trident's already; use it by trident train --config"));
+  EXPECT_TRUE(contains(refusal("{\"run\": {\"steps\": 1}}", "c.json"),
+                       "is a configuration of Trident's already; use it by trident train --config"));
   EXPECT_TRUE(contains(refusal("name: me", "c.yaml"), "c.yaml: no known kind of configuration; import reads YAML of Accelerate"));
   EXPECT_TRUE(contains(refusal("echo hi"), "run.sh:1:1: no command of a training and no known kind of file; import reads"));
   EXPECT_TRUE(contains(refusal("a: 1", "c.yaml", "word"), "--from \"word\": no such kind; they are accelerate, "));
