@@ -389,6 +389,7 @@ TEST(ConfigAccepts, ValuesOfAnImportReplaceTheFilesAndDefaultsGiveWay) {
   values.take_import("batch.sequence", 128, "its default", true);
   values.take_import("optimizer.grad_clip", 0.5, "its default", true);
   values.take_import("run.epochs", 3.0, "its default", true);
+  values.take_import("model.vocab_size", 50257, "its default", true);
   EXPECT_EQ(values.at("batch.global").value, JsonValue(16));
   EXPECT_EQ(values.at("batch.global").origin, "a.yaml:3 total: 16 in the place of c.json:4");
   EXPECT_EQ(values.at("batch.sequence").value, JsonValue(64));
@@ -397,6 +398,7 @@ TEST(ConfigAccepts, ValuesOfAnImportReplaceTheFilesAndDefaultsGiveWay) {
   values.take_import("run.epochs", 1.0, "run.sh:1 --epochs 1", false);
   EXPECT_TRUE(values.at("run.steps").value.is_null());
   EXPECT_EQ(values.at("run.epochs").origin, "run.sh:1 --epochs 1 in the place of c.json:2");
+  EXPECT_TRUE(values.model_keys().is_null()) << "the file names a model";
   values.take_import("model.model_type", "llama", "run.sh:2 --swiglu", false);
   values.take_import("model.hidden_size", 64, "run.sh:3 --hidden-size 64", false);
   EXPECT_TRUE(values.at("model.preset").value.is_null());

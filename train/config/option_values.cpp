@@ -192,8 +192,10 @@ void OptionValues::take_import(std::string_view path, const JsonValue& value, co
     if (std::ranges::find(group, path) != group.end()) same = group;
   std::string before;
   for (const std::string_view other : same)
-    if (const std::string known = origin_of_key(other); !known.empty()) before += fmt::format("{}{}", before.empty() ? "" : ", ", known);
-  if (is_default && !before.empty()) return;
+    if (const std::string known = origin_of_key(other); !known.empty()) before += (before.empty() ? "" : ", ") + known;
+  const bool is_of_another =
+      find_option(path) == nullptr && !(at("model.preset").value.is_null() && at("model.hf_config").value.is_null());
+  if (is_default && (!before.empty() || is_of_another)) return;
   if (!before.empty() && same.size() > 1) std::ranges::for_each(same, [&](std::string_view other) { forget(other); });
   const std::string both = before.empty() ? origin : fmt::format("{} in the place of {}", origin, before);
   if (const Option* const option = find_option(path)) return take_option(*option, value, origin + ": ", both);

@@ -57,7 +57,7 @@ struct ForeignKey {
   std::string_view names;  // "a, b" or "a, b = V, W"
   Verdict verdict;
   // kMapped, kDiffers, kNotBuilt: a path of the option table; "model." and a key of config.json; or a fact "@name", which
-  // train/import/derive*.cpp computes keys from. kAlways, kRefused: a command to use instead, or nothing.
+  // train/import/derive*.cpp computes keys from. kAlways, kRefused, kDiffers: a command to use instead ("trident ..."), or nothing.
   std::string_view to = {};
   std::string_view value = {};  // JSON text to give `to`; empty: the user's value, converted
   std::string_view note = {};   // one sentence without its full stop: why, or what differs

@@ -13,18 +13,19 @@ using enum Verdict;
 #define TRIDENT_PARALLELISM(name) \
   "parallelism_config.parallelism_config_" name ", parallelism_config." name ", parallelism_config_" name
 
-constexpr ForeignKey kRun[] = {
+constexpr ForeignKey kAccelerateRun[] = {
     {"distributed_type = NO, false", kMapped, "@distributed_type", "\"NO\"", "one process, whatever num_processes says"},
-    {"distributed_type = MULTI_GPU, MULTI_CPU", kMapped, "@distributed_type", {},
+    {"distributed_type = MULTI_GPU, MULTI_CPU", kMapped, "@distributed_type", "\"MULTI_GPU\"",
      "data-parallel ranks with whole copies (ddp), unless DeepSpeed or FSDP is asked for elsewhere"},
-    {"distributed_type = FSDP", kMapped, "@distributed_type", {}, "zero3 where fsdp_config says nothing else"},
-    {"distributed_type = DEEPSPEED", kMapped, "@distributed_type", {}, "zero2 where no stage is named"},
-    {"distributed_type = MEGATRON_LM", kMapped, "@distributed_type", {}, "zero1 with use_distributed_optimizer, ddp without"},
+    {"distributed_type = FSDP", kMapped, "@distributed_type", "\"FSDP\"", "zero3 where fsdp_config says nothing else"},
+    {"distributed_type = DEEPSPEED", kMapped, "@distributed_type", "\"DEEPSPEED\"", "zero2 where no stage is named"},
+    {"distributed_type = MEGATRON_LM", kMapped, "@distributed_type", "\"MEGATRON_LM\"",
+     "zero1 with use_distributed_optimizer, ddp without"},
     {"distributed_type", kRefused, {}, {}, "ranks compute on CPUs and CUDA GPUs"},
-    {"multi_gpu = true", kMapped, "@distributed_type", "\"MULTI_GPU\""},
-    {"use_fsdp = true", kMapped, "@distributed_type", "\"FSDP\""},
-    {"use_deepspeed = true", kMapped, "@distributed_type", "\"DEEPSPEED\""},
-    {"use_megatron_lm = true", kMapped, "@distributed_type", "\"MEGATRON_LM\""},
+    {"multi_gpu", kMapped, "@distributed_type", "\"MULTI_GPU\""},
+    {"use_fsdp", kMapped, "@distributed_type", "\"FSDP\""},
+    {"use_deepspeed", kMapped, "@distributed_type", "\"DEEPSPEED\""},
+    {"use_megatron_lm", kMapped, "@distributed_type", "\"MEGATRON_LM\""},
     {"use_parallelism_config", kAlways, {}, {}, "degrees count where they are given"},
     {"num_processes = -1", kLauncher, {}, {}, "the launcher or import --ranks says how many there are"},
     {"num_processes", kMapped, "@ranks"},
@@ -35,10 +36,8 @@ constexpr ForeignKey kRun[] = {
      "fp32, unless the program's own arguments name a format"},
     {"mixed_precision = fp8", kNotBuilt, "precision.fp8", "true"},
     {"mixed_precision", kRefused, {}, {}, "formats are no, fp16, bf16 and fp8"},
-    {"fp16 = true", kMapped, "precision.compute", "\"fp16\"", "the old form of mixed_precision"},
-    {"fp16", kAlways, {}, {}, "mixed_precision says it"},
-    {"use_cpu, cpu = true", kMapped, "device", "\"cpu\""},
-    {"use_cpu = false", kAlways, {}, {}, "device auto takes GPUs where there are any"},
+    {"fp16", kMapped, "precision.compute", "\"fp16\"", "the old form of mixed_precision"},
+    {"use_cpu, cpu", kMapped, "device", "\"cpu\""},
     {"enable_cpu_affinity", kAlways, {}, {}, "run.pin binds ranks to cores unless it is false"},
     {"num_cpu_threads_per_process", kMapped, "run.threads_per_rank"},
     {"debug", kAlways, {}, {}, "debug.check_collectives compares what ranks are about to communicate unless it is false"},
@@ -47,21 +46,21 @@ constexpr ForeignKey kRun[] = {
     {"compute_environment, ec2_instance_type, iam_role_name, image_uri, profile, region, base_job_name, pytorch_version, "
      "transformers_version, py_version, sagemaker_inputs_file, sagemaker_metrics_file, additional_args, aws_access_key_id, "
      "aws_secret_access_key", kRefused, {}, {}, "no service starts machines: start mpirun or srun on them"},
-    {"tpu, tpu_use_cluster, tpu_cluster = true", kRefused, {}, {}, "ranks compute on CPUs and CUDA GPUs"},
-    {"tpu_use_cluster, no_tpu_cluster, tpu_use_sudo, tpu_name, tpu_zone, tpu_vm, tpu_env, vm, env, commands, command_file",
-     kLauncher, {}, {}, "a matter of TPUs"},
+    {"tpu, tpu_use_cluster, tpu_cluster", kRefused, {}, {}, "ranks compute on CPUs and CUDA GPUs"},
+    {"no_tpu_cluster, tpu_use_sudo, tpu_name, tpu_zone, tpu_vm, tpu_env, vm, env, commands, command_file", kLauncher, {}, {},
+     "a matter of TPUs"},
     {"machine_rank, main_process_ip, main_process_port, rdzv_backend, rdzv_conf, same_network, gpu_ids, max_restarts, "
      "monitor_interval, tee, t, log_dir, role, quiet, q, module, m, no_python, mpirun_config.*, mpirun_hostfile", kLauncher, {}, {},
      "mpirun or srun starts the ranks, CUDA_VISIBLE_DEVICES names the GPUs, and trident supervise restarts"},
     {"config_file, deepspeed_config.deepspeed_config_file, deepspeed_config_file, deepspeed_config.hf_ds_config", kAlways, {}, {},
      "its keys are listed by themselves"},
-    {"deepspeed_config, fsdp_config, megatron_lm_config, parallelism_config, dynamo_config, fp8_config, mpirun_config", kAlways, {},
-     {}, "an empty block says nothing"},
+    {"deepspeed_config, fsdp_config, megatron_lm_config, parallelism_config, mpirun_config", kAlways, {}, {},
+     "an empty block says nothing"},
     {"dynamo_*", kAlways, {}, {}, "there is nothing to compile"},
     {"fp8_*", kNotBuilt, "precision.fp8", "true", "scaling is by tensor unless precision.fp8 names another recipe"},
 };
 
-constexpr ForeignKey kDeepSpeed[] = {
+constexpr ForeignKey kAccelerateDeepSpeed[] = {
     {TRIDENT_DEEPSPEED("zero_stage") " = 0", kMapped, "parallel.zero", "\"ddp\""},
     {TRIDENT_DEEPSPEED("zero_stage") " = 1", kMapped, "parallel.zero", "\"zero1\""},
     {TRIDENT_DEEPSPEED("zero_stage") " = 2", kMapped, "parallel.zero", "\"zero2\"",
@@ -79,10 +78,6 @@ constexpr ForeignKey kDeepSpeed[] = {
     {TRIDENT_DEEPSPEED("offload_optimizer_device") " = nvme", kNotBuilt, "offload.optimizer", "\"disk\""},
     {TRIDENT_DEEPSPEED("offload_param_device") " = cpu", kNotBuilt, "offload.parameters", "\"host\""},
     {TRIDENT_DEEPSPEED("offload_param_device") " = nvme", kNotBuilt, "offload.parameters", "\"disk\""},
-    {"deepspeed_config.offload_optimizer_device, deepspeed_config.offload_param_device, "
-     "deepspeed_config.offload_optimizer_nvme_path, deepspeed_config.offload_param_nvme_path, offload_optimizer_device, "
-     "offload_param_device, offload_optimizer_nvme_path, offload_param_nvme_path = none, null", kAlways, {}, {},
-     "everything stays on the rank's device"},
     {"deepspeed_config.offload_optimizer_nvme_path, deepspeed_config.offload_param_nvme_path, offload_optimizer_nvme_path, "
      "offload_param_nvme_path", kNotBuilt, "offload.path"},
     {"deepspeed_config.offload_optimizer_device, deepspeed_config.offload_param_device, offload_optimizer_device, "
@@ -93,15 +88,15 @@ constexpr ForeignKey kDeepSpeed[] = {
     {TRIDENT_DEEPSPEED("deepspeed_moe_layer_cls_names") ", deepspeed_config.transformer_moe_cls_names", kRefused, {}, {},
      "dense models only"},
     {"deepspeed_config.is_train_batch_min", kAlways, {}, {}, "batch.micro says it"},
-    {"deepspeed_config.enable_msamp = true", kNotBuilt, "precision.fp8", "true"},
-    {"deepspeed_config.enable_msamp, deepspeed_config.msamp_opt_level", kAlways, {}, {}, "a matter of MS-AMP"},
+    {"deepspeed_config.enable_msamp", kNotBuilt, "precision.fp8", "true"},
+    {"deepspeed_config.msamp_opt_level", kAlways, {}, {}, "a matter of MS-AMP"},
     {"deepspeed_config.deepspeed_hostfile, deepspeed_config.deepspeed_exclusion_filter, "
      "deepspeed_config.deepspeed_inclusion_filter, deepspeed_config.deepspeed_multinode_launcher, deepspeed_hostfile, "
      "deepspeed_exclusion_filter, deepspeed_inclusion_filter, deepspeed_multinode_launcher", kLauncher, {}, {},
      "mpirun or srun starts the ranks"},
 };
 
-constexpr ForeignKey kFsdp[] = {
+constexpr ForeignKey kAccelerateFsdp[] = {
     {TRIDENT_FSDP("version"), kAlways, {}, {}, "both versions have the same presets here"},
     {TRIDENT_FSDP("sharding_strategy") ", " TRIDENT_FSDP("reshard_after_forward") " = FULL_SHARD, true, 1", kMapped,
      "parallel.zero", "\"zero3\"", "true is of version 2, FULL_SHARD of version 1"},
@@ -115,13 +110,10 @@ constexpr ForeignKey kFsdp[] = {
      "@hybrid_zero2", "true", "parallel.shard_group \"node\": shard_grad_op among the ranks of a node, whole copies across nodes"},
     {TRIDENT_FSDP("sharding_strategy") ", " TRIDENT_FSDP("reshard_after_forward"), kRefused, {}, {},
      "strategies are FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD and HYBRID_SHARD_ZERO2"},
-    {TRIDENT_FSDP("offload_params") ", fsdp_config.cpu_offload = true", kNotBuilt, "offload.parameters", "\"host\"",
+    {TRIDENT_FSDP("offload_params") ", fsdp_config.cpu_offload", kNotBuilt, "offload.parameters", "\"host\"",
      "with offload.optimizer and offload.gradients, as FSDP keeps those there, too"},
-    {TRIDENT_FSDP("offload_params") ", fsdp_config.cpu_offload", kAlways, {}, {}, "everything stays on the rank's device"},
-    {TRIDENT_FSDP("activation_checkpointing") " = true", kMapped, "recompute.policy", "\"full\""},
-    {TRIDENT_FSDP("activation_checkpointing_offload") " = true", kNotBuilt, "offload.activations", "\"host\""},
-    {TRIDENT_FSDP("activation_checkpointing") ", " TRIDENT_FSDP("activation_checkpointing_offload"), kAlways, {}, {},
-     "recompute.policy says what is computed again"},
+    {TRIDENT_FSDP("activation_checkpointing"), kMapped, "recompute.policy", "\"full\""},
+    {TRIDENT_FSDP("activation_checkpointing_offload"), kNotBuilt, "offload.activations", "\"host\""},
     {TRIDENT_FSDP("auto_wrap_policy") " = NO_WRAP", kDiffers, {}, {},
      "one unit is the whole model there and nothing overlaps; here each block is a unit"},
     {TRIDENT_FSDP("auto_wrap_policy") ", " TRIDENT_FSDP("transformer_layer_cls_to_wrap") ", " TRIDENT_FSDP("min_num_params")
@@ -133,13 +125,12 @@ constexpr ForeignKey kFsdp[] = {
     {TRIDENT_FSDP("use_orig_params"), kAlways, {}, {}, "frozen and trainable parameters mix freely"},
     {TRIDENT_FSDP("cpu_ram_efficient_loading") ", " TRIDENT_FSDP("sync_module_states") ", fsdp_config.param_init_fn", kAlways, {},
      {}, "each rank reads or draws its part of the weights alone, and all layouts begin with the same"},
-    {TRIDENT_FSDP("ignored_modules") " = null, none", kAlways, {}, {}, "every module is sharded"},
     {TRIDENT_FSDP("ignored_modules"), kRefused, {}, {}, "every module is sharded"},
     {"fsdp_config.mixed_precision_policy", kDiffers, {}, {},
      "precision.compute is the format of weights and activations; gradients are always reduced in fp32"},
 };
 
-constexpr ForeignKey kParallelism[] = {
+constexpr ForeignKey kAccelerateParallelism[] = {
     {TRIDENT_PARALLELISM("dp_replicate_size"), kMapped, "@replicate"},
     {TRIDENT_PARALLELISM("dp_shard_size"), kMapped, "@shard"},
     {TRIDENT_PARALLELISM("tp_size") ", torch_tp_plugin.tp_size", kMapped, "parallel.tensor"},
@@ -150,19 +141,18 @@ constexpr ForeignKey kParallelism[] = {
      {}, "goes with parallel.context, which leaves no choice of it"},
     {TRIDENT_PARALLELISM("sp_seq_length") ", " TRIDENT_PARALLELISM("sp_seq_length_is_variable"), kAlways, {}, {},
      "batch.sequence says it"},
-    {"parallelism_config.enable_async_tp = true", kNotBuilt, "parallel.tensor_overlap", "\"chunked\""},
-    {"parallelism_config.enable_async_tp, parallelism_config.tp_handler, torch_tp_plugin.torch_device_mesh", kAlways, {}, {},
+    {"parallelism_config.enable_async_tp", kNotBuilt, "parallel.tensor_overlap", "\"chunked\""},
+    {"parallelism_config.tp_handler, torch_tp_plugin.torch_device_mesh", kAlways, {}, {},
      "the grid of ranks follows from the degrees"},
 };
 
-constexpr ForeignKey kMegatronLm[] = {
+constexpr ForeignKey kAccelerateMegatron[] = {
     {TRIDENT_MEGATRON("tp_degree"), kMapped, "parallel.tensor"},
     {TRIDENT_MEGATRON("pp_degree"), kMapped, "parallel.pipeline"},
     {TRIDENT_MEGATRON("num_micro_batches"), kMapped, "@accumulation"},
     {TRIDENT_MEGATRON("sequence_parallelism"), kMapped, "parallel.sequence_parallel"},
-    {TRIDENT_MEGATRON("recompute_activations") " = true", kMapped, "recompute.policy", "\"selective\""},
+    {TRIDENT_MEGATRON("recompute_activations"), kMapped, "recompute.policy", "\"selective\""},
     {TRIDENT_MEGATRON("recompute_granularity"), kMapped, "recompute.policy"},
-    {TRIDENT_MEGATRON("recompute_activations"), kAlways, {}, {}, "recompute.policy says what is computed again"},
     {TRIDENT_MEGATRON("recompute_method") ", " TRIDENT_MEGATRON("recompute_num_layers"), kDiffers, {}, {},
      "recompute.policy holds for every block"},
     {TRIDENT_MEGATRON("use_distributed_optimizer") " = true", kMapped, "parallel.zero", "\"zero1\""},
@@ -174,19 +164,16 @@ constexpr ForeignKey kMegatronLm[] = {
     {TRIDENT_MEGATRON("context_parallel_size"), kNotBuilt, "parallel.context"},
     {TRIDENT_MEGATRON("expert_model_parallel_size") ", " TRIDENT_MEGATRON("expert_tensor_parallel_size"), kRefused, {}, {},
      "dense models only"},
-    {TRIDENT_MEGATRON("optimizer_cpu_offload") " = true", kNotBuilt, "offload.optimizer", "\"host\""},
+    {TRIDENT_MEGATRON("optimizer_cpu_offload"), kNotBuilt, "offload.optimizer", "\"host\""},
     {TRIDENT_MEGATRON("eod_mask_loss"), kMapped, "data.eod_mask_loss"},
-    {TRIDENT_MEGATRON("no_save_optim") " = true", kMapped, "checkpoint.content", "\"weights\""},
-    {TRIDENT_MEGATRON("no_load_optim") " = true", kRefused, {}, {}, "model.init_from begins with weights alone"},
-    {TRIDENT_MEGATRON("use_custom_fsdp") " = true", kRefused, {}, {}, "parallel.zero says what is sharded"},
-    {TRIDENT_MEGATRON("use_precision_aware_optimizer") " = true", kRefused, {}, {}, "optimizer states are fp32"},
-    {TRIDENT_MEGATRON("attention_dropout") ", " TRIDENT_MEGATRON("lr_mult") " = 0, 1", kAlways, {}, {},
-     "one learning rate for all parameters, and dropout of residuals and embeddings alone"},
+    {TRIDENT_MEGATRON("no_save_optim"), kMapped, "checkpoint.content", "\"weights\""},
+    {TRIDENT_MEGATRON("no_load_optim"), kRefused, {}, {}, "model.init_from begins with weights alone"},
+    {TRIDENT_MEGATRON("use_custom_fsdp"), kRefused, {}, {}, "parallel.zero says what is sharded"},
+    {TRIDENT_MEGATRON("use_precision_aware_optimizer"), kRefused, {}, {}, "optimizer states are fp32"},
+    {TRIDENT_MEGATRON("lr_mult") " = 1", kAlways, {}, {}, "one learning rate for all parameters"},
     {TRIDENT_MEGATRON("calculate_per_token_loss") " = false", kDiffers, {}, {},
      "the mean is over the targets of the global batch, not over micro-batches"},
-    {TRIDENT_MEGATRON("optimizer_cpu_offload") ", " TRIDENT_MEGATRON("no_save_optim") ", " TRIDENT_MEGATRON("no_load_optim") ", "
-     TRIDENT_MEGATRON("use_custom_fsdp") ", " TRIDENT_MEGATRON("use_precision_aware_optimizer") ", "
-     TRIDENT_MEGATRON("overlap_cpu_optimizer_d2h_h2d") ", " TRIDENT_MEGATRON("attention_backend") ", "
+    {TRIDENT_MEGATRON("overlap_cpu_optimizer_d2h_h2d") ", " TRIDENT_MEGATRON("attention_backend") ", "
      TRIDENT_MEGATRON("attention_softmax_in_fp32") ", " TRIDENT_MEGATRON("use_rotary_position_embeddings") ", "
      TRIDENT_MEGATRON("calculate_per_token_loss"), kAlways, {}, {}, "the default here, or the model's own configuration says it"},
     {TRIDENT_MEGATRON("train_iters"), kMapped, "run.steps"},
@@ -217,9 +204,9 @@ constexpr ForeignKey kMegatronLm[] = {
 };
 
 // Names of Python classes before a dot: no file has these.
-constexpr ForeignKey kPython[] = {
+constexpr ForeignKey kAcceleratePython[] = {
     {"GradientAccumulationPlugin.num_steps", kMapped, "@accumulation"},
-    {"GradientAccumulationPlugin.sync_each_batch = true", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
+    {"GradientAccumulationPlugin.sync_each_batch", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
     {"DistributedDataParallelKwargs.bucket_cap_mb", kMapped, "parallel.bucket_mb"},
     {"DistributedDataParallelKwargs.comm_hook, DistributedDataParallelKwargs.comm_wrapper", kRefused, {}, {},
      "gradients are reduced in fp32"},
@@ -229,14 +216,14 @@ constexpr ForeignKey kPython[] = {
      "with fp16 the loss scale begins at 2^32, doubles after 1000 clean steps and is halved at overflows"},
     {"AORecipeKwargs.*, TERecipeKwargs.*, MSAMPRecipeKwargs.*, FP8RecipeKwargs.*", kNotBuilt, "precision.fp8", "true"},
     {"ProfileKwargs.*", kDiffers, {}, {}, "log.trace_steps traces a range of steps"},
-    {"DataLoaderConfiguration.split_batches = true", kRefused, {}, {}, "batch.micro is of a rank, batch.global of all"},
+    {"DataLoaderConfiguration.split_batches", kRefused, {}, {}, "batch.micro is of a rank, batch.global of all"},
     {"DataLoaderConfiguration.data_seed", kMapped, "run.seed"},
     {"ProjectConfiguration.project_dir", kMapped, "run.dir"},
     {"ProjectConfiguration.total_limit", kMapped, "checkpoint.keep_last"},
     {"BnbQuantizationConfig.bnb_4bit_quant_type", kNotBuilt, "model.quantize.type"},
     {"BnbQuantizationConfig.bnb_4bit_use_double_quant", kNotBuilt, "model.quantize.double"},
     {"BnbQuantizationConfig.skip_modules, BnbQuantizationConfig.keep_in_fp32_modules", kNotBuilt, "model.quantize.skip"},
-    {"BnbQuantizationConfig.load_in_8bit = true", kRefused, {}, {}, "4 bits only: model.quantize.type"},
+    {"BnbQuantizationConfig.load_in_8bit", kRefused, {}, {}, "4 bits only: model.quantize.type"},
     {"GradientAccumulationPlugin.*, DistributedDataParallelKwargs.*, AutocastKwargs.*, DataLoaderConfiguration.*, "
      "ProjectConfiguration.*, TorchDynamoPlugin.*, BnbQuantizationConfig.*, TensorInformation.*", kAlways, {}, {},
      "the order of a step, its samples and its memory are decided beforehand"},
@@ -247,17 +234,17 @@ constexpr ForeignKey kPython[] = {
 #undef TRIDENT_MEGATRON
 #undef TRIDENT_PARALLELISM
 
-constexpr ForeignSection kSections[] = {
-    {ForeignSystem::kAccelerate, "Processes, precision, devices", kRun},
-    {ForeignSystem::kAccelerate, "DeepSpeed", kDeepSpeed},
-    {ForeignSystem::kAccelerate, "Fully sharded data parallelism", kFsdp},
-    {ForeignSystem::kAccelerate, "Parallelism", kParallelism},
-    {ForeignSystem::kAccelerate, "Megatron-LM", kMegatronLm},
-    {ForeignSystem::kAccelerate, "Classes of Python", kPython},
+constexpr ForeignSection kAccelerateSections[] = {
+    {ForeignSystem::kAccelerate, "Processes, precision, devices", kAccelerateRun},
+    {ForeignSystem::kAccelerate, "DeepSpeed", kAccelerateDeepSpeed},
+    {ForeignSystem::kAccelerate, "Fully sharded data parallelism", kAccelerateFsdp},
+    {ForeignSystem::kAccelerate, "Parallelism", kAccelerateParallelism},
+    {ForeignSystem::kAccelerate, "Megatron-LM", kAccelerateMegatron},
+    {ForeignSystem::kAccelerate, "Classes of Python", kAcceleratePython},
 };
 
 }  // namespace
 
-std::span<const ForeignSection> accelerate_sections() { return kSections; }
+std::span<const ForeignSection> accelerate_sections() { return kAccelerateSections; }
 
 }  // namespace trident

@@ -100,7 +100,7 @@ constexpr ForeignKey kMemory[] = {
      "gc_collect_steps, experimental_skip_move_to_device, fp8_config*, fp8_enable_fsdp_float8_all_gather, resources_per_worker*, "
      "ray_*",
      kAlways, {}, {}, "memory is planned before the start, and the launcher says how many ranks there are"},
-    {"use_ray", kLauncher, {}, {}, "mpirun or srun starts the ranks"},
+    {"use_ray, launcher", kLauncher, {}, {}, "mpirun or srun starts the ranks"},
 };
 
 constexpr ForeignKey kModelAndData[] = {

@@ -14,7 +14,7 @@ constexpr std::string_view kNotSent = "nothing is sent anywhere; trident convert
 
 constexpr ForeignKey kBatchAndRun[] = {
     {"program", kMapped, "@program", {}, "its name says whose defaults count: sft.py and dpo.py have TRL's, others Trainer's"},
-    {"config", kAlways, {}, {}, "its file is read"},
+    {"config, deepspeed_config", kAlways, {}, {}, "its file is read"},
     {"output_dir", kMapped, "run.dir"},
     {"overwrite_output_dir", kMapped, "run.overwrite"},
     {"do_train, do_eval, do_predict", kAlways, "trident eval", {}, "trident train trains, and evaluates where eval.every says so"},

@@ -10,21 +10,21 @@ constexpr std::string_view kOtherPrefix = "the prefix that trident data prepare 
 
 constexpr ForeignKey kOtherRun[] = {
     {"max_iters, total_steps, training_steps, train_steps, num_train_steps", kMapped, "run.steps"},
-    {"max_epochs, num_epochs", kMapped, "run.epochs", "", "in the place of run.steps"},
+    {"max_epochs", kMapped, "run.epochs", "", "in the place of run.steps"},
     {"out_dir, default_root_dir, save_dir", kMapped, "run.dir"},
     {"max_time", kMapped, "run.max_minutes", "", "in minutes"},
     {"min_steps, min_epochs, limit_train_batches, overfit_batches, fast_dev_run", kRefused, "", "",
      "run.steps or run.epochs is the length of the run"},
     {"accelerator", kMapped, "device"},
-    {"num_gpus, gpus, devices, num_nodes, nnodes, nproc_per_node, world_size", kLauncher, "", "",
+    {"gpus, devices, n_gpus", kLauncher, "", "",
      "mpirun or srun says how many ranks there are; without one the ranks of parallel are threads"},
     {"backend", kLauncher, "", "", "GPUs talk through NCCL, processes through MPI"},
-    {"compile, torch_compile, use_compile", kAlways, "", "", "there is nothing to compile"},
+    {"compile, use_compile", kAlways, "", "", "there is nothing to compile"},
     {"deterministic, benchmark", kMapped, "cuda.deterministic"},
 };
 
 constexpr ForeignKey kOtherLayout[] = {
-    {"tensor_parallel_size, tp_size, tp_degree, tensor_parallel, n_tensor_parallel", kMapped, "parallel.tensor"},
+    {"tp_size, tp_degree, tensor_parallel, n_tensor_parallel", kMapped, "parallel.tensor"},
     {"pipeline_parallel_size, pp_size, pp_degree, pipeline_parallel", kMapped, "parallel.pipeline"},
     {"data_parallel_size, dp_size, dp_degree, data_parallel", kMapped, "parallel.data"},
     {"context_parallel, cp_size, cp_degree", kNotBuilt, "parallel.context"},
@@ -33,7 +33,7 @@ constexpr ForeignKey kOtherLayout[] = {
     {"tp_mode = REDUCE_SCATTER", kMapped, "parallel.sequence_parallel", "true"},
     {"tp_mode = ALL_REDUCE", kMapped, "parallel.sequence_parallel", "false"},
     {"tp_linear_async_communication", kNotBuilt, "parallel.tensor_overlap", "\"chunked\""},
-    {"tp_recompute_allgather", kAlways, "", "", "what was gathered is gathered again in the backward pass"},
+    {"tp_recompute_allgather", kDiffers, "", "", "recompute.policy says what is kept"},
     {"strategy = ddp, ddp_find_unused_parameters_false, ddp_find_unused_parameters_true", kMapped, "parallel.zero", "\"ddp\""},
     {"strategy = deepspeed_stage_1", kMapped, "parallel.zero", "\"zero1\""},
     {"strategy = deepspeed, deepspeed_stage_2", kMapped, "parallel.zero", "\"zero2\""},
@@ -42,12 +42,12 @@ constexpr ForeignKey kOtherLayout[] = {
     {"strategy = deepspeed_stage_2_offload, deepspeed_stage_3_offload", kNotBuilt, "offload.optimizer", "\"host\"",
      "beside parallel.zero"},
     {"strategy", kRefused, "", "", "parallel.zero is ddp, zero1, zero2, shard_grad_op or zero3"},
-    {"ddp_bucket_cap_mb, bucket_cap_mb", kMapped, "parallel.bucket_mb"},
-    {"expert_parallel_size, ep_size, num_experts", kRefused, "", "", "dense models only"},
+    {"bucket_cap_mb", kMapped, "parallel.bucket_mb"},
+    {"expert_parallel_size, ep_size", kRefused, "", "", "dense models only"},
 };
 
 constexpr ForeignKey kOtherModel[] = {
-    {"model, model_name", kMapped, "model.preset", "", "or model.init_from, a local folder of Hugging Face's form"},
+    {"model", kMapped, "model.preset", "", "or model.init_from, a local folder of Hugging Face's form"},
     {"init_from = scratch", kAlways, "", "", "without model.init_from weights begin at random"},
     {"init_from = resume", kMapped, "checkpoint.resume", "\"auto\""},
     {"init_from", kMapped, "model.init_from"},
@@ -61,11 +61,12 @@ constexpr ForeignKey kOtherModel[] = {
     {"d_ff, ffn_dim, intermediate_size", kMapped, "model.intermediate_size", "", "n_inner for gpt2"},
     {"dropout, resid_pdrop, embd_pdrop", kMapped, "model.dropout"},
     {"bias", kAlways, "", "", "model_type decides: gpt2 has biases, llama has none"},
-    {"block_size, context_length, sequence_length, seq_len, max_seq_len, ctx_len", kMapped, "batch.sequence"},
+    {"context_length, sequence_length, seq_len, max_seq_len, ctx_len", kMapped, "batch.sequence"},
 };
 
 constexpr ForeignKey kOtherTraining[] = {
-    {"batch_size, global_batch", kMapped, "batch.global", "", "of all ranks in one update; batch.micro is what one pass takes"},
+    {"global_batch, effective_batch_size", kMapped, "batch.global", "",
+     "of all ranks in one update; batch.micro is what one pass takes"},
     {"micro_batch, mbs, device_batch_size", kMapped, "batch.micro"},
     {"accumulate_grad_batches, grad_accum, grad_accum_steps, batch_accumulation, batch_accumulation_per_replica", kMapped,
      "@accumulation", "", "batch.global = batch.micro x parallel.data x N"},
@@ -89,17 +90,15 @@ constexpr ForeignKey kOtherTraining[] = {
     {"accumulate_grad_in_fp32", kAlways, "", "", "gradients are summed in fp32"},
     {"recompute, grad_checkpointing", kMapped, "recompute.policy", "", "none, selective or full"},
     {"recompute_layer, use_checkpointing, activation_checkpoint", kMapped, "recompute.policy", "\"full\""},
-    {"use_lora, lora, use_peft, peft", kMapped, "adapter.type", "\"lora\"",
-     "with adapter.r, adapter.alpha, adapter.target_modules"},
-    {"qlora, use_qlora, quantize", kNotBuilt, "model.quantize.type", "\"nf4\""},
+    {"lora", kMapped, "adapter.type", "\"lora\"", "with adapter.r, adapter.alpha, adapter.target_modules"},
+    {"use_qlora, quantize", kNotBuilt, "model.quantize.type", "\"nf4\""},
 };
 
 constexpr ForeignKey kOtherData[] = {
-    {"data, train_data, dataset_path, train_file, training_data", kMapped, "data.train", "", kOtherPrefix},
-    {"valid_data, validation_data, val_data, eval_data, eval_dataset, validation_file, val_file", kMapped, "data.valid", "",
-     kOtherPrefix},
+    {"data, train_data, training_data", kMapped, "data.train", "", kOtherPrefix},
+    {"valid_data, validation_data, val_data, eval_data, eval_dataset, val_file", kMapped, "data.valid", "", kOtherPrefix},
     {"test_data, test_file", kRefused, "trident eval --data PREFIX", "", "measures a checkpoint on it"},
-    {"tokenizer, tokenizer_path, tokenizer_name", kMapped, "data.tokenizer", "", "a name, a local folder or a file"},
+    {"tokenizer, tokenizer_path", kMapped, "data.tokenizer", "", "a name, a local folder or a file"},
     {"num_loading_workers, num_dataset_workers", kAlways, "", "", "samples are read ahead"},
 };
 
@@ -117,7 +116,7 @@ constexpr ForeignKey kOtherOutput[] = {
     {"resume, resume_from, ckpt_path, resume_checkpoint_path", kMapped, "checkpoint.resume", "",
      "auto, the default: the newest in checkpoint.dir"},
     {"log_every, log_every_n_steps, iteration_step_info_interval, log_steps", kMapped, "log.every"},
-    {"wandb, log_wandb, wandb_log, wandb_project, wandb_run_name, use_wandb, logger", kRefused, "", "", "read metrics.jsonl"},
+    {"wandb, log_wandb, wandb_log, logger", kRefused, "", "", "read metrics.jsonl"},
     {"enable_progress_bar, enable_model_summary", kAlways, "", "", "one line every log.every steps"},
     {"profiler", kMapped, "log.trace_steps", "[10, 12]"},
     {"detect_anomaly", kAlways, "", "", "a step with a non-finite gradient is not applied; ten in a row end the run"},

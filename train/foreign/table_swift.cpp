@@ -10,10 +10,7 @@ constexpr std::string_view kNotThere = "a method that is not there: all weights 
                            kWithData = "the targets that count are chosen with the data";
 
 constexpr ForeignKey kTraining[] = {
-    {"program = swift sft, sft", kMapped, "@stage", "\"sft\""},
-    {"program = swift pt, pt", kMapped, "@stage", "\"pt\""},
-    {"program = swift rlhf, rlhf", kMapped, "@stage", "\"dpo\"", "rlhf_type says which"},
-    {"program", kRefused, {}, {}, "sft, pt and rlhf train; what megatron takes are Megatron-LM's flags"},
+    {"program", kMapped, "@program", {}, "its name says what trains: sft, pt or rlhf"},
     {"rlhf_type = dpo", kMapped, "@stage", "\"dpo\""},
     {"rlhf_type", kRefused, {}, {}, "DPO is what learns from preferences"},
     {"tuner_type, train_type, sft_type = full", kMapped, "adapter.type", "null"},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include "core/check.h"
@@ -55,7 +56,8 @@ class Command {
   std::optional<std::vector<ForeignLeaf>> leaves() {
     if (!take_launchers() || !take_program()) return std::nullopt;
     if (!command_.doubt.empty())
-      fail(command_.words.front(), fmt::format("nobody knows whether this command runs: {}; give import the command alone", command_.doubt));
+      fail(command_.words.front(),
+           fmt::format("nobody knows whether this command runs: {}; give import the command alone", command_.doubt));
     return std::move(leaves_);
   }
 
@@ -89,7 +91,8 @@ class Command {
         ++end;
       if (end == words_.size()) return false;
       const std::size_t first = leaves_.size();
-      if (kind != Starter::kPython) take_flags(words_.first(end), kind == Starter::kAccelerate ? ForeignSystem::kAccelerate : ForeignSystem::kLauncher);
+      if (kind != Starter::kPython)
+        take_flags(words_.first(end), kind == Starter::kAccelerate ? ForeignSystem::kAccelerate : ForeignSystem::kLauncher);
       if (kind == Starter::kOuter) {
         outer_.resize(leaves_.size());
         for (std::size_t i = first; i < leaves_.size(); ++i) {
@@ -119,7 +122,8 @@ class Command {
   }
 
   bool has_flag(std::string_view names) const {
-    return std::ranges::any_of(words_, [&](const ShellWord& word) { return is_flag(word.text) && is_among(plain_name(word.text), names); });
+    return std::ranges::any_of(words_,
+                               [&](const ShellWord& word) { return is_flag(word.text) && is_among(plain_name(word.text), names); });
   }
   // The program's name and words; false: it trains nothing.
   bool take_program() {
@@ -130,6 +134,7 @@ class Command {
     if (is_among(name, "swift trl axolotl llamafactory-cli")) {
       if (words_.empty()) return false;
       action = words_[0].text;
+      passes_on_ = name == "trl";
       words_ = words_.subspan(1);
       if (!is_among(action, "train sft pt rlhf dpo kto grpo rloo reward")) return false;
     }
@@ -149,6 +154,9 @@ class Command {
     if (is_titan && has_flag("module config") && !has_flag("job.config_file"))
       fail(program, "torchtitan's configuration is a Python program since 0.3; print the Config as JSON there and import that");
     system = forced_.value_or(system);
+    // Tables that have such a row say whose defaults count by it.
+    const std::string words = action.empty() ? program.text : fmt::format("{} {}", name, action);
+    if (find_foreign_key(system, "program", words) != nullptr) add(system, program, "program", words);
     if (has_file) {
       add(system, words_[0], "config", words_[0].text);
       words_ = words_.subspan(1);
@@ -165,7 +173,10 @@ class Command {
       if (has_launcher_ || is_titan != is_among(name, "NGPU CONFIG_FILE")) continue;
       if (!is_titan && system != ForeignSystem::kSwift && system != ForeignSystem::kLlamaFactory) continue;
       add(name == "CONFIG_FILE" ? system : ForeignSystem::kLauncher, word,
-          name == "CONFIG_FILE" ? "--job.config_file" : name == "NNODES" ? "--nnodes" : "--nproc_per_node", word.text.substr(equals + 1));
+          name == "CONFIG_FILE" ? "--job.config_file"
+          : name == "NNODES"    ? "--nnodes"
+                                : "--nproc_per_node",
+          word.text.substr(equals + 1));
     }
   }
 
@@ -190,7 +201,8 @@ class Command {
       while (i < words.size() && !is_flag(words[i].text)) ++i;
       JsonValue::Array values;
       for (std::size_t k = first; k < i; ++k) values.emplace_back(words[k].text);
-      const auto unknown = std::ranges::find_if(words.subspan(first, i - first), [](const ShellWord& w) { return !w.unknown.empty(); });
+      const auto unknown =
+          std::ranges::find_if(words.subspan(first, i - first), [](const ShellWord& w) { return !w.unknown.empty(); });
       const bool is_known = unknown == words.subspan(first, i - first).end();
       add(system, word, text, values.empty() ? JsonValue(true) : values.size() == 1 ? values[0] : JsonValue(std::move(values)),
           is_known ? nullptr : &*unknown);
@@ -199,11 +211,17 @@ class Command {
   // `unknown`: the word of the value that has no value here; else `word` itself may be one.
   void add(ForeignSystem system, const ShellWord& word, std::string key, JsonValue value, const ShellWord* unknown = nullptr) {
     if (unknown == nullptr && !word.unknown.empty()) unknown = &word;
+    const auto knows = [&](ForeignSystem one) { return find_foreign_key(one, plain_name(key), "") != nullptr; };
+    if (passes_on_ && system == ForeignSystem::kHuggingFace && !knows(system) && knows(ForeignSystem::kAccelerate))
+      system = ForeignSystem::kAccelerate;
     if (unknown != nullptr && !unknown->is_parameter) {
-      const ForeignKey* const row = unknown == &word && !is_flag(word.text) ? nullptr : find_foreign_key(system, plain_name(key), "");
-      if (row == nullptr || (row->verdict != Verdict::kLauncher && row->verdict != Verdict::kAlways)) fail(*unknown, unknown->unknown);
+      const ForeignKey* const row =
+          unknown == &word && !is_flag(word.text) ? nullptr : find_foreign_key(system, plain_name(key), "");
+      if (row == nullptr || (row->verdict != Verdict::kLauncher && row->verdict != Verdict::kAlways))
+        fail(*unknown, unknown->unknown);
     }
-    leaves_.push_back({system, file_, word.line, word.column, std::move(key), std::move(value), unknown == nullptr ? "" : unknown->unknown});
+    leaves_.push_back(
+        {system, file_, word.line, word.column, std::move(key), std::move(value), unknown == nullptr ? "" : unknown->unknown});
   }
 
   const ShellCommand& command_;
@@ -213,6 +231,7 @@ class Command {
   std::vector<ForeignLeaf> leaves_;
   std::vector<std::string> outer_;  // of each leaf the srun or mpirun that it is a flag of, or ""
   bool has_launcher_ = false;
+  bool passes_on_ = false;  // flags that are not its own, to accelerate launch
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults. Facts of their tables alone:
+// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults. Facts of their tables
+// alone:
 //   @program, @stage                    whose defaults count; what trains: "sft", "pt", "dpo", "ipo"
 //   @scheduler                          "constant", which has no warm-up there
 //   @fsdp, @deepspeed                   words of fsdp, names of presets
@@ -6,6 +7,7 @@
 //   @packing, @packing_strategy         "packed", "one" or "stream"; how
 //   @dtype                              of the weights, which precision.compute follows where nothing says it
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,10 +20,6 @@ namespace trident {
 namespace {
 
 enum class Stage : std::uint8_t { kTrainer, kPretrain, kSft, kDpo };
-
-[[noreturn]] void refuse_fact(const Fact& fact, std::string_view why) {
-  throw ConfigError(fmt::format("{}: {}", fact.origin, why));
-}
 
 // The fact as a word in small letters; YAML's no is false. "": nobody says so.
 std::string word_of(const Fact* fact) {
@@ -69,8 +67,9 @@ Stage stage_of(const Facts& facts) {
   };
   for (const std::string_view other : {"grpo", "kto", "orpo", "rloo", "ppo", "reward", "gkd", "cpo", "simpo", "distillation"})
     if (has(other))
-      refuse_fact(*said, fmt::format("{} is not there; supervised fine-tuning (sft), pre-training and dpo are", other));
-  if (has("dpo") || has("ipo")) return Stage::kDpo;
+      throw ConfigError(
+          fmt::format("{}: no training by {} here; take supervised fine-tuning (sft), pre-training or dpo", said->origin, other));
+  if (has("dpo") || has("ipo") || has("rlhf")) return Stage::kDpo;
   return has("sft") ? Stage::kSft : has("pt") ? Stage::kPretrain : Stage::kTrainer;
 }
 
@@ -102,17 +101,21 @@ void fill_computed_defaults(Facts& facts) {
     facts.set("adapter.alpha", {2 * facts.integer("adapter.r").value_or(8), std::string(factory), true});
 }
 
-// Arguments of adapters without an adapter say nothing, as in TRL.
-void derive_adapter(Facts& facts) {
-  const Fact* const dora = facts.find("@use_dora");
-  if (has_adapter(facts)) {
-    if (dora != nullptr) facts.set("adapter.type", {"dora", dora->origin, false});
-    return;
-  }
+void erase_block(Facts& facts, std::string_view prefix) {
   std::vector<std::string> unused;
   for (const auto& [name, fact] : facts.all())
-    if (name.starts_with("adapter.")) unused.push_back(name);
+    if (name.starts_with(prefix)) unused.push_back(name);
   for (const std::string& name : unused) facts.erase(name);
+}
+
+// Arguments of adapters and of quantization say nothing without an adapter and a format.
+void derive_adapter(Facts& facts) {
+  const Fact* const dora = facts.find("@use_dora");
+  if (!has_adapter(facts))
+    erase_block(facts, "adapter.");
+  else if (dora != nullptr)
+    facts.set("adapter.type", {"dora", dora->origin, false});
+  if (facts.find("model.quantize.type") == nullptr) erase_block(facts, "model.quantize.");
 }
 
 void derive_precision(Facts& facts) {
@@ -135,7 +138,8 @@ void derive_schedule(Facts& facts) {
   const Fact* const type = facts.find("lr_schedule.type");
   if (word_of(type) == "inverse_sqrt" && facts.find("lr_schedule.warmup_steps") == nullptr &&
       facts.find("@warmup_ratio") == nullptr)
-    refuse_fact(*type, "without a warm-up its time scale is 10,000 steps there; give warmup_steps, which is the time scale here");
+    throw ConfigError(fmt::format("{}: without a warm-up its time scale is 10,000 steps there; give warmup_steps, which is it here",
+                                  type->origin));
 }
 
 // "full_shard auto_wrap offload" of fsdp, fsdp2 and the presets of deepspeed that ms-swift has.
@@ -164,13 +168,13 @@ void derive_sharding(Facts& facts) {
 
 // Whether a sample is a document, or whatever batch.sequence tokens come next.
 void derive_samples(Facts& facts, Stage stage) {
-  const Fact* const packing = facts.find("@packing");
-  const std::string how = word_of(facts.find("@packing_strategy")), pack = how == "neat" ? "packed" : word_of(packing);
+  const Fact* const strategy = facts.find("@packing_strategy");
+  const std::string how = word_of(strategy);
+  const Fact* const packing = how == "neat" ? strategy : facts.find("@packing");
+  const std::string pack = word_of(packing);
   const bool is_cut = pack == "stream" || (pack == "packed" && (how == "wrapped" || how == "fixed"));
-  if (stage == Stage::kPretrain || is_cut) return;
-  const Fact* const source = how == "neat" ? facts.find("@packing_strategy") : packing;
-  if (source != nullptr)
-    follow(facts, "data.samples", "packed", *source);
+  if (packing != nullptr)
+    follow(facts, "data.samples", is_cut ? "stream" : "packed", *packing);
   else if (stage == Stage::kSft || stage == Stage::kDpo)
     fill(facts, "data.samples", "packed", "a conversation is a sample");
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -25,8 +26,9 @@ namespace trident {
 namespace {
 
 constexpr std::string_view kKnown =
-    "YAML of Accelerate, OLMo, TRL, ms-swift, axolotl and LLaMA-Factory, JSON of DeepSpeed, TOML and JSON of torchtitan, arguments in "
-    "JSON, and commands: accelerate launch, torchrun, deepspeed, mpirun, srun, python, trl, swift, axolotl, llamafactory-cli";
+    "YAML of Accelerate, OLMo, TRL, ms-swift, axolotl and LLaMA-Factory, JSON of DeepSpeed, TOML and JSON of torchtitan, "
+    "arguments in JSON, and commands: accelerate launch, torchrun, deepspeed, mpirun, srun, python, trl, swift, axolotl, "
+    "llamafactory-cli";
 
 // A name for --from, and keys of which a file of this system alone has one, where it has none of those above.
 struct Kind {
@@ -37,13 +39,14 @@ struct Kind {
 constexpr std::array<Kind, 9> kKinds = {{
     {"accelerate", ForeignSystem::kAccelerate, "compute_environment distributed_type"},
     {"olmo", ForeignSystem::kOlmo, "global_train_batch_size device_train_microbatch_size max_duration"},
-    {"deepspeed", ForeignSystem::kDeepSpeed, "zero_optimization train_batch_size train_micro_batch_size_per_gpu zero_allow_untested_optimizer"},
+    {"deepspeed", ForeignSystem::kDeepSpeed,
+     "zero_optimization train_batch_size train_micro_batch_size_per_gpu zero_allow_untested_optimizer"},
     {"torchtitan", ForeignSystem::kTorchtitan, "job training parallelism activation_checkpoint"},
     {"axolotl", ForeignSystem::kAxolotl, "base_model"},
     {"swift", ForeignSystem::kSwift, "tuner_type train_type tuner_backend"},
     {"llama-factory", ForeignSystem::kLlamaFactory, "finetuning_type template cutoff_len"},
-    {"trl", ForeignSystem::kHuggingFace, "model_name_or_path per_device_train_batch_size learning_rate num_train_epochs dataset_name output_dir fsdp "
-                          "fsdp_config"},
+    {"trl", ForeignSystem::kHuggingFace,
+     "model_name_or_path per_device_train_batch_size learning_rate num_train_epochs dataset_name output_dir fsdp fsdp_config"},
     {"megatron", ForeignSystem::kMegatron, ""},
 }};
 
@@ -51,7 +54,8 @@ bool is_listed(std::string_view word, std::string_view words) {
   return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
 }
 bool is_hugging_face(ForeignSystem system) {
-  return system == ForeignSystem::kHuggingFace || system == ForeignSystem::kSwift || system == ForeignSystem::kAxolotl || system == ForeignSystem::kLlamaFactory || system == ForeignSystem::kOthers;
+  return system == ForeignSystem::kHuggingFace || system == ForeignSystem::kSwift || system == ForeignSystem::kAxolotl ||
+         system == ForeignSystem::kLlamaFactory || system == ForeignSystem::kOthers;
 }
 
 // What a text is written in, by its first line that says something.
@@ -83,7 +87,8 @@ ForeignSystem system_of(const JsonValue& value, std::string_view file) {
     return member != nullptr && member->is_object();
   };
   if (has_object("run") || has_object("batch") || has_object("lr_schedule"))
-    throw ConfigError(fmt::format("{}: this is a configuration of Trident's already: trident train --config {}", file, file));
+    throw ConfigError(
+        fmt::format("{}: this is a configuration of Trident's already; use it by trident train --config {}", file, file));
   for (const Kind& kind : kKinds)
     for (const JsonMember& member : value.members())
       if (is_listed(member.key, kind.keys)) return kind.system;
@@ -105,8 +110,11 @@ class Inputs {
     from_ = kind->system;
   }
   void read_given(const std::string& file) {
-    if (file != "-" && !file_exists(file)) throw ConfigError(fmt::format("{}: no such file", in_quotes(file, 200)));
+    if (file != "-" && !file_exists(file))
+      throw ConfigError(fmt::format("{}: no such file; correct its name", in_quotes(file, 200)));
+    const std::size_t first = leaves_.size();
     read(file, from_, "");
+    for (std::size_t i = first; i < leaves_.size(); ++i) i += follow(i, first);
   }
   std::vector<ForeignLeaf> take() { return std::move(leaves_); }
 
@@ -126,48 +134,50 @@ class Inputs {
         throw ConfigError(error.what());
       }
     }
-    if (text.size() > kMaxForeignBytes) throw ConfigError(fmt::format("{}: more than 1 MiB", file));
+    if (text.size() > kMaxForeignBytes) throw ConfigError(fmt::format("{}: more than 1 MiB; give the configuration alone", file));
     return text;
   }
 
   // `prefix` goes before the keys of a file of a part of its system's.
   void read(const std::string& file, std::optional<ForeignSystem> system, std::string_view prefix) {
-    const std::string identity = file == "-" ? file : std::filesystem::weakly_canonical(file).string();
+    const std::string identity = identity_of(file);
     if (!seen_.emplace(identity, ForeignSystem::kOthers).second) return;
     const std::string text = text_of(file);
     const Format format = format_of(text, file);
-    const std::size_t first = leaves_.size();
     if (format == Format::kPython)
-      throw ConfigError(fmt::format("{}: a Python program, which import does not execute; print its configuration as JSON there and "
-                                    "import that", file));
+      throw ConfigError(fmt::format("{}: a Python program, which import does not execute; print its configuration as JSON there, "
+                                    "and import that", file));
     if (format == Format::kShell) {
       read_commands(text, file, system);
     } else {
-      JsonValue value = format == Format::kJson   ? parse_json(text, file, {.max_bytes = kMaxForeignBytes, .max_values = kMaxForeignValues})
+      JsonValue value = format == Format::kJson
+                            ? parse_json(text, file, {.max_bytes = kMaxForeignBytes, .max_values = kMaxForeignValues})
                         : format == Format::kToml ? read_toml(text, file)
                                                   : read_yaml(text, file, YamlTyping::kPyYaml);
       if (!value.is_object()) throw ConfigError(fmt::format("{}:1:1: no keys; import reads {}", file, kKnown));
       const ForeignSystem own = system ? *system : system_of(value, file);
-      if (format == Format::kYaml && (own == ForeignSystem::kOlmo || own == ForeignSystem::kLlamaFactory)) value = read_yaml(text, file, YamlTyping::kOmegaConf);
+      if (format == Format::kYaml && (own == ForeignSystem::kOlmo || own == ForeignSystem::kLlamaFactory))
+        value = read_yaml(text, file, YamlTyping::kOmegaConf);
       seen_[identity] = own;
       if (value.find("fsdp") != nullptr || value.find("fsdp_config") != nullptr) prefix = "";
       flatten({own, file, 1, 1, std::string(prefix), {}}, value, leaves_);
     }
-    for (std::size_t i = first; i < leaves_.size(); ++i) i += follow(i, first);
   }
   void read_commands(std::string_view text, const std::string& file, std::optional<ForeignSystem> system) {
     std::optional<int> line;
+    if (system == ForeignSystem::kAccelerate || system == ForeignSystem::kDeepSpeed) system = std::nullopt;  // no programs' systems
     for (const ShellCommand& command : read_shell(text, file, kCommandSettings)) {
       std::optional<std::vector<ForeignLeaf>> leaves = leaves_of_command(command, file, system);
       if (!leaves) continue;
       const ShellWord& word = command.words.front();
       if (line)
-        throw ConfigError(fmt::format("{}:{}:{}: a second command of a training, beside that in line {}; give import one of them", file,
-                                      word.line, word.column, *line));
+        throw ConfigError(fmt::format("{}:{}:{}: a second command of a training, beside that in line {}; give import one of them",
+                                      file, word.line, word.column, *line));
       line = word.line;
       std::ranges::move(*leaves, std::back_inserter(leaves_));
     }
-    if (!line) throw ConfigError(fmt::format("{}:1:1: no command of a training and no known kind of file; import reads {}", file, kKnown));
+    if (!line)
+      throw ConfigError(fmt::format("{}:1:1: no command of a training and no known kind of file; import reads {}", file, kKnown));
   }
 
   // The members of `value`, each with `leaf`'s key before its own.
@@ -186,21 +196,23 @@ class Inputs {
   }
 
   // Reads what the leaf names, and takes apart what it says in JSON. How many leaves it became beside its own place.
-  std::size_t follow(std::size_t i, std::size_t first_of_file) {
+  std::size_t follow(std::size_t i, std::size_t first) {
     const ForeignLeaf leaf = leaves_[i];
-    if (!leaf.value.is_string()) return 0;
+    if (!leaf.value.is_string() || leaf.is_replaced) return 0;
     const std::string& text = leaf.value.as_string();
-    std::string name = leaf.key.substr(std::min(leaf.key.size(), leaf.key.find_first_not_of('-')));
-    if (leaf.key.starts_with('-')) std::ranges::replace(name, '-', '_');
-    const bool is_deepspeed = leaf.system == ForeignSystem::kAccelerate ? is_listed(name, "deepspeed_config_file deepspeed_config.deepspeed_config_file")
-                                                         : is_hugging_face(leaf.system) && is_listed(name, "deepspeed deepspeed_config");
+    const std::string name = plain(leaf.key);
+    const bool is_deepspeed = leaf.system == ForeignSystem::kAccelerate
+                                  ? is_listed(name, "deepspeed_config_file deepspeed_config.deepspeed_config_file")
+                                  : is_hugging_face(leaf.system) && is_listed(name, "deepspeed deepspeed_config");
     const bool is_fsdp = is_hugging_face(leaf.system) && is_listed(name, "fsdp fsdp_config");
     if (leaf.key.starts_with('-') && is_hugging_face(leaf.system) && text.starts_with('{')) {
       JsonValue value = parse_json(text, fmt::format("{}:{}:{}: {}", leaf.file, leaf.line, leaf.column, leaf.key),
                                    {.comments = JsonComments::kRefused, .max_values = kMaxForeignValues});
       forget_places(value);
       std::vector<ForeignLeaf> parts;
-      flatten({is_deepspeed ? ForeignSystem::kDeepSpeed : leaf.system, leaf.file, leaf.line, leaf.column, is_deepspeed ? "" : name, {}}, value, parts);
+      flatten(
+          {is_deepspeed ? ForeignSystem::kDeepSpeed : leaf.system, leaf.file, leaf.line, leaf.column, is_deepspeed ? "" : name, {}},
+          value, parts);
       const auto at = leaves_.erase(leaves_.begin() + static_cast<std::ptrdiff_t>(i));
       leaves_.insert(at, parts.begin(), parts.end());
       return parts.size() - 1;  // -1 where there are none: the loop adds 1
@@ -221,11 +233,31 @@ class Inputs {
          : is_open                     ? std::nullopt
                                        : std::optional(leaf.system),
          is_fsdp ? "fsdp_config" : "");
-    if (!is_open) return 0;
-    const ForeignSystem own = seen_[std::filesystem::weakly_canonical(file).string()];
-    for (std::size_t k = first_of_file; k < leaves_.size(); ++k)
+    const ForeignSystem own = is_open ? seen_[identity_of(file)] : leaf.system;
+    for (std::size_t k = first; k < leaves_.size(); ++k)
       if (leaves_[k].system == ForeignSystem::kOthers) leaves_[k].system = own;
+    if (leaf.system != ForeignSystem::kAccelerate && name != "accelerate_config") replace_keys(file, own, first, leaf.file);
     return 0;
+  }
+  // A program's flags go before its own file.
+  void replace_keys(const std::string& file, ForeignSystem system, std::size_t first, const std::string& by) {
+    std::map<std::string, const ForeignLeaf*> flags;
+    for (std::size_t k = first; k < leaves_.size(); ++k)
+      if (leaves_[k].system == system && leaves_[k].file == by) flags.emplace(plain(leaves_[k].key), &leaves_[k]);
+    for (ForeignLeaf& leaf : leaves_) {
+      const auto flag = leaf.file == file && leaf.system == system ? flags.find(plain(leaf.key)) : flags.end();
+      if (flag == flags.end()) continue;
+      leaf.is_replaced = true;
+      leaf.remark = fmt::format("{} {} replaces it", place_of(*flag->second), flag->second->key);
+    }
+  }
+  static std::string plain(std::string_view key) {
+    std::string name(key.substr(std::min(key.size(), key.find_first_not_of('-'))));
+    std::ranges::replace(name, '-', '_');
+    return name;
+  }
+  static std::string identity_of(const std::string& file) {
+    return file == "-" ? file : std::filesystem::weakly_canonical(file).string();
   }
   static void forget_places(JsonValue& value) {
     value.set_position(0, 0);
@@ -239,8 +271,8 @@ class Inputs {
     if (file_exists(name)) return name;
     const std::string where = folder.empty() || beside == name ? "in the working directory"
                                                                : fmt::format("beside {} or in the working directory", leaf.file);
-    throw ConfigError(fmt::format("{}:{}:{}: {} names {}, and there is no such file {}; put it there", leaf.file, leaf.line, leaf.column,
-                                  in_quotes(leaf.key), in_quotes(name), where));
+    throw ConfigError(fmt::format("{}:{}:{}: {} names {}, and there is no such file {}; put it there", leaf.file, leaf.line,
+                                  leaf.column, in_quotes(leaf.key), in_quotes(name), where));
   }
 
   std::optional<ForeignSystem> from_;

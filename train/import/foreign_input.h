@@ -18,7 +18,8 @@ struct ForeignLeaf {
   std::string key;   // with dots where it is nested: "deepspeed_config.zero_stage"; a flag as it was typed: "--bf16"
   JsonValue value;   // typed as that system's own loader types it; a flag without a value is true, one with a value is a text, with
                      // several a list of texts
-  std::string remark = {};  // of a value that stands for another: "\"$1\" is an argument of the script"; else ""
+  std::string remark = {};     // "" or a sentence: "\"$1\" is an argument of the script", "run.sh:3 --lr=1e-4 replaces it"
+  bool is_replaced = false;    // of a key of the file that a command names: a flag of that command gives it, and counts
 };
 
 // "zero2.yaml:8".

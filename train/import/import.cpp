@@ -16,6 +16,7 @@
 namespace trident {
 namespace {
 
+constexpr std::string_view kCommand = "trident ";  // begins what stands in the place of a key
 constexpr std::size_t kLongestValue = 80;  // bytes of one in messages and comments
 
 // Whose defaults go before whose: a program's before a launcher's, and those of what builds on another before the other's.
@@ -226,6 +227,7 @@ void Resolver::judge(const ForeignLeaf& leaf) {
   present_.insert(leaf.system);
   if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
   const ForeignKey* const row = tables_.find(leaf.system, leaf.key, text_of(leaf.value));
+  if (row != nullptr && leaf.is_replaced) return;  // its remark says by what
   if (row != nullptr) return judge_by_row(one, *row);
   if (!leaf.value.is_object()) refuse_unknown(leaf);
   one.key.note = "an empty block says nothing";
@@ -245,7 +247,7 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
     throw ConfigError(
         fmt::format("{}: {}; {}", one.origin, row.note, row.to.empty() ? "leave it out" : fmt::format("use {}", row.to)));
   }
-  if (!becomes_something || row.to.empty()) {
+  if (!becomes_something || row.to.empty() || row.to.starts_with(kCommand)) {
     one.key.to = row.to;
     return;
   }
@@ -331,39 +333,49 @@ void Resolver::list_values() {
   out_.ranks = ranks;
 }
 
-// What became of a key, now that all values are known.
+// Says what became of a key, now that all values are known.
 void Resolver::finish(Judged& one) const {
   ImportedKey& key = one.key;
   bool any = false, reserved = false;
-  for (const ImportedValue& value : out_.values) {
-    if (one.is_auto ? value.path != one.row->to : one.row == nullptr || !is_part_of(one.origin, value.origin)) continue;
+  const auto say = [&](const ImportedValue& value) {
     append_sentence(key.to, fmt::format("{} = {}", value.path, value_text(value.value)));
     any = true;
     if (const auto refusal = not_built_.find(value.path); refusal != not_built_.end()) {
       reserved = true;
       append_sentence(key.note, refusal->second);
     }
-  }
+  };
+  const std::string_view to = one.row == nullptr ? "" : one.row->to;
+  for (const bool is_direct : {true, false})
+    for (const ImportedValue& value : out_.values)
+      if ((value.path == to) == is_direct && (one.is_auto ? is_direct : is_part_of(one.origin, value.origin))) say(value);
   if (reserved)
     key.verdict = Verdict::kNotBuilt;
   else if (any && key.verdict == Verdict::kNotBuilt)
     key.verdict = Verdict::kAlways;
   if (one.is_auto) {
-    const Fact* fact = facts_.find(one.row->to);
-    if (fact == nullptr) fact = before_common_.find(one.row->to);
+    const Fact* fact = facts_.find(to);
+    if (fact == nullptr) fact = before_common_.find(to);
     append_sentence(key.note, fact == nullptr ? "no input says it: ours stays"
                                               : fmt::format("resolved to {} ({})", value_text(fact->value), fact->origin));
   }
+  append_sentence(key.note, key.leaf.remark);
   for (const auto& [origin, sentence] : facts_.remarks())
     if (is_part_of(one.origin, origin)) append_sentence(key.note, sentence);
+  if (to.starts_with('@') && !any && key.note.empty()) key.note = "nothing follows from it beside the other keys";
 }
 
+// A value that one key says is given; one that follows from several is not.
 void Resolver::list_defaults() {
   std::set<std::string_view> said;
-  for (const Judged& one : judged_)
-    if (one.row != nullptr && !one.is_auto) said.insert(one.row->to);
+  for (const Judged& one : judged_) {
+    if (one.row == nullptr || one.is_auto) continue;
+    said.insert(one.row->to);
+    said.insert(one.origin);
+  }
   for (const ImportedValue& value : out_.values)
-    if (value.is_default || !said.contains(value.path)) out_.defaults.push_back({value.path, value.value, value.origin});
+    if (value.is_default || !(said.contains(value.path) || said.contains(value.origin)))
+      out_.defaults.push_back({value.path, value.value, value.origin});
   for (Judged& one : judged_) out_.keys.push_back(std::move(one.key));
 }
 

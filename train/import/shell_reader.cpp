@@ -4,35 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
-#include <optional>
-#include <tuple>
 #include <utility>
 
 #include "core/check.h"
 #include "core/json_reader.h"
+#include "train/import/shell_words.h"
 
 namespace trident {
+namespace shell {
 namespace {
-
-struct Char {
-  char c;
-  int at;       // offset in the script
-  int why = 0;  // number of the reason for which it has no value; 0: it has one
-};
-using Text = std::vector<Char>;
-
-struct Variable {
-  std::vector<Text> items;  // one, unless it is an array
-  bool is_exported = false;
-};
-
-using Variables = std::map<std::string, Variable, std::less<>>;
-
-struct Reason {
-  std::string text;
-  bool is_parameter;
-};
 
 // Whether commands run: all, none, or nobody knows for a reason.
 struct Runs {
@@ -43,152 +23,11 @@ struct Runs {
 // kPresumed: of a command that is not executed, whose success `&&` takes for granted and `if` does not.
 enum class Outcome : std::uint8_t { kTrue, kFalse, kUnknown, kPresumed };
 
-bool has(std::string_view any, char c) { return any.find(c) != std::string_view::npos; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c); }
-bool is_space(char c) { return has(" \t\r\n", c); }
-bool ends_word(char c) { return c == '\0' || is_space(c) || has(";&|()<>", c); }
-bool is_word(std::string_view word, std::string_view words) {
-  return !word.empty() && fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
-}
-
-std::string bytes_of(const Text& text) {
-  std::string bytes;
-  for (const Char& c : text) bytes += c.c;
-  return bytes;
-}
-int why_of(const Text& text) {
-  const auto found = std::ranges::find_if(text, [](const Char& c) { return c.why != 0; });
-  return found == text.end() ? 0 : found->why;
-}
-
-// Integers, + - * / % and parentheses; nothing for all else, division by zero and overflow.
-class Arithmetic {
- public:
-  explicit Arithmetic(std::string text) : text_(std::move(text)) { std::erase_if(text_, is_space); }
-  std::optional<std::int64_t> value() {
-    const std::optional<std::int64_t> sum = operation(0);
-    return pos_ == text_.size() ? sum : std::nullopt;
-  }
-
- private:
-  std::optional<std::int64_t> operation(int level) {
-    if (level == 2) return operand();
-    std::optional<std::int64_t> left = operation(level + 1);
-    while (left && pos_ < text_.size() && has(level == 0 ? "+-" : "*/%", text_[pos_])) {
-      const char sign = text_[pos_++];
-      const std::optional<std::int64_t> right = operation(level + 1);
-      std::int64_t result = 0;
-      if (!right || ((sign == '/' || sign == '%') && (*right == 0 || *right == -1))) return std::nullopt;
-      const bool overflows = sign == '+'   ? __builtin_add_overflow(*left, *right, &result)
-                             : sign == '-' ? __builtin_sub_overflow(*left, *right, &result)
-                                           : sign == '*' && __builtin_mul_overflow(*left, *right, &result);
-      if (overflows) return std::nullopt;
-      left = sign == '/' ? *left / *right : sign == '%' ? *left % *right : result;
-    }
-    return left;
-  }
-  std::optional<std::int64_t> operand() {
-    const std::size_t begin = pos_;
-    std::int64_t value = 0;
-    if (pos_ < text_.size() && text_[pos_] == '(' && ++levels_ < 64) {
-      ++pos_;
-      const std::optional<std::int64_t> inner = operation(0);
-      return pos_ < text_.size() && text_[pos_++] == ')' ? inner : std::nullopt;
-    }
-    while (pos_ < text_.size() && is_digit(text_[pos_]) && value < (std::int64_t{1} << 58)) value = value * 10 + (text_[pos_++] - '0');
-    return pos_ > begin && (text_[begin] != '0' || pos_ == begin + 1) ? std::optional(value) : std::nullopt;
-  }
-
-  std::string text_;
-  std::size_t pos_ = 0;
-  int levels_ = 0;
-};
-
-// The fields that a word becomes.
-class Fields {
- public:
-  explicit Fields(bool splits) : splits_(splits) {}
-  bool is_open() const { return is_open_; }
-  void open() { is_open_ = true; }
-  void close_if_empty() { is_open_ = !current_.empty(); }
-  void put(Char c) { current_.push_back(c), is_open_ = true; }
-  // What a variable has: blanks end fields where the word is not quoted.
-  void put_value(const Text& value, bool is_quoted) {
-    for (const Char& c : value)
-      if (splits_ && !is_quoted && is_space(c.c) && c.why == 0) close();
-      else put(c);
-  }
-  void close() {
-    if (is_open_) done_.push_back(std::move(current_));
-    current_.clear();
-    is_open_ = false;
-  }
-  bool splits() const { return splits_; }
-  std::vector<Text> take() { return close(), std::move(done_); }
-  Text take_one() { return close(), done_.empty() ? Text() : std::move(done_.front()); }
-
- private:
-  bool splits_;
-  bool is_open_ = false;
-  Text current_;
-  std::vector<Text> done_;
-};
-
-// What the readers of a script and of the scripts in its words share.
-struct Script {
-  std::string_view source;
-  std::span<const std::string_view> settings;
-  std::vector<int> line_starts = {0};
-  std::vector<Reason> reasons = {{"", false}};
-  Variables variables;
-  std::vector<ShellCommand> commands;
-  std::size_t spent = 0;  // bytes that expansions wrote
-  int levels = 0;
-
-  std::pair<int, int> place(int at) const {
-    const auto line = std::ranges::upper_bound(line_starts, at) - 1;
-    return {static_cast<int>(line - line_starts.begin()) + 1, at - *line + 1};
-  }
-  [[noreturn]] void fail(int at, std::string_view why) const {
-    const auto [line, column] = place(at);
-    throw ConfigError(fmt::format("{}:{}:{}: {}", source, line, column, why));
-  }
-  void spend(std::size_t bytes, int at) {
-    if ((spent += bytes) > std::size_t{1} << 22) fail(at, "more than 4 MiB once variables are replaced");
-  }
-  int reason(std::string text, bool is_parameter = false) {
-    reasons.push_back({std::move(text), is_parameter});
-    return static_cast<int>(reasons.size()) - 1;
-  }
-  ShellWord word_of(const Text& text, int at) const {
-    ShellWord word;
-    word.text = bytes_of(text);
-    std::tie(word.line, word.column) = place(text.empty() ? at : text.front().at);
-    const Reason& reason = reasons[static_cast<std::size_t>(why_of(text))];
-    word.unknown = reason.text, word.is_parameter = reason.is_parameter;
-    return word;
-  }
-};
-
-class Level {
- public:
-  Level(Script& script, int at) : script_(script) {
-    if (++script_.levels > 64) script_.fail(at, "more than 64 levels");
-  }
-  ~Level() { --script_.levels; }
-  Level(const Level&) = delete;
-  Level& operator=(const Level&) = delete;
-
- private:
-  Script& script_;
-};
-
-class Reader {
+class Reader : Scanner {
  public:
   // `before` are words before those of each command: of what starts this shell.
   Reader(Script& script, Text text, std::vector<ShellWord> before = {})
-      : script_(script), text_(std::move(text)), before_(std::move(before)) {}
+      : Scanner(script, std::move(text)), before_(std::move(before)) {}
   void read(Runs runs) {
     const Level level(script_, here());
     runs_ = runs;
@@ -198,7 +37,6 @@ class Reader {
   }
 
  private:
-  enum class Stop : std::uint8_t { kWord, kQuote, kBrace };
   struct Block {
     std::string_view kind;
     int begin;
@@ -207,55 +45,6 @@ class Reader {
     bool at_pattern = false;
   };
 
-  // ---- characters
-  bool at_end() const { return pos_ >= text_.size(); }
-  char peek(std::size_t ahead = 0) const {
-    if (pos_ + ahead >= text_.size()) return '\0';
-    const Char& c = text_[pos_ + ahead];
-    return c.why != 0 || c.c == '\0' ? '\x01' : c.c;  // what has no value is nothing that a shell reads once more
-  }
-  bool takes(std::string_view what) {
-    for (std::size_t i = 0; i < what.size(); ++i)
-      if (peek(i) != what[i]) return false;
-    pos_ += what.size();
-    return true;
-  }
-  int at(std::size_t pos) const { return text_.empty() ? 0 : text_[std::min(pos, text_.size() - 1)].at; }
-  int here() const { return at(pos_); }
-  int line_of(std::size_t pos) const { return script_.place(at(pos)).first; }
-  Text part(std::size_t begin, std::size_t end) const {
-    return {text_.begin() + static_cast<std::ptrdiff_t>(begin), text_.begin() + static_cast<std::ptrdiff_t>(end)};
-  }
-  std::string typed(std::size_t begin) const { return bytes_of(part(begin, pos_)); }
-  [[noreturn]] void fail_alone() const {
-    script_.fail(here(), fmt::format("{} stands here alone", in_quotes(std::string_view(&text_[pos_].c, 1))));
-  }
-
-  void skip_blanks() {
-    while (true) {
-      if (!at_end() && has(" \t\r", peek())) ++pos_;
-      else if (takes("\\\n")) continue;
-      else if (peek() == '#') while (!at_end() && peek() != '\n') ++pos_;
-      else return;
-    }
-  }
-  void skip_newline() {
-    ++pos_;
-    for (const auto& [end, cuts_tabs] : here_documents_) {
-      while (!at_end()) {
-        const std::size_t begin = pos_;
-        while (!at_end() && text_[pos_].c != '\n') ++pos_;
-        std::string line = typed(begin);
-        pos_ += at_end() ? 0 : 1;
-        if (cuts_tabs) line.erase(0, line.find_first_not_of('\t'));
-        if (line == end) break;
-      }
-    }
-    here_documents_.clear();
-  }
-  void skip_lines() {
-    for (skip_blanks(); peek() == '\n'; skip_blanks()) skip_newline();
-  }
   // A word of letters and brackets that no quote makes: "then", "[["; "" for every other.
   std::string plain_word() const {
     std::string word;
@@ -264,174 +53,6 @@ class Reader {
       word += peek(i);
     }
     return word;
-  }
-
-  // ---- words
-  // Puts what was typed from `begin` to here, with the reason for which it has no value.
-  void put_unknown(Fields& out, std::size_t begin, int why) {
-    script_.spend(pos_ - begin, at(begin));
-    for (std::size_t i = begin; i < pos_; ++i) out.put({text_[i].c, text_[i].at, why});
-  }
-  void put_not_executed(Fields& out, std::size_t begin) {
-    put_unknown(out, begin, script_.reason(fmt::format("{} in line {} would have to be executed; write its value in its place",
-                                                       in_quotes(typed(begin), 40), line_of(begin))));
-  }
-  void scan(Fields& out, Stop stop, bool is_quoted) {
-    const Level level(script_, here());
-    const std::size_t begin = pos_;
-    while (true) {
-      const char c = peek();
-      if (stop == Stop::kWord && ends_word(c)) return;
-      if (at_end()) script_.fail(at(begin), stop == Stop::kQuote ? "nothing closes this quote" : "nothing closes this brace");
-      if (stop != Stop::kWord && takes(stop == Stop::kQuote ? "\"" : "}")) return;
-      if (takes("\\\n")) continue;
-      if (c == '\\' && pos_ + 1 < text_.size() && (!is_quoted || has("$`\"\\}", peek(1)))) {
-        out.put(text_[++pos_]);
-        ++pos_;
-      } else if (c == '\'' && !is_quoted) {
-        single_quoted(out, false);
-      } else if (takes("\"")) {
-        const bool was_open = out.is_open();
-        has_no_items_ = false;
-        out.open();
-        scan(out, Stop::kQuote, true);
-        if (has_no_items_ && !was_open) out.close_if_empty();
-      } else if (c == '$') {
-        dollar(out, is_quoted);
-      } else if (c == '`') {
-        const std::size_t from = pos_;
-        skip_quoted('`', at(from));
-        put_not_executed(out, from);
-      } else {
-        out.put(text_[pos_++]);
-      }
-    }
-  }
-  void single_quoted(Fields& out, bool has_escapes) {
-    const std::size_t begin = pos_++;
-    out.open();
-    for (; peek() != '\''; ++pos_) {
-      pos_ += has_escapes && peek() == '\\' ? 1 : 0;
-      if (at_end()) script_.fail(at(begin), "nothing closes this quote");
-      out.put(text_[pos_]);
-    }
-    ++pos_;
-  }
-  // From behind "(" to behind its ")".
-  void skip_parentheses(int begin) {
-    const Level level(script_, begin);
-    for (int open = 1; open > 0; ++pos_) {
-      if (at_end()) script_.fail(begin, "nothing closes this parenthesis");
-      if (peek() == '\\' && pos_ + 1 < text_.size()) ++pos_;
-      else if (has("'\"", peek())) skip_quoted(peek(), begin), --pos_;
-      else open += peek() == '(' ? 1 : peek() == ')' ? -1 : 0;
-    }
-  }
-  // From a quote to behind the one that closes it.
-  void skip_quoted(char quote, int begin) {
-    for (++pos_; peek() != quote; ++pos_) {
-      if (at_end()) script_.fail(begin, "nothing closes this quote");
-      if (quote != '\'' && peek() == '\\' && pos_ + 1 < text_.size()) ++pos_;
-      else if (quote == '"' && takes("$(")) skip_parentheses(begin), --pos_;
-    }
-    ++pos_;
-  }
-
-  // ---- values
-  void dollar(Fields& out, bool is_quoted) {
-    const std::size_t begin = pos_++;
-    if (takes("((")) {
-      arithmetic(out, begin);
-    } else if (takes("(")) {
-      skip_parentheses(at(begin));
-      put_not_executed(out, begin);
-    } else if (takes("{")) {
-      parameter(out, begin, is_quoted);
-    } else if (peek() == '\'' && !is_quoted) {
-      single_quoted(out, true);
-    } else if (const std::string name = parameter_name(false); !name.empty()) {
-      put_variable(out, begin, name, "", is_quoted);
-    } else if (peek() != '"' || is_quoted) {
-      out.put(text_[begin]);
-    }
-  }
-  // A name, digits or a special parameter at the cursor; "": none.
-  std::string parameter_name(bool is_braced) {
-    const std::size_t begin = pos_;
-    if (is_digit(peek())) while (is_digit(peek()) && (is_braced || pos_ == begin)) ++pos_;
-    else if (is_name(peek())) while (is_name(peek())) ++pos_;
-    else pos_ += !at_end() && has("@*#?$!-", peek()) ? 1 : 0;
-    return typed(begin);
-  }
-  void arithmetic(Fields& out, std::size_t begin) {
-    const std::size_t inner = pos_;
-    skip_parentheses(at(begin));
-    Reader reader(script_, part(inner, pos_ - 1));
-    if (!takes(")")) script_.fail(at(begin), "nothing closes this parenthesis");
-    Fields content(false);
-    while (!reader.at_end()) {
-      const std::size_t from = reader.pos_;
-      if (reader.peek() == '$') reader.dollar(content, true);
-      else if (!is_name(reader.peek()) || is_digit(reader.peek())) content.put(reader.text_[reader.pos_++]);
-      else reader.put_variable(content, from, reader.parameter_name(false), "", true);
-    }
-    const Text text = content.take_one();
-    if (why_of(text) != 0) return put_unknown(out, begin, why_of(text));
-    const std::optional<std::int64_t> value = Arithmetic(bytes_of(text)).value();
-    if (!value) return put_not_executed(out, begin);
-    for (const char digit : fmt::format("{}", *value)) out.put({digit, at(begin)});
-  }
-  // Behind "${".
-  void parameter(Fields& out, std::size_t begin, bool is_quoted) {
-    const std::string name = peek() == '#' && peek(1) != '}' ? "" : parameter_name(true);
-    std::string subscript;
-    if (!name.empty() && takes("["))
-      while (!at_end() && !takes("]")) subscript += text_[pos_++].c;
-    if (!name.empty() && takes("}")) return put_variable(out, begin, name, subscript, is_quoted);
-    const bool counts_empty = !name.empty() && takes(":");
-    const char what = peek();
-    const bool is_followed = !name.empty() && has("-=+?", what);
-    pos_ += is_followed ? 1 : 0;
-    Fields other(false);
-    scan(other, Stop::kBrace, is_quoted);
-    if (!is_followed) return put_not_executed(out, begin);
-    const auto found = script_.variables.find(name);
-    const bool is_there = found != script_.variables.end() &&
-                          (!counts_empty || std::ranges::any_of(found->second.items, [](const Text& item) { return !item.empty(); }));
-    if (what == '?' || (is_there && what != '+')) return put_variable(out, begin, name, subscript, is_quoted);
-    if (is_there != (what == '+')) return;
-    const Text value = other.take_one();
-    script_.spend(value.size(), at(begin));
-    if (what == '=') script_.variables[name] = {{value}};
-    out.put_value(value, is_quoted);
-  }
-  void put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript, bool is_quoted) {
-    if (name == "@" || name == "*") return void(has_no_items_ = true);  // the script's arguments: none
-    if (name == "#") return out.put({'0', at(begin)});
-    const auto found = script_.variables.find(name);
-    if (found == script_.variables.end()) return put_unset(out, begin, name);
-    const bool is_all = subscript == "@" || subscript == "*";
-    if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
-    const std::vector<Text>& items = found->second.items;
-    has_no_items_ |= is_all && items.empty();
-    const std::size_t first = is_all || subscript.empty() ? 0 : std::stoul(subscript);
-    for (std::size_t i = first; i < (is_all ? items.size() : std::min(items.size(), first + 1)); ++i) {
-      script_.spend(items[i].size() + 1, at(begin));
-      if (i > first && out.splits()) out.close();
-      else if (i > first) out.put({' ', at(begin)});
-      if (is_quoted) out.open();
-      out.put_value(items[i], is_quoted);
-    }
-  }
-  void put_unset(Fields& out, std::size_t begin, const std::string& name) {
-    const bool is_argument = is_digit(name.front()) && name != "0", is_folder = is_word(name, "HOME PWD OLDPWD TMPDIR USER 0");
-    if (in_test_ && !is_folder) return;
-    const std::string shown = in_quotes("$" + name, 60);
-    put_unknown(out, begin, is_argument ? script_.reason(fmt::format("{} is an argument of the script", shown), true)
-                            : is_folder || !is_name(name.front())
-                                ? script_.reason(fmt::format("{} is known where the script runs", shown), is_folder)
-                                        : script_.reason(fmt::format("{} is set nowhere before line {}; write {}=... above it", shown,
-                                                                     line_of(begin), name)));
   }
 
   // ---- assignments
@@ -504,7 +125,7 @@ class Reader {
     return runs.doubt != 0 ? runs : Runs{false, doubt("the condition", pos_)};
   }
   void open(std::string_view kind, Runs runs) {
-    if (blocks_.size() > 64) script_.fail(here(), "more than 64 levels");
+    if (blocks_.size() > 64) script_.fail(here(), "more than 64 levels; give import the command alone");
     blocks_.push_back({kind, here(), runs, runs, kind == "case"});
     runs_ = runs;
     pos_ += kind.size();
@@ -540,7 +161,12 @@ class Reader {
     } else if (peek() == '(' || word == "{" || word == "if") {
       open(peek() == '(' ? "(" : word == "{" ? "{" : "if", runs_);
     } else if (peek() == ')' || word == "}" || word == "fi" || word == "done" || word == "esac") {
-      close(peek() == ')' ? "(" : word == "}" ? "{" : word == "fi" ? "if" : word == "done" ? "loop" : "case", word.empty() ? ")" : word);
+      close(peek() == ')'    ? "("
+            : word == "}"    ? "{"
+            : word == "fi"   ? "if"
+            : word == "done" ? "loop"
+                             : "case",
+            word.empty() ? ")" : word);
     } else if (word == "then" && block.kind == "if") {
       pos_ += word.size();
       const Outcome outcome = outcome_ == Outcome::kPresumed ? Outcome::kUnknown : outcome_;
@@ -589,7 +215,8 @@ class Reader {
     runs_ = blocks_.back().base;
   }
   void settle(Outcome outcome) {
-    if (is_not_) outcome = outcome == Outcome::kTrue ? Outcome::kFalse : outcome == Outcome::kFalse ? Outcome::kTrue : Outcome::kUnknown;
+    if (is_not_)
+      outcome = outcome == Outcome::kTrue ? Outcome::kFalse : outcome == Outcome::kFalse ? Outcome::kTrue : Outcome::kUnknown;
     is_not_ = false;
     if (!runs_.is_never) outcome_ = runs_.doubt != 0 ? Outcome::kUnknown : outcome;
   }
@@ -732,33 +359,28 @@ class Reader {
     return is_true != is_not ? Outcome::kTrue : Outcome::kFalse;
   }
 
-  Script& script_;
-  Text text_;
   std::vector<ShellWord> before_;
-  std::size_t pos_ = 0;
   std::vector<Block> blocks_;
-  Runs runs_;                              // of the next command
-  Outcome outcome_ = Outcome::kPresumed;   // of the last one
+  Runs runs_;                             // of the next command
+  Outcome outcome_ = Outcome::kPresumed;  // of the last one
   bool is_not_ = false;
-  bool in_test_ = false;
-  bool has_no_items_ = false;  // "${A[@]}" of an empty array was replaced: its quotes make no word
-  std::vector<std::pair<std::string, bool>> here_documents_;  // ends, and whether tabs go before them
 };
 
 }  // namespace
+}  // namespace shell
 
 std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source, std::span<const std::string_view> settings) {
-  Script script;
+  shell::Script script;
   script.source = source;
   script.settings = settings;
   if (text.size() > std::size_t{1} << 20) script.fail(0, "more than 1 MiB");
-  Text chars;
+  shell::Text chars;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const int at = static_cast<int>(i);
     chars.push_back({text[i], at});
     if (text[i] == '\n') script.line_starts.push_back(at + 1);
   }
-  Reader(script, std::move(chars)).read({});
+  shell::Reader(script, std::move(chars)).read({});
   return std::move(script.commands);
 }
 

@@ -25,10 +25,10 @@ struct ShellCommand {
 
 // The commands that `text` runs in an empty environment and without arguments, in their order. Quotes, continued lines, NAME=value,
 // NAME+=.., NAME=( .. ), "${NAME[@]}", ${NAME:-default}, $(( integers )), tests of texts, eval and bash -c are followed; nothing is
-// executed: $(..), loops, `case` and tests of files leave variables unknown and commands in doubt, which each of them says. A variable
-// that is set nowhere is empty in a test, and unknown in a word. `settings` are names of variables to pass on where they stand before
-// a command or are exported. Throws ConfigError "<source>:<line>:<column>: <why>": quotes, brackets and blocks that do not close, more
-// than 1 MiB or 64 levels, and more than 4 MiB once variables are replaced.
+// executed: $(..), loops, `case` and tests of files leave variables unknown and commands in doubt, which each of them says. A
+// variable that is set nowhere is empty in a test, and unknown in a word. `settings` are names of variables to pass on where they
+// stand before a command or are exported. Throws ConfigError "<source>:<line>:<column>: <why>": quotes, brackets and blocks that do
+// not close, more than 1 MiB or 64 levels, and more than 4 MiB once variables are replaced.
 std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source,
                                      std::span<const std::string_view> settings = {});
 

@@ -16,8 +16,8 @@ void check_foreign_text(std::string_view text, std::string_view source) {
     throw ConfigError(fmt::format("{}: {} bytes, the limit is {}", source, text.size(), kMaxForeignBytes));
   const auto is_foreign = [](unsigned char c) { return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F; };
   const std::size_t well_formed = valid_prefix(text);
-  const std::size_t at = static_cast<std::size_t>(std::find_if(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(well_formed),
-                                                               is_foreign) - text.begin());
+  const std::size_t at = static_cast<std::size_t>(
+      std::find_if(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(well_formed), is_foreign) - text.begin());
   if (at == text.size()) return;
   const std::string_view before = text.substr(0, at);
   const std::size_t line_end = before.rfind('\n');  // npos + 1 is 0

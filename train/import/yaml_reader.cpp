@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
@@ -137,7 +138,6 @@ class YamlBuilder : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     if (is_key_next()) refuse(mark, "a key is empty");
-    check_quotes(mark);
     if (!open_.empty() && !open_.back().is_map && rest_at(mark).starts_with(',')) refuse(mark, "nothing stands before the comma");
     // yaml-cpp takes a line without a colon as a key, and gives its value the key's own place.
     if (!open_.empty() && open_.back().is_block && open_.back().key_mark.pos == mark.pos)
@@ -146,14 +146,12 @@ class YamlBuilder : public YAML::EventHandler {
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
-    check_quotes(mark);
-    skip_quoted(mark);
+    check_quote(mark);
     if (is_key_next()) return begin_member(mark, tag, value);
     add(typed(value, tag, mark), mark, anchor, value.size());
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    check_quotes(mark);
     if (is_key_next()) refuse(mark, "a key is an alias; write it out");
     const auto found = anchored_.find(anchor);
     if (found == anchored_.end()) refuse(mark, "an alias stands inside what it stands for");
@@ -216,8 +214,8 @@ class YamlBuilder : public YAML::EventHandler {
     return text_.substr(std::min(text_.size(), static_cast<std::size_t>(mark.pos)));
   }
 
-  // yaml-cpp ends a quoted text where a line is indented less than it, whether its quote has come or not.
-  void skip_quoted(const YAML::Mark& mark) {
+  // yaml-cpp takes the end of the file for a missing quote.
+  void check_quote(const YAML::Mark& mark) const {
     std::string_view rest = rest_at(mark);
     while (rest.starts_with('&') || rest.starts_with('!')) {
       rest.remove_prefix(std::min(rest.size(), rest.find_first_of(" \t\r\n")));
@@ -231,12 +229,7 @@ class YamlBuilder : public YAML::EventHandler {
       if (escapes) ++at;
       else if (rest[at] == quote) break;
     }
-    quoted_ = mark;
-    quoted_end_ = text_.size() - rest.size() + at;
     if (at >= rest.size()) refuse(mark, "a quote is not closed");
-  }
-  void check_quotes(const YAML::Mark& mark) const {
-    if (static_cast<std::size_t>(mark.pos) < quoted_end_) refuse(quoted_, "a quote is not closed on lines that are indented as it is");
   }
 
   bool is_key_next() const { return !open_.empty() && open_.back().is_map && !open_.back().has_key; }
@@ -251,7 +244,6 @@ class YamlBuilder : public YAML::EventHandler {
 
   void begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, std::string_view own_tag,
              std::optional<YAML::EmitterStyle::value> map_style) {
-    check_quotes(mark);
     if (is_key_next()) refuse(mark, "a key is a list or a mapping, or a bracket is not closed; keys are texts");
     if (tag != "?" && tag != "!" && tag != own_tag) refuse_tag(mark, tag);
     limits_.check_depth(static_cast<int>(open_.size()) + 1, mark.line + 1, mark.column + 1);
@@ -363,8 +355,6 @@ class YamlBuilder : public YAML::EventHandler {
   int documents_ = 0;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, Anchored> anchored_;
-  YAML::Mark quoted_ = YAML::Mark::null_mark();  // the last quoted text
-  std::size_t quoted_end_ = 0;                   // where its quote is closed
 };
 
 }  // namespace
@@ -372,6 +362,9 @@ class YamlBuilder : public YAML::EventHandler {
 JsonValue read_yaml(std::string_view text, std::string_view source, YamlTyping typing) {
   check_foreign_text(text, source);
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  // yaml-cpp drops directives that it does not know, and with them a key that begins so.
+  if (text.starts_with('%') && !text.starts_with("%YAML ") && !text.starts_with("%TAG "))
+    refuse_at(source, 1, 1, "an unknown directive");
   std::istringstream stream{std::string(text)};
   YamlBuilder builder(text, source, typing);
   try {

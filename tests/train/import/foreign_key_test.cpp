@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "train/config/option_check.h"
+
 namespace trident {
 namespace {
 
@@ -78,6 +80,28 @@ TEST(ForeignKey, EveryRowOfTheTablesIsWellFormed) {
       const bool becomes_something = row.verdict == kMapped || row.verdict == kNotBuilt;
       EXPECT_TRUE(!becomes_something || !row.to.empty()) << row.names;
       EXPECT_TRUE(row.verdict != kRefused || !row.note.empty()) << row.names << ": a refusal says why";
+    }
+}
+
+// A row's own value is one that its key takes, or a reserved one; a default is in words that the system's own rows know.
+TEST(ForeignKey, EveryRowOfTheTablesNamesAKeyThatTakesItsValue) {
+  for (const ForeignSection& section : foreign_sections())
+    for (const ForeignKey& row : section.keys) {
+      if (!row.fallback.empty()) {
+        const JsonValue words = parse_json(row.fallback, row.names);
+        const std::string text = words.is_string() ? words.as_string() : to_json_text(words);
+        EXPECT_NE(find_foreign_key(section.system, names_of(row).names.front(), text), nullptr) << row.names;
+      }
+      if (row.verdict != kMapped && row.verdict != kDiffers && row.verdict != kNotBuilt) continue;
+      if (row.to.empty() || row.to.starts_with('@') || row.to.starts_with("trident ")) continue;
+      const Option* const option = find_option(row.to);
+      EXPECT_TRUE(option != nullptr || row.to.starts_with("model.")) << row.names << " becomes " << row.to;
+      if (option == nullptr || row.value.empty()) continue;
+      try {
+        checked_value(*option, parse_json(row.value, row.names), "");
+      } catch (const ConfigError& error) {
+        EXPECT_NE(std::string_view(error.what()).find("not built"), std::string_view::npos) << row.names << ": " << error.what();
+      }
     }
 }
 

@@ -9,7 +9,6 @@
 
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
-#include "train/config/option_table.h"
 
 namespace trident {
 namespace {
@@ -25,8 +24,6 @@ constexpr ForeignKey kAccelerateRows[] = {
     {"per_machine", kMapped, "@ranks_per_node"},
     {"tp_size", kMapped, "parallel.tensor"},
     {"cp_size", kNotBuilt, "parallel.context"},
-    {"replicas", kMapped, "@replicate"},
-    {"shards", kMapped, "@shard"},
     {"schedule", kMapped, "parallel.schedule"},
     {"offload", kNotBuilt, "parallel.context", "2"},
     {"mixed_precision = bf16, fp16", kMapped, "precision.compute"},
@@ -34,7 +31,14 @@ constexpr ForeignKey kAccelerateRows[] = {
     {"rdzv_*", kLauncher, {}, {}, "mpirun or srun starts the ranks"},
     {"prefetch", kAlways, {}, {}, "units are gathered ahead"},
     {"tpu", kRefused, {}, {}, "ranks compute on CPUs and CUDA GPUs"},
+    {"tune = true", kDiffers, "trident plan search", {}, "nothing is tried while training"},
     {"eval_only", kRefused, "trident eval", {}, "train trains"},
+};
+// Nothing but what all systems have in common is derived of these.
+constexpr ForeignKey kPlainRows[] = {
+    {"stage = 3", kMapped, "parallel.zero", "\"zero3\""},
+    {"replicas", kMapped, "@replicate"},
+    {"shards", kMapped, "@shard"},
 };
 constexpr ForeignKey kDeepSpeedRows[] = {
     {"micro", kMapped, "batch.micro"},
@@ -69,6 +73,7 @@ constexpr ForeignKey kTrainerRows[] = {
     {"no_overlap", kMapped, "parallel.overlap", {}, {}, {}, Convert::kNot},
     {"window", kMapped, "model.sliding_window", {}, {}, {}, Convert::kOneMore},
     {"minutes", kMapped, "cuda.nccl_timeout", {}, {}, {}, Convert::kMinutesToSeconds},
+    {"adapter", kMapped, "adapter.type"},
     {"modules", kMapped, "adapter.target_modules", {}, {}, {}, Convert::kList},
     {"type", kMapped, "model.model_type"},
     {"output_dir", kMapped, "run.dir"},
@@ -78,8 +83,10 @@ constexpr ForeignKey kTrainerRows[] = {
     {"dataset", kMapped, "@dataset"},
     {"dora = true", kNotBuilt, "adapter.type", "\"dora\"", "weights have magnitudes"},
 };
-constexpr ForeignSection kTestSections[] = {
-    {S::kAccelerate, "", kAccelerateRows}, {S::kDeepSpeed, "", kDeepSpeedRows}, {S::kHuggingFace, "", kTrainerRows}};
+constexpr ForeignSection kTestSections[] = {{S::kAccelerate, "", kAccelerateRows},
+                                            {S::kDeepSpeed, "", kDeepSpeedRows},
+                                            {S::kHuggingFace, "", kTrainerRows},
+                                            {S::kLauncher, "", kPlainRows}};
 
 // Keys of one input, one a line.
 std::vector<ForeignLeaf> leaves_of(S system, const std::string& file, std::vector<std::pair<std::string, JsonValue>> keys) {
@@ -96,6 +103,9 @@ std::vector<ForeignLeaf> json(std::vector<std::pair<std::string, JsonValue>> key
 std::vector<ForeignLeaf> flags(std::vector<std::pair<std::string, JsonValue>> keys) {
   for (auto& [key, value] : keys) key.insert(0, "--");
   return leaves_of(S::kHuggingFace, "run.sh", std::move(keys));
+}
+std::vector<ForeignLeaf> plain(std::vector<std::pair<std::string, JsonValue>> keys) {
+  return leaves_of(S::kLauncher, "p.yaml", std::move(keys));
 }
 std::vector<ForeignLeaf> operator+(std::vector<ForeignLeaf> a, const std::vector<ForeignLeaf>& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -130,14 +140,16 @@ TEST(Import, EveryLeafHasOneVerdict) {
                                        {"_comment", "mine"},
                                        {"config.x-note", "mine"},
                                        {"tpu", false},
+                                       {"tune", true},
                                        {"offload", "none"},
                                        {"block", JsonValue::Object{}}}));
-  const std::vector<Verdict> expected{kMapped, Verdict::kLauncher, kAlways, kAlways, kAlways, kAlways, kAlways, kAlways};
+  const std::vector<Verdict> expected{kMapped, Verdict::kLauncher, kAlways, kAlways, kAlways, kAlways, kDiffers, kAlways, kAlways};
   ASSERT_EQ(import.keys.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(import.keys[i].verdict, expected[i]) << import.keys[i].leaf.key;
   EXPECT_EQ(import.keys[0].to, "parallel.zero = \"zero2\"");
   EXPECT_EQ(import.keys[1].note, "mpirun or srun starts the ranks");
   EXPECT_EQ(import.keys[3].note, "a comment");
+  EXPECT_EQ(import.keys[6].to, "trident plan search");
   EXPECT_EQ(find_value(import, "parallel.zero")->origin, "a.yaml:1 stage: 2");
 }
 
@@ -180,7 +192,7 @@ TEST(Import, TextsOfFlagsBecomeWhatTheOptionTakes) {
                                         {"window", "4095"},
                                         {"fp16", "false"},
                                         {"clip", JsonValue()},
-                                        {"length", "2048"}}) +
+                                        {"adapter", "lora"}}) +
                                  json({{"bucket", 5e8}}));
   EXPECT_EQ(value_of(import, "optimizer.lr"), "1e-05");
   EXPECT_EQ(value_of(import, "batch.micro"), "50");
@@ -191,7 +203,7 @@ TEST(Import, TextsOfFlagsBecomeWhatTheOptionTakes) {
   EXPECT_EQ(value_of(import, "cuda.nccl_timeout"), "120.0");
   EXPECT_EQ(value_of(import, "model.sliding_window"), "4096");
   EXPECT_EQ(value_of(import, "parallel.bucket_mb"), "2000.0");
-  EXPECT_EQ(value_of(import, "precision.compute"), "nothing") << "a switch that is off";
+  EXPECT_NE(value_of(import, "precision.compute"), "\"fp16\"") << "a switch that is off";
   EXPECT_EQ(value_of(import, "optimizer.grad_clip"), "1.0") << "null says nothing: the default";
   expect_refused(flags({{"lr", "fast"}}), {"run.sh:1 --lr fast: optimizer.lr = \"fast\": must be a number"});
   expect_refused(flags({{"micro_batch", "2.5"}}), {"run.sh:1 --micro_batch 2.5: batch.micro = 2.5: must be an integer"});
@@ -222,6 +234,7 @@ TEST(Import, TheBatchFollowsFromItsParts) {
   EXPECT_EQ(import.ranks, 8);
   EXPECT_EQ(key_named(import, "--accumulation").to, "batch.global = 64");
   EXPECT_EQ(key_named(import, "num_processes").to, "parallel.data = 4; batch.global = 64");
+  EXPECT_EQ(key_named(import, "--micro_batch").to, "batch.micro = 8; batch.global = 64");
   EXPECT_EQ(std::ranges::find(import.defaults, "batch.global", &ImportedDefault::key)->origin,
             "run.sh:1 --micro_batch 8, run.sh:2 --accumulation 2, a.yaml:1 num_processes: 8, a.yaml:2 tp_size: 2");
   const Import by_total = imported(json({{"total", 128}, {"gas", 2}}), 16);
@@ -274,14 +287,13 @@ TEST(Import, ReservedKeysAreAmongTheValuesWithTheirOwnText) {
 }
 
 TEST(Import, CopiesAndSharersBecomeAPresetOrAGroup) {
-  const Import copies = imported(yaml({{"replicas", 4}, {"shards", 1}}));
+  const Import copies = imported(plain({{"replicas", 4}, {"shards", 1}}));
   EXPECT_EQ(value_of(copies, "parallel.zero"), "\"ddp\"");
   EXPECT_EQ(value_of(copies, "parallel.data"), "4");
-  const Import shared = imported(yaml({{"shards", -1}, {"stage", 3}}), 8);
+  const Import shared = imported(plain({{"shards", -1}, {"stage", 3}}), 8);
   EXPECT_EQ(value_of(shared, "parallel.zero"), "\"zero3\"");
   EXPECT_EQ(value_of(shared, "parallel.data"), "8");
-  if (find_option("parallel.shard_group") == nullptr) GTEST_SKIP() << "the option table has no shard groups yet";
-  const Import both = imported(yaml({{"replicas", 2}, {"shards", -1}, {"stage", 3}}), 8);
+  const Import both = imported(plain({{"replicas", 2}, {"shards", -1}, {"stage", 3}}), 8);
   EXPECT_EQ(value_of(both, "parallel.shard_group"), "4");
   EXPECT_EQ(key_named(both, "replicas").verdict, kNotBuilt);
 }
@@ -370,6 +382,43 @@ TEST(Import, TheReportHasItsMembersAndNoOthers) {
   EXPECT_EQ(names(report.find("keys")->items().at(0)), "file line key value verdict to note ");
   EXPECT_EQ(report.find("keys")->items()[0].find("verdict")->as_string(), "mapped");
   EXPECT_EQ(names(report.find("defaults")->items().at(0)), "key value origin ");
+}
+
+// The command of open-r1's readme with the file of Accelerate's that comes with TRL, by the tables of the systems.
+TEST(ImportOfSystems, OpenR1sCommandIsRefusedForItsTwoFormatsAndTakenWithoutOne) {
+  const TemporaryFolder folder;
+  const std::string inputs = std::string(TRIDENT_SOURCE_DIR) + "/tests/import/", command = read_file(inputs + "open_r1.sh");
+  write_file(folder / "run.sh", command);
+  write_file(folder / "trl_zero2.yaml", read_file(inputs + "trl_zero2.yaml"));
+  expect_error<ConfigError>(
+      [&] { import_files({folder / "run.sh"}); },
+      {"/run.sh:11 --fp16", "/trl_zero2.yaml:2 mixed_precision: bf16", "precision.compute: \"bf16\" and \"fp16\""});
+  std::string without = command;
+  without.erase(without.find("--fp16"), 6);
+  write_file(folder / "run.sh", without);
+  const auto begin = std::chrono::steady_clock::now();
+  const Import import = import_files({folder / "run.sh"});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
+  const std::vector<std::pair<std::string_view, std::string_view>> expected{{"batch.global", "128"},
+                                                                            {"batch.micro", "8"},
+                                                                            {"batch.sequence", "2048"},
+                                                                            {"parallel.data", "8"},
+                                                                            {"parallel.zero", "\"zero2\""},
+                                                                            {"recompute.policy", "\"full\""},
+                                                                            {"optimizer.lr", "1e-05"},
+                                                                            {"optimizer.grad_clip", "1.0"},
+                                                                            {"lr_schedule.type", "\"linear\""},
+                                                                            {"lr_schedule.min_lr", "nothing"},
+                                                                            {"run.epochs", "1.0"},
+                                                                            {"run.steps", "nothing"},
+                                                                            {"data.samples", "\"packed\""},
+                                                                            {"precision.compute", "\"bf16\""},
+                                                                            {"checkpoint.every", "20000"}};
+  for (const auto& [path, value] : expected) EXPECT_EQ(value_of(import, path), value) << path;
+  EXPECT_EQ(import.ranks, 8);
+  for (const ImportedKey& key : import.keys) EXPECT_TRUE(key.verdict != kRefused && key.verdict != kNotBuilt) << key.leaf.key;
+  EXPECT_NE(key_named(import, "--model_name_or_path").note.find("give one with --set model.init_from=DIR"), std::string::npos);
+  EXPECT_EQ(config_text(import), config_text(import_files({folder / "run.sh"})));
 }
 
 TEST(Import, AThousandKeysTakeMilliseconds) {

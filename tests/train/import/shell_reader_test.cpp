@@ -17,7 +17,8 @@ std::string words_in(std::string_view script) {
   for (const ShellCommand& command : read_shell(script, "run.sh")) {
     all += all.empty() ? "" : "\n";
     for (std::size_t i = 0; i < command.words.size(); ++i)
-      all += (i == 0 ? "" : "|") + (command.words[i].unknown.empty() || command.words[i].is_parameter ? command.words[i].text : "??");
+      all +=
+          (i == 0 ? "" : "|") + (command.words[i].unknown.empty() || command.words[i].is_parameter ? command.words[i].text : "??");
     if (!command.doubt.empty()) all += " ?";
   }
   return all;
@@ -51,7 +52,7 @@ TEST(ShellReader, VariablesAreReplacedAndSplit) {
 TEST(ShellReader, ArraysKeepTheirWords) {
   EXPECT_EQ(words_in("A=(--a 'b c' # d\n  --e $F \n)\nrun ${A[0]}"), "run|--a");
   EXPECT_EQ(words_in("A=(a 'b c')\nA+=(d)\nrun \"${A[@]}\" ${A[@]} \"${A[1]}\" $A"), "run|a|b c|d|a|b|c|d|b c|a");
-  EXPECT_EQ(words_in("A=(a b)\nB=(\"${A[@]}\" c)\nrun \"x ${B[*]}\" end"), "run|x a|b|c|end");
+  EXPECT_EQ(words_in("A=(a b)\nB=(\"${A[@]}\" c)\nrun \"x ${B[*]}\" end"), "run|x a b c|end");
   EXPECT_EQ(words_in("A=()\nrun \"${A[@]}\" x"), "run|x");
 }
 
@@ -81,8 +82,10 @@ TEST(ShellReader, WhatWouldBeExecutedHasNoValue) {
   EXPECT_EQ(reason("run ${A%.x}"), "unknown \"${A%.x}\" in line 1 would have to be executed; write its value in its place");
   EXPECT_EQ(reason("run $1/x"), "argument \"$1\" is an argument of the script");
   EXPECT_EQ(reason("run \"$HOME\""), "argument \"$HOME\" is known where the script runs");
-  EXPECT_EQ(reason("for A in 1 2; do B=$A; done\nrun $B"), "unknown it depends on the loop in line 1, which import does not follow");
-  EXPECT_EQ(reason("if [ -f x ]; then\nB=1\nfi\nrun $B"), "unknown it depends on the condition in line 1, which import does not follow");
+  EXPECT_EQ(reason("for A in 1 2; do B=$A; done\nrun $B"),
+            "unknown it depends on the loop in line 1, which import does not follow");
+  EXPECT_EQ(reason("if [ -f x ]; then\nB=1\nfi\nrun $B"),
+            "unknown it depends on the condition in line 1, which import does not follow");
   EXPECT_EQ(words_in("A=$(x 'a)' \"$(y ')')\" \\) )\nB=1\nrun $B"), "run|1");
 }
 
@@ -100,7 +103,8 @@ TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
 }
 
 TEST(ShellReader, ShellsInWordsAreRead) {
-  EXPECT_EQ(words_in("CMD='run --a \"b c\"'\nsrun -N 2 bash -c \"cd x; $CMD $1 $X\""), "srun|-N|2|cd|x\nsrun|-N|2|run|--a|b c|$1|??");
+  EXPECT_EQ(words_in("CMD='run --a \"b c\"'\nsrun -N 2 bash -c \"cd x; $CMD $1 $X\""),
+            "srun|-N|2|cd|x\nsrun|-N|2|run|--a|b c|$1|??");
   EXPECT_EQ(words_in("CMD=\"run --a 'b c'\"; eval $CMD d; A=1; eval \"B=$A\"; run $B"), "run|--a|b c|d\nrun|1");
 }
 
@@ -123,9 +127,9 @@ TEST(ShellReader, WhatDoesNotCloseIsRefusedByItsPlace) {
   EXPECT_EQ(refused_shell("a ${b"), "run.sh:1:5: nothing closes this brace");
   EXPECT_EQ(refused_shell("A=(b\nc"), "run.sh:1:1: nothing closes this parenthesis");
   EXPECT_EQ(refused_shell("if a; then b"), "run.sh:1:1: nothing closes this \"if\"");
-  EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"f\" stands here alone");
+  EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"f\" stands here alone; correct the script");
   EXPECT_EQ(refused_shell("[[ a"), "run.sh:1:1: no \"]]\" closes this");
-  EXPECT_EQ(refused_shell("a )"), "run.sh:1:3: \")\" stands here alone");
+  EXPECT_EQ(refused_shell("a )"), "run.sh:1:3: \")\" stands here alone; correct the script");
 }
 
 TEST(ShellReader, SizesAreLimited) {
