@@ -31,7 +31,7 @@ struct ConfigFlags {
 };
 // `flags` is written by parse_flags and outlives `app`.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
-// Says what the file, if one is named, and the import over it say, before settings. Throws ConfigError as OptionValues::take_file().
+// Takes what the file, if one is named, says, and the import over it; no settings. Throws ConfigError as OptionValues::take_file().
 OptionValues values_of_files(const ConfigFlags& flags, const Import& import);
 
 // --adapter DIR, beside --hf.

@@ -27,7 +27,8 @@ TEST(ForeignFlagHint, AValueThatMeansSomethingElseIsNotCopied) {
   EXPECT_TRUE(foreign_flag_hint("--adam-beta2", "0.99").starts_with("say --set optimizer.betas=... ("));
   EXPECT_EQ(foreign_flag_hint("--recompute-granularity", "full"), "say --set recompute.policy=full (every block)");
   EXPECT_TRUE(foreign_flag_hint("--recompute-granularity", "selective").starts_with("say --set recompute.policy=selective"));
-  EXPECT_EQ(foreign_flag_hint("--gradient_accumulation_steps", "8"), "say --set batch.global=... (batch.micro x parallel.data x N)");
+  EXPECT_EQ(foreign_flag_hint("--gradient_accumulation_steps", "8"),
+            "say --set batch.global=... (batch.micro x parallel.data x N)");
   EXPECT_TRUE(foreign_flag_hint("--packing", "").starts_with("say --set data.samples=packed (after trident data pack)"));
   for (const char* stage : {"0", "1", "2", "3"})
     EXPECT_TRUE(foreign_flag_hint("--zero-optimization.stage", stage)

@@ -21,12 +21,12 @@ struct ForeignAnswer {
 // Whether it names a key or a command.
 bool leads_somewhere(const ForeignAnswer& answer);
 
-// The answers to a word: one for each meaning that systems give it, by the row of just this value where there is one. Hyphens before
-// it are none of it; hyphens, underscores and dots within are one. Empty: no other system's word.
+// The answers to a word: one for each meaning that systems give it, by the row of just this value where there is one. Hyphens
+// before it are none of it; hyphens, underscores and dots within are one. Empty: no other system's word.
 std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_view value = {});
 
-// The answer in words. Of a key: "its key parallel.context is not built yet", or what `with_key` says, with the note behind it; else
-// "leave it out: ...", or the command that does it.
+// The answer in words. Where it has a key: "its key parallel.context is not built yet", or `with_key` and the note behind it;
+// else "leave it out: ...", or the command that does it.
 std::string answer_text(const ForeignAnswer& answer, const std::string& with_key);
 
 // Several answers as one, each but the only one with the systems that it is for.

@@ -38,15 +38,14 @@ std::string keys_of(std::string_view block) {
 // model.
 bool is_word_of_others(const std::string& key) {
   if (key == "dtype") return false;  // config.json has it, too
-  const auto is_of = [](const ForeignAnswer& it, ForeignSystem system) { return it.system == system; };
-  if (std::ranges::any_of(foreign_answers(key), [&](const ForeignAnswer& it) {
-        return is_of(it, ForeignSystem::kHuggingFace) && it.row->verdict == Verdict::kRefused;
-      }))
-    return true;
-  if (std::ranges::any_of(foreign_answers("model_" + key), [&](const ForeignAnswer& it) {  // model.name
-        return is_of(it, ForeignSystem::kHuggingFace) || is_of(it, ForeignSystem::kOthers);
-      }))
-    return true;
+  const auto is_refused_word = [](const ForeignAnswer& it) {
+    return it.system == ForeignSystem::kHuggingFace && it.row->verdict == Verdict::kRefused;
+  };
+  const auto is_flag_word = [](const ForeignAnswer& it) {
+    return it.system == ForeignSystem::kHuggingFace || it.system == ForeignSystem::kOthers;
+  };
+  if (std::ranges::any_of(foreign_answers(key), is_refused_word)) return true;
+  if (std::ranges::any_of(foreign_answers("model_" + key), is_flag_word)) return true;  // model.name
   return std::ranges::any_of(option_table(),
                              [&](const Option& option) { return std::ranges::find(option.aka, key) != option.aka.end(); });
 }
