@@ -233,9 +233,9 @@ TEST(ConfigRefuses, ReservedValuesByName) {
   expect_refusal({}, {"offload.optimizer = \"host\": not built yet; remove the key or set it to \"none\"; also ",
                       "offload.path = \"/nvme\": not built yet"},
                  with("\"offload\": {\"optimizer\": \"host\", \"path\": \"/nvme\"}"));
-  for (const char* setting : {"precision.fp8=true", "parallel.shard_group=node", "parallel.shard_group=8", "parallel.secondary_shards=8",
-                              "parallel.quantized_weights=true", "parallel.quantized_gradients=4", "parallel.tensor_overlap=chunked",
-                              "offload.parameters=disk", "offload.depth=3"})
+  for (const char* setting : {"precision.fp8=true", "parallel.shard_group=node", "parallel.shard_group=8",
+                              "parallel.secondary_shards=8", "parallel.quantized_weights=true", "parallel.quantized_gradients=4",
+                              "parallel.tensor_overlap=chunked", "offload.parameters=disk", "offload.depth=3"})
     expect_refusal({setting}, {"not built yet"});
   expect_refusal({"data.reset_position_ids=1"}, {"data.reset_position_ids = 1: must be true or false"});
   expect_refusal({"data.boundaries=sentence"}, {"data.boundaries = \"sentence\": must be \"eod\" or \"index\""});
