@@ -8,7 +8,7 @@
 
 #include "core/nearest_name.h"
 #include "core/parallel_axis.h"
-#include "train/config/foreign_words.h"
+#include "train/config/foreign_answers.h"
 #include "train/config/layout_text.h"
 
 namespace trident {
@@ -339,19 +339,22 @@ std::string name_here(std::string_view word, const JsonValue& value) {
     if (const Option* const option = option_with_key(key, value)) return hint(option->path);
   for (const Option& option : option_table())
     if (std::find(option.aka.begin(), option.aka.end(), key) != option.aka.end()) return hint(option.path);
-  const std::string text = value.is_string() ? value.as_string() : to_json_text(value);
-  const ForeignWord* row = find_foreign_word(word, text);
-  if (row == nullptr) {
-    row = find_foreign_word(key, text);
-    if (row != nullptr && row->section == kOtherWords && key.find('_') == std::string_view::npos) row = nullptr;
+  const std::string text = value.is_string() ? value.as_string() : value.is_null() ? "" : to_json_text(value);
+  std::vector<ForeignAnswer> answers = foreign_answers(word, text);
+  if (key != word && std::ranges::none_of(answers, leads_somewhere)) {
+    std::vector<ForeignAnswer> of_key = foreign_answers(key, text);
+    // Plain words mean this only where they stand alone: recompute.layers is not the model's layers.
+    if (key.find('_') == key.npos) std::erase_if(of_key, [](const ForeignAnswer& it) { return it.system == ForeignSystem::kOthers; });
+    if (answers.empty() || std::ranges::any_of(of_key, leads_somewhere)) answers = std::move(of_key);
   }
-  if (row == nullptr || word == fmt::format("model.{}", row->target)) return "";  // nobody's word, or Hugging Face's own key
-  const bool is_key = row->kind == ForeignWord::Kind::kKey, of_model = row->kind == ForeignWord::Kind::kModelKey;
-  if (!is_key && !of_model) return "; " + remedy_without_key(*row);
-  if (!row->value.empty() && value == JsonValue(false)) return "; leave it out";
-  const std::string shown = row->value.empty() ? "" : fmt::format(" = {}", row->value);
-  return hint(fmt::format("{}{}{}", of_model ? "model." : "", row->target, shown)) +
-         (row->note.empty() ? "" : fmt::format(" ({})", row->note));
+  std::erase_if(answers, [&](const ForeignAnswer& it) { return it.key == word; });  // Hugging Face's own key
+  std::vector<std::string> texts;
+  for (const ForeignAnswer& answer : answers) {
+    if (!answer.key.empty() && !answer.value.empty() && value == JsonValue(false)) return "; leave it out";
+    const std::string shown = answer.value.empty() ? "" : fmt::format(" = {}", answer.value);
+    texts.push_back(answer_text(answer, fmt::format("did you mean {}{}?", answer.key, shown)));
+  }
+  return texts.empty() ? "" : "; " + joined_answers(answers, texts);
 }
 
 std::string did_you_mean(std::string_view unknown, const JsonValue& value) {

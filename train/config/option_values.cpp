@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "model/config/model_config.h"
-#include "train/config/foreign_words.h"
+#include "train/config/foreign_answers.h"
 #include "train/config/layout_text.h"
 #include "train/config/option_check.h"
 
@@ -38,9 +38,14 @@ std::string keys_of(std::string_view block) {
 // model.
 bool is_word_of_others(const std::string& key) {
   if (key == "dtype") return false;  // config.json has it, too
-  const ForeignWord* const row = find_foreign_word(key);
-  if (row != nullptr && row->kind == ForeignWord::Kind::kRefused && row->section == kHuggingFaceWords) return true;
-  if (find_foreign_word("model." + key) != nullptr) return true;
+  const auto is_refused_word = [](const ForeignAnswer& it) {
+    return it.system == ForeignSystem::kHuggingFace && it.row->verdict == Verdict::kRefused;
+  };
+  const auto is_flag_word = [](const ForeignAnswer& it) {
+    return it.system == ForeignSystem::kHuggingFace || it.system == ForeignSystem::kOthers;
+  };
+  if (std::ranges::any_of(foreign_answers(key), is_refused_word)) return true;
+  if (std::ranges::any_of(foreign_answers("model_" + key), is_flag_word)) return true;  // model.name
   return std::ranges::any_of(option_table(),
                              [&](const Option& option) { return std::ranges::find(option.aka, key) != option.aka.end(); });
 }

@@ -131,7 +131,7 @@ void set_window(Facts& facts, const MaybeFact& window, std::string_view type) {
     at = end == at ? at + 1 : end;
   }
   if (sides[1] != 0 || sides[0] < 0 || sides[0] > 1'000'000'000)
-    throw ConfigError(fmt::format("{}: a window reaches back alone: give W,0, or leave it out", window->origin));
+    throw ConfigError(fmt::format("{}: a window reaches back alone; give W,0, or leave it out", window->origin));
   set_from(facts, "model.sliding_window", std::int64_t{sides[0]} + 1, {&*window});
   if (type == "mistral") return;
   set_from(facts, "model.use_sliding_window", true, {&*window});
