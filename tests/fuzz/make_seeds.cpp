@@ -129,8 +129,10 @@ void add_lines(const Seeds& seeds) {
 void add_scripts(const Seeds& seeds) {
   seeds.add("shell", "megatron.sh",
             "#!/bin/bash\nGPUS=8\nN=$((GPUS * 2)); SAVE=${1:-ckpt} DATA=$2\nD=(\n  --nproc_per_node $GPUS # of each\n)\n"
-            "M=(--num-layers 12 \"--split '99,1,0'\")\nif [[ \"$T\" == \"fp8\" ]] || [ -n \"$K\" ]; then M+=(--fp8); else M+=(--bf16); fi\n"
-            "torchrun ${D[@]} --node_rank $RANK pretrain_gpt.py \\\n  \"${M[@]}\" --save \"$SAVE\" --data-path $DATA --lr 1e-4 2>&1 | tee log\n");
+            "M=(--num-layers 12 \"--split '99,1,0'\")\nif [[ \"$T\" == \"fp8\" ]] || [ -n \"$K\" ]; then\n"
+            "M+=(--fp8); else M+=(--bf16); fi\n"
+            "torchrun ${D[@]} --node_rank $RANK pretrain_gpt.py \\\n  \"${M[@]}\" --save \"$SAVE\" --data-path $DATA \\\n"
+            "  --lr 1e-4 2>&1 | tee log\n");
   seeds.add("shell", "slurm.sh",
             "export L=\"accelerate launch --config_file z.yaml\" C='x.py --a \"b c\"'\nfor i in 1 2; do A=$(date); done\n"
             "f() { case $1 in a|b) x;; *) y;; esac; }\ncat <<-EOF > d.json\n\t{\"a\": 'b'}\n\tEOF\n"

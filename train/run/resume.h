@@ -56,7 +56,8 @@ Resume find_weights(const std::string& path, std::string_view key);
 Resume find_hf_weights(const std::string& path, std::string_view key, const std::string& adapter = "");
 
 // Opens the model that has the tensors which a checkpoint leaves there: its base, where that lay at the last start, unless
-// model.init_from is another than then. ConfigError where nothing that can be read is there (refuse_base). Without `init_from`: none is given.
+// model.init_from is another than then. ConfigError where nothing that can be read is there (refuse_base). Without `init_from`:
+// none is given.
 Resume find_base(const Resume& checkpoint, const std::optional<std::string>& init_from = {});
 // Gives it to the checkpoint. ConfigError where it lacks a tensor, or has one of another shape.
 void set_base(Resume& checkpoint, Resume base);
