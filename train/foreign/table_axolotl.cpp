@@ -6,9 +6,9 @@ namespace {
 
 using enum Verdict;
 
-constexpr std::string_view kNotThere = "a method that is not there: all weights or LoRA's train, by AdamW or Lion";
+constexpr std::string_view kAxolotlNotThere = "a method that is not there: all weights or LoRA's train, by AdamW or Lion";
 
-constexpr ForeignKey kTraining[] = {
+constexpr ForeignKey kAxolotlTraining[] = {
     {"program", kAlways, {}, {}, "the YAML says what trains"},
     {"rl = null, none, false", kMapped, "@stage", "\"sft\"", {}, "null"},
     {"rl = dpo, ipo", kMapped, "@stage"},
@@ -62,7 +62,7 @@ constexpr ForeignKey kTraining[] = {
      "peft_trainable_token_indices, peft_init_lora_weights, peft, jagged_restart_steps, lisa_n_layers, trainer_cls, "
      "lr_div_factor, adam_beta3, adam_epsilon2, torchdistx_path, use_onebitllms, model_quantization_config, qat*, quantization*, "
      "freeze_mm_modules",
-     kRefused, {}, {}, kNotThere},
+     kRefused, {}, {}, kAxolotlNotThere},
     {"reward_model, process_reward_model, num_labels, center_rewards_coefficient, curriculum_sampling, scaling_softmax, "
      "noisy_embedding_alpha, dpo_loss_type, dpo_loss_weights, dpo_use_weighting, trl*, vllm*, ebft*, do_causal_lm_eval, "
      "do_bench_eval",
@@ -78,7 +78,7 @@ constexpr ForeignKey kTraining[] = {
      kAlways, {}, {}, "of a method that is not asked for"},
 };
 
-constexpr ForeignKey kMemory[] = {
+constexpr ForeignKey kAxolotlMemory[] = {
     {"dp_shard_size", kMapped, "@shard"},
     {"dp_replicate_size", kMapped, "@replicate"},
     {"tensor_parallel_size", kMapped, "parallel.tensor"},
@@ -103,7 +103,7 @@ constexpr ForeignKey kMemory[] = {
     {"use_ray, launcher", kLauncher, {}, {}, "mpirun or srun starts the ranks"},
 };
 
-constexpr ForeignKey kModelAndData[] = {
+constexpr ForeignKey kAxolotlModelAndData[] = {
     {"base_model", kMapped, "@model", {}, "a local folder: nothing is downloaded"},
     {"datasets", kDiffers, {}, {},
      "trident data prepare --chat writes each; data.train names the prefixes, with weights where there are several"},
@@ -141,12 +141,12 @@ constexpr ForeignKey kModelAndData[] = {
 }  // namespace
 
 std::span<const ForeignSection> axolotl_sections() {
-  static constexpr ForeignSection kSections[] = {
-      {ForeignSystem::kAxolotl, "Training and adapters", kTraining},
-      {ForeignSystem::kAxolotl, "Parallelism and memory", kMemory},
-      {ForeignSystem::kAxolotl, "Model and data", kModelAndData},
+  static constexpr ForeignSection kAxolotlSections[] = {
+      {ForeignSystem::kAxolotl, "Training and adapters", kAxolotlTraining},
+      {ForeignSystem::kAxolotl, "Parallelism and memory", kAxolotlMemory},
+      {ForeignSystem::kAxolotl, "Model and data", kAxolotlModelAndData},
   };
-  return kSections;
+  return kAxolotlSections;
 }
 
 }  // namespace trident

@@ -6,10 +6,10 @@ namespace {
 
 using enum Verdict;
 
-constexpr std::string_view kNotThere = "a method that is not there: all weights or LoRA's train, by AdamW or Lion",
-                           kWithData = "the targets that count are chosen with the data";
+constexpr std::string_view kLlamaFactoryNotThere = "a method that is not there: all weights or LoRA's train, by AdamW or Lion",
+                           kLlamaFactoryWithData = "the targets that count are chosen with the data";
 
-constexpr ForeignKey kTraining[] = {
+constexpr ForeignKey kLlamaFactoryTraining[] = {
     {"program", kAlways, {}, {}, "stage says what trains"},
     {"stage = sft, pt, dpo", kMapped, "@stage", {}, {}, "\"sft\""},
     {"stage", kRefused, {}, {}, "sft, pt and dpo are there"},
@@ -17,7 +17,7 @@ constexpr ForeignKey kTraining[] = {
     {"finetuning_type = full", kMapped, "adapter.type", "null"},
     {"finetuning_type = freeze", kRefused, {}, {},
      "train.only names the tensors that train, such as model\\.layers\\.(30|31)\\..*"},
-    {"finetuning_type", kRefused, {}, {}, kNotThere},
+    {"finetuning_type", kRefused, {}, {}, kLlamaFactoryNotThere},
     {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
     {"lora_alpha", kMapped, "adapter.alpha", {}, "twice adapter.r where it is left out"},
     {"additional_target", kNotBuilt, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
@@ -43,7 +43,7 @@ constexpr ForeignKey kTraining[] = {
     {"use_galore, use_apollo, use_badam, use_llama_pro, use_adam_mini, use_dft_loss, use_asft_loss, use_eaft_loss, use_mca, "
      "use_hyper_parallel, pissa_init, loraplus_lr_ratio, quantization_bit, quantization_type, mixture_of_depths, shift_attn, "
      "pref_loss, pref_bco_weight, freeze_language_model, moe_aux_loss_coef, use_kt, reward_model, ref_model_adapters",
-     kRefused, {}, {}, kNotThere},
+     kRefused, {}, {}, kLlamaFactoryNotThere},
     {"train_from_scratch", kDiffers, "model.hf_config", {},
      "model.hf_config names the folder whose config.json new weights are made for"},
     {"disable_shuffling", kMapped, "data.shuffle", "false"},
@@ -58,12 +58,12 @@ constexpr ForeignKey kTraining[] = {
      kAlways, {}, {}, "of a method that is not asked for, or of images, export and inference"},
 };
 
-constexpr ForeignKey kModelAndData[] = {
+constexpr ForeignKey kLlamaFactoryModelAndData[] = {
     {"dataset", kMapped, "@dataset", {}, "the prefix that trident data prepare --chat wrote"},
     {"eval_dataset, val_size, eval_on_each_dataset", kDiffers, {}, {},
      "data.valid names files, data.split sets documents aside, such as 99,1"},
-    {"train_on_prompt = true", kAlways, "trident data prepare --chat --loss all", {}, kWithData},
-    {"mask_history = true", kAlways, "trident data prepare --chat --loss last", {}, kWithData},
+    {"train_on_prompt = true", kAlways, "trident data prepare --chat --loss all", {}, kLlamaFactoryWithData},
+    {"mask_history = true", kAlways, "trident data prepare --chat --loss last", {}, kLlamaFactoryWithData},
     {"template, train_on_prompt, mask_history, tool_format, default_system, enable_thinking, preserve_thinking", kAlways,
      "trident data prepare --chat --template FILE --loss assistant", {}, "the tokenizer's own template where none is named"},
     {"dataset_dir, buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, max_samples, tokenized_path, "
@@ -88,11 +88,11 @@ constexpr ForeignKey kModelAndData[] = {
 }  // namespace
 
 std::span<const ForeignSection> llama_factory_sections() {
-  static constexpr ForeignSection kSections[] = {
-      {ForeignSystem::kLlamaFactory, "Training and adapters", kTraining},
-      {ForeignSystem::kLlamaFactory, "Model and data", kModelAndData},
+  static constexpr ForeignSection kLlamaFactorySections[] = {
+      {ForeignSystem::kLlamaFactory, "Training and adapters", kLlamaFactoryTraining},
+      {ForeignSystem::kLlamaFactory, "Model and data", kLlamaFactoryModelAndData},
   };
-  return kSections;
+  return kLlamaFactorySections;
 }
 
 }  // namespace trident

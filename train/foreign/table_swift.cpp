@@ -6,16 +6,16 @@ namespace {
 
 using enum Verdict;
 
-constexpr std::string_view kNotThere = "a method that is not there: all weights or LoRA's train, by AdamW or Lion",
-                           kWithData = "the targets that count are chosen with the data";
+constexpr std::string_view kSwiftNotThere = "a method that is not there: all weights or LoRA's train, by AdamW or Lion",
+                           kSwiftWithData = "the targets that count are chosen with the data";
 
-constexpr ForeignKey kTraining[] = {
+constexpr ForeignKey kSwiftTraining[] = {
     {"program", kMapped, "@program", {}, "its name says what trains: sft, pt or rlhf"},
     {"rlhf_type = dpo", kMapped, "@stage", "\"dpo\""},
     {"rlhf_type", kRefused, {}, {}, "DPO is what learns from preferences"},
     {"tuner_type, train_type, sft_type = full", kMapped, "adapter.type", "null"},
     {"tuner_type, train_type, sft_type = lora", kMapped, "adapter.type", "\"lora\"", {}, "\"lora\""},
-    {"tuner_type, train_type, sft_type", kRefused, {}, {}, kNotThere},
+    {"tuner_type, train_type, sft_type", kRefused, {}, {}, kSwiftNotThere},
     {"learning_rate", kMapped, "optimizer.lr", {}, "1e-5 is its default where all weights train", "1e-4"},
     {"per_device_train_batch_size", kMapped, "batch.micro", {}, {}, "1"},
     {"gradient_accumulation_steps", kMapped, "@accumulation", {},
@@ -44,9 +44,9 @@ constexpr ForeignKey kTraining[] = {
      "trident data pack puts the longest first, each where least room is left"},
     {"truncation_strategy", kAlways, "trident data pack --overflow truncate", {},
      "trident data pack --overflow truncate or split; longer ones are refused without"},
-    {"loss_scale = default", kAlways, "trident data prepare --chat --loss assistant", {}, kWithData},
-    {"loss_scale = last_round", kAlways, "trident data prepare --chat --loss last", {}, kWithData},
-    {"loss_scale = all", kAlways, "trident data prepare --chat --loss all", {}, kWithData},
+    {"loss_scale = default", kAlways, "trident data prepare --chat --loss assistant", {}, kSwiftWithData},
+    {"loss_scale = last_round", kAlways, "trident data prepare --chat --loss last", {}, kSwiftWithData},
+    {"loss_scale = all", kAlways, "trident data prepare --chat --loss all", {}, kSwiftWithData},
     {"loss_scale", kRefused, {}, {}, "a target counts or does not; it has no weight of its own"},
     {"freeze_parameters, freeze_parameters_regex, freeze_parameters_ratio, trainable_parameters, trainable_parameters_regex",
      kDiffers, {}, {}, "train.only and train.freeze take regular expressions of whole names of tensors"},
@@ -55,7 +55,7 @@ constexpr ForeignKey kTraining[] = {
     {"use_galore, lisa_activated_layers, lorap_lr_ratio, enable_dft_loss, enable_channel_loss, optimizer, callbacks, "
      "external_plugins, custom_register_path, quant_bits, quant_method, freeze_llm, init_weights, num_labels, mrl_dims, "
      "use_swift_lora, adapters, ref_adapters",
-     kRefused, {}, {}, kNotThere},
+     kRefused, {}, {}, kSwiftNotThere},
     {"galore_*, lisa_*, adalora_*, boft_*, vera_*, fourier_*, llamapro_*, reft_*, lora_ga_*, adapter_act, adapter_length, "
      "hqq_axis, cpo_alpha, simpo_gamma, desirable_weight, undesirable_weight, center_rewards_coefficient, sft_alpha, lmbda, "
      "seq_kd, gkd_logits_topk, ref_model_type, ref_model_revision, reward_model, teacher_model",
@@ -65,7 +65,7 @@ constexpr ForeignKey kTraining[] = {
      kAlways, {}, {}, "models of texts alone: there is no tower for images"},
 };
 
-constexpr ForeignKey kParallelism[] = {
+constexpr ForeignKey kSwiftParallelism[] = {
     {"parallel_method = ddp", kMapped, "parallel.zero", "\"ddp\"",
      "ms-swift has no such argument: without --deepspeed and --fsdp it is DDP there"},
     {"parallel_method = zero1", kMapped, "parallel.zero", "\"zero1\"",
@@ -89,7 +89,7 @@ constexpr ForeignKey kParallelism[] = {
      {}, "memory is planned before the start; recompute.head_chunk bounds that of logits"},
 };
 
-constexpr ForeignKey kModelAndData[] = {
+constexpr ForeignKey kSwiftModelAndData[] = {
     {"model", kMapped, "@model", {}, "a local folder: nothing is downloaded"},
     {"dataset", kMapped, "@dataset", {}, "the prefix that trident data prepare --chat wrote"},
     {"max_model_len", kDiffers, {}, {}, "the folder's config.json says how long; batch.sequence is what a sample has"},
@@ -118,12 +118,12 @@ constexpr ForeignKey kModelAndData[] = {
 }  // namespace
 
 std::span<const ForeignSection> swift_sections() {
-  static constexpr ForeignSection kSections[] = {
-      {ForeignSystem::kSwift, "Training and adapters", kTraining},
-      {ForeignSystem::kSwift, "Parallelism and memory", kParallelism},
-      {ForeignSystem::kSwift, "Model and data", kModelAndData},
+  static constexpr ForeignSection kSwiftSections[] = {
+      {ForeignSystem::kSwift, "Training and adapters", kSwiftTraining},
+      {ForeignSystem::kSwift, "Parallelism and memory", kSwiftParallelism},
+      {ForeignSystem::kSwift, "Model and data", kSwiftModelAndData},
   };
-  return kSections;
+  return kSwiftSections;
 }
 
 }  // namespace trident

@@ -129,7 +129,7 @@ void derive_precision(Facts& facts) {
 }
 
 // Trainer's constant has no warm-up, and its inverse_sqrt without one has a time scale that is not there.
-void derive_schedule(Facts& facts) {
+void derive_trainer_schedule(Facts& facts) {
   if (const Fact* const constant = facts.find("@scheduler")) {
     follow(facts, "lr_schedule.type", "constant", *constant);
     for (const char* name : {"lr_schedule.warmup_steps", "@warmup_ratio"}) facts.erase(name);
@@ -143,7 +143,7 @@ void derive_schedule(Facts& facts) {
 }
 
 // "full_shard auto_wrap offload" of fsdp, fsdp2 and the presets of deepspeed that ms-swift has.
-void derive_sharding(Facts& facts) {
+void derive_trainer_sharding(Facts& facts) {
   if (const Fact* const fsdp = facts.find("@fsdp")) {
     const std::string words = word_of(fsdp);
     const auto has = [&](std::string_view word) { return words.find(word) != words.npos; };
@@ -187,9 +187,9 @@ void derive_hugging_face(Facts& facts) {
   if (is_trl && (stage == Stage::kSft || stage == Stage::kDpo)) fill_trl_defaults(facts, stage);
   fill_computed_defaults(facts);
   derive_adapter(facts);
-  derive_sharding(facts);
+  derive_trainer_sharding(facts);
   derive_precision(facts);
-  derive_schedule(facts);
+  derive_trainer_schedule(facts);
   derive_samples(facts, stage);
   if (stage == Stage::kDpo) {
     const Fact* const said = facts.find(facts.find("@stage") == nullptr ? "@program" : "@stage");

@@ -46,7 +46,7 @@ constexpr ForeignKey kDeepSpeedRows[] = {
     {"gas", kMapped, "@accumulation"},
     {"bucket", kMapped, "parallel.bucket_mb", {}, {}, {}, Convert::kElementsToMb},
 };
-constexpr ForeignKey kTrainerRows[] = {
+constexpr ForeignKey kImportRows[] = {
     {"micro_batch", kMapped, "batch.micro", {}, {}, "8"},
     {"accumulation", kMapped, "@accumulation", {}, {}, "1"},
     {"bf16", kMapped, "precision.compute", "\"bf16\""},
@@ -85,7 +85,7 @@ constexpr ForeignKey kTrainerRows[] = {
 };
 constexpr ForeignSection kTestSections[] = {{S::kAccelerate, "", kAccelerateRows},
                                             {S::kDeepSpeed, "", kDeepSpeedRows},
-                                            {S::kHuggingFace, "", kTrainerRows},
+                                            {S::kHuggingFace, "", kImportRows},
                                             {S::kLauncher, "", kPlainRows}};
 
 // Keys of one input, one a line.
