@@ -397,8 +397,8 @@ using Settings = std::vector<std::string>;
 
 // A run of so many steps, killed so often, has the metrics of one that nobody killed. The starts take `layouts` in turn; the one
 // that is not killed has the first.
-void expect_kills_cost_nothing(const Workplace& place, int steps, int kills, const std::vector<Settings>& layouts = {{"parallel.data=2"}},
-                               const Settings& more = {}) {
+void expect_kills_cost_nothing(const Workplace& place, int steps, int kills,
+                               const std::vector<Settings>& layouts = {{"parallel.data=2"}}, const Settings& more = {}) {
   const Settings settings = plus({fmt::format("run.steps={}", steps), "checkpoint.every=3"}, more);
   succeeded(place.train(plus(plus(settings, layouts.front()), {"run.dir=" + (place / "whole"), "checkpoint.every=0"})));
   std::mt19937 random(12);
@@ -428,8 +428,8 @@ void expect_kills_of_adapters_cost_nothing(const Workplace& place, int steps, in
       {"parallel=2DP x 2PP x 1TP", "parallel.zero=zero2", "parallel.schedule=gpipe"},
       {"parallel=2DP x 1PP x 1TP", "parallel.zero=shard_grad_op", "recompute.policy=full", "parallel.bucket_mb=0.01"},
       {"parallel=2DP x 2PP x 1TP", "parallel.zero=zero3", "parallel.schedule=1f1b"}};
-  expect_kills_cost_nothing(place, steps, kills, layouts,
-                            {"model.init_from=" + hf, "adapter.type=lora", "adapter.r=4", "adapter.dropout=0.1", "optimizer.lr=0.01"});
+  const Settings lora{"model.init_from=" + hf, "adapter.type=lora", "adapter.r=4", "adapter.dropout=0.1", "optimizer.lr=0.01"};
+  expect_kills_cost_nothing(place, steps, kills, layouts, lora);
 }
 
 TEST_F(Checkpoints, AKillAtAnyMomentCostsNothingThatIsCommitted) { expect_kills_cost_nothing(place_, 30, 20); }

@@ -1,5 +1,5 @@
-// Adapters, and parameters that train beside frozen ones: every layout trains them as one rank does, and layouts that differ only in
-// pipeline, schedule, ZeRO preset or recomputation give the same bits.
+// Adapters, and parameters that train beside frozen ones: every layout trains them as one rank does, and layouts that differ only
+// in pipeline, schedule, ZeRO preset or recomputation give the same bits.
 
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ struct TunedCase {
 
 constexpr bool kPacked = true;
 
-// Of the 40 layouts the first third is what `ctest` runs; `ctest -C Full` runs all of them.
+// `ctest` runs the first third of them; `ctest -C Full` runs all.
 std::vector<TunedCase> tuned_cases() {
   return {
       {{2, 2, 2, true, "zero3", "interleaved"}, "dropout", kPacked},
@@ -279,7 +279,7 @@ TEST_F(TunedRuns, EqualGradSyncGivesEqualBits) {
   }
 }
 
-// Of eight layers in four stages the last three have adapters: backwards end with the stage that has layer 5, and so do gradients
+// The last three of eight layers in four stages have adapters: backwards end with the stage that has layer 5, and so do gradients
 // between stages.
 TEST_F(TunedRuns, StagesBelowTheLowestAdapterRunNoBackward) {
   for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
