@@ -393,27 +393,50 @@ TEST_F(Checkpoints, ALastStepThatCannotBeSavedEndsWith74) {
 
 // Runs of the real program that are killed, and go on as if nobody had.
 
-// A run of so many steps, killed so often, has the metrics of one that nobody killed.
-void expect_kills_cost_nothing(const Workplace& place, int steps, int kills) {
-  const std::vector<std::string> settings{fmt::format("run.steps={}", steps), "checkpoint.every=3", "parallel.data=2"};
-  ASSERT_EQ(place.train(plus(settings, {"run.dir=" + (place / "whole"), "checkpoint.every=0"})).exit_code, 0);
-  // In the foreground it waits for the killed one, which a busy disk may hold for seconds; otherwise it kills itself as well. And
-  // it ends as the program did: one that was done in the moment of the signal ended with 0.
-  std::vector<std::string> words{"timeout", "--preserve-status", "--foreground", "-s",       "KILL",
-                                 "",        TRIDENT_BINARY,      "train",        "--config", place / "config.json"};
-  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+using Settings = std::vector<std::string>;
+
+// A run of so many steps, killed so often, has the metrics of one that nobody killed. The starts take `layouts` in turn; the one
+// that is not killed has the first.
+void expect_kills_cost_nothing(const Workplace& place, int steps, int kills,
+                               const std::vector<Settings>& layouts = {{"parallel.data=2"}}, const Settings& more = {}) {
+  const Settings settings = plus({fmt::format("run.steps={}", steps), "checkpoint.every=3"}, more);
+  succeeded(place.train(plus(plus(settings, layouts.front()), {"run.dir=" + (place / "whole"), "checkpoint.every=0"})));
   std::mt19937 random(12);
   for (int i = 0; i < kills; ++i) {
-    words[5] = fmt::format("{:.3f}", std::uniform_real_distribution(0.15, 1.5)(random));
+    // In the foreground it waits for the killed one, which a busy disk may hold for seconds; otherwise it kills itself as well. And
+    // it ends as the program did: one that was done in the moment of the signal ended with 0.
+    Settings words{"timeout", "--preserve-status", "--foreground", "-s", "KILL",
+                   fmt::format("{:.3f}", std::uniform_real_distribution(0.15, 1.5)(random)),
+                   TRIDENT_BINARY, "train", "--config", place / "config.json"};
+    for (const std::string& setting : plus(settings, layouts[static_cast<std::size_t>(i) % layouts.size()]))
+      words.insert(words.end(), {"--set", setting});
     const ProgramOutcome killed = run_command(words);
     EXPECT_TRUE(killed.exit_code == 137 || killed.exit_code == 0) << killed.exit_code << killed.err;
   }
-  const ProgramOutcome last = succeeded(place.train(settings));
+  const ProgramOutcome last = succeeded(place.train(plus(settings, layouts.back())));
   EXPECT_EQ(last.err.find("has no lines"), std::string::npos) << last.err;
   EXPECT_EQ(compared(place.metrics(), kComparedKeys), compared(place.metrics("whole"), kComparedKeys));
 }
 
+// The same of adapters beside a folder's weights, each start in another of the layouts that promise the same bits.
+void expect_kills_of_adapters_cost_nothing(const Workplace& place, int steps, int kills) {
+  const std::string hf = place / "hf";
+  succeeded(place.train({"run.dir=" + (place / "base"), "run.steps=1", "checkpoint.every=1"}));
+  succeeded(run_program({"convert", "--from", "ckpt", place / "base/ckpt", "--to", "hf", hf}));
+  const std::vector<Settings> layouts = {
+      {"parallel=2DP x 1PP x 1TP", "parallel.zero=zero3"},
+      {"parallel=2DP x 2PP x 1TP", "parallel.zero=zero2", "parallel.schedule=gpipe"},
+      {"parallel=2DP x 1PP x 1TP", "parallel.zero=shard_grad_op", "recompute.policy=full", "parallel.bucket_mb=0.01"},
+      {"parallel=2DP x 2PP x 1TP", "parallel.zero=zero3", "parallel.schedule=1f1b"}};
+  const Settings lora{"model.init_from=" + hf, "adapter.type=lora", "adapter.r=4", "adapter.dropout=0.1", "optimizer.lr=0.01"};
+  expect_kills_cost_nothing(place, steps, kills, layouts, lora);
+}
+
 TEST_F(Checkpoints, AKillAtAnyMomentCostsNothingThatIsCommitted) { expect_kills_cost_nothing(place_, 30, 20); }
+
+TEST_F(Checkpoints, AKilledAdapterRunGoesOnInAnotherLayoutToTheBit) { expect_kills_of_adapters_cost_nothing(place_, 12, 3); }
+
+TEST_F(FullCheckpoints, TenKillsOfAdapterRunsCostNothing) { expect_kills_of_adapters_cost_nothing(place_, 100, 10); }
 
 TEST_F(FullCheckpoints, AHundredKillsAtAnyMomentCostNothing) { expect_kills_cost_nothing(place_, 1000, 100); }
 

@@ -88,6 +88,26 @@ std::vector<ContractCase> contract_cases() {
   };
 }
 
+std::vector<ContractCase> tuned_contract_cases() {
+  const std::string lora = R"("adapter": {"type": "lora", "r": 4)";
+  return {
+      {.name = "lora_bf16", .model = kLlama, .compute_bytes = 2, .tuning = lora + "}"},
+      {.name = "lora_dropout_tp4_sp_over_2_kv_heads", .model = kQwen3, .tensor = 4, .sequence_parallel = true,
+       .tuning = lora + R"(, "dropout": 0.1})"},
+      {.name = "lora_dp3_zero3_full_recompute_tied", .model = kGpt2, .data = 3, .zero = "zero3", .recompute = "full",
+       .tuning = lora + "}"},
+      {.name = "lora_upper_layers_pp2_dp2_shard_grad_op", .model = kQwen2, .pipeline = 2, .data = 2, .zero = "shard_grad_op",
+       .tuning = lora + R"(, "layers": [3]})"},
+      {.name = "lora_query_value_tp2_sp_pp2_dp2_zero3_interleaved_selective", .model = kLlama, .tensor = 2, .pipeline = 2,
+       .data = 2, .chunks = 2, .sequence_parallel = true, .zero = "zero3", .schedule = "interleaved", .recompute = "selective",
+       .sync_every = 3, .tuning = lora + R"(, "target_modules": ["q_proj", "v_proj"]})"},
+      {.name = "lora_lowest_layer_pp4_gpipe_uneven", .model = kQwen3FiveLayers, .pipeline = 4, .schedule = "gpipe",
+       .layers = {1, 2, 1, 1}, .tuning = lora + R"(, "layers": [0]})"},
+      {.name = "some_tp2_pp2_dp2_zero2_bf16", .model = kLlama, .tensor = 2, .pipeline = 2, .data = 2, .zero = "zero2",
+       .compute_bytes = 2, .tuning = R"("train": {"only": ".*(up_proj|norm).*"})"},
+  };
+}
+
 std::string config_of(const ContractCase& c) {
   std::string layers = "null";
   if (!c.layers.empty()) {
@@ -107,10 +127,11 @@ std::string config_of(const ContractCase& c) {
                          "schedule": "{}", "grad_sync": {}, "param_gather": {}, "layers": {}, "bucket_mb": {}, "overlap": {}}},
            "batch": {{"global": {}, "micro": {}, "sequence": {}}}, "precision": {{"compute": "{}"}},
            "recompute": {{"policy": "{}", "head_chunk": {}}}, "optimizer": {{"lr": 1e-3}},
-           "lr_schedule": {{"type": "constant", "warmup_steps": 0}}}})",
+           "lr_schedule": {{"type": "constant", "warmup_steps": 0}}{}}})",
       model_json(c.model), c.data, c.pipeline, c.tensor, c.chunks, c.sequence_parallel, c.zero, c.schedule, sync,
       c.gather.empty() ? "null" : fmt::format("\"{}\"", c.gather), layers, c.bucket_mb, c.overlap,
-      c.micro_batches * c.micro * c.data, c.micro, c.sequence, c.compute_bytes == 2 ? "bf16" : "fp32", c.recompute, c.head_chunk);
+      c.micro_batches * c.micro * c.data, c.micro, c.sequence, c.compute_bytes == 2 ? "bf16" : "fp32", c.recompute, c.head_chunk,
+      c.tuning.empty() ? "" : ", " + c.tuning);
 }
 
 void PrintTo(const ContractCase& c, std::ostream* out) { *out << c.name; }

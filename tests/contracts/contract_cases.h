@@ -10,6 +10,8 @@
 namespace trident::contracts {
 
 std::vector<ContractCase> contract_cases();
+// Adapters and frozen parameters, for what holds whatever trains.
+std::vector<ContractCase> tuned_contract_cases();
 std::string config_of(const ContractCase& c);  // JSON
 void PrintTo(const ContractCase& c, std::ostream* out);
 

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -160,6 +162,7 @@ TEST_P(RanksOfAStage, AreEqualInArenaCollectivesAndProducts) {
 // Beyond those of the other contracts: twelve ranks, a degree that divides nothing evenly.
 std::vector<ContractCase> cases_of_stages() {
   std::vector<ContractCase> cases = contract_cases();
+  std::ranges::copy(tuned_contract_cases(), std::back_inserter(cases));
   const ModelNumbers llama{.type = "llama"}, uneven{.type = "gpt2", .vocabulary = 131, .layers = 5, .kv_heads = 4, .ffn = 64,
                                                     .tied = true},
       olmo2{.type = "olmo2"};
@@ -174,6 +177,8 @@ std::vector<ContractCase> cases_of_stages() {
 INSTANTIATE_TEST_SUITE_P(Layouts, RanksOfAStage, ::testing::ValuesIn(cases_of_stages()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Layouts, DryRun, ::testing::ValuesIn(contract_cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tuned, DryRun, ::testing::ValuesIn(tuned_contract_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace trident::contracts

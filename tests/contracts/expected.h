@@ -35,6 +35,7 @@ struct ContractCase {
   std::int64_t compute_bytes = 4;
   double bucket_mb = 25;
   bool overlap = true;
+  std::string tuning{};  // sections of what trains, as JSON; the formulas are those of full training
 
   int world() const { return tensor * pipeline * data; }
   bool shards_sequence() const { return sequence_parallel && tensor > 1; }

@@ -177,6 +177,36 @@ TEST_P(MemoryContract, ModelStateFollowsTheFormulas) {
   for (std::size_t rank = 0; rank < states.size(); ++rank) EXPECT_EQ(states[rank], expected[rank]) << "rank " << rank;
 }
 
+// Of P frozen parameters the weights alone: w P. Of a adapter parameters what training takes: (w + 4) a + 12 a/N, in fp32, where
+// the resident weight is the master, 4 a less; 4 a of gradients are full.
+TEST(ModelState, OfAdaptersIsTheirsAndTheFrozenWeights) {
+  // Rank 4 beside every linear layer, of [in] and [out]: q, k, v, output, gate, up and down.
+  constexpr std::int64_t kRank = 4, kInner = 6 * 32 + 48, kOuter = 32 + 16 + 16 + 32 + 48 + 48 + 32;
+  for (const std::int64_t width : {2, 4})
+    for (const int data : {1, 2})
+      for (const char* zero : {"ddp", "zero1"}) {
+        ContractCase c = find_case("dp2_ddp");
+        c.data = data;
+        c.zero = zero;
+        c.compute_bytes = width;
+        c.tuning = R"("adapter": {"type": "lora", "r": 4})";
+        const std::int64_t padded = 64 * data, of_block = (kRank * (kInner + kOuter) + padded - 1) / padded * padded,
+                           adapters = c.model.layers * of_block;
+        std::int64_t parameters = 0;
+        for (const std::int64_t unit : expected_units(c, 0)) parameters += expected_elements(c, unit);
+        const ModelState expected{.parameters = width * (parameters + adapters),
+                                  .gradients = 4 * adapters,
+                                  .optimizer = (width == 4 ? 8 : 12) * adapters / (c.shards_state() ? data : 1)};
+        LayoutRunOptions options;
+        options.steps = 1;
+        options.after_steps = [&](RankTrainer& trainer) {
+          EXPECT_EQ(planned_state(trainer.arena_plan()), expected) << zero << " of " << data << ", " << width << " bytes";
+        };
+        const LayoutRun run = testing::run_layout(config_of(c), {"debug.no_alloc=true"}, options);
+        EXPECT_EQ(run.high_water, run.planned_bytes);
+      }
+}
+
 // bf16 without a pipeline: 18 P under ddp, 6 P + 12 P/N under zero1, 18 P/N and what is alive at once under zero3.
 TEST(ModelState, IsThePublishedOne) {
   const std::map<std::string, std::pair<double, double>> coefficients = {{"ddp", {18, 0}}, {"zero1", {6, 12}}, {"zero3", {0, 18}}};

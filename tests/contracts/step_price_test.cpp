@@ -123,6 +123,8 @@ TEST_P(StepPriceOf, RunsAsTheGraphOfItsInstructionsDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, StepPriceOf, ::testing::ValuesIn(contract_cases()),
                          [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tuned, StepPriceOf, ::testing::ValuesIn(tuned_contract_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(StepPrice, RecomputationIsTheForwardOfTheBlocksAgain) {
   const auto forecast = [](const std::string& recompute) {

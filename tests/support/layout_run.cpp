@@ -74,6 +74,21 @@ double norm2(const std::vector<float>& v) {
 
 }  // namespace
 
+void set_masters(RankTrainer& trainer,
+                 const std::function<std::optional<float>(const std::string& tensor, std::int64_t index)>& value) {
+  const ParallelContext& context = trainer.context();
+  for (const ParamShard& shard : trainer.store().shards())
+    for (const ShardPiece& piece : shard.pieces) {
+      const ElementMap map(*piece.spec, context.grid().degrees().tensor, context.coordinates().tensor);
+      for (std::int64_t i = 0; i < piece.count && piece.trains; ++i) {
+        const auto element = map(piece.param_begin + i);
+        if (const auto given = element ? value(element->part->tensor, element->index) : std::nullopt)
+          shard.master.as<float>()[piece.shard_begin + i] = *given;
+      }
+    }
+  trainer.store().publish_masters();
+}
+
 LoadSamples random_tokens(std::int64_t vocabulary, std::int64_t sequence) {
   return [=](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
     for (std::int64_t i = 0; i < count; ++i) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,10 @@ struct LayoutRunOptions {
   // Called by every rank, at the same time as others: before the first step, and after the last one while all ranks still live.
   std::function<void(RankTrainer& trainer)> before_steps = {}, after_steps = {};
 };
+
+// Writes values over the masters of a rank on the CPU; elements for which `value` gives none stay.
+void set_masters(RankTrainer& trainer,
+                 const std::function<std::optional<float>(const std::string& tensor, std::int64_t index)>& value);
 
 // Sample p holds T+1 tokens drawn from Philox under p.
 LoadSamples random_tokens(std::int64_t vocabulary, std::int64_t sequence);

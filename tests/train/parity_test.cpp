@@ -8,13 +8,11 @@
 #include <map>
 #include <string_view>
 
-#include "data/batch_loader.h"
 #include "data/document_starts.h"
-#include "data/pack_datasets.h"
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
 #include "tests/data/temporary_folder.h"
-#include "tests/data/token_files.h"
+#include "tests/train/packed_samples.h"
 
 namespace trident::testing {
 namespace {
@@ -144,25 +142,6 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Lion,
                                            ParityCase{8, 1, 1, false}, ParityCase{1, 1, 4, false, "ddp"}),
                          case_name);
 
-// Adapters alone train; their initial values and dropout masks are those of the whole tensors.
-using Adapters = ParityTest;
-TEST_P(Adapters, EqualOneRank) {
-  const std::vector<std::string> lora{"model.num_hidden_layers=4", "adapter.type=lora", "adapter.r=4", "adapter.dropout=0.1"};
-  const LayoutRun& layout = run(tiny_llama_config(), GetParam(), lora);
-  const LayoutRun& one = run(tiny_llama_config(), ParityCase{}, lora);
-  expect_equal_to_one_rank(layout, one);
-  EXPECT_EQ(one.gradients.size(), 4u * 7 * 2);
-  EXPECT_EQ("", compare_bits(layout, run(tiny_llama_config(), GetParam().without_pipeline(), lora)));
-  std::vector<std::string> recomputed = lora;
-  recomputed.emplace_back("recompute.policy=full");
-  EXPECT_EQ("", compare_bits(run(tiny_llama_config(), GetParam(), recomputed), layout));
-}
-INSTANTIATE_TEST_SUITE_P(Layouts, Adapters,
-                         ::testing::Values(ParityCase{1, 2, 2, false, "zero1", "gpipe"}, ParityCase{2, 1, 2, true, "zero3", "1f1b"},
-                                           ParityCase{2, 2, 2, false, "zero2", "interleaved"}, ParityCase{8, 1, 1, true},
-                                           ParityCase{1, 1, 4, false, "shard_grad_op", "1f1b"}),
-                         case_name);
-
 // Recomputation changes no bit.
 std::vector<ParityCase> recompute_cases() {
   return {{1, 1, 1, false, "zero1", "1f1b"}, {2, 1, 1, true, "zero1", "1f1b"},  {2, 1, 1, false, "zero1", "1f1b"},
@@ -218,29 +197,9 @@ INSTANTIATE_TEST_SUITE_P(Masks, Documents, ::testing::ValuesIn(document_cases(fa
 TEST(ParityMatrix, Has24LayoutsWithDocuments) { EXPECT_EQ(document_cases(true).size(), 24u); }
 INSTANTIATE_TEST_SUITE_P(FullMasks, Documents, ::testing::ValuesIn(document_cases(true)), case_name);
 
-// The sequences of packs of at most 16 tokens, and of documents of one sequence each: 19 of 2 to 14 tokens, with a mask.
-LoadSamples samples_of_packs(const std::string& prefix) {
-  return [prefix](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
-    const std::vector<WeightedPath> train = {{prefix, 1.0}};
-    BatchLoader loader(open_token_sources(train, {}, {}, ::pread, SampleKind::kPacked).train,
-                       {.sequence = 16, .vocab_size = 97, .shuffle = Shuffle::kInOrder});
-    loader.load(first, count, spans);
-  };
-}
-
 TEST(Packed, LossAndGradientsAreThoseOfItsSequencesAloneInEveryLayout) {
   const TemporaryFolder folder;
-  trident::Documents documents;
-  std::vector<std::uint8_t> counts;
-  for (std::int32_t d = 0; d < 19; ++d) {
-    auto& ids = documents.emplace_back();
-    for (std::int32_t t = 0; t < 2 + d * 5 % 13; ++t) {
-      ids.push_back((7 * d + t * t) % 97);
-      counts.push_back(t > 0 && (t + d) % 3 > 0);
-    }
-  }
-  write_masked_dataset(folder / "alone", documents, counts, 97);
-  const PackStats stats = pack_datasets({folder / "alone"}, folder / "packs", {.sequence = 16});
+  const PackStats stats = write_packs(folder / "alone", folder / "packs");
   const std::int64_t alone_count = stats.sequences + stats.left_out;
   ASSERT_LT(stats.packs, 12);
   const auto run = [&](const ParityCase& layout, const char* prefix, std::int64_t global, const char* more = "batch.micro=1") {
