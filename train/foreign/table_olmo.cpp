@@ -148,7 +148,8 @@ constexpr ForeignKey kOlmoData[] = {
 constexpr ForeignKey kOlmoFiles[] = {
     {"save_folder, remote_save_folder", kDiffers, {}, {},
      "give the folder as run.dir; names with variables are not followed, and nothing is uploaded"},
-    {"save_overwrite", kMapped, "run.overwrite"},
+    {"save_overwrite", kDiffers, {}, {},
+     "it lets a run write into a folder that has checkpoints; run.overwrite would move those aside and begin anew"},
     {"save_interval = null", kMapped, "checkpoint.every", "0"},
     {"save_interval", kMapped, "checkpoint.every", {}, {}, "1000"},
     {"save_interval_unsharded, save_num_unsharded_checkpoints_to_keep, force_save_unsharded", kAlways, {}, {},

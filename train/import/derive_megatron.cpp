@@ -342,9 +342,8 @@ void set_data(Facts& facts) {
   for (const std::string_view name : {"data.train", "data.valid"})
     if (const MaybeFact fact = pull_fact(facts, name)) set_from(facts, name, sources_of(*fact), {&*fact});
   if (MaybeFact split = pull_fact(facts, "data.split")) {
-    std::string shares;  // whatever else stands between them, such as blanks and quotes
-    for (const char c : flag_text(split->value))
-      if (c == ',' || c == '.' || (c >= '0' && c <= '9')) shares += c;
+    std::string shares = flag_text(split->value);
+    std::erase_if(shares, [](char c) { return c == ' ' || c == '\'' || c == '"'; });
     split->value = shares;
     facts.set("data.split", std::move(*split));
   }
