@@ -117,7 +117,8 @@ void derive_batch(Facts& facts) {
     return;
   }
   if (given(accumulation) && !given(micro)) {
-    const std::int64_t size = quotient(of("batch.global"), product_of(facts, {"@accumulation", "parallel.data"}), {global, accumulation, data},
+    const std::int64_t size = quotient(of("batch.global"), product_of(facts, {"@accumulation", "parallel.data"}),
+                                       {global, accumulation, data},
                                        "batch.micro, batch.global / (accumulation x data-parallel ranks),");
     return facts.set("batch.micro", computed(size, {global, accumulation, data}));
   }
@@ -172,13 +173,13 @@ void derive_schedule(Facts& facts) {
                     {length, global});
   }
   if (const Fact* const ratio = facts.find("@warmup_ratio")) {
-    const double share = *facts.number("@warmup_ratio");
-    if (!(share >= 0 && share <= 1)) throw ConfigError(fmt::format("{}: must be from 0 to 1; correct it", ratio->origin));
+    const double share = *facts.share("@warmup_ratio");
     const Fact* const count = facts.find("lr_schedule.warmup_steps");
     if (count != nullptr && !(count->value.is_number() && count->value.as_number() == 0))
       facts.remark(*ratio, "warmup_steps counts in its place");
     else if (steps != nullptr)
-      facts.set("lr_schedule.warmup_steps", computed(whole_number(std::ceil(share * *facts.number("run.steps")), {ratio, steps}), {ratio, steps}));
+      facts.set("lr_schedule.warmup_steps",
+                computed(whole_number(std::ceil(share * *facts.number("run.steps")), {ratio, steps}), {ratio, steps}));
     else
       facts.set("lr_schedule.warmup_steps", computed(share > 0 ? JsonValue(share) : JsonValue(0), {ratio}));
   }
@@ -187,7 +188,7 @@ void derive_schedule(Facts& facts) {
       facts.remark(*ratio, "lr_schedule.wsd_decay_steps is this of the run's steps, which no input counts");
     else
       take_computed(facts, "lr_schedule.wsd_decay_steps",
-                    whole_number(std::round(*facts.number("@decay_ratio") * *facts.number("run.steps")), {ratio, steps}),
+                    whole_number(std::round(*facts.share("@decay_ratio") * *facts.number("run.steps")), {ratio, steps}),
                     {ratio, steps});
   }
   if (const Fact* const ratio = facts.find("@min_lr_ratio")) {
@@ -222,7 +223,8 @@ void derive_interval(Facts& facts, const std::string& what, std::string_view pat
     if (every > 0 && every < 1 && all == nullptr)
       return facts.remark(*steps, fmt::format("a share of steps that no input counts: {} stays", path));
     if (every > 0 && every < 1) every = std::ceil(every * *facts.number("run.steps"));
-    facts.set(path, computed(std::max<std::int64_t>(can_be_off ? 0 : 1, whole_number(std::ceil(every), {steps})), {strategy, steps}));
+    const std::int64_t whole = whole_number(std::ceil(every), {steps});
+    facts.set(path, computed(std::max<std::int64_t>(can_be_off ? 0 : 1, whole), {strategy, steps}));
   } else if (!can_be_off) {
     facts.remark(*strategy, "log.every counts steps, and there is always a line: ours stays");
   } else if (kind == "best") {

@@ -87,7 +87,8 @@ void fill_trl_defaults(Facts& facts, Stage stage) {
   fill(facts, "adapter.alpha", 32, "ModelConfig's default");
   fill(facts, "adapter.dropout", 0.05, "ModelConfig's default");
   const bool is_gpt2 = word_of(facts.find("@model")).find("gpt2") != std::string::npos;
-  fill(facts, "adapter.target_modules", is_gpt2 ? JsonValue::Array{"c_attn"} : JsonValue::Array{"q_proj", "v_proj"}, "PEFT's default");
+  fill(facts, "adapter.target_modules", is_gpt2 ? JsonValue::Array{"c_attn"} : JsonValue::Array{"q_proj", "v_proj"},
+       "PEFT's default");
 }
 
 // Defaults of ms-swift and LLaMA-Factory that depend on other arguments.

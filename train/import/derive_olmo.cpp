@@ -43,7 +43,8 @@ void derive_olmo_model(Facts& facts) {
   if (exact != nullptr) facts.set("model.intermediate_size", computed(*facts.integer("@olmo.mlp_hidden") / 2, {exact}));
   else if (hidden != nullptr && ratio != nullptr)
     facts.set("model.intermediate_size",
-              computed(whole_number(*facts.number("@olmo.mlp_ratio") * *facts.number("model.hidden_size") / 2, {ratio, hidden}), {ratio, hidden}));
+              computed(whole_number(*facts.number("@olmo.mlp_ratio") * *facts.number("model.hidden_size") / 2, {ratio, hidden}),
+                       {ratio, hidden}));
   const Fact *const vocabulary = facts.find("@olmo.vocab_size"), *const rows = facts.find("@olmo.embedding_size");
   if (rows != nullptr) facts.set("model.vocab_size", computed(rows->value, {rows, vocabulary}));
   else if (vocabulary != nullptr) facts.set("model.vocab_size", *vocabulary);

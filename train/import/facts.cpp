@@ -80,6 +80,12 @@ std::optional<double> Facts::number(std::string_view name) const {
   return fact->value.as_number();
 }
 
+std::optional<double> Facts::share(std::string_view name) const {
+  const std::optional<double> value = number(name);
+  if (value && !(*value >= 0 && *value <= 1)) refuse_kind(*find(name), "from 0 to 1");
+  return value;
+}
+
 std::optional<std::string> Facts::text(std::string_view name) const {
   const Fact* const fact = find(name);
   if (fact == nullptr) return std::nullopt;

@@ -44,6 +44,7 @@ class Facts {
   std::optional<std::int64_t> integer(std::string_view name) const;
   std::optional<std::int64_t> positive(std::string_view name) const;  // an integer from 1, which may divide
   std::optional<double> number(std::string_view name) const;
+  std::optional<double> share(std::string_view name) const;  // a number from 0 to 1
   std::optional<std::string> text(std::string_view name) const;
 
   // A given value replaces a default; a default gives way. ConfigError, naming both origins, where two given values differ.

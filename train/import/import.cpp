@@ -210,6 +210,8 @@ class Resolver {
   Facts facts_, before_common_;
   std::vector<Judged> judged_;
   std::set<ForeignSystem> present_;
+  // The row and the origin of the first of each flag, as typed.
+  std::map<std::pair<ForeignSystem, std::string>, std::pair<const ForeignKey*, std::string>> flags_;
   std::map<std::string, std::string, std::less<>> not_built_;  // path, and the refusal of the option table
   Import out_;
 };
@@ -233,6 +235,10 @@ void Resolver::judge(const ForeignLeaf& leaf) {
   if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
   const ForeignKey* const row = tables_.find(leaf.system, leaf.key, text_of(leaf.value));
   if (row != nullptr && leaf.is_replaced) return;  // its remark says by what
+  // Rows of one flag may be of several facts, which do not know of one another.
+  const auto [first, is_first] = flags_.try_emplace(std::pair(leaf.system, leaf.key), row, one.origin);
+  if (leaf.key.starts_with('-') && !is_first && first->second.first != row)
+    throw ConfigError(fmt::format("{}: {} says otherwise; keep one of the two", one.origin, first->second.second));
   // Launchers have more flags than their table: one that is nearly in it is misspelt.
   const bool is_misspelt = row != nullptr && row->names == "*" && !tables_.nearest(leaf.system, leaf.key).empty();
   if (row != nullptr && !is_misspelt) return judge_by_row(one, *row);

@@ -121,6 +121,8 @@ TEST(HuggingFaceImport, RanksWithoutDeepSpeedAndFsdpHaveWholeCopies) {
   EXPECT_EQ(became(imported(S::kHuggingFace, {{"fsdp", "full_shard"}}), "parallel.zero"), "\"zero3\"");
   EXPECT_EQ(became(imported(S::kSwift, {{"deepspeed", "zero2"}}), "parallel.zero"), "\"zero2\"");
   expect_refusal({{"warmup_ratio", "-1"}}, "from 0 to 1");
+  expect_refusal({{"bf16", true}, {"bf16", "False"}}, "run.sh:2 --bf16 False: run.sh:1 --bf16 says otherwise");
+  expect_refusal({{"gradient_accumulation", 2}}, "did you mean --gradient_accumulation_steps?");
 }
 
 TEST(HuggingFaceImport, AScheduleIsTheOneOfItsName) {
