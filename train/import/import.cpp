@@ -174,7 +174,9 @@ class Resolver {
     if (rules_.ranks) {
       const std::string option = fmt::format("--ranks {}", *rules_.ranks);
       for (const char* name : {"@ranks", "@ranks_per_node"})
-        if (const Fact* const said = facts_.find(name)) facts_.remark(*said, option + " counts in its place");
+        if (const Fact* const said = facts_.find(name))
+          facts_.remark(*said, is_same_value(said->value, *rules_.ranks) ? fmt::format("{} ranks", *rules_.ranks)
+                                                                          : option + " counts in its place");
       facts_.set("@ranks", {*rules_.ranks, option});
     }
     derive();

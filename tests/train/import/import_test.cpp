@@ -250,6 +250,7 @@ TEST(Import, RanksOfTheCommandLineCountAndAreSaid) {
   const Import import = imported(yaml({{"num_processes", 8}}), 16);
   EXPECT_EQ(value_of(import, "parallel.data"), "16");
   EXPECT_EQ(key_named(import, "num_processes").note, "--ranks 16 counts in its place");
+  EXPECT_EQ(key_named(imported(yaml({{"num_processes", 8}}), 8), "num_processes").note, "8 ranks");
 }
 
 TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother) {
