@@ -155,7 +155,10 @@ std::string_view ForeignTables::nearest(ForeignSystem system, std::string_view n
   std::vector<std::string_view> names;
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
     for (const auto& [known, rows] : of(*one).exact) names.push_back(known);
-  return likely_name(plain_name(name), names);
+  const std::string plain = plain_name(name);
+  if (const std::string_view likely = likely_name(plain, names); !likely.empty()) return likely;
+  const auto longer = std::ranges::find_if(names, [&](std::string_view one) { return plain.size() > 5 && one.starts_with(plain); });
+  return longer == names.end() ? "" : *longer;
 }
 
 const ForeignTables& foreign_tables() {

@@ -29,7 +29,7 @@ constexpr ForeignKey kAccelerateRun[] = {
     {"use_parallelism_config", kAlways, {}, {}, "degrees count where they are given"},
     {"num_processes = -1", kLauncher, {}, {}, "the launcher or import --ranks says how many there are"},
     {"num_processes", kMapped, "@ranks"},
-    {"num_machines", kMapped, "@nodes"},
+    {"num_machines", kMapped, "@nodes", {}, "num_processes counts the ranks of all of them"},
     {"mixed_precision = bf16", kMapped, "precision.compute", "\"bf16\""},
     {"mixed_precision = fp16", kMapped, "precision.compute", "\"fp16\""},
     {"mixed_precision = no, false", kMapped, "@mixed_precision", "\"no\"",

@@ -23,7 +23,7 @@ constexpr ForeignKey kAxolotlTraining[] = {
      kRefused, {}, {}, "adamw_torch and lion_32bit are there; states have 32 bits, not 8 or 4"},
     {"lr_scheduler = cosine", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine\""},
     {"cosine_min_lr_ratio", kMapped, "@min_lr_ratio"},
-    {"warmup_ratio", kMapped, "@warmup_ratio", {}, "X x run.steps; without it and warmup_steps a warm-up of 3 % of the run",
+    {"warmup_ratio", kMapped, "@warmup_ratio", {}, "X x run.steps; without it and warmup_steps 3 %, of at most 100 steps there",
      "0.03"},
     {"bf16 = auto, full", kMapped, "precision.compute", "\"auto\"", "bf16 where the processor multiplies it faster than fp32",
      "\"auto\""},

@@ -6,10 +6,12 @@ namespace {
 
 using enum Verdict;
 
+constexpr std::string_view kStarts = "mpirun or srun starts the ranks";
+
 constexpr ForeignKey kLauncherFlags[] = {
     {"nproc_per_node = gpu, cpu, xpu, auto", kLauncher, {}, {},
      "as many ranks as a machine has GPUs; import --ranks says how many in all"},
-    {"nproc_per_node, num_gpus, num_accelerators, npernode, ntasks_per_node", kMapped, "@ranks_per_node"},
+    {"nproc_per_node, num_gpus, num_accelerators, npernode, ppn, ntasks_per_node", kMapped, "@ranks_per_node"},
     {"nnodes, num_nodes, nodes", kMapped, "@nodes", {}, {}, "1"},
     {"n, np, ntasks", kMapped, "@ranks"},
     {"min_elastic_nodes, max_elastic_nodes, elastic_training", kDiffers, {}, {},
@@ -19,9 +21,14 @@ constexpr ForeignKey kLauncherFlags[] = {
     {"bind_cores_to_rank, bind_core_list, numa_binding, bind_to, cpu_bind", kLauncher, {}, {},
      "run.pin binds ranks to cores unless it is false"},
     {"no_python, module, m", kLauncher, {}, {}, "this program is no Python"},
-    {"rdzv_*, master_addr, master_port, node_rank, standalone, local_addr, hostfile, H, include, i, exclude, e", kLauncher, {}, {},
-     "mpirun or srun knows the machines"},
-    {"*", kLauncher, {}, {}, "mpirun or srun starts the ranks"},
+    {"rdzv_endpoint, rdzv_backend, rdzv_id, rdzv_conf, master_addr, master_port, node_rank, standalone, local_addr, hostfile, H, "
+     "include, i, exclude, e",
+     kLauncher, {}, {}, "mpirun or srun knows the machines"},
+    {"start_method, role, run_path, log_dir, redirects, r, tee, t, local_ranks_filter, logs_specs, signals_to_handle, launcher, "
+     "launcher_args, force_multi, no_local_rank, no_ssh, no_ssh_check, ssh_port, save_pid, enable_each_rank_log, venv_script, "
+     "exclusive, p, partition, ntasks_per_core, ntasks_per_gpu, ntasks_per_socket",
+     kLauncher, {}, {}, kStarts},
+    {"*", kLauncher, {}, {}, kStarts},  // mpirun and srun have many more
 };
 
 constexpr ForeignSection kLauncherSections[] = {{ForeignSystem::kLauncher, "torchrun, deepspeed, mpirun, srun", kLauncherFlags}};

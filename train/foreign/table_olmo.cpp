@@ -45,7 +45,7 @@ constexpr ForeignKey kOlmoModel[] = {
     {"model.max_sequence_length", kMapped, "batch.sequence", {}, "and model.max_position_embeddings", "1024"},
     {"model.scale_logits, model.scale_emb_init", kRefused, {}, {}, "logits and embeddings have no such factor in a family here"},
     {"model.vocab_size", kMapped, "@olmo.vocab_size", {}, {}, "50257"},
-    {"model.embedding_size", kMapped, "@olmo.embedding_size", {}, "the rows of the embedding are model.vocab_size here"},
+    {"model.embedding_size", kMapped, "@olmo.embedding_size", {}, "the rows of the embedding are model.vocab_size here", "50304"},
     {"model.weight_tying", kMapped, "model.tie_word_embeddings", {}, {}, "true"},
     {"model.eos_token_id", kMapped, "data.eod"},
     {"model.init_fn = normal", kAlways, {}, {}, "initial weights are normal, of one width"},
@@ -148,7 +148,8 @@ constexpr ForeignKey kOlmoData[] = {
 constexpr ForeignKey kOlmoFiles[] = {
     {"save_folder, remote_save_folder", kDiffers, {}, {},
      "give the folder as run.dir; names with variables are not followed, and nothing is uploaded"},
-    {"save_overwrite", kMapped, "run.overwrite"},
+    {"save_overwrite", kDiffers, {}, {},
+     "it lets a run write into a folder that has checkpoints; run.overwrite would move those aside and begin anew"},
     {"save_interval = null", kMapped, "checkpoint.every", "0"},
     {"save_interval", kMapped, "checkpoint.every", {}, {}, "1000"},
     {"save_interval_unsharded, save_num_unsharded_checkpoints_to_keep, force_save_unsharded", kAlways, {}, {},

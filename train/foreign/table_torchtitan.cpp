@@ -163,7 +163,8 @@ constexpr ForeignKey kTitanCheckpoints[] = {
 
 constexpr ForeignKey kTitanLogs[] = {
     {"job.dump_folder", kMapped, "run.dir"},
-    {"job.description, job.config_file", kAlways, {}, {}, "a remark"},
+    {"job.description", kAlways, {}, {}, "a remark"},
+    {"job.config_file", kAlways, {}, {}, "its file is read"},
     {"job.print_config, job.save_config_file", kAlways, "trident train --print-config", {},
      "every run writes config.resolved.json"},
     {"job.custom_config_module, experimental.*", kRefused, {}, {}, "no Python is run"},

@@ -1,6 +1,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 
 #include "core/check.h"
 #include "core/file_io.h"
@@ -15,6 +16,18 @@ void take_computed(Facts& facts, std::string_view name, JsonValue value, std::in
   facts.take(name, computed(std::move(value), from));
 }
 
+// Of the facts among these that somebody says.
+std::int64_t product_of(const Facts& facts, std::initializer_list<std::string_view> names) {
+  std::int64_t product = 1;
+  for (const std::string_view name : names)
+    if (const std::optional<std::int64_t> factor = facts.positive(name))
+      product = whole_number(static_cast<double>(product) * static_cast<double>(*factor), {facts.find(name)});
+  return product;
+}
+
+// A product of decimal fractions as people write it: 1e-6, not 1.0000000000000002e-06.
+double in_fifteen_digits(double value) { return std::strtod(fmt::format("{:.15g}", value).c_str(), nullptr); }
+
 std::int64_t quotient(std::int64_t whole, std::int64_t part, std::initializer_list<const Fact*> from, std::string_view what) {
   if (part <= 0 || whole % part != 0)
     throw ConfigError(
@@ -25,16 +38,16 @@ std::int64_t quotient(std::int64_t whole, std::int64_t part, std::initializer_li
 void derive_ranks(Facts& facts) {
   const Fact *const nodes = facts.find("@nodes"), *const each = facts.find("@ranks_per_node");
   if (nodes == nullptr || each == nullptr) return;
-  Fact product = computed(*facts.integer("@nodes") * *facts.integer("@ranks_per_node"), {nodes, each});
-  product.is_default = nodes->is_default || each->is_default;
-  facts.take("@ranks", std::move(product));
+  const std::int64_t all = product_of(facts, {"@nodes", "@ranks_per_node"});
+  if (const Fact* const ranks = facts.find("@ranks"); ranks != nullptr && ranks->origin.starts_with("--ranks")) return;
+  facts.take("@ranks", computed(all, {each, nodes->is_default ? nullptr : nodes}));
 }
 
 // Whole copies of what is shared out (@replicate), and ranks that share a copy (@shard, -1: all that are left).
 void derive_sharding(Facts& facts) {
   const Fact *const copies = facts.find("@replicate"), *const sharers = facts.find("@shard"),
                     *const data = facts.find("parallel.data");
-  const std::int64_t r = facts.integer("@replicate").value_or(1);
+  const std::int64_t r = facts.positive("@replicate").value_or(1);
   std::int64_t s = facts.integer("@shard").value_or(1);
   const bool all = data != nullptr && data->value.is_integer();
   if (s < 0 && r > 1 && !all) {
@@ -43,7 +56,9 @@ void derive_sharding(Facts& facts) {
   }
   if (s < 0 && !all) return;
   if (s < 0) s = quotient(data->value.as_integer(), r, {data, copies}, "the number of ranks that share a copy");
-  if (r * s > 1) take_computed(facts, "parallel.data", r * s, {copies, sharers});
+  else s = facts.positive("@shard").value_or(1);
+  const std::int64_t both = whole_number(static_cast<double>(r) * static_cast<double>(s), {copies, sharers});
+  if (both > 1) take_computed(facts, "parallel.data", both, {copies, sharers});
   if (r > 1 && s > 1)
     facts.set("parallel.shard_group", computed(s, {copies, sharers}));
   else if (r > 1)
@@ -52,8 +67,7 @@ void derive_sharding(Facts& facts) {
 
 void derive_data_degree(Facts& facts) {
   const std::array<const char*, 3> axes{"parallel.tensor", "parallel.pipeline", "parallel.context"};
-  std::int64_t others = 1;
-  for (const char* axis : axes) others *= std::max<std::int64_t>(1, facts.integer(axis).value_or(1));
+  const std::int64_t others = product_of(facts, {axes[0], axes[1], axes[2]});
   const Fact *const ranks = facts.find("@ranks"), *const tensor = facts.find(axes[0]), *const pipeline = facts.find(axes[1]),
                     *const context = facts.find(axes[2]);
   if (ranks == nullptr) return derive_sharding(facts);
@@ -79,8 +93,10 @@ void derive_batch(Facts& facts) {
              *data = facts.find("parallel.data");
   if (data != nullptr && !data->value.is_integer()) data = nullptr;
   const auto given = [](const Fact* fact) { return fact != nullptr && !fact->is_default; };
-  const auto of = [&](const char* name) { return *facts.integer(name); };
+  const auto of = [&](const char* name) { return *facts.positive(name); };
   if (!given(global)) {
+    if (accumulation != nullptr && micro == nullptr)
+      facts.remark(*accumulation, "batch.global is this times batch.micro, which no input says, and the data-parallel ranks");
     if (micro == nullptr || accumulation == nullptr) return;
     if (data == nullptr) {
       facts.remark(*accumulation,
@@ -88,30 +104,31 @@ void derive_batch(Facts& facts) {
       facts.remark(*micro, "without the number of ranks batch.global is not known: give --ranks");
       return;
     }
-    Fact product = computed(of("batch.micro") * of("@accumulation") * of("parallel.data"), {micro, accumulation, data});
+    Fact product = computed(product_of(facts, {"batch.micro", "@accumulation", "parallel.data"}), {micro, accumulation, data});
     product.is_default = micro->is_default && accumulation->is_default;
     return facts.set("batch.global", std::move(product));
   }
   if (data == nullptr) {
     if (given(micro) && given(accumulation))
       take_computed(facts, "parallel.data",
-                    quotient(of("batch.global"), of("batch.micro") * of("@accumulation"), {global, micro, accumulation},
+                    quotient(of("batch.global"), product_of(facts, {"batch.micro", "@accumulation"}), {global, micro, accumulation},
                              "the data-parallel degree, batch.global / (batch.micro x accumulation),"),
                     {global, micro, accumulation});
     return;
   }
   if (given(accumulation) && !given(micro)) {
-    const std::int64_t size = quotient(of("batch.global"), of("@accumulation") * of("parallel.data"), {global, accumulation, data},
+    const std::int64_t size = quotient(of("batch.global"), product_of(facts, {"@accumulation", "parallel.data"}),
+                                       {global, accumulation, data},
                                        "batch.micro, batch.global / (accumulation x data-parallel ranks),");
     return facts.set("batch.micro", computed(size, {global, accumulation, data}));
   }
   if (micro == nullptr) return;
-  if (given(accumulation) && of("batch.micro") * of("@accumulation") * of("parallel.data") != of("batch.global"))
+  const std::int64_t all = given(accumulation) ? product_of(facts, {"batch.micro", "@accumulation", "parallel.data"}) : 0;
+  if (given(accumulation) && all != of("batch.global"))
     throw ConfigError(fmt::format(
         "{}: is not micro-batch x accumulation x data-parallel ranks = {} x {} x {} = {} ({}); change one of them", global->origin,
-        of("batch.micro"), of("@accumulation"), of("parallel.data"), of("batch.micro") * of("@accumulation") * of("parallel.data"),
-        computed({}, {micro, accumulation, data}).origin));
-  quotient(of("batch.global"), of("batch.micro") * of("parallel.data"), {global, micro, data},
+        of("batch.micro"), of("@accumulation"), of("parallel.data"), all, computed({}, {micro, accumulation, data}).origin));
+  quotient(of("batch.global"), product_of(facts, {"batch.micro", "parallel.data"}), {global, micro, data},
            "the accumulation, batch.global / (batch.micro x data-parallel ranks),");
 }
 
@@ -134,13 +151,12 @@ void derive_length(Facts& facts) {
                                  : "run.steps is this over batch.global, which no input says");
       continue;
     }
-    const std::int64_t step = *facts.integer("batch.global") * (unit ? *facts.integer("batch.sequence") : 1);
+    const std::int64_t step =
+        unit ? product_of(facts, {"batch.global", "batch.sequence"}) : facts.positive("batch.global").value();
     take_computed(facts, "run.steps", std::max<std::int64_t>(1, *facts.integer(name) / step),
                   {length, global, unit ? sequence : nullptr});
   }
 }
-
-std::int64_t rounded_up(double value) { return static_cast<std::int64_t>(std::ceil(value)); }
 
 // Lengths within the schedule of the learning rate.
 void derive_schedule(Facts& facts) {
@@ -152,15 +168,18 @@ void derive_schedule(Facts& facts) {
     if (global == nullptr)
       facts.remark(*length, fmt::format("{} is this over batch.global, which no input says", path));
     else
-      take_computed(facts, path, rounded_up(*facts.number(samples) / *facts.number("batch.global")), {length, global});
+      take_computed(facts, path,
+                    whole_number(std::ceil(*facts.number(samples) / *facts.number("batch.global")), {length, global}),
+                    {length, global});
   }
   if (const Fact* const ratio = facts.find("@warmup_ratio")) {
-    const double share = *facts.number("@warmup_ratio");
+    const double share = *facts.share("@warmup_ratio");
     const Fact* const count = facts.find("lr_schedule.warmup_steps");
     if (count != nullptr && !(count->value.is_number() && count->value.as_number() == 0))
       facts.remark(*ratio, "warmup_steps counts in its place");
     else if (steps != nullptr)
-      facts.set("lr_schedule.warmup_steps", computed(rounded_up(share * *facts.number("run.steps")), {ratio, steps}));
+      facts.set("lr_schedule.warmup_steps",
+                computed(whole_number(std::ceil(share * *facts.number("run.steps")), {ratio, steps}), {ratio, steps}));
     else
       facts.set("lr_schedule.warmup_steps", computed(share > 0 ? JsonValue(share) : JsonValue(0), {ratio}));
   }
@@ -169,7 +188,7 @@ void derive_schedule(Facts& facts) {
       facts.remark(*ratio, "lr_schedule.wsd_decay_steps is this of the run's steps, which no input counts");
     else
       take_computed(facts, "lr_schedule.wsd_decay_steps",
-                    static_cast<std::int64_t>(std::round(*facts.number("@decay_ratio") * *facts.number("run.steps"))),
+                    whole_number(std::round(*facts.share("@decay_ratio") * *facts.number("run.steps")), {ratio, steps}),
                     {ratio, steps});
   }
   if (const Fact* const ratio = facts.find("@min_lr_ratio")) {
@@ -177,7 +196,8 @@ void derive_schedule(Facts& facts) {
     if (lr == nullptr)
       facts.remark(*ratio, "lr_schedule.min_lr is this of optimizer.lr, which no input says");
     else
-      take_computed(facts, "lr_schedule.min_lr", *facts.number("@min_lr_ratio") * *facts.number("optimizer.lr"), {ratio, lr});
+      take_computed(facts, "lr_schedule.min_lr",
+                    in_fifteen_digits(*facts.number("@min_lr_ratio") * *facts.number("optimizer.lr")), {ratio, lr});
   }
 }
 
@@ -203,7 +223,8 @@ void derive_interval(Facts& facts, const std::string& what, std::string_view pat
     if (every > 0 && every < 1 && all == nullptr)
       return facts.remark(*steps, fmt::format("a share of steps that no input counts: {} stays", path));
     if (every > 0 && every < 1) every = std::ceil(every * *facts.number("run.steps"));
-    facts.set(path, computed(std::max<std::int64_t>(can_be_off ? 0 : 1, rounded_up(every)), {strategy, steps}));
+    const std::int64_t whole = whole_number(std::ceil(every), {steps});
+    facts.set(path, computed(std::max<std::int64_t>(can_be_off ? 0 : 1, whole), {strategy, steps}));
   } else if (!can_be_off) {
     facts.remark(*strategy, "log.every counts steps, and there is always a line: ours stays");
   } else if (kind == "best") {

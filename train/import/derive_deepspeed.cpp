@@ -1,11 +1,10 @@
 #include <string_view>
 
+#include "train/foreign/foreign_key.h"
 #include "train/import/facts.h"
 
 namespace trident {
 namespace {
-
-constexpr std::string_view kDeepSpeedDefault = "DeepSpeed's default";
 
 // For what another fact says by the way.
 void give_beside(Facts& facts, std::string_view name, JsonValue value, const Fact& because) {
@@ -13,7 +12,21 @@ void give_beside(Facts& facts, std::string_view name, JsonValue value, const Fac
 }
 
 void take_deepspeed_default(Facts& facts, std::string_view name, JsonValue value) {
-  facts.take(name, {std::move(value), std::string(kDeepSpeedDefault), true});
+  facts.take(name, {std::move(value), std::string(default_origin(ForeignSystem::kDeepSpeed)), true});
+}
+
+// DeepSpeed trains with its default of a number that its file leaves out: Trainer fills in those that are "auto".
+void take_left_out(Facts& facts, std::string_view name, JsonValue value, std::initializer_list<std::string_view> ours) {
+  if (facts.find("@json") == nullptr) return;
+  const bool is_auto = facts.find(fmt::format("@json:{}", name)) != nullptr;
+  for (const std::string_view one : ours) {
+    const Fact* const said = facts.find(one);
+    if (said != nullptr && is_auto) return;
+    if (said != nullptr && !said->is_default)
+      facts.remark(*said, "DeepSpeed's file leaves this number out, so that DeepSpeed's default counts; \"auto\" would take yours");
+    facts.erase(one);
+  }
+  take_deepspeed_default(facts, name, std::move(value));
 }
 
 void derive_accelerate_processes(Facts& facts) {
@@ -29,6 +42,10 @@ void derive_accelerate_processes(Facts& facts) {
     for (const std::string_view name : {"offload.optimizer", "offload.gradients"})
       give_beside(facts, name, "host", *facts.find("offload.parameters"));
   if (type == "DEEPSPEED") take_deepspeed_default(facts, "optimizer.grad_clip", 1.0);
+  if (type == "MEGATRON_LM") {
+    facts.take("recompute.policy", {"full", std::string(default_origin(ForeignSystem::kAccelerate)), true});
+    facts.take("optimizer.grad_clip", {1.0, std::string(default_origin(ForeignSystem::kAccelerate)), true});
+  }
   give_beside(facts, "parallel.zero", type == "FSDP" ? "zero3" : type == "DEEPSPEED" ? "zero2" : "ddp", because);
 }
 
@@ -62,15 +79,14 @@ void derive_deepspeed_batch(Facts& facts) {
 void derive_deepspeed_optimizer(Facts& facts) {
   if (const Fact* const type = facts.find("@deepspeed_optimizer")) {
     facts.take("optimizer.type", *type);
-    take_deepspeed_default(facts, "optimizer.lr", 1e-3);
-    if (facts.find("@beta1") == nullptr && facts.find("@beta2") == nullptr)
-      take_deepspeed_default(facts, "optimizer.betas", JsonValue::Array{0.9, 0.999});
-    if (facts.text("optimizer.type") == "adamw") take_deepspeed_default(facts, "optimizer.eps", 1e-8);
-    take_deepspeed_default(facts, "optimizer.weight_decay", 0);
+    take_left_out(facts, "optimizer.lr", 1e-3, {"optimizer.lr"});
+    take_left_out(facts, "optimizer.betas", JsonValue::Array{0.9, 0.999}, {"optimizer.betas", "@beta1", "@beta2"});
+    if (facts.text("optimizer.type") == "adamw") take_left_out(facts, "optimizer.eps", 1e-8, {"optimizer.eps"});
+    take_left_out(facts, "optimizer.weight_decay", 0, {"optimizer.weight_decay"});
   }
   if (const Fact* const schedule = facts.find("@deepspeed_scheduler")) {
     facts.take("lr_schedule.type", *schedule);
-    if (facts.find("@warmup_ratio") == nullptr) take_deepspeed_default(facts, "lr_schedule.warmup_steps", 1000);
+    take_left_out(facts, "lr_schedule.warmup_steps", 1000, {"lr_schedule.warmup_steps", "@warmup_ratio"});
     if (facts.text("lr_schedule.type") == "cosine") take_deepspeed_default(facts, "@min_lr_ratio", 1e-4);
   }
 }
@@ -85,6 +101,7 @@ void derive_deepspeed(Facts& facts) {
   derive_accelerate_processes(facts);
   derive_deepspeed_precision(facts);
   derive_deepspeed_optimizer(facts);
+  take_left_out(facts, "optimizer.grad_clip", 1.0, {"optimizer.grad_clip"});
   derive_deepspeed_batch(facts);
   if (const Fact* const every = facts.find("@steps_per_print")) {
     if (facts.find("log.every") == nullptr && facts.find("@logging_steps") == nullptr)

@@ -7,6 +7,7 @@
 //   @packing, @packing_strategy         "packed", "one" or "stream"; how
 //   @dtype                              of the weights, which precision.compute follows where nothing says it
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -85,7 +86,9 @@ void fill_trl_defaults(Facts& facts, Stage stage) {
   fill(facts, "adapter.r", 16, "ModelConfig's default");
   fill(facts, "adapter.alpha", 32, "ModelConfig's default");
   fill(facts, "adapter.dropout", 0.05, "ModelConfig's default");
-  fill(facts, "adapter.target_modules", JsonValue::Array{"q_proj", "v_proj"}, "PEFT's default");
+  const bool is_gpt2 = word_of(facts.find("@model")).find("gpt2") != std::string::npos;
+  fill(facts, "adapter.target_modules", is_gpt2 ? JsonValue::Array{"c_attn"} : JsonValue::Array{"q_proj", "v_proj"},
+       "PEFT's default");
 }
 
 // Defaults of ms-swift and LLaMA-Factory that depend on other arguments.
@@ -94,11 +97,12 @@ void fill_computed_defaults(Facts& facts) {
   const Fact* const lr = facts.find("optimizer.lr");
   if (lr != nullptr && lr->origin == swift && !has_adapter(facts)) facts.set("optimizer.lr", {1e-5, std::string(swift), true});
   if (has_defaults_of(facts, ForeignSystem::kSwift) && !facts.is_given("@accumulation") && !facts.is_given("batch.global")) {
-    const std::int64_t at_once = facts.integer("batch.micro").value_or(1) * facts.integer("@ranks").value_or(1);
-    facts.set("@accumulation", {(15 + at_once) / at_once, std::string(swift), true});
+    const double at_once = static_cast<double>(facts.positive("batch.micro").value_or(1)) *
+                           static_cast<double>(facts.positive("@ranks").value_or(1));
+    facts.set("@accumulation", {whole_number(std::ceil(16 / at_once), {}), std::string(swift), true});
   }
   if (has_adapter(facts) && has_defaults_of(facts, ForeignSystem::kLlamaFactory) && facts.find("adapter.alpha") == nullptr)
-    facts.set("adapter.alpha", {2 * facts.integer("adapter.r").value_or(8), std::string(factory), true});
+    facts.set("adapter.alpha", {2.0 * facts.number("adapter.r").value_or(8), std::string(factory), true});
 }
 
 void erase_block(Facts& facts, std::string_view prefix) {
@@ -160,6 +164,7 @@ void derive_trainer_sharding(Facts& facts) {
     if (name.ends_with("_offload")) follow(facts, "offload.optimizer", "host", *preset);
     if (name == "zero3_offload") follow(facts, "offload.parameters", "host", *preset);
   }
+  fill(facts, "parallel.zero", "ddp", default_origin(ForeignSystem::kHuggingFace));
   const Fact* const off = facts.find("@checkpointing_off");
   const Fact* const policy = facts.find("recompute.policy");
   if (off != nullptr && (policy == nullptr || policy->is_default))

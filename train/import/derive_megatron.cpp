@@ -275,12 +275,12 @@ void set_layout(Facts& facts) {
 }
 
 void set_warmup(Facts& facts) {
-  const std::optional<double> share = facts.number("@warmup_fraction");
+  const std::optional<double> share = facts.share("@warmup_fraction");
   if (!share) return;
   const MaybeFact fraction = pull_fact(facts, "@warmup_fraction");
   // The product of a share such as 0.001 is a little more than the whole number that is meant.
   const auto part_of = [&](std::int64_t whole) {
-    return static_cast<std::int64_t>(std::ceil(std::clamp(*share, 0.0, 1.0) * static_cast<double>(whole) * (1 - 1e-12)));
+    return static_cast<std::int64_t>(std::ceil(*share * static_cast<double>(whole) * (1 - 1e-12)));
   };
   for (const auto& [length, to] : {std::pair{"lr_schedule.decay_steps", "lr_schedule.warmup_steps"},
                                    {"run.steps", "lr_schedule.warmup_steps"},
@@ -342,9 +342,8 @@ void set_data(Facts& facts) {
   for (const std::string_view name : {"data.train", "data.valid"})
     if (const MaybeFact fact = pull_fact(facts, name)) set_from(facts, name, sources_of(*fact), {&*fact});
   if (MaybeFact split = pull_fact(facts, "data.split")) {
-    std::string shares;  // whatever else stands between them, such as blanks and quotes
-    for (const char c : flag_text(split->value))
-      if (c == ',' || c == '.' || (c >= '0' && c <= '9')) shares += c;
+    std::string shares = flag_text(split->value);
+    std::erase_if(shares, [](char c) { return c == ' ' || c == '\'' || c == '"'; });
     split->value = shares;
     facts.set("data.split", std::move(*split));
   }

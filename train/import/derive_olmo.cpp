@@ -43,7 +43,8 @@ void derive_olmo_model(Facts& facts) {
   if (exact != nullptr) facts.set("model.intermediate_size", computed(*facts.integer("@olmo.mlp_hidden") / 2, {exact}));
   else if (hidden != nullptr && ratio != nullptr)
     facts.set("model.intermediate_size",
-              computed(*facts.integer("@olmo.mlp_ratio") * *facts.integer("model.hidden_size") / 2, {ratio, hidden}));
+              computed(whole_number(*facts.number("@olmo.mlp_ratio") * *facts.number("model.hidden_size") / 2, {ratio, hidden}),
+                       {ratio, hidden}));
   const Fact *const vocabulary = facts.find("@olmo.vocab_size"), *const rows = facts.find("@olmo.embedding_size");
   if (rows != nullptr) facts.set("model.vocab_size", computed(rows->value, {rows, vocabulary}));
   else if (vocabulary != nullptr) facts.set("model.vocab_size", *vocabulary);
@@ -82,7 +83,7 @@ void derive_olmo_length(Facts& facts) {
     const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
     if (error != std::errc() || !(count > 0 && count < 9e18) || (!unit.empty() && unit != "T" && unit != "ep"))
       throw ConfigError(fmt::format("{}: a length is steps (1000), tokens (2e12T) or epochs (1ep); correct it", duration->origin));
-    const JsonValue whole = static_cast<std::int64_t>(count);
+    const JsonValue whole = whole_number(count, {duration});
     if (unit == "T") move_fact(facts, "@olmo.duration", "@train_tokens", whole);
     else if (unit == "ep") move_fact(facts, "@olmo.duration", "run.epochs", whole);
     else move_fact(facts, "@olmo.duration", "run.steps", whole);
@@ -100,7 +101,7 @@ void derive_olmo_schedule(Facts& facts) {
   const auto set = [&](const Fact* fact, std::string_view steps, std::string_view samples) {
     if (fact == nullptr) return;
     if (!fact->value.is_number()) throw ConfigError(fmt::format("{}: must be a number; correct it", fact->origin));
-    if (!tokens) facts.set(steps, computed(static_cast<std::int64_t>(fact->value.as_number()), {fact}));
+    if (!tokens) facts.set(steps, computed(whole_number(fact->value.as_number(), {fact}), {fact}));
     else if (length) facts.set(samples, computed(fact->value.as_number() / static_cast<double>(*length), {fact, units, sequence}));
     else facts.remark(*fact, "it counts tokens, and no input says batch.sequence");
   };

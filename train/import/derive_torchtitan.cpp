@@ -100,9 +100,10 @@ void derive_titan_pipeline(Facts& facts, std::int64_t stages) {
     return facts.set("parallel.virtual_stages", computed(2, {schedule, degree}));
   }
   // torchtitan counts the embedding and the head as a layer each.
-  const double chunks = std::ceil(static_cast<double>(*all + 2) / static_cast<double>(*facts.integer("@titan.layers_per_stage")));
+  const double chunks =
+      std::ceil(static_cast<double>(*all + 2) / static_cast<double>(facts.positive("@titan.layers_per_stage").value()));
   facts.set("parallel.virtual_stages",
-            computed(std::max<std::int64_t>(1, static_cast<std::int64_t>(chunks) / stages), {layers, degree}));
+            computed(std::max<std::int64_t>(1, whole_number(chunks, {layers}) / stages), {layers, degree}));
 }
 
 // torchtitan's one schedule: warm-up, a stretch of the highest rate, a decay; without decay_ratio the stretch is empty.
@@ -113,16 +114,17 @@ void derive_titan_schedule(Facts& facts) {
   else facts.set("lr_schedule.decay_steps", *total);
   if (kind == nullptr || total == nullptr) return;
   const std::string decay = facts.text("@titan.decay_type").value();
-  const double steps = total->value.as_number(), before = std::min(steps, facts.number("lr_schedule.warmup_steps").value_or(0));
-  if (warmup != nullptr && warmup->value.as_number() > steps)
-    facts.set("lr_schedule.warmup_steps", computed(static_cast<std::int64_t>(before), {warmup, total}));
+  const double steps = facts.number(facts.find("@titan.total_steps") == nullptr ? "run.steps" : "@titan.total_steps").value(),
+               climb = facts.number("lr_schedule.warmup_steps").value_or(0), before = std::min(steps, climb);
+  if (climb > steps)
+    facts.set("lr_schedule.warmup_steps", computed(whole_number(before, {warmup, total}), {warmup, total}));
   if (ratio == nullptr && decay != "sqrt") return facts.set("lr_schedule.type", computed(decay, {kind}));
   const double length =
       ratio == nullptr ? steps - before : std::min(std::nearbyint(steps * *facts.number("@titan.decay_ratio")), steps - before);
   facts.set("lr_schedule.type", computed("wsd", {ratio, kind}));
   facts.set("lr_schedule.wsd_decay_type", computed(decay == "sqrt" ? "minus_sqrt" : decay, {kind}));
   facts.set("lr_schedule.wsd_decay_steps",
-            computed(std::max<std::int64_t>(1, static_cast<std::int64_t>(length)), {ratio, kind, total}));
+            computed(std::max<std::int64_t>(1, whole_number(length, {ratio, total})), {ratio, kind, total}));
 }
 
 bool is_on(const Facts& facts, std::string_view name) {

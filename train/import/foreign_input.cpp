@@ -236,20 +236,28 @@ class Inputs {
     const ForeignSystem own = is_open ? seen_[identity_of(file)] : leaf.system;
     for (std::size_t k = first; k < leaves_.size(); ++k)
       if (leaves_[k].system == ForeignSystem::kOthers) leaves_[k].system = own;
-    if (leaf.system != ForeignSystem::kAccelerate && name != "accelerate_config") replace_keys(file, own, first, leaf.file);
+    if (name != "accelerate_config") replace_keys(file, own, first, leaf.file);
     return 0;
   }
-  // A program's flags go before its own file.
+  // A program's flags go before its own file, and those of accelerate launch before its YAML.
   void replace_keys(const std::string& file, ForeignSystem system, std::size_t first, const std::string& by) {
     std::map<std::string, const ForeignLeaf*> flags;
     for (std::size_t k = first; k < leaves_.size(); ++k)
-      if (leaves_[k].system == system && leaves_[k].file == by) flags.emplace(plain(leaves_[k].key), &leaves_[k]);
+      if (leaves_[k].system == system && leaves_[k].file == by) flags.emplace(setting_of(leaves_[k]), &leaves_[k]);
     for (ForeignLeaf& leaf : leaves_) {
-      const auto flag = leaf.file == file && leaf.system == system ? flags.find(plain(leaf.key)) : flags.end();
+      const auto flag = leaf.file == file && leaf.system == system ? flags.find(setting_of(leaf)) : flags.end();
       if (flag == flags.end()) continue;
       leaf.is_replaced = true;
       leaf.remark = fmt::format("{} {} replaces it", place_of(*flag->second), flag->second->key);
     }
+  }
+  // One name for the flag and for the key of the file: Accelerate's flags have no block before them.
+  static std::string setting_of(const ForeignLeaf& leaf) {
+    const std::string name = plain(leaf.key);
+    if (leaf.system != ForeignSystem::kAccelerate) return name;
+    if (is_listed(name, "multi_gpu use_deepspeed use_fsdp use_megatron_lm")) return "distributed_type";
+    const bool is_short = name.starts_with("fsdp_config.") && !name.starts_with("fsdp_config.fsdp_");
+    return (is_short ? "fsdp_" : "") + name.substr(name.find('.') + 1);
   }
   static std::string plain(std::string_view key) {
     std::string name(key.substr(std::min(key.size(), key.find_first_not_of('-'))));

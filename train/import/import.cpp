@@ -171,7 +171,14 @@ class Resolver {
   Import run(const std::vector<ForeignLeaf>& leaves) {
     for (const ForeignLeaf& leaf : leaves) judge(leaf);
     fill_defaults();
-    if (rules_.ranks) facts_.set("@ranks", {*rules_.ranks, fmt::format("--ranks {}", *rules_.ranks)});
+    if (rules_.ranks) {
+      const std::string option = fmt::format("--ranks {}", *rules_.ranks);
+      for (const char* name : {"@ranks", "@ranks_per_node"})
+        if (const Fact* const said = facts_.find(name))
+          facts_.remark(*said, is_same_value(said->value, *rules_.ranks) ? fmt::format("{} ranks", *rules_.ranks)
+                                                                          : option + " counts in its place");
+      facts_.set("@ranks", {*rules_.ranks, option});
+    }
     derive();
     list_values();
     for (Judged& one : judged_) finish(one);
@@ -205,6 +212,8 @@ class Resolver {
   Facts facts_, before_common_;
   std::vector<Judged> judged_;
   std::set<ForeignSystem> present_;
+  // The row and the origin of the first of each flag, as typed.
+  std::map<std::pair<ForeignSystem, std::string>, std::pair<const ForeignKey*, std::string>> flags_;
   std::map<std::string, std::string, std::less<>> not_built_;  // path, and the refusal of the option table
   Import out_;
 };
@@ -228,7 +237,13 @@ void Resolver::judge(const ForeignLeaf& leaf) {
   if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
   const ForeignKey* const row = tables_.find(leaf.system, leaf.key, text_of(leaf.value));
   if (row != nullptr && leaf.is_replaced) return;  // its remark says by what
-  if (row != nullptr) return judge_by_row(one, *row);
+  // Rows of one flag may be of several facts, which do not know of one another.
+  const auto [first, is_first] = flags_.try_emplace(std::pair(leaf.system, leaf.key), row, one.origin);
+  if (leaf.key.starts_with('-') && !is_first && first->second.first != row)
+    throw ConfigError(fmt::format("{}: {} says otherwise; keep one of the two", one.origin, first->second.second));
+  // Launchers have more flags than their table: one that is nearly in it is misspelt.
+  const bool is_misspelt = row != nullptr && row->names == "*" && !tables_.nearest(leaf.system, leaf.key).empty();
+  if (row != nullptr && !is_misspelt) return judge_by_row(one, *row);
   if (!leaf.value.is_object()) refuse_unknown(leaf);
   one.key.note = "an empty block says nothing";
 }
@@ -251,6 +266,8 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
     one.key.to = row.to;
     return;
   }
+  if (leaf.system == ForeignSystem::kDeepSpeed)
+    for (const std::string& name : {std::string("@json"), fmt::format("@json:{}", row.to)}) facts_.set(name, {true, one.origin});
   if (is_auto) {
     one.is_auto = true;
     return;
@@ -326,7 +343,7 @@ void Resolver::list_values() {
   for (const char* axis : {"parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.context"}) {
     const Fact* const degree = facts_.find(axis);
     if (degree != nullptr && degree->value.is_integer())
-      ranks *= degree->value.as_integer();
+      ranks = whole_number(static_cast<double>(ranks) * degree->value.as_number(), {degree});
     else if (std::string_view(axis) == "parallel.data")
       return;
   }
@@ -362,20 +379,12 @@ void Resolver::finish(Judged& one) const {
   append_sentence(key.note, key.leaf.remark);
   for (const auto& [origin, sentence] : facts_.remarks())
     if (is_part_of(one.origin, origin)) append_sentence(key.note, sentence);
-  if (to.starts_with('@') && !any && key.note.empty()) key.note = "nothing follows from it beside the other keys";
+  if (to.starts_with('@') && !any && key.note.empty()) key.note = "the other keys say as much, or it needs one that is left out";
 }
 
-// A value that one key says is given; one that follows from several is not.
 void Resolver::list_defaults() {
-  std::set<std::string_view> said;
-  for (const Judged& one : judged_) {
-    if (one.row == nullptr || one.is_auto) continue;
-    said.insert(one.row->to);
-    said.insert(one.origin);
-  }
   for (const ImportedValue& value : out_.values)
-    if (value.is_default || !(said.contains(value.path) || said.contains(value.origin)))
-      out_.defaults.push_back({value.path, value.value, value.origin});
+    if (value.is_default) out_.defaults.push_back({value.path, value.value, value.origin});
   for (Judged& one : judged_) out_.keys.push_back(std::move(one.key));
 }
 

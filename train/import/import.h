@@ -20,7 +20,7 @@ struct ImportedKey {
   std::string note;  // "" or one sentence
 };
 
-// A value that no input gave: the other system's default, or what follows from several keys.
+// A value that no input gave: the other system's default, or what follows from such.
 struct ImportedDefault {
   std::string key;  // path of the option table
   JsonValue value;

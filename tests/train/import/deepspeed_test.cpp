@@ -156,6 +156,34 @@ TEST(Launchers, SayHowManyRanksThereAre) {
   EXPECT_EQ(ranks({{"--nproc_per_node", "gpu"}, {"--nnodes", "2"}}), 0);
 }
 
+TEST(Launchers, NamedFlagsAreGivenAndMisspeltOnesRefused) {
+  const auto imported = [](const std::string& flag) {
+    return import_leaves({{ForeignSystem::kLauncher, "run.sh", 1, 1, flag, "8"}});
+  };
+  EXPECT_EQ(all_values_of(imported("--nproc_per_node")), "parallel.data=8");
+  EXPECT_EQ(all_values_of(imported("--mca")), "") << "mpirun and srun have more flags than the table";
+  expect_error<ConfigError>([&] { imported("--nproc_per_nod"); }, {"run.sh:1", "--nproc_per_nod", "--nproc_per_node?"});
+  expect_error<ConfigError>([&] { imported("--rdzv-endpiont"); }, {"run.sh:1", "--rdzv_endpoint?"});
+}
+
+TEST(AccelerateFiles, FlagsOfTheLauncherGoBeforeItsFile) {
+  const TemporaryFolder folder;
+  write_file(folder / "z.yaml", R"(compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+num_processes: 8
+deepspeed_config:
+  zero_stage: 2
+  gradient_accumulation_steps: 4
+)");
+  write_file(folder / "run.sh",
+             "accelerate launch --config_file z.yaml --num_processes 4 --zero_stage 3 sft.py --learning_rate 1e-5\n");
+  const Import import = import_files({folder / "run.sh"});
+  const std::string values = all_values_of(import);
+  for (const char* part : {R"(parallel.data=4 parallel.zero="zero3")", "batch.global=128"})
+    EXPECT_NE(values.find(part), std::string::npos) << part << ": " << values;
+  EXPECT_NE(note_named(import, "num_processes").find("run.sh:1 --num_processes replaces it"), std::string::npos);
+}
+
 TEST(AccelerateFiles, ReshardAfterForwardHasTheMeaningOfItsVersion) {
   const std::pair<std::string, std::string> cases[] = {
       {"FULL_SHARD", R"(parallel.zero="zero3")"},
@@ -192,7 +220,8 @@ TEST(AccelerateFiles, WhatIsLeftOutIsTheBackendsDefault) {
   EXPECT_EQ(all_values_of(imported_text("a.yaml", "distributed_type: FSDP\n")), R"(parallel.zero="zero3")");
   EXPECT_EQ(all_values_of(imported_text("a.yaml", "distributed_type: DEEPSPEED\n")),
             R"(parallel.zero="zero2" optimizer.grad_clip?=1.0)");
-  EXPECT_EQ(all_values_of(imported_text("a.yaml", "distributed_type: MEGATRON_LM\n")), R"(parallel.zero="ddp")");
+  EXPECT_EQ(all_values_of(imported_text("a.yaml", "distributed_type: MEGATRON_LM\n")),
+            R"(parallel.zero="ddp" recompute.policy?="full" optimizer.grad_clip?=1.0)");
   std::vector<ForeignLeaf> both = leaves_of_text("a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 4\n");
   const std::vector<ForeignLeaf> stage = leaves_of_text("ds.json", R"({"zero_optimization": {"stage": 3}})");
   both.insert(both.end(), stage.begin(), stage.end());
@@ -234,6 +263,24 @@ TEST(DeepSpeedFiles, MissingSizesOfTheBatchFollowAsDeepSpeedComputesThem) {
             R"(parallel.data=4 parallel.zero?="ddp" batch.global=32 batch.micro=2)");
   EXPECT_EQ(batch(R"({"train_batch_size": 32, "gradient_accumulation_steps": 4})"),
             R"(parallel.data=4 parallel.zero?="ddp" batch.global=32 batch.micro=2)");
+}
+
+TEST(DeepSpeedFiles, WhatTheFileLeavesOutIsDeepSpeedsDefaultWhateverTheProgramSays) {
+  const auto values = [](const std::string& file) {
+    std::vector<ForeignLeaf> leaves = leaves_of_text("ds.json", file);
+    for (const auto& [flag, value] : {std::pair{"--max_grad_norm", "0.5"}, {"--warmup_ratio", "0.1"}, {"--learning_rate", "1e-5"}})
+      leaves.push_back({ForeignSystem::kHuggingFace, "run.sh", 1, 1, flag, value});
+    return import_leaves(leaves);
+  };
+  const Import left_out = values(R"({"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupDecayLR"}})");
+  const std::string all = all_values_of(left_out);
+  for (const char* part : {"optimizer.lr?=0.001", "optimizer.grad_clip?=1.0", "lr_schedule.warmup_steps?=1000"})
+    EXPECT_NE(all.find(part), std::string::npos) << part << ": " << all;
+  for (const char* flag : {"--max_grad_norm", "--warmup_ratio", "--learning_rate"})
+    EXPECT_NE(note_named(left_out, flag).find("DeepSpeed's default counts"), std::string::npos) << flag;
+  const std::string taken = all_values_of(values(R"({"gradient_clipping": "auto", "bf16": {"enabled": true}})"));
+  for (const char* part : {"optimizer.lr=1e-05", "optimizer.grad_clip=0.5", "lr_schedule.warmup_steps=0.1"})
+    EXPECT_NE(taken.find(part), std::string::npos) << part << ": " << taken;
 }
 
 TEST(DeepSpeedFiles, WhatDiffersIsRefusedOrSaid) {

@@ -116,6 +116,15 @@ TEST(HuggingFaceImport, WhatIsGivenGoesBeforeDefaults) {
   EXPECT_EQ(became(steps, "run.steps") + became(steps, "run.epochs") + became(steps, "checkpoint.every"), "100\"end\"");
 }
 
+TEST(HuggingFaceImport, RanksWithoutDeepSpeedAndFsdpHaveWholeCopies) {
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"program", "train.py"}}), "parallel.zero"), "\"ddp\"");
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"fsdp", "full_shard"}}), "parallel.zero"), "\"zero3\"");
+  EXPECT_EQ(became(imported(S::kSwift, {{"deepspeed", "zero2"}}), "parallel.zero"), "\"zero2\"");
+  expect_refusal({{"warmup_ratio", "-1"}}, "from 0 to 1");
+  expect_refusal({{"bf16", true}, {"bf16", "False"}}, "run.sh:2 --bf16 False: run.sh:1 --bf16 says otherwise");
+  expect_refusal({{"gradient_accumulation", 2}}, "did you mean --gradient_accumulation_steps?");
+}
+
 TEST(HuggingFaceImport, AScheduleIsTheOneOfItsName) {
   const auto warm_up = [](const char* type) {
     return imported(S::kHuggingFace, {{"lr_scheduler_type", type}, {"warmup_steps", "7"}});
@@ -171,6 +180,8 @@ TEST(HuggingFaceImport, AdaptersAreThoseThatAreAskedFor) {
   const Import peft = imported(S::kHuggingFace, used);
   EXPECT_EQ(became(peft, "adapter.type") + became(peft, "adapter.r") + became(peft, "adapter.alpha"), "\"lora\"3232");
   EXPECT_EQ(became(peft, "adapter.target_modules"), R"(["q_proj","v_proj"])");
+  const Import gpt2 = imported(S::kHuggingFace, {{"program", "sft.py"}, {"use_peft", true}, {"model_name_or_path", "gpt2"}});
+  EXPECT_EQ(became(gpt2, "adapter.target_modules"), R"(["c_attn"])");
   used.emplace_back("use_dora", true);
   EXPECT_EQ(became(imported(S::kHuggingFace, used), "adapter.type"), "\"dora\"");
   const Import swift = imported(S::kSwift, {{"model", "x"}}), full = imported(S::kSwift, {{"tuner_type", "full"}});

@@ -235,7 +235,8 @@ TEST(Import, TheBatchFollowsFromItsParts) {
   EXPECT_EQ(key_named(import, "--accumulation").to, "batch.global = 64");
   EXPECT_EQ(key_named(import, "num_processes").to, "parallel.data = 4; batch.global = 64");
   EXPECT_EQ(key_named(import, "--micro_batch").to, "batch.micro = 8; batch.global = 64");
-  EXPECT_EQ(std::ranges::find(import.defaults, "batch.global", &ImportedDefault::key)->origin,
+  EXPECT_EQ(std::ranges::find(import.defaults, "batch.global", &ImportedDefault::key), import.defaults.end()) << "all is given";
+  EXPECT_EQ(find_value(import, "batch.global")->origin,
             "run.sh:1 --micro_batch 8, run.sh:2 --accumulation 2, a.yaml:1 num_processes: 8, a.yaml:2 tp_size: 2");
   const Import by_total = imported(json({{"total", 128}, {"gas", 2}}), 16);
   EXPECT_EQ(value_of(by_total, "batch.micro"), "4");
@@ -243,6 +244,20 @@ TEST(Import, TheBatchFollowsFromItsParts) {
   EXPECT_EQ(value_of(imported(json({{"total", 128}, {"gas", 2}, {"micro", 4}})), "parallel.data"), "16");
   EXPECT_EQ(value_of(imported(yaml({{"num_machines", 2}, {"per_machine", 4}})), "parallel.data"), "8");
   EXPECT_EQ(value_of(imported(flags({{"step_tokens", "4e6"}, {"length", 4000}})), "batch.global"), "1000");
+}
+
+TEST(Import, RanksOfTheCommandLineCountAndAreSaid) {
+  const Import import = imported(yaml({{"num_processes", 8}}), 16);
+  EXPECT_EQ(value_of(import, "parallel.data"), "16");
+  EXPECT_EQ(key_named(import, "num_processes").note, "--ranks 16 counts in its place");
+  EXPECT_EQ(key_named(imported(yaml({{"num_processes", 8}}), 8), "num_processes").note, "8 ranks");
+}
+
+TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother) {
+  expect_refused(yaml({{"num_processes", 4}}) + flags({{"micro_batch", 0}, {"accumulation", 2}}),
+                 {"run.sh:1 --micro_batch 0: must be an integer from 1"});
+  expect_refused(yaml({{"num_processes", 4}}) + flags({{"micro_batch", 9e15}, {"accumulation", 9e15}}),
+                 {"run.sh:2 --accumulation 9000000000000000", "9e15 or less"});
 }
 
 TEST(Import, ABatchThatDoesNotDivideIsRefused) {
