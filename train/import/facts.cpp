@@ -10,6 +10,7 @@ namespace trident {
 namespace {
 
 constexpr std::string_view kBetween = ", ";  // origins of one fact
+constexpr double kMostExact = 9e15;          // integers up to it are doubles
 
 [[noreturn]] void refuse_kind(const Fact& fact, std::string_view kind) {
   throw ConfigError(fmt::format("{}: must be {}; correct it", fact.origin, kind));
@@ -41,6 +42,12 @@ Fact computed(JsonValue value, std::initializer_list<const Fact*> from) {
   return fact;
 }
 
+std::int64_t whole_number(double value, std::initializer_list<const Fact*> from) {
+  if (!(std::abs(value) <= kMostExact))  // also what is no number
+    throw ConfigError(fmt::format("{}: no whole number of 9e15 or less follows; correct one of them", computed({}, from).origin));
+  return static_cast<std::int64_t>(value);
+}
+
 const Fact* Facts::find(std::string_view name) const {
   const auto found = facts_.find(name);
   return found == facts_.end() ? nullptr : &found->second;
@@ -55,9 +62,15 @@ std::optional<std::int64_t> Facts::integer(std::string_view name) const {
   const Fact* const fact = find(name);
   if (fact == nullptr) return std::nullopt;
   if (!fact->value.is_number() || fact->value.as_number() != std::floor(fact->value.as_number()) ||
-      std::abs(fact->value.as_number()) > 9e15)
+      std::abs(fact->value.as_number()) > kMostExact)
     refuse_kind(*fact, "an integer");
   return fact->value.is_integer() ? fact->value.as_integer() : static_cast<std::int64_t>(fact->value.as_number());
+}
+
+std::optional<std::int64_t> Facts::positive(std::string_view name) const {
+  const std::optional<std::int64_t> value = integer(name);
+  if (value && *value < 1) refuse_kind(*find(name), "an integer from 1");
+  return value;
 }
 
 std::optional<double> Facts::number(std::string_view name) const {
@@ -94,6 +107,13 @@ void Facts::set(std::string_view name, Fact fact) { facts_.insert_or_assign(std:
 
 void Facts::erase(std::string_view name) {
   if (const auto found = facts_.find(name); found != facts_.end()) facts_.erase(found);
+}
+
+std::optional<Fact> Facts::pull(std::string_view name) {
+  const Fact* const found = find(name);
+  std::optional<Fact> fact = found == nullptr ? std::nullopt : std::optional(*found);
+  erase(name);
+  return fact;
 }
 
 void Facts::remark(const Fact& fact, std::string text) { remarks_.emplace_back(fact.origin, std::move(text)); }

@@ -3,8 +3,7 @@
 // A fact's name is a path of the option table ("optimizer.lr"), "model." and a key of config.json ("model.hidden_size"), or "@" and
 // a name for what no key of ours says alone:
 //   @ranks, @nodes, @ranks_per_node      processes: in all; machines; of each machine
-//   @replicate, @shard                   data-parallel ranks with whole copies, and ranks that share a copy; shard -1: all that are
-//   left
+//   @replicate, @shard                   data-parallel ranks with whole copies; ranks that share a copy, -1: all that are left
 //   @accumulation                        micro-batches of a rank in one update
 //   @step_tokens                         tokens of one update, over all ranks
 //   @train_samples, @train_tokens        length of the run
@@ -43,6 +42,7 @@ class Facts {
   bool is_given(std::string_view name) const;     // some input says so
   // Values of a fact, or nothing where nobody says so. ConfigError, with the origin, for one of another kind.
   std::optional<std::int64_t> integer(std::string_view name) const;
+  std::optional<std::int64_t> positive(std::string_view name) const;  // an integer from 1, which may divide
   std::optional<double> number(std::string_view name) const;
   std::optional<std::string> text(std::string_view name) const;
 
@@ -51,6 +51,7 @@ class Facts {
   // Replaces without a word: for what is computed.
   void set(std::string_view name, Fact fact);
   void erase(std::string_view name);
+  std::optional<Fact> pull(std::string_view name);  // erases what it returns
   // A sentence without its full stop for whoever gave the fact: what became of it, where no value shows it.
   void remark(const Fact& fact, std::string text);
 
@@ -65,6 +66,9 @@ class Facts {
 // The origin of what is computed from these facts: theirs one after the other, which is how a key of an input is found again in a
 // value; a default only where all of them are.
 Fact computed(JsonValue value, std::initializer_list<const Fact*> from);
+// An integer that is a product or a rounded quotient of numbers in these facts: `value` without its fraction. ConfigError, with
+// their origins, beyond 9e15, up to which doubles hold every integer, and for a quotient by zero.
+std::int64_t whole_number(double value, std::initializer_list<const Fact*> from);
 // Whether `origin` is `part`, or one of several that it is made of.
 bool is_part_of(std::string_view part, std::string_view origin);
 // Equal content, numbers by value.
