@@ -21,7 +21,7 @@ TEST(ForeignFlagHint, MegatronsFlagsNameTheKeyAndTakeTheValue) {
 }
 
 TEST(ForeignFlagHint, AValueThatMeansSomethingElseIsNotCopied) {
-  EXPECT_EQ(foreign_flag_hint("--train-samples", "1000"), "say --set run.steps=... (run.steps = samples / batch.global)");
+  EXPECT_EQ(foreign_flag_hint("--train-samples", "1000"), "say --set run.steps=... (samples / batch.global)");
   EXPECT_TRUE(foreign_flag_hint("--lr-decay-samples", "1000").starts_with("say --set lr_schedule.decay_steps=... ("));
   EXPECT_TRUE(foreign_flag_hint("--lr-warmup-samples", "1000").starts_with("say --set lr_schedule.warmup_steps=... ("));
   EXPECT_TRUE(foreign_flag_hint("--adam-beta2", "0.99").starts_with("say --set optimizer.betas=... ("));
@@ -67,7 +67,7 @@ TEST(ForeignFlagHint, OurKeysAreKnownWithHyphens) {
   EXPECT_EQ(foreign_flag_hint("--batch-micro=2", ""), "say --set batch.micro=2");
   EXPECT_EQ(foreign_flag_hint("--threads-per-rank", "2"), "say --set run.threads_per_rank=2");
   EXPECT_EQ(foreign_flag_hint("--steps", "50"), "say --set run.steps=50") << "rather than eval.steps";
-  EXPECT_EQ(foreign_flag_hint("--tensor-parallel-degree", "2"), "say --set parallel.tensor=2") << "torchtitan's word";
+  EXPECT_TRUE(foreign_flag_hint("--tensor-parallel-degree", "2").starts_with("say --set parallel.tensor=2")) << "torchtitan's word";
   EXPECT_EQ(foreign_flag_hint("parallel.tensor=4", ""), "say --set parallel.tensor=4");
   EXPECT_EQ(foreign_flag_hint("parallel=2DP x 2TP", ""), "say --set 'parallel=2DP x 2TP'");
 }

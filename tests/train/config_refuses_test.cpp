@@ -163,7 +163,7 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
       {"eval.data=x", "did you mean data.valid?"},
       {"test.data=x", "trident eval --data PREFIX"},
       {"optimizer=lion", "did you mean optimizer.type = \"lion\"?"},
-      {"precision=bf16", "did you mean precision.compute = \"bf16\"?"},
+      {"precision=bf16", "did you mean precision.compute"},
       {"optimizer.schedule=cosine", "did you mean lr_schedule.type?"},
       {"schedule=cosine", ""},
       {"schedule=1f1b", "did you mean parallel.schedule?"},

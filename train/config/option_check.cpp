@@ -344,7 +344,8 @@ std::string name_here(std::string_view word, const JsonValue& value) {
   if (key != word && std::ranges::none_of(answers, leads_somewhere)) {
     std::vector<ForeignAnswer> of_key = foreign_answers(key, text);
     // Plain words mean this only where they stand alone: recompute.layers is not the model's layers.
-    if (key.find('_') == key.npos) std::erase_if(of_key, [](const ForeignAnswer& it) { return it.system == ForeignSystem::kOthers; });
+    const auto is_plain = [](const ForeignAnswer& it) { return it.system == ForeignSystem::kOthers; };
+    if (key.find('_') == key.npos) std::erase_if(of_key, is_plain);
     if (answers.empty() || std::ranges::any_of(of_key, leads_somewhere)) answers = std::move(of_key);
   }
   std::erase_if(answers, [&](const ForeignAnswer& it) { return it.key == word; });  // Hugging Face's own key
