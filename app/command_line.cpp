@@ -1,6 +1,7 @@
 #include "app/command_line.h"
 
 #include "app/help_text.h"
+#include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
 
@@ -35,7 +36,8 @@ void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
 
 // Another system's configuration is no broken JSON to its user.
 std::string refuse_other_forms(std::string& path) {
-  if (!path.ends_with(".yaml") && !path.ends_with(".yml") && !path.ends_with(".toml")) return "";
+  const bool is_other = path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".toml");
+  if (!is_other || !file_exists(path)) return "";
   try {
     read_json_file(path);
     return "";

@@ -23,23 +23,6 @@ std::vector<ForeignKey> rows_with_keys() {
   return rows;
 }
 
-TEST(ComingFrom, KeysExistAndTakeTheirValues) {
-  int keys = 0;
-  for (const ForeignKey& row : rows_with_keys()) {
-    const Option* const option = find_option(row.to);
-    EXPECT_TRUE(option != nullptr || row.to.starts_with("model.")) << row.names << " is " << row.to;
-    if (option == nullptr || row.value.empty()) continue;
-    ++keys;
-    try {
-      checked_value(*option, parse_json(row.value, row.names), "");
-      EXPECT_TRUE(row.verdict != Verdict::kNotBuilt || option->status == OptionStatus::kReserved) << row.names;
-    } catch (const ConfigError& error) {
-      EXPECT_NE(std::string(error.what()).find("not built"), std::string::npos) << row.names << ": " << error.what();
-    }
-  }
-  EXPECT_GE(keys, 30);
-}
-
 // A model key is one that the families' reader knows; what it says of a value is another matter.
 TEST(ComingFrom, ModelKeysAreHuggingFaces) {
   for (const ForeignKey& row : rows_with_keys()) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "core/json_reader.h"
 #include "train/config/option_check.h"
@@ -63,14 +62,13 @@ constexpr std::array kFactKeys{
     FactKey{"@window", "model.sliding_window"},
     FactKey{"@grouped_queries", "model.num_key_value_heads"},
 };
-// Those whose value is the key's, too.
+// The value of these facts is the key's, too.
 constexpr std::array<std::string_view, 4> kSameValue{"@max_steps", "@save_steps", "@eval_steps", "@logging_steps"};
 
-// Hyphens, underscores and dots are one, and hyphens before a flag are none of it.
-std::string plain_word(std::string_view name) {
-  std::string text(name.substr(std::min(name.size(), name.find_first_not_of('-'))));
-  for (char& c : text) c = c == '-' || c == '.' ? '_' : c;
-  return text;
+// Dots of a row's name count as underscores, which `word` has alone.
+bool ends_with_word(std::string_view name, std::string_view word) {
+  const auto plain = [](char c) { return c == '.' ? '_' : c; };
+  return name.size() >= word.size() && std::ranges::equal(name.substr(name.size() - word.size()), word, {}, plain);
 }
 
 // The first path of the option table in a note.
@@ -121,30 +119,30 @@ ForeignAnswer answer_of(ForeignSystem system, const ForeignKey& row) {
   return answer;
 }
 
-// How well a row's name is the word: 3 whole, 2 its last part, 1 a beginning that ends in *.
-int fit_of(const ForeignNames& parts, std::string_view word) {
+// How well a row names the word: 3 whole, 2 its last part, 1 a beginning that ends in *. Allocates nothing, because each start of
+// a training asks for every key of its model.
+int fit_of(const ForeignKey& row, std::string_view word) {
   int best = 0;
-  for (const std::string_view written : parts.names) {
-    const std::string name = plain_word(written);
-    if (name == word) return 3;
-    const bool is_last = word.find('_') != word.npos && name.size() > word.size() && name.ends_with(word) &&
-                         written[written.size() - word.size() - 1] == '.';
-    const std::string_view beginning = std::string_view(name).substr(0, name.size() - 1);
-    const bool begins = name.ends_with('*') && !beginning.empty() && word.starts_with(beginning);
-    best = std::max(best, is_last ? 2 : begins ? 1 : 0);
+  std::string_view names = row.names.substr(0, row.names.find(" = "));
+  while (!names.empty()) {
+    std::string_view name = names.substr(0, names.find(", "));
+    names.remove_prefix(std::min(names.size(), name.size() + 2));
+    if (name.ends_with('*')) {
+      name.remove_suffix(1);
+      const bool begins = word.size() >= name.size() && ends_with_word(name, word.substr(0, name.size()));
+      if (begins && !name.empty()) best = std::max(best, 1);
+    } else if (ends_with_word(name, word)) {
+      if (name.size() == word.size()) return 3;
+      if (word.find('_') != word.npos && name[name.size() - word.size() - 1] == '.') best = 2;
+    }
   }
   return best;
-}
-
-bool same_word(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
 // Rows of just this value go before those of any, and those before rows of others.
 int value_fit(const ForeignNames& parts, std::string_view value) {
   if (parts.values.empty()) return 1;
-  const std::string_view meant = value.empty() ? "true" : value;
-  return std::ranges::any_of(parts.values, [&](std::string_view one) { return same_word(one, meant); }) ? 2 : 0;
+  return is_among_values(value.empty() ? "true" : value, parts.values) ? 2 : 0;
 }
 
 std::string code(std::string_view text) { return text.empty() ? "" : fmt::format("`{}`", text); }
@@ -181,13 +179,14 @@ std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_vi
     ForeignAnswer answer;
     int fit, of_value;
   };
-  const std::string wanted = plain_word(word);
+  std::string wanted = plain_foreign_name(word);
+  std::ranges::replace(wanted, '.', '_');
   std::vector<Found> found;  // the best row of each system
   for (const ForeignSection& section : foreign_sections())
     for (const ForeignKey& row : section.keys) {
-      const ForeignNames parts = names_of(row);
-      const int fit = fit_of(parts, wanted), of_value = value_fit(parts, value);
+      const int fit = fit_of(row, wanted);
       if (fit == 0) continue;
+      const int of_value = value_fit(names_of(row), value);
       const auto of_system = std::ranges::find(found, section.system, [](const Found& it) { return it.answer.system; });
       if (of_system == found.end()) found.push_back({answer_of(section.system, row), fit, of_value});
       else if (std::pair(fit, of_value) > std::pair(of_system->fit, of_system->of_value))

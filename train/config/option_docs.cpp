@@ -306,28 +306,28 @@ JsonValue options_schema() {
   return schema;
 }
 
+std::string text_with_origins(const JsonValue& object, OriginOf origin_of, const std::string& block) {
+  const std::size_t indent = block.empty() ? 0 : 2 + 2 * static_cast<std::size_t>(std::ranges::count(block, '.'));
+  std::string out = "{\n";
+  for (const JsonMember& member : object.members()) {
+    const std::string path = block.empty() ? member.key : fmt::format("{}.{}", block, member.key);
+    const std::string_view comma = &member == &object.members().back() ? "" : ",";
+    const std::optional<std::string> origin = origin_of(path);
+    out += fmt::format("{:{}}{}: ", "", indent + 2, in_quotes(member.key));
+    out += origin ? fmt::format("{}{}  // {}\n", to_json_text(member.value), comma, *origin)
+                  : fmt::format("{}{}\n", text_with_origins(member.value, origin_of, path), comma);
+  }
+  return out + fmt::format("{:{}}}}", "", indent);
+}
+
 std::string config_with_origins(const TrainConfig& config, const OptionValues& values) {
-  std::string out;
-  const auto append = [&](const auto& self, const JsonValue& object, const std::string& prefix) -> void {
-    const std::size_t level = 1 + static_cast<std::size_t>(std::ranges::count(prefix, '.'));
-    for (const JsonMember& member : object.members()) {
-      const std::string path = prefix + member.key, comma = &member == &object.members().back() ? "" : ",";
-      out += fmt::format("{:{}}{}: ", "", level * 2, in_quotes(member.key));
-      if (find_block(path) != nullptr) {
-        out += "{\n";
-        self(self, member.value, path + ".");
-        out += fmt::format("{:{}}}}{}\n", "", level * 2, comma);
-        continue;
-      }
-      const JsonValue* const of_model = values.model_origins().find(member.key);
-      const std::string origin = find_option(path) != nullptr ? values.at(path).origin
-                                 : of_model != nullptr        ? of_model->as_string()
-                                                              : "config.json of model.init_from";
-      out += fmt::format("{}{}  // {}\n", to_json_text(member.value), comma, origin);
-    }
+  const auto origin_of = [&](const std::string& path) -> std::optional<std::string> {
+    if (find_block(path) != nullptr) return std::nullopt;
+    if (find_option(path) != nullptr) return values.at(path).origin;
+    const JsonValue* const of_model = values.model_origins().find(path.substr(path.rfind('.') + 1));
+    return of_model == nullptr ? "config.json of model.init_from" : of_model->as_string();
   };
-  append(append, to_json(config), "");
-  return "{\n" + out + "}\n";
+  return text_with_origins(to_json(config), origin_of) + '\n';
 }
 
 }  // namespace trident

@@ -1,9 +1,11 @@
 // The option table for people and editors.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "core/function_ref.h"
 #include "core/json_reader.h"
 #include "train/config/option_values.h"
 #include "train/config/train_config.h"
@@ -31,6 +33,11 @@ std::string options_markdown();
 
 // JSON Schema, draft-07, for editors: types, ranges, choices, defaults, descriptions.
 JsonValue options_schema();
+
+// JSON text of an object, each value on a line with `origin_of` its path behind it as a comment; nothing there means a block, whose
+// values have theirs. `block`: the path of the object, "" for the whole. No line break at its end.
+using OriginOf = FunctionRef<std::optional<std::string>(const std::string& path)>;
+std::string text_with_origins(const JsonValue& object, OriginOf origin_of, const std::string& block = "");
 
 // The resolved configuration with a comment after each key: where its value comes from. parse_train_config reads it back.
 std::string config_with_origins(const TrainConfig& config, const OptionValues& values);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -17,8 +18,8 @@ namespace {
 constexpr std::string_view kSettingOrigin = "--set", kModelType = "model.model_type";
 
 // Keys that say the same thing in different ways; all of them are null, or none, where nobody gives them.
-const std::vector<std::string_view> kStandForOne[] = {{"run.steps", "run.epochs"}, {"data.valid", "data.split"},
-                                                       {"model.preset", "model.hf_config", kModelType}};
+constexpr std::array<std::array<std::string_view, 3>, 3> kStandForOne{
+    {{"run.steps", "run.epochs"}, {"data.valid", "data.split"}, {"model.preset", "model.hf_config", kModelType}}};
 
 std::string origin_of(const JsonValue& value, std::string_view file) { return fmt::format("{}:{}", file, value.line()); }
 
@@ -188,7 +189,7 @@ void OptionValues::forget(std::string_view path) {
 void OptionValues::take_import(std::string_view path, const JsonValue& value, const std::string& origin, bool is_default) {
   std::vector<std::string_view> same{path};
   for (const auto& group : kStandForOne)
-    if (std::ranges::find(group, path) != group.end()) same = group;
+    if (std::ranges::find(group, path) != group.end()) same.assign(group.begin(), std::ranges::find(group, ""));
   std::string before;
   for (const std::string_view other : same)
     if (const std::string known = origin_of_key(other); !known.empty()) before += (before.empty() ? "" : ", ") + known;
@@ -232,7 +233,7 @@ void OptionValues::require_complete() const {
       return spelled_out && is_informational_hf_key(member.key) && *model_origins_.find(member.key) != JsonValue(kSettingOrigin);
     };
     for (const JsonMember& member : model_keys_.members())
-      if (is_word_of_others(member.key) && !is_of_config_json(member)) refuse_unknown("", "model." + member.key, member.value);
+      if (!is_of_config_json(member) && is_word_of_others(member.key)) refuse_unknown("", "model." + member.key, member.value);
   }
   // A Hugging Face folder says the model itself; make_train_config() asks it.
   if (!preset && !file && !spelled_out && !at("model.init_from").value.is_null()) return;

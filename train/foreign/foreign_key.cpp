@@ -11,12 +11,21 @@
 namespace trident {
 namespace {
 
-// Hyphens before a flag are none of its name; hyphens within are underscores.
-std::string plain_name(std::string_view name) {
-  std::string plain(name.substr(std::min(name.size(), name.find_first_not_of('-'))));
-  std::ranges::replace(plain, '-', '_');
-  return plain;
-}
+struct SystemNames {
+  std::string_view name, default_origin;
+};
+// In the order of ForeignSystem.
+constexpr std::array<SystemNames, kForeignSystems> kSystems{{{"Accelerate", "Accelerate's default"},
+                                                             {"DeepSpeed", "DeepSpeed's default"},
+                                                             {"Hugging Face: Trainer, TRL, PEFT", "TrainingArguments' default"},
+                                                             {"ms-swift", "ms-swift's default"},
+                                                             {"axolotl", "axolotl's default"},
+                                                             {"LLaMA-Factory", "LLaMA-Factory's default"},
+                                                             {"Megatron-LM", "Megatron-LM's default"},
+                                                             {"torchtitan", "torchtitan's default"},
+                                                             {"OLMo", "OLMo's default"},
+                                                             {"launchers", "the launcher's default"},
+                                                             {"others", "its default"}}};
 
 std::vector<std::string_view> parts_of(std::string_view list) {
   std::vector<std::string_view> parts;
@@ -45,6 +54,12 @@ bool is_same_value(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string plain_foreign_name(std::string_view name) {
+  std::string plain(name.substr(std::min(name.size(), name.find_first_not_of('-'))));
+  std::ranges::replace(plain, '-', '_');
+  return plain;
+}
+
 std::span<const ForeignSection> foreign_sections() {
   static const std::vector<ForeignSection> sections = [] {
     std::vector<ForeignSection> all;
@@ -57,50 +72,13 @@ std::span<const ForeignSection> foreign_sections() {
   return sections;
 }
 
-std::string_view name_of(ForeignSystem system) {
-  switch (system) {
-    case ForeignSystem::kAccelerate: return "Accelerate";
-    case ForeignSystem::kDeepSpeed: return "DeepSpeed";
-    case ForeignSystem::kHuggingFace: return "Hugging Face: Trainer, TRL, PEFT";
-    case ForeignSystem::kSwift: return "ms-swift";
-    case ForeignSystem::kAxolotl: return "axolotl";
-    case ForeignSystem::kLlamaFactory: return "LLaMA-Factory";
-    case ForeignSystem::kMegatron: return "Megatron-LM";
-    case ForeignSystem::kTorchtitan: return "torchtitan";
-    case ForeignSystem::kOlmo: return "OLMo";
-    case ForeignSystem::kLauncher: return "launchers";
-    case ForeignSystem::kOthers: return "others";
-  }
-  return "?";
-}
-
-std::string_view default_origin(ForeignSystem system) {
-  switch (system) {
-    case ForeignSystem::kAccelerate: return "Accelerate's default";
-    case ForeignSystem::kDeepSpeed: return "DeepSpeed's default";
-    case ForeignSystem::kHuggingFace: return "TrainingArguments' default";
-    case ForeignSystem::kSwift: return "ms-swift's default";
-    case ForeignSystem::kAxolotl: return "axolotl's default";
-    case ForeignSystem::kLlamaFactory: return "LLaMA-Factory's default";
-    case ForeignSystem::kMegatron: return "Megatron-LM's default";
-    case ForeignSystem::kTorchtitan: return "torchtitan's default";
-    case ForeignSystem::kOlmo: return "OLMo's default";
-    case ForeignSystem::kLauncher: return "the launcher's default";
-    case ForeignSystem::kOthers: return "its default";
-  }
-  return "?";
-}
+std::string_view name_of(ForeignSystem system) { return kSystems[static_cast<std::size_t>(system)].name; }
+std::string_view default_origin(ForeignSystem system) { return kSystems[static_cast<std::size_t>(system)].default_origin; }
 
 std::string_view name_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kMapped: return "mapped";
-    case Verdict::kAlways: return "always so here";
-    case Verdict::kDiffers: return "differs";
-    case Verdict::kNotBuilt: return "not built";
-    case Verdict::kRefused: return "refused";
-    case Verdict::kLauncher: return "launcher's matter";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, 6> kNames{"mapped",    "always so here", "differs",
+                                                          "not built", "refused",        "launcher's matter"};
+  return kNames[static_cast<std::size_t>(verdict)];
 }
 
 std::optional<ForeignSystem> base_of(ForeignSystem system) {
@@ -115,8 +93,8 @@ ForeignNames names_of(const ForeignKey& row) {
   return {parts_of(row.names.substr(0, equals)), parts_of(row.names.substr(equals + 3))};
 }
 
-bool ForeignTables::Row::answers(std::string_view value) const {
-  return values.empty() || std::ranges::any_of(values, [&](std::string_view one) { return is_same_value(one, value); });
+bool is_among_values(std::string_view value, const std::vector<std::string_view>& values) {
+  return std::ranges::any_of(values, [&](std::string_view one) { return is_same_value(one, value); });
 }
 
 ForeignTables::ForeignTables(std::span<const ForeignSection> sections) : sections_(sections) {
@@ -125,7 +103,7 @@ ForeignTables::ForeignTables(std::span<const ForeignSection> sections) : section
       const ForeignNames parts = names_of(row);
       OfSystem& keys = systems_[static_cast<std::size_t>(section.system)];
       for (const std::string_view name : parts.names) {
-        std::string plain = plain_name(name);
+        std::string plain = plain_foreign_name(name);
         if (plain.ends_with('*'))
           keys.prefixes.push_back({plain.substr(0, plain.size() - 1), {&row, parts.values}});
         else
@@ -140,7 +118,7 @@ ForeignTables::ForeignTables(std::span<const ForeignSection> sections) : section
 }
 
 const ForeignKey* ForeignTables::find(ForeignSystem system, std::string_view name, std::string_view value) const {
-  const std::string plain = plain_name(name);
+  const std::string plain = plain_foreign_name(name);
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
     if (const auto rows = of(*one).exact.find(plain); rows != of(*one).exact.end())
       for (const Row& row : rows->second)
@@ -155,7 +133,7 @@ std::string_view ForeignTables::nearest(ForeignSystem system, std::string_view n
   std::vector<std::string_view> names;
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
     for (const auto& [known, rows] : of(*one).exact) names.push_back(known);
-  const std::string plain = plain_name(name);
+  const std::string plain = plain_foreign_name(name);
   if (const std::string_view likely = likely_name(plain, names); !likely.empty()) return likely;
   const auto longer = std::ranges::find_if(names, [&](std::string_view one) { return plain.size() > 5 && one.starts_with(plain); });
   return longer == names.end() ? "" : *longer;

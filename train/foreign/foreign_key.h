@@ -30,6 +30,8 @@ enum class ForeignSystem : std::uint8_t {
   kOthers         // words that no file of a system has but that people type: nanoGPT, Lightning, nanotron
 };
 
+inline constexpr std::size_t kForeignSystems = static_cast<std::size_t>(ForeignSystem::kOthers) + 1;
+
 // Every key of an input ends in exactly one of them.
 enum class Verdict : std::uint8_t {
   kMapped,    // becomes a key of the option table, or a fact that such keys are computed from
@@ -61,8 +63,7 @@ struct ForeignKey {
   std::string_view to = {};
   std::string_view value = {};  // JSON text to give `to`; empty: the user's value, converted
   std::string_view note = {};   // one sentence without its full stop: why, or what differs
-  std::string_view fallback =
-      {};  // JSON text of the system's own default, in the system's words; empty: it has none, or none counts here
+  std::string_view fallback = {};  // JSON text of the system's own default, in its words; empty: it has none, or none counts here
   Convert convert = Convert::kSame;
 };
 
@@ -90,15 +91,20 @@ struct ForeignNames {
   std::vector<std::string_view> values;  // empty: any
 };
 ForeignNames names_of(const ForeignKey& row);
+// Whether one of `values` is this one: the case of letters does not count, and numbers are equal by value.
+bool is_among_values(std::string_view value, const std::vector<std::string_view>& values);
 
-// Rows by name. Hyphens before a name are none of it; hyphens and underscores are one.
+// "micro_batch_size" of "--micro-batch-size": hyphens before a name are none of it, and those within are underscores.
+std::string plain_foreign_name(std::string_view name);
+
+// Rows by plain_foreign_name().
 class ForeignTables {
  public:
   // `sections` outlive it.
   explicit ForeignTables(std::span<const ForeignSection> sections);
 
-  // The row of a key of this system with this value (as text: "true", "zero3", "1e-5", "null"): the case of values does not count,
-  // and numbers are equal by value. Systems that build on another (base_of) ask that one next. nullptr: not a key of it.
+  // The row of a key of this system with this value (as text: "true", "zero3", "1e-5", "null"; is_among_values). Systems that build
+  // on another (base_of) ask that one next. nullptr: not a key of it.
   const ForeignKey* find(ForeignSystem system, std::string_view name, std::string_view value) const;
   // The known name of the system that is nearest to a misspelt one; empty: none is near.
   std::string_view nearest(ForeignSystem system, std::string_view name) const;
@@ -109,7 +115,7 @@ class ForeignTables {
   struct Row {
     const ForeignKey* key;
     std::vector<std::string_view> values;
-    bool answers(std::string_view value) const;
+    bool answers(std::string_view value) const { return values.empty() || is_among_values(value, values); }
   };
   struct OfSystem {
     std::map<std::string, std::vector<Row>, std::less<>> exact;  // those that name values first
@@ -118,10 +124,10 @@ class ForeignTables {
   const OfSystem& of(ForeignSystem system) const { return systems_[static_cast<std::size_t>(system)]; }
 
   std::span<const ForeignSection> sections_;
-  std::array<OfSystem, static_cast<std::size_t>(ForeignSystem::kOthers) + 1> systems_;
+  std::array<OfSystem, kForeignSystems> systems_;
 };
 
-// Those of foreign_sections().
+// Holds the rows of foreign_sections(); built when it is first asked.
 const ForeignTables& foreign_tables();
 inline const ForeignKey* find_foreign_key(ForeignSystem system, std::string_view name, std::string_view value) {
   return foreign_tables().find(system, name, value);

@@ -1,4 +1,4 @@
-// What the inputs say, in our words, while keys of ours are computed from it. Inside train/import only.
+// Facts that the inputs state, in our words, while keys of ours are computed from them. Inside train/import only.
 //
 // A fact's name is a path of the option table ("optimizer.lr"), "model." and a key of config.json ("model.hidden_size"), or "@" and
 // a name for what no key of ours says alone:

@@ -1,13 +1,15 @@
 #include <map>
+#include <optional>
 #include <string_view>
 
 #include "core/printable.h"
+#include "train/config/option_docs.h"
 #include "train/import/import.h"
 
 namespace trident {
 namespace {
 
-constexpr std::size_t kLongestOrigin = 160;
+constexpr std::size_t kLongestOrigin = 160;  // bytes
 
 // The values as one object; blocks are objects within it.
 JsonValue tree_of(const Import& import) {
@@ -25,31 +27,16 @@ JsonValue tree_of(const Import& import) {
   return root;
 }
 
-void append_members(std::string& out, const JsonValue& object, const std::string& prefix,
-                    const std::map<std::string_view, std::string_view>& origins) {
-  const std::string indent(2 + 2 * static_cast<std::size_t>(std::count(prefix.begin(), prefix.end(), '.')), ' ');
-  for (const JsonMember& member : object.members()) {
-    const std::string path = prefix + member.key;
-    const std::string_view comma = &member == &object.members().back() ? "" : ",";
-    out += fmt::format("{}{}: ", indent, in_quotes(member.key));
-    if (const auto origin = origins.find(path); origin != origins.end()) {
-      out += fmt::format("{}{}  // {}\n", to_json_text(member.value), comma, on_one_line(origin->second.substr(0, kLongestOrigin)));
-      continue;
-    }
-    out += "{\n";
-    append_members(out, member.value, path + ".", origins);
-    out += fmt::format("{}}}{}\n", indent, comma);
-  }
-}
-
 }  // namespace
 
 std::string config_text(const Import& import) {
   std::map<std::string_view, std::string_view> origins;
   for (const ImportedValue& value : import.values) origins.emplace(value.path, value.origin);
-  std::string out = "{\n";
-  append_members(out, tree_of(import), "", origins);
-  return out + "}\n";
+  const auto origin_of = [&](const std::string& path) {
+    const auto found = origins.find(path);
+    return found == origins.end() ? std::nullopt : std::optional(on_one_line(found->second.substr(0, kLongestOrigin)));
+  };
+  return text_with_origins(tree_of(import), origin_of) + '\n';
 }
 
 JsonValue report_of(const Import& import) {
