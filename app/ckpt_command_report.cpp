@@ -58,13 +58,17 @@ std::string content_text(const Manifest& manifest) {
   return text;
 }
 
+std::string base_text(const Manifest& manifest) {
+  return manifest.base.empty() ? "" : ", frozen weights in " + on_one_line(manifest.base);
+}
+
 std::string step_text(const CheckpointEntry& entry) {
   return entry.parts.mark.empty() ? fmt::format("{}", entry.parts.step) : entry.name.substr(5);
 }
 
 // The cells are step, size, age, health and content.
 std::vector<std::string> row_of_valid(const std::string& folder, const CheckpointEntry& entry, const Manifest& manifest) {
-  std::string health, content = content_text(manifest);
+  std::string health, content = content_text(manifest) + base_text(manifest);
   try {
     check_files(folder + "/" + entry.name, manifest);
     health = entry.parts.mark == kAsideMark ? "set aside" : entry.parts.mark == kTemporaryMark ? "not committed" : "ok";
@@ -166,7 +170,7 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
   };
   out << on_one_line(checkpoint.folder()) << '\n';
   print_state(manifest, out);
-  line("content", content_text(manifest));
+  line("content", content_text(manifest) + base_text(manifest));
   line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(total_bytes(manifest))));
   line("written", utc_text(manifest.written_unix));
   line("written by", on_one_line(to_json_text(manifest.writer)));
@@ -178,8 +182,9 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
   out << fmt::format("{}: shape, dtype, norm\n", counted(std::ssize(manifest.tensors), "tensor"));
   for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
     const ManifestTensor& tensor = manifest.tensors[t];
-    out << fmt::format("  {:<{}}  {:<{}}  {}  {:.6g}\n", on_one_line(tensor.name), names, shape_text(tensor.shape), shapes,
-                       to_string(manifest.weights), weight_norm(checkpoint, t));
+    const std::string values =
+        tensor.base ? "in the base" : fmt::format("{}  {:.6g}", to_string(manifest.weights), weight_norm(checkpoint, t));
+    out << fmt::format("  {:<{}}  {:<{}}  {}\n", on_one_line(tensor.name), names, shape_text(tensor.shape), shapes, values);
   }
 }
 
@@ -198,9 +203,9 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
   if (!problems.empty())
     throw DataError(fmt::format("{}: damaged: {}; use an older checkpoint, or copy this one again", folder,
                                 counted(std::ssize(problems), "problem")));
-  context.out << fmt::format("{}: whole: {} in {}, {} read and compared with their hashes\n", on_one_line(folder),
+  context.out << fmt::format("{}: whole: {} in {}, {} read and compared with their hashes{}\n", on_one_line(folder),
                              counted(std::ssize(manifest.tensors), "tensor"), counted(std::ssize(manifest.files), "file"),
-                             bytes_text(total_bytes(manifest)));
+                             bytes_text(total_bytes(manifest)), base_text(manifest));
 }
 
 void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context) {

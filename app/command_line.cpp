@@ -33,6 +33,17 @@ void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
   throw ConfigError(fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extras.front()), remedy));
 }
 
+// Another system's configuration is no broken JSON to its user.
+std::string refuse_other_forms(std::string& path) {
+  if (!path.ends_with(".yaml") && !path.ends_with(".yml") && !path.ends_with(".toml")) return "";
+  try {
+    read_json_file(path);
+    return "";
+  } catch (const ConfigError&) {
+    throw ConfigError(fmt::format("--config {}: is no JSON; import it: trident import {}", in_quotes(path), for_shell(path)));
+  }
+}
+
 }  // namespace
 
 bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext& context, const FlagTexts& texts) {
@@ -57,11 +68,19 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
 }
 
 void add_config_flags(CLI::App& app, ConfigFlags& flags) {
-  app.add_option("-c,--config", flags.file, "configuration file (JSON, comments allowed)")->required();
+  CLI::Option* const config = app.add_option("-c,--config", flags.file, "configuration file (JSON, comments allowed)")->required();
+  config->check(CLI::Validator(refuse_other_forms, ""));
   app.add_option("--set", flags.settings, "path=value: change a key of the configuration; repeatable, later ones win")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
+}
+
+OptionValues values_of_files(const ConfigFlags& flags, const Import& import) {
+  OptionValues values;
+  if (!flags.file.empty()) values.take_file(read_json_file(flags.file), flags.file);
+  for (const auto& [path, value, origin, is_default] : import.values) values.take_import(path, value, origin, is_default);
+  return values;
 }
 
 void in_range(CLI::Option* option, double least, double most) {

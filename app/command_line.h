@@ -12,6 +12,7 @@
 
 #include "app/subcommands.h"
 #include "train/config/option_docs.h"
+#include "train/import/import.h"
 
 namespace trident {
 
@@ -30,6 +31,8 @@ struct ConfigFlags {
 };
 // `flags` is written by parse_flags and outlives `app`.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
+// Takes what the file, if one is named, says, and the import over it; no settings. Throws ConfigError as OptionValues::take_file().
+OptionValues values_of_files(const ConfigFlags& flags, const Import& import);
 
 // --adapter DIR, beside --hf.
 inline constexpr std::string_view kAdapterHelp =

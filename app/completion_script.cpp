@@ -50,7 +50,7 @@ std::string value_cases(std::string_view open, std::string_view close) {
 CompletionFlag::Value value_kind(std::string_view name) {
   if (name == "--config") return Value::kConfigFile;
   if (name == "--set") return Value::kSetting;
-  return name == "--input" || name == "--output" || name == "--tokenizer" ? Value::kFile : Value::kText;
+  return name == "--input" || name == "--import" || name == "--output" || name == "--tokenizer" ? Value::kFile : Value::kText;
 }
 
 std::string names_for_help(const std::vector<CompletionCommand>& commands) {

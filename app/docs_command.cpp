@@ -1,4 +1,4 @@
-// trident docs configuration | megatron-flags | timeline --config FILE [--set path=value ...]: what docs/ shows and the code
+// trident docs configuration | coming-from | timeline --config FILE [--set path=value ...]: what docs/ shows and the code
 // computes.
 #include <ostream>
 
@@ -6,7 +6,7 @@
 #include "app/foreign_flag_hint.h"
 #include "app/path_arguments.h"
 #include "planner/predict/timeline_svg.h"
-#include "train/config/foreign_words.h"
+#include "train/config/foreign_answers.h"
 #include "train/config/option_docs.h"
 #include "train/plan/machine.h"
 
@@ -15,15 +15,15 @@ namespace trident {
 void docs_command(const Arguments& arguments, const CommandContext& context) {
   const std::string page = arguments.empty() ? "" : arguments.front();
   if (page != "timeline" && !arguments.empty() && (arguments.back() == "--help" || arguments.back() == "-h")) {
-    context.out << "usage: trident docs configuration | megatron-flags\n"
+    context.out << "usage: trident docs configuration | coming-from\n"
                    "       trident docs timeline --config FILE [--set KEY=VALUE ...]\n\n"
                    "  configuration    every key of the configuration, as Markdown\n"
-                   "  megatron-flags   what the flags of Megatron-LM are called here\n"
+                   "  coming-from      what keys and flags of other systems become here\n"
                    "  timeline         one training step of a configuration, as SVG\n";
   } else if (page == "configuration" && arguments.size() == 1) {
     context.out << options_markdown();
-  } else if (page == "megatron-flags" && arguments.size() == 1) {
-    context.out << megatron_flags_markdown();
+  } else if (page == "coming-from" && arguments.size() == 1) {
+    context.out << coming_from_markdown();
   } else if (page == "timeline") {
     CLI::App app("Draw one training step of a configuration as SVG.", "trident docs timeline");
     ConfigFlags flags;
@@ -36,7 +36,7 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
     check_can_be_drawn(config, model);
     context.out << timeline_svg(make_run_plan(config, model, 0, kAnyMachine));
   } else {
-    throw ConfigError("trident docs: name one page; choose configuration, megatron-flags or timeline --config FILE");
+    throw ConfigError("trident docs: name one page; choose configuration, coming-from or timeline --config FILE");
   }
 }
 

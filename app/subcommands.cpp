@@ -92,6 +92,9 @@ const std::vector<Subcommand>& subcommands() {
        .summary = "predict time, memory and traffic; search layouts",
        .run = plan_command,
        .actions = {{.name = "cluster", .run = plan_cluster_command}, {.name = "search", .run = plan_search_command}}},
+      {.name = "import",
+       .summary = "take over configurations and commands of other systems",
+       .run = import_command},
       {.name = "study", .summary = "compare settings and numbers of GPUs: scaling tables", .run = study_command},
       {.name = "data",
        .summary = "prepare, inspect, merge and pack token files",
@@ -127,7 +130,7 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "docs",
        .summary = "print pages of docs/",
        .run = docs_command,
-       .actions = {{"configuration"}, {"megatron-flags"}, {"timeline"}}},
+       .actions = {{"configuration"}, {"coming-from"}, {"timeline"}}},
   };
   return table;
 }

@@ -37,6 +37,7 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
 void plan_command(const Arguments& arguments, const CommandContext& context);
 void plan_cluster_command(const Arguments& arguments, const CommandContext& context);
 void plan_search_command(const Arguments& arguments, const CommandContext& context);
+void import_command(const Arguments& arguments, const CommandContext& context);
 void study_command(const Arguments& arguments, const CommandContext& context);
 void generate_command(const Arguments& arguments, const CommandContext& context);
 void bench_command(const Arguments& arguments, const CommandContext& context);
@@ -57,7 +58,7 @@ void ckpt_diff_command(const Arguments& arguments, const CommandContext& context
 void ckpt_prune_command(const Arguments& arguments, const CommandContext& context);
 void eval_command(const Arguments& arguments, const CommandContext& context);
 void schema_command(const Arguments& arguments, const CommandContext& context);
-void docs_command(const Arguments& arguments, const CommandContext& context);  // trident docs configuration|megatron-flags|timeline
+void docs_command(const Arguments& arguments, const CommandContext& context);  // trident docs configuration|coming-from|timeline
 void help_command(const Arguments& arguments, const CommandContext& context);  // trident help [SUBCOMMAND|KEY|SECTION]
 void completion_command(const Arguments& arguments, const CommandContext& context);  // trident completion bash|zsh|fish
 

@@ -1,4 +1,4 @@
-// trident train --config FILE [--set path=value ...] [--print-config[=origins]]
+// trident train --config FILE [--import FILE ...] [--set path=value ...] [--print-config[=origins]]
 #include <unistd.h>
 
 #include <array>
@@ -75,7 +75,11 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Train a model. The ranks are threads of this process, or what mpirun or srun started.", "trident train");
   ConfigFlags flags;
   std::string print_config;
+  std::vector<std::string> imports;
   add_config_flags(app, flags);
+  app.get_option("--config")->required(false);
+  app.add_option("--import", imports, "another system's file or command, over what --config says: see trident import")
+      ->type_name("FILE ...");
   app.add_flag("--print-config{json}", print_config,
                "print the resolved configuration and end; =origins: with where each value comes from");
   const auto everything = [&context] {
@@ -86,9 +90,13 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   if (!print_config.empty() && print_config != "json" && print_config != "origins")
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
 
+  if (flags.file.empty() && imports.empty()) throw ConfigError("trident train: --config is required; see trident train --help");
+
   OptionValues values;
   const auto read_config = [&] {
-    return load_train_config(flags.file, with_stored_model(flags.file, flags.settings), values);
+    values = values_of_files(flags, imports.empty() ? Import() : import_files(imports));
+    for (const std::string& setting : with_stored_model(values, flags.settings)) values.take_setting(setting);
+    return make_train_config(values);
   };
   if (print_config.empty()) return train(read_config, context);
   const TrainConfig config = read_config();

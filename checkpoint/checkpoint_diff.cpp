@@ -241,6 +241,17 @@ CheckpointDifference compare_checkpoints(StoredTensors& a, StoredTensors& b,
            .what = fmt::format("has the shapes {} and {}", to_string(whole(tensor.shape)), to_string(whole(shape)))});
       continue;
     }
+    const auto &base_of_a = tensor.base, &base_of_b = b.manifest().tensors[of_b].base;
+    if (base_of_a || base_of_b) {
+      all -= std::ssize(kinds) - 1;
+      if (!base_of_a || !base_of_b)
+        result.notes.push_back(fmt::format("{} lies in the base of {} only: not compared", tensor.name, base_of_a ? "A" : "B"));
+      else if (*base_of_a != *base_of_b)
+        result.tensors.push_back({.key = tensor.name, .what = "has other values in the base of B than in that of A"});
+      else
+        ++result.compared;
+      continue;
+    }
     const bool frozen = tensor.frozen, frozen_in_b = b.manifest().tensors[of_b].frozen;
     if (frozen != frozen_in_b)
       result.notes.push_back(

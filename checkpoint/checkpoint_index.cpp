@@ -96,8 +96,10 @@ void CheckpointIndex::check_tiling(std::size_t kind, std::size_t tensor, std::st
   std::vector<TensorBox> parts;
   for (const StoredBox& box : boxes(kind, tensor)) parts.push_back(box.box);
   const ManifestTensor& of = manifest_.tensors[tensor];
-  if (of.frozen && !kinds()[kind].prefix.empty()) {
-    if (!parts.empty()) refuse(source, kinds()[kind].prefix + of.name, "is there, and the manifest says that the tensor is frozen");
+  if (of.base || (of.frozen && !kinds()[kind].prefix.empty())) {
+    if (!parts.empty())
+      refuse(source, kinds()[kind].prefix + of.name,
+             fmt::format("is there, and the manifest says that the tensor {}", of.base ? "lies in a base" : "is frozen"));
     return;
   }
   if (const std::optional<std::string> problem = tiling_problem(of.shape, parts))

@@ -22,7 +22,7 @@ struct StoredKind {
   bool operator==(const StoredKind&) const = default;
 };
 // A checkpoint stores these kinds of each tensor: weights, masters unless the weights are f32 themselves, states of the optimizer.
-// A frozen tensor has its weights alone.
+// A frozen tensor has its weights alone, and nothing where they lie in a base.
 std::vector<StoredKind> stored_kinds(const Manifest& manifest);
 
 struct StoredBox {
@@ -68,7 +68,7 @@ class CheckpointIndex {
   }
 
   // Once all files are in. DataError naming `source` and the key: the boxes are not the whole tensor, each element once; or are
-  // those of a kind that a frozen tensor has not.
+  // those of a kind that a frozen tensor has not, or one whose values lie in a base.
   void check_tiling(std::size_t kind, std::size_t tensor, std::string_view source) const;
 
  private:

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "checkpoint/content_hash.h"
 #include "checkpoint/format/safetensors.h"
 #include "core/check.h"
 #include "core/json_reader.h"
@@ -12,12 +13,13 @@ namespace trident {
 HfShardReader::HfShardReader(std::shared_ptr<const HfFolder> folder, std::shared_ptr<const PeftAdapter> adapter, ReadAt read_at)
     : folder_(std::move(folder)), values_(folder_, std::move(adapter), std::move(read_at)) {}
 
-void HfShardReader::read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values, Narrowing narrowing) {
+void HfShardReader::read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values, Narrowing narrowing,
+                         std::uint64_t* hash) {
   fill_shard(box, shard, write_values,
-             [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(part, out, dtype, narrowing); });
+             [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(part, out, dtype, narrowing, hash); });
 }
 
-void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing) {
+void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing, std::uint64_t* hash) {
   const HfFileTensor* const found = folder_->find(box.tensor);
   if (found == nullptr)
     throw DataError(fmt::format("{}: has no tensor {}; it is of another model", folder_->folder(), in_quotes(box.tensor)));
@@ -29,9 +31,11 @@ void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, 
   if (!converts(given, dtype, narrowing))
     throw DataError(fmt::format("{}: tensor {} is {}, expected {}; save the model in that dtype", folder_->path(tensor.file),
                                 in_quotes(tensor.name), safetensors_name(given), safetensors_name(dtype)));
-  copy_shared(whole(tensor.shape), given, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
+  const TensorBox stored = whole(tensor.shape);
+  copy_shared(stored, given, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
     values_.read(box.tensor, begin / size_of(given), bytes);
     look_for_odd_values(tensor, given, begin / size_of(given), bytes);
+    if (hash != nullptr) *hash += content_hash(stored, tensor.shape, begin / size_of(given), bytes, given);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,16 +24,17 @@ class HfShardReader {
                          ReadAt read_at = ::pread);
 
   // Fills the elements of `shard` (f32, the tensor's dtype, or with kRounded any floats) that `box` speaks of. DataError naming
-  // file and tensor for what is not there, of another shape, or does not convert; StorageError for what cannot be read.
+  // file and tensor for what is not there, of another shape, or does not convert; StorageError for what cannot be read. `*hash`,
+  // where it is given, grows by content_hash() of the values as they are stored.
   void read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
-            Narrowing narrowing = Narrowing::kRefused);
+            Narrowing narrowing = Narrowing::kRefused, std::uint64_t* hash = nullptr);
 
   // One line for every tensor in which values were read that are no numbers, and one where they are infinite: file, tensor, and the
   // place of the first that was seen, such as "[3, 17]". They are kept.
   std::vector<std::string> odd_values() const;
 
  private:
-  void read_host(const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing);
+  void read_host(const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing, std::uint64_t* hash);
   void look_for_odd_values(const HfFileTensor& tensor, DType dtype, std::int64_t element, std::span<const std::byte> bytes);
 
   std::shared_ptr<const HfFolder> folder_;

@@ -93,28 +93,32 @@ class ReplicaBalance {
 std::vector<ShardBox> boxes_held(std::span<const ParamShard> shards, const ShardHolder& holder) {
   const bool shares_lookup = has_tied_end(shards, TiedEnd::kLookup);
   std::vector<ShardBox> boxes;
+  ReplicaBalance balance(holder);
   for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::int64_t slice = shards[i].elements / (holder.sharded ? 1 : holder.data_shards);
+    const std::int64_t begin = holder.sharded ? 0 : holder.data_rank * slice, end = begin + slice;
     for (const ShardPiece& piece : shards[i].pieces) {
-      if (piece.spec->tie == TiedEnd::kHead && shares_lookup) continue;
-      append_piece(piece, holder, {.shard = i, .unit = shards[i].unit}, boxes);
+      const bool is_head = piece.spec->tie == TiedEnd::kHead;  // the lookup's end writes it
+      if (is_head && shares_lookup) continue;
+      const auto append = [&](const ShardPiece& part, bool written) {
+        if (part.count > 0) append_piece(part, holder, {.shard = i, .unit = shards[i].unit, .written = written}, boxes);
+      };
+      const ShardPiece mine = clipped(piece, begin, end);
+      if (is_head || mine.count == 0 || !balance.is_mine(mine)) {
+        append(piece, false);
+        continue;
+      }
+      append(clipped(piece, 0, begin), false);
+      append(mine, true);
+      append(clipped(piece, end, shards[i].elements), false);
     }
   }
   return boxes;
 }
 
 std::vector<ShardBox> boxes_written(std::span<const ParamShard> shards, const ShardHolder& holder) {
-  std::vector<ShardBox> boxes;
-  ReplicaBalance balance(holder);
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    const std::int64_t slice = shards[i].elements / (holder.sharded ? 1 : holder.data_shards);
-    const std::int64_t begin = holder.sharded ? 0 : holder.data_rank * slice;
-    for (const ShardPiece& piece : shards[i].pieces) {
-      if (piece.spec->tie == TiedEnd::kHead) continue;  // the lookup's end writes it
-      const ShardPiece mine = clipped(piece, begin, begin + slice);
-      if (mine.count == 0 || !balance.is_mine(mine)) continue;
-      append_piece(mine, holder, {.shard = i, .unit = shards[i].unit}, boxes);
-    }
-  }
+  std::vector<ShardBox> boxes = boxes_held(shards, holder);
+  std::erase_if(boxes, [](const ShardBox& box) { return !box.written; });
   return boxes;
 }
 

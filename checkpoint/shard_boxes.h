@@ -21,6 +21,7 @@ struct ShardBox {
   std::int64_t begin = 0;   // within the shard
   std::int64_t rows = 1, columns = 1;
   bool transposed = false;  // element (r, c) is element (c, r) of the box; otherwise the box has them in the shard's order
+  bool written = false;     // by this rank: of all that hold it, one writes it
   std::string tensor = {};
   std::vector<std::int64_t> tensor_shape = {};  // as stored
   TensorBox box = {};
@@ -42,8 +43,8 @@ struct ShardHolder {
 // All that the shards hold, replicas included: what a rank reads. A head that shares the lookup's memory has none.
 std::vector<ShardBox> boxes_held(std::span<const ParamShard> shards, const ShardHolder& holder);
 
-// This rank's boxes, so that all ranks together write every element of every tensor once: of parameters that data ranks hold
-// alike, an equal slice each; of what tensor ranks hold alike, each piece by the one that has least to write so far.
+// Those of them that this rank writes, so that all ranks together write every element of every tensor once: of parameters that data
+// ranks hold alike, an equal slice each; of what tensor ranks hold alike, each piece by the one that has least to write so far.
 std::vector<ShardBox> boxes_written(std::span<const ParamShard> shards, const ShardHolder& holder);
 
 }  // namespace trident

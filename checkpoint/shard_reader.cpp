@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "checkpoint/box_tiling.h"
+#include "checkpoint/content_hash.h"
 #include "checkpoint/save_plan.h"
 #include "core/check.h"
 
@@ -105,12 +106,13 @@ std::string_view ShardReader::exact_prefix(std::string_view tensor) const {
 }
 
 void ShardReader::read(std::string_view prefix, const ShardBox& box, const TensorView& shard, const WriteValues& write_values,
-                       Narrowing narrowing) {
+                       Narrowing narrowing, std::uint64_t* hash) {
   fill_shard(box, shard, write_values,
-             [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(prefix, part, out, dtype, narrowing); });
+             [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(prefix, part, out, dtype, narrowing, hash); });
 }
 
-void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing) {
+void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing,
+                            std::uint64_t* hash) {
   const std::int64_t tensor = find(box.tensor);
   const std::string key = std::string(prefix) + box.tensor;
   if (tensor < 0) throw DataError(fmt::format("{}: has no tensor {}; it is of another model", folder_, box.tensor));
@@ -133,8 +135,10 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
     held.push_back(*part);
     for (std::size_t d = 0; d < shape.size(); ++d) held.back().offset[d] -= box.box.offset[d];
     BoxReader& reader = reader_of(f);
-    found += copy_shared(stored.box, stored.dtype, box, out, dtype, scratch_,
-                         [&](std::int64_t begin, std::span<std::byte> bytes) { reader.read(stored.begin + begin, bytes); });
+    found += copy_shared(stored.box, stored.dtype, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
+      reader.read(stored.begin + begin, bytes);
+      if (hash != nullptr) *hash += content_hash(stored.box, shape, begin / size_of(stored.dtype), bytes, stored.dtype);
+    });
   }
   if (found == box.elements()) {
     // As many may be some twice and others not at all.

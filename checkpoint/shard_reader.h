@@ -39,14 +39,15 @@ class ShardReader {
   // Fills the elements of `shard` (all of the shard's; f32, the stored dtype, or with kRounded bf16 or f16) that `box` speaks of
   // with the values stored under `prefix` ("" for the weights), converted to its dtype. DataError naming file and tensor for what
   // is missing, damaged or not what the manifest says (TableCheck), before any such value is used; StorageError for what cannot be
-  // read. `write_values` as the shards need it.
+  // read. `write_values` as the shards need it; `hash` as HfShardReader's.
   void read(std::string_view prefix, const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
-            Narrowing narrowing = Narrowing::kRefused);
+            Narrowing narrowing = Narrowing::kRefused, std::uint64_t* hash = nullptr);
 
  private:
   struct Table;
   // Elements of `box` into dense host memory.
-  void read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing);
+  void read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing,
+                 std::uint64_t* hash);
   // Returns a file's table, compared with the manifest.
   const Table& table_of(std::size_t file);
   // The box under a key of a file, or nothing.

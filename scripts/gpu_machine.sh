@@ -6,6 +6,7 @@
 
 # Debian's packages of the libraries and of Open MPI: 15 MB. What else Open MPI's packages ask for only concerns networks.
 machine_packages=(nlohmann-json3-dev libfmt-dev libfmt9 libcli11-dev libgtest-dev libgmock-dev zlib1g-dev zlib1g libzstd-dev libzstd1 libxxhash-dev
+  libyaml-cpp-dev libtomlplusplus-dev
   libdnnl-dev libdnnl2 ocl-icd-opencl-dev ocl-icd-libopencl1 opencl-c-headers
   openmpi-bin openmpi-common libopenmpi3 libopenmpi-dev libhwloc15 libevent-core-2.1-7 libevent-pthreads-2.1-7 libpmix2 libmunge2 libltdl7
   libnl-3-200 libnl-route-3-200 libudev1 libnuma1)
@@ -130,7 +131,7 @@ name_missing() {
   find_compiler
   if [[ -n $cxx ]]; then
     for header in fmt/core.h:libfmt-dev nlohmann/json.hpp:nlohmann-json3-dev CLI/CLI.hpp:libcli11-dev gtest/gtest.h:libgtest-dev zlib.h:zlib1g-dev \
-      zstd.h:libzstd-dev xxhash.h:libxxhash-dev oneapi/dnnl/dnnl.hpp:libdnnl-dev; do
+      zstd.h:libzstd-dev yaml-cpp/parser.h:libyaml-cpp-dev toml++/toml.h:libtomlplusplus-dev xxhash.h:libxxhash-dev oneapi/dnnl/dnnl.hpp:libdnnl-dev; do
       can_include "${header%%:*}" "$1/usr/include" || missing+=("${header%%:*} (${header#*:})")
     done
   else

@@ -15,7 +15,7 @@ done
 # Debian's oneDNN is built with OpenCL, and its CMake files ask for OpenCL's; libdnnl-dev only recommends them.
 packages=(g++ cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev
   libgmock-dev openmpi-bin libopenmpi-dev zlib1g-dev libzstd-dev zstd
-  libxxhash-dev "$@")
+  libxxhash-dev libyaml-cpp-dev libtomlplusplus-dev "$@")
 
 missing=()
 for package in "${packages[@]}"; do

@@ -178,6 +178,8 @@ add_licences() {
   local text nvcc
   note libexec/trident /usr/include/CLI/CLI.hpp
   note libexec/trident /usr/include/xxhash.h
+  note libexec/trident /usr/include/yaml-cpp/parser.h
+  note libexec/trident /usr/include/toml++/toml.h
   add_debian_licences
   if [[ $cuda == yes ]]; then
     nvcc=$(sed -n 's/^TRIDENT_NVCC:FILEPATH=//p' "$build/CMakeCache.txt")

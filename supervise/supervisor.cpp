@@ -39,6 +39,7 @@ struct NamedConfig {
 
 // --config FILE, --config=FILE, -c FILE and --set path=value behind the word "train": launchers have a -c of their own.
 std::optional<NamedConfig> config_in(const std::vector<std::string>& command) {
+  if (std::ranges::find(command, "--import") != command.end()) return std::nullopt;  // its files are not read here
   auto word = std::ranges::find(command, "train");
   NamedConfig found;
   while (word != command.end() && ++word != command.end()) {
@@ -308,8 +309,8 @@ SupervisedRun supervised_run(const SuperviseOptions& options) {
   if (!named) {
     if (!options.checkpoints.empty()) return {options.checkpoints, ""};
     throw ConfigError(
-        "trident supervise: the command names no \"train --config FILE\"; say with --checkpoints DIR where its checkpoints are "
-        "committed");
+        "trident supervise: the command names no \"train --config FILE\", or an --import beside it; say with --checkpoints DIR "
+        "where its checkpoints are committed");
   }
   OptionValues values;
   const std::vector<std::string> settings = with_stored_model(named->file, named->settings);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <chrono>
 #include <cstdint>
@@ -45,6 +46,7 @@ JsonValue to_json(const TrainingState& state) {
 JsonValue to_json(const ManifestTensor& tensor) {
   JsonValue json = JsonValue::Object{{"name", tensor.name}, {"shape", list_of(tensor.shape)}};
   if (tensor.frozen) json.set("frozen", true);
+  if (tensor.base) json.set("base", fmt::format("{:016x}", *tensor.base));
   return json;
 }
 
@@ -189,6 +191,12 @@ ManifestTensor tensor_from(std::string_view source, std::size_t index, const Jso
   const ObjectReader json(source, fmt::format("tensor {}", in_quotes(name)), item);
   ManifestTensor tensor{name, json.integers("shape")};
   tensor.frozen = item.find("frozen") != nullptr && json.truth("frozen");
+  if (item.find("base") != nullptr) {
+    const std::string& digits = json.text("base");
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), tensor.base.emplace(), 16);
+    if (error != std::errc{} || end != digits.data() + digits.size()) json.fail("base is not a hash");
+    if (!tensor.frozen) json.fail("has a base, and is not frozen");
+  }
   if (tensor.shape.size() > kMaxManifestRank) json.fail(fmt::format("more than {} dimensions", kMaxManifestRank));
   std::int64_t bytes = size_of(DType::kF32);
   for (const std::int64_t extent : tensor.shape)
@@ -322,12 +330,14 @@ std::string to_text(const Manifest& manifest) {
   for (const ManifestFile& file : manifest.files) files.push_back(to_json(file));
   JsonValue root;
   root.set("format", "trident-checkpoint");
-  root.set("version", Manifest::kVersion);
-  root.set("min_reader_version", Manifest::kVersion);
+  const int version = manifest.base.empty() ? 1 : Manifest::kVersion;
+  root.set("version", version);
+  root.set("min_reader_version", version);
   root.set("state", to_json(manifest.state));
   root.set("weights", safetensors_name(manifest.weights));
   root.set("complete", manifest.complete);
   root.set("optimizer_states", JsonValue::Array(manifest.optimizer_states.begin(), manifest.optimizer_states.end()));
+  if (!manifest.base.empty()) root.set("base", manifest.base);
   root.set("tensors", std::move(tensors));
   root.set("files", std::move(files));
   root.set("generation", manifest.generation);
@@ -359,6 +369,10 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
     manifest.tensors.push_back(tensor_from(source, manifest.tensors.size(), item));
   });
   refuse_twice(root, "tensor", manifest.tensors, &ManifestTensor::name);
+  if (json.find("base") != nullptr) manifest.base = root.text("base");
+  if (manifest.base.empty() &&
+      std::ranges::any_of(manifest.tensors, [](const ManifestTensor& tensor) { return tensor.base.has_value(); }))
+    root.fail("base is missing, and tensors lie there");
   const std::int64_t num_tensors = std::ssize(manifest.tensors);
   root.list("files");
   for_each_item(lists[1], source, [&](const JsonValue& item) {

@@ -46,6 +46,8 @@ struct ManifestTensor {
   std::string name;  // Hugging Face's
   std::vector<std::int64_t> shape;
   bool frozen = false;  // its weights alone are stored: training left them as they were
+  // The tensor is frozen and not stored: this is content_hash() of its values in Manifest::base.
+  std::optional<std::uint64_t> base = {};
   bool operator==(const ManifestTensor&) const = default;
 };
 
@@ -71,13 +73,14 @@ struct TrainingState {
 };
 
 struct Manifest {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;  // 1: without a base
 
   TrainingState state;
   DType weights = DType::kF32;            // of weights/; unless f32, the master weights are stored, too
   bool complete = true;                   // false: weights alone, without masters and optimizer state
   std::vector<std::string> optimizer_states;  // "exp_avg", ...: prefixes of keys, f32
   std::vector<ManifestTensor> tensors;    // in the model's order; indices of TensorRun
+  std::string base;                       // where the model lay with which training began; "" where all tensors are stored
   std::vector<ManifestFile> files;
   std::string generation;                 // of the launch that wrote it
   std::int64_t written_unix = 0;          // seconds, from 0

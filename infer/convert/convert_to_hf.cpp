@@ -10,9 +10,6 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/format/hf_index.h"
 #include "checkpoint/format/safetensors.h"
-#include "checkpoint/hf_shard_reader.h"
-#include "checkpoint/save_plan.h"
-#include "checkpoint/shard_reader.h"
 #include "core/adapter_spec.h"
 #include "core/check.h"
 #include "core/foreign_folder.h"
@@ -73,23 +70,19 @@ class Exporter {
         carried_(source_.hf != nullptr ? source_.folder : source_.folder + "/" + std::string(kCarriedFolder)),
         progress_(progress) {
     if (source_.hf != nullptr) {
-      hf_reader_.emplace(source_.hf, source_.adapter);
       for (const ManifestTensor& tensor : tensors_) names_.push_back(source_.hf->find(tensor.name)->name);
     } else {
       open_checkpoint();
     }
+    reader_.emplace(source_);
     for (const ManifestTensor& tensor : tensors_) all_bytes_ += whole(tensor.shape).elements() * size_of(dtype_);
     cut(options.shard_bytes);
   }
 
   void open_checkpoint() {
     const Manifest& manifest = source_.manifest;
-    reader_.emplace(source_.folder, manifest);
     exact_ = dtype_ != manifest.weights;
     stored_ = exact_ ? DType::kF32 : manifest.weights;
-    if (std::ranges::any_of(manifest.tensors, is_adapter_tensor, &ManifestTensor::name))
-      throw ConfigError(
-          fmt::format("--to hf: {} has adapters; write --to peft, then --from peft BASE ADAPTER --to hf", source_.folder));
     if (manifest.tensors.size() != tensors_.size())
       throw DataError(fmt::format("{}: has {} tensors, expected {} by its configuration; use another checkpoint", source_.folder,
                                   manifest.tensors.size(), tensors_.size()));
@@ -117,10 +110,11 @@ class Exporter {
     write_file(out.path() + "/" + std::string(kConfigName), config_text());
     carry(out.path(), report.warnings);
     for (const std::string& name : side_files(out.path())) report.other_files.push_back(name);
+    check_base(source_, hashes_);
     out.commit();
-    if (reader_ && !reader_->lock_note().empty()) report.warnings.push_back(reader_->lock_note());
     const std::vector<std::string> of_values = check_.warnings();
-    report.warnings.insert(report.warnings.end(), of_values.begin(), of_values.end());
+    for (const std::vector<std::string>& more : {source_.hf == nullptr ? reader_->notes() : std::vector<std::string>(), of_values})
+      report.warnings.insert(report.warnings.end(), more.begin(), more.end());
     return report;
   }
 
@@ -179,10 +173,9 @@ class Exporter {
       if (!tensor.shape.empty()) box.box.offset[0] = row, box.box.shape[0] = box.rows;
       const std::int64_t n = box.elements();
       values_.resize(static_cast<std::size_t>(n * size_of(stored_)));
-      if (reader_)
-        reader_->read(exact_ ? reader_->exact_prefix(box.tensor) : "", box, TensorView(values_.data(), stored_, {n}));
-      else
-        hf_reader_->read(box, TensorView(values_.data(), stored_, {n}));
+      using Values = WeightsReader::Values;
+      reader_->read(exact_ ? Values::kExact : Values::kStored, box, TensorView(values_.data(), stored_, {n}), {},
+                    Narrowing::kRefused, reader_->leaves_in_base(tensor.name) ? &hashes_[tensor.name] : nullptr);
       const std::byte* out = values_.data();
       if (stored_ != dtype_) {
         converted_.resize(static_cast<std::size_t>(n * size_of(dtype_)));
@@ -271,9 +264,9 @@ class Exporter {
   DType dtype_, stored_ = DType::kF32;
   std::string carried_;
   const OnProgress& progress_;
-  std::optional<ShardReader> reader_;       // of a checkpoint
-  std::optional<HfShardReader> hf_reader_;  // or of a Hugging Face folder
-  bool exact_ = false;                      // the most exact values are read, not the weights
+  std::optional<WeightsReader> reader_;  // once the source is known to be one
+  ContentHashes hashes_;                 // of what lies in a base
+  bool exact_ = false;                   // the most exact values are read, not the weights
   std::vector<OutputFile> files_;
   bool has_index_ = false;
   std::vector<std::byte> values_, converted_;
@@ -309,6 +302,10 @@ ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, c
     throw ConfigError(fmt::format("--from ckpt {}: is a Hugging Face folder; write --from hf", from));
   refuse_name_of_step(to);
   Resume source = find_weights(from, "--from ckpt");
+  if (std::ranges::any_of(source.manifest.tensors, is_adapter_tensor, &ManifestTensor::name))
+    throw ConfigError(
+        fmt::format("--to hf: {} has adapters; write --to peft, then --from peft BASE ADAPTER --to hf", source.folder));
+  open_base(source);
   std::vector<std::string> notes = std::move(source.notes);
   ConvertReport report = Exporter(std::move(source), options, progress).write(to);
   report.warnings.insert(report.warnings.begin(), notes.begin(), notes.end());

@@ -79,9 +79,9 @@ void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, Cud
   read_comparison(config.run.dir + "/comparison.json", row);
 }
 
-// A device that varies is a matter of points.
+// A device that varies is a matter of points, and so are arms that may be refused.
 void check_device(const StudySpec& spec) {
-  if (spec.varies("device")) return;
+  if (spec.varies("device") || spec.given) return;
   for (std::size_t arm = 0; arm < spec.arms.size(); ++arm) check_on_processors(config_of_arm(spec, arm));
 }
 

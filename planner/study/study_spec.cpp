@@ -90,6 +90,13 @@ std::vector<std::string> settings_of(const StudySpec& spec, std::size_t arm) {
   return settings;
 }
 
+TrainConfig config_with(const StudySpec& spec, const std::vector<std::string>& settings) {
+  OptionValues values = spec.given.value_or(OptionValues());
+  if (!spec.given) return load_train_config(spec.config, settings, values);
+  for (const std::string& setting : settings) values.take_setting(setting);
+  return make_train_config(values);
+}
+
 // Refuses a setting of which no run would have the value.
 void check_arm(const StudyArm& arm, const std::function<bool(const std::string& key)>& varies) {
   for (const std::string& setting : arm.settings) {
@@ -162,8 +169,7 @@ bool StudySpec::varies(std::string_view path) const {
 }
 
 TrainConfig config_of_arm(const StudySpec& spec, std::size_t arm) {
-  OptionValues values;
-  return load_train_config(spec.config, settings_of(spec, arm), values);
+  return config_with(spec, settings_of(spec, arm));
 }
 
 void check_spec(const StudySpec& spec) {
@@ -236,8 +242,7 @@ PointConfig config_of(const StudySpec& spec, const StudyPoint& point) {
   }
   if (base) std::ranges::move(spell_model_out(*base), std::back_inserter(settings));
   std::ranges::move(of_point, std::back_inserter(settings));
-  OptionValues values;
-  TrainConfig config = load_train_config(spec.config, settings, values);
+  const TrainConfig config = config_with(spec, settings);
   const std::int64_t ranks = ranks_of_a_replica(config.parallel);
   const std::int64_t gpus = point.gpus > 0 ? point.gpus : ranks_of(config.parallel);
   if (gpus > kMostGpus) throw ConfigError(fmt::format("parallel: {} ranks; at most {} are planned", gpus, kMostGpus));
@@ -252,8 +257,7 @@ PointConfig config_of(const StudySpec& spec, const StudyPoint& point) {
       throw ConfigError("weak scaling makes batch.global of the replicas; vary it with --scaling strong");
     settings.push_back(fmt::format("batch.global={}", replica_batch(spec, point.arm) * replicas));
   }
-  OptionValues settled;
-  return {load_train_config(spec.config, settings, settled), gpus, replicas};
+  return {config_with(spec, settings), gpus, replicas};
 }
 
 }  // namespace trident

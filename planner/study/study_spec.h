@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,7 @@ struct StudyArm {
 struct StudySpec {
   std::string title;
   std::string config;                 // path of a training configuration
+  std::optional<OptionValues> given;  // what was read in its place
   std::vector<std::string> settings;  // as --set takes them, before those of arms
   std::vector<StudyArm> arms{{}};
   std::vector<VariedKey> varied;

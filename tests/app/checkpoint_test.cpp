@@ -357,13 +357,13 @@ TEST_F(Checkpoints, OneOfANewerTridentIsNotPassedOver) {
   for (const std::string key : {"\"version\":", "\"min_reader_version\":"}) {
     const std::size_t at = text.find(key + "1");
     ASSERT_NE(at, std::string::npos) << text.substr(0, 200);
-    text[at + key.size()] = '2';
+    text[at + key.size()] = '3';
   }
   const std::size_t hash = text.rfind(",\"hash\"");
   text.replace(text.find_first_of("0123456789abcdef", hash + 9), kHashDigits, to_string(hash128(text.substr(0, hash))));
   write_file(path, text);
   const std::vector<std::string> before = place_.files();
-  expect_one_line(train({"run.steps=6"}), 65, {"format 2", "use a newer trident"});
+  expect_one_line(train({"run.steps=6"}), 65, {"format 3", "use a newer trident"});
   EXPECT_EQ(place_.files(), before);
 }
 

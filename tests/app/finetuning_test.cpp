@@ -1,5 +1,6 @@
 // Fine-tuning as docs/finetuning.md has it, in small: 200 conversations, a Qwen2 of two layers with a tokenizer and a template of
 // its own, packed samples, full and with adapters, out to PEFT's form and merged.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/utf8.h"
@@ -111,6 +114,16 @@ class FineTuning : public ::testing::Test {
         .find("loss")
         ->as_number();
   }
+  JsonValue newest_manifest(const std::string& run) const {
+    const std::string ckpt = place_ / (run + "/ckpt");
+    return parse_json(read_file(fmt::format("{}/{}/manifest.json", ckpt, checkpoint_name(checkpoint_steps(ckpt).at(0)))), run);
+  }
+  static std::int64_t weight_bytes(const JsonValue& manifest) {
+    std::int64_t bytes = 0;
+    for (const JsonValue& file : manifest.find("files")->items())
+      bytes += file.find("bytes")->as_integer() - file.find("table_bytes")->as_integer();
+    return bytes;
+  }
   TemporaryFolder place_;
 };
 
@@ -135,6 +148,11 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
                beside = loss_of({"--hf", place_ / "base", "--adapter", place_ / "adapter"}),
                merged = loss_of({"--hf", place_ / "merged"});
   EXPECT_NEAR(beside, merged, 1e-6 * merged);
+  // Its checkpoint holds the adapters and their states alone, and finds the rest.
+  EXPECT_NEAR(loss_of({"--ckpt", place_ / "lora"}), merged, 1e-5 * merged);
+  const JsonValue manifest = newest_manifest("lora"), whole = newest_manifest("full");
+  EXPECT_EQ(manifest.find("base")->as_string(), place_ / "base");
+  EXPECT_LT(weight_bytes(manifest), 0.25 * weight_bytes(whole));
   EXPECT_GT(std::abs(base - merged), 1e-3);
   write_file(place_ / "ask.json", R"([{"role": "user", "content": "And God "}])");
   EXPECT_NE(said({"generate", "--hf", place_ / "merged", "--messages", place_ / "ask.json", "--max-new-tokens", "16", "--greedy"}),

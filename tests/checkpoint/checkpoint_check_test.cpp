@@ -185,6 +185,32 @@ TEST_F(WholeCheckpoints, AllProblemsAreNamed) {
   EXPECT_TRUE(contains(error_of<DataError>([&] { StoredTensors{path}; }), "w-00001-0.safetensors"));
 }
 
+TEST_F(WholeCheckpoints, NothingOfABaseIsStored) {
+  const auto leave = [&](const std::string& name, std::uint64_t hash) {
+    Manifest manifest = test::small_manifest();
+    std::vector<test::SmallFile> files = test::small_files(manifest, 1);
+    manifest.base = "/base";
+    manifest.tensors[0].frozen = true, manifest.tensors[0].base = hash;
+    for (test::SmallFile& file : files)
+      std::erase_if(file.boxes, [&](const FileBox& box) { return box.key.ends_with(manifest.tensors[0].name); });
+    test::write_checkpoint(folder_ / name, manifest, files);
+    return folder_ / name;
+  };
+  const std::string a = leave("a", 7), b = leave("b", 7), c = leave("c", 8), all = write("all", 1);
+  EXPECT_EQ(problems(a), std::vector<std::string>{});
+  EXPECT_TRUE(diff(a, b).is_equal());
+  EXPECT_EQ(diff(a, b).compared, diff(a, c).compared + 1);
+  ASSERT_EQ(diff(a, c).tensors.size(), 1u);
+  EXPECT_EQ(diff(a, c).tensors[0].what, "has other values in the base of B than in that of A");
+  EXPECT_EQ(diff(all, c).notes, std::vector<std::string>{"w lies in the base of B only: not compared"});
+  change(all, [](Manifest& manifest) {
+    manifest.base = "/base";
+    manifest.tensors[0].frozen = true, manifest.tensors[0].base = 7;
+  });
+  ASSERT_FALSE(problems(all).empty());
+  EXPECT_TRUE(contains(problems(all)[0], "tensor \"w\": is there, and the manifest says that the tensor lies in a base"));
+}
+
 TEST_F(WholeCheckpoints, BoxesMustMakeUpTheTensors) {
   // A file that the manifest forgot.
   std::string path = write("hole", 1);

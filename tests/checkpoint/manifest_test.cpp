@@ -73,6 +73,22 @@ TEST(Manifest, RoundTrips) {
   EXPECT_EQ(parse_manifest(to_text(other), "x"), other);
 }
 
+TEST(Manifest, ABaseMakesItFormatTwo) {
+  Manifest manifest = small_manifest();
+  EXPECT_TRUE(contains(to_text(manifest), R"("version":1,"min_reader_version":1)"));
+  manifest.base = "/models/a \"base\"";
+  manifest.tensors[0].frozen = true;
+  manifest.tensors[0].base = 0xfedcba9876543210u;
+  const std::string text = to_text(manifest);
+  EXPECT_TRUE(contains(text, R"("version":2,"min_reader_version":2)"));
+  EXPECT_EQ(parse_manifest(text, "x"), manifest);
+  const auto with = [&](std::string_view from, std::string_view to) { return refusal_of(edited_manifest(text, from, to)); };
+  EXPECT_TRUE(contains(with(R"("frozen":true)", R"("frozen":false)"), "has a base, and is not frozen"));
+  EXPECT_TRUE(contains(with(R"("base":"fedc)", R"("base":"xedc)"), "base is not a hash"));
+  EXPECT_TRUE(contains(with(R"("base":"fedcba9876543210")", R"("base":3)"), "base is not a string"));
+  EXPECT_TRUE(contains(with(R"("base":"/models)", R"("hidden":"/models)"), "base is missing"));
+}
+
 // A text of format 1, whoever wrote it, for ever.
 TEST(Manifest, FormatOneStaysReadable) {
   const std::string text =
@@ -142,9 +158,10 @@ TEST(Manifest, VersionsDecide) {
   later = edited_manifest(later, "\"name\":", "\"new\":null,\"name\":");
   later = edited_manifest(later, "\"path\":", "\"new\":\"\",\"path\":");
   EXPECT_EQ(parse_manifest(later, "x"), manifest);
-  const std::string newer = edited_manifest(later, "\"min_reader_version\":1", "\"min_reader_version\":2");
+  const std::string newer = edited_manifest(edited_manifest(later, "\"version\":2", "\"version\":3"), "\"min_reader_version\":1",
+                                            "\"min_reader_version\":3");
   const std::string message = refusal_of(newer);
-  EXPECT_TRUE(contains(message, "format 2, which readers of format 2 and later understand, this is one of 1; use a newer trident"))
+  EXPECT_TRUE(contains(message, "format 3, which readers of format 3 and later understand, this is one of 2; use a newer trident"))
       << message;
   refused("\"min_reader_version\":1", "\"min_reader_version\":2", "version 1 for readers from 2 on");
   refused("\"min_reader_version\":1", "\"min_reader_version\":0", "min_reader_version is not an integer of at least 1");

@@ -5,8 +5,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <span>
+#include <utility>
+#include <vector>
 
+#include "checkpoint/content_hash.h"
 #include "checkpoint/shard_boxes.h"
+#include "core/bf16.h"
 #include "core/check.h"
 #include "tests/checkpoint/layout_ranks.h"
 
@@ -97,6 +102,45 @@ void expect_names_elements(const ShardBox& box, const std::vector<test::NamedEle
     ASSERT_EQ(element.part->tensor, box.tensor);
     ASSERT_EQ(element.index, logical_index(box, i / box.columns, i % box.columns)) << box.tensor << " " << to_string(box.box);
   }
+}
+
+// Checkpoints have it, so that it is the same for ever. The number is that of the formula in docs/checkpoints.md, reckoned in
+// Python.
+TEST(ContentHash, IsThatOfTheFormat) {
+  const std::vector<float> values{0.5f, -3.0f, 0.0f, 7.25f};
+  EXPECT_EQ(content_hash(whole({2, 2}), {2, 2}, 0, std::as_bytes(std::span(values)), DType::kF32), 0x30b7329c57e7f8dbu);
+}
+
+TEST(ContentHash, PartsAddUpToTheWholeWhateverTheirCut) {
+  const std::vector<std::int64_t> shape{5, 3, 1030};
+  std::vector<float> values(static_cast<std::size_t>(whole(shape).elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(static_cast<int>(i * 37 % 97) - 48);
+  const auto hash = [&](const TensorBox& box, const std::vector<float>& of) {
+    return content_hash(box, shape, 0, std::as_bytes(std::span(of)), DType::kF32);
+  };
+  const std::uint64_t all = hash(whole(shape), values);
+  std::uint64_t halves = 0, boxes = 0;
+  const std::span<const float> span(values);
+  halves += content_hash(whole(shape), shape, 0, std::as_bytes(span.first(4001)), DType::kF32);
+  halves += content_hash(whole(shape), shape, 4001, std::as_bytes(span.subspan(4001)), DType::kF32);
+  EXPECT_EQ(halves, all);
+  for (const auto& [offset, columns] : {std::pair<std::int64_t, std::int64_t>{0, 1000}, {1000, 30}}) {
+    const TensorBox box{{0, 0, offset}, {5, 3, columns}};
+    std::vector<float> part;
+    for (std::int64_t row = 0; row < 15; ++row)
+      part.insert(part.end(), values.begin() + row * 1030 + offset, values.begin() + row * 1030 + offset + columns);
+    boxes += hash(box, part);
+  }
+  EXPECT_EQ(boxes, all);
+  std::vector<bf16> halved;
+  for (const float value : values) halved.push_back(to_bf16(value));
+  EXPECT_EQ(content_hash(whole(shape), shape, 0, std::as_bytes(std::span(halved)), DType::kBF16), all);
+  std::vector<float> swapped = values;
+  std::swap(swapped[0], swapped[1]);
+  EXPECT_NE(hash(whole(shape), swapped), all);
+  swapped = values;
+  swapped[7000] += 1;
+  EXPECT_NE(hash(whole(shape), swapped), all);
 }
 
 TEST(ShardBoxes, AllRanksTogetherWriteEveryElementOnce) {

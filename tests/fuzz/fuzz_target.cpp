@@ -45,6 +45,9 @@ std::span<const NamedTarget> targets() {
       NamedTarget{"pieces", pieces},
       NamedTarget{"normal_forms", normal_forms},
       NamedTarget{"chat_template", chat_template},
+      NamedTarget{"shell", shell},
+      NamedTarget{"yaml", yaml},
+      NamedTarget{"toml", toml},
   };
   return kTargets;
 }

@@ -101,5 +101,8 @@ bool pattern(std::string_view input);
 bool pieces(std::string_view input);
 bool normal_forms(std::string_view input);
 bool chat_template(std::string_view input);
+bool shell(std::string_view input);
+bool yaml(std::string_view input);
+bool toml(std::string_view input);
 
 }  // namespace trident::fuzz

@@ -126,6 +126,19 @@ void add_lines(const Seeds& seeds) {
   seeds.add("added_tokens", "plain", zero + R"({"[PAD]": 257, "[P": 258})" + zero + "a[PAD] [P [PAD<|endoftext|>");
 }
 
+void add_scripts(const Seeds& seeds) {
+  seeds.add("shell", "megatron.sh",
+            "#!/bin/bash\nGPUS=8\nN=$((GPUS * 2)); SAVE=${1:-ckpt} DATA=$2\nD=(\n  --nproc_per_node $GPUS # of each\n)\n"
+            "M=(--num-layers 12 \"--split '99,1,0'\")\nif [[ \"$T\" == \"fp8\" ]] || [ -n \"$K\" ]; then\n"
+            "M+=(--fp8); else M+=(--bf16); fi\n"
+            "torchrun ${D[@]} --node_rank $RANK pretrain_gpt.py \\\n  \"${M[@]}\" --save \"$SAVE\" --data-path $DATA \\\n"
+            "  --lr 1e-4 2>&1 | tee log\n");
+  seeds.add("shell", "slurm.sh",
+            "export L=\"accelerate launch --config_file z.yaml\" C='x.py --a \"b c\"'\nfor i in 1 2; do A=$(date); done\n"
+            "f() { case $1 in a|b) x;; *) y;; esac; }\ncat <<-EOF > d.json\n\t{\"a\": 'b'}\n\tEOF\n"
+            "cd d && NGPU=4 srun -N 2 bash -c \"$L $C\" || { exit 1; }; eval \"B=$N\"\n");
+}
+
 void add_failures(const Seeds& seeds) {
   create_folder(seeds.scratch("run"));
   for (const int rank : {0, 7}) {
@@ -282,6 +295,7 @@ int main(int count, char** arguments) {
     trident::create_folder(seeds.scratch("run"));
     trident::fuzz::add_configurations(seeds);
     trident::fuzz::add_lines(seeds);
+    trident::fuzz::add_scripts(seeds);
     trident::fuzz::add_failures(seeds);
     trident::fuzz::add_checkpoints(seeds);
     trident::fuzz::add_datasets(seeds);

@@ -252,9 +252,13 @@ TEST(ConfigAccepts, ResolvedTextIsAFixedPoint) {
 TEST(ConfigAccepts, ResolvedHasEveryKeyOfTheTable) {
   const JsonValue resolved = to_json(small_with({}));
   for (const Option& option : option_table()) {
-    const JsonValue* block = block_of(option).empty() ? &resolved : resolved.find(block_of(option));
-    ASSERT_NE(block, nullptr) << option.path;
-    EXPECT_NE(block->find(key_of(option)), nullptr) << option.path;
+    const JsonValue* value = &resolved;
+    for (std::string_view rest = option.path; value != nullptr && !rest.empty();) {
+      const std::size_t end = std::min(rest.find('.'), rest.size());
+      value = value->find(rest.substr(0, end));
+      rest.remove_prefix(std::min(rest.size(), end + 1));
+    }
+    EXPECT_NE(value, nullptr) << option.path;
   }
 }
 
@@ -366,6 +370,46 @@ TEST(ConfigAccepts, ASettingReplacesAnIllegalValueOfTheFile) {
   EXPECT_THROW(parse_train_config(text, "c.json"), ConfigError);
   EXPECT_THROW(parse_train_config(text, "c.json", {"checkpoint.every=0"}), ConfigError);
   EXPECT_EQ(parse_train_config(text, "c.json", {"checkpoint.every=0", "parallel.tensor=2"}).parallel.tensor, 2);
+}
+
+TEST(ConfigAccepts, AWarmUpIsStepsOrAShareOfThem) {
+  const TrainConfig config = small_with({"lr_schedule.warmup_steps=0.25", "run.steps=9"});
+  EXPECT_EQ(config.lr_schedule.warmup.within(decay_length(config)), 3);
+  EXPECT_EQ(*to_json(config).find("lr_schedule")->find("warmup_steps"), JsonValue(0.25));
+  const TrainConfig longer = small_with({"lr_schedule.warmup_steps=0.25", "run.steps=9", "lr_schedule.decay_steps=40"});
+  EXPECT_EQ(longer.lr_schedule.warmup.within(decay_length(longer)), 10);
+  EXPECT_EQ(small_with({"lr_schedule.warmup_steps=2"}).lr_schedule.warmup.within(5), 2);
+  EXPECT_EQ(*to_json(small_with({})).find("lr_schedule")->find("warmup_steps"), JsonValue(0));
+}
+
+TEST(ConfigAccepts, ValuesOfAnImportReplaceTheFilesAndDefaultsGiveWay) {
+  OptionValues values;
+  values.take_file(parse_json(kSmall, "c.json"), "c.json");
+  values.take_import("batch.global", 16, "a.yaml:3 total: 16", false);
+  values.take_import("batch.sequence", 128, "its default", true);
+  values.take_import("optimizer.grad_clip", 0.5, "its default", true);
+  values.take_import("run.epochs", 3.0, "its default", true);
+  values.take_import("model.vocab_size", 50257, "its default", true);
+  EXPECT_EQ(values.at("batch.global").value, JsonValue(16));
+  EXPECT_EQ(values.at("batch.global").origin, "a.yaml:3 total: 16 in the place of c.json:4");
+  EXPECT_EQ(values.at("batch.sequence").value, JsonValue(64));
+  EXPECT_EQ(values.at("optimizer.grad_clip").origin, "its default");
+  EXPECT_TRUE(values.at("run.epochs").value.is_null()) << "the file says run.steps";
+  values.take_import("run.epochs", 1.0, "run.sh:1 --epochs 1", false);
+  EXPECT_TRUE(values.at("run.steps").value.is_null());
+  EXPECT_EQ(values.at("run.epochs").origin, "run.sh:1 --epochs 1 in the place of c.json:2");
+  EXPECT_TRUE(values.model_keys().is_null()) << "the file names a model";
+  values.take_import("model.model_type", "llama", "run.sh:2 --swiglu", false);
+  values.take_import("model.hidden_size", 64, "run.sh:3 --hidden-size 64", false);
+  EXPECT_TRUE(values.at("model.preset").value.is_null());
+  EXPECT_EQ(*values.model_keys().find("hidden_size"), JsonValue(64));
+  values.take_import("parallel.context", 2, "a.yaml:4 cp_size: 2", false);
+  try {
+    values.require_complete();
+    ADD_FAILURE() << "a reserved key was taken";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(std::string(error.what()).find("a.yaml:4 cp_size: 2: parallel.context = 2: not built yet"), 0u) << error.what();
+  }
 }
 
 TEST(ConfigAccepts, OriginsNameFileLineAndSetting) {

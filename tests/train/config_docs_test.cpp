@@ -31,7 +31,9 @@ TEST(ConfigDocs, SchemaListsEveryOption) {
   for (const Option& option : option_table()) {
     const JsonValue* holder = properties;
     if (!block_of(option).empty()) {
-      holder = properties->find(block_of(option));
+      const std::string_view block = block_of(option), outer = block.substr(0, block.find('.'));
+      holder = properties->find(outer);
+      if (outer != block) holder = holder->find("properties")->find(block.substr(outer.size() + 1));
       ASSERT_NE(holder, nullptr) << option.path;
       if (const JsonValue* any = holder->find("anyOf")) holder = &any->items().front();
       EXPECT_EQ(holder->find("additionalProperties")->as_bool(), block_of(option) == kModelBlock) << option.path;

@@ -142,28 +142,28 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
       {"fp16=false", "; leave it out"},
       {"packing=true", "did you mean data.samples?"},
       {"report_to=wandb", "did you mean log.tensorboard = true?"},
-      {"wandb_project=x", "leave it out, there is no such thing here: read metrics.jsonl"},
-      {"wandb_entity=x", "read metrics.jsonl"},
-      {"deepspeed=ds.json", "did you mean parallel.zero?"},
+      {"wandb_project=x", "metrics.jsonl has every number"},
+      {"wandb_entity=x", "metrics.jsonl has every number"},
+      {"deepspeed=ds.json", "; see trident import FILE"},
       {"zero_optimization.stage=2", "did you mean parallel.zero?"},
       {"fsdp=full_shard", "did you mean parallel.zero = \"zero3\"?"},
-      {"fsdp_config.min_num_params=1", "did you mean parallel.zero"},
+      {"fsdp_config.min_num_params=1", "leave it out: each block of the model is a unit"},
       {"attn_implementation=sdpa", "leave it out: attention never stores the scores"},
       {"num-layers=4", "did you mean model.num_hidden_layers?"},
-      {"context_length=4", ""},
+      {"context_length=4", "did you mean batch.sequence?"},
       {"lora=true", "did you mean adapter.type = \"lora\"? (with adapter.r"},
       {"lora_r=16", "did you mean adapter.r?"},
       {"peft.lora_alpha=16", "did you mean adapter."},
       {"use_peft=true", "did you mean adapter.type = \"lora\"?"},
-      {"load_in_4bit=true", "leave it out, there is no such thing here: adapters are LoRA"},
+      {"load_in_4bit=true", "its key model.quantize.type is not built yet"},
       {"data.chat_template=x", "; see trident data prepare --chat --template FILE"},
       {"model.lora_r=16", "unknown key model.lora_r; did you mean adapter.r?"},
       {"model.name=llama", "unknown key model.name; did you mean model.preset?"},
-      {"optim=muon", "did you mean optimizer.type? (adamw or lion"},
+      {"optim=muon", "optimizer.type = \"muon\": not built; use adamw or lion"},
       {"eval.data=x", "did you mean data.valid?"},
       {"test.data=x", "trident eval --data PREFIX"},
       {"optimizer=lion", "did you mean optimizer.type = \"lion\"?"},
-      {"precision=bf16", "did you mean precision.compute?"},
+      {"precision=bf16", "did you mean precision.compute = \"bf16\"?"},
       {"optimizer.schedule=cosine", "did you mean lr_schedule.type?"},
       {"schedule=cosine", ""},
       {"schedule=1f1b", "did you mean parallel.schedule?"},
@@ -219,7 +219,24 @@ TEST(ConfigRefuses, ReservedValuesByName) {
                    {"precision.stochastic_rounding = true: only bf16 weights are rounded at random, and precision.compute is",
                     fmt::format("is \"{}\"; set it to \"bf16\", or precision.stochastic_rounding to false", compute)});
   expect_refusal({"precision.stochastic_rounding=1"}, {"precision.stochastic_rounding = 1: must be true or false"});
-  expect_refusal({"parallel.schedule=zb-h1"}, {"parallel.schedule = \"zb-h1\": not built yet"});
+  for (const char* schedule : {"zb-h1", "zb-v", "dualpipe-v", "csv"})
+    expect_refusal({fmt::format("parallel.schedule={}", schedule)},
+                   {fmt::format("parallel.schedule = \"{}\": not built yet", schedule)});
+  expect_refusal({"model.quantize.type=nf4"}, {"model.quantize.type = \"nf4\": not built yet; remove the key or set it to null"});
+  expect_refusal({"model.quantize={\"skip\": [\"lm_head\"]}"}, {"model.quantize.skip = [\"lm_head\"]: not built yet"});
+  expect_refusal({"model.quantize.typ=nf4"}, {"did you mean model.quantize.type?"});
+  std::string quantized = kSmall;
+  quantized.insert(quantized.find("\"preset\""), "\"quantize\": {\"type\": null, \"block\": 32}, ");
+  expect_refusal({}, {"c.json:3: model.quantize.block = 32: not built yet; remove the key or set it to 64"}, quantized);
+  quantized.replace(quantized.find("{\"type"), 27, "\"nf4\"");
+  expect_refusal({}, {"model.quantize = \"nf4\": must be an object with keys type, block, double, skip"}, quantized);
+  expect_refusal({}, {"offload.optimizer = \"host\": not built yet; remove the key or set it to \"none\"; also ",
+                      "offload.path = \"/nvme\": not built yet"},
+                 with("\"offload\": {\"optimizer\": \"host\", \"path\": \"/nvme\"}"));
+  for (const char* setting : {"precision.fp8=true", "parallel.shard_group=node", "parallel.shard_group=8",
+                              "parallel.secondary_shards=8", "parallel.quantized_weights=true", "parallel.quantized_gradients=4",
+                              "parallel.tensor_overlap=chunked", "offload.parameters=disk", "offload.depth=3"})
+    expect_refusal({setting}, {"not built yet"});
   expect_refusal({"data.reset_position_ids=1"}, {"data.reset_position_ids = 1: must be true or false"});
   expect_refusal({"data.boundaries=sentence"}, {"data.boundaries = \"sentence\": must be \"eod\" or \"index\""});
   expect_refusal({"data.eod=-1"}, {"data.eod = -1: must be an integer from 0 to"});
@@ -282,6 +299,8 @@ TEST(ConfigRefuses, Contradictions) {
                  {"batch.sequence = 64: not divisible by parallel.tensor = 3"});
   expect_refusal({"batch.micro=3"}, {"batch.global = 8: not divisible by batch.micro = 3"});
   expect_refusal({"lr_schedule.min_lr=1"}, {"lr_schedule.min_lr = 1: above optimizer.lr"});
+  for (const char* length : {"1.5", "-0.5", "0.0", "1.0"})
+    expect_refusal({std::string("lr_schedule.warmup_steps=") + length}, {"must be an integer >= 0 or a share between 0 and 1"});
   expect_refusal({"lr_schedule.warmup_steps=10", "lr_schedule.decay_steps=10"}, {"lr_schedule.warmup_steps = 10: must be below"});
   expect_refusal({"lr_schedule.type=wsd"}, {"lr_schedule.wsd_decay_steps = null"});
   expect_refusal({"lr_schedule.decay_steps=10", "lr_schedule.wsd_decay_steps=11"},

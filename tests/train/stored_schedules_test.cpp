@@ -73,6 +73,17 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   EXPECT_EQ(resolved.find("resolved")->find("decay_length")->as_integer(), 8);
 }
 
+TEST_F(StoredRuns, AWarmUpThatIsAShareGrowsWithTheDecay) {
+  const auto on = [&](const std::string& steps, const std::string& decay) {
+    return train(settings("run", {"run.steps=" + steps, "lr_schedule.decay_steps=" + decay, "lr_schedule.type=linear",
+                                  "lr_schedule.warmup_steps=0.5", "log.every=1"}));
+  };
+  const std::string first = on("2", "4"), longer = on("8", "null");
+  EXPECT_TRUE(contains(first, "  lr 5.00e-04")) << first;
+  EXPECT_TRUE(contains(longer, "the learning rate of step 3 was 0.0005 and is 0.00075")) << longer;
+  EXPECT_EQ(*read_json_file(folder_ / "run/config.resolved.json").find("lr_schedule")->find("warmup_steps"), JsonValue(0.5));
+}
+
 // The last step of a decay to 0 changes nothing; a start that makes that step alone would change nothing at all.
 TEST_F(StoredRuns, AStepThatIsAddedAloneHasARate) {
   const auto on = [&](const std::string& steps, const std::string& more = "log.every=1") {

@@ -8,7 +8,7 @@
 
 #include "core/nearest_name.h"
 #include "core/parallel_axis.h"
-#include "train/config/foreign_words.h"
+#include "train/config/foreign_answers.h"
 #include "train/config/layout_text.h"
 
 namespace trident {
@@ -136,6 +136,7 @@ class Checker {
     refuse_type();
   }
   JsonValue number() const {
+    if (takes(Takes::kShare) && value_.as_number() > 0 && value_.as_number() < 1) return value_;
     if (!takes(Takes::kNumber) && !value_.is_integer()) refuse_type();
     if (!within(option_.range, value_.as_number())) refuse_type();
     return takes(Takes::kNumber) ? JsonValue(value_.as_number()) : value_;
@@ -256,6 +257,9 @@ class Checker {
   std::string_view where_;
 };
 
+// Keys of these blocks are everyday words (path, depth): they are asked for with the block's name.
+bool needs_block(const Option& option) { return block_of(option) == "offload" || block_of(option) == "model.quantize"; }
+
 // Whether the option can have that value; null: any.
 bool may_be(const Option& option, const JsonValue& value) {
   if (value.is_null() || option.status == OptionStatus::kReserved) return true;
@@ -281,6 +285,7 @@ std::string expected_text(const Option& option) {
   const std::string count = option.length > 0 ? fmt::format("{} ", option.length) : "";
   if (takes(option.takes, Takes::kBool)) parts.emplace_back("true or false");
   if (takes(option.takes, Takes::kInteger)) parts.push_back("an integer" + range);
+  if (takes(option.takes, Takes::kShare)) parts.emplace_back("a share between 0 and 1");
   if (takes(option.takes, Takes::kNumber)) parts.push_back("a number" + range);
   if (takes(option.takes, Takes::kIntegers)) parts.push_back(fmt::format("a list of {}integers{}", count, range));
   if (takes(option.takes, Takes::kNumbers)) parts.push_back(fmt::format("a list of {}numbers{}", count, range));
@@ -318,7 +323,7 @@ JsonValue default_value(const Option& option) {
 const Option* option_with_key(std::string_view key, const JsonValue& value) {
   const Option* only = nullptr;
   for (const Option& option : option_table()) {
-    if (key_of(option) != key || !may_be(option, value)) continue;
+    if (key_of(option) != key || needs_block(option) || !may_be(option, value)) continue;
     if (block_of(option) == "run") return &option;
     if (only != nullptr && block_of(option) == "adapter") continue;  // adapters are asked for by their block
     if (only != nullptr) return nullptr;
@@ -334,19 +339,22 @@ std::string name_here(std::string_view word, const JsonValue& value) {
     if (const Option* const option = option_with_key(key, value)) return hint(option->path);
   for (const Option& option : option_table())
     if (std::find(option.aka.begin(), option.aka.end(), key) != option.aka.end()) return hint(option.path);
-  const std::string text = value.is_string() ? value.as_string() : to_json_text(value);
-  const ForeignWord* row = find_foreign_word(word, text);
-  if (row == nullptr) {
-    row = find_foreign_word(key, text);
-    if (row != nullptr && row->section == kOtherWords && key.find('_') == std::string_view::npos) row = nullptr;
+  const std::string text = value.is_string() ? value.as_string() : value.is_null() ? "" : to_json_text(value);
+  std::vector<ForeignAnswer> answers = foreign_answers(word, text);
+  if (key != word && std::ranges::none_of(answers, leads_somewhere)) {
+    std::vector<ForeignAnswer> of_key = foreign_answers(key, text);
+    // Plain words mean this only where they stand alone: recompute.layers is not the model's layers.
+    if (key.find('_') == key.npos) std::erase_if(of_key, [](const ForeignAnswer& it) { return it.system == ForeignSystem::kOthers; });
+    if (answers.empty() || std::ranges::any_of(of_key, leads_somewhere)) answers = std::move(of_key);
   }
-  if (row == nullptr || word == fmt::format("model.{}", row->target)) return "";  // nobody's word, or Hugging Face's own key
-  const bool is_key = row->kind == ForeignWord::Kind::kKey, of_model = row->kind == ForeignWord::Kind::kModelKey;
-  if (!is_key && !of_model) return "; " + remedy_without_key(*row);
-  if (!row->value.empty() && value == JsonValue(false)) return "; leave it out";
-  const std::string shown = row->value.empty() ? "" : fmt::format(" = {}", row->value);
-  return hint(fmt::format("{}{}{}", of_model ? "model." : "", row->target, shown)) +
-         (row->note.empty() ? "" : fmt::format(" ({})", row->note));
+  std::erase_if(answers, [&](const ForeignAnswer& it) { return it.key == word; });  // Hugging Face's own key
+  std::vector<std::string> texts;
+  for (const ForeignAnswer& answer : answers) {
+    if (!answer.key.empty() && !answer.value.empty() && value == JsonValue(false)) return "; leave it out";
+    const std::string shown = answer.value.empty() ? "" : fmt::format(" = {}", answer.value);
+    texts.push_back(answer_text(answer, fmt::format("did you mean {}{}?", answer.key, shown)));
+  }
+  return texts.empty() ? "" : "; " + joined_answers(answers, texts);
 }
 
 std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
@@ -370,7 +378,7 @@ std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
     const auto begun = std::ranges::find_if(keys, [&](std::string_view other) { return key.size() > 1 && other.starts_with(key); });
     if (begun != keys.end()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), *begun));
     // The same word in one other block; a word that several blocks have, or that is a block, says nothing.
-    const auto has_key = [&](const Option& option) { return key_of(option) == key; };
+    const auto has_key = [&](const Option& option) { return key_of(option) == key && !needs_block(option); };
     const std::span<const Option> table = option_table();
     const auto only = std::ranges::find_if(table, has_key);
     const bool is_block = std::ranges::any_of(option_blocks(), [&](const OptionBlock& block) { return block.name == key; });

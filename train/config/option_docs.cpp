@@ -128,6 +128,7 @@ JsonValue::Array alternatives(const Option& option) {
   const auto has = [&](Takes kind) { return takes(option.takes, kind); };
   if (has(Takes::kBool)) any.emplace_back(JsonValue::Object{{"type", "boolean"}});
   if (has(Takes::kInteger)) any.push_back(number_schema("integer", option.range));
+  if (has(Takes::kShare)) any.push_back(JsonValue::Object{{"type", "number"}, {"exclusiveMinimum", 0}, {"exclusiveMaximum", 1}});
   if (has(Takes::kNumber)) any.push_back(number_schema("number", option.range));
   if (has(Takes::kString)) any.push_back(text_schema(option));
   if (has(Takes::kIntegers)) any.push_back(list_schema(number_schema("integer", option.range), option.length));
@@ -178,6 +179,9 @@ JsonValue block_schema(const OptionBlock& block) {
     properties.set(key_of(option), option_schema(option));
     if (option.fallback.empty()) required.emplace_back(key_of(option));
   }
+  for (const OptionBlock& inner : option_blocks())
+    if (const std::string begin = fmt::format("{}.", block.name); inner.name.starts_with(begin))
+      properties.set(inner.name.substr(begin.size()), block_schema(inner));
   JsonValue schema = object_schema(std::move(properties), std::move(required));
   if (block.name == kModelBlock) schema.set("additionalProperties", true);
   JsonValue::Array either{schema};
@@ -292,7 +296,8 @@ JsonValue options_schema() {
              option.fallback.empty() && std::find(required.begin(), required.end(), block) == required.end())
       required.push_back(block);
   }
-  for (const OptionBlock& block : option_blocks()) properties.set(block.name, block_schema(block));
+  for (const OptionBlock& block : option_blocks())
+    if (block.name.find('.') == block.name.npos) properties.set(block.name, block_schema(block));
   JsonValue schema;
   schema.set("$schema", "http://json-schema.org/draft-07/schema#");
   schema.set("title", "Trident training configuration");
@@ -302,31 +307,27 @@ JsonValue options_schema() {
 }
 
 std::string config_with_origins(const TrainConfig& config, const OptionValues& values) {
-  const JsonValue root = to_json(config);
-  std::string out = "{\n";
-  const auto line = [&](int level, const JsonMember& member, std::string_view path, bool last) {
-    const JsonValue* const of_model = values.model_origins().find(member.key);
-    const std::string origin = find_option(path) != nullptr ? values.at(path).origin
-                               : of_model != nullptr        ? of_model->as_string()
-                                                            : "config.json of model.init_from";
-    out += fmt::format("{:{}}{}: {}{}  // {}\n", "", level * 2, in_quotes(member.key), to_json_text(member.value), last ? "" : ",",
-                       origin);
+  std::string out;
+  const auto append = [&](const auto& self, const JsonValue& object, const std::string& prefix) -> void {
+    const std::size_t level = 1 + static_cast<std::size_t>(std::ranges::count(prefix, '.'));
+    for (const JsonMember& member : object.members()) {
+      const std::string path = prefix + member.key, comma = &member == &object.members().back() ? "" : ",";
+      out += fmt::format("{:{}}{}: ", "", level * 2, in_quotes(member.key));
+      if (find_block(path) != nullptr) {
+        out += "{\n";
+        self(self, member.value, path + ".");
+        out += fmt::format("{:{}}}}{}\n", "", level * 2, comma);
+        continue;
+      }
+      const JsonValue* const of_model = values.model_origins().find(member.key);
+      const std::string origin = find_option(path) != nullptr ? values.at(path).origin
+                                 : of_model != nullptr        ? of_model->as_string()
+                                                              : "config.json of model.init_from";
+      out += fmt::format("{}{}  // {}\n", to_json_text(member.value), comma, origin);
+    }
   };
-  for (std::size_t i = 0; i < root.members().size(); ++i) {
-    const JsonMember& top = root.members()[i];
-    const bool last_top = i + 1 == root.members().size();
-    if (!top.value.is_object()) {
-      line(1, top, top.key, last_top);
-      continue;
-    }
-    out += fmt::format("  {}: {{\n", in_quotes(top.key));
-    for (std::size_t k = 0; k < top.value.members().size(); ++k) {
-      const JsonMember& member = top.value.members()[k];
-      line(2, member, fmt::format("{}.{}", top.key, member.key), k + 1 == top.value.members().size());
-    }
-    out += last_top ? "  }\n" : "  },\n";
-  }
-  return out + "}\n";
+  append(append, to_json(config), "");
+  return "{\n" + out + "}\n";
 }
 
 }  // namespace trident

@@ -22,12 +22,14 @@ std::vector<OptionBlock> make_blocks() {
   return {
       {"run", "Where the run lives and how long it goes on."},
       {"model", "One of: `preset`, `hf_config`, or the keys of a Hugging Face config.json spelled out here (`model_type`, ...)."},
+      {"model.quantize", "Frozen weights in few bits, beside adapters (QLoRA). Not built yet."},
       {"train",
        "Which parameters train. Patterns are regular expressions (ECMAScript) that match the whole name of a tensor in a Hugging "
        "Face folder of the model, as `re.fullmatch` of PEFT does. What does not train stays as it is: without master weights, "
        "gradients and optimizer states."},
       {"parallel", "How the ranks divide the work. A text like `\"2DP x 4PP x 4TP\"` (any order, missing axes are 1) stands for the degrees."},
       {"batch", "How many sequences make one step."},
+      {"offload", "What stays in the memory of the host or on a disk between its uses. Not built yet."},
       {"adapter",
        "Low-rank adapters (LoRA) beside linear layers: they alone train, all else stays as it is. Modules are named as Hugging "
        "Face names them."},
@@ -88,6 +90,15 @@ std::vector<Option> model_options() {
       {.path = "model.dropout", .takes = kNull | kNumber, .fallback = "null",
        .doc = "Dropout probability on residuals and embeddings; null: what the model's own configuration says.", .range = kProbability,
        .aka = {"hidden_dropout"}},
+      {.path = "model.quantize.type", .takes = kNull | kString, .fallback = "null",
+       .doc = "Format of the frozen weights of linear layers; null: precision.compute.", .choices = {"nf4", "fp4"},
+       .status = kReserved},
+      {.path = "model.quantize.block", .takes = kInteger, .fallback = "64", .doc = "Weights that share a scale.", .range = kFromOne,
+       .status = kReserved},
+      {.path = "model.quantize.double", .takes = kBool, .fallback = "false", .doc = "Quantize the scales, too.",
+       .status = kReserved},
+      {.path = "model.quantize.skip", .takes = kString | kTexts, .fallback = "[]", .doc = "Modules that stay in precision.compute.",
+       .status = kReserved},
   };
 }
 
@@ -113,7 +124,8 @@ std::vector<Option> parallel_options() {
        .range = {1, 1024}, .aka = {"virtual_pipeline_model_parallel_size", "vpp"}},
       {.path = "parallel.schedule", .takes = kString, .fallback = "\"1f1b\"", .doc = "Order of forward and backward passes over the stages.",
        .choices = {"gpipe", "1f1b", "interleaved"},
-       .reserved_values = {{"zb-h1", "not built yet; use 1f1b"}, {"zb-v", "not built yet; use interleaved"}},
+       .reserved_values = {{"zb-h1", "not built yet; use 1f1b"}, {"zb-v", "not built yet; use interleaved"},
+                           {"dualpipe-v", "not built yet; use interleaved"}, {"csv", "not built yet; use 1f1b or interleaved"}},
        .aka = {"pipeline_schedule"}},
       {.path = "parallel.sequence_parallel", .takes = kBool, .fallback = "false",
        .doc = "Split norms and residuals over the sequence inside a tensor-parallel group."},
@@ -134,6 +146,36 @@ std::vector<Option> parallel_options() {
        .aka = {"overlap_grad_reduce", "overlap_comm"}},
       {.path = "parallel.bucket_mb", .takes = kNumber, .fallback = "25", .doc = "Size of gradient buckets.", .range = kPositive, .unit = "MB",
        .aka = {"reduce_bucket_size", "bucket_size"}},
+      {.path = "parallel.shard_group", .takes = kNull | kInteger | kString, .fallback = "null",
+       .doc = "Data-parallel ranks that share one copy of the state (hybrid sharding), a number or node; null: all of them.",
+       .range = kDegree, .choices = {"node"}, .status = kReserved},
+      {.path = "parallel.secondary_shards", .takes = kNull | kInteger | kString, .fallback = "null",
+       .doc = "Ranks that share a second copy of the weights, from which the backward pass gathers (hpZ), a number or node.",
+       .range = kDegree, .choices = {"node"}, .status = kReserved},
+      {.path = "parallel.quantized_weights", .takes = kBool, .fallback = "false",
+       .doc = "Gather weights in 8 bits (qwZ of ZeRO++).", .status = kReserved},
+      {.path = "parallel.quantized_gradients", .takes = kBool | kInteger, .fallback = "false",
+       .doc = "Reduce gradients in 4 or 8 bits (qgZ of ZeRO++); true: 4.", .range = {4, 8}, .status = kReserved},
+      {.path = "parallel.tensor_overlap", .takes = kString, .fallback = "\"off\"",
+       .doc = "What is computed while a layer's tensor-parallel collectives are under way.",
+       .choices = {"off", "weight_gradients", "chunked"}, .status = kReserved},
+      {.path = "offload.optimizer", .takes = kString, .fallback = "\"none\"",
+       .doc = "Where optimizer states and master weights stay.",
+       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .status = kReserved},
+      {.path = "offload.parameters", .takes = kString, .fallback = "\"none\"", .doc = "Where working weights stay.",
+       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .status = kReserved},
+      {.path = "offload.gradients", .takes = kString, .fallback = "\"none\"", .doc = "Where reduced gradients stay.",
+       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .status = kReserved},
+      {.path = "offload.activations", .takes = kString, .fallback = "\"none\"",
+       .doc = "Where the inputs of blocks stay until their backward pass.",
+       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .status = kReserved},
+      {.path = "offload.path", .takes = kNull | kString, .fallback = "null",
+       .doc = "Folder on a disk of this machine, for what stays there.",
+       .status = kReserved},
+      {.path = "offload.depth", .takes = kInteger, .fallback = "2", .doc = "Units that are fetched ahead.", .range = kFromOne,
+       .status = kReserved},
+      {.path = "offload.direct", .takes = kBool, .fallback = "true", .doc = "Read and write the disk past the page cache.",
+       .status = kReserved},
   };
 }
 
@@ -207,6 +249,9 @@ std::vector<Option> number_options() {
       {.path = "precision.stochastic_rounding", .takes = kBool, .fallback = "false",
        .doc = "Round bf16 weights up or down at random after an update, in proportion to how near both are; false: to nearest. For precision.compute bf16.",
        .aka = {"bf16_stochastic_round"}},
+      {.path = "precision.fp8", .takes = kBool | kString, .fallback = "false",
+       .doc = "Products of linear layers in 8-bit floating point, by one of torchao's recipes; true: tensorwise.",
+       .choices = {"tensorwise", "rowwise", "rowwise_with_gw_hp", "mxfp8"}, .status = kReserved},
       {.path = "recompute.policy", .takes = kString, .fallback = "\"none\"", .doc = "none, attention only (selective), or whole blocks (full).",
        .choices = {"none", "selective", "full"}, .aka = {"recompute_granularity", "activation_checkpointing"}},
       {.path = "recompute.head_chunk", .takes = kInteger, .fallback = "0",
@@ -227,7 +272,9 @@ std::vector<Option> number_options() {
       {.path = "lr_schedule.type", .takes = kString, .fallback = "\"cosine\"", .doc = "Course after the warm-up.",
        .choices = {"constant", "linear", "cosine", "inverse_sqrt", "wsd"},
        .aliases = {{"inverse-sqrt", "inverse_sqrt"}, {"inverse-square-root", "inverse_sqrt"}, {"WSD", "wsd"}}, .aka = {"lr_decay_style"}},
-      {.path = "lr_schedule.warmup_steps", .takes = kInteger, .fallback = "0", .doc = "Steps of linear warm-up.", .range = kFromZero,
+      {.path = "lr_schedule.warmup_steps", .takes = kInteger | kShare, .fallback = "0",
+       .doc = "Steps of linear warm-up; below 1 the share of the steps until the decay ends (lr_schedule.decay_steps), rounded up.",
+       .range = kFromZero,
        .unit = "steps", .aka = {"lr_warmup_iters"}},
       {.path = "lr_schedule.min_lr", .takes = kNumber, .fallback = "0", .doc = "Lowest learning rate after the warm-up.", .range = kFromZero},
       {.path = "lr_schedule.decay_steps", .takes = kNull | kInteger, .fallback = "null",
@@ -438,13 +485,19 @@ const Option* find_option(std::string_view path) {
   return nullptr;
 }
 
+const OptionBlock* find_block(std::string_view name) {
+  for (const OptionBlock& block : option_blocks())
+    if (block.name == name) return &block;
+  return nullptr;
+}
+
 std::string_view block_of(const Option& option) {
-  const auto dot = option.path.find('.');
+  const auto dot = option.path.rfind('.');
   return dot == std::string_view::npos ? std::string_view{} : option.path.substr(0, dot);
 }
 
 std::string_view key_of(const Option& option) {
-  const auto dot = option.path.find('.');
+  const auto dot = option.path.rfind('.');
   return dot == std::string_view::npos ? option.path : option.path.substr(dot + 1);
 }
 

@@ -24,6 +24,7 @@ enum class Takes : std::uint16_t {
   kTexts = 1024,    // a list of texts; with kString, a text stands for a list of one
   kAxes = 512,      // {"tp": n, "dp": n, "pp": n}, any of them, with integers n in the option's range
   kLayouts = 2048,  // a list of layouts such as "2DP x 4PP x 4TP", or of objects with keys of `parallel`
+  kShare = 4096,    // beside kInteger: a number between 0 and 1, both excluded
 };
 constexpr Takes operator|(Takes a, Takes b) { return static_cast<Takes>(static_cast<unsigned>(a) | static_cast<unsigned>(b)); }
 constexpr bool takes(Takes set, Takes kind) { return (static_cast<unsigned>(set) & static_cast<unsigned>(kind)) != 0; }
@@ -53,7 +54,7 @@ struct Alias {
 };
 
 struct Option {
-  std::string_view path;      // "parallel.tensor"; one dot at most
+  std::string_view path;      // "parallel.tensor": its block before the last dot
   Takes takes = Takes::kNull;
   std::string_view fallback;  // JSON text of the default; empty: the user must say it
   std::string_view doc;       // one sentence, no line break
@@ -69,7 +70,7 @@ struct Option {
   std::vector<std::string_view> aka = {};      // what users of other systems call it; for the nearest-key hint only
 };
 
-// A group of options: one object of the file.
+// A group of options: one object of the file. With a dot in its name it stands inside another.
 struct OptionBlock {
   std::string_view name;
   std::string_view doc;
@@ -79,6 +80,7 @@ std::span<const OptionBlock> option_blocks();
 std::span<const Option> option_table();
 
 const Option* find_option(std::string_view path);  // nullptr: no such key
+const OptionBlock* find_block(std::string_view name);  // likewise
 std::string_view block_of(const Option& option);   // "" for a key of the top level
 std::string_view key_of(const Option& option);     // "tensor"
 

@@ -1,26 +1,26 @@
 #include "train/config/option_values.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "model/config/model_config.h"
-#include "train/config/foreign_words.h"
+#include "train/config/foreign_answers.h"
 #include "train/config/layout_text.h"
 #include "train/config/option_check.h"
 
 namespace trident {
 namespace {
 
-constexpr std::string_view kSettingOrigin = "--set";
+constexpr std::string_view kSettingOrigin = "--set", kModelType = "model.model_type";
+
+// Keys that say the same thing in different ways; all of them are null, or none, where nobody gives them.
+const std::vector<std::string_view> kStandForOne[] = {{"run.steps", "run.epochs"}, {"data.valid", "data.split"},
+                                                       {"model.preset", "model.hf_config", kModelType}};
 
 std::string origin_of(const JsonValue& value, std::string_view file) { return fmt::format("{}:{}", file, value.line()); }
-
-const OptionBlock* find_block(std::string_view name) {
-  for (const OptionBlock& block : option_blocks())
-    if (block.name == name) return &block;
-  return nullptr;
-}
 
 std::string keys_of(std::string_view block) {
   std::string keys;
@@ -38,9 +38,14 @@ std::string keys_of(std::string_view block) {
 // model.
 bool is_word_of_others(const std::string& key) {
   if (key == "dtype") return false;  // config.json has it, too
-  const ForeignWord* const row = find_foreign_word(key);
-  if (row != nullptr && row->kind == ForeignWord::Kind::kRefused && row->section == kHuggingFaceWords) return true;
-  if (find_foreign_word("model." + key) != nullptr) return true;
+  const auto is_refused_word = [](const ForeignAnswer& it) {
+    return it.system == ForeignSystem::kHuggingFace && it.row->verdict == Verdict::kRefused;
+  };
+  const auto is_flag_word = [](const ForeignAnswer& it) {
+    return it.system == ForeignSystem::kHuggingFace || it.system == ForeignSystem::kOthers;
+  };
+  if (std::ranges::any_of(foreign_answers(key), is_refused_word)) return true;
+  if (std::ranges::any_of(foreign_answers("model_" + key), is_flag_word)) return true;  // model.name
   return std::ranges::any_of(option_table(),
                              [&](const Option& option) { return std::ranges::find(option.aka, key) != option.aka.end(); });
 }
@@ -106,7 +111,8 @@ void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, 
   for (const JsonMember& member : value.members()) {
     const std::string path = fmt::format("{}.{}", block.name, member.key);
     const std::string origin = origin_of(member.value, file);
-    if (const Option* option = find_option(path)) take_option(*option, member.value, origin + ": ", origin);
+    if (const OptionBlock* inner = find_block(path)) take_block(*inner, member.value, file, unknown);
+    else if (const Option* option = find_option(path)) take_option(*option, member.value, origin + ": ", origin);
     else if (block.name == kModelBlock) model_keys_.set(member.key, member.value), model_origins_.set(member.key, origin);
     else if (unknown == UnknownKeys::kRefused) refuse_unknown(origin + ": ", path, member.value);
   }
@@ -163,6 +169,39 @@ void OptionValues::take_setting(std::string_view setting) {
   refuse_unknown(kWhere, path, value);
 }
 
+std::string OptionValues::origin_of_key(std::string_view path) const {
+  if (find_option(path) != nullptr) return at(path).origin == OptionValue().origin ? "" : at(path).origin;
+  const JsonValue* const origin = model_origins_.find(path.substr(kModelBlock.size() + 1));
+  return origin == nullptr ? "" : origin->as_string();
+}
+
+void OptionValues::forget(std::string_view path) {
+  if (path == kModelType) {
+    model_keys_ = model_origins_ = {};
+  } else if (const Option* const option = find_option(path)) {
+    const auto index = static_cast<std::size_t>(option - option_table().data());
+    values_[index] = {JsonValue{}, OptionValue().origin};
+    refusals_[index].clear();
+  }
+}
+
+void OptionValues::take_import(std::string_view path, const JsonValue& value, const std::string& origin, bool is_default) {
+  std::vector<std::string_view> same{path};
+  for (const auto& group : kStandForOne)
+    if (std::ranges::find(group, path) != group.end()) same = group;
+  std::string before;
+  for (const std::string_view other : same)
+    if (const std::string known = origin_of_key(other); !known.empty()) before += (before.empty() ? "" : ", ") + known;
+  const bool is_of_another =
+      find_option(path) == nullptr && !(at("model.preset").value.is_null() && at("model.hf_config").value.is_null());
+  if (is_default && (!before.empty() || is_of_another)) return;
+  if (!before.empty() && same.size() > 1) std::ranges::for_each(same, [&](std::string_view other) { forget(other); });
+  const std::string both = before.empty() ? origin : fmt::format("{} in the place of {}", origin, before);
+  if (const Option* const option = find_option(path)) return take_option(*option, value, origin + ": ", both);
+  const std::string_view key = path.substr(kModelBlock.size() + 1);
+  model_keys_.set(key, value), model_origins_.set(key, both);
+}
+
 std::vector<std::string> OptionValues::drop_illegal() {
   std::vector<std::string> reasons;
   for (std::string& refusal : refusals_)
@@ -171,9 +210,10 @@ std::vector<std::string> OptionValues::drop_illegal() {
 }
 
 void OptionValues::require_complete() const {
-  for (const std::string& refusal : refusals_) {
-    if (!refusal.empty()) throw ConfigError(refusal);
-  }
+  std::vector<std::string_view> refused;
+  for (const std::string& refusal : refusals_)
+    if (!refusal.empty()) refused.push_back(refusal);
+  if (!refused.empty()) throw ConfigError(fmt::format("{}", fmt::join(refused, "; also ")));
   const auto table = option_table();
   for (std::size_t i = 0; i < table.size(); ++i)
     if (table[i].fallback.empty() && values_[i].value.is_null())

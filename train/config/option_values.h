@@ -43,7 +43,11 @@ class OptionValues {
   void take_file(const JsonValue& root, std::string_view file, UnknownKeys unknown = UnknownKeys::kRefused);
   // Takes one "a.b=value": the value is read as JSON, or as plain text where it is none or the option takes texts only.
   void take_setting(std::string_view setting);
-  // Throws ConfigError: the first illegal value of the file, the first option without default that nobody gave, or a model block
+  // Takes one value of another system's inputs, which `origin` names, as a file's: it replaces the file's, together with keys that
+  // stand for the same (run.steps, run.epochs; the ways to name a model). A default of the other system gives way to those.
+  // `path`: of the option table, or "model." and a key of config.json, model_type before its others.
+  void take_import(std::string_view path, const JsonValue& value, const std::string& origin, bool is_default);
+  // Throws ConfigError: the illegal values of files, the first option without default that nobody gave, or a model block
   // that names no model.
   void require_complete() const;
   // Why values of the file are illegal, in the table's order. From here on their keys count as not given.
@@ -51,6 +55,9 @@ class OptionValues {
 
  private:
   void take_block(const OptionBlock& block, const JsonValue& value, std::string_view file, UnknownKeys unknown);
+  // Where the key comes from; empty: nobody gave it.
+  std::string origin_of_key(std::string_view path) const;
+  void forget(std::string_view path);
   void take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin);
   void take_model_key(std::string_view dotted_key, const JsonValue& value);
   void take_layout(const std::string& text, std::string_view where, const std::string& origin);

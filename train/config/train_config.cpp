@@ -69,6 +69,9 @@ void read(const JsonValue& v, SaveInterval& out) {
   out.at_end = v.is_string() || out.steps > 0;
   out.epochs = v == JsonValue("epoch");
 }
+void read(const JsonValue& v, WarmupLength& out) {
+  out = v.is_integer() ? WarmupLength{v.as_integer(), std::nullopt} : WarmupLength{0, v.as_number()};
+}
 void read(const JsonValue& v, StagingSize& out) { out.megabytes = v.is_number() ? std::optional(v.as_number()) : std::nullopt; }
 void read(const JsonValue& v, std::vector<DataSource>& out) {
   out.clear();
@@ -123,6 +126,7 @@ JsonValue write(const std::vector<std::string>& x) { return JsonValue::Array(x.b
 JsonValue write(const std::vector<JsonValue>& x) { return x; }
 JsonValue write(const StepInterval& x) { return x.epochs ? JsonValue("epoch") : JsonValue(x.steps); }
 JsonValue write(const SaveInterval& x) { return x.at_end && !x.on_the_way().ever() ? JsonValue("end") : write(x.on_the_way()); }
+JsonValue write(const WarmupLength& x) { return x.share ? JsonValue(*x.share) : JsonValue(x.steps); }
 JsonValue write(const StagingSize& x) { return x.megabytes ? JsonValue(*x.megabytes) : JsonValue("auto"); }
 JsonValue write(const std::vector<DataSource>& x) {
   if (x.empty()) return {};
@@ -164,7 +168,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("optimizer.type", o.type), v("optimizer.lr", o.lr), v("optimizer.betas", o.betas), v("optimizer.eps", o.eps);
   v("optimizer.weight_decay", o.weight_decay), v("optimizer.grad_clip", o.grad_clip);
   auto& s = c.lr_schedule;
-  v("lr_schedule.type", s.type), v("lr_schedule.warmup_steps", s.warmup_steps), v("lr_schedule.min_lr", s.min_lr);
+  v("lr_schedule.type", s.type), v("lr_schedule.warmup_steps", s.warmup), v("lr_schedule.min_lr", s.min_lr);
   v("lr_schedule.decay_steps", s.decay_steps), v("lr_schedule.wsd_decay_steps", s.wsd_decay_steps);
   v("lr_schedule.wsd_decay_type", s.wsd_decay_type);
   v("loss.type", c.loss.type), v("loss.normalize", c.loss.normalize), v("loss.beta", c.loss.beta);
@@ -403,11 +407,11 @@ void validate(const TrainConfig& c) {
   const LrScheduleConfig& s = c.lr_schedule;
   if (s.min_lr > c.optimizer.lr)
     contradict(fmt::format("lr_schedule.min_lr = {}: above optimizer.lr = {}; lower it", s.min_lr, c.optimizer.lr));
-  if (s.decay_steps && s.warmup_steps >= *s.decay_steps)
+  if (s.decay_steps && s.warmup.steps >= *s.decay_steps)
     contradict(
         fmt::format("lr_schedule.warmup_steps = {}: must be below lr_schedule.decay_steps = {}; shorten the warm-up, or lengthen "
                     "the decay (--set lr_schedule.decay_steps=null: to run.steps)",
-                    s.warmup_steps, *s.decay_steps));
+                    s.warmup.steps, *s.decay_steps));
   if (s.type == LrScheduleType::kWsd && !s.wsd_decay_steps)
     contradict(
         "lr_schedule.wsd_decay_steps = null: lr_schedule.type \"wsd\" needs the length of its final decay; give a number of steps");
@@ -429,16 +433,14 @@ JsonValue to_json(const TrainConfig& config) {
   // From the table, so that keys that have no member yet (reserved ones) are there with their neutral value.
   JsonValue root{JsonValue::Object{}};
   const auto slot = [&](std::string_view path) -> JsonValue& {
-    const auto dot = path.find('.');
     JsonValue* object = &root;
-    if (dot != std::string_view::npos) {
+    for (auto dot = path.find('.'); dot != path.npos; path.remove_prefix(dot + 1), dot = path.find('.')) {
       const std::string_view block = path.substr(0, dot);
-      if (root.find(block) == nullptr) root.set(block, JsonValue::Object{});
-      object = root.find(block);
+      if (object->find(block) == nullptr) object->set(block, JsonValue::Object{});
+      object = object->find(block);
     }
-    const std::string_view key = path.substr(dot == std::string_view::npos ? 0 : dot + 1);
-    if (object->find(key) == nullptr) object->set(key, {});
-    return *object->find(key);
+    if (object->find(path) == nullptr) object->set(path, {});
+    return *object->find(path);
   };
   for (const Option& option : option_table()) slot(option.path) = default_value(option);
   visit_members(config, [&](std::string_view path, const auto& member) { slot(path) = write(member); });

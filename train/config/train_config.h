@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -118,9 +119,19 @@ struct RecomputeConfig {
   std::int64_t head_chunk = 0;  // tokens; 0: the whole micro-batch
 };
 
+// Steps, or a share of those until the decay ends.
+struct WarmupLength {
+  std::int64_t steps = 0;
+  std::optional<double> share;
+
+  std::int64_t within(std::int64_t decay_length) const {
+    return share ? static_cast<std::int64_t>(std::ceil(*share * static_cast<double>(decay_length))) : steps;
+  }
+};
+
 struct LrScheduleConfig {
   LrScheduleType type = LrScheduleType::kConstant;
-  std::int64_t warmup_steps = 0;
+  WarmupLength warmup;
   double min_lr = 0;
   std::optional<std::int64_t> decay_steps;  // as given; decay_length() is the one in force
   std::int64_t earlier_decay_length = 0;    // no key: in force at the checkpoint that the run goes on from; 0: it begins

@@ -1,11 +1,17 @@
-// Keys and flags of other systems, and what each becomes here. Pure data: one table a system, read by trident import, by the answers
-// to words that people type (flags, --set, configuration files) and by docs/coming_from.md.
+// Keys and flags of other systems, and what each becomes here. Pure data: one table a system, read by trident import, by the
+// answers to words that people type (flags, --set, configuration files) and by docs/coming_from.md.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trident {
@@ -37,25 +43,26 @@ enum class Verdict : std::uint8_t {
 // How the value of a foreign key becomes that of ours.
 enum class Convert : std::uint8_t {
   kSame,
-  kNot,              // true is false
-  kElementsToMb,     // of gradients, 4 bytes each, in units of 10^6 bytes
+  kNot,           // true is false
+  kElementsToMb,  // of gradients, 4 bytes each, in units of 10^6 bytes
   kMinutesToSeconds,
-  kList,             // "a,b" or "a b" is ["a", "b"]
-  kOneMore           // n is n + 1
+  kList,    // "a,b" or "a b" is ["a", "b"]
+  kOneMore  // n is n + 1
 };
 
 // A row that names values answers those alone and goes before the row of the same name without values. A name that ends in * is any
 // that begins so, and comes last. Nested keys have dots: "zero_optimization.stage". Flags have neither hyphens before them nor
 // within: "micro_batch_size".
 struct ForeignKey {
-  std::string_view names;          // "a, b" or "a, b = V, W"
+  std::string_view names;  // "a, b" or "a, b = V, W"
   Verdict verdict;
   // kMapped, kDiffers, kNotBuilt: a path of the option table; "model." and a key of config.json; or a fact "@name", which
-  // train/import/derive*.cpp computes keys from. kAlways, kRefused: a command to use instead, or nothing.
+  // train/import/derive*.cpp computes keys from. kAlways, kRefused, kDiffers: a command to use instead ("trident ..."), or nothing.
   std::string_view to = {};
-  std::string_view value = {};     // JSON text to give `to`; empty: the user's value, converted
-  std::string_view note = {};      // one sentence without its full stop: why, or what differs
-  std::string_view fallback = {};  // JSON text of the system's own default, in the system's words; empty: it has none, or none counts here
+  std::string_view value = {};  // JSON text to give `to`; empty: the user's value, converted
+  std::string_view note = {};   // one sentence without its full stop: why, or what differs
+  std::string_view fallback =
+      {};  // JSON text of the system's own default, in the system's words; empty: it has none, or none counts here
   Convert convert = Convert::kSame;
 };
 
@@ -72,6 +79,10 @@ std::span<const ForeignSection> foreign_sections();
 // "DeepSpeed"; and the words that defaults of the system are marked with: "TrainingArguments' default".
 std::string_view name_of(ForeignSystem system);
 std::string_view default_origin(ForeignSystem system);
+// "mapped", "always so here", ...: as reports and documents say it.
+std::string_view name_of(Verdict verdict);
+// The system whose keys this one takes beside its own; nothing: none.
+std::optional<ForeignSystem> base_of(ForeignSystem system);
 
 // The names and the values of a row, taken apart.
 struct ForeignNames {
@@ -80,11 +91,43 @@ struct ForeignNames {
 };
 ForeignNames names_of(const ForeignKey& row);
 
-// The row of a key of this system with this value (as text: "true", "zero3", "1e-5"); hyphens and underscores are one, and the case of values does not
-// count. Systems that build on another (kSwift, kAxolotl, kLlamaFactory on kHuggingFace) ask that one next. nullptr: not a key of it.
-const ForeignKey* find_foreign_key(ForeignSystem system, std::string_view name, std::string_view value);
+// Rows by name. Hyphens before a name are none of it; hyphens and underscores are one.
+class ForeignTables {
+ public:
+  // `sections` outlive it.
+  explicit ForeignTables(std::span<const ForeignSection> sections);
 
-// The known name of the system that is nearest to a misspelt one; empty: none is near.
-std::string_view nearest_foreign_name(ForeignSystem system, std::string_view name);
+  // The row of a key of this system with this value (as text: "true", "zero3", "1e-5", "null"): the case of values does not count,
+  // and numbers are equal by value. Systems that build on another (base_of) ask that one next. nullptr: not a key of it.
+  const ForeignKey* find(ForeignSystem system, std::string_view name, std::string_view value) const;
+  // The known name of the system that is nearest to a misspelt one; empty: none is near.
+  std::string_view nearest(ForeignSystem system, std::string_view name) const;
+
+  std::span<const ForeignSection> sections() const { return sections_; }
+
+ private:
+  struct Row {
+    const ForeignKey* key;
+    std::vector<std::string_view> values;
+    bool answers(std::string_view value) const;
+  };
+  struct OfSystem {
+    std::map<std::string, std::vector<Row>, std::less<>> exact;  // those that name values first
+    std::vector<std::pair<std::string, Row>> prefixes;           // names that end in *, without it; the longest first
+  };
+  const OfSystem& of(ForeignSystem system) const { return systems_[static_cast<std::size_t>(system)]; }
+
+  std::span<const ForeignSection> sections_;
+  std::array<OfSystem, static_cast<std::size_t>(ForeignSystem::kOthers) + 1> systems_;
+};
+
+// Those of foreign_sections().
+const ForeignTables& foreign_tables();
+inline const ForeignKey* find_foreign_key(ForeignSystem system, std::string_view name, std::string_view value) {
+  return foreign_tables().find(system, name, value);
+}
+inline std::string_view nearest_foreign_name(ForeignSystem system, std::string_view name) {
+  return foreign_tables().nearest(system, name);
+}
 
 }  // namespace trident

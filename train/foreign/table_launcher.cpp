@@ -1,7 +1,33 @@
+// torchrun, deepspeed, mpirun and srun: what stands before the program's name. The number of ranks counts, all else is their own.
 #include "train/foreign/tables.h"
 
 namespace trident {
+namespace {
 
-std::span<const ForeignSection> launcher_sections() { return {}; }
+using enum Verdict;
+
+constexpr ForeignKey kLauncherFlags[] = {
+    {"nproc_per_node = gpu, cpu, xpu, auto", kLauncher, {}, {},
+     "as many ranks as a machine has GPUs; import --ranks says how many in all"},
+    {"nproc_per_node, num_gpus, num_accelerators, npernode, ntasks_per_node", kMapped, "@ranks_per_node"},
+    {"nnodes, num_nodes, nodes", kMapped, "@nodes", {}, {}, "1"},
+    {"n, np, ntasks", kMapped, "@ranks"},
+    {"min_elastic_nodes, max_elastic_nodes, elastic_training", kDiffers, {}, {},
+     "elastic lists the layouts that trident supervise falls back on"},
+    {"autotuning", kDiffers, {}, {}, "trident plan search compares layouts"},
+    {"max_restarts, monitor_interval", kDiffers, {}, {}, "trident supervise restarts a run"},
+    {"bind_cores_to_rank, bind_core_list, numa_binding, bind_to, cpu_bind", kLauncher, {}, {},
+     "run.pin binds ranks to cores unless it is false"},
+    {"no_python, module, m", kLauncher, {}, {}, "this program is no Python"},
+    {"rdzv_*, master_addr, master_port, node_rank, standalone, local_addr, hostfile, H, include, i, exclude, e", kLauncher, {}, {},
+     "mpirun or srun knows the machines"},
+    {"*", kLauncher, {}, {}, "mpirun or srun starts the ranks"},
+};
+
+constexpr ForeignSection kLauncherSections[] = {{ForeignSystem::kLauncher, "torchrun, deepspeed, mpirun, srun", kLauncherFlags}};
+
+}  // namespace
+
+std::span<const ForeignSection> launcher_sections() { return kLauncherSections; }
 
 }  // namespace trident

@@ -1,7 +1,98 @@
+// LLaMA-Factory 0.9.5's arguments of train, beyond those of Hugging Face.
 #include "train/foreign/tables.h"
 
 namespace trident {
+namespace {
 
-std::span<const ForeignSection> llama_factory_sections() { return {}; }
+using enum Verdict;
+
+constexpr std::string_view kNotThere = "a method that is not there: all weights or LoRA's train, by AdamW or Lion",
+                           kWithData = "the targets that count are chosen with the data";
+
+constexpr ForeignKey kTraining[] = {
+    {"program", kAlways, {}, {}, "stage says what trains"},
+    {"stage = sft, pt, dpo", kMapped, "@stage", {}, {}, "\"sft\""},
+    {"stage", kRefused, {}, {}, "sft, pt and dpo are there"},
+    {"finetuning_type = lora", kMapped, "adapter.type", "\"lora\"", {}, "\"lora\""},
+    {"finetuning_type = full", kMapped, "adapter.type", "null"},
+    {"finetuning_type = freeze", kRefused, {}, {},
+     "train.only names the tensors that train, such as model\\.layers\\.(30|31)\\..*"},
+    {"finetuning_type", kRefused, {}, {}, kNotThere},
+    {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
+    {"lora_alpha", kMapped, "adapter.alpha", {}, "twice adapter.r where it is left out"},
+    {"additional_target", kNotBuilt, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
+    {"adapter_name_or_path", kNotBuilt, "adapter.init_from"},
+    {"cutoff_len", kMapped, "batch.sequence", {}, {}, "2048"},
+    {"packing = true", kMapped, "@packing", "\"stream\"",
+     "the stream of tokens is cut at every batch.sequence; neat_packing keeps conversations apart"},
+    {"neat_packing", kMapped, "@packing_strategy", "\"neat\"", "after trident data pack"},
+    {"pure_bf16", kDiffers, "precision.compute", "\"bf16\"", "master weights stay fp32 here"},
+    {"disable_gradient_checkpointing = true", kMapped, "@checkpointing_off", "true"},
+    {"disable_gradient_checkpointing", kMapped, "recompute.policy", "\"full\"", {}, "false"},
+    {"quantization_bit = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
+    {"double_quantization", kNotBuilt, "model.quantize.double", "true"},
+    {"quantization_type = nf4", kAlways, {}, {}, "the format of quantization_bit 4"},
+    {"quantization_method, quantization_device_map", kAlways, {}, {}, "the one that quantization_bit names"},
+    {"fp8", kNotBuilt, "precision.fp8", "true"},
+    {"use_muon", kNotBuilt, "optimizer.type", "\"muon\""},
+    {"pref_beta", kMapped, "loss.beta"},
+    {"pref_loss = sigmoid, ipo, hinge", kMapped, "loss.variant"},
+    {"pref_ftx", kMapped, "loss.nll_weight"},
+    {"dpo_label_smoothing", kMapped, "loss.label_smoothing"},
+    {"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
+    {"use_galore, use_apollo, use_badam, use_llama_pro, use_adam_mini, use_dft_loss, use_asft_loss, use_eaft_loss, use_mca, "
+     "use_hyper_parallel, pissa_init, loraplus_lr_ratio, quantization_bit, quantization_type, mixture_of_depths, shift_attn, "
+     "pref_loss, pref_bco_weight, freeze_language_model, moe_aux_loss_coef, use_kt, reward_model, ref_model_adapters",
+     kRefused, {}, {}, kNotThere},
+    {"train_from_scratch", kDiffers, "model.hf_config", {},
+     "model.hf_config names the folder whose config.json new weights are made for"},
+    {"disable_shuffling", kMapped, "data.shuffle", "false"},
+    {"rope_scaling, resize_vocab, add_tokens, add_special_tokens, new_special_tokens_config, init_special_tokens, "
+     "split_special_tokens",
+     kDiffers, {}, {}, "the folder's config.json and tokenizer say what the model is; no row is added to its embedding"},
+    {"early_stopping_steps", kDiffers, {}, {}, "a run ends after its steps or epochs"},
+    {"galore_*, apollo_*, badam_*, oft_*, ppo_*, kto_*, asft_*, eaft_*, pissa_*, freeze_*, loraplus_lr_embedding, "
+     "module_dropout, simpo_gamma, hyper_parallel_args, reward_model_*, ref_model_quantization_bit, adapter_folder, "
+     "create_new_adapter, kt_*, vllm_*, sglang_*, export_*, infer_*, fp8_*, image_*, video_*, crop_to_patches, "
+     "use_audio_in_video, audio_sampling_rate, media_dir",
+     kAlways, {}, {}, "of a method that is not asked for, or of images, export and inference"},
+};
+
+constexpr ForeignKey kModelAndData[] = {
+    {"dataset", kMapped, "@dataset", {}, "the prefix that trident data prepare --chat wrote"},
+    {"eval_dataset, val_size, eval_on_each_dataset", kDiffers, {}, {},
+     "data.valid names files, data.split sets documents aside, such as 99,1"},
+    {"train_on_prompt = true", kAlways, "trident data prepare --chat --loss all", {}, kWithData},
+    {"mask_history = true", kAlways, "trident data prepare --chat --loss last", {}, kWithData},
+    {"template, train_on_prompt, mask_history, tool_format, default_system, enable_thinking, preserve_thinking", kAlways,
+     "trident data prepare --chat --template FILE --loss assistant", {}, "the tokenizer's own template where none is named"},
+    {"dataset_dir, buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, max_samples, tokenized_path, "
+     "data_shared_file_system, ignore_pad_token_for_loss",
+     kAlways, "trident data prepare", {},
+     "data.train names files that trident data prepare wrote, with weights where there are several"},
+    {"flash_attn, use_unsloth, use_unsloth_gc, enable_liger_kernel, use_v1_kernels, use_reentrant_gc, upcast_layernorm, "
+     "upcast_lmhead_output, use_kv_cache, block_diag_attn, compute_dtype, device_map, offload_folder, model_max_length, "
+     "print_param_status",
+     kAlways, {}, {}, "attention never stores the scores, norms and the loss are in fp32, and there is one implementation"},
+    {"hf_hub_token, ms_hub_token, om_hub_token", kAlways, {}, {}, "nothing is sent anywhere; trident convert makes the folder"},
+    {"plot_loss, compute_accuracy, include_effective_tokens_per_second", kAlways, {}, {},
+     "report.html draws the loss, metrics.jsonl has every number"},
+    {"enable_torch_profiler, profiler_*, profile_modules", kAlways, {}, {}, "log.trace_steps traces steps"},
+    {"use_swanlab, swanlab_*", kDiffers, {}, {}, "no reporting service is called; metrics.jsonl has every number"},
+    {"do_sample, temperature, top_p, top_k, num_beams, eval_num_beams, max_new_tokens, repetition_penalty, length_penalty, "
+     "skip_special_tokens",
+     kAlways, "trident generate", {}, "eval.samples continues texts while a run goes on"},
+    {"ray_num_workers, ray_init_kwargs*, master_addr, master_port", kLauncher, {}, {}, "mpirun or srun starts the ranks"},
+};
+
+}  // namespace
+
+std::span<const ForeignSection> llama_factory_sections() {
+  static constexpr ForeignSection kSections[] = {
+      {ForeignSystem::kLlamaFactory, "Training and adapters", kTraining},
+      {ForeignSystem::kLlamaFactory, "Model and data", kModelAndData},
+  };
+  return kSections;
+}
 
 }  // namespace trident

@@ -1,9 +1,10 @@
 // What the inputs say, in our words, while keys of ours are computed from it. Inside train/import only.
 //
-// A fact's name is a path of the option table ("optimizer.lr"), "model." and a key of config.json ("model.hidden_size"), or "@" and a
-// name for what no key of ours says alone:
+// A fact's name is a path of the option table ("optimizer.lr"), "model." and a key of config.json ("model.hidden_size"), or "@" and
+// a name for what no key of ours says alone:
 //   @ranks, @nodes, @ranks_per_node      processes: in all; machines; of each machine
-//   @replicate, @shard                   data-parallel ranks with whole copies, and ranks that share a copy; shard -1: all that are left
+//   @replicate, @shard                   data-parallel ranks with whole copies, and ranks that share a copy; shard -1: all that are
+//   left
 //   @accumulation                        micro-batches of a rank in one update
 //   @step_tokens                         tokens of one update, over all ranks
 //   @train_samples, @train_tokens        length of the run
@@ -17,18 +18,22 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/json_reader.h"
 
 namespace trident {
 
 struct Fact {
-  JsonValue value;          // in our words
-  std::string origin;       // "zero2.yaml:8 zero_stage: 2"; of a default "TrainingArguments' default"
+  JsonValue value;     // in our words
+  std::string origin;  // "zero2.yaml:8 zero_stage: 2"; of a default "TrainingArguments' default"
   bool is_default = false;
 };
 
@@ -46,12 +51,24 @@ class Facts {
   // Replaces without a word: for what is computed.
   void set(std::string_view name, Fact fact);
   void erase(std::string_view name);
+  // A sentence without its full stop for whoever gave the fact: what became of it, where no value shows it.
+  void remark(const Fact& fact, std::string text);
 
   const std::map<std::string, Fact, std::less<>>& all() const { return facts_; }
+  const std::vector<std::pair<std::string, std::string>>& remarks() const { return remarks_; }  // origin, sentence
 
  private:
   std::map<std::string, Fact, std::less<>> facts_;
+  std::vector<std::pair<std::string, std::string>> remarks_;
 };
+
+// The origin of what is computed from these facts: theirs one after the other, which is how a key of an input is found again in a
+// value; a default only where all of them are.
+Fact computed(JsonValue value, std::initializer_list<const Fact*> from);
+// Whether `origin` is `part`, or one of several that it is made of.
+bool is_part_of(std::string_view part, std::string_view origin);
+// Equal content, numbers by value.
+bool is_same_value(const JsonValue& a, const JsonValue& b);
 
 // Computes keys from facts that only this system has; each before derive_common, and only where the system is among the inputs.
 void derive_hugging_face(Facts& facts);  // with TRL, ms-swift, axolotl, LLaMA-Factory

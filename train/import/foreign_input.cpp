@@ -1,1 +1,293 @@
 #include "train/import/foreign_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/check.h"
+#include "core/file_io.h"
+#include "train/import/command_line.h"
+#include "train/import/shell_reader.h"
+#include "train/import/text_limits.h"
+#include "train/import/toml_reader.h"
+#include "train/import/yaml_reader.h"
+
+namespace trident {
+namespace {
+
+constexpr std::string_view kKnown =
+    "YAML of Accelerate, OLMo, TRL, ms-swift, axolotl and LLaMA-Factory, JSON of DeepSpeed, TOML and JSON of torchtitan, "
+    "arguments in JSON, and commands: accelerate launch, torchrun, deepspeed, mpirun, srun, python, trl, swift, axolotl, "
+    "llamafactory-cli";
+
+// A name for --from, and keys of which a file of this system alone has one, where it has none of those above.
+struct Kind {
+  std::string_view name;
+  ForeignSystem system;
+  std::string_view keys;
+};
+constexpr std::array<Kind, 9> kKinds = {{
+    {"accelerate", ForeignSystem::kAccelerate, "compute_environment distributed_type"},
+    {"olmo", ForeignSystem::kOlmo, "global_train_batch_size device_train_microbatch_size max_duration"},
+    {"deepspeed", ForeignSystem::kDeepSpeed,
+     "zero_optimization train_batch_size train_micro_batch_size_per_gpu zero_allow_untested_optimizer"},
+    {"torchtitan", ForeignSystem::kTorchtitan, "job training parallelism activation_checkpoint"},
+    {"axolotl", ForeignSystem::kAxolotl, "base_model"},
+    {"swift", ForeignSystem::kSwift, "tuner_type train_type tuner_backend"},
+    {"llama-factory", ForeignSystem::kLlamaFactory, "finetuning_type template cutoff_len"},
+    {"trl", ForeignSystem::kHuggingFace,
+     "model_name_or_path per_device_train_batch_size learning_rate num_train_epochs dataset_name output_dir fsdp fsdp_config"},
+    {"megatron", ForeignSystem::kMegatron, ""},
+}};
+
+bool is_listed(std::string_view word, std::string_view words) {
+  return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
+}
+bool is_hugging_face(ForeignSystem system) {
+  return system == ForeignSystem::kHuggingFace || system == ForeignSystem::kSwift || system == ForeignSystem::kAxolotl ||
+         system == ForeignSystem::kLlamaFactory || system == ForeignSystem::kOthers;
+}
+
+// What a text is written in, by its first line that says something.
+enum class Format : std::uint8_t { kJson, kYaml, kToml, kPython, kShell };
+Format format_of(std::string_view text, std::string_view file) {
+  if (file.ends_with(".py")) return Format::kPython;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    line.remove_prefix(std::min(line.size(), line.find_first_not_of(" \t\r")));
+    if (line.empty() || (line[0] == '#' && !line.starts_with("#!")) || line.starts_with("//") || line.starts_with("/*")) continue;
+    if (line.starts_with("#!")) return line.find("python") != line.npos ? Format::kPython : Format::kShell;
+    if (line[0] == '{') return Format::kJson;
+    if (line[0] == '[' && line.find("[ ") != 0) return Format::kToml;
+    if (line.starts_with("---") || line.starts_with("%YAML")) return Format::kYaml;
+    for (const std::string_view word : {"import ", "from ", "def ", "class ", "\"\"\"", "@"})
+      if (line.starts_with(word)) return Format::kPython;
+    const std::size_t end = line.find_first_of(" \t:=", line[0] == '"' || line[0] == '\'' ? line.find(line[0], 1) : 0);
+    const std::string_view behind = end == line.npos ? "" : line.substr(end);
+    if (behind.starts_with(":") && (behind.size() == 1 || behind[1] == ' ' || behind[1] == '\r')) return Format::kYaml;
+    return behind.starts_with(" = ") ? Format::kToml : Format::kShell;
+  }
+  return Format::kShell;
+}
+
+ForeignSystem system_of(const JsonValue& value, std::string_view file) {
+  const auto has_object = [&](std::string_view key) {
+    const JsonValue* const member = value.find(key);
+    return member != nullptr && member->is_object();
+  };
+  if (has_object("run") || has_object("batch") || has_object("lr_schedule"))
+    throw ConfigError(
+        fmt::format("{}: this is a configuration of Trident's already; use it by trident train --config {}", file, file));
+  for (const Kind& kind : kKinds)
+    for (const JsonMember& member : value.members())
+      if (is_listed(member.key, kind.keys)) return kind.system;
+  if (has_object("bf16") || has_object("fp16")) return ForeignSystem::kDeepSpeed;
+  if (value.find("model") != nullptr && value.find("dataset") != nullptr) return ForeignSystem::kSwift;
+  throw ConfigError(fmt::format("{}: no known kind of configuration; import reads {}; --from KIND says which it is", file, kKnown));
+}
+
+class Inputs {
+ public:
+  explicit Inputs(std::string_view from) {
+    if (from.empty()) return;
+    const auto kind = std::ranges::find(kKinds, from, &Kind::name);
+    if (kind == kKinds.end()) {
+      std::string names;
+      for (const Kind& known : kKinds) names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
+      throw ConfigError(fmt::format("--from {}: no such kind; they are {}", in_quotes(from), names));
+    }
+    from_ = kind->system;
+  }
+  void read_given(const std::string& file) {
+    if (file != "-" && !file_exists(file))
+      throw ConfigError(fmt::format("{}: no such file; correct its name", in_quotes(file, 200)));
+    const std::size_t first = leaves_.size();
+    read(file, from_, "");
+    for (std::size_t i = first; i < leaves_.size(); ++i) i += follow(i, first);
+  }
+  std::vector<ForeignLeaf> take() { return std::move(leaves_); }
+
+ private:
+  static std::string text_of(const std::string& file) {
+    std::string text;
+    if (file == "-") {
+      text.resize(kMaxForeignBytes + 1);
+      std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+      text.resize(static_cast<std::size_t>(std::cin.gcount()));
+    } else {
+      try {
+        const RandomAccessFile opened(file);
+        text.resize(static_cast<std::size_t>(std::min(opened.size(), static_cast<std::int64_t>(kMaxForeignBytes) + 1)));
+        opened.read(0, std::as_writable_bytes(std::span(text)));
+      } catch (const DataError& error) {
+        throw ConfigError(error.what());
+      }
+    }
+    if (text.size() > kMaxForeignBytes) throw ConfigError(fmt::format("{}: more than 1 MiB; give the configuration alone", file));
+    return text;
+  }
+
+  // `prefix` goes before the keys of a file of a part of its system's.
+  void read(const std::string& file, std::optional<ForeignSystem> system, std::string_view prefix) {
+    const std::string identity = identity_of(file);
+    if (!seen_.emplace(identity, ForeignSystem::kOthers).second) return;
+    const std::string text = text_of(file);
+    const Format format = format_of(text, file);
+    if (format == Format::kPython)
+      throw ConfigError(fmt::format("{}: a Python program, which import does not execute; print its configuration as JSON there, "
+                                    "and import that", file));
+    if (format == Format::kShell) {
+      read_commands(text, file, system);
+    } else {
+      JsonValue value = format == Format::kJson
+                            ? parse_json(text, file, {.max_bytes = kMaxForeignBytes, .max_values = kMaxForeignValues})
+                        : format == Format::kToml ? read_toml(text, file)
+                                                  : read_yaml(text, file, YamlTyping::kPyYaml);
+      if (!value.is_object()) throw ConfigError(fmt::format("{}:1:1: no keys; import reads {}", file, kKnown));
+      const ForeignSystem own = system ? *system : system_of(value, file);
+      if (format == Format::kYaml && (own == ForeignSystem::kOlmo || own == ForeignSystem::kLlamaFactory))
+        value = read_yaml(text, file, YamlTyping::kOmegaConf);
+      seen_[identity] = own;
+      if (value.find("fsdp") != nullptr || value.find("fsdp_config") != nullptr) prefix = "";
+      flatten({own, file, 1, 1, std::string(prefix), {}}, value, leaves_);
+    }
+  }
+  void read_commands(std::string_view text, const std::string& file, std::optional<ForeignSystem> system) {
+    std::optional<int> line;
+    if (system == ForeignSystem::kAccelerate || system == ForeignSystem::kDeepSpeed) system = std::nullopt;  // no programs' systems
+    for (const ShellCommand& command : read_shell(text, file, kCommandSettings)) {
+      std::optional<std::vector<ForeignLeaf>> leaves = leaves_of_command(command, file, system);
+      if (!leaves) continue;
+      const ShellWord& word = command.words.front();
+      if (line)
+        throw ConfigError(fmt::format("{}:{}:{}: a second command of a training, beside that in line {}; give import one of them",
+                                      file, word.line, word.column, *line));
+      line = word.line;
+      std::ranges::move(*leaves, std::back_inserter(leaves_));
+    }
+    if (!line)
+      throw ConfigError(fmt::format("{}:1:1: no command of a training and no known kind of file; import reads {}", file, kKnown));
+  }
+
+  // The members of `value`, each with `leaf`'s key before its own.
+  static void flatten(const ForeignLeaf& leaf, const JsonValue& value, std::vector<ForeignLeaf>& out) {
+    if (!value.is_object() || (value.members().empty() && !leaf.key.empty())) {
+      out.push_back(leaf);
+      out.back().value = value;
+      return;
+    }
+    for (const JsonMember& member : value.members()) {
+      ForeignLeaf inner = leaf;
+      if (member.value.line() > 0) inner.line = member.value.line(), inner.column = member.value.column();
+      inner.key += (inner.key.empty() ? "" : ".") + member.key;
+      flatten(inner, member.value, out);
+    }
+  }
+
+  // Reads what the leaf names, and takes apart what it says in JSON. How many leaves it became beside its own place.
+  std::size_t follow(std::size_t i, std::size_t first) {
+    const ForeignLeaf leaf = leaves_[i];
+    if (!leaf.value.is_string() || leaf.is_replaced) return 0;
+    const std::string& text = leaf.value.as_string();
+    const std::string name = plain(leaf.key);
+    const bool is_deepspeed = leaf.system == ForeignSystem::kAccelerate
+                                  ? is_listed(name, "deepspeed_config_file deepspeed_config.deepspeed_config_file")
+                                  : is_hugging_face(leaf.system) && is_listed(name, "deepspeed deepspeed_config");
+    const bool is_fsdp = is_hugging_face(leaf.system) && is_listed(name, "fsdp fsdp_config");
+    if (leaf.key.starts_with('-') && is_hugging_face(leaf.system) && text.starts_with('{')) {
+      JsonValue value = parse_json(text, fmt::format("{}:{}:{}: {}", leaf.file, leaf.line, leaf.column, leaf.key),
+                                   {.comments = JsonComments::kRefused, .max_values = kMaxForeignValues});
+      forget_places(value);
+      std::vector<ForeignLeaf> parts;
+      flatten(
+          {is_deepspeed ? ForeignSystem::kDeepSpeed : leaf.system, leaf.file, leaf.line, leaf.column, is_deepspeed ? "" : name, {}},
+          value, parts);
+      const auto at = leaves_.erase(leaves_.begin() + static_cast<std::ptrdiff_t>(i));
+      leaves_.insert(at, parts.begin(), parts.end());
+      return parts.size() - 1;  // -1 where there are none: the loop adds 1
+    }
+    const bool is_config = leaf.system == ForeignSystem::kAccelerate    ? name == "config_file"
+                           : leaf.system == ForeignSystem::kTorchtitan  ? name == "job.config_file"
+                           : is_listed(name, "config accelerate_config") && leaf.key != "accelerate_config" &&
+                                 (is_hugging_face(leaf.system) || leaf.system == ForeignSystem::kOlmo);
+    const bool has_ending = std::ranges::any_of(std::array<std::string_view, 4>{".json", ".yaml", ".yml", ".toml"},
+                                                [&](std::string_view ending) { return text.ends_with(ending); });
+    if (!is_config && !((is_deepspeed || is_fsdp) && (has_ending || leaf.system == ForeignSystem::kAccelerate))) return 0;
+    if (name == "accelerate_config" && !has_ending) return 0;  // a name of TRL's
+    const std::string file = find_file(leaf, text);
+    const bool is_open = leaf.system == ForeignSystem::kOthers && name == "config";
+    read(file,
+         is_deepspeed                  ? std::optional(ForeignSystem::kDeepSpeed)
+         : name == "accelerate_config" ? std::optional(ForeignSystem::kAccelerate)
+         : is_open                     ? std::nullopt
+                                       : std::optional(leaf.system),
+         is_fsdp ? "fsdp_config" : "");
+    const ForeignSystem own = is_open ? seen_[identity_of(file)] : leaf.system;
+    for (std::size_t k = first; k < leaves_.size(); ++k)
+      if (leaves_[k].system == ForeignSystem::kOthers) leaves_[k].system = own;
+    if (leaf.system != ForeignSystem::kAccelerate && name != "accelerate_config") replace_keys(file, own, first, leaf.file);
+    return 0;
+  }
+  // A program's flags go before its own file.
+  void replace_keys(const std::string& file, ForeignSystem system, std::size_t first, const std::string& by) {
+    std::map<std::string, const ForeignLeaf*> flags;
+    for (std::size_t k = first; k < leaves_.size(); ++k)
+      if (leaves_[k].system == system && leaves_[k].file == by) flags.emplace(plain(leaves_[k].key), &leaves_[k]);
+    for (ForeignLeaf& leaf : leaves_) {
+      const auto flag = leaf.file == file && leaf.system == system ? flags.find(plain(leaf.key)) : flags.end();
+      if (flag == flags.end()) continue;
+      leaf.is_replaced = true;
+      leaf.remark = fmt::format("{} {} replaces it", place_of(*flag->second), flag->second->key);
+    }
+  }
+  static std::string plain(std::string_view key) {
+    std::string name(key.substr(std::min(key.size(), key.find_first_not_of('-'))));
+    std::ranges::replace(name, '-', '_');
+    return name;
+  }
+  static std::string identity_of(const std::string& file) {
+    return file == "-" ? file : std::filesystem::weakly_canonical(file).string();
+  }
+  static void forget_places(JsonValue& value) {
+    value.set_position(0, 0);
+    if (value.is_object())
+      for (JsonMember& member : value.members()) forget_places(member.value);
+  }
+  static std::string find_file(const ForeignLeaf& leaf, const std::string& name) {
+    const std::filesystem::path folder = leaf.file == "-" ? "" : std::filesystem::path(leaf.file).parent_path();
+    const std::string beside = (folder / name).string();
+    if (file_exists(beside)) return beside;
+    if (file_exists(name)) return name;
+    const std::string where = folder.empty() || beside == name ? "in the working directory"
+                                                               : fmt::format("beside {} or in the working directory", leaf.file);
+    throw ConfigError(fmt::format("{}:{}:{}: {} names {}, and there is no such file {}; put it there", leaf.file, leaf.line,
+                                  leaf.column, in_quotes(leaf.key), in_quotes(name), where));
+  }
+
+  std::optional<ForeignSystem> from_;
+  std::vector<ForeignLeaf> leaves_;
+  std::map<std::string, ForeignSystem> seen_;  // files by their whole paths
+};
+
+}  // namespace
+
+std::string place_of(const ForeignLeaf& leaf) { return fmt::format("{}:{}", leaf.file, leaf.line); }
+
+std::vector<ForeignLeaf> read_foreign_inputs(const std::vector<std::string>& files, const ForeignInputRules& rules) {
+  Inputs inputs(rules.from);
+  for (const std::string& file : files) inputs.read_given(file);
+  return inputs.take();
+}
+
+}  // namespace trident

@@ -1,1 +1,392 @@
 #include "train/import/import.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <set>
+
+#include "core/printable.h"
+#include "train/config/option_check.h"
+#include "train/config/option_table.h"
+#include "train/import/facts.h"
+
+namespace trident {
+namespace {
+
+constexpr std::string_view kCommand = "trident ";  // begins what stands in the place of a key
+constexpr std::size_t kLongestValue = 80;  // bytes of one in messages and comments
+
+// Whose defaults go before whose: a program's before a launcher's, and those of what builds on another before the other's.
+constexpr std::array kByDefaults{ForeignSystem::kSwift,       ForeignSystem::kAxolotl,   ForeignSystem::kLlamaFactory,
+                                 ForeignSystem::kHuggingFace, ForeignSystem::kMegatron,  ForeignSystem::kTorchtitan,
+                                 ForeignSystem::kOlmo,        ForeignSystem::kDeepSpeed, ForeignSystem::kAccelerate,
+                                 ForeignSystem::kLauncher};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+std::string text_of(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
+
+// "zero2.yaml:8 zero_stage: 2", "run.sh:3 --bf16".
+std::string origin_of(const ForeignLeaf& leaf) {
+  const bool is_flag = leaf.key.starts_with('-'), is_bare = is_flag && leaf.value == JsonValue(true);
+  std::string value = text_of(leaf.value);
+  if (value.size() > kLongestValue) value = value.substr(0, kLongestValue) + "...";
+  const std::string said = is_bare ? "" : fmt::format("{} {}", is_flag ? "" : ":", value);
+  return on_one_line(fmt::format("{} {}{}", place_of(leaf), leaf.key, said));
+}
+
+// Off, or nothing: what asks for a thing that there is not may say so.
+bool is_neutral(const JsonValue& value) {
+  if (value.is_array() || value.is_object()) return value.is_array() ? value.items().empty() : value.members().empty();
+  const std::string text = lower(text_of(value));
+  for (const std::string_view neutral : {"", "null", "none", "no", "false", "0", "0.0"})
+    if (text == neutral) return true;
+  return false;
+}
+
+bool is_comment(std::string_view key) {
+  if (key.starts_with('-')) return false;
+  for (std::size_t at = 0; at != key.npos; at = key.find('.', at), at += at == key.npos ? 0 : 1)
+    if (key.substr(at).starts_with('_') || key.substr(at).starts_with("x-")) return true;
+  return false;
+}
+
+// "8", "1.0e-5" and "+.5" as numbers; nothing: another text.
+std::optional<JsonValue> number_in(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.empty() || text.find_first_not_of("0123456789.eE+-") != text.npos) return std::nullopt;
+  const char* const end = text.data() + text.size();
+  std::int64_t integer = 0;
+  if (const auto [at, error] = std::from_chars(text.data(), end, integer); error == std::errc() && at == end)
+    return JsonValue(integer);
+  double number = 0;
+  if (const auto [at, error] = std::from_chars(text.data(), end, number); error == std::errc() && at == end)
+    return JsonValue(number);
+  return std::nullopt;
+}
+
+std::optional<bool> bool_in(std::string_view text) {
+  const std::string word = lower(text);
+  for (const std::string_view yes : {"true", "yes", "on", "1"})
+    if (word == yes) return true;
+  for (const std::string_view no : {"false", "no", "off", "0"})
+    if (word == no) return false;
+  return std::nullopt;
+}
+
+JsonValue::Array list_in(std::string_view text) {
+  JsonValue::Array items;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of(", "), text.size());
+    if (end > 0) items.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  return items;
+}
+
+// Texts of flags become what the option takes; of what is no option, numbers and truths where they look like ones.
+JsonValue typed(const JsonValue& value, std::string_view to, const Option* option) {
+  if (!value.is_string()) {
+    const bool is_whole = value.kind() == JsonValue::Kind::kNumber && std::abs(value.as_number()) < 9e15 &&
+                          value.as_number() == std::floor(value.as_number());
+    if (option == nullptr) return value;
+    if (is_whole && takes(option->takes, Takes::kInteger) && !takes(option->takes, Takes::kNumber))
+      return static_cast<std::int64_t>(value.as_number());
+    const bool wants_text = option->takes == Takes::kString || option->takes == (Takes::kNull | Takes::kString);
+    return wants_text && option->choices.empty() && (value.is_number() || value.is_bool()) ? JsonValue(to_json_text(value)) : value;
+  }
+  const std::string& text = value.as_string();
+  if (to == "@model" || to == "@dataset" || to == "@program") return value;
+  const auto wants = [&](Takes kind) { return option == nullptr || takes(option->takes, kind); };
+  if (const std::optional<JsonValue> number = number_in(text); number && (wants(Takes::kInteger) || wants(Takes::kNumber)))
+    return option == nullptr ? *number : typed(*number, to, option);
+  if (const std::optional<bool> truth = bool_in(text); truth && wants(Takes::kBool) && (option != nullptr || text.size() > 3))
+    return *truth;
+  if (option != nullptr && (takes(option->takes, Takes::kIntegers) || takes(option->takes, Takes::kNumbers))) {
+    JsonValue::Array numbers;
+    for (const JsonValue& item : list_in(text)) numbers.push_back(number_in(item.as_string()).value_or(item));
+    return numbers;
+  }
+  return value;
+}
+
+// The value in the option's own form; as it is where the option refuses it, which is said in the end, if it is still there.
+JsonValue canonical(const JsonValue& value, const Option& option) {
+  if (takes(option.takes, Takes::kSources) || takes(option.takes, Takes::kTexts)) return value;
+  try {
+    return checked_value(option, value, "");
+  } catch (const ConfigError&) {
+    return value;
+  }
+}
+
+JsonValue scaled(const JsonValue& value, double factor, std::string_view origin) {
+  const JsonValue number = typed(value, "@", nullptr);
+  if (!number.is_number()) throw ConfigError(fmt::format("{}: must be a number; correct it", origin));
+  return number.as_number() * factor;
+}
+
+JsonValue converted(const ForeignKey& row, const JsonValue& given, std::string_view origin) {
+  const Option* const option = find_option(row.to);
+  JsonValue value = given;
+  if (!row.value.empty())
+    value = parse_json(row.value, row.names);
+  else if (row.convert == Convert::kElementsToMb)
+    value = scaled(value, 4e-6, origin);
+  else if (row.convert == Convert::kMinutesToSeconds)
+    value = scaled(value, 60, origin);
+  else if (row.convert == Convert::kOneMore)
+    value = static_cast<std::int64_t>(scaled(value, 1, origin).as_number()) + 1;
+  else if (row.convert == Convert::kList && value.is_string())
+    value = list_in(value.as_string());
+  else if (row.convert == Convert::kNot) {
+    const std::optional<bool> truth = bool_in(text_of(value));
+    if (!truth) throw ConfigError(fmt::format("{}: must be true or false; correct it", origin));
+    value = !*truth;
+  } else
+    value = typed(value, row.to, option);
+  return option == nullptr ? value : canonical(value, *option);
+}
+
+bool is_reserved(const Option& option, const JsonValue& value) {
+  return option.status == OptionStatus::kReserved ||
+         std::ranges::any_of(option.reserved_values, [&](const ReservedValue& one) { return value == JsonValue(one.value); });
+}
+
+void append_sentence(std::string& note, std::string_view sentence) {
+  if (!sentence.empty()) note += fmt::format("{}{}", note.empty() ? "" : "; ", sentence);
+}
+
+class Resolver {
+ public:
+  Resolver(const ImportRules& rules, const ForeignTables& tables) : rules_(rules), tables_(tables) {}
+
+  Import run(const std::vector<ForeignLeaf>& leaves) {
+    for (const ForeignLeaf& leaf : leaves) judge(leaf);
+    fill_defaults();
+    if (rules_.ranks) facts_.set("@ranks", {*rules_.ranks, fmt::format("--ranks {}", *rules_.ranks)});
+    derive();
+    list_values();
+    for (Judged& one : judged_) finish(one);
+    list_defaults();
+    return std::move(out_);
+  }
+
+ private:
+  struct Judged {
+    ImportedKey key;
+    const ForeignKey* row = nullptr;
+    std::string origin;
+    bool is_auto = false;
+  };
+
+  void judge(const ForeignLeaf& leaf);
+  void judge_by_row(Judged& one, const ForeignKey& row);
+  [[noreturn]] void refuse_unknown(const ForeignLeaf& leaf) const;
+  bool has(std::initializer_list<ForeignSystem> systems) const {
+    return std::ranges::any_of(systems, [&](ForeignSystem system) { return present_.contains(system); });
+  }
+  void fill_defaults();
+  void derive();
+  void list_values();
+  void list_value(const std::string& path, const Fact& fact, const Option* option);
+  void finish(Judged& one) const;
+  void list_defaults();
+
+  const ImportRules& rules_;
+  const ForeignTables& tables_;
+  Facts facts_, before_common_;
+  std::vector<Judged> judged_;
+  std::set<ForeignSystem> present_;
+  std::map<std::string, std::string, std::less<>> not_built_;  // path, and the refusal of the option table
+  Import out_;
+};
+
+void Resolver::refuse_unknown(const ForeignLeaf& leaf) const {
+  const std::string_view near = tables_.nearest(leaf.system, leaf.key);
+  const std::string dashes = leaf.key.substr(0, std::min(leaf.key.find_first_not_of('-'), leaf.key.size()));
+  throw ConfigError(fmt::format("{}: unknown key {} of {}; {}", place_of(leaf), in_quotes(leaf.key), name_of(leaf.system),
+                                near.empty() ? "correct it or leave it out" : fmt::format("did you mean {}{}?", dashes, near)));
+}
+
+void Resolver::judge(const ForeignLeaf& leaf) {
+  Judged& one = judged_.emplace_back();
+  one.key = {leaf, Verdict::kAlways, "", ""};
+  one.origin = origin_of(leaf);
+  if (is_comment(leaf.key)) {
+    one.key.note = "a comment";
+    return;
+  }
+  present_.insert(leaf.system);
+  if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
+  const ForeignKey* const row = tables_.find(leaf.system, leaf.key, text_of(leaf.value));
+  if (row != nullptr && leaf.is_replaced) return;  // its remark says by what
+  if (row != nullptr) return judge_by_row(one, *row);
+  if (!leaf.value.is_object()) refuse_unknown(leaf);
+  one.key.note = "an empty block says nothing";
+}
+
+void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
+  const ForeignLeaf& leaf = one.key.leaf;
+  one.row = &row;
+  one.key.verdict = row.verdict;
+  one.key.note = row.note;
+  const bool names_values = !names_of(row).values.empty(), is_auto = !names_values && lower(text_of(leaf.value)) == "auto";
+  const bool becomes_something =
+      row.verdict == Verdict::kMapped || row.verdict == Verdict::kDiffers || row.verdict == Verdict::kNotBuilt;
+  const auto says_nothing = [&](std::string_view note) { one.key.verdict = Verdict::kAlways, one.key.note = note; };
+  if (row.verdict == Verdict::kRefused) {
+    if (!names_values && (is_neutral(leaf.value) || is_auto)) return says_nothing("off, as here");
+    throw ConfigError(
+        fmt::format("{}: {}; {}", one.origin, row.note, row.to.empty() ? "leave it out" : fmt::format("use {}", row.to)));
+  }
+  if (!becomes_something || row.to.empty() || row.to.starts_with(kCommand)) {
+    one.key.to = row.to;
+    return;
+  }
+  if (is_auto) {
+    one.is_auto = true;
+    return;
+  }
+  if (!names_values && leaf.value.is_null()) return says_nothing("null says nothing");
+  // A row that gives one value, whatever the key's, means the key that is on.
+  const bool is_switch = !names_values && !row.value.empty() && tables_.find(leaf.system, leaf.key, "true") == &row;
+  if (is_neutral(leaf.value) && !names_values && (is_switch || row.verdict == Verdict::kNotBuilt))
+    return says_nothing("off, as here");
+  facts_.take(row.to, {converted(row, leaf.value, one.origin), one.origin});
+}
+
+// A default is in the system's own words: the row of that value says what it is here.
+void Resolver::fill_defaults() {
+  for (const ForeignSystem system : kByDefaults) {
+    if (!present_.contains(system)) continue;
+    for (const ForeignSection& section : tables_.sections()) {
+      if (section.system != system) continue;
+      for (const ForeignKey& said : section.keys) {
+        if (said.fallback.empty()) continue;
+        const JsonValue value = parse_json(said.fallback, said.names);
+        const ForeignKey* const row = tables_.find(system, names_of(said).names.front(), text_of(value));
+        if (row == nullptr || row->to.empty() || (row->verdict != Verdict::kMapped && row->verdict != Verdict::kDiffers)) continue;
+        const std::string origin(default_origin(system));
+        facts_.take(row->to, {converted(*row, value, origin), origin, true});
+      }
+    }
+  }
+}
+
+void Resolver::derive() {
+  using enum ForeignSystem;
+  if (has({kHuggingFace})) derive_hugging_face(facts_);
+  if (has({kDeepSpeed, kAccelerate})) derive_deepspeed(facts_);
+  if (has({kMegatron})) derive_megatron(facts_);
+  if (has({kTorchtitan})) derive_torchtitan(facts_);
+  if (has({kOlmo})) derive_olmo(facts_);
+  before_common_ = facts_;
+  derive_common(facts_);
+}
+
+void Resolver::list_value(const std::string& path, const Fact& fact, const Option* option) {
+  ImportedValue value{path, fact.value, fact.origin, fact.is_default};
+  if (option != nullptr) try {
+      const JsonValue checked = checked_value(*option, fact.value, fact.origin + ": ");
+      value.value = canonical(fact.value, *option);
+    } catch (const ConfigError& error) {
+      if (!is_reserved(*option, fact.value)) throw;
+      not_built_.emplace(path, std::string_view(error.what()).substr(fact.origin.size() + 2));
+    }
+  out_.values.push_back(std::move(value));
+}
+
+void Resolver::list_values() {
+  const auto is_of_model = [](std::string_view path) { return path.starts_with("model."); };
+  const auto list_model_keys = [&] {
+    for (const auto& [path, fact] : facts_.all())
+      if (path == "model.model_type") list_value(path, fact, nullptr);
+    for (const auto& [path, fact] : facts_.all())
+      if (is_of_model(path) && path != "model.model_type" && find_option(path) == nullptr) list_value(path, fact, nullptr);
+  };
+  bool in_model = false;
+  for (const Option& option : option_table()) {
+    if (in_model && !is_of_model(option.path)) list_model_keys();
+    in_model = is_of_model(option.path);
+    const std::string path(option.path);
+    if (const Fact* const fact = facts_.find(path)) list_value(path, *fact, &option);
+  }
+  for (const auto& [path, fact] : facts_.all())
+    TRIDENT_CHECK(is_of_model(path) || find_option(path) != nullptr, "{}: {} is in no table", fact.origin, path);
+  // Ranks of all axes together.
+  std::int64_t ranks = 1;
+  for (const char* axis : {"parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.context"}) {
+    const Fact* const degree = facts_.find(axis);
+    if (degree != nullptr && degree->value.is_integer())
+      ranks *= degree->value.as_integer();
+    else if (std::string_view(axis) == "parallel.data")
+      return;
+  }
+  out_.ranks = ranks;
+}
+
+// Says what became of a key, now that all values are known.
+void Resolver::finish(Judged& one) const {
+  ImportedKey& key = one.key;
+  bool any = false, reserved = false;
+  const auto say = [&](const ImportedValue& value) {
+    append_sentence(key.to, fmt::format("{} = {}", value.path, value_text(value.value)));
+    any = true;
+    if (const auto refusal = not_built_.find(value.path); refusal != not_built_.end()) {
+      reserved = true;
+      append_sentence(key.note, refusal->second);
+    }
+  };
+  const std::string_view to = one.row == nullptr ? "" : one.row->to;
+  for (const bool is_direct : {true, false})
+    for (const ImportedValue& value : out_.values)
+      if ((value.path == to) == is_direct && (one.is_auto ? is_direct : is_part_of(one.origin, value.origin))) say(value);
+  if (reserved)
+    key.verdict = Verdict::kNotBuilt;
+  else if (any && key.verdict == Verdict::kNotBuilt)
+    key.verdict = Verdict::kAlways;
+  if (one.is_auto) {
+    const Fact* fact = facts_.find(to);
+    if (fact == nullptr) fact = before_common_.find(to);
+    append_sentence(key.note, fact == nullptr ? "no input says it: ours stays"
+                                              : fmt::format("resolved to {} ({})", value_text(fact->value), fact->origin));
+  }
+  append_sentence(key.note, key.leaf.remark);
+  for (const auto& [origin, sentence] : facts_.remarks())
+    if (is_part_of(one.origin, origin)) append_sentence(key.note, sentence);
+  if (to.starts_with('@') && !any && key.note.empty()) key.note = "nothing follows from it beside the other keys";
+}
+
+// A value that one key says is given; one that follows from several is not.
+void Resolver::list_defaults() {
+  std::set<std::string_view> said;
+  for (const Judged& one : judged_) {
+    if (one.row == nullptr || one.is_auto) continue;
+    said.insert(one.row->to);
+    said.insert(one.origin);
+  }
+  for (const ImportedValue& value : out_.values)
+    if (value.is_default || !(said.contains(value.path) || said.contains(value.origin)))
+      out_.defaults.push_back({value.path, value.value, value.origin});
+  for (Judged& one : judged_) out_.keys.push_back(std::move(one.key));
+}
+
+}  // namespace
+
+Import import_leaves(const std::vector<ForeignLeaf>& leaves, const ImportRules& rules, const ForeignTables& tables) {
+  return Resolver(rules, tables).run(leaves);
+}
+
+Import import_files(const std::vector<std::string>& files, const ImportRules& rules) {
+  return import_leaves(read_foreign_inputs(files, {rules.from}), rules);
+}
+
+}  // namespace trident

@@ -22,16 +22,16 @@ struct ImportedKey {
 
 // A value that no input gave: the other system's default, or what follows from several keys.
 struct ImportedDefault {
-  std::string key;
+  std::string key;  // path of the option table
   JsonValue value;
   std::string origin;  // "TrainingArguments' default"
 };
 
 // One key of the configuration that comes out.
 struct ImportedValue {
-  std::string path;    // of the option table, or "model." and a key of config.json
+  std::string path;  // of the option table, or "model." and a key of config.json
   JsonValue value;
-  std::string origin;  // "zero2.yaml:8 zero_stage: 2", "TrainingArguments' default"
+  std::string origin;       // "zero2.yaml:8 zero_stage: 2", "TrainingArguments' default"
   bool is_default = false;  // no input said so: a base that gives the key wins
 };
 
@@ -47,13 +47,17 @@ struct ImportRules {
   std::optional<std::int64_t> ranks;  // --ranks
 };
 
-// Throws ConfigError: what read_foreign_inputs does; an unknown key, with the nearest name; two keys that disagree, with both places
-// and values; a refused key; batch sizes that do not divide. Reserved keys are among `values` with what they ask for.
+// Throws ConfigError: what read_foreign_inputs does; an unknown key, with the nearest name; two keys that disagree, with both
+// places and values; a refused key; batch sizes that do not divide. Reserved keys are among `values` with what they ask for.
 Import import_files(const std::vector<std::string>& files, const ImportRules& rules = {});
+
+// The same of leaves that were read already, by the rows of `tables`.
+Import import_leaves(const std::vector<ForeignLeaf>& leaves, const ImportRules& rules = {},
+                     const ForeignTables& tables = foreign_tables());
 
 // The configuration as JSON text; each value has its origin behind it as a comment.
 std::string config_text(const Import& import);
-// One object with `config`, `keys` and `defaults`.
+// One object: `config`, `keys` (objects {file, line, key, value, verdict, to, note}) and `defaults` ({key, value, origin}).
 JsonValue report_of(const Import& import);
 
 }  // namespace trident

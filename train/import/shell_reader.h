@@ -1,6 +1,7 @@
 // Commands of a shell script as words, without executing anything.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,15 +12,24 @@ struct ShellWord {
   std::string text;  // after quotes, escapes and variables
   int line = 0;      // where it stands in the script, from 1: of a word from a variable, where the variable was given it
   int column = 0;
+  std::string unknown;        // why a part of it has no value here, with the remedy; `text` has that part as it was typed: "$NAME"
+  bool is_parameter = false;  // that part is an argument of the script, "$1", or a folder of its user, "$HOME"
 };
 
-// One simple command: "torchrun ... pretrain_gpt.py --lr 1e-4", variables expanded. Assignments before it are not its words.
-using ShellCommand = std::vector<ShellWord>;
+// One simple command: "torchrun ... pretrain_gpt.py --lr 1e-4", variables expanded.
+struct ShellCommand {
+  std::vector<ShellWord> words;
+  std::vector<ShellWord> settings;  // "NAME=value" of those variables that the caller asked for
+  std::string doubt;                // why nobody knows whether it runs; "": it does
+};
 
-// All commands of `text` but those that say nothing of a training: comments, `set`, `export`, `cd`, `mkdir`, `echo` and the like.
-// Quotes, continued lines, NAME=value, ${NAME}, ${NAME:-default}, NAME=( .. ), "${NAME[@]}", NAME+=( .. ), $(( integers )) and
-// positional parameters with defaults are followed. Throws ConfigError "<source>:<line>:<column>: <why>": $(..) and backquotes that a
-// training command needs, loops, conditions around such a command, unknown variables (naming `NAME=... trident import` as remedy).
-std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source);
+// The commands that `text` runs in an empty environment and without arguments, in their order. Quotes, continued lines, NAME=value,
+// NAME+=.., NAME=( .. ), "${NAME[@]}", ${NAME:-default}, $(( integers )), tests of texts, eval and bash -c are followed; nothing is
+// executed: $(..), loops, `case` and tests of files leave variables unknown and commands in doubt, which each of them says. A
+// variable that is set nowhere is empty in a test, and unknown in a word. `settings` are names of variables to pass on where they
+// stand before a command or are exported. Throws ConfigError "<source>:<line>:<column>: <why>": quotes, brackets and blocks that do
+// not close, more than 1 MiB or 64 levels, and more than 4 MiB once variables are replaced.
+std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source,
+                                     std::span<const std::string_view> settings = {});
 
 }  // namespace trident

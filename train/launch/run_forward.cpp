@@ -23,7 +23,21 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kMicro = "batch.micro=";
+constexpr std::string_view kMicro = "batch.micro=", kInitFrom = "model.init_from=";
+
+// Reads from --set where the base of a checkpoint lies now.
+std::optional<std::string> given_base(const std::vector<std::string>& settings) {
+  std::optional<std::string> given;
+  for (const std::string& setting : settings)
+    if (setting.starts_with(kInitFrom)) given = setting.substr(kInitFrom.size());
+  return given;
+}
+
+void refuse_base_setting(const std::vector<std::string>& settings, const std::string& weights) {
+  if (const std::optional<std::string> given = given_base(settings))
+    throw ConfigError(
+        fmt::format("--set {}{}: {} has all weights, so that it has no effect; leave it out", kInitFrom, *given, weights));
+}
 
 bool gives_micro(const std::vector<std::string>& settings) {
   return std::ranges::any_of(settings, [](const std::string& setting) { return setting.starts_with(kMicro); });
@@ -104,6 +118,8 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
   model.checkpoint = find_weights(path, key);
   const std::string source = model.checkpoint.folder + "/" + std::string(kManifestName);
   const Manifest& manifest = model.checkpoint.manifest;
+  if (manifest.base.empty()) refuse_base_setting(settings, model.checkpoint.folder);
+  open_base(model.checkpoint, given_base(settings));
   model.config = config_for_forward(manifest.config, source, settings);
   const JsonValue* const batch = manifest.config.find("batch");
   const bool records_it = batch != nullptr && batch->find("micro") != nullptr && manifest.writer.find("converted_from") == nullptr;
@@ -116,6 +132,7 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
   ForwardModel model;
   model.key = key;
   model.path = path;
+  refuse_base_setting(settings, path);
   model.checkpoint = find_hf_weights(path, key, adapter);
   model.config = config_for_forward(config_of_hf(model.checkpoint.folder), path, settings);
   model.halves_micro = !gives_micro(settings);
@@ -142,6 +159,7 @@ ForwardModel forward_model_of_config(const std::string& path, const std::vector<
     return model;
   }
   Resume newest = find_weights(folder, "--ckpt");
+  open_base(newest, run.model.init_from);
   const TrainConfig saved = config_for_forward(newest.manifest.config, newest.folder + "/" + std::string(kManifestName), settings);
   if (const auto difference = model_difference(resolve_model(model.config), resolve_model(saved)))
     throw ConfigError(fmt::format("{} {}: its model's {} is {}, and {} is of a model with {}; name the checkpoint that is meant in "
@@ -157,7 +175,7 @@ void refuse_unused_settings(const std::vector<std::string>& settings, std::initi
   constexpr std::string_view kOfTraining[] = {
       "optimizer", "lr_schedule",   "checkpoint",      "elastic",    "eval",       "log",        "recompute",    "run.dir",
       "run.steps", "run.epochs",    "run.overwrite",   "run.max_minutes", "data.train", "data.valid", "data.split", "data.shuffle",
-      "batch.global", "model.init_from"};
+      "batch.global"};
   for (const std::string& setting : settings) {
     const std::string key = setting.substr(0, setting.find('='));
     const auto has_it = [&](std::string_view path) { return key == path || key.starts_with(fmt::format("{}.", path)); };

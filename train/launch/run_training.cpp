@@ -107,6 +107,13 @@ class Training {
             return Resume{{folder, std::move(manifest)}};
           },
           [&] { adopt_if_sound(config, *origin.resume, job_.site(), machine, hooks_.find_samples); });
+    if (origin.resume && !origin.resume->manifest.base.empty()) {
+      std::optional<Resume> base;
+      agree(
+          base, [&] { return find_base(*origin.resume, config.model.init_from); },
+          [](const std::string& folder) { return open_initial(folder, folder); },
+          [&] { set_base(*origin.resume, *std::move(base)); });
+    }
     config.run.id = job_.processes().broadcast(job_.is_first() ? run_id_for(config, origin.resume) : "", 0);
     if (origin.resume) return origin;
     agree(origin.initial, [&] { return find_initial(config); },

@@ -162,6 +162,7 @@ void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_
                           : rate == schedule.min_lr  ? ", that of a last step (lr_schedule.min_lr)"
                                                      : "";
   schedule.decay_steps = then;
+  schedule.warmup_steps = config.lr_schedule.warmup.within(then);
   notes.push_back(fmt::format("{}, as run.steps grew and it is not given: the learning rate of step {} was {:.4g} and is {:.4g}{}",
                               change, next, schedule.at(next), rate, why));
 }
@@ -181,9 +182,9 @@ void note_rates(const TrainConfig& config, const TrainConfig& then, std::int64_t
 }
 
 // A model of a folder that is gone: the configuration has the keys that the checkpoint has.
-void note_folder_that_is_gone(const TrainConfig& config, std::vector<std::string>& notes) {
+void note_folder_that_is_gone(const TrainConfig& config, const Manifest& manifest, std::vector<std::string>& notes) {
   const std::optional<std::string>& from = config.model.init_from;
-  if (from && !is_there(*from))
+  if (from && !is_there(*from) && manifest.base.empty())
     notes.push_back(fmt::format("model.init_from = {}: is not there any more, and not needed to go on", *from));
 }
 
@@ -225,7 +226,7 @@ void adopt(TrainConfig& config, Resume& resume) {
   // Checkpoints of earlier versions do not say: those multiplied bf16 wherever the processor has an instruction for it.
   const CpuFeatures features = detect_cpu_features();
   if (!config.precision.bf16_over_fp32 && has_bf16_products(features, features.level)) config.precision.bf16_over_fp32 = 2;
-  note_folder_that_is_gone(config, resume.notes);
+  note_folder_that_is_gone(config, resume.manifest, resume.notes);
   if (config.data.tokenizer_was_auto && config.data.tokenizer != then.data.tokenizer) {
     resume.notes.push_back(
         fmt::format("data.tokenizer stays {}, as it was at the first start; to change it give the key, and list it in "

@@ -16,6 +16,7 @@
 #include "train/run/rank_trainer.h"
 #include "train/run/resume.h"
 #include "train/run/run_checkpoints.h"
+#include "train/run/run_manifest.h"
 
 namespace trident {
 namespace {
@@ -84,8 +85,12 @@ DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRec
   if (work == DryWork::kEvaluation) trainer.evaluate(kNoData, 1, {});
   DryRun dry{rank, trainer.arena_plan(), trainer.logits_bytes(), trainer.context().bytes_sent(), trainer.activation_blocks(),
              trainer.held_by_kind()};
-  if (saves_checkpoints(plan.config))
-    dry.staging = staging_of(plan.config, save_plan_of(plan, trainer), spare_host_bytes(plan, rank, dry.arena.total_bytes()));
+  if (saves_checkpoints(plan.config)) {
+    std::vector<ManifestTensor> tensors = stored_tensors(plan);
+    if (plan.config.model.init_from) leave_frozen(tensors);
+    const SavePlan saves = save_plan_of(plan, trainer, tensors);
+    dry.staging = staging_of(plan.config, saves, spare_host_bytes(plan, rank, dry.arena.total_bytes()));
+  }
   return dry;
 }
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,12 +14,14 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/shard_boxes.h"
 #include "checkpoint/shard_reader.h"
+#include "core/check.h"
 #include "core/function_ref.h"
 #include "core/json_reader.h"
 #include "train/run/adopt.h"
 #include "train/run/gather_bytes.h"
 #include "train/run/read_again.h"
 #include "train/run/resume.h"
+#include "train/run/run_manifest.h"
 #include "train/run/weights_source.h"
 
 namespace trident {
@@ -36,10 +39,48 @@ LossScaler::State loss_scale_of(const Manifest& manifest, const RankTrainer& tra
 }
 
 // The masters, from the weights where there are none; or where nothing is trained the weights themselves.
-void read_values(const Resume& resume, RankModel& model, const Logger& logger) {
+ContentHashes read_values(const Resume& resume, RankModel& model, const Logger& logger) {
   Stream& stream = model.context().compute_stream();
-  for (const std::string& line : read_weights(resume, model.store(), model.shard_holder(), model.device(), stream))
+  ContentHashes hashes;
+  for (const std::string& line : read_weights(resume, model.store(), model.shard_holder(), model.device(), stream, &hashes))
     logger.warning("{}", line);
+  return hashes;
+}
+
+// Reads the tensors that a checkpoint leaves in its base.
+ContentHashes read_base(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
+  WeightsReader reader(resume);
+  Stream& stream = trainer.context().compute_stream();
+  const WriteValues write = [&](TensorView to, const void* from) { trainer.device().write(stream, to, from); };
+  ContentHashes hashes;
+  for (const ShardBox& box : boxes_held(trainer.store().shards(), trainer.shard_holder())) {
+    if (!reader.leaves_in_base(box.tensor)) continue;
+    const ParamShard& shard = trainer.store().shards()[box.shard];
+    std::uint64_t* hash = box.written ? &hashes[box.tensor] : nullptr;
+    const bool trains = shard.master.data() != nullptr;  // from here on
+    if (trains) reader.read(WeightsReader::Values::kExact, box, shard.master, write, Narrowing::kRefused, hash);
+    if (!trains || has_weights_of(resume.manifest, trainer.plan()))
+      reader.read(WeightsReader::Values::kExact, box, shard.param, write, Narrowing::kRounded, trains ? nullptr : hash);
+  }
+  for (const std::string& line : reader.notes()) logger.warning("{}", line);
+  return hashes;
+}
+
+// Collective. Adds up what all ranks have of the hashes of the plan's tensors.
+ContentHashes sum_of(const ContentHashes& mine, const RunPlan& plan, ParallelContext& context) {
+  const std::vector<ManifestTensor> tensors = stored_tensors(plan);
+  std::vector<std::int64_t> halves;  // 32 bits each, so that sums have room
+  for (const ManifestTensor& tensor : tensors) {
+    const auto found = mine.find(tensor.name);
+    const std::uint64_t hash = found == mine.end() ? 0 : found->second;
+    halves.push_back(static_cast<std::int64_t>(hash & 0xffffffffu)), halves.push_back(static_cast<std::int64_t>(hash >> 32));
+  }
+  context.world().all_reduce(context.host_stream(), TensorView(halves.data(), DType::kI64, {std::ssize(halves)}), ReduceOp::kSum);
+  context.host_stream().synchronize();
+  ContentHashes sums;
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    sums[tensors[t].name] = static_cast<std::uint64_t>(halves[2 * t]) + (static_cast<std::uint64_t>(halves[2 * t + 1]) << 32);
+  return sums;
 }
 
 // Masters, weights in use and what the optimizer has.
@@ -53,13 +94,15 @@ void read_all(const Resume& resume, RankTrainer& trainer, const Logger& logger) 
   const std::vector<std::string> states_of_rule = state_keys(trainer.plan().config.optimizer.type);
   const bool has_weights = has_weights_of(manifest, trainer.plan());
   for (const ShardBox& box : boxes_held(store.shards(), trainer.shard_holder())) {
+    const std::int64_t t = reader.find(box.tensor);
+    if (t >= 0 && manifest.tensors[static_cast<std::size_t>(t)].base) continue;
     const ParamShard& shard = store.shards()[box.shard];
     const bool trains = shard.master.data() != nullptr;  // else frozen, in the compute dtype alone
     if (trains) reader.read(reader.exact_prefix(box.tensor), box, shard.master, write);
     if (has_weights) reader.read("", box, shard.param, write);
     else if (!trains) reader.read(reader.exact_prefix(box.tensor), box, shard.param, write, Narrowing::kRounded);
     // A tensor that was frozen begins without states.
-    if (manifest.tensors[static_cast<std::size_t>(reader.find(box.tensor))].frozen) continue;
+    if (manifest.tensors[static_cast<std::size_t>(t)].frozen) continue;
     const std::vector<TensorView> states = trainer.optimizer_states(box.shard);
     for (std::size_t s = 0; manifest.complete && s < states.size(); ++s)
       reader.read(states_of_rule[s] + "/", box, states[s], write);
@@ -131,13 +174,37 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
   const std::string from = to_string(inputs.plan.config.checkpoint.resume);
   Manifest manifest = open_found(text, "checkpoint.resume", from);
   Resume resume{{text, std::move(manifest)}, std::move(notes)};
+  if (inputs.resume->base == nullptr) open_base(resume, inputs.plan.config.model.init_from);
+  else if (!resume.manifest.base.empty()) set_base(resume, Resume{*inputs.resume->base});
   TrainConfig config = adopted(inputs, resume);
   return {std::move(resume), std::move(config)};
 }
 
+// Collective. All ranks throw what the first of them found.
+void throw_if_any(const std::optional<Error>& fault, ParallelContext& context) {
+  const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
+  if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first));
+}
+
+// Collective. Reads the base of the checkpoint that was read, which no older checkpoint would replace.
+void load_base(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
+  TRIDENT_CHECK(resume.base != nullptr || resume.manifest.base.empty(), "{}: its base was not opened", resume.folder);
+  if (resume.base == nullptr) return;
+  ParallelContext& context = trainer.context();
+  ContentHashes hashes;
+  throw_if_any(
+      fault_in(resume, {"model.init_from", resume.base->folder}, logger, [&] { hashes = read_base(resume, trainer, logger); }),
+      context);
+  check_base(resume, sum_of(hashes, trainer.plan(), context));
+}
+
 // Collective. Weights alone; nothing takes the place of what cannot be read.
-void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& logger, const Say& say) {
-  load_weights(initial, trainer.model(), logger, "model.init_from", trainer.plan().config.model.init_from.value_or(""));
+void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& logger, const Say& say,
+                  std::vector<ManifestTensor>& tensors) {
+  const ContentHashes hashes =
+      load_weights(initial, trainer.model(), logger, "model.init_from", trainer.plan().config.model.init_from.value_or(""));
+  for (ManifestTensor& tensor : tensors)
+    if (tensor.frozen) tensor.base = hashes.at(tensor.name);
   if (trainer.context().rank() != 0) return;
   for (const std::string& note : initial.notes) say(note);
   if (initial.hf != nullptr) {
@@ -153,20 +220,23 @@ void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& log
 
 }  // namespace
 
-void load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key, std::string_view value) {
-  ParallelContext& context = model.context();
-  const std::optional<Error> fault = fault_in(from, {key, value}, logger, [&] { read_values(from, model, logger); });
-  const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
-  if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first));
+ContentHashes load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key,
+                           std::string_view value) {
+  ContentHashes hashes;
+  throw_if_any(fault_in(from, {key, value}, logger, [&] { hashes = read_values(from, model, logger); }), model.context());
+  hashes = sum_of(hashes, model.plan(), model.context());
+  if (from.base != nullptr) check_base(from, hashes);
   if (model.store().trains()) {
     model.store().publish_masters();
   } else {
     model.store().publish_weights();
   }
+  return hashes;
 }
 
-std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say) {
-  if (!inputs.resume && inputs.initial) load_initial(*inputs.initial, trainer, logger, say);
+std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say,
+                                                std::vector<ManifestTensor>& tensors) {
+  if (!inputs.resume && inputs.initial) load_initial(*inputs.initial, trainer, logger, say, tensors);
   if (!inputs.resume) return std::nullopt;
   ParallelContext& context = trainer.context();
   LoadedCheckpoint loaded{*inputs.resume, inputs.plan.config};
@@ -186,6 +256,11 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
     loaded = next_older(resume.manifest.state.updates, inputs, context);
     trainer.set_lr_schedule(lr_schedule_of(loaded.config));
   }
+  load_base(resume, trainer, logger);
+  std::map<std::string_view, std::optional<std::uint64_t>> in_base;
+  for (const ManifestTensor& tensor : resume.manifest.tensors) in_base.emplace(tensor.name, tensor.base);
+  for (ManifestTensor& tensor : tensors)
+    if (tensor.frozen) tensor.base = in_base[tensor.name];
   if (has_weights_of(resume.manifest, inputs.plan)) {
     trainer.store().publish_weights();
   } else {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "checkpoint/format/manifest.h"
 #include "core/logging.h"
@@ -24,13 +25,18 @@ struct LoadedCheckpoint {
 // Collective. Fills the trainer from the checkpoint that inputs.resume names, or from the newest older one that is whole, and says
 // which are passed over; an older one is compared with the configuration and the data as the first was. What the storage refuses is
 // tried again first. Without inputs.resume the weights come from inputs.initial, if that is there, and the run begins at step 1:
-// nothing is returned. DataError where none is whole, NotPermitted where a rank may not read a file, ConfigError where the
-// configuration does not fit it.
-std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say);
+// nothing is returned. Frozen ones of `tensors`, the run's, get their hashes where a base has their values: the checkpoint's base,
+// or what inputs.initial names. DataError where none is whole, NotPermitted where a rank may not read a file, ConfigError where the
+// configuration does not fit it, or the base has other values than the checkpoint was written beside.
+std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say,
+                                                std::vector<ManifestTensor>& tensors);
 
 // Collective. Fills a model's weights from a checkpoint of that model and publishes them: rounded from the masters where the
 // checkpoint has its weights in another format than the plan, unless it has no masters. `key` and `value`: what asks for it, for
-// messages. All ranks throw what the first of them found: DataError, NotPermitted where it may not read a file, StorageError.
-void load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key, std::string_view value);
+// messages. All ranks throw what the first of them found: DataError, NotPermitted where it may not read a file, StorageError; and
+// ConfigError where the checkpoint's base has other values than it was written beside. Returns the hashes of what lies in a base,
+// and where the model trains of what is frozen; others are 0.
+ContentHashes load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key,
+                           std::string_view value);
 
 }  // namespace trident

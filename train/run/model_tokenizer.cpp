@@ -27,7 +27,8 @@ std::optional<std::string> hf_files_of(const WeightsSource& source) {
   if (source.folder.empty()) return std::nullopt;  // weights from nowhere
   if (source.hf != nullptr) return source.folder;
   const std::string carried = source.folder + "/" + std::string(kCarriedFolder);
-  return folder_exists(carried) ? std::optional(carried) : hf_files_begun_with(source.manifest);
+  if (folder_exists(carried)) return carried;
+  return source.base != nullptr ? hf_files_of(*source.base) : hf_files_begun_with(source.manifest);
 }
 
 namespace {

@@ -126,7 +126,8 @@ void RankLoop::open() {
   // An older one may have begun another rule of blending.
   if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
-  if (plan_.config.loss.is_dpo() && goes_on()) trainer_.set_reference(reference_of(inputs_, trainer_, here_.logger, say_));
+  if (plan_.config.loss.is_dpo() && goes_on())
+    trainer_.set_reference(reference_of(inputs_, checkpoints_.tensors(), trainer_, here_.logger, say_));
   const std::vector<std::string> hosts = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), host_name());
   if (rank() == 0 && !leaves_files_)
     write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });

@@ -26,8 +26,8 @@ LrSchedule lr_schedule_of(const TrainConfig& config) {
   schedule.type = config.lr_schedule.type;
   schedule.lr = config.optimizer.lr;
   schedule.min_lr = config.lr_schedule.min_lr;
-  schedule.warmup_steps = config.lr_schedule.warmup_steps;
   schedule.decay_steps = decay_length(config);
+  schedule.warmup_steps = config.lr_schedule.warmup.within(schedule.decay_steps);
   schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(0);
   schedule.wsd_decay = config.lr_schedule.wsd_decay_type;
   validate(schedule);

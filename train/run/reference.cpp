@@ -16,7 +16,7 @@
 namespace trident {
 namespace {
 
-std::uint64_t identity_of(const RunInputs& inputs) {
+std::uint64_t identity_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors) {
   const TrainConfig& config = inputs.plan.config;
   Fnv1a hash;
   const auto add = [&](std::string_view text) {
@@ -25,7 +25,10 @@ std::uint64_t identity_of(const RunInputs& inputs) {
   };
   for (const DataFacts& facts : inputs.training_facts()) add(facts.sizes), add(facts.content);
   add(config.reference);
-  add(config.model.init_from.value_or(""));
+  const auto in_base = [](const ManifestTensor& tensor) { return tensor.base.has_value(); };
+  for (const ManifestTensor& tensor : tensors)
+    if (in_base(tensor)) hash.add(*tensor.base);
+  if (std::ranges::none_of(tensors, in_base)) add(config.model.init_from.value_or(""));  // else it may have moved
   if (!config.model.init_from) hash.add(static_cast<std::uint64_t>(config.run.seed));
   hash.add(static_cast<std::uint64_t>(config.batch.sequence));
   return hash.value();
@@ -79,7 +82,8 @@ void share(std::vector<float>& values, RankTrainer& trainer) {
 
 }  // namespace
 
-std::vector<float> reference_of(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say) {
+std::vector<float> reference_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors, RankTrainer& trainer,
+                                const Logger& logger, const Say& say) {
   const TrainConfig& config = inputs.plan.config;
   const std::string path = fmt::format("{}/{}", config.run.dir, kReferenceFile);
   const bool writes = trainer.context().rank() == 0, is_initial = config.reference == kInitialReference;
@@ -88,7 +92,7 @@ std::vector<float> reference_of(const RunInputs& inputs, RankTrainer& trainer, c
     for (const TokenSource& source : inputs.sources.train) samples += loader_in_order(inputs, source).samples_per_epoch();
     std::vector<float> values(static_cast<std::size_t>(2 * samples));
     if (writes) {
-      std::optional<std::vector<float>> read = read_reference(path, identity_of(inputs), samples);
+      std::optional<std::vector<float>> read = read_reference(path, identity_of(inputs, tensors), samples);
       if (!read)
         throw DataError(
             fmt::format("{}: is missing, and the weights before the first step, of which it tells, are gone; put the copy of the "
@@ -105,7 +109,7 @@ std::vector<float> reference_of(const RunInputs& inputs, RankTrainer& trainer, c
   share(values, trainer);
   if (!is_initial) load_weights(inputs.initial.value(), trainer.model(), logger, "model.init_from", config.model.init_from.value());
   if (!writes) return values;
-  write_reference(path, identity_of(inputs), values);
+  write_reference(path, identity_of(inputs, tensors), values);
   say(fmt::format("{}: log-probabilities of {} by {} (reference), in {:.1f} s", path, counted(std::ssize(values) / 2, "pair"),
                   is_initial ? "the weights before the first step" : config.reference, monotonic_seconds() - start));
   return values;

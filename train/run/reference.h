@@ -13,7 +13,9 @@ namespace trident {
 // Collective, between steps, once run.dir is there: two log-probabilities of each training sample, the same on every rank. Before
 // the first step the run's own forward program makes them, of its weights or of those that `reference` names, in whose place the
 // weights of model.init_from come again, and rank 0 writes run.dir/reference.f32; later starts read it there. DataError naming the
-// remedy where a later start does not find it; errors of read_reference(), load_weights() and files.
-std::vector<float> reference_of(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say);
+// remedy where a later start does not find it; errors of read_reference(), load_weights() and files. `tensors`:
+// RunCheckpoints::tensors().
+std::vector<float> reference_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors, RankTrainer& trainer,
+                                const Logger& logger, const Say& say);
 
 }  // namespace trident

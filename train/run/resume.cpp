@@ -1,7 +1,10 @@
 #include "train/run/resume.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <system_error>
 #include <utility>
 
@@ -15,6 +18,7 @@
 #include "core/random_token.h"
 #include "train/run/adopt.h"
 #include "train/run/read_again.h"
+#include "train/run/run_manifest.h"
 #include "train/run/weights_source.h"
 
 namespace trident {
@@ -145,6 +149,8 @@ bool begins_over(const TrainConfig& config, const Resume& resume) {
   return false;
 }
 
+Resume initial_at(const std::string& from);
+
 Resume open_folder(const std::string& folder, std::string_view key, std::string_view value, TiedCopies copies) {
   try {
     auto hf = open_hf(folder, copies);  // before the object: where it throws within, gcc 12 ends members that never began
@@ -204,22 +210,69 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
 }
 
 std::optional<Resume> find_initial(const TrainConfig& config) {
-  if (!config.model.init_from) return std::nullopt;
-  const std::string from = hub_snapshot(*config.model.init_from);
+  return config.model.init_from ? std::optional(initial_at(hub_snapshot(*config.model.init_from))) : std::nullopt;
+}
+
+namespace {
+
+Resume initial_at(const std::string& from) {
   if (is_hf_folder(from)) return open_initial(from, from, TiedCopies::kCompared);
   std::optional<Resume> initial =
       named_checkpoint(from, std::nullopt, {"model.init_from", from, Content::kAny, "name another in model.init_from"});
-  if (initial) return initial;
+  if (initial) {
+    open_base(*initial);
+    return *std::move(initial);
+  }
   refuse_foreign_folder(from, "model.init_from");
   throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, the folder of several, a run's, or a Hugging "
                               "Face folder, which has config.json and model.safetensors",
                               from));
 }
 
+}  // namespace
+
 Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies) {
   if (is_hf_folder(folder)) return open_folder(folder, "model.init_from", value, copies);
   Manifest manifest = open_found(folder, "model.init_from", value);
-  return {{folder, std::move(manifest)}};
+  Resume initial{{folder, std::move(manifest)}};
+  open_base(initial);
+  return initial;
+}
+
+Resume find_base(const Resume& checkpoint, const std::optional<std::string>& init_from) {
+  std::string path = checkpoint.manifest.base;
+  if (init_from) {
+    const std::optional<std::string> then = config_of(checkpoint).config.model.init_from;
+    if (!then || recorded_path(*init_from) != *then) path = hub_snapshot(*init_from);
+  }
+  if (!is_there(path))
+    refuse_base(checkpoint, path == checkpoint.manifest.base ? "nothing is there any more" : fmt::format("there is no {}", path));
+  try {
+    return initial_at(path);
+  } catch (const NotPermitted&) {
+    throw;
+  } catch (const DataError& error) {
+    refuse_base(checkpoint, error.what());
+  }
+}
+
+void set_base(Resume& checkpoint, Resume base) {
+  std::map<std::string_view, const std::vector<std::int64_t>*> shapes;
+  for (const ManifestTensor& tensor : base.manifest.tensors) shapes.emplace(tensor.name, &tensor.shape);
+  for (const ManifestTensor& tensor : checkpoint.manifest.tensors) {
+    if (!tensor.base) continue;
+    const HfFileTensor* const of_folder = base.hf != nullptr ? base.hf->find(tensor.name) : nullptr;
+    const auto stored = shapes.find(tensor.name);
+    if (of_folder != nullptr ? of_folder->shape == tensor.shape : stored != shapes.end() && *stored->second == tensor.shape)
+      continue;
+    refuse_base(checkpoint, fmt::format("{} has no {} of that shape", base.folder, tensor.name));
+  }
+  std::ranges::move(base.notes, std::back_inserter(checkpoint.notes));
+  checkpoint.base = std::make_shared<WeightsSource>(std::move(base));
+}
+
+void open_base(Resume& checkpoint, const std::optional<std::string>& init_from) {
+  if (!checkpoint.manifest.base.empty()) set_base(checkpoint, find_base(checkpoint, init_from));
 }
 
 Resume find_weights(const std::string& path, std::string_view key) {

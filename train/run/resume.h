@@ -43,7 +43,7 @@ Manifest open_found(const std::string& folder, std::string_view key, std::string
 
 // The checkpoint or Hugging Face folder whose weights model.init_from asks for, of whatever content; nothing without the key.
 // `notes` says what was passed over. As find_resume(), and of a Hugging Face folder as open_hf(), which reads all but its values
-// here.
+// here. A checkpoint's base is opened, too (find_base).
 std::optional<Resume> find_initial(const TrainConfig& config);
 // The same folder, found by another rank.
 Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies = TiedCopies::kTrusted);
@@ -54,6 +54,15 @@ Resume find_weights(const std::string& path, std::string_view key);
 // The Hugging Face folder at a path, for `key`, and an adapter to it in the PEFT folder `adapter` ("": none). DataError where there
 // is none; as open_hf() and PeftAdapter.
 Resume find_hf_weights(const std::string& path, std::string_view key, const std::string& adapter = "");
+
+// Opens the model that has the tensors which a checkpoint leaves there: its base, where that lay at the last start, unless
+// model.init_from is another than then. ConfigError where nothing that can be read is there (refuse_base). Without `init_from`:
+// none is given.
+Resume find_base(const Resume& checkpoint, const std::optional<std::string>& init_from = {});
+// Gives it to the checkpoint. ConfigError where it lacks a tensor, or has one of another shape.
+void set_base(Resume& checkpoint, Resume base);
+// Does both, where the checkpoint has a base.
+void open_base(Resume& checkpoint, const std::optional<std::string>& init_from = {});
 
 // Whether run.dir is that of the run that is gone on with, so that its files go on, too. Another run may share checkpoint.dir: ids
 // tell, and where one has none, whether the checkpoint was written from this run.dir.

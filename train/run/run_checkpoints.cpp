@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -42,7 +43,10 @@ RunCheckpoints::RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, co
       log_errors_(log_errors),
       directory_(checkpoint_folder_of(inputs.plan.config)),
       tensors_(stored_tensors(inputs.plan)),
-      rank_(trainer.context().rank()) {}
+      rank_(trainer.context().rank()) {
+  const bool has_base = inputs.resume ? !inputs.resume->manifest.base.empty() : inputs.initial.has_value();
+  if (has_base) leave_frozen(tensors_);
+}
 
 RunCheckpoints::~RunCheckpoints() { trainer_.set_update_hook({}); }
 
@@ -61,10 +65,12 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
     }
   };
   if (saves_checkpoints(plan_.config) && fault.empty()) {
-    plan = save_plan_of(plan_, trainer_);
+    plan = save_plan_of(plan_, trainer_, tensors_);
     unless_unfit([&] { bytes = take_directory(*plan); });
   }
-  loaded_ = load_checkpoint(inputs_, trainer_, logger_, say);
+  tensors_ = stored_tensors(plan_);
+  loaded_ = load_checkpoint(inputs_, trainer_, logger_, say, tensors_);
+  if (plan) plan = save_plan_of(plan_, trainer_, tensors_);
   const TrainingState* const state = loaded_ ? &loaded_->resume.manifest.state : nullptr;
   if (state != nullptr) {
     committed_step_ = started_step_ = state->updates;
@@ -83,10 +89,14 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
   return state != nullptr ? std::optional(*state) : std::nullopt;
 }
 
-SavePlan save_plan_of(const RunPlan& plan, RankTrainer& trainer) {
+SavePlan save_plan_of(const RunPlan& plan, RankTrainer& trainer, const std::vector<ManifestTensor>& tensors) {
   const bool all = plan.config.checkpoint.content == CheckpointContent::kAll;
-  const std::vector<ShardTensors> tensors = trainer.shard_tensors();
-  return make_save_plan(boxes_written(trainer.store().shards(), trainer.shard_holder()), tensors,
+  std::set<std::string_view> left;
+  for (const ManifestTensor& tensor : tensors)
+    if (tensor.base) left.insert(tensor.name);
+  std::vector<ShardBox> boxes = boxes_written(trainer.store().shards(), trainer.shard_holder());
+  std::erase_if(boxes, [&](const ShardBox& box) { return left.contains(box.tensor); });
+  return make_save_plan(boxes, trainer.shard_tensors(),
                         state_keys(plan.config.optimizer.type), trainer.update_order(),
                         all ? SaveContent::kAll : SaveContent::kWeights, trainer.context().rank());
 }
@@ -142,7 +152,7 @@ bool RunCheckpoints::make_ready(const Say& say) {
     if (!lease_->renew()) lease_ = take_lease(directory_, logger_, {.ending_seconds = kAnothersSeconds}, random_token());
     prepare_checkpoint_folder(directory_, committed_step_, say);
   });
-  return is_ours && all_can([&] { make_writer(save_plan_of(plan_, trainer_), say); });
+  return is_ours && all_can([&] { make_writer(save_plan_of(plan_, trainer_, tensors_), say); });
 }
 
 // Whoever was killed before it pruned left one more than there is room for; the newest, which the run went on from, was just read.
@@ -297,6 +307,9 @@ void RunCheckpoints::begin_commit() {
   if (rank_ != 0) return;
   auto manifest = std::make_shared<Manifest>(manifest_of(inputs_, state_, token_));
   manifest->config = config_of_manifest(config());
+  manifest->tensors = tensors_;
+  if (std::ranges::any_of(tensors_, [](const ManifestTensor& tensor) { return tensor.base.has_value(); }))
+    manifest->base = recorded_path(loaded_ ? loaded_->resume.base->folder : inputs_.initial->folder);
   for (const std::string& text : of_ranks) {
     std::istringstream in(text);
     for (std::string line; std::getline(in, line);) manifest->files.push_back(manifest_file_from(line));

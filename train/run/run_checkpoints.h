@@ -25,8 +25,8 @@
 
 namespace trident {
 
-// The values of the trainer's rank in a save of its run.
-SavePlan save_plan_of(const RunPlan& plan, RankTrainer& trainer);
+// The values of the trainer's rank in a save of its run: of `tensors` but for those that are left in a base.
+SavePlan save_plan_of(const RunPlan& plan, RankTrainer& trainer, const std::vector<ManifestTensor>& tensors);
 // Bytes of host memory beside the arena that a rank's values go through (checkpoint.staging). `spare`: of its machine, unplanned.
 std::int64_t staging_of(const TrainConfig& config, const SavePlan& plan, double spare);
 // The unplanned host memory of a rank that computes on processors: its share of the machine but for its arena.
@@ -45,6 +45,9 @@ class RunCheckpoints {
   // The checkpoint that the run went on from, once it has begun, and the configuration that goes on.
   std::optional<Resume> resume() const { return loaded_ ? std::optional(loaded_->resume) : std::nullopt; }
   const TrainConfig& config() const { return loaded_ ? loaded_->config : plan_.config; }
+
+  // The run's, once it has begun: with their hashes where they lie in a base.
+  const std::vector<ManifestTensor>& tensors() const { return tensors_; }
 
   bool saves() const { return !token_.empty(); }
   bool saves_on_the_way() const { return saves() && plan_.config.checkpoint.every.on_the_way().ever(); }

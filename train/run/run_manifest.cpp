@@ -54,9 +54,15 @@ std::vector<ManifestTensor> stored_tensors(const RunPlan& plan) {
   return tensors;
 }
 
+void leave_frozen(std::vector<ManifestTensor>& tensors) {
+  for (ManifestTensor& tensor : tensors)
+    if (tensor.frozen) tensor.base = 0;
+}
+
+std::string recorded_path(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }
+
 JsonValue config_of_manifest(TrainConfig config) {
-  if (std::optional<std::string>& from = config.model.init_from)
-    from = std::filesystem::absolute(*from).lexically_normal().string();
+  if (std::optional<std::string>& from = config.model.init_from) from = recorded_path(*from);
   if (config.model.hf_config) {
     config.model.keys = model_keys(config);
     config.model.hf_config.reset();

@@ -11,11 +11,15 @@ namespace trident {
 
 // The tensors of a model, as files have them, in the model's order.
 std::vector<ManifestTensor> stored_tensors(const RunPlan& plan);
+// Leaves frozen ones in a base; their hashes are not known yet.
+void leave_frozen(std::vector<ManifestTensor>& tensors);
 
 // A run's configuration as checkpoints have it: to_stored(), but with the keys of a model that a file has (model.hf_config),
 // because that may be gone when the checkpoint is read, and model.init_from as an absolute path, because who converts the
 // checkpoint looks there for the tokenizer, from wherever that is done.
 JsonValue config_of_manifest(TrainConfig config);
+// Makes a path absolute, as manifests have that of model.init_from.
+std::string recorded_path(const std::string& path);
 
 // Refuses (ConfigError) a run whose configuration is another one when a reader of its checkpoints has parsed it.
 void check_manifest(const RunInputs& inputs);

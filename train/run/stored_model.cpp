@@ -52,6 +52,10 @@ std::optional<JsonValue> stored_model(const OptionValues& values) {
 std::vector<std::string> with_stored_model(const std::string& file, const std::vector<std::string>& settings) {
   OptionValues values;
   values.take_file(read_json_file(file), file);
+  return with_stored_model(std::move(values), settings);
+}
+
+std::vector<std::string> with_stored_model(OptionValues values, const std::vector<std::string>& settings) {
   for (const std::string& setting : settings) values.take_setting(setting);
   const std::string path = hub_snapshot(model_path(values));
   const bool is_gone = folder_exists(path) ? !is_there(path + "/config.json") : !is_there(path);
@@ -62,7 +66,7 @@ std::vector<std::string> with_stored_model(const std::string& file, const std::v
   for (const JsonMember& member : model->members()) {
     if (is_informational_hf_key(member.key) && !name_here(member.key).empty()) continue;  // a setting of that name would be refused
     const std::string key = fmt::format("{}.{}", kModelBlock, member.key);
-    if (find_option(key) == nullptr && values.model_keys().find(member.key) == nullptr)
+    if (find_option(key) == nullptr && find_block(key) == nullptr && values.model_keys().find(member.key) == nullptr)
       with.push_back(key + "=" + to_json_text(member.value));
   }
   with.insert(with.end(), settings.begin(), settings.end());

@@ -4,11 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "train/config/option_values.h"
+
 namespace trident {
 
 // `settings` as they are while the file or folder that says the model of the configuration is there (model.hf_config, or
 // model.init_from alone). Else with the model's keys of the checkpoint that the run would go on from among them, so that the same
 // command goes on; without such a checkpoint as they are, and load_train_config() says what is gone. ConfigError as that.
 std::vector<std::string> with_stored_model(const std::string& file, const std::vector<std::string>& settings);
+// The same of what files say.
+std::vector<std::string> with_stored_model(OptionValues values, const std::vector<std::string>& settings);
 
 }  // namespace trident

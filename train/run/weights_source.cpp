@@ -10,9 +10,6 @@
 
 #include "checkpoint/box_copy.h"
 #include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/hf_shard_reader.h"
-#include "checkpoint/save_plan.h"
-#include "checkpoint/shard_reader.h"
 #include "core/check.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
@@ -76,34 +73,68 @@ std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies co
   return opened;
 }
 
-std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
-                                      Device& device, Stream& stream) {
-  const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
-  const std::vector<ShardBox> boxes = boxes_held(store.shards(), holder);
-  const auto is_master = [](const ParamShard& shard) { return shard.master.data() != nullptr; };
-  const auto destination = [&](const ShardBox& box) {
-    const ParamShard& shard = store.shards()[box.shard];
-    return is_master(shard) ? shard.master : shard.param;
-  };
-  const auto narrowing = [&](const ShardBox& box) {
-    return is_master(store.shards()[box.shard]) ? Narrowing::kRefused : Narrowing::kRounded;
-  };
+WeightsReader::WeightsReader(const WeightsSource& source) : folder_(source.hf) {
   if (source.hf != nullptr) {
-    HfShardReader reader(source.hf, source.adapter);
-    for (const ShardBox& box : boxes)
-      if (!is_adapter_tensor(box.tensor)) reader.read(box, destination(box), write, narrowing(box));
-    return reader.odd_values();
+    hf_.emplace(source.hf, source.adapter);
+    return;
   }
-  const Manifest& manifest = source.manifest;
-  ShardReader reader(source.folder, manifest);
-  const bool as_stored = manifest.weights == store.config().compute;
-  for (const ShardBox& box : boxes) {
-    if (is_adapter_tensor(box.tensor) && reader.find(box.tensor) < 0) continue;
-    const bool weights = as_stored && !is_master(store.shards()[box.shard]);
-    reader.read(weights ? "" : reader.exact_prefix(box.tensor), box, destination(box), write, narrowing(box));
+  checkpoint_.emplace(source.folder, source.manifest);
+  if (source.base != nullptr) base_ = std::make_unique<WeightsReader>(*source.base);
+}
+
+bool WeightsReader::has(const std::string& tensor) const {
+  return checkpoint_ ? checkpoint_->find(tensor) >= 0 : folder_->find(tensor) != nullptr;
+}
+
+bool WeightsReader::leaves_in_base(const std::string& tensor) const {
+  const std::int64_t t = base_ == nullptr ? -1 : checkpoint_->find(tensor);
+  return t >= 0 && checkpoint_->manifest().tensors[static_cast<std::size_t>(t)].base.has_value();
+}
+
+void WeightsReader::read(Values values, const ShardBox& box, const TensorView& shard, const WriteValues& write_values,
+                         Narrowing narrowing, std::uint64_t* hash) {
+  if (hf_) return hf_->read(box, shard, write_values, narrowing, hash);
+  if (leaves_in_base(box.tensor)) return base_->read(Values::kExact, box, shard, write_values, Narrowing::kRounded, hash);
+  checkpoint_->read(values == Values::kExact ? checkpoint_->exact_prefix(box.tensor) : "", box, shard, write_values, narrowing,
+                    hash);
+}
+
+std::vector<std::string> WeightsReader::notes() const {
+  if (hf_) return hf_->odd_values();
+  std::vector<std::string> notes = base_ == nullptr ? std::vector<std::string>() : base_->notes();
+  if (!checkpoint_->lock_note().empty()) notes.push_back(checkpoint_->lock_note());
+  return notes;
+}
+
+void refuse_base(const WeightsSource& checkpoint, const std::string& why) {
+  throw ConfigError(
+      fmt::format("{}: its frozen weights are those of {}, and {}; put them there again, or name the folder that has them "
+                  "now (--set model.init_from=DIR of train, eval and generate)",
+                  checkpoint.folder, checkpoint.manifest.base, why));
+}
+
+void check_base(const WeightsSource& checkpoint, const ContentHashes& found) {
+  for (const ManifestTensor& tensor : checkpoint.manifest.tensors)
+    if (const auto hash = found.find(tensor.name); tensor.base && hash != found.end() && hash->second != *tensor.base)
+      refuse_base(checkpoint, fmt::format("{} has other values in {} now", tensor.name, checkpoint.base->folder));
+}
+
+std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
+                                      Device& device, Stream& stream, ContentHashes* hashes) {
+  using Values = WeightsReader::Values;
+  const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
+  // Frozen weights are those that a later start rounds to its own format, too.
+  const bool as_stored = source.hf == nullptr && source.manifest.weights == store.config().compute && !store.trains();
+  WeightsReader reader(source);
+  for (const ShardBox& box : boxes_held(store.shards(), holder)) {
+    if (is_adapter_tensor(box.tensor) && !reader.has(box.tensor)) continue;
+    const ParamShard& shard = store.shards()[box.shard];
+    const bool is_master = shard.master.data() != nullptr, is_frozen = store.trains() && !shard.updated;
+    const bool counts = hashes != nullptr && box.written && (is_frozen || reader.leaves_in_base(box.tensor));
+    reader.read(as_stored ? Values::kStored : Values::kExact, box, is_master ? shard.master : shard.param, write,
+                is_master ? Narrowing::kRefused : Narrowing::kRounded, counts ? &(*hashes)[box.tensor] : nullptr);
   }
-  if (!reader.lock_note().empty()) return {reader.lock_note()};
-  return {};
+  return reader.notes();
 }
 
 void draw_weights(const ParamStore& store, const ShardHolder& holder, Device& device, Stream& stream) {

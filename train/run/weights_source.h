@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,8 +11,10 @@
 
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/hf_shard_reader.h"
 #include "checkpoint/peft_adapter.h"
 #include "checkpoint/shard_boxes.h"
+#include "checkpoint/shard_reader.h"
 #include "device/device.h"
 #include "model/config/model_config.h"
 #include "parallel/zero/param_store.h"
@@ -27,7 +30,39 @@ struct WeightsSource {
   Manifest manifest;                        // of a checkpoint
   std::shared_ptr<const HfFolder> hf = {};  // of a Hugging Face folder; nullptr: it is a checkpoint
   std::shared_ptr<const PeftAdapter> adapter = {};  // which is merged into the folder's values where they are read
+  std::shared_ptr<const WeightsSource> base = {};   // has the values that a checkpoint leaves there (ManifestTensor::base)
 };
+
+// content_hash() by tensor: of all its values, or of those that one rank has read.
+using ContentHashes = std::map<std::string, std::uint64_t>;
+
+// Reads values of a source, wherever it has them. Used by one thread; memory as its readers'.
+class WeightsReader {
+ public:
+  explicit WeightsReader(const WeightsSource& source);  // which outlives it
+
+  bool has(const std::string& tensor) const;
+  bool leaves_in_base(const std::string& tensor) const;
+  // Fills what `shard` has of `box`: kExact, with the masters where a checkpoint has some; kStored, with its weights bit by bit.
+  // Values of a base are exact, and rounded where the shard is narrower. As HfShardReader::read(), ShardReader::read().
+  enum class Values : std::uint8_t { kExact, kStored };
+  void read(Values values, const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
+            Narrowing narrowing = Narrowing::kRefused, std::uint64_t* hash = nullptr);
+  // One line each: HfShardReader::odd_values(), ShardReader::lock_note().
+  std::vector<std::string> notes() const;
+
+ private:
+  std::shared_ptr<const HfFolder> folder_;
+  std::optional<HfShardReader> hf_;
+  std::optional<ShardReader> checkpoint_;
+  std::unique_ptr<WeightsReader> base_;
+};
+
+// ConfigError naming the checkpoint, its base as recorded, and why that does not serve.
+[[noreturn]] void refuse_base(const WeightsSource& checkpoint, const std::string& why);
+// Refuses a base in which a tensor has another hash than the checkpoint says, naming the first and the base that was read. `found`:
+// of all ranks together.
+void check_base(const WeightsSource& checkpoint, const ContentHashes& found);
 
 // The configuration of the run that wrote a checkpoint. As read_stored().
 StoredConfig config_of(const WeightsSource& checkpoint);
@@ -55,11 +90,11 @@ std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors
 // another dtype or gathered. Of a store that does not train it fills the weights themselves, rounded to nearest, and
 // publish_weights() comes next. Each rank reads only what its shards have. From a checkpoint come its masters, or its weights where
 // it has no masters, or where they are what a store that does not train is to have, bit by bit. Adapters that the source lacks stay
-// as they were. `holder`: which part of the parameters this rank has (RankModel::shard_holder()). Returns what is to be said of the
-// values that this rank read in a Hugging Face folder (HfShardReader::odd_values). DataError naming file and tensor; StorageError.
-// Enqueues on `stream` where the shards lie on a device.
+// as they were. `holder`: which part of the parameters this rank has (RankModel::shard_holder()). `*hashes`, where it is given,
+// gets what this rank has to add to the hashes of frozen tensors, and of those that lie in a base. Returns WeightsReader::notes().
+// DataError naming file and tensor; StorageError. Enqueues on `stream` where the shards lie on a device.
 std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
-                                      Device& device, Stream& stream);
+                                      Device& device, Stream& stream, ContentHashes* hashes = nullptr);
 
 // The weights of a store that does not train as training draws them before its first step, rounded to nearest; publish_weights()
 // comes next.

@@ -1,0 +1,215 @@
+// trident import FILE|- ... [--from KIND] [--ranks N] [--output FILE] [--json] [--strict]
+//                [--plan [--config BASE] [--set path=value ...] [--cluster NAME|FILE] [--gpus N]]
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <ostream>
+
+#include "app/command_line.h"
+#include "app/path_arguments.h"
+#include "core/file_io.h"
+#include "core/number_text.h"
+#include "core/printable.h"
+#include "planner/price/cluster.h"
+#include "planner/study/study_run.h"
+#include "planner/study/study_table.h"
+#include "report/table.h"
+#include "train/config/option_check.h"
+#include "train/import/import.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kImportColumns = 100;
+
+struct ImportFlags {
+  std::vector<std::string> files;
+  ImportRules rules;
+  std::int64_t ranks = 0, gpus = 0;
+  std::string output, cluster;
+  bool json = false, strict = false, plan = false;
+  ConfigFlags base;  // of --plan
+};
+
+// "--lr 1e-5", "--bf16", "zero_stage: 2".
+std::string said_text(const ForeignLeaf& leaf) {
+  const std::string value = leaf.value.is_string() ? leaf.value.as_string() : value_text(leaf.value);
+  if (!leaf.key.starts_with('-')) return fmt::format("{}: {}", leaf.key, value);
+  return leaf.value == JsonValue(true) ? leaf.key : fmt::format("{} {}", leaf.key, value);
+}
+
+// One line for all keys of which the same is said.
+std::string folded_rows(const std::vector<const ImportedKey*>& keys) {
+  std::vector<std::pair<std::string, std::string>> lines;  // by note, in the order of the inputs
+  for (const ImportedKey* const key : keys) {
+    const auto line = std::ranges::find(lines, key->note, &std::pair<std::string, std::string>::first);
+    if (line == lines.end()) lines.emplace_back(key->note, key->leaf.key);
+    else line->second += ", " + key->leaf.key;
+  }
+  std::string text;
+  for (const auto& [note, names] : lines)
+    text += folded_between_words(fmt::format("  {}{}{}", names, note.empty() ? "" : ": ", note), 6, kImportColumns) + '\n';
+  return text;
+}
+
+std::string full_rows(const std::vector<const ImportedKey*>& keys) {
+  std::size_t places = 0, said = 0;
+  for (const ImportedKey* const key : keys) {
+    places = std::max(places, place_of(key->leaf).size());
+    said = std::max(said, std::min<std::size_t>(44, said_text(key->leaf).size()));
+  }
+  std::string text;
+  for (const ImportedKey* const key : keys) {
+    text += fmt::format("  {:<{}}  {:<{}}  {}", place_of(key->leaf), places, said_text(key->leaf), said, key->to);
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+    if (!key->note.empty()) text += help_paragraph(key->note, 6, kImportColumns);
+  }
+  return text;
+}
+
+std::string verdicts_text(const Import& import) {
+  static constexpr std::array<std::pair<Verdict, std::string_view>, 6> kGroups{
+      {{Verdict::kMapped, "taken over"}, {Verdict::kDiffers, "different here"}, {Verdict::kNotBuilt, "not built yet"},
+       {Verdict::kRefused, "refused"}, {Verdict::kAlways, "always so here, or needless"},
+       {Verdict::kLauncher, "for what starts the ranks"}}};
+  std::string text;
+  for (const auto& [verdict, title] : kGroups) {
+    std::vector<const ImportedKey*> keys;
+    for (const ImportedKey& key : import.keys)
+      if (key.verdict == verdict) keys.push_back(&key);
+    if (keys.empty()) continue;
+    const bool is_moot = verdict == Verdict::kAlways || verdict == Verdict::kLauncher;
+    text += fmt::format("{} ({})\n{}", title, keys.size(), is_moot ? folded_rows(keys) : full_rows(keys));
+  }
+  if (!import.defaults.empty()) text += fmt::format("filled in, because no input says it ({})\n", import.defaults.size());
+  for (const ImportedDefault& it : import.defaults)
+    text += folded_between_words(fmt::format("  {} = {}: {}", it.key, value_text(it.value), it.origin), 6, kImportColumns) + '\n';
+  return on_lines(text);
+}
+
+void refuse_reserved(const Import& import) {
+  std::string names;
+  for (const ImportedKey& key : import.keys)
+    if (key.verdict == Verdict::kNotBuilt)
+      names += fmt::format("{}{} {} ({})", names.empty() ? "" : "; ", place_of(key.leaf), said_text(key.leaf), key.to);
+  if (!names.empty()) throw ConfigError(fmt::format("--strict: {}: not built yet; remove these keys", names));
+}
+
+bool is_reserved(const ImportedValue& value) {
+  const Option* const option = find_option(value.path);
+  return option != nullptr && (option->status == OptionStatus::kReserved ||
+                               std::ranges::any_of(option->reserved_values, [&](const ReservedValue& it) {
+                                 return JsonValue(it.value) == value.value;
+                               }));
+}
+
+// The imported configuration beside others that differ from it in what data-parallel ranks share out. All but itself are without
+// what is not built. The first is what the others are compared with.
+StudySpec neighbours_of(const Import& import, const ImportFlags& flags) {
+  OptionValues values = values_of_files(flags.base, import);
+  for (const std::string& setting : flags.base.settings) values.take_setting(setting);
+  values.take_import("run.steps", 1, "", true);  // no price depends on it, nor on the data
+  values.take_import("data.train", "none", "", true);
+  std::vector<std::string> built;
+  for (const ImportedValue& value : import.values)
+    if (is_reserved(value)) built.push_back(fmt::format("{}={}", value.path, find_option(value.path)->fallback));
+  const auto arm = [&](std::string name, std::vector<std::string> settings) {
+    settings.insert(settings.end(), built.begin(), built.end());
+    return StudyArm{std::move(name), std::move(settings)};
+  };
+  const std::string zero = values.at("parallel.zero").value.as_string();
+  StudySpec spec;
+  spec.given = values;
+  spec.arms.clear();
+  for (const char* const preset : {"ddp", "zero1", "zero2", "zero3"})
+    spec.arms.push_back(arm(preset, {std::string("parallel.zero=") + preset, "parallel.grad_sync=null",
+                                     "parallel.param_gather=null"}));
+  spec.arms.push_back(arm(zero + ", grad_sync step", {"parallel.grad_sync=step"}));
+  spec.arms.push_back({fmt::format("imported: {}", zero), {}});
+  spec.cluster = flags.cluster;
+  if (!flags.cluster.empty()) spec.gpus = flags.gpus > 0 ? flags.gpus : import.ranks.value_or(0);
+  return spec;
+}
+
+std::string prices_text(const StudyResult& result) {
+  Table table{"", {{"", true}, {"GB held"}, {"of"}, {"GB sent"}, {"step s"}, {"tokens/s"}, {"", true}}};
+  for (const StudyRow& row : result.rows) {
+    std::vector<std::string> cells{result.spec.arms[row.point.arm].name};
+    if (row.point.arm + 1 == result.spec.arms.size()) cells.front().insert(0, "> ");
+    else cells.front().insert(0, "  ");
+    if (!row.possible()) cells.push_back("cannot be: " + row.reason);
+    else
+      cells.insert(cells.end(), {fmt::format("{:.4g}", gigabytes(row.memory_bytes)),
+                                 row.memory_there > 0 ? fmt::format("{:.4g}", gigabytes(row.memory_there)) : "?",
+                                 fmt::format("{:.4g}", gigabytes(std::reduce(row.bytes_sent.begin(), row.bytes_sent.end()))),
+                                 fmt::format("{:.4g}", row.seconds), fmt::format("{:.0f}", row.tokens_per_second()),
+                                 row.fits ? "" : "does not fit"});
+    table.rows.push_back(std::move(cells));
+  }
+  std::string text = fmt::format("prices of: {}; sent by a rank in a step{}\n\n{}", result.hardware,
+                                 result.counted_as == "GPU" ? ", held by a GPU" : ", held by all ranks, which are one process",
+                                 to_text(table));
+  for (const std::string& sentence : result.causes) text += '\n' + folded_between_words(sentence, 0, kImportColumns);
+  return text + (result.causes.empty() ? "" : "\n");
+}
+
+StudyResult price(const Import& import, const ImportFlags& flags, const CommandContext& context) {
+  StudyResult result = run_study_here(neighbours_of(import, flags), false, *context.make_cuda());
+  if (!result.any_possible())
+    throw ConfigError(fmt::format("--plan: {}; say with --set or --config what the inputs leave open", reasons_text(result)));
+  return result;
+}
+
+void add_flags(CLI::App& app, ImportFlags& flags) {
+  app.add_option("FILE", flags.files, "files and commands, -: from standard input")->required();
+  app.add_option("--from", flags.rules.from, "the system they are of, where their content does not tell");
+  in_range(app.add_option("--ranks", flags.ranks, "processes in all, where no input says so"), 1, kMostGpus);
+  app.add_option("--output", flags.output, "write the configuration to this file; else it is printed");
+  app.add_flag("--json", flags.json, "print one JSON object: config, keys, defaults");
+  app.add_flag("--strict", flags.strict, "refuse what is not built yet");
+  app.add_flag("--plan", flags.plan, "price a step beside ddp, zero1, zero2, zero3 and gradients reduced once");
+  add_config_flags(app, flags.base);
+  app.get_option("--config")->required(false)->description("with --plan: the configuration that the inputs change");
+  app.get_option("--set")->description("with --plan: path=value, what the inputs leave open, such as model.preset=olmo-1b");
+  app.add_option("--cluster", flags.cluster, "with --plan: the GPUs, as trident study takes them; else this machine");
+  in_range(app.add_option("--gpus", flags.gpus, "with --cluster: how many; else as many as the inputs say"), 1, kMostGpus);
+}
+
+}  // namespace
+
+void import_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app(
+      "Take over configurations of other systems: Accelerate, DeepSpeed, Megatron-LM, torchtitan, OLMo, TRL, ms-swift, axolotl, "
+      "LLaMA-Factory; files, and the commands that start them. Nothing is executed. Prints the configuration that they come to, "
+      "and what became of every key. docs/coming_from.md has the keys.",
+      "trident import");
+  ImportFlags flags;
+  add_flags(app, flags);
+  if (!parse_flags(app, arguments, context)) return;
+  if (!flags.plan) refuse_given(app, {"--config", "--set", "--cluster", "--gpus"}, "nothing is priced", "add --plan");
+  if (flags.cluster.empty()) refuse_given(app, {"--gpus"}, "there is no cluster", "add --cluster NAME");
+  if (flags.ranks > 0) flags.rules.ranks = flags.ranks;
+  const Import import = import_files(flags.files, flags.rules);
+  std::vector<NamedFile> inputs;
+  for (const std::string& file : flags.files) inputs.push_back({"FILE", file});
+  for (const ImportedKey& key : import.keys) inputs.push_back({"an input", key.leaf.file});
+  check_named_files(app, {"--config", "--cluster"}, {"--output"}, inputs);
+  if (flags.strict) refuse_reserved(import);
+  std::optional<StudyResult> prices;
+  if (flags.plan) prices = price(import, flags, context);
+  if (!flags.output.empty()) write_file(flags.output, config_text(import));
+  if (flags.json) {
+    JsonValue report = report_of(import);
+    if (prices) report.set("plan", to_json(*prices));
+    context.out << to_json_text(report) << '\n';
+    return;
+  }
+  const bool table_alone = !flags.output.empty() && !prices;
+  (table_alone ? context.out : context.err) << verdicts_text(import);
+  if (prices) context.out << on_lines(prices_text(*prices));
+  else if (!table_alone) context.out << config_text(import);
+}
+
+}  // namespace trident

@@ -1,0 +1,103 @@
+// trident import and trident train --import, as a user runs them.
+#include <gtest/gtest.h>
+
+#include "core/file_io.h"
+#include "tests/app/program.h"
+
+namespace trident {
+namespace {
+
+class ImportCommand : public ::testing::Test {
+ protected:
+  ImportCommand() {
+    write_file(zero2(),
+               "distributed_type: DEEPSPEED\n"
+               "deepspeed_config:\n"
+               "  gradient_accumulation_steps: 2\n"
+               "  zero_stage: 2\n"
+               "mixed_precision: bf16\n"
+               "num_machines: 1\n"
+               "num_processes: 4\n");
+    write_file(offload(),
+               "distributed_type: DEEPSPEED\n"
+               "deepspeed_config:\n"
+               "  offload_optimizer_device: cpu\n"
+               "  offload_param_device: nvme\n"
+               "  zero_stage: 3\n"
+               "num_processes: 4\n");
+    write_file(base(), R"({
+  "run": {"steps": 5}, "model": {"preset": "llama-1m"},
+  "parallel": {"zero": "zero1"},
+  "batch": {"global": 16, "micro": 2, "sequence": 64}, "data": {"train": "corpus/text"}})");
+  }
+  std::string zero2() const { return folder_ / "zero2.yaml"; }
+  std::string offload() const { return folder_ / "offload.yaml"; }
+  std::string base() const { return folder_ / "base.json"; }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ImportCommand, PrintsTheConfigurationAndWhatBecameOfEachKeyBesideIt) {
+  const ProgramOutcome printed = succeeded(run_program({"import", zero2()}));
+  const JsonValue config = parse_json(printed.out, "printed");
+  EXPECT_EQ(*config.find("parallel")->find("zero"), JsonValue("zero2"));
+  EXPECT_EQ(*config.find("parallel")->find("data"), JsonValue(4));
+  EXPECT_NE(printed.out.find("zero2.yaml:4"), std::string::npos) << "where it comes from: " << printed.out;
+  expect_parts(printed.err, {"taken over (", "zero2.yaml:5", "mixed_precision: bf16", "precision.compute = \"bf16\""});
+  for (std::size_t at = 0, end = 0; (end = printed.err.find('\n', at)) != std::string::npos; at = end + 1)
+    EXPECT_LE(end - at, 140u) << printed.err.substr(at, end - at);
+  const std::string copy = folder_ / "c.json";
+  const ProgramOutcome written = succeeded(run_program({"import", zero2(), "--output", copy}));
+  EXPECT_EQ(read_file(copy), printed.out);
+  EXPECT_EQ(written.out, printed.err) << "then the table is what is printed";
+  const JsonValue report = parse_json(succeeded(run_program({"import", zero2(), "--json"})).out, "report");
+  EXPECT_EQ(*report.find("config"), config);
+  EXPECT_EQ(report.find("keys")->items().size(), 6u);
+}
+
+TEST_F(ImportCommand, AnInputIsNeverWrittenOver) {
+  const std::string before = read_file(zero2());
+  expect_one_line(run_program({"import", zero2(), "--output", zero2()}), 64, {"--output", "which would be lost"});
+  EXPECT_EQ(read_file(zero2()), before);
+}
+
+TEST_F(ImportCommand, WhatIsNotBuiltIsListedOrRefused) {
+  expect_parts(succeeded(run_program({"import", offload()})).err,
+               {"not built yet (2)", "offload.yaml:3", "offload.optimizer", "offload.yaml:4", "offload.parameters"});
+  expect_one_line(run_program({"import", offload(), "--strict"}), 64,
+                  {"offload.yaml:3", "(offload.optimizer", "offload.yaml:4", "(offload.parameters"});
+}
+
+TEST_F(ImportCommand, ThePlanComparesItWithItsNeighbours) {
+  const ProgramOutcome plan = succeeded(run_program({"import", zero2(), "--plan", "--config", base(), "--cluster", "h100_sxm_ndr",
+                                                     "--gpus", "4", "--set", "batch.global=32"}));
+  expect_parts(plan.out, {"GB sent", "\n  ddp ", "\n  zero1 ", "\n  zero2 ", "\n  zero3 ", "\n  zero2, grad_sync step ",
+                          "\n> imported: zero2 "});
+  const ProgramOutcome refused = succeeded(run_program({"import", offload(), "--plan", "--config", base()}));
+  expect_parts(refused.out, {"\n> imported: zero3", "cannot be: ", "offload.optimizer = \"host\": not built yet"});
+  expect_one_line(run_program({"import", zero2(), "--plan"}), 64, {"--plan: ", "batch.global: missing", "--set or --config"});
+  expect_one_line(run_program({"import", zero2(), "--gpus", "4"}), 64, {"--gpus: nothing is priced; add --plan"});
+}
+
+TEST_F(ImportCommand, TrainingTakesAnImportOverTheConfiguration) {
+  const std::vector<std::string> train{"train", "--config", base(), "--import", zero2()};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), train.begin(), train.end());
+    return run_program(more);
+  };
+  expect_parts(succeeded(with({"--print-config=origins"})).out,
+               {"\"zero\": \"zero2\",  // ", "zero2.yaml:4", "in the place of ", "base.json:3", "\"preset\": \"llama-1m\""});
+  expect_parts(succeeded(with({"--set", "parallel.zero=ddp", "--print-config=origins"})).out, {"\"zero\": \"ddp\",  // --set"});
+  expect_one_line(run_program({"train", "--config", base(), "--import", offload()}), 64,
+                  {"offload.yaml:3", "offload.optimizer = \"host\": not built yet", "offload.yaml:4",
+                   "offload.parameters = \"disk\": not built yet"});
+  expect_one_line(run_program({"train", "--import", zero2()}), 64, {"missing"});
+}
+
+TEST_F(ImportCommand, WhoGivesAnotherSystemsFileIsToldToImportIt) {
+  expect_one_line(run_program({"train", "--config", zero2()}), 64, {"zero2.yaml", "is no JSON; import it: trident import "});
+  expect_one_line(run_program({"train", zero2()}), 64, {"import it: trident import "});
+}
+
+}  // namespace
+}  // namespace trident

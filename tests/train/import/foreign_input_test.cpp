@@ -1,0 +1,161 @@
+// Tests that files are recognised by what they hold, and that commands become flags of the systems that read them.
+#include "train/import/foreign_input.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/check.h"
+#include "core/file_io.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
+
+namespace trident {
+namespace {
+
+std::string_view short_name(ForeignSystem system) {
+  constexpr std::array<std::string_view, 11> kNames = {"Accelerate", "DeepSpeed",     "Hugging Face", "ms-swift",
+                                                       "axolotl",    "LLaMA-Factory", "Megatron-LM",  "torchtitan",
+                                                       "OLMo",       "launcher",      "others"};
+  return kNames.at(static_cast<std::size_t>(system));
+}
+
+class ForeignInput : public ::testing::Test {
+ protected:
+  std::string add(const std::string& name, std::string_view content) const {
+    create_folder_of(folder_ / name);
+    write_file(folder_ / name, content);
+    return folder_ / name;
+  }
+  // "System key=value", one line for each leaf.
+  static std::string leaves_of(const std::vector<std::string>& files, const std::string& from = "") {
+    std::string all;
+    for (const ForeignLeaf& leaf : read_foreign_inputs(files, {from})) {
+      if (leaf.key == "program") continue;
+      all += fmt::format("{} {}={}{}\n", short_name(leaf.system), leaf.key, to_json_text(leaf.value),
+                         leaf.is_replaced ? " replaced" : "");
+    }
+    return all;
+  }
+  std::string of_command(std::string_view command) const { return leaves_of({add("run.sh", command)}); }
+  std::string refusal(std::string_view text, const std::string& name = "run.sh", const std::string& from = "") const {
+    const std::string file = add(name, text);
+    std::string message = error_of<ConfigError>([&] { leaves_of({file}, from); });
+    for (std::size_t at; (at = message.find(folder_ / "")) != message.npos;) message.erase(at, std::string(folder_ / "").size());
+    return message;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ForeignInput, FilesAreRecognisedByTheirKeys) {
+  for (const auto& [text, leaf] : std::vector<std::pair<std::string, std::string>>{
+           {"compute_environment: LOCAL_MACHINE", "Accelerate compute_environment=\"LOCAL_MACHINE\""},
+           {"# x\n---\nmax_duration: 2e12T\nmodel: {d_model: 8}", "OLMo max_duration=\"2e12T\"\nOLMo model.d_model=8"},
+           {"{\"zero_optimization\": {\"stage\": 2}}", "DeepSpeed zero_optimization.stage=2"},
+           {"{\n\"bf16\": {\"enabled\": true}}", "DeepSpeed bf16.enabled=true"},
+           {"[training]\nsteps = 5", "torchtitan training.steps=5"},
+           {"{\"training\": {\"steps\": 5}, \"parallelism\": {}}", "torchtitan training.steps=5\ntorchtitan parallelism={}"},
+           {"base_model: x\ndatasets: [{path: a}]", "axolotl base_model=\"x\"\naxolotl datasets=[{\"path\":\"a\"}]"},
+           {"model_name_or_path: x\nfinetuning_type: full\nlearning_rate: 1e-5",
+            "LLaMA-Factory model_name_or_path=\"x\"\nLLaMA-Factory finetuning_type=\"full\"\nLLaMA-Factory learning_rate=1e-05"},
+           {"model: x\ntuner_type: lora", "ms-swift model=\"x\"\nms-swift tuner_type=\"lora\""},
+           {"learning_rate: 1e-5", "Hugging Face learning_rate=\"1e-5\""}}) {
+    EXPECT_EQ(leaves_of({add("x", text)}), leaf + "\n");
+  }
+  const std::vector<ForeignLeaf> leaves = read_foreign_inputs({add("z.yaml", "fsdp_config:\n  a: 1\ndistributed_type: FSDP\n")});
+  ASSERT_EQ(leaves.size(), 2);
+  EXPECT_EQ(place_of(leaves[0]), (folder_ / "z.yaml") + ":2");
+  EXPECT_EQ(leaves[0].key, "fsdp_config.a");
+}
+
+TEST_F(ForeignInput, WhatIsNoConfigurationIsRefusedWithWhatToDo) {
+  EXPECT_EQ(refusal("from x import y", "x"),
+            "x: a Python program, which import does not execute; print its configuration as JSON there, "
+            "and import that");
+  EXPECT_TRUE(contains(refusal("", "x.py"), "x.py: a Python program"));
+  EXPECT_TRUE(contains(refusal("{\"run\": {\"steps\": 1}}", "c.json"),
+                       "is a configuration of Trident's already; use it by trident train --config"));
+  EXPECT_TRUE(contains(refusal("name: me", "c.yaml"), "c.yaml: no known kind of configuration; import reads YAML of Accelerate"));
+  EXPECT_TRUE(contains(refusal("echo hi"), "run.sh:1:1: no command of a training and no known kind of file; import reads"));
+  EXPECT_TRUE(contains(refusal("a: 1", "c.yaml", "word"), "--from \"word\": no such kind; they are accelerate, "));
+  EXPECT_TRUE(contains(refusal("{\"train_batch_size\": 1, \"train_batch_size\": 2}", "d.json"), "d.json:1:"));
+  EXPECT_TRUE(contains(error_of<ConfigError>([&] { leaves_of({folder_ / "none.yaml"}); }), "none.yaml\": no such file"));
+  EXPECT_EQ(leaves_of({add("c.yaml", "mystery: 1")}, "megatron"), "Megatron-LM mystery=1\n");
+}
+
+TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
+  add("z.yaml", "distributed_type: FSDP");
+  EXPECT_EQ(
+      of_command("A=b accelerate launch --config_file z.yaml --num_processes=8 src/sft.py --packing --lr 1e-5 --x a b --no-y -1"),
+      "Accelerate --config_file=\"z.yaml\"\nAccelerate --num_processes=\"8\"\nHugging Face --packing=true\n"
+      "Hugging Face --lr=\"1e-5\"\nHugging Face --x=[\"a\",\"b\"]\nHugging Face --no-y=\"-1\"\n"
+      "Accelerate distributed_type=\"FSDP\"\n");
+  EXPECT_EQ(of_command("mpirun -np 8 -x A --bind-to none python -u pretrain_gpt.py --num-layers 4"),
+            "launcher -np=\"8\"\nlauncher -x=\"A\"\nlauncher --bind-to=\"none\"\nMegatron-LM --num-layers=\"4\"\n");
+  EXPECT_EQ(of_command("python3 -m torch.distributed.run --nproc_per_node 2 train.py --micro-batch-size=1"),
+            "launcher --nproc_per_node=\"2\"\nMegatron-LM --micro-batch-size=\"1\"\n");
+  EXPECT_EQ(of_command("srun -N4 --ntasks 4 bash -c \"torchrun --nnodes 4 x.py --bf16\""),
+            "launcher srun.nodes=\"4\"\nlauncher srun.ntasks=\"4\"\nlauncher --nnodes=\"4\"\nHugging Face --bf16=true\n")
+      << "torchrun starts the ranks";
+  EXPECT_EQ(of_command("NPROC_PER_NODE=2 swift sft --model m --deepspeed zero2"),
+            "ms-swift --model=\"m\"\nms-swift --deepspeed=\"zero2\"\nlauncher --nproc_per_node=\"2\"\n");
+  EXPECT_EQ(of_command("export A=1\nuv run accelerate launch -m axolotl.cli.train --x"), "axolotl --x=true\n");
+  EXPECT_EQ(of_command("trl sft --fsdp_config '{\"version\": 2, \"a\": {\"b\": [1]}}'"),
+            "Hugging Face fsdp_config.version=2\nHugging Face fsdp_config.a.b=[1]\n");
+  EXPECT_EQ(of_command("trl sft --num_processes 4 --bf16"), "Accelerate --num_processes=\"4\"\nHugging Face --bf16=true\n")
+      << "trl hands what it does not know to accelerate launch";
+  EXPECT_EQ(of_command("torchrun x.py --deepspeed '{\"zero_optimization\": {}}'"), "DeepSpeed zero_optimization={}\n");
+}
+
+TEST_F(ForeignInput, FilesThatCommandsNameAreReadOnceAndGiveWay) {
+  add("d.json", "{\"train_batch_size\": 8}");
+  add("t.toml", "[training]\nsteps = 5\nseq_len = 8");
+  add("c.yaml", "learning_rate: 1e-5\ndeepspeed: d.json");
+  add("o.yaml", "max_duration: 8\nfsdp: {precision: pure}");
+  add("d.yaml", "learning_rate: 1e-5\ndeepspeed: other.json");
+  EXPECT_EQ(of_command("trl sft --config d.yaml --deepspeed d.json"),
+            "Hugging Face --config=\"d.yaml\"\nHugging Face --deepspeed=\"d.json\"\nHugging Face learning_rate=\"1e-5\"\n"
+            "Hugging Face deepspeed=\"other.json\" replaced\nDeepSpeed train_batch_size=8\n");
+  EXPECT_EQ(of_command("trl sft --config c.yaml"), "Hugging Face --config=\"c.yaml\"\nHugging Face learning_rate=\"1e-5\"\n"
+                                                   "Hugging Face deepspeed=\"d.json\"\nDeepSpeed train_batch_size=8\n");
+  EXPECT_EQ(of_command("torchrun -m torchtitan.train --job.config_file t.toml --training.steps 100"),
+            "torchtitan --job.config_file=\"t.toml\"\ntorchtitan --training.steps=\"100\"\ntorchtitan training.steps=5 replaced\n"
+            "torchtitan training.seq_len=8\n");
+  EXPECT_EQ(of_command("NGPU=4 CONFIG_FILE=./t.toml ./run_train.sh"),
+            "launcher --nproc_per_node=\"4\"\ntorchtitan --job.config_file=\"./t.toml\"\ntorchtitan training.steps=5\n"
+            "torchtitan training.seq_len=8\n");
+  EXPECT_EQ(
+      of_command("torchrun scripts/train.py o.yaml --fsdp.precision=mixed"),
+      "OLMo config=\"o.yaml\"\nOLMo --fsdp.precision=\"mixed\"\nOLMo max_duration=8\nOLMo fsdp.precision=\"pure\" replaced\n");
+  EXPECT_EQ(leaves_of({folder_ / "d.json", folder_ / "d.json"}), "DeepSpeed train_batch_size=8\n");
+  EXPECT_EQ(refusal("trl sft --config n.yaml"),
+            "run.sh:1:9: \"--config\" names \"n.yaml\", and there is no such file beside run.sh or in the working directory; put "
+            "it there");
+}
+
+TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRefusedOrRemarked) {
+  const std::string script = "torchrun --nproc_per_node 8 --node_rank $RANK pretrain_gpt.py --data-path $1 --lr ";
+  const std::vector<ForeignLeaf> leaves = read_foreign_inputs({add("run.sh", script + "1e-4")});
+  ASSERT_EQ(leaves.size(), 4);
+  EXPECT_EQ(leaves[1].value, JsonValue("$RANK")) << "the launcher alone reads it";
+  EXPECT_EQ(leaves[2].remark, "\"$1\" is an argument of the script");
+  EXPECT_EQ(refusal(script + "$LR"), "run.sh:1:83: \"$LR\" is set nowhere before line 1; write LR=... above it");
+  EXPECT_EQ(refusal("torchrun --nnodes $N x.py"), "run.sh:1:19: \"$N\" is set nowhere before line 1; write N=... above it");
+  EXPECT_EQ(refusal("LR=$(cat x)\npython pretrain_gpt.py --lr $LR"),
+            "run.sh:1:4: \"$(cat x)\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(refusal("torchrun x.py $ARGS"), "run.sh:1:15: \"$ARGS\" is set nowhere before line 1; write ARGS=... above it");
+  EXPECT_EQ(refusal("for i in 1 2; do\n  torchrun x.py\ndone"),
+            "run.sh:2:3: nobody knows whether this command runs: it depends on the loop in line 1, which import does not follow; "
+            "give import "
+            "the command alone");
+  EXPECT_EQ(refusal("torchrun x.py --lr 1\ntorchrun y.py"),
+            "run.sh:2:1: a second command of a training, beside that in line 1; give import one of them");
+  EXPECT_TRUE(contains(refusal("torchrun -m torchtitan.train --module llama3 --config x"), "is a Python program since 0.3"));
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,285 @@
+// Arguments of Trainer, TRL, PEFT, ms-swift, axolotl and LLaMA-Factory: every one has a verdict, and what they become.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "tests/data/temporary_folder.h"
+#include "train/config/option_check.h"
+#include "train/config/option_table.h"
+#include "train/import/import.h"
+
+namespace trident {
+namespace {
+
+using S = ForeignSystem;
+using Words = std::vector<std::pair<std::string, JsonValue>>;
+
+const std::string kFolder = TRIDENT_SOURCE_DIR "/tests/import/";
+
+Import imported(S system, const Words& words, ImportRules rules = {}) {
+  std::vector<ForeignLeaf> leaves;
+  for (const auto& [key, value] : words)
+    leaves.push_back({system, "run.sh", static_cast<int>(leaves.size()) + 1, 1, key == "program" ? key : "--" + key, value});
+  return import_leaves(leaves, rules);
+}
+
+// The value that came out as JSON text, 1.0 as 1; "": none did.
+std::string became(const Import& import, std::string_view path) {
+  const auto found = std::ranges::find(import.values, path, &ImportedValue::path);
+  if (found == import.values.end()) return "";
+  return found->value.is_number() ? fmt::format("{}", found->value.as_number()) : to_json_text(found->value);
+}
+
+std::string origin(const Import& import, std::string_view path) {
+  const auto found = std::ranges::find(import.values, path, &ImportedValue::path);
+  return found == import.values.end() ? "" : found->origin;
+}
+
+void expect_refusal(const Words& words, const std::string& part) {
+  expect_error<ConfigError>([&] { imported(S::kHuggingFace, words); }, {part});
+}
+
+TEST(HuggingFaceImport, EveryArgumentHasAVerdict) {
+  for (const auto& [file, system, least] : {std::tuple{"hugging_face", S::kHuggingFace, 213},
+                                            {"swift", S::kSwift, 265},
+                                            {"axolotl", S::kAxolotl, 409},
+                                            {"llama_factory", S::kLlamaFactory, 233}}) {
+    std::ifstream names(kFolder + file + "_names.txt");
+    int count = 0;
+    for (std::string name; names >> name;) {
+      if (name == "#") {
+        std::getline(names, name);
+        continue;
+      }
+      ++count;
+      const bool has_row =
+          std::ranges::any_of(std::vector<std::string>{"x", "true", "false", "null"},
+                              [&](const std::string& value) { return find_foreign_key(system, name, value) != nullptr; });
+      EXPECT_TRUE(has_row) << file << ": " << name;
+    }
+    EXPECT_GE(count, least) << file;
+  }
+}
+
+TEST(HuggingFaceImport, RowsNameOptionsAndValuesThatTheyTake) {
+  for (const ForeignSection& section : foreign_sections()) {
+    if (section.system < S::kHuggingFace || section.system > S::kLlamaFactory) continue;
+    for (const ForeignKey& row : section.keys) {
+      const bool is_command = row.verdict == Verdict::kAlways || row.verdict == Verdict::kRefused;
+      if (is_command || row.to.empty() || row.to.starts_with('@')) continue;
+      const Option* const option = find_option(row.to);
+      ASSERT_NE(option, nullptr) << row.names << ": " << row.to;
+      if (row.value.empty() || row.verdict == Verdict::kNotBuilt) continue;
+      EXPECT_NO_THROW(checked_value(*option, parse_json(row.value, row.names), "")) << row.names;
+    }
+  }
+}
+
+TEST(HuggingFaceImport, AProgramOfTrlHasItsDefaults) {
+  const Import sft = imported(S::kHuggingFace, {{"program", "src/open_r1/sft.py"}});
+  for (const auto& [path, value] : {std::pair{"optimizer.lr", "2e-05"},
+                                    {"batch.sequence", "1024"},
+                                    {"batch.micro", "8"},
+                                    {"recompute.policy", "\"full\""},
+                                    {"precision.compute", "\"bf16\""},
+                                    {"log.every", "10"},
+                                    {"lr_schedule.type", "\"linear\""},
+                                    {"optimizer.grad_clip", "1"},
+                                    {"run.epochs", "3"},
+                                    {"optimizer.weight_decay", "0"},
+                                    {"checkpoint.every", "500"},
+                                    {"data.samples", "\"packed\""}})
+    EXPECT_EQ(became(sft, path), value) << path;
+  EXPECT_EQ(origin(sft, "optimizer.lr"), "SFTConfig's default");
+  const Import dpo = imported(S::kHuggingFace, {{"program", "trl dpo"}, {"beta", "0.2"}, {"loss_type", "ipo"}});
+  EXPECT_EQ(became(dpo, "optimizer.lr"), "1e-06");
+  EXPECT_EQ(became(dpo, "loss.type") + became(dpo, "loss.variant") + became(dpo, "loss.beta"), "\"dpo\"\"ipo\"0.2");
+  const Import other = imported(S::kHuggingFace, {{"program", "run_clm.py"}});
+  EXPECT_EQ(became(other, "optimizer.lr"), "5e-05");
+  EXPECT_EQ(became(other, "precision.compute"), "\"fp32\"");
+  EXPECT_EQ(became(other, "data.samples") + became(other, "recompute.policy"), "");
+  expect_refusal({{"program", "grpo.py"}}, "run.sh:1 program: grpo.py: ");
+}
+
+TEST(HuggingFaceImport, WhatIsGivenGoesBeforeDefaults) {
+  const Import off = imported(S::kHuggingFace, {{"program", "sft.py"}, {"bf16", "False"}, {"gradient_checkpointing", "false"}});
+  EXPECT_EQ(became(off, "precision.compute") + became(off, "recompute.policy"), "\"fp32\"\"none\"");
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"program", "sft.py"}, {"dtype", "float32"}, {"bf16", true}}), "precision.compute"),
+            "\"bf16\"")
+      << "the format of files is not that of products";
+  const Import steps = imported(S::kHuggingFace, {{"max_steps", "100"}, {"num_train_epochs", "2"}, {"save_strategy", "no"}});
+  EXPECT_EQ(became(steps, "run.steps") + became(steps, "run.epochs") + became(steps, "checkpoint.every"), "100\"end\"");
+}
+
+TEST(HuggingFaceImport, AScheduleIsTheOneOfItsName) {
+  const auto warm_up = [](const char* type) {
+    return imported(S::kHuggingFace, {{"lr_scheduler_type", type}, {"warmup_steps", "7"}});
+  };
+  EXPECT_EQ(became(warm_up("constant"), "lr_schedule.type") + became(warm_up("constant"), "lr_schedule.warmup_steps"),
+            "\"constant\"");
+  EXPECT_EQ(became(warm_up("constant_with_warmup"), "lr_schedule.type"), "\"constant\"");
+  EXPECT_EQ(became(warm_up("constant_with_warmup"), "lr_schedule.warmup_steps"), "7");
+  EXPECT_EQ(became(warm_up("inverse_sqrt"), "lr_schedule.type"), "\"inverse_sqrt\"");
+  expect_refusal({{"lr_scheduler_type", "inverse_sqrt"}}, "give warmup_steps");
+  expect_refusal({{"lr_scheduler_type", "polynomial"}}, "run.sh:1 --lr_scheduler_type polynomial: ");
+  const Import lowest =
+      imported(S::kHuggingFace,
+               {{"lr_scheduler_type", "cosine_with_min_lr"}, {"learning_rate", "1e-4"}, {"lr_scheduler_kwargs.min_lr_rate", 0.1}});
+  EXPECT_EQ(became(lowest, "lr_schedule.type") + became(lowest, "lr_schedule.min_lr"), "\"cosine\"1e-05");
+}
+
+TEST(HuggingFaceImport, WordsOfFsdpAndDeepspeedArePresets) {
+  const auto zero = [](S system, const char* key, const char* words) {
+    return became(imported(system, {{key, words}}), "parallel.zero");
+  };
+  EXPECT_EQ(zero(S::kHuggingFace, "fsdp", "full_shard auto_wrap"), "\"zero3\"");
+  EXPECT_EQ(zero(S::kHuggingFace, "fsdp", "no_shard"), "\"ddp\"");
+  EXPECT_EQ(zero(S::kSwift, "deepspeed", "zero0"), "\"ddp\"");
+  EXPECT_EQ(zero(S::kSwift, "parallel_method", "fsdp"), "\"zero3\"");
+  const Import swift = imported(S::kSwift, {{"fsdp", "fsdp2"}});
+  EXPECT_EQ(became(swift, "parallel.zero") + became(swift, "recompute.policy"), "\"zero3\"\"full\"");
+  const Import host = imported(S::kSwift, {{"deepspeed", "zero3_offload"}});
+  EXPECT_EQ(became(host, "parallel.zero") + became(host, "offload.optimizer") + became(host, "offload.parameters"),
+            "\"zero3\"\"host\"\"host\"");
+  const Import words = imported(S::kHuggingFace, {{"fsdp", "hybrid_shard auto_wrap offload"}});
+  EXPECT_EQ(became(words, "parallel.shard_group") + became(words, "offload.parameters"), "\"node\"\"host\"");
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"fsdp", true}, {"fsdp_config.reshard_after_forward", false}}), "parallel.zero"),
+            "\"shard_grad_op\"");
+}
+
+TEST(HuggingFaceImport, PackingSaysWhatASampleIs) {
+  const auto samples = [](S system, const Words& words) { return became(imported(system, words), "data.samples"); };
+  EXPECT_EQ(samples(S::kHuggingFace, {{"program", "sft.py"}, {"packing", true}}), "\"packed\"");
+  EXPECT_EQ(samples(S::kHuggingFace, {{"program", "sft.py"}, {"packing", "False"}}), "\"packed\"") << "each conversation by itself";
+  EXPECT_EQ(samples(S::kHuggingFace, {{"program", "sft.py"}, {"packing", true}, {"packing_strategy", "wrapped"}}), "\"stream\"");
+  EXPECT_EQ(samples(S::kLlamaFactory, {{"packing", true}}), "\"stream\"") << "its blocks are cut from a stream";
+  EXPECT_EQ(samples(S::kLlamaFactory, {{"packing", true}, {"neat_packing", true}}), "\"packed\"");
+  EXPECT_EQ(samples(S::kLlamaFactory, {{"stage", "pt"}}), "");
+  EXPECT_EQ(samples(S::kAxolotl, {{"sample_packing", true}}), "\"packed\"");
+}
+
+TEST(HuggingFaceImport, AdaptersAreThoseThatAreAskedFor) {
+  const Words lora{{"program", "sft.py"}, {"lora_r", "32"}};
+  EXPECT_EQ(became(imported(S::kHuggingFace, lora), "adapter.r"), "") << "without use_peft it says nothing";
+  Words used = lora;
+  used.emplace_back("use_peft", true);
+  const Import peft = imported(S::kHuggingFace, used);
+  EXPECT_EQ(became(peft, "adapter.type") + became(peft, "adapter.r") + became(peft, "adapter.alpha"), "\"lora\"3232");
+  EXPECT_EQ(became(peft, "adapter.target_modules"), R"(["q_proj","v_proj"])");
+  used.emplace_back("use_dora", true);
+  EXPECT_EQ(became(imported(S::kHuggingFace, used), "adapter.type"), "\"dora\"");
+  const Import swift = imported(S::kSwift, {{"model", "x"}}), full = imported(S::kSwift, {{"tuner_type", "full"}});
+  EXPECT_EQ(became(swift, "adapter.type") + became(swift, "optimizer.lr"), "\"lora\"0.0001");
+  EXPECT_EQ(became(full, "adapter.r") + became(full, "optimizer.lr"), "1e-05");
+  const Import factory = imported(S::kLlamaFactory, {{"lora_rank", 16}});
+  EXPECT_EQ(became(factory, "adapter.r") + became(factory, "adapter.alpha"), "1632");
+  const Import qlora = imported(S::kAxolotl, {{"adapter", "qlora"}, {"load_in_4bit", true}});
+  EXPECT_EQ(became(qlora, "adapter.type") + became(qlora, "model.quantize.type"), "\"lora\"\"nf4\"");
+}
+
+TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
+  const Import swift = imported(S::kSwift, {{"model", "x"}}, {"", 4});
+  for (const auto& [path, value] : {std::pair{"batch.micro", "1"},
+                                    {"batch.global", "16"},
+                                    {"optimizer.weight_decay", "0.1"},
+                                    {"optimizer.betas", "[0.9,0.95]"},
+                                    {"lr_schedule.type", "\"cosine\""},
+                                    {"log.every", "5"},
+                                    {"recompute.policy", "\"full\""},
+                                    {"precision.compute", "\"bf16\""}})
+    EXPECT_EQ(became(swift, path), value) << path;
+  const Import axolotl = imported(S::kAxolotl, {{"base_model", "x"}, {"wandb_project", nullptr}});
+  for (const auto& [path, value] : {std::pair{"batch.micro", "1"},
+                                    {"batch.sequence", "512"},
+                                    {"run.epochs", "1"},
+                                    {"lr_schedule.type", "\"cosine\""},
+                                    {"lr_schedule.warmup_steps", "0.03"},
+                                    {"checkpoint.every", "\"epoch\""},
+                                    {"precision.compute", "\"auto\""}})
+    EXPECT_EQ(became(axolotl, path), value) << path;
+  EXPECT_EQ(became(imported(S::kAxolotl, {{"warmup_steps", 10}}), "lr_schedule.warmup_steps"), "10");
+  EXPECT_EQ(became(imported(S::kAxolotl, {{"rl", "ipo"}}), "loss.variant"), "\"ipo\"");
+  EXPECT_EQ(became(imported(S::kLlamaFactory, {{"stage", "dpo"}, {"pref_beta", 0.3}}), "loss.beta"), "0.3");
+}
+
+TEST(HuggingFaceImport, FilesOfUsersAreTaken) {
+  const Import trl = import_files({kFolder + "trl_sft.yaml"}, {"", 4});
+  for (const auto& [path, value] : {std::pair{"batch.global", "64"},
+                                    {"batch.sequence", "4096"},
+                                    {"lr_schedule.min_lr", "2e-05"},
+                                    {"adapter.r", "32"},
+                                    {"checkpoint.every", "\"epoch\""},
+                                    {"eval.every", "0"},
+                                    {"run.seed", "7"}})
+    EXPECT_EQ(became(trl, path), value) << path;
+  const Import axolotl = import_files({kFolder + "axolotl_lora.yaml"}, {"", 2});
+  EXPECT_EQ(became(axolotl, "batch.global") + became(axolotl, "adapter.alpha") + became(axolotl, "model.quantize.type"),
+            "1616\"nf4\"");
+  const Import factory = import_files({kFolder + "llama_factory_sft.yaml"}, {"", 8});
+  EXPECT_EQ(became(factory, "batch.global") + became(factory, "adapter.type") + became(factory, "run.overwrite"), "16true");
+  const Import swift = import_files({kFolder + "swift_sft.sh"}, {"", 2});
+  EXPECT_EQ(became(swift, "batch.global") + became(swift, "parallel.zero") + became(swift, "checkpoint.every"), "16\"zero2\"50");
+}
+
+TEST(HuggingFaceImport, TheNameOfTheProgramSaysWhatTrains) {
+  const TemporaryFolder folder;
+  const auto of_command = [&](std::string_view command) {
+    std::ofstream(folder / "run.sh") << command << '\n';
+    return import_files({folder / "run.sh"});
+  };
+  EXPECT_EQ(became(of_command("trl dpo --model_name_or_path m"), "loss.type"), "\"dpo\"");
+  const Import clm = of_command("torchrun --nproc_per_node 2 run_clm.py --block_size 2048");
+  EXPECT_EQ(became(clm, "optimizer.lr") + became(clm, "batch.sequence") + became(clm, "data.samples"), "5e-052048");
+  EXPECT_EQ(became(of_command("swift pt --model m --dataset d"), "data.samples"), "");
+  EXPECT_EQ(became(of_command("swift rlhf --rlhf_type dpo --model m --dataset d"), "loss.type"), "\"dpo\"");
+  EXPECT_EQ(became(of_command("torchrun swift/cli/sft.py --model m --dataset d"), "data.samples"), "\"packed\"");
+}
+
+// The command with the file that it names beside it, and without its line of `flag`.
+std::string command_without(const TemporaryFolder& folder, std::string_view flag) {
+  const auto text_of = [](const std::string& name) {
+    std::ifstream file(kFolder + name);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  std::string command = text_of("open_r1.sh");
+  const std::size_t at = command.find(flag);
+  command.erase(command.rfind('\n', at) + 1, command.find('\n', at) - command.rfind('\n', at));
+  std::ofstream(folder / "trl_zero2.yaml") << text_of("trl_zero2.yaml");
+  std::ofstream(folder / "open_r1.sh") << command;
+  return folder / "open_r1.sh";
+}
+
+TEST(HuggingFaceImport, ACommandOfOpenR1IsARun) {
+  const TemporaryFolder folder;
+  const Import import = import_files({command_without(folder, "--fp16")});
+  for (const auto& [path, value] : {std::pair{"batch.global", "128"},
+                                    {"batch.micro", "8"},
+                                    {"batch.sequence", "2048"},
+                                    {"parallel.data", "8"},
+                                    {"parallel.zero", "\"zero2\""},
+                                    {"precision.compute", "\"bf16\""},
+                                    {"recompute.policy", "\"full\""},
+                                    {"optimizer.lr", "1e-05"},
+                                    {"optimizer.betas", "[0.9,0.999]"},
+                                    {"optimizer.weight_decay", "0"},
+                                    {"optimizer.grad_clip", "1"},
+                                    {"lr_schedule.type", "\"linear\""},
+                                    {"run.epochs", "1"},
+                                    {"checkpoint.every", "20000"},
+                                    {"data.samples", "\"packed\""},
+                                    {"data.train", ""}})
+    EXPECT_EQ(became(import, path), value) << path;
+}
+
+TEST(HuggingFaceImport, TheCommandThatSaysFp16BesideAFileThatSaysBf16IsRefused) {
+  expect_error<ConfigError>([] { import_files({kFolder + "open_r1.sh"}); },
+                            {"open_r1.sh:11 --fp16", "trl_zero2.yaml:", "mixed_precision: bf16"});
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,149 @@
+// Tests that a script's commands are read as a shell reads them, and that nothing is executed.
+#include "train/import/shell_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+
+namespace trident {
+namespace {
+
+// "a|b c": the words of all commands, and of a word without a value "??".
+std::string words_in(std::string_view script) {
+  std::string all;
+  for (const ShellCommand& command : read_shell(script, "run.sh")) {
+    all += all.empty() ? "" : "\n";
+    for (std::size_t i = 0; i < command.words.size(); ++i)
+      all +=
+          (i == 0 ? "" : "|") + (command.words[i].unknown.empty() || command.words[i].is_parameter ? command.words[i].text : "??");
+    if (!command.doubt.empty()) all += " ?";
+  }
+  return all;
+}
+std::string refused_shell(std::string_view script) {
+  try {
+    return "accepted: " + words_in(script);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(ShellReader, QuotesEscapesAndContinuedLinesMakeWords) {
+  EXPECT_EQ(words_in("a 'b c' \"d e\" f\\ g h\\\ni \"\" j''k"), "a|b c|d e|f g|hi||jk");
+  EXPECT_EQ(words_in("a \"\\$x \\a \\\"\" '\\' \\\\ $'b\\'c'"), "a|$x \\a \"|\\|\\|b'c");
+  EXPECT_EQ(words_in("a \\\n  b # c 'd\n# e\nf#g"), "a|b\nf#g") << "a comment begins a word";
+  EXPECT_EQ(words_in("a;b&&c||d|e&\nf\r\n"), "a\nb\nc\ne\nf");
+  EXPECT_EQ(words_in("a > log 2>&1 <in &>x b <<< text 3>y"), "a|b");
+  EXPECT_EQ(words_in("cat <<EOF > ds.json\n{\"a\": 'b'\nEOF\nrun\ncat <<-'E F'\n\t\tx\n\tE F\nend"), "cat\nrun\ncat\nend");
+}
+
+TEST(ShellReader, VariablesAreReplacedAndSplit) {
+  EXPECT_EQ(words_in("A='b  c'\nrun $A \"$A\" ${A}d \"x$A\""), "run|b|c|b  c|b|cd|xb  c");
+  EXPECT_EQ(words_in("A=1 B=2; A+=0; run $A$B ${C:-d e} \"${C:-d e}\" ${A:-x} ${A:+y} ${C:+z}"), "run|102|d|e|d e|10|y");
+  EXPECT_EQ(words_in("A=1\nA=2 run $A\nrun $A"), "run|1\nrun|1") << "what stands before a command is the command's alone";
+  EXPECT_EQ(words_in("export A=1 B='2 3'\nrun $A \"$B\"; N=${N:=8}; run $N"), "export\nrun|1|2 3\nrun|8");
+  EXPECT_EQ(words_in("run \"${C-}\" x${C-}"), "run||x");
+  EXPECT_EQ(words_in("run \"$@\" $* $#"), "run|0") << "the script has no arguments";
+}
+
+TEST(ShellReader, ArraysKeepTheirWords) {
+  EXPECT_EQ(words_in("A=(--a 'b c' # d\n  --e $F \n)\nrun ${A[0]}"), "run|--a");
+  EXPECT_EQ(words_in("A=(a 'b c')\nA+=(d)\nrun \"${A[@]}\" ${A[@]} \"${A[1]}\" $A"), "run|a|b c|d|a|b|c|d|b c|a");
+  EXPECT_EQ(words_in("A=(a b)\nB=(\"${A[@]}\" c)\nrun \"x ${B[*]}\" end"), "run|x a b c|end");
+  EXPECT_EQ(words_in("A=()\nrun \"${A[@]}\" x"), "run|x");
+}
+
+TEST(ShellReader, IntegersAreComputed) {
+  EXPECT_EQ(words_in("N=4\nrun $((N*8)) $(($N * (2 + 1) - 7 % 4)) $((-1))x"), "run|32|9|??");
+  for (const char* not_integers : {"1 / 0", "9223372036854775807 + 1", "1.5", "010", "N ? 1 : 2", "1 +"})
+    EXPECT_EQ(words_in(std::string("run $((") + not_integers + "))"), "run|??") << not_integers;
+}
+
+TEST(ShellReader, AWordKnowsWhereItWasWritten) {
+  const std::vector<ShellCommand> commands = read_shell("LR=1e-4\nARGS=(\n  --lr $LR\n)\nrun \\\n  \"${ARGS[@]}\" x", "run.sh");
+  ASSERT_EQ(commands.size(), 1);
+  std::string places;
+  for (const ShellWord& word : commands[0].words) places += fmt::format("{}:{} {}\n", word.line, word.column, word.text);
+  EXPECT_EQ(places, "5:1 run\n3:3 --lr\n1:4 1e-4\n6:16 x\n");
+}
+
+TEST(ShellReader, WhatWouldBeExecutedHasNoValue) {
+  const auto reason = [](std::string_view script) {
+    const ShellWord word = read_shell(script, "run.sh").back().words.at(1);
+    return fmt::format("{} {}", word.is_parameter ? "argument" : "unknown", word.unknown);
+  };
+  EXPECT_EQ(reason("A=$(nproc --all)\nrun --n=$A"),
+            "unknown \"$(nproc --all)\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(reason("run `date`"), "unknown \"`date`\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(reason("\nrun $DATA/x"), "unknown \"$DATA\" is set nowhere before line 2; write DATA=... above it");
+  EXPECT_EQ(reason("run ${A%.x}"), "unknown \"${A%.x}\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(reason("run $1/x"), "argument \"$1\" is an argument of the script");
+  EXPECT_EQ(reason("run \"$HOME\""), "argument \"$HOME\" is known where the script runs");
+  EXPECT_EQ(reason("for A in 1 2; do B=$A; done\nrun $B"),
+            "unknown it depends on the loop in line 1, which import does not follow");
+  EXPECT_EQ(reason("if [ -f x ]; then\nB=1\nfi\nrun $B"),
+            "unknown it depends on the condition in line 1, which import does not follow");
+  EXPECT_EQ(words_in("A=$(x 'a)' \"$(y ')')\" \\) )\nB=1\nrun $B"), "run|1");
+}
+
+TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
+  EXPECT_EQ(words_in("T=fp8\nif [[ \"$T\" == \"fp8\" ]]; then A=1; elif x; then A=2; else A=3; fi\nrun $A"), "run|1");
+  EXPECT_EQ(words_in("T=bf16\nif [ $T = fp8 ]; then A=1; elif [ -z \"$U\" ]; then A=2; else A=3; fi\nrun $A"), "run|2");
+  EXPECT_EQ(words_in("if [[ -n $K ]] || [[ \"a\" != \"a\" ]]; then A=1\nelse\n  A=2\nfi; run $A"), "run|2");
+  EXPECT_EQ(words_in("[ ! -z \"$X\" ] && A=1 || A=2\nrun $A"), "run|2");
+  EXPECT_EQ(words_in("A=1\nif [[ -f x ]]; then A=2; fi\nrun $A"), "run|??");
+  EXPECT_EQ(words_in("if [ -d a ]; then run; exit 1; fi\nrun2"), "run ?\nexit|1 ?\nrun2");
+  EXPECT_EQ(words_in("mkdir a || exit 1\ncd a && run"), "mkdir|a\ncd|a\nrun") << "commands are taken to succeed";
+  EXPECT_EQ(words_in("f() {\n  run\n}\nwhile x; do run2; done\ncase $A in\n  a|b) run3;;\n  *) run4\nesac\nend"),
+            "run ?\nx ?\nrun2 ?\nrun3 ?\nrun4 ?\nend");
+  EXPECT_EQ(words_in("(cd a; run)\n{ run2; } > log\nif true; then (run3); fi | tee x"), "cd|a\nrun\nrun2\ntrue\nrun3\ntee|x");
+}
+
+TEST(ShellReader, ShellsInWordsAreRead) {
+  EXPECT_EQ(words_in("CMD='run --a \"b c\"'\nsrun -N 2 bash -c \"cd x; $CMD $1 $X\""),
+            "srun|-N|2|cd|x\nsrun|-N|2|run|--a|b c|$1|??");
+  EXPECT_EQ(words_in("CMD=\"run --a 'b c'\"; eval $CMD d; A=1; eval \"B=$A\"; run $B"), "run|--a|b c|d\nrun|1");
+}
+
+TEST(ShellReader, SettingsOfACommandArePassedOn) {
+  const std::vector<std::string_view> names = {"NGPU"};
+  const auto setting = [&](std::string_view script) {
+    const std::vector<ShellCommand> commands = read_shell(script, "run.sh", names);
+    return commands.back().settings.empty() ? "" : commands.back().settings[0].text;
+  };
+  EXPECT_EQ(setting("NGPU=8 LR=1 run"), "NGPU=8");
+  EXPECT_EQ(setting("export NGPU=4\nrun"), "NGPU=4");
+  EXPECT_EQ(setting("NGPU=4\nexport NGPU\nNGPU=2 run"), "NGPU=2");
+  EXPECT_EQ(setting("NGPU=4\nrun"), "");
+}
+
+TEST(ShellReader, WhatDoesNotCloseIsRefusedByItsPlace) {
+  EXPECT_EQ(refused_shell("a\n b 'c"), "run.sh:2:4: nothing closes this quote");
+  EXPECT_EQ(refused_shell("a \"b"), "run.sh:1:4: nothing closes this quote");
+  EXPECT_EQ(refused_shell("a $(b"), "run.sh:1:3: nothing closes this parenthesis");
+  EXPECT_EQ(refused_shell("a ${b"), "run.sh:1:5: nothing closes this brace");
+  EXPECT_EQ(refused_shell("A=(b\nc"), "run.sh:1:1: nothing closes this parenthesis");
+  EXPECT_EQ(refused_shell("if a; then b"), "run.sh:1:1: nothing closes this \"if\"");
+  EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"f\" stands here alone; correct the script");
+  EXPECT_EQ(refused_shell("[[ a"), "run.sh:1:1: no \"]]\" closes this");
+  EXPECT_EQ(refused_shell("a )"), "run.sh:1:3: \")\" stands here alone; correct the script");
+}
+
+TEST(ShellReader, SizesAreLimited) {
+  std::string doubles = "A=aaaaaaaaaaaaaaaa\n";
+  for (int i = 0; i < 40; ++i) doubles += "A=$A$A\n";
+  EXPECT_NE(refused_shell(doubles).find("more than 4 MiB once variables are replaced"), std::string::npos);
+  EXPECT_EQ(refused_shell(std::string((1 << 20) + 1, 'a')), "run.sh:1:1: more than 1 MiB");
+  std::string deep;
+  for (int i = 0; i < 100; ++i) deep += "${A:-";
+  EXPECT_NE(refused_shell("run " + deep).find("more than 64 levels"), std::string::npos);
+  std::string shells;
+  for (int i = 0; i < 100; ++i) shells += "( ";
+  EXPECT_NE(refused_shell(shells).find("more than 64 levels"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,214 @@
+// Runs that leave what does not train in the model that they began with: their checkpoints go on, are evaluated and begun with as
+// long as that model has the same values, wherever it lies.
+#include <cstdint>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_check.h"
+#include "checkpoint/checkpoint_diff.h"
+#include "checkpoint/checkpoint_index.h"
+#include "core/adapter_spec.h"
+#include "core/json_reader.h"
+#include "tests/train/stored_runs.h"
+
+namespace trident::testing {
+namespace {
+
+const std::string kLora = "adapter.type=lora", kRank = "adapter.r=2";
+
+// Changes model.norm.weight.
+std::string with_another_last_value(std::string file) {
+  file[file.size() - 2] = static_cast<char>(file[file.size() - 2] ^ 0x10);
+  return file;
+}
+
+class StoredBases : public StoredRuns {
+ protected:
+  void SetUp() override {
+    train(settings("donor", of_model({})));
+    checkpoint_to_hf(newest(folder_ / "donor/ckpt"), base_, {});
+  }
+  std::string tune(const std::string& run, const std::vector<std::string>& more, const std::string& from) {
+    std::vector<std::string> all{kLora,
+                                 kRank,
+                                 "precision.compute=fp32",
+                                 "optimizer.lr=1e-2",
+                                 "lr_schedule.type=constant",
+                                 "log.every=1",
+                                 "model.init_from=" + from};
+    all.insert(all.end(), more.begin(), more.end());
+    return train(settings(run, of_model(all)));
+  }
+  std::string tune(const std::string& run, const std::vector<std::string>& more) { return tune(run, more, base_); }
+  Manifest manifest_of(const std::string& run) const { return open_manifest(newest(folder_ / (run + "/ckpt"))); }
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> losses;
+    std::istringstream lines(read_file(folder_ / (run + "/metrics.jsonl")));
+    for (std::string line; std::getline(lines, line);)
+      if (const JsonValue* const loss = parse_json(line, run).find("loss")) losses.push_back(loss->as_number());
+    return losses;
+  }
+  void copy(const std::string& from, const std::string& to) const {
+    std::filesystem::copy(folder_ / from, folder_ / to, std::filesystem::copy_options::recursive);
+  }
+  void use(const std::string& run, const std::vector<std::string>& more = {}) {
+    generate([&](GenerateOptions& options) {
+      options.checkpoint = folder_ / (run + "/ckpt");
+      options.settings = more;
+    });
+  }
+
+  // Stages share a tied weight, tensor ranks a head of keys.
+  static std::vector<std::string> of_model(const std::vector<std::string>& more) {
+    std::vector<std::string> all{"model.num_hidden_layers=2", "model.num_key_value_heads=1", "model.tie_word_embeddings=true"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  const std::string base_ = folder_ / "base";
+};
+
+TEST_F(StoredBases, ACheckpointHoldsWhatTrainsAndTheHashesOfTheRest) {
+  tune("run", {});
+  const Manifest manifest = manifest_of("run");
+  EXPECT_EQ(manifest.base, base_);
+  std::int64_t trained = 0;
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    EXPECT_EQ(tensor.frozen, !is_adapter_tensor(tensor.name)) << tensor.name;
+    EXPECT_EQ(tensor.base.has_value(), tensor.frozen) << tensor.name;
+    if (!tensor.frozen) trained += whole(tensor.shape).elements();
+  }
+  std::int64_t stored = 0;
+  for (const ManifestFile& file : manifest.files) stored += file.bytes - file.table_bytes;
+  EXPECT_EQ(stored, trained * 4 * 3) << "weights and two states";
+  const std::string checkpoint = newest(folder_ / "run/ckpt");
+  EXPECT_EQ(check_checkpoint(checkpoint, manifest), std::vector<std::string>());
+  StoredTensors a(checkpoint), b(checkpoint);
+  EXPECT_TRUE(compare_checkpoints(a, b).is_equal());
+  use("run");
+  tune("weights", {"checkpoint.content=weights", "parallel.pipeline=2"});
+  EXPECT_EQ(manifest_of("weights").tensors, manifest.tensors);
+  use("weights");
+}
+
+TEST_F(StoredBases, EveryLayoutGoesOnAsOneThatNeverStopped) {
+  const std::vector<std::string> sharded{"parallel.tensor=2", "parallel.data=2", "parallel.zero=zero3"};
+  const auto with = [](std::vector<std::string> a, const std::string& b) {
+    a.push_back(b);
+    return a;
+  };
+  tune("whole", with(sharded, "run.steps=4"));
+  tune("run", with(sharded, "run.steps=2"));
+  for (const std::string run : {"again", "pipeline", "data", "alone"}) copy("run", run);
+  const std::string four = "run.steps=4";
+  tune("again", with(sharded, four));
+  tune("pipeline", {"parallel.pipeline=2", four});
+  tune("data", {"parallel.data=2", "parallel.zero=ddp", four});
+  tune("alone", {four});
+  EXPECT_EQ(losses("again"), losses("whole"));
+  EXPECT_EQ(losses("alone"), losses("pipeline"));
+  for (const std::string run : {"alone", "data"}) {
+    ASSERT_EQ(losses(run).size(), 4u);
+    for (std::size_t step = 0; step < 4; ++step) EXPECT_NEAR(losses(run)[step], losses("whole")[step], 1e-5) << run << step;
+  }
+  for (const std::string run : {"again", "pipeline", "data", "alone"})
+    EXPECT_EQ(manifest_of(run).tensors, manifest_of("run").tensors) << run << ": hashes depend on the layout";
+  for (const auto& layout :
+       {std::vector<std::string>{"parallel.pipeline=2", "parallel.tensor=2"}, {"parallel.data=2", "parallel.zero=ddp"}, {}}) {
+    tune("fresh", with(layout, "run.overwrite=true"));
+    EXPECT_EQ(manifest_of("fresh").tensors, manifest_of("run").tensors) << "hashes depend on the layout that read the base";
+  }
+}
+
+TEST_F(StoredBases, ABaseMayMoveAndIsFoundAgainWhenItIsNamed) {
+  tune("whole", {"run.steps=3"});
+  tune("run", {});
+  const std::string moved = folder_ / "moved";
+  std::filesystem::rename(base_, moved);
+  const std::vector<std::string> says{base_ + ", and nothing is there any more", "--set model.init_from=DIR"};
+  expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}); }, says);
+  expect_error<ConfigError>([&] { use("run"); }, says);
+  expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}, folder_ / "nowhere"); }, {base_, folder_ / "nowhere"});
+  use("run", {"model.init_from=" + moved});
+  tune("run", {"run.steps=3"}, moved);
+  EXPECT_EQ(losses("run"), losses("whole"));
+  EXPECT_EQ(manifest_of("run").base, moved);
+  use("run");
+  checkpoint_to_peft(newest(folder_ / "run/ckpt"), folder_ / "peft");  // needs no base
+  // The same values in another form.
+  hf_to_checkpoint({moved}, folder_ / "form", {});
+  std::filesystem::remove_all(moved);
+  tune("run", {"run.steps=4"}, folder_ / "form");
+  EXPECT_EQ(manifest_of("run").base, folder_ / "form");
+}
+
+TEST_F(StoredBases, AnotherBaseIsRefused) {
+  tune("run", {});
+  const std::string file = base_ + "/model.safetensors", content = read_file(file);
+  write_file(file, with_another_last_value(content));
+  const std::vector<std::string> says{"are those of " + base_, "has other values in " + base_, "--set model.init_from=DIR"};
+  expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}); }, says);
+  expect_error<ConfigError>([&] { tune("run", {"run.steps=3", "parallel.pipeline=2", "parallel.tensor=2"}); }, says);
+  expect_error<ConfigError>([&] { use("run"); }, says);
+  // One that was never its base, of the same shapes and of others.
+  write_file(file, content);
+  train(settings("other", of_model({"run.seed=5"})));
+  const std::string other = newest(folder_ / "other/ckpt");
+  expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}, other); },
+                            {base_, "model.embed_tokens.weight has other values in " + other});
+  train(settings("shallow", of_model({"model.num_hidden_layers=1"})));
+  expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}, folder_ / "shallow"); },
+                            {base_, "has no model.layers.1.input_layernorm.weight of that shape"});
+  EXPECT_TRUE(contains(tune("run", {"run.steps=3"}), "goes on from step 2"));
+}
+
+TEST_F(StoredBases, AnAdapterRunBeginsWithTheCheckpointOfAnother) {
+  tune("first", {});
+  tune("second", {}, folder_ / "first");
+  EXPECT_EQ(manifest_of("second").base, newest(folder_ / "first/ckpt"));
+  tune("second", {"run.steps=3", "parallel.tensor=2"}, folder_ / "first");
+  use("second");
+  std::filesystem::remove_all(folder_ / "first");
+  expect_error<ConfigError>([&] { use("second"); }, {"first/ckpt", "nothing is there any more"});
+  tune("second", {"run.steps=4"});  // has the same frozen values
+  EXPECT_EQ(manifest_of("second").base, base_);
+}
+
+// Weights in bf16 are rounded from the masters of the base, which are what counts.
+TEST_F(StoredBases, TheMastersOfABaseCount) {
+  train(settings("half", of_model({"precision.compute=bf16", "precision.stochastic_rounding=true"})));
+  tune("run", {"precision.compute=bf16"}, folder_ / "half");
+  tune("whole", {"precision.compute=bf16", "run.steps=3"}, folder_ / "half");
+  tune("run", {"precision.compute=bf16", "run.steps=3", "parallel.pipeline=2"}, folder_ / "half");
+  EXPECT_EQ(losses("run"), losses("whole"));
+  tune("run", {"precision.compute=fp32", "run.steps=4"}, folder_ / "half");
+}
+
+TEST_F(StoredBases, WithoutABaseAllIsStored) {
+  train(settings("run", of_model({kLora, kRank, "precision.compute=fp32"})));
+  EXPECT_EQ(manifest_of("run").base, "");
+  tune("run", {"run.steps=3"});  // which is not where these came from
+  const Manifest manifest = manifest_of("run");
+  EXPECT_EQ(manifest.base, "");
+  EXPECT_TRUE(std::ranges::none_of(manifest.tensors, [](const ManifestTensor& tensor) { return tensor.base.has_value(); }));
+  expect_error<ConfigError>([&] { use("run", {"model.init_from=" + base_}); }, {"has all weights", "leave it out"});
+}
+
+TEST_F(StoredBases, PartOfAModelTrainsBesideItsBase) {
+  train(settings("run", of_model({"model.init_from=" + base_, R"(train.only="model\\.layers\\.1\\..*")"})));
+  const Manifest manifest = manifest_of("run");
+  for (const ManifestTensor& tensor : manifest.tensors)
+    EXPECT_EQ(tensor.base.has_value(), !tensor.name.starts_with("model.layers.1.")) << tensor.name;
+  const std::string checkpoint = newest(folder_ / "run/ckpt");
+  evaluate_and_convert(checkpoint);
+  checkpoint_to_hf(checkpoint, folder_ / "out", {});
+  write_file(base_ + "/model.safetensors", read_file(folder_ / "out/model.safetensors"));  // frozen values are as they were
+  evaluate_and_convert(checkpoint);
+  write_file(base_ + "/model.safetensors", with_another_last_value(read_file(base_ + "/model.safetensors")));
+  expect_error<ConfigError>([&] { checkpoint_to_hf(checkpoint, folder_ / "again", {}); }, {"has other values in " + base_});
+}
+
+}  // namespace
+}  // namespace trident::testing

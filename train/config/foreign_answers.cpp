@@ -1,0 +1,255 @@
+#include "train/config/foreign_answers.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "core/json_reader.h"
+#include "train/config/option_check.h"
+#include "train/config/option_table.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kMostMeanings = 3;
+
+// The key to give where the tables name a fact (train/import/facts.h), which keys are computed from.
+struct FactKey {
+  std::string_view facts, key, note = {};
+};
+constexpr std::string_view kRanks = "mpirun or srun says how many ranks there are; without one the ranks of parallel are threads";
+constexpr std::array kFactKeys{
+    FactKey{"@ranks, @nodes, @ranks_per_node", "", kRanks},
+    FactKey{"@replicate, @hybrid_zero2", "parallel.shard_group", "ranks that share a copy: the data-parallel ranks over these"},
+    FactKey{"@shard", "parallel.data", "with parallel.zero=zero3"},
+    FactKey{"@distributed_type, @fsdp, @deepspeed, @distributed_optimizer, @megatron_fsdp, @torch_fsdp", "parallel.zero",
+            "ddp, zero1, zero2, shard_grad_op, zero3"},
+    FactKey{"@accumulation", "batch.global", "batch.micro x parallel.data x N"},
+    FactKey{"@step_tokens", "batch.global", "tokens / batch.sequence"},
+    FactKey{"@train_samples", "run.steps", "samples / batch.global"},
+    FactKey{"@train_tokens", "run.steps", "tokens / (batch.global x batch.sequence)"},
+    FactKey{"@warmup_samples", "lr_schedule.warmup_steps", "samples / batch.global"},
+    FactKey{"@decay_samples", "lr_schedule.decay_steps", "samples / batch.global"},
+    FactKey{"@wsd_decay_samples", "lr_schedule.wsd_decay_steps", "samples / batch.global"},
+    FactKey{"@warmup_ratio, @warmup_fraction", "lr_schedule.warmup_steps", "a number below 1 is a share of the steps"},
+    FactKey{"@decay_ratio", "lr_schedule.wsd_decay_steps", "X x run.steps"},
+    FactKey{"@min_lr_ratio", "lr_schedule.min_lr", "X x optimizer.lr"},
+    FactKey{"@scheduler, @deepspeed_scheduler", "lr_schedule.type"},
+    FactKey{"@deepspeed_optimizer", "optimizer.type"},
+    FactKey{"@beta1, @beta2, @lion_beta1, @lion_beta2", "optimizer.betas", "a list of both"},
+    FactKey{"@max_steps", "run.steps"},
+    FactKey{"@save_strategy", "checkpoint.every", "steps between checkpoints, or epoch"},
+    FactKey{"@save_steps", "checkpoint.every"},
+    FactKey{"@eval_strategy", "eval.every", "steps between evaluations, or epoch; 0: none"},
+    FactKey{"@eval_steps", "eval.every"},
+    FactKey{"@logging_strategy", "log.every", "steps between lines"},
+    FactKey{"@logging_steps, @steps_per_print", "log.every"},
+    FactKey{"@profile, @profile_start, @profile_end", "log.trace_steps", "first and last step"},
+    FactKey{"@model", "model.init_from", "a local folder: nothing is downloaded; or model.preset, by a name"},
+    FactKey{"@finetune", "model.init_from"},
+    FactKey{"@dataset, @train_data_path", "data.train", "the prefix that trident data prepare wrote"},
+    FactKey{"@tokenizer_type", "data.tokenizer", "a name, a model's folder or a tokenizer's file"},
+    FactKey{"@packing, @packing_strategy", "data.samples", "after trident data pack"},
+    FactKey{"@documents_apart", "data.reset_attention_mask"},
+    FactKey{"@stage", "loss.type"},
+    FactKey{"@use_dora", "adapter.type"},
+    FactKey{"@checkpointing_off", "", "recompute.policy is none unless it is set"},
+    FactKey{"@bf16_off", "", "precision.compute says the format"},
+    FactKey{"@dtype, @mixed_precision, @autocast, @autocast_dtype", "precision.compute"},
+    FactKey{"@loss_scale", "precision.loss_scale"},
+    FactKey{"@fp8, @fp8_recipe", "precision.fp8"},
+    FactKey{"@position_embedding, @swiglu, @normalization, @qkv_bias, @bias_linear, @qk_layernorm", "model.model_type"},
+    FactKey{"@rope_scaling, @rope_llama3_factor, @rope_linear_factor", "model.rope_scaling"},
+    FactKey{"@window", "model.sliding_window"},
+    FactKey{"@grouped_queries", "model.num_key_value_heads"},
+};
+// Those whose value is the key's, too.
+constexpr std::array<std::string_view, 4> kSameValue{"@max_steps", "@save_steps", "@eval_steps", "@logging_steps"};
+
+// Hyphens, underscores and dots are one, and hyphens before a flag are none of it.
+std::string plain_word(std::string_view name) {
+  std::string text(name.substr(std::min(name.size(), name.find_first_not_of('-'))));
+  for (char& c : text) c = c == '-' || c == '.' ? '_' : c;
+  return text;
+}
+
+// The first path of the option table in a note.
+std::string key_in(std::string_view note) {
+  while (!note.empty()) {
+    const std::size_t end = std::min(note.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.0123456789"), note.size());
+    std::string_view word = note.substr(0, end);
+    while (word.ends_with('.')) word.remove_suffix(1);
+    if (word.find('.') != word.npos && find_option(word) != nullptr) return std::string(word);
+    note.remove_prefix(std::min(note.size(), end + 1));
+  }
+  return "";
+}
+
+bool is_value_of(std::string_view key, std::string_view json) {
+  const Option* const option = find_option(key);
+  if (option == nullptr || option->choices.empty()) return false;
+  try {
+    checked_value(*option, parse_json(json, key), "");
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+bool is_command(std::string_view to) { return to.starts_with("trident "); }
+
+ForeignAnswer answer_of(ForeignSystem system, const ForeignKey& row) {
+  ForeignAnswer answer{system, &row, "", std::string(row.value), std::string(row.note)};
+  if (is_command(row.to)) return answer;
+  const bool has_key = row.verdict == Verdict::kMapped || row.verdict == Verdict::kDiffers || row.verdict == Verdict::kNotBuilt;
+  if (!has_key) return answer;
+  if (!row.to.starts_with('@') && !row.to.empty()) {
+    answer.key = row.to;
+    answer.takes_value = row.value.empty() && row.convert == Convert::kSame && row.verdict == Verdict::kMapped;
+    return answer;
+  }
+  const auto names = [&](const FactKey& it) {
+    const std::size_t at = it.facts.find(row.to);
+    return at != it.facts.npos && (at + row.to.size() == it.facts.size() || it.facts[at + row.to.size()] == ',');
+  };
+  const auto fact = row.to.empty() ? kFactKeys.end() : std::ranges::find_if(kFactKeys, names);
+  answer.takes_value = std::ranges::find(kSameValue, row.to) != kSameValue.end();
+  answer.key = fact == kFactKeys.end() ? key_in(row.note) : std::string(fact->key);
+  if (row.to == "@model" && row.note.starts_with("or ")) answer.key = "model.preset";  // a name rather than a folder
+  if (fact != kFactKeys.end() && answer.note.empty()) answer.note = fact->note;
+  if (!answer.value.empty() && !is_value_of(answer.key, answer.value)) answer.value.clear();  // a word of the fact's own
+  return answer;
+}
+
+// How well a row's name is the word: 3 whole, 2 its last part, 1 a beginning that ends in *.
+int fit_of(const ForeignNames& parts, std::string_view word) {
+  int best = 0;
+  for (const std::string_view written : parts.names) {
+    const std::string name = plain_word(written);
+    if (name == word) return 3;
+    const bool is_last = word.find('_') != word.npos && name.size() > word.size() && name.ends_with(word) &&
+                         written[written.size() - word.size() - 1] == '.';
+    const std::string_view beginning = std::string_view(name).substr(0, name.size() - 1);
+    const bool begins = name.ends_with('*') && !beginning.empty() && word.starts_with(beginning);
+    best = std::max(best, is_last ? 2 : begins ? 1 : 0);
+  }
+  return best;
+}
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+// Rows of just this value go before those of any, and those before rows of others.
+int value_fit(const ForeignNames& parts, std::string_view value) {
+  if (parts.values.empty()) return 1;
+  const std::string_view meant = value.empty() ? "true" : value;
+  return std::ranges::any_of(parts.values, [&](std::string_view one) { return same_word(one, meant); }) ? 2 : 0;
+}
+
+std::string code(std::string_view text) { return text.empty() ? "" : fmt::format("`{}`", text); }
+
+std::string listed(const std::vector<std::string_view>& texts) {
+  std::string out;
+  for (const std::string_view text : texts) out += (out.empty() ? "" : ", ") + code(text);
+  return out;
+}
+
+std::string cell_of(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+std::string row_markdown(ForeignSystem system, const ForeignKey& row) {
+  const ForeignNames parts = names_of(row);
+  const ForeignAnswer answer = answer_of(system, row);
+  const std::string key = answer.key + (answer.value.empty() ? "" : fmt::format(": {}", answer.value));
+  std::string note = answer.note;
+  if (!row.fallback.empty()) note += fmt::format("{}its default there: `{}`", note.empty() ? "" : "; ", row.fallback);
+  return fmt::format("| {}{} | {} | {} | {} |\n", cell_of(listed(parts.names)),
+                     parts.values.empty() ? "" : fmt::format(" = {}", cell_of(listed(parts.values))), name_of(row.verdict),
+                     cell_of(is_command(row.to) ? code(row.to) : code(key)), cell_of(note));
+}
+
+}  // namespace
+
+bool leads_somewhere(const ForeignAnswer& answer) { return !answer.key.empty() || is_command(answer.row->to); }
+
+std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_view value) {
+  struct Found {
+    ForeignAnswer answer;
+    int fit, of_value;
+  };
+  const std::string wanted = plain_word(word);
+  std::vector<Found> found;  // the best row of each system
+  for (const ForeignSection& section : foreign_sections())
+    for (const ForeignKey& row : section.keys) {
+      const ForeignNames parts = names_of(row);
+      const int fit = fit_of(parts, wanted), of_value = value_fit(parts, value);
+      if (fit == 0) continue;
+      const auto of_system = std::ranges::find(found, section.system, [](const Found& it) { return it.answer.system; });
+      if (of_system == found.end()) found.push_back({answer_of(section.system, row), fit, of_value});
+      else if (std::pair(fit, of_value) > std::pair(of_system->fit, of_system->of_value))
+        *of_system = {answer_of(section.system, row), fit, of_value};
+    }
+  int best = 0;
+  for (const Found& it : found) best = std::max(best, it.fit);
+  std::vector<ForeignAnswer> answers;
+  std::erase_if(found, [best](const Found& it) { return it.fit < best; });
+  // Whoever names this value, or a key, goes before who does not.
+  const auto prefer = [&found](auto holds) {
+    if (std::ranges::any_of(found, holds)) std::erase_if(found, [&](const Found& it) { return !holds(it); });
+  };
+  prefer([](const Found& it) { return it.of_value > 0; });
+  prefer([](const Found& it) { return !it.answer.key.empty(); });
+  prefer([](const Found& it) { return leads_somewhere(it.answer); });
+  for (const Found& it : found)
+    if (std::ranges::find(answers, it.answer.key, &ForeignAnswer::key) == answers.end()) answers.push_back(it.answer);
+  if (answers.size() > kMostMeanings && best < 3) answers.clear();  // a word of everybody says nothing
+  return answers;
+}
+
+std::string answer_text(const ForeignAnswer& answer, const std::string& with_key) {
+  const ForeignKey& row = *answer.row;
+  if (is_command(row.to)) return fmt::format("see {}{}", row.to, answer.note.empty() ? "" : fmt::format(" ({})", answer.note));
+  if (const Option* const option = find_option(answer.key)) {
+    if (option->status == OptionStatus::kReserved) return fmt::format("its key {} is not built yet", answer.key);
+    for (const ReservedValue& reserved : option->reserved_values)
+      if (in_quotes(reserved.value) == answer.value) return fmt::format("{} = {}: {}", answer.key, answer.value, reserved.remedy);
+  }
+  if (!answer.key.empty()) return with_key + (answer.note.empty() ? "" : fmt::format(" ({})", answer.note));
+  if (row.verdict == Verdict::kRefused) return fmt::format("leave it out, there is no such thing here: {}", answer.note);
+  return fmt::format("leave it out: {}", answer.note);
+}
+
+std::string joined_answers(const std::vector<ForeignAnswer>& answers, const std::vector<std::string>& texts) {
+  std::string all;
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    all += fmt::format("{}{}{}", i == 0 ? "" : "; or ", texts.size() == 1 ? "" : fmt::format("{}: ", name_of(answers[i].system)),
+                       texts[i]);
+  return all;
+}
+
+std::string coming_from_markdown() {
+  std::string out =
+      "# Coming from other systems\n\n"
+      "Generated by `trident docs coming-from` from train/foreign and the option table; do not edit.\n\n"
+      "`trident import FILE ...` reads their files and commands by these tables and prints the configuration that they come to;\n"
+      "`trident train --import FILE ...` trains by it. Nothing is executed or downloaded. A word of theirs elsewhere, as a flag,\n"
+      "in `--set` or in a configuration, is answered from the same tables.\n\n"
+      "*Mapped*: becomes the key beside it. *Always so here*: so without a key, or needless. *Differs*: there is something like\n"
+      "it, and the note says what is different. *Not built*: the key is known and refused until it is. *Refused*: there is no\n"
+      "such thing, and the input is refused. *Launcher's matter*: what starts the ranks decides it. Keys stand in\n"
+      "[configuration.md](configuration.md); `trident help KEY` explains one.\n";
+  const ForeignSystem* last = nullptr;
+  for (const ForeignSection& section : foreign_sections()) {
+    if (last == nullptr || *last != section.system) out += fmt::format("\n## {}\n", name_of(section.system));
+    last = &section.system;
+    out += fmt::format("\n### {}\n\n| there | | here | note |\n|---|---|---|---|\n", section.title);
+    for (const ForeignKey& row : section.keys) out += row_markdown(section.system, row);
+  }
+  return out;
+}
+
+}  // namespace trident
