@@ -62,9 +62,9 @@ class PreferenceRuns : public ::testing::Test {
   // trident train into <place>/`run`, one step a record.
   ProgramOutcome start(const std::string& run, const std::vector<std::string>& settings) const {
     write_file(place_ / "config.json",
-               R"({"run": {"steps": 3, "threads_per_rank": 1}, "model": {"model_type": "llama", "vocab_size": 257, "hidden_size": 32,
-                   "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-                   "max_position_embeddings": 80, "rms_norm_eps": 1e-6}, "batch": {"global": 8, "micro": 2, "sequence": 80},
+               R"({"run": {"steps": 3, "threads_per_rank": 1}, "model": {"model_type": "llama", "vocab_size": 257,
+                   "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                   "num_key_value_heads": 2, "max_position_embeddings": 80, "rms_norm_eps": 1e-6}, "batch": {"global": 8, "micro": 2, "sequence": 80},
                    "precision": {"compute": "fp32"}, "optimizer": {"lr": 3e-3}, "loss": {"type": "dpo", "beta": 0.2},
                    "lr_schedule": {"type": "constant", "warmup_steps": 0}, "log": {"every": 1, "report": false},
                    "data": {"train": ")" + (place_ / "pairs") + R"(", "samples": "packed"}})");
@@ -128,7 +128,8 @@ TEST_F(PreferenceRuns, PairsAreReadAsTextsAndAsMessages) {
   }
   for (std::size_t i = 0; i < without.size(); ++i) {
     without[i].erase("prompt");
-    for (const char* key : {"chosen", "rejected"}) without[i][key] = nlohmann::json::array({with_prompt[i]["prompt"][0], with_prompt[i][key][0]});
+    for (const char* key : {"chosen", "rejected"})
+      without[i][key] = nlohmann::json::array({with_prompt[i]["prompt"][0], with_prompt[i][key][0]});
   }
   write_file(place_ / "turns.jsonl", lines_of(with_prompt));
   write_file(place_ / "dialogues.jsonl", lines_of(without));
@@ -162,7 +163,8 @@ TEST_F(PreferenceRuns, VariantsAreFunctionsOfTheRewards) {
     settings.insert(settings.end(), {"batch.global=1", "batch.micro=1", "data.shuffle=false"});
     const std::vector<JsonValue> records = train(run, settings);
     for (const JsonValue& record : records)
-      EXPECT_NEAR(number_of(record, "loss"), loss_of(number_of(record, "rewards_chosen"), number_of(record, "rewards_rejected")), 1e-5)
+      EXPECT_NEAR(number_of(record, "loss"),
+                  loss_of(number_of(record, "rewards_chosen"), number_of(record, "rewards_rejected")), 1e-5)
           << run << to_json_text(record);
     EXPECT_GT(std::abs(number_of(records.at(2), "margin")), 1e-3) << run;
   };
@@ -208,7 +210,8 @@ TEST_F(PreferenceRuns, ReferencesAreNamedByPath) {
   EXPECT_EQ(compared(train("adapted_to", plus(lora, {setting("reference", "base_hf")})), kPairKeys), compared(adapted, kPairKeys));
 
   const std::string adapters = setting("reference", "adapted");
-  expect_one_line(start("refused", {from, adapters}), 64, {"reference = ", "adapted", "has adapters, and model.init_from has none"});
+  expect_one_line(start("refused", {from, adapters}), 64,
+                  {"reference = ", "adapted", "has adapters, and model.init_from has none"});
   const std::string from_adapters = setting("model.init_from", "adapted");
   expect_one_line(start("refused", {from_adapters, "adapter.type=lora", "adapter.r=4", setting("reference", "base_hf")}), 64,
                   {"base_hf", "has no adapters, and model.init_from has some"});
@@ -265,7 +268,8 @@ TEST_F(PreferenceRuns, DataWithoutPairsIsRefused) {
   expect_one_line(start("refused", {setting("data.train", "chats")}), 65,
                   {"chats: has 32 sequences in 32 documents", "trident data prepare --preference"});
   expect_one_line(start("refused", {"batch.sequence=64"}), 65, {"document 0 has 70 tokens", "64"});
-  expect_one_line(start("refused", {"eval.every=1", "data.valid=" + pairs}), 64, {"eval.every", "evaluation of pairs is not built"});
+  expect_one_line(start("refused", {"eval.every=1", "data.valid=" + pairs}), 64,
+                  {"eval.every", "evaluation of pairs is not built"});
   expect_one_line(start("refused", {"data.samples=stream"}), 64, {"loss.type = \"dpo\"", "data.samples"});
 
   EXPECT_FALSE(file_exists(place_ / "refused")) << "a start that is refused leaves nothing";

@@ -103,7 +103,8 @@ TEST_P(PreferenceTraining, MeetsTrl) {
       R"({"batch": {"global": 4, "micro": 1, "sequence": 32}, "precision": {"compute": "fp32"}, "data": {"samples": "packed"},
           "optimizer": {"type": "adamw", "lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0, "grad_clip": 1.0},
           "lr_schedule": {"type": "constant", "warmup_steps": 0}, )" +
-      GetParam().more + R"("loss": {"type": "dpo", )" + GetParam().loss + R"(}, "model": )" + read_file(folder + "/config.json") + "}";
+      GetParam().more + R"("loss": {"type": "dpo", )" + GetParam().loss + R"(}, "model": )" +
+      read_file(folder + "/config.json") + "}";
   LayoutRunOptions options;
   options.steps = static_cast<int>(golden.losses.size());
   options.load = pairs_of(golden);

@@ -120,7 +120,8 @@ class Training {
           [&](const std::string& folder) { return open_initial(folder, config.model.init_from.value_or("")); }, [] {});
     agree(
         origin.reference, [&] { return find_reference(config); },
-        [&](const std::string& folder) { return open_initial(folder, config.reference, TiedCopies::kTrusted, "reference"); }, [] {});
+        [&](const std::string& folder) { return open_initial(folder, config.reference, TiedCopies::kTrusted, "reference"); },
+        [] {});
     return origin;
   }
 
