@@ -36,6 +36,8 @@ void link_hf_folder(const std::string& golden, const std::string& folder);
 
 // Overwrites the rank's weights by those of such a folder, read as model.init_from reads them.
 void load_folder(RankTrainer& trainer, const std::string& folder);
+// Puts whole tensors into the masters of a rank on the CPU.
+void set_masters(RankTrainer& trainer, const NamedTensors& tensors);
 
 // Expects losses and gradient norms of every step within 1e-5; returns the largest relative difference, as text.
 std::string expect_golden_steps(const LayoutRun& run, const std::vector<float>& losses, const std::vector<float>& grad_norms);

@@ -148,6 +148,7 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
       run.losses.push_back(result.loss);
       run.grad_norms.push_back(result.grad_norm);
       run.applied.push_back(result.applied);
+      if (result.rewards) run.rewards.push_back(*result.rewards);
     }
     const auto bytes = trainer.context().bytes_sent();
     if (options.after_steps) options.after_steps(trainer);

@@ -22,6 +22,7 @@ struct LayoutRun {
   RunPlan plan;
   std::vector<double> losses, grad_norms;
   std::vector<bool> applied;
+  std::vector<PairRewards> rewards;  // of steps with loss.type "dpo"
   NamedTensors initial;     // weights before step 1
   NamedTensors gradients;   // of step 1, reduced, as the optimizer sees them
   NamedTensors weights;     // f32 master weights after the last step

@@ -27,6 +27,7 @@
 #include "train/run/earlier_run.h"
 #include "train/run/model_tokenizer.h"
 #include "train/run/rank_trainer.h"
+#include "train/run/reference.h"
 #include "train/run/run_manifest.h"
 #include "train/run/run_together.h"
 #include "train/run/zero_cost.h"
@@ -145,6 +146,17 @@ void compare_packs(RunInputs& inputs) {
                                           in_quotes(samples), packed->label));
 }
 
+// Before a reference is asked about each of them.
+void refuse_other_than_pairs(const RunInputs& inputs) {
+  if (!inputs.plan.config.loss.is_dpo()) return;
+  for (const TokenSource& source : inputs.sources.train)
+    if (const IndexedDataset& data = *source.dataset; data.num_sequences() != 2 * data.num_documents())
+      throw DataError(
+          fmt::format("{}: has {} in {}, and with loss.type = \"dpo\" a document is a pair of two; prepare the data by trident "
+                      "data prepare --preference, and do not pack them",
+                      data.prefix(), counted(data.num_sequences(), "sequence"), counted(data.num_documents(), "document")));
+}
+
 // The ranks compare these facts of the data, with `looks` also a look at it.
 void describe_data(RunInputs& inputs, bool looks) {
   std::map<const IndexedDataset*, std::uint64_t> samples;  // the parts of a split are of one dataset
@@ -256,7 +268,7 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   inputs.sources =
       open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at,
                          config.data.samples);
-  if (looks) compare_tokenizers(inputs, read_at), compare_packs(inputs);
+  if (looks) compare_tokenizers(inputs, read_at), compare_packs(inputs), refuse_other_than_pairs(inputs);
   refuse_other_masks(inputs);
   if (looks && config.data.is_packed())
     for (auto* part : {&inputs.sources.train, &inputs.sources.valid})
@@ -279,6 +291,7 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
   RunInputs inputs;
   inputs.resume = std::move(origin.resume);
   inputs.initial = std::move(origin.initial);
+  inputs.reference = std::move(origin.reference);
   if (place.world_size == 0) check_thread_ranks(config);
   const bool is_over = inputs.resume && inputs.resume->manifest.state.updates >= config.run.steps;
   if (!is_over) inputs.warnings = warnings_of(config);
@@ -302,6 +315,7 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
     return arena_needs(other, stages_of_plan(other));
   });
   if (inputs.initial) check_initial_model(config, tensors_to_begin_with(inputs.plan, *inputs.initial), *inputs.initial);
+  if (inputs.reference) check_reference(inputs);
   open_data(inputs, place.reads_all);
   if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);
   if (saves_checkpoints(config)) check_manifest(inputs);

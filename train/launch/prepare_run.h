@@ -16,7 +16,7 @@ namespace trident {
 
 // The checkpoints that a run begins with.
 struct RunOrigin {
-  std::optional<Resume> resume = {}, initial = {};  // as in RunInputs
+  std::optional<Resume> resume = {}, initial = {}, reference = {};  // as in RunInputs
 };
 
 // The ranks that this process prepares for: all of them as threads, or itself as one of a job.

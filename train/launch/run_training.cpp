@@ -118,6 +118,10 @@ class Training {
     if (origin.resume) return origin;
     agree(origin.initial, [&] { return find_initial(config); },
           [&](const std::string& folder) { return open_initial(folder, config.model.init_from.value_or("")); }, [] {});
+    agree(
+        origin.reference, [&] { return find_reference(config); },
+        [&](const std::string& folder) { return open_initial(folder, config.reference, TiedCopies::kTrusted, "reference"); },
+        [] {});
     return origin;
   }
 

@@ -10,6 +10,8 @@
 #include "core/clock.h"
 #include "core/counted.h"
 #include "core/fnv1a.h"
+#include "train/config/resolve_model.h"
+#include "train/config/resolve_tuning.h"
 #include "train/run/reference_file.h"
 #include "train/run/resume.h"
 
@@ -55,24 +57,6 @@ bool has_adapters(const Resume& weights) {
   return std::ranges::any_of(weights.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
 }
 
-Resume named_reference(const RunInputs& inputs) {
-  const RunPlan& plan = inputs.plan;
-  TrainConfig config = plan.config;
-  config.model.init_from = config.reference;
-  Resume found = find_initial(config).value();
-  // They would stay where the weights that training begins with have none.
-  if (has_adapters(found) && !has_adapters(inputs.initial.value()))
-    throw ConfigError(
-        fmt::format("reference = {}: has adapters, and model.init_from has none; merge them (trident convert --to peft, then "
-                    "--from peft BASE ADAPTER --to ckpt), and name the result",
-                    in_quotes(config.reference)));
-  if (const std::optional<ModelDifference> other = model_difference(model_of(found), plan.model))
-    throw ConfigError(
-        fmt::format("reference = {}: is of another model: {} is {}, and this one's is {}; name weights of the same model",
-                    in_quotes(config.reference), other->key, other->a, other->b));
-  return found;
-}
-
 // Every element is one rank's, the others' are 0: the sum is exact.
 void share(std::vector<float>& values, RankTrainer& trainer) {
   Stream& stream = trainer.context().host_stream();
@@ -81,6 +65,28 @@ void share(std::vector<float>& values, RankTrainer& trainer) {
 }
 
 }  // namespace
+
+void check_reference(const RunInputs& inputs) {
+  const RunPlan& plan = inputs.plan;
+  const TrainConfig& config = plan.config;
+  const Resume &reference = inputs.reference.value(), &initial = inputs.initial.value();
+  if (const auto other = model_difference(model_of(reference), resolve_model(config)))
+    throw ConfigError(
+        fmt::format("reference = {}: is of another model: {} is {}, and this one's is {}; name weights of the same model",
+                    in_quotes(config.reference), other->key, other->a, other->b));
+  // Adapters stay as they are where the weights that are read have none.
+  const bool has = has_adapters(reference);
+  if (has != has_adapters(initial))
+    throw ConfigError(
+        fmt::format("reference = {}: has {}adapters, and model.init_from has {}; merge them (trident convert --to peft, then "
+                    "--from peft BASE ADAPTER --to ckpt), and name the result",
+                    in_quotes(config.reference), has ? "" : "no ", has ? "none" : "some"));
+  if (has && resolve_tuning(config_of(reference).config, plan.model)->adapters.modules != plan.model.tuning->adapters.modules)
+    throw ConfigError(
+        fmt::format("reference = {}: has adapters of other modules, another rank or scale than this run's; merge them (trident "
+                    "convert --to peft, then --from peft BASE ADAPTER --to ckpt), and name the result",
+                    in_quotes(config.reference)));
+}
 
 std::vector<float> reference_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors, RankTrainer& trainer,
                                 const Logger& logger, const Say& say) {
@@ -104,7 +110,7 @@ std::vector<float> reference_of(const RunInputs& inputs, const std::vector<Manif
     return values;
   }
   const double start = monotonic_seconds();
-  if (!is_initial) load_weights(named_reference(inputs), trainer.model(), logger, "reference", config.reference);
+  if (!is_initial) load_weights(inputs.reference.value(), trainer.model(), logger, "reference", config.reference);
   std::vector<float> values = asked(inputs, trainer);
   share(values, trainer);
   if (!is_initial) load_weights(inputs.initial.value(), trainer.model(), logger, "model.init_from", config.model.init_from.value());

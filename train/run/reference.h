@@ -10,6 +10,10 @@
 
 namespace trident {
 
+// ConfigError where inputs.reference, which is there, is of another model, or has other adapters than the weights that training
+// begins with.
+void check_reference(const RunInputs& inputs);
+
 // Collective, between steps, once run.dir is there: two log-probabilities of each training sample, the same on every rank. Before
 // the first step the run's own forward program makes them, of its weights or of those that `reference` names, in whose place the
 // weights of model.init_from come again, and rank 0 writes run.dir/reference.f32; later starts read it there. DataError naming the

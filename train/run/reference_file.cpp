@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/fnv1a.h"
 
 namespace trident {
 namespace {
@@ -14,14 +15,20 @@ namespace {
 struct Header {
   char magic[4] = {'T', 'R', 'E', 'F'};
   std::uint32_t version = 1;
-  std::uint64_t identity = 0, pairs = 0;
+  std::uint64_t identity = 0, pairs = 0, content = 0;
 };
-static_assert(sizeof(Header) == 24);
+static_assert(sizeof(Header) == 32);
+
+std::uint64_t content_of(const std::vector<float>& values) {
+  Fnv1a hash;
+  hash.add({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  return hash.value();
+}
 
 }  // namespace
 
 void write_reference(const std::string& path, std::uint64_t identity, const std::vector<float>& values) {
-  const Header header{.identity = identity, .pairs = values.size() / 2};
+  const Header header{.identity = identity, .pairs = values.size() / 2, .content = content_of(values)};
   std::string content(sizeof header + values.size() * sizeof(float), '\0');
   std::memcpy(content.data(), &header, sizeof header);
   if (!values.empty()) std::memcpy(content.data() + sizeof header, values.data(), values.size() * sizeof(float));
@@ -46,6 +53,7 @@ std::optional<std::vector<float>> read_reference(const std::string& path, std::u
     refuse(fmt::format("has {} bytes, and {} pairs take {}", content.size(), pairs, bytes));
   std::vector<float> values(static_cast<std::size_t>(2 * pairs));
   if (!values.empty()) std::memcpy(values.data(), content.data() + sizeof header, values.size() * sizeof(float));
+  if (content_of(values) != header.content) refuse("is damaged: its values are others than were written");
   return values;
 }
 

@@ -1,7 +1,7 @@
 // reference.f32 of a run directory: what the reference of preference optimisation says of every pair of the training data.
 //
-// Little-endian: 4 bytes "TREF", u32 version = 1, u64 identity of data and reference, u64 pairs, then 2 f32 a pair: the
-// log-probability of the chosen and of the rejected answer's counted targets.
+// Little-endian: 4 bytes "TREF", u32 version = 1, u64 identity of data and reference, u64 pairs, u64 hash of the values
+// (FNV-1a), then 2 f32 a pair: the log-probability of the chosen and of the rejected answer's counted targets.
 #pragma once
 
 #include <cstdint>

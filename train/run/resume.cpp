@@ -149,7 +149,7 @@ bool begins_over(const TrainConfig& config, const Resume& resume) {
   return false;
 }
 
-Resume initial_at(const std::string& from);
+Resume initial_at(const std::string& from, std::string_view key = "model.init_from");
 
 Resume open_folder(const std::string& folder, std::string_view key, std::string_view value, TiedCopies copies) {
   try {
@@ -213,27 +213,31 @@ std::optional<Resume> find_initial(const TrainConfig& config) {
   return config.model.init_from ? std::optional(initial_at(hub_snapshot(*config.model.init_from))) : std::nullopt;
 }
 
+std::optional<Resume> find_reference(const TrainConfig& config) {
+  return config.reference == kInitialReference ? std::nullopt : std::optional(initial_at(hub_snapshot(config.reference), "reference"));
+}
+
 namespace {
 
-Resume initial_at(const std::string& from) {
-  if (is_hf_folder(from)) return open_initial(from, from, TiedCopies::kCompared);
+Resume initial_at(const std::string& from, std::string_view key) {
+  if (is_hf_folder(from)) return open_initial(from, from, TiedCopies::kCompared, key);
   std::optional<Resume> initial =
-      named_checkpoint(from, std::nullopt, {"model.init_from", from, Content::kAny, "name another in model.init_from"});
+      named_checkpoint(from, std::nullopt, {key, from, Content::kAny, fmt::format("name another in {}", key)});
   if (initial) {
     open_base(*initial);
     return *std::move(initial);
   }
-  refuse_foreign_folder(from, "model.init_from");
-  throw DataError(fmt::format("model.init_from = {}: there is no checkpoint; name one, the folder of several, a run's, or a Hugging "
+  refuse_foreign_folder(from, key);
+  throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, the folder of several, a run's, or a Hugging "
                               "Face folder, which has config.json and model.safetensors",
-                              from));
+                              key, from));
 }
 
 }  // namespace
 
-Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies) {
-  if (is_hf_folder(folder)) return open_folder(folder, "model.init_from", value, copies);
-  Manifest manifest = open_found(folder, "model.init_from", value);
+Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies, std::string_view key) {
+  if (is_hf_folder(folder)) return open_folder(folder, key, value, copies);
+  Manifest manifest = open_found(folder, key, value);
   Resume initial{{folder, std::move(manifest)}};
   open_base(initial);
   return initial;

@@ -45,8 +45,11 @@ Manifest open_found(const std::string& folder, std::string_view key, std::string
 // `notes` says what was passed over. As find_resume(), and of a Hugging Face folder as open_hf(), which reads all but its values
 // here. A checkpoint's base is opened, too (find_base).
 std::optional<Resume> find_initial(const TrainConfig& config);
-// The same folder, found by another rank.
-Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies = TiedCopies::kTrusted);
+// The same for `reference`; nothing where that is "initial".
+std::optional<Resume> find_reference(const TrainConfig& config);
+// One of these folders, found by another rank for `key`.
+Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies = TiedCopies::kTrusted,
+                    std::string_view key = "model.init_from");
 
 // The checkpoint that a path means (checkpoint_path; the newest of several), of whatever content. As
 // find_initial(), for `key`.

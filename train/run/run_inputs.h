@@ -40,6 +40,7 @@ struct RunInputs {
   std::string checkpoint_fault;           // why nothing can be saved in checkpoint.dir, where nobody gave checkpoint.every
   std::vector<std::string> warnings;      // of the configuration, one line each
   std::optional<Resume> initial;          // the one whose weights the run begins with, unless it goes on
+  std::optional<Resume> reference;        // the one that `reference` names, unless it goes on
 
   std::vector<DataFacts> training_facts() const;  // data_facts of the training sources
 };

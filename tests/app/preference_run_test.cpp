@@ -1,0 +1,286 @@
+// Learning from preferences as docs/data.md has it, in small: pairs of answers as text or as messages, references, what a run logs,
+// and runs that go on.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+#include "core/json_reader.h"
+#include "tests/app/checkpoint_runs.h"
+#include "tests/data/temporary_folder.h"
+
+namespace trident {
+namespace {
+
+constexpr std::size_t kAskedBytes = 10, kChosenBytes = 30, kRejectedBytes = 20;  // of every pair
+constexpr std::int64_t kNumPairs = 32;
+
+// Each pair goes on with a verse's beginning: rightly, or backwards.
+std::vector<nlohmann::json> answer_pairs() {
+  const std::string text = read_file(TRIDENT_SOURCE_DIR "/data/excerpt/train.txt");
+  std::vector<nlohmann::json> pairs;
+  for (std::size_t at = 0; std::ssize(pairs) < kNumPairs;) {
+    const std::size_t end = text.find('\n', at);
+    if (end - at > 60 && end - at < 90) {
+      const std::string right = text.substr(at + kAskedBytes, kChosenBytes), wrong = text.substr(at + 40, kRejectedBytes);
+      pairs.push_back({{"prompt", text.substr(at, kAskedBytes)},
+                       {"chosen", right},
+                       {"rejected", std::string(wrong.rbegin(), wrong.rend())}});
+    }
+    at = end + 1;
+  }
+  return pairs;
+}
+
+std::string lines_of(const std::vector<nlohmann::json>& rows) {
+  std::string lines;
+  for (const nlohmann::json& row : rows) lines += row.dump() + "\n";
+  return lines;
+}
+
+nlohmann::json turn_of(const char* role, const nlohmann::json& text) { return {{"role", role}, {"content", text}}; }
+
+class PreferenceRuns : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file(place_ / "pairs.jsonl", lines_of(answer_pairs()));
+    prepare("pairs", {});
+  }
+  std::string prepare(const std::string& name, const std::vector<std::string>& more) const {
+    return succeeded(run_program(plus({"data", "prepare", "--preference", "--input", place_ / (name + ".jsonl"), "--tokenizer",
+                                       "bytes", "--output", place_ / name}, more))).out;
+  }
+  // trident train into <place>/`run`, one step a record.
+  ProgramOutcome start(const std::string& run, const std::vector<std::string>& settings) const {
+    write_file(place_ / "config.json",
+               R"({"run": {"steps": 3, "threads_per_rank": 1}, "model": {"model_type": "llama", "vocab_size": 257,
+                   "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                   "num_key_value_heads": 2, "max_position_embeddings": 80, "rms_norm_eps": 1e-6},
+                   "batch": {"global": 8, "micro": 2, "sequence": 80}, "precision": {"compute": "fp32"}, "optimizer": {"lr": 3e-3}, "loss": {"type": "dpo", "beta": 0.2},
+                   "lr_schedule": {"type": "constant", "warmup_steps": 0}, "log": {"every": 1, "report": false},
+                   "data": {"train": ")" + (place_ / "pairs") + R"(", "samples": "packed"}})");
+    std::vector<std::string> arguments{"train", "--config", place_ / "config.json", "--set", "run.dir=" + (place_ / run)};
+    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    return run_program(arguments);
+  }
+  std::vector<JsonValue> train(const std::string& run, const std::vector<std::string>& settings = {}) const {
+    succeeded(start(run, settings));
+    std::vector<JsonValue> records;
+    std::istringstream lines(read_file(place_ / (run + "/metrics.jsonl")));
+    for (std::string line; std::getline(lines, line);) records.push_back(parse_json(line, run));
+    return records;
+  }
+  std::string setting(const std::string& key, const std::string& run) const { return key + "=" + (place_ / run); }
+  std::string reference_file(const std::string& run) const { return place_ / (run + "/reference.f32"); }
+  // What weights before the first step say of the pairs' answers, two of each.
+  std::vector<float> reference_values(const std::string& run) const {
+    const std::string file = read_file(reference_file(run));
+    std::vector<float> values((file.size() - 32) / sizeof(float));
+    std::memcpy(values.data(), file.data() + 32, values.size() * sizeof(float));
+    return values;
+  }
+  TemporaryFolder place_;
+};
+
+double number_of(const JsonValue& record, const char* key) { return record.find(key)->as_number(); }
+
+const std::vector<std::string> kPairKeys{"step", "loss", "grad_norm", "rewards_chosen", "rewards_rejected", "accuracy", "margin"};
+
+void expect_no_reward_yet(const std::vector<JsonValue>& records, double loss = std::numbers::ln2) {
+  EXPECT_NEAR(number_of(records.at(0), "loss"), loss, 1e-6);
+  for (const char* key : {"rewards_chosen", "rewards_rejected", "accuracy", "margin"})
+    EXPECT_EQ(number_of(records.at(0), key), 0) << key;
+}
+
+void expect_alike(const std::vector<JsonValue>& records, const std::vector<JsonValue>& others, const char* what) {
+  ASSERT_EQ(records.size(), others.size()) << what;
+  for (std::size_t i = 0; i < records.size(); ++i)
+    for (const std::string& key : kPairKeys)
+      EXPECT_NEAR(number_of(records[i], key.c_str()), number_of(others[i], key.c_str()), 1e-5) << what << ": " << key;
+}
+
+// Behind the lines with which a start opens.
+void expect_refused(ProgramOutcome outcome, const std::vector<std::string>& parts) {
+  outcome.out = "";
+  expect_one_line(outcome, 65, parts);
+}
+
+TEST_F(PreferenceRuns, PairsAreReadAsTextsAndAsMessages) {
+  const JsonValue texts = parse_json(succeeded(run_program({"data", "inspect", place_ / "pairs", "--json"})).out, "inspect");
+  EXPECT_EQ(texts.find("documents")->as_integer(), kNumPairs);
+  EXPECT_EQ(texts.find("sequences")->as_integer(), 2 * kNumPairs);
+  EXPECT_EQ(texts.find("tokens")->as_integer(), kNumPairs * 70);
+  EXPECT_EQ(texts.find("counted_tokens")->as_integer(), kNumPairs * 50);
+
+  std::vector<nlohmann::json> with_prompt = answer_pairs(), without = with_prompt;
+  for (nlohmann::json& row : with_prompt) {
+    for (const char* key : {"chosen", "rejected"}) row[key] = nlohmann::json::array({turn_of("assistant", row[key])});
+    row["prompt"] = nlohmann::json::array({turn_of("user", row["prompt"])});
+  }
+  for (std::size_t i = 0; i < without.size(); ++i) {
+    without[i].erase("prompt");
+    for (const char* key : {"chosen", "rejected"})
+      without[i][key] = nlohmann::json::array({with_prompt[i]["prompt"][0], with_prompt[i][key][0]});
+  }
+  write_file(place_ / "turns.jsonl", lines_of(with_prompt));
+  write_file(place_ / "dialogues.jsonl", lines_of(without));
+  for (const char* name : {"turns", "dialogues"}) prepare(name, {"--template", "chatml"});
+  EXPECT_EQ(read_file(place_ / "turns.bin"), read_file(place_ / "dialogues.bin"));
+  EXPECT_EQ(read_file(place_ / "turns.mask"), read_file(place_ / "dialogues.mask"));
+  // 22 bytes of <|im_start|>assistant are the prompt's; 11 of <|im_end|> and a line's end count with the answer.
+  const JsonValue turns = parse_json(succeeded(run_program({"data", "inspect", place_ / "turns", "--json"})).out, "inspect");
+  EXPECT_EQ(turns.find("counted_tokens")->as_integer(), kNumPairs * (50 + 2 * 11));
+}
+
+TEST_F(PreferenceRuns, BeginAtLn2AndAreTheSameInEveryLayout) {
+  const std::vector<JsonValue> one = train("one");
+  ASSERT_EQ(one.size(), 3U);
+  expect_no_reward_yet(one);
+  EXPECT_EQ(read_file(reference_file("one")).size(), 32U + 8 * kNumPairs);
+  for (const JsonValue& record : one) {
+    EXPECT_NEAR(number_of(record, "margin"), number_of(record, "rewards_chosen") - number_of(record, "rewards_rejected"), 1e-9);
+    EXPECT_EQ(record.find("loss_tokens")->as_integer(), 8 * 50);
+  }
+  EXPECT_GT(number_of(one[2], "margin"), 0.05);
+  EXPECT_GT(number_of(one[2], "accuracy"), 0.5);
+  EXPECT_LT(number_of(one[2], "loss"), number_of(one[1], "loss"));
+  expect_alike(train("dp_pp", {"parallel.data=2", "parallel.pipeline=2", "parallel.zero=zero2"}), one, "dp 2 x pp 2");
+  expect_alike(train("tp", {"parallel.tensor=2"}), one, "tp 2");
+}
+
+// One pair a step, so that its rewards say what its loss is.
+TEST_F(PreferenceRuns, VariantsAreFunctionsOfTheRewards) {
+  const auto expect = [&](const std::string& run, std::vector<std::string> settings, const auto& loss_of) {
+    settings.insert(settings.end(), {"batch.global=1", "batch.micro=1", "data.shuffle=false"});
+    const std::vector<JsonValue> records = train(run, settings);
+    for (const JsonValue& record : records)
+      EXPECT_NEAR(number_of(record, "loss"),
+                  loss_of(number_of(record, "rewards_chosen"), number_of(record, "rewards_rejected")), 1e-5)
+          << run << to_json_text(record);
+    EXPECT_GT(std::abs(number_of(records.at(2), "margin")), 1e-3) << run;
+  };
+  const auto log_sigmoid = [](double x) { return -std::log1p(std::exp(-x)); };
+  expect("sigmoid", {}, [&](double chosen, double rejected) { return -log_sigmoid(chosen - rejected); });
+  expect("smoothed", {"loss.label_smoothing=0.3"}, [&](double chosen, double rejected) {
+    return -0.7 * log_sigmoid(chosen - rejected) - 0.3 * log_sigmoid(rejected - chosen);
+  });
+  expect("hinge", {"loss.variant=hinge"}, [](double chosen, double rejected) { return std::max(0.0, 1 - (chosen - rejected)); });
+  expect("ipo", {"loss.variant=ipo"}, [](double chosen, double rejected) {
+    const double off = chosen / 0.2 / kChosenBytes - rejected / 0.2 / kRejectedBytes - 1 / (2 * 0.2);
+    return off * off;
+  });
+  expect("normalized", {"loss.length_normalized=true"}, [&](double chosen, double rejected) {
+    return -log_sigmoid(chosen / kChosenBytes - rejected / kRejectedBytes);
+  });
+  const std::vector<JsonValue> with_nll = train("with_nll", {"loss.nll_weight=0.5", "run.steps=1", "batch.global=32"});
+  double nats = 0;  // of a chosen answer's token
+  const std::vector<float> values = reference_values("with_nll");
+  for (std::size_t pair = 0; pair < kNumPairs; ++pair) nats -= double{values.at(2 * pair)} / (kNumPairs * kChosenBytes);
+  expect_no_reward_yet(with_nll, std::numbers::ln2 + 0.5 * nats);
+}
+
+TEST_F(PreferenceRuns, ReferencesAreNamedByPath) {
+  train("base", {"run.steps=1"});
+  const std::string from = setting("model.init_from", "base");
+  const std::vector<JsonValue> initial = train("initial", {from});
+  expect_no_reward_yet(initial);
+  succeeded(run_program({"convert", "--from", "ckpt", place_ / "base", "--to", "hf", place_ / "base_hf"}));
+  const std::vector<JsonValue> same = train("same", {from, setting("reference", "base_hf")});
+  EXPECT_EQ(compared(same, kPairKeys), compared(initial, kPairKeys)) << "the same weights, as a folder";
+  EXPECT_EQ(reference_values("same"), reference_values("initial"));
+
+  const std::vector<JsonValue> other = train("other", {from, setting("reference", "initial")});
+  EXPECT_LT(number_of(other.at(0), "rewards_chosen"), -1e-3) << "the reference has learned, and what trains has not";
+  EXPECT_GT(number_of(other.at(0), "loss"), std::numbers::ln2 + 1e-3);
+
+  // New adapters change nothing at first, and the reference does without them.
+  const std::vector<std::string> lora{from, "adapter.type=lora", "adapter.r=4", "optimizer.lr=0.03"};
+  const std::vector<JsonValue> adapted = train("adapted", lora);
+  expect_no_reward_yet(adapted);
+  EXPECT_GT(number_of(adapted.at(2), "margin"), 1e-2);
+  EXPECT_EQ(compared(train("adapted_to", plus(lora, {setting("reference", "base_hf")})), kPairKeys), compared(adapted, kPairKeys));
+
+  const std::string adapters = setting("reference", "adapted");
+  expect_one_line(start("refused", {from, adapters}), 64,
+                  {"reference = ", "adapted", "has adapters, and model.init_from has none"});
+  const std::string from_adapters = setting("model.init_from", "adapted");
+  expect_one_line(start("refused", {from_adapters, "adapter.type=lora", "adapter.r=4", setting("reference", "base_hf")}), 64,
+                  {"base_hf", "has no adapters, and model.init_from has some"});
+  expect_one_line(start("refused", {from, setting("reference", "none")}), 65, {"reference = ", "none", "no such folder"});
+  train("wider", {"run.steps=1", "model.vocab_size=258"});
+  expect_one_line(start("refused", {from, setting("reference", "wider")}), 64,
+                  {"reference = ", "wider", "vocab_size is 258, and this one's is 257"});
+  expect_one_line(start("refused", {from, "reference=adapter_off"}), 64, {"reference", "adapter_off", "\"initial\""});
+  EXPECT_FALSE(file_exists(place_ / "refused")) << "a start that is refused leaves nothing";
+}
+
+TEST_F(PreferenceRuns, GoOnWithTheReferenceThatTheyBeganWith) {
+  const std::vector<JsonValue> whole = train("whole", {"run.steps=4"});
+  train("stopped", {"run.steps=2"});
+  const std::string reference = read_file(reference_file("stopped"));
+  EXPECT_EQ(reference, read_file(reference_file("whole")));
+
+  const auto refused_with = [&](const std::string& content, const std::vector<std::string>& parts,
+                                const std::vector<std::string>& settings = {}) {
+    write_file(reference_file("stopped"), content);
+    expect_refused(start("stopped", plus({"run.steps=4"}, settings)), plus({reference_file("stopped")}, parts));
+  };
+  std::string damaged = reference;
+  damaged[damaged.size() - 3] ^= 1;
+  refused_with(damaged, {"is damaged", "put the run's own file back"});
+  refused_with(reference.substr(0, reference.size() - 8), {"has 280 bytes, and 32 pairs take 288"});
+  refused_with("nothing", {"is no file of a reference's log-probabilities"});
+  train("seeded", {"run.steps=1", "run.seed=7"});
+  refused_with(read_file(reference_file("seeded")), {"belongs to other training data or to another reference"});
+  std::vector<nlohmann::json> changed = answer_pairs();
+  changed[5]["chosen"] = "And God said, Let there be lit";
+  write_file(place_ / "changed.jsonl", lines_of(changed));
+  prepare("changed", {});
+  refused_with(reference, {"belongs to other training data"},
+               {setting("data.train", "changed"), R"(checkpoint.allow=["data.train"])"});
+  std::filesystem::remove(reference_file("stopped"));
+  expect_refused(start("stopped", {"run.steps=4"}), {reference_file("stopped"), "is missing", "put the copy of the folder"});
+
+  write_file(reference_file("stopped"), reference);
+  EXPECT_EQ(compared(train("stopped", {"run.steps=4"}), kPairKeys), compared(whole, kPairKeys));
+  EXPECT_EQ(read_file(reference_file("stopped")), reference);
+}
+
+TEST_F(PreferenceRuns, DataWithoutPairsIsRefused) {
+  const std::string pairs = place_ / "pairs";
+  succeeded(run_program({"data", "pack", pairs, "--sequence", "160", "--output", place_ / "packs"}));
+  expect_one_line(start("refused", {setting("data.train", "packs"), "batch.sequence=160", "model.max_position_embeddings=160"}), 65,
+                  {"packs: has 64 sequences in ", "loss.type = \"dpo\"", "a pair of two", "do not pack them"});
+  std::vector<nlohmann::json> chats;
+  for (const nlohmann::json& pair : answer_pairs()) chats.push_back({{"prompt", pair["prompt"]}, {"completion", pair["chosen"]}});
+  write_file(place_ / "chats.jsonl", lines_of(chats));
+  succeeded(run_program({"data", "prepare", "--chat", "--loss", "completion", "--template", "chatml", "--input",
+                         place_ / "chats.jsonl", "--tokenizer", "bytes", "--output", place_ / "chats"}));
+  expect_one_line(start("refused", {setting("data.train", "chats")}), 65,
+                  {"chats: has 32 sequences in 32 documents", "trident data prepare --preference"});
+  expect_one_line(start("refused", {"batch.sequence=64"}), 65, {"document 0 has 70 tokens", "64"});
+  expect_one_line(start("refused", {"eval.every=1", "data.valid=" + pairs}), 64,
+                  {"eval.every", "evaluation of pairs is not built"});
+  expect_one_line(start("refused", {"data.samples=stream"}), 64, {"loss.type = \"dpo\"", "data.samples"});
+
+  EXPECT_FALSE(file_exists(place_ / "refused")) << "a start that is refused leaves nothing";
+
+  std::vector<nlohmann::json> rows = answer_pairs();
+  rows[2].erase("rejected");
+  write_file(place_ / "halves.jsonl", lines_of(rows));
+  expect_one_line(run_program({"data", "prepare", "--preference", "--input", place_ / "halves.jsonl", "--tokenizer", "bytes",
+                               "--output", place_ / "halves"}),
+                  65, {"halves.jsonl:3", "the row has no \"rejected\""});
+}
+
+}  // namespace
+}  // namespace trident
