@@ -249,7 +249,8 @@ class Inputs {
     for (std::size_t k = first; k < leaves_.size(); ++k)
       if (leaves_[k].system == ForeignSystem::kOthers) leaves_[k].system = own;
     if (file == leaf.file)
-      refuse_at(file, leaf.line, leaf.column, fmt::format("{} names the file that it stands in; leave it out", in_quotes(leaf.key)));
+      refuse_at(file, leaf.line, leaf.column,
+                fmt::format("{} names the file that it stands in; leave it out", in_quotes(leaf.key)));
     if (leaf.system != ForeignSystem::kAccelerate && name != "accelerate_config") replace_keys(file, own, first, leaf.file);
     return 0;
   }
