@@ -69,13 +69,13 @@ Format format_of(std::string_view text, std::string_view file) {
     if (line.empty() || (line[0] == '#' && !line.starts_with("#!")) || line.starts_with("//") || line.starts_with("/*")) continue;
     if (line.starts_with("#!")) return line.find("python") != line.npos ? Format::kPython : Format::kShell;
     if (line[0] == '{') return Format::kJson;
-    if (line[0] == '[' && line.find("[ ") != 0) return Format::kToml;
+    if (line[0] == '[' && !line.starts_with("[ ") && !line.starts_with("[[ ")) return Format::kToml;
     if (line.starts_with("---") || line.starts_with("%YAML")) return Format::kYaml;
     for (const std::string_view word : {"import ", "from ", "def ", "class ", "\"\"\"", "@"})
       if (line.starts_with(word)) return Format::kPython;
     const std::size_t end = line.find_first_of(" \t:=", line[0] == '"' || line[0] == '\'' ? line.find(line[0], 1) : 0);
     const std::string_view behind = end == line.npos ? "" : line.substr(end);
-    if (behind.starts_with(":") && (behind.size() == 1 || behind[1] == ' ' || behind[1] == '\r')) return Format::kYaml;
+    if (end > 0 && behind.starts_with(":") && (behind.size() == 1 || behind[1] == ' ' || behind[1] == '\r')) return Format::kYaml;
     return behind.starts_with(" = ") ? Format::kToml : Format::kShell;
   }
   return Format::kShell;

@@ -118,6 +118,8 @@ TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
       << "torchrun starts the ranks";
   EXPECT_EQ(of_command("NPROC_PER_NODE=2 swift sft --model m --deepspeed zero2"),
             "ms-swift --model=\"m\"\nms-swift --deepspeed=\"zero2\"\nlauncher --nproc_per_node=\"2\"\n");
+  for (const std::string first : {": ${A:=1}", "[[ -n $A && $B == 1 ]] || exit", "[ -z \"$A\" ]"})
+    EXPECT_EQ(of_command(first + "\ntorchrun x.py --bf16"), "Hugging Face --bf16=true\n") << "neither YAML nor TOML";
   EXPECT_EQ(of_command("export A=1\nuv run accelerate launch -m axolotl.cli.train --x"), "axolotl --x=true\n");
   EXPECT_EQ(of_command("trl sft --fsdp_config '{\"version\": 2, \"a\": {\"b\": [1]}}'"),
             "Hugging Face fsdp_config.version=2\nHugging Face fsdp_config.a.b=[1]\n");
