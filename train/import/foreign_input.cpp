@@ -69,13 +69,13 @@ Format format_of(std::string_view text, std::string_view file) {
     if (line.empty() || (line[0] == '#' && !line.starts_with("#!")) || line.starts_with("//") || line.starts_with("/*")) continue;
     if (line.starts_with("#!")) return line.find("python") != line.npos ? Format::kPython : Format::kShell;
     if (line[0] == '{') return Format::kJson;
-    if (line[0] == '[' && line.find("[ ") != 0) return Format::kToml;
+    if (line[0] == '[' && !line.starts_with("[ ") && !line.starts_with("[[ ")) return Format::kToml;
     if (line.starts_with("---") || line.starts_with("%YAML")) return Format::kYaml;
     for (const std::string_view word : {"import ", "from ", "def ", "class ", "\"\"\"", "@"})
       if (line.starts_with(word)) return Format::kPython;
     const std::size_t end = line.find_first_of(" \t:=", line[0] == '"' || line[0] == '\'' ? line.find(line[0], 1) : 0);
     const std::string_view behind = end == line.npos ? "" : line.substr(end);
-    if (behind.starts_with(":") && (behind.size() == 1 || behind[1] == ' ' || behind[1] == '\r')) return Format::kYaml;
+    if (end > 0 && behind.starts_with(":") && (behind.size() == 1 || behind[1] == ' ' || behind[1] == '\r')) return Format::kYaml;
     return behind.starts_with(" = ") ? Format::kToml : Format::kShell;
   }
   return Format::kShell;
@@ -110,10 +110,15 @@ class Inputs {
     from_ = kind->system;
   }
   void read_given(const std::string& file) {
-    if (file != "-" && !file_exists(file))
-      throw ConfigError(fmt::format("{}: no such file; correct its name", in_quotes(file, 200)));
+    if (std::error_code error; file != "-" && !file_exists(file)) {
+      const std::string name = in_quotes(file, 200);
+      if (folder_exists(file)) throw ConfigError(fmt::format("{}: a folder; give the files in it", name));
+      if (std::filesystem::exists(file, error))
+        throw ConfigError(fmt::format("{}: no regular file; give - and its text as standard input", name));
+      throw ConfigError(fmt::format("{}: no such file; correct its name", name));
+    }
     const std::size_t first = leaves_.size();
-    read(file, from_, "");
+    read(file, nullptr, from_, "");
     for (std::size_t i = first; i < leaves_.size(); ++i) i += follow(i, first);
   }
   std::vector<ForeignLeaf> take() { return std::move(leaves_); }
@@ -138,15 +143,20 @@ class Inputs {
     return text;
   }
 
-  // `prefix` goes before the keys of a file of a part of its system's.
-  void read(const std::string& file, std::optional<ForeignSystem> system, std::string_view prefix) {
+  // `by` names the file, unless the user does. `prefix` goes before the keys of a file of a part of its system's.
+  void read(const std::string& file, const ForeignLeaf* by, std::optional<ForeignSystem> system, std::string_view prefix) {
     const std::string identity = identity_of(file);
     if (!seen_.emplace(identity, ForeignSystem::kOthers).second) return;
-    const std::string text = text_of(file);
+    const std::string whole = text_of(file);
+    check_foreign_text(whole, file);
+    const std::string_view text = std::string_view(whole).substr(whole.starts_with("\xEF\xBB\xBF") ? 3 : 0);  // no mark of UTF-8
     const Format format = format_of(text, file);
     if (format == Format::kPython)
       throw ConfigError(fmt::format("{}: a Python program, which import does not execute; print its configuration as JSON there, "
                                     "and import that", file));
+    if (format == Format::kShell && by != nullptr)
+      refuse_at(by->file, by->line, by->column, fmt::format("{} names {}, which is neither YAML, JSON nor TOML; correct its name",
+                                                            in_quotes(by->key), in_quotes(file)));
     if (format == Format::kShell) {
       read_commands(text, file, system);
     } else {
@@ -187,8 +197,10 @@ class Inputs {
       out.back().value = value;
       return;
     }
+    const bool is_deepspeed = is_hugging_face(leaf.system) && is_listed(leaf.key, "deepspeed deepspeed_config");
     for (const JsonMember& member : value.members()) {
       ForeignLeaf inner = leaf;
+      if (is_deepspeed) inner.system = ForeignSystem::kDeepSpeed, inner.key = "";
       if (member.value.line() > 0) inner.line = member.value.line(), inner.column = member.value.column();
       inner.key += (inner.key.empty() ? "" : ".") + member.key;
       flatten(inner, member.value, out);
@@ -210,9 +222,7 @@ class Inputs {
                                    {.comments = JsonComments::kRefused, .max_values = kMaxForeignValues});
       forget_places(value);
       std::vector<ForeignLeaf> parts;
-      flatten(
-          {is_deepspeed ? ForeignSystem::kDeepSpeed : leaf.system, leaf.file, leaf.line, leaf.column, is_deepspeed ? "" : name, {}},
-          value, parts);
+      flatten({leaf.system, leaf.file, leaf.line, leaf.column, name, {}}, value, parts);
       const auto at = leaves_.erase(leaves_.begin() + static_cast<std::ptrdiff_t>(i));
       leaves_.insert(at, parts.begin(), parts.end());
       return parts.size() - 1;  // -1 where there are none: the loop adds 1
@@ -223,11 +233,13 @@ class Inputs {
                                  (is_hugging_face(leaf.system) || leaf.system == ForeignSystem::kOlmo);
     const bool has_ending = std::ranges::any_of(std::array<std::string_view, 4>{".json", ".yaml", ".yml", ".toml"},
                                                 [&](std::string_view ending) { return text.ends_with(ending); });
-    if (!is_config && !((is_deepspeed || is_fsdp) && (has_ending || leaf.system == ForeignSystem::kAccelerate))) return 0;
-    if (name == "accelerate_config" && !has_ending) return 0;  // a name of TRL's
+    const ForeignKey* const row = find_foreign_key(leaf.system, name, text);
+    const bool is_name = row != nullptr && row->verdict == Verdict::kMapped;  // of a file that ms-swift or TRL brings along
+    if (!is_config && !(is_deepspeed && !is_name) && !(is_fsdp && (has_ending || name == "fsdp_config"))) return 0;
+    if (text.empty() || text == "none" || (name == "accelerate_config" && !has_ending)) return 0;
     const std::string file = find_file(leaf, text);
     const bool is_open = leaf.system == ForeignSystem::kOthers && name == "config";
-    read(file,
+    read(file, &leaf,
          is_deepspeed                  ? std::optional(ForeignSystem::kDeepSpeed)
          : name == "accelerate_config" ? std::optional(ForeignSystem::kAccelerate)
          : is_open                     ? std::nullopt
@@ -236,6 +248,9 @@ class Inputs {
     const ForeignSystem own = is_open ? seen_[identity_of(file)] : leaf.system;
     for (std::size_t k = first; k < leaves_.size(); ++k)
       if (leaves_[k].system == ForeignSystem::kOthers) leaves_[k].system = own;
+    if (file == leaf.file)
+      refuse_at(file, leaf.line, leaf.column,
+                fmt::format("{} names the file that it stands in; leave it out", in_quotes(leaf.key)));
     if (name != "accelerate_config") replace_keys(file, own, first, leaf.file);
     return 0;
   }

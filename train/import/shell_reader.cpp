@@ -140,6 +140,7 @@ class Reader : Scanner {
   // A command, or what stands between two.
   void step() {
     skip_blanks();
+    if (at_end()) return;
     Block& block = blocks_.back();
     const std::string word = plain_word();
     const std::size_t begin = pos_;
@@ -377,6 +378,7 @@ std::vector<ShellCommand> read_shell(std::string_view text, std::string_view sou
   shell::Text chars;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const int at = static_cast<int>(i);
+    if (text[i] == '\r') continue;
     chars.push_back({text[i], at});
     if (text[i] == '\n') script.line_starts.push_back(at + 1);
   }

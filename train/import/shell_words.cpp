@@ -146,10 +146,15 @@ void Scanner::scan(Fields& out, Stop stop, bool is_quoted) {
 void Scanner::single_quoted(Fields& out, bool has_escapes) {
   const std::size_t begin = pos_++;
   out.open();
+  int why = 0;
   for (; peek() != '\''; ++pos_) {
-    pos_ += has_escapes && peek() == '\\' ? 1 : 0;
+    const bool is_escape = has_escapes && peek() == '\\';
+    pos_ += is_escape ? 1 : 0;
     if (at_end()) script_.fail(at(begin), "nothing closes this quote");
-    out.put(text_[pos_]);
+    if (is_escape && !has("\\'\"", peek()) && why == 0)
+      why = script_.reason(fmt::format("{} in line {} stands for another character; write that in its place",
+                                       in_quotes(bytes_of(part(pos_ - 1, pos_ + 1))), line_of(pos_)));
+    out.put({text_[pos_].c, text_[pos_].at, is_escape ? why : text_[pos_].why});
   }
   ++pos_;
 }

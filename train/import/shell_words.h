@@ -144,6 +144,7 @@ class Scanner {
   }
   std::string typed(std::size_t begin) const { return bytes_of(part(begin, pos_)); }
   [[noreturn]] void fail_alone() const {
+    if (at_end()) script_.fail(here(), "the script ends within a command; complete it");
     script_.fail(here(), fmt::format("{} stands here alone; correct the script", in_quotes(std::string_view(&text_[pos_].c, 1))));
   }
   void skip_blanks();

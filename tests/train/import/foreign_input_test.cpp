@@ -85,6 +85,21 @@ TEST_F(ForeignInput, WhatIsNoConfigurationIsRefusedWithWhatToDo) {
   EXPECT_TRUE(contains(refusal("{\"train_batch_size\": 1, \"train_batch_size\": 2}", "d.json"), "d.json:1:"));
   EXPECT_TRUE(contains(error_of<ConfigError>([&] { leaves_of({folder_ / "none.yaml"}); }), "none.yaml\": no such file"));
   EXPECT_EQ(leaves_of({add("c.yaml", "mystery: 1")}, "megatron"), "Megatron-LM mystery=1\n");
+  EXPECT_TRUE(contains(error_of<ConfigError>([&] { leaves_of({folder_ / ""}); }), "a folder; give the files in it"));
+  EXPECT_TRUE(contains(error_of<ConfigError>([&] { leaves_of({"/dev/zero"}); }), "no regular file; give - and its text"));
+}
+
+TEST_F(ForeignInput, TextsOfEveryKindAreUtf8WithOrWithoutAMark) {
+  for (const auto& [text, leaf] : std::vector<std::pair<std::string, std::string>>{
+           {"# x\nlearning_rate: 1e-5", "Hugging Face learning_rate=\"1e-5\""},
+           {"{\"zero_optimization\": {\"stage\": 2}}", "DeepSpeed zero_optimization.stage=2"},
+           {"[training]\nsteps = 5", "torchtitan training.steps=5"},
+           {"torchrun x.py \\\r\n  --bf16\r\n", "Hugging Face --bf16=true"}}) {
+    EXPECT_EQ(leaves_of({add("x", "\xEF\xBB\xBF" + text)}), leaf + "\n");
+  }
+  EXPECT_EQ(refusal("torchrun x.py --bf16\ntrue \x1B[2J"), "run.sh:2:6: the byte 0x1B is a control character");
+  EXPECT_EQ(refusal("torchrun x.py --output_dir \xFF"), "run.sh:1:28: the byte 0xFF is not UTF-8");
+  EXPECT_EQ(refusal(std::string("t\0o\0", 4)), "run.sh:1:2: the byte 0x00 is a control character");
 }
 
 TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
@@ -103,6 +118,8 @@ TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
       << "torchrun starts the ranks";
   EXPECT_EQ(of_command("NPROC_PER_NODE=2 swift sft --model m --deepspeed zero2"),
             "ms-swift --model=\"m\"\nms-swift --deepspeed=\"zero2\"\nlauncher --nproc_per_node=\"2\"\n");
+  for (const std::string first : {": ${A:=1}", "[[ -n $A && $B == 1 ]] || exit", "[ -z \"$A\" ]"})
+    EXPECT_EQ(of_command(first + "\ntorchrun x.py --bf16"), "Hugging Face --bf16=true\n") << "neither YAML nor TOML";
   EXPECT_EQ(of_command("export A=1\nuv run accelerate launch -m axolotl.cli.train --x"), "axolotl --x=true\n");
   EXPECT_EQ(of_command("trl sft --fsdp_config '{\"version\": 2, \"a\": {\"b\": [1]}}'"),
             "Hugging Face fsdp_config.version=2\nHugging Face fsdp_config.a.b=[1]\n");
@@ -132,6 +149,16 @@ TEST_F(ForeignInput, FilesThatCommandsNameAreReadOnceAndGiveWay) {
       of_command("torchrun scripts/train.py o.yaml --fsdp.precision=mixed"),
       "OLMo config=\"o.yaml\"\nOLMo --fsdp.precision=\"mixed\"\nOLMo max_duration=8\nOLMo fsdp.precision=\"pure\" replaced\n");
   EXPECT_EQ(leaves_of({folder_ / "d.json", folder_ / "d.json"}), "DeepSpeed train_batch_size=8\n");
+  EXPECT_EQ(leaves_of({add("e.yaml", "learning_rate: 1e-5\ndeepspeed: {zero_optimization: {stage: 2}}")}),
+            "Hugging Face learning_rate=\"1e-5\"\nDeepSpeed zero_optimization.stage=2\n");
+  EXPECT_EQ(leaves_of({add("n.yaml", "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: none}")}),
+            "Accelerate distributed_type=\"DEEPSPEED\"\nAccelerate deepspeed_config.deepspeed_config_file=\"none\"\n");
+  EXPECT_TRUE(contains(refusal("torchrun x.py --deepspeed conf/stage2"), "names \"conf/stage2\", and there is no such file"));
+  EXPECT_EQ(refusal("trl sft --config run.sh --bf16"),
+            "run.sh:1:9: \"--config\" names the file that it stands in; leave it out");
+  add("other.sh", "trl sft --config run.sh --bf16");
+  EXPECT_TRUE(contains(refusal("trl sft --config other.sh"), "other.sh\", which is neither YAML, JSON nor TOML"));
+  remove_file(folder_ / "n.yaml");
   EXPECT_EQ(refusal("trl sft --config n.yaml"),
             "run.sh:1:9: \"--config\" names \"n.yaml\", and there is no such file beside run.sh or in the working directory; put "
             "it there");

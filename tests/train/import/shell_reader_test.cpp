@@ -36,6 +36,9 @@ TEST(ShellReader, QuotesEscapesAndContinuedLinesMakeWords) {
   EXPECT_EQ(words_in("a \"\\$x \\a \\\"\" '\\' \\\\ $'b\\'c'"), "a|$x \\a \"|\\|\\|b'c");
   EXPECT_EQ(words_in("a \\\n  b # c 'd\n# e\nf#g"), "a|b\nf#g") << "a comment begins a word";
   EXPECT_EQ(words_in("a;b&&c||d|e&\nf\r\n"), "a\nb\nc\ne\nf");
+  EXPECT_EQ(words_in("a \\\r\n  b\r\ncat <<E\r\nx\r\nE\r\nc"), "a|b\ncat\nc") << "Windows' line ends";
+  EXPECT_EQ(words_in("a $'b\\tc' \\\n"), "a|??") << "a tab there, and no t";
+  EXPECT_EQ(words_in("a\n\\\n"), "a");
   EXPECT_EQ(words_in("a > log 2>&1 <in &>x b <<< text 3>y"), "a|b");
   EXPECT_EQ(words_in("cat <<EOF > ds.json\n{\"a\": 'b'\nEOF\nrun\ncat <<-'E F'\n\t\tx\n\tE F\nend"), "cat\nrun\ncat\nend");
 }
@@ -128,6 +131,7 @@ TEST(ShellReader, WhatDoesNotCloseIsRefusedByItsPlace) {
   EXPECT_EQ(refused_shell("A=(b\nc"), "run.sh:1:1: nothing closes this parenthesis");
   EXPECT_EQ(refused_shell("if a; then b"), "run.sh:1:1: nothing closes this \"if\"");
   EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"f\" stands here alone; correct the script");
+  EXPECT_EQ(refused_shell("((1)"), "run.sh:1:4: the script ends within a command; complete it");
   EXPECT_EQ(refused_shell("[[ a"), "run.sh:1:1: no \"]]\" closes this");
   EXPECT_EQ(refused_shell("a )"), "run.sh:1:3: \")\" stands here alone; correct the script");
 }
