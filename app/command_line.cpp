@@ -78,11 +78,14 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
       ->allow_extra_args(false);
 }
 
-OptionValues values_of_files(const ConfigFlags& flags, const Import& import) {
+OptionValues values_of_file(const ConfigFlags& flags) {
   OptionValues values;
   if (!flags.file.empty()) values.take_file(read_json_file(flags.file), flags.file);
-  for (const auto& [path, value, origin, is_default] : import.values) values.take_import(path, value, origin, is_default);
   return values;
+}
+
+void take_import(OptionValues& values, const Import& import) {
+  for (const auto& [path, value, origin, is_default] : import.values) values.take_import(path, value, origin, is_default);
 }
 
 void in_range(CLI::Option* option, double least, double most) {

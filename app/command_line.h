@@ -31,8 +31,10 @@ struct ConfigFlags {
 };
 // `flags` is written by parse_flags and outlives `app`.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
-// Takes what the file, if one is named, says, and the import over it; no settings. Throws ConfigError as OptionValues::take_file().
-OptionValues values_of_files(const ConfigFlags& flags, const Import& import);
+// What the file says, if one is named; no settings. Throws ConfigError as OptionValues::take_file().
+OptionValues values_of_file(const ConfigFlags& flags);
+// Takes the import over what the file says.
+void take_import(OptionValues& values, const Import& import);
 
 // --adapter DIR, beside --hf.
 inline constexpr std::string_view kAdapterHelp =

@@ -108,7 +108,8 @@ bool is_reserved(const ImportedValue& value) {
 // The imported configuration beside others that differ from it in what data-parallel ranks share out. All but itself are without
 // what is not built. The first is what the others are compared with.
 StudySpec neighbours_of(const Import& import, const ImportFlags& flags) {
-  OptionValues values = values_of_files(flags.base, import);
+  OptionValues values = *flags.rules.base;
+  take_import(values, import);
   for (const std::string& setting : flags.base.settings) values.take_setting(setting);
   values.take_import("run.steps", 1, "", true);  // no price depends on it, nor on the data
   values.take_import("data.train", "none", "", true);
@@ -191,6 +192,8 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   if (!flags.plan) refuse_given(app, {"--config", "--set", "--cluster", "--gpus"}, "nothing is priced", "add --plan");
   if (flags.cluster.empty()) refuse_given(app, {"--gpus"}, "there is no cluster", "add --cluster NAME");
   if (flags.ranks > 0) flags.rules.ranks = flags.ranks;
+  const OptionValues base = values_of_file(flags.base);
+  flags.rules.base = &base;
   const Import import = import_files(flags.files, flags.rules);
   std::vector<NamedFile> inputs;
   for (const std::string& file : flags.files) inputs.push_back({"FILE", file});

@@ -94,7 +94,8 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
 
   OptionValues values;
   const auto read_config = [&] {
-    values = values_of_files(flags, imports.empty() ? Import() : import_files(imports));
+    values = values_of_file(flags);
+    if (!imports.empty()) take_import(values, import_files(imports, {.from = "", .ranks = {}, .base = &values}));
     for (const std::string& setting : with_stored_model(values, flags.settings)) values.take_setting(setting);
     return make_train_config(values);
   };

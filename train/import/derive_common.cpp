@@ -106,7 +106,7 @@ void derive_batch(Facts& facts) {
     }
     Fact product = computed(product_of(facts, {"batch.micro", "@accumulation", "parallel.data"}), {micro, accumulation, data});
     product.is_default = micro->is_default && accumulation->is_default;
-    return facts.set("batch.global", std::move(product));
+    return facts.take("batch.global", std::move(product));
   }
   if (data == nullptr) {
     if (given(micro) && given(accumulation))

@@ -70,10 +70,10 @@ void derive_deepspeed_precision(Facts& facts) {
 
 // Nothing is accumulated where at most one of the three sizes is given.
 void derive_deepspeed_batch(Facts& facts) {
-  const Fact *const global = facts.find("batch.global"), *const micro = facts.find("batch.micro");
+  const bool has_global = facts.is_given("batch.global"), has_micro = facts.is_given("batch.micro");
   if (facts.find("@accumulation") != nullptr) return;
-  if (global != nullptr && micro == nullptr) facts.set("@accumulation", computed(1, {global}));
-  if (global == nullptr && micro != nullptr) take_deepspeed_default(facts, "@accumulation", 1);
+  if (has_global && !has_micro) facts.set("@accumulation", computed(1, {facts.find("batch.global")}));
+  if (!has_global && has_micro) take_deepspeed_default(facts, "@accumulation", 1);
 }
 
 void derive_deepspeed_optimizer(Facts& facts) {

@@ -170,6 +170,7 @@ class Resolver {
 
   Import run(const std::vector<ForeignLeaf>& leaves) {
     for (const ForeignLeaf& leaf : leaves) judge(leaf);
+    take_base();
     fill_defaults();
     if (rules_.ranks) {
       const std::string option = fmt::format("--ranks {}", *rules_.ranks);
@@ -200,6 +201,8 @@ class Resolver {
   bool has(std::initializer_list<ForeignSystem> systems) const {
     return std::ranges::any_of(systems, [&](ForeignSystem system) { return present_.contains(system); });
   }
+  const OptionValue* of_base(std::string_view path) const;
+  void take_base();
   void fill_defaults();
   void derive();
   void list_values();
@@ -280,6 +283,24 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
   facts_.take(row.to, {converted(row, leaf.value, one.origin), one.origin});
 }
 
+// What the base gives; nullptr: nothing.
+const OptionValue* Resolver::of_base(std::string_view path) const {
+  if (rules_.base == nullptr) return nullptr;
+  const OptionValue& value = rules_.base->at(path);
+  return value.origin == OptionValue().origin ? nullptr : &value;
+}
+
+// Numbers of the base that others are computed from, as defaults that go before the systems'.
+void Resolver::take_base() {
+  for (const char* const path : {"run.steps", "parallel.data", "parallel.pipeline", "parallel.tensor", "batch.global",
+                                 "batch.micro", "batch.sequence", "optimizer.lr"}) {
+    const OptionValue* const value = of_base(path);
+    if (value == nullptr || !value->value.is_number()) continue;
+    if (std::string_view(path) == "run.steps" && facts_.is_given("run.epochs")) continue;  // which take their place
+    facts_.take(path, {value->value, value->origin, true});
+  }
+}
+
 // A default is in the system's own words: the row of that value says what it is here.
 void Resolver::fill_defaults() {
   for (const ForeignSystem system : kByDefaults) {
@@ -334,7 +355,10 @@ void Resolver::list_values() {
     if (in_model && !is_of_model(option.path)) list_model_keys();
     in_model = is_of_model(option.path);
     const std::string path(option.path);
-    if (const Fact* const fact = facts_.find(path)) list_value(path, *fact, &option);
+    const Fact* const fact = facts_.find(path);
+    const OptionValue* const base = of_base(path);
+    const bool is_of_base = fact != nullptr && base != nullptr && fact->is_default && fact->origin == base->origin;
+    if (fact != nullptr && !is_of_base) list_value(path, *fact, &option);
   }
   for (const auto& [path, fact] : facts_.all())
     TRIDENT_CHECK(is_of_model(path) || find_option(path) != nullptr, "{}: {} is in no table", fact.origin, path);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "train/config/option_values.h"
 #include "train/foreign/foreign_key.h"
 #include "train/import/foreign_input.h"
 
@@ -45,6 +46,8 @@ struct Import {
 struct ImportRules {
   std::string from;                   // --from
   std::optional<std::int64_t> ranks;  // --ranks
+  // The configuration that the inputs change: what follows from several keys takes those that no input says from it.
+  const OptionValues* base = nullptr;
 };
 
 // Throws ConfigError: what read_foreign_inputs does; an unknown key, with the nearest name; two keys that disagree, with both

@@ -251,46 +251,5 @@ TEST(HuggingFaceImport, TheNameOfTheProgramSaysWhatTrains) {
   EXPECT_EQ(became(of_command("torchrun swift/cli/sft.py --model m --dataset d"), "data.samples"), "\"packed\"");
 }
 
-// The command with the file that it names beside it, and without its line of `flag`.
-std::string command_without(const TemporaryFolder& folder, std::string_view flag) {
-  const auto text_of = [](const std::string& name) {
-    std::ifstream file(kFolder + name);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  };
-  std::string command = text_of("open_r1.sh");
-  const std::size_t at = command.find(flag);
-  command.erase(command.rfind('\n', at) + 1, command.find('\n', at) - command.rfind('\n', at));
-  std::ofstream(folder / "trl_zero2.yaml") << text_of("trl_zero2.yaml");
-  std::ofstream(folder / "open_r1.sh") << command;
-  return folder / "open_r1.sh";
-}
-
-TEST(HuggingFaceImport, ACommandOfOpenR1IsARun) {
-  const TemporaryFolder folder;
-  const Import import = import_files({command_without(folder, "--fp16")});
-  for (const auto& [path, value] : {std::pair{"batch.global", "128"},
-                                    {"batch.micro", "8"},
-                                    {"batch.sequence", "2048"},
-                                    {"parallel.data", "8"},
-                                    {"parallel.zero", "\"zero2\""},
-                                    {"precision.compute", "\"bf16\""},
-                                    {"recompute.policy", "\"full\""},
-                                    {"optimizer.lr", "1e-05"},
-                                    {"optimizer.betas", "[0.9,0.999]"},
-                                    {"optimizer.weight_decay", "0"},
-                                    {"optimizer.grad_clip", "1"},
-                                    {"lr_schedule.type", "\"linear\""},
-                                    {"run.epochs", "1"},
-                                    {"checkpoint.every", "20000"},
-                                    {"data.samples", "\"packed\""},
-                                    {"data.train", ""}})
-    EXPECT_EQ(became(import, path), value) << path;
-}
-
-TEST(HuggingFaceImport, TheCommandThatSaysFp16BesideAFileThatSaysBf16IsRefused) {
-  expect_error<ConfigError>([] { import_files({kFolder + "open_r1.sh"}); },
-                            {"open_r1.sh:11 --fp16", "trl_zero2.yaml:", "mixed_precision: bf16"});
-}
-
 }  // namespace
 }  // namespace trident

@@ -1,0 +1,11 @@
+ACCELERATE_LOG_LEVEL=info accelerate launch --config_file trl_zero2.yaml src/open_r1/sft.py \
+  --model_name_or_path Qwen/Qwen2.5-1.5B-Instruct \
+  --dataset_name open-r1/OpenR1-Math-220k \
+  --learning_rate 1.0e-5 \
+  --num_train_epochs 1 \
+  --packing \
+  --max_seq_length 2048 \
+  --per_device_train_batch_size 8 \
+  --gradient_accumulation_steps 2 \
+  --gradient_checkpointing \
+  --save_steps 20000
