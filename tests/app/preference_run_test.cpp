@@ -65,7 +65,8 @@ class PreferenceRuns : public ::testing::Test {
                R"({"run": {"steps": 3, "threads_per_rank": 1}, "model": {"model_type": "llama", "vocab_size": 257,
                    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
                    "num_key_value_heads": 2, "max_position_embeddings": 80, "rms_norm_eps": 1e-6},
-                   "batch": {"global": 8, "micro": 2, "sequence": 80}, "precision": {"compute": "fp32"}, "optimizer": {"lr": 3e-3}, "loss": {"type": "dpo", "beta": 0.2},
+                   "batch": {"global": 8, "micro": 2, "sequence": 80}, "precision": {"compute": "fp32"},
+                   "optimizer": {"lr": 3e-3}, "loss": {"type": "dpo", "beta": 0.2},
                    "lr_schedule": {"type": "constant", "warmup_steps": 0}, "log": {"every": 1, "report": false},
                    "data": {"train": ")" + (place_ / "pairs") + R"(", "samples": "packed"}})");
     std::vector<std::string> arguments{"train", "--config", place_ / "config.json", "--set", "run.dir=" + (place_ / run)};
