@@ -360,7 +360,8 @@ std::string name_here(std::string_view word, const JsonValue& value) {
 
 std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
   const auto hint = [](std::string_view path) { return fmt::format("; did you mean {}?", path); };
-  std::string plain(unknown.substr(std::min(unknown.size(), unknown.find_first_not_of('-'))));  // as other systems' command lines write it
+  // Other systems' command lines write it so.
+  std::string plain(unknown.substr(std::min(unknown.size(), unknown.find_first_not_of('-'))));
   std::ranges::replace(plain, '-', '_');
   unknown = plain;
   if (std::string known = name_here(unknown, value); !known.empty()) return known;
