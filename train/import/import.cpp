@@ -17,6 +17,7 @@ namespace trident {
 namespace {
 
 constexpr std::string_view kCommand = "trident ";  // begins what stands in the place of a key
+constexpr std::string_view kLossCommand = "trident data prepare --chat --loss ";
 constexpr std::size_t kLongestValue = 80;  // bytes of one in messages and comments
 
 // Whose defaults go before whose: a program's before a launcher's, and those of what builds on another before the other's.
@@ -274,6 +275,10 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
   }
   if (!becomes_something || row.to.empty() || row.to.starts_with(kCommand)) {
     one.key.to = row.to;
+    if (!row.to.starts_with(kLossCommand)) return;
+    const std::string_view loss = row.to.substr(kLossCommand.size());
+    one.key.note = fmt::format("--loss {}: {}", loss, row.note);
+    if (loss != "all" || facts_.find("@loss") == nullptr) facts_.set("@loss", {loss, one.origin});
     return;
   }
   if (leaf.system == ForeignSystem::kDeepSpeed)
