@@ -13,19 +13,23 @@ using enum Verdict;
 #define TRIDENT_PARALLELISM(name) \
   "parallelism_config.parallelism_config_" name ", parallelism_config." name ", parallelism_config_" name
 
+constexpr std::string_view kMeansWhole =
+                               "data-parallel ranks with whole copies (ddp), unless DeepSpeed or FSDP is asked for elsewhere",
+                           kMeansFsdp = "zero3 where fsdp_config says nothing else",
+                           kMeansDeepSpeed = "zero2 where no stage is named",
+                           kMeansMegatron = "zero1 with use_distributed_optimizer, ddp without";
+
 constexpr ForeignKey kAccelerateRun[] = {
     {"distributed_type = NO, false", kMapped, "@distributed_type", "\"NO\"", "one process, whatever num_processes says"},
-    {"distributed_type = MULTI_GPU, MULTI_CPU", kMapped, "@distributed_type", "\"MULTI_GPU\"",
-     "data-parallel ranks with whole copies (ddp), unless DeepSpeed or FSDP is asked for elsewhere"},
-    {"distributed_type = FSDP", kMapped, "@distributed_type", "\"FSDP\"", "zero3 where fsdp_config says nothing else"},
-    {"distributed_type = DEEPSPEED", kMapped, "@distributed_type", "\"DEEPSPEED\"", "zero2 where no stage is named"},
-    {"distributed_type = MEGATRON_LM", kMapped, "@distributed_type", "\"MEGATRON_LM\"",
-     "zero1 with use_distributed_optimizer, ddp without"},
+    {"distributed_type = MULTI_GPU, MULTI_CPU", kMapped, "@distributed_type", "\"MULTI_GPU\"", kMeansWhole},
+    {"distributed_type = FSDP", kMapped, "@distributed_type", "\"FSDP\"", kMeansFsdp},
+    {"distributed_type = DEEPSPEED", kMapped, "@distributed_type", "\"DEEPSPEED\"", kMeansDeepSpeed},
+    {"distributed_type = MEGATRON_LM", kMapped, "@distributed_type", "\"MEGATRON_LM\"", kMeansMegatron},
     {"distributed_type", kRefused, {}, {}, "ranks compute on CPUs and CUDA GPUs"},
-    {"multi_gpu", kMapped, "@distributed_type", "\"MULTI_GPU\""},
-    {"use_fsdp", kMapped, "@distributed_type", "\"FSDP\""},
-    {"use_deepspeed", kMapped, "@distributed_type", "\"DEEPSPEED\""},
-    {"use_megatron_lm", kMapped, "@distributed_type", "\"MEGATRON_LM\""},
+    {"multi_gpu", kMapped, "@distributed_type", "\"MULTI_GPU\"", kMeansWhole},
+    {"use_fsdp", kMapped, "@distributed_type", "\"FSDP\"", kMeansFsdp},
+    {"use_deepspeed", kMapped, "@distributed_type", "\"DEEPSPEED\"", kMeansDeepSpeed},
+    {"use_megatron_lm", kMapped, "@distributed_type", "\"MEGATRON_LM\"", kMeansMegatron},
     {"use_parallelism_config", kAlways, {}, {}, "degrees count where they are given"},
     {"num_processes = -1", kLauncher, {}, {}, "the launcher or import --ranks says how many there are"},
     {"num_processes", kMapped, "@ranks"},

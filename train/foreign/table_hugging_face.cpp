@@ -216,9 +216,7 @@ constexpr ForeignKey kSavingAndLogging[] = {
 constexpr ForeignKey kDataAndModel[] = {
     {"model_name_or_path", kMapped, "@model", {}, "a local folder: nothing is downloaded"},
     {"model_name", kMapped, "@model", {}, "or model.init_from, a local folder of Hugging Face's form"},
-    {"dataset_name, dataset_path, train_file", kMapped, "@dataset", {},
-     "the prefix that trident data prepare wrote; SFTConfig counts every token of a conversation, --loss all, unless it says "
-     "otherwise"},
+    {"dataset_name, dataset_path, train_file", kMapped, "@dataset"},
     {"validation_file", kMapped, "data.valid", {}, "the prefix that trident data prepare wrote"},
     {"tokenizer_name, tokenizer_name_or_path", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
     {"max_length, max_seq_length, cutoff_len, sequence_len, block_size", kMapped, "batch.sequence"},

@@ -59,7 +59,7 @@ constexpr ForeignKey kLlamaFactoryTraining[] = {
 };
 
 constexpr ForeignKey kLlamaFactoryModelAndData[] = {
-    {"dataset", kMapped, "@dataset", {}, "the prefix that trident data prepare --chat wrote"},
+    {"dataset", kMapped, "@dataset"},
     {"eval_dataset, val_size, eval_on_each_dataset", kDiffers, {}, {},
      "data.valid names files, data.split sets documents aside, such as 99,1"},
     {"train_on_prompt = true", kAlways, "trident data prepare --chat --loss all", {}, kLlamaFactoryWithData},

@@ -27,7 +27,7 @@ constexpr ForeignKey kOlmoModel[] = {
      "model.init_device, model.precision, model.pad_token_id",
      kAlways, {}, {}, "it changes how the same is computed"},
     {"model.rope_theta", kMapped, "model.rope_theta", {}, {}, "10000"},
-    {"model.attention_dropout = 0", kAlways, {}, {}, "attention probabilities have no dropout"},
+    {"model.attention_dropout = 0", kMapped, "@attention_dropout", "0", "attention probabilities have no dropout"},
     {"model.attention_dropout", kRefused, "model.residual_dropout", {}, "dropout of attention probabilities is not built"},
     {"model.residual_dropout", kMapped, "model.dropout", {}, "one probability for residuals and embeddings", "0.1"},
     {"model.embedding_dropout", kMapped, "@olmo.embedding_dropout"},

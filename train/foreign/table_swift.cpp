@@ -91,7 +91,7 @@ constexpr ForeignKey kSwiftParallelism[] = {
 
 constexpr ForeignKey kSwiftModelAndData[] = {
     {"model", kMapped, "@model", {}, "a local folder: nothing is downloaded"},
-    {"dataset", kMapped, "@dataset", {}, "the prefix that trident data prepare --chat wrote"},
+    {"dataset", kMapped, "@dataset"},
     {"max_model_len", kDiffers, {}, {}, "the folder's config.json says how long; batch.sequence is what a sample has"},
     {"val_dataset, cached_dataset, cached_val_dataset, split_dataset_ratio", kDiffers, {}, {},
      "data.valid names files, data.split sets documents aside, such as 99,1"},

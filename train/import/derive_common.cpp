@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 
 #include "core/check.h"
 #include "core/file_io.h"
@@ -245,6 +246,25 @@ bool is_preset(const std::string& name) {
   }
 }
 
+// The commands that make token files of what `dataset` names.
+std::string how_to_prepare(const Facts& facts, const std::string& dataset) {
+  const std::filesystem::path path(dataset);
+  const std::string ending = path.extension().string();
+  const bool is_file = file_exists(dataset) || ending == ".jsonl" || ending == ".json" || ending == ".txt";
+  const std::string name = (is_file ? path.stem() : path.filename()).string(), output = "data/" + (name.empty() ? "NAME" : name);
+  const std::string model = facts.text("@model").value_or(""), loss = facts.text("@loss").value_or("");
+  const std::string tokenizer = facts.text("data.tokenizer").value_or(folder_exists(model) ? model : "MODEL");
+  const bool is_chat = !loss.empty() && loss != "preference";
+  const std::string text =
+      fmt::format("give token files of it: trident data prepare {}--input {} --tokenizer {}{} --output {}",
+                  is_chat ? "--chat " : loss.empty() ? "" : "--preference ", is_file ? dataset : "FILE", tokenizer,
+                  is_chat ? " --loss " + loss : "", output);
+  if (facts.find("@pack") == nullptr) return fmt::format("{}, then --set data.train={}", text, output);
+  const std::string sequence = facts.find("batch.sequence") == nullptr ? "T" : std::to_string(*facts.integer("batch.sequence"));
+  return fmt::format("{0}, trident data pack {1} --sequence {2} --output {1}_packed, then --set data.train={1}_packed", text,
+                     output, sequence);
+}
+
 void derive_names(Facts& facts) {
   if (const Fact* const model = facts.find("@model")) {
     const std::string name = facts.text("@model").value();
@@ -261,7 +281,7 @@ void derive_names(Facts& facts) {
     if (file_exists(prefix + ".bin") && file_exists(prefix + ".idx"))
       facts.take("data.train", *dataset);
     else
-      facts.remark(*dataset, "no prefix of token files: give what trident data prepare makes of it with --set data.train=PREFIX");
+      facts.remark(*dataset, how_to_prepare(facts, prefix));
   }
 }
 

@@ -178,10 +178,18 @@ void derive_samples(Facts& facts, Stage stage) {
   const Fact* const packing = how == "neat" ? strategy : facts.find("@packing");
   const std::string pack = word_of(packing);
   const bool is_cut = pack == "stream" || (pack == "packed" && (how == "wrapped" || how == "fixed"));
-  if (packing != nullptr)
+  if (packing != nullptr) {
     follow(facts, "data.samples", is_cut ? "stream" : "packed", *packing);
-  else if (stage == Stage::kSft || stage == Stage::kDpo)
+    if (!is_cut && pack != "one") facts.set("@pack", *packing);
+  } else if (stage == Stage::kSft || stage == Stage::kDpo)
     fill(facts, "data.samples", "packed", "a conversation is a sample");
+}
+
+// Which targets count, where @dataset is conversations. TRL's trainers count all tokens, the programs on top of it the answers'.
+void derive_loss(Facts& facts, Stage stage, bool is_trl) {
+  if (stage == Stage::kDpo) facts.set("@loss", {"preference", ""});
+  else if (stage == Stage::kSft) facts.take("@loss", {is_trl ? "all" : "assistant", "", true});
+  else facts.erase("@loss");
 }
 
 }  // namespace
@@ -196,6 +204,7 @@ void derive_hugging_face(Facts& facts) {
   derive_precision(facts);
   derive_trainer_schedule(facts);
   derive_samples(facts, stage);
+  derive_loss(facts, stage, is_trl);
   if (stage == Stage::kDpo) {
     const Fact* const said = facts.find(facts.find("@stage") == nullptr ? "@program" : "@stage");
     facts.take("loss.type", {"dpo", said == nullptr ? "loss.beta is one of dpo" : said->origin, said == nullptr});

@@ -45,6 +45,8 @@ void derive_olmo_model(Facts& facts) {
     facts.set("model.intermediate_size",
               computed(whole_number(*facts.number("@olmo.mlp_ratio") * *facts.number("model.hidden_size") / 2, {ratio, hidden}),
                        {ratio, hidden}));
+  if (hidden != nullptr && facts.find("@attention_dropout") == nullptr)
+    facts.remark(*hidden, "attention probabilities have no dropout here; OLMo's default is 0.1");
   const Fact *const vocabulary = facts.find("@olmo.vocab_size"), *const rows = facts.find("@olmo.embedding_size");
   if (rows != nullptr) facts.set("model.vocab_size", computed(rows->value, {rows, vocabulary}));
   else if (vocabulary != nullptr) facts.set("model.vocab_size", *vocabulary);

@@ -14,6 +14,7 @@
 //   @max_steps                           run.steps where > 0; else run.epochs counts
 //   @save_strategy, @save_steps          Trainer's: "no", "epoch", "steps"; likewise @eval_*, @logging_*
 //   @model, @dataset                     a local path, or a hub's name
+//   @loss, @pack                         of @dataset: --loss of trident data prepare, or "preference"; given where it is packed
 #pragma once
 
 #include <cstdint>

@@ -17,6 +17,7 @@ namespace trident {
 namespace {
 
 constexpr std::string_view kCommand = "trident ";  // begins what stands in the place of a key
+constexpr std::string_view kLossCommand = "trident data prepare --chat --loss ";
 constexpr std::size_t kLongestValue = 80;  // bytes of one in messages and comments
 
 // Whose defaults go before whose: a program's before a launcher's, and those of what builds on another before the other's.
@@ -117,12 +118,19 @@ JsonValue typed(const JsonValue& value, std::string_view to, const Option* optio
   return value;
 }
 
-// The value in the option's own form; as it is where the option refuses it, which is said in the end, if it is still there.
-JsonValue canonical(const JsonValue& value, const Option& option) {
+bool is_reserved(const Option& option, const JsonValue& value) {
+  return option.status == OptionStatus::kReserved ||
+         std::ranges::any_of(option.reserved_values, [&](const ReservedValue& one) { return value == JsonValue(one.value); });
+}
+
+// The value in the option's own form. ConfigError, with its place, for a number that the option refuses, before it is multiplied;
+// what else is refused stays, and is said in the end, if it is still there.
+JsonValue canonical(const JsonValue& value, const Option& option, std::string_view origin) {
   if (takes(option.takes, Takes::kSources) || takes(option.takes, Takes::kTexts)) return value;
   try {
-    return checked_value(option, value, "");
+    return checked_value(option, value, fmt::format("{}: ", origin));
   } catch (const ConfigError&) {
+    if (value.is_number() && !is_reserved(option, value)) throw;
     return value;
   }
 }
@@ -131,6 +139,11 @@ JsonValue scaled(const JsonValue& value, double factor, std::string_view origin)
   const JsonValue number = typed(value, "@", nullptr);
   if (!number.is_number()) throw ConfigError(fmt::format("{}: must be a number; correct it", origin));
   return number.as_number() * factor;
+}
+
+JsonValue one_more(const JsonValue& number, std::string_view origin) {
+  const Fact fact{number, std::string(origin)};
+  return whole_number(number.as_number(), {&fact}) + 1;
 }
 
 JsonValue converted(const ForeignKey& row, const JsonValue& given, std::string_view origin) {
@@ -143,7 +156,7 @@ JsonValue converted(const ForeignKey& row, const JsonValue& given, std::string_v
   else if (row.convert == Convert::kMinutesToSeconds)
     value = scaled(value, 60, origin);
   else if (row.convert == Convert::kOneMore)
-    value = static_cast<std::int64_t>(scaled(value, 1, origin).as_number()) + 1;
+    value = one_more(scaled(value, 1, origin), origin);
   else if (row.convert == Convert::kList && value.is_string())
     value = list_in(value.as_string());
   else if (row.convert == Convert::kNot) {
@@ -152,12 +165,7 @@ JsonValue converted(const ForeignKey& row, const JsonValue& given, std::string_v
     value = !*truth;
   } else
     value = typed(value, row.to, option);
-  return option == nullptr ? value : canonical(value, *option);
-}
-
-bool is_reserved(const Option& option, const JsonValue& value) {
-  return option.status == OptionStatus::kReserved ||
-         std::ranges::any_of(option.reserved_values, [&](const ReservedValue& one) { return value == JsonValue(one.value); });
+  return option == nullptr ? value : canonical(value, *option, origin);
 }
 
 void append_sentence(std::string& note, std::string_view sentence) {
@@ -267,6 +275,10 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
   }
   if (!becomes_something || row.to.empty() || row.to.starts_with(kCommand)) {
     one.key.to = row.to;
+    if (!row.to.starts_with(kLossCommand)) return;
+    const std::string_view loss = row.to.substr(kLossCommand.size());
+    one.key.note = fmt::format("--loss {}: {}", loss, row.note);
+    if (loss != "all" || facts_.find("@loss") == nullptr) facts_.set("@loss", {loss, one.origin});
     return;
   }
   if (leaf.system == ForeignSystem::kDeepSpeed)
@@ -334,7 +346,7 @@ void Resolver::list_value(const std::string& path, const Fact& fact, const Optio
   ImportedValue value{path, fact.value, fact.origin, fact.is_default};
   if (option != nullptr) try {
       const JsonValue checked = checked_value(*option, fact.value, fact.origin + ": ");
-      value.value = canonical(fact.value, *option);
+      value.value = canonical(fact.value, *option, fact.origin);
     } catch (const ConfigError& error) {
       if (!is_reserved(*option, fact.value)) throw;
       not_built_.emplace(path, std::string_view(error.what()).substr(fact.origin.size() + 2));
@@ -407,8 +419,11 @@ void Resolver::finish(Judged& one) const {
 }
 
 void Resolver::list_defaults() {
+  const auto says = [&](const ImportedValue& value) {
+    return std::ranges::any_of(judged_, [&](const Judged& one) { return is_part_of(one.origin, value.origin); });
+  };
   for (const ImportedValue& value : out_.values)
-    if (value.is_default) out_.defaults.push_back({value.path, value.value, value.origin});
+    if (value.is_default && !says(value)) out_.defaults.push_back({value.path, value.value, value.origin});
   for (Judged& one : judged_) out_.keys.push_back(std::move(one.key));
 }
 

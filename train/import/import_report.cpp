@@ -9,7 +9,15 @@
 namespace trident {
 namespace {
 
-constexpr std::size_t kLongestOrigin = 160;  // bytes
+constexpr std::size_t kLongestOrigin = 240;  // bytes
+
+// A comment of several origins ends behind a whole one.
+std::string cut_origin(std::string_view origin) {
+  if (origin.size() <= kLongestOrigin) return std::string(origin);
+  const std::string_view begin = origin.substr(0, kLongestOrigin);
+  const std::size_t end = begin.rfind(", ");
+  return std::string(end == begin.npos ? begin : begin.substr(0, end + 2)) + "...";
+}
 
 // The values as one object; blocks are objects within it.
 JsonValue tree_of(const Import& import) {
@@ -34,7 +42,7 @@ std::string config_text(const Import& import) {
   for (const ImportedValue& value : import.values) origins.emplace(value.path, value.origin);
   const auto origin_of = [&](const std::string& path) {
     const auto found = origins.find(path);
-    return found == origins.end() ? std::nullopt : std::optional(on_one_line(found->second.substr(0, kLongestOrigin)));
+    return found == origins.end() ? std::nullopt : std::optional(on_one_line(cut_origin(found->second)));
   };
   return text_with_origins(tree_of(import), origin_of) + '\n';
 }

@@ -7,6 +7,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 
 #include "core/printable.h"
@@ -24,6 +25,47 @@ void check_dotted_keys(std::string_view text, std::string_view source) {
     if (c == '\n') ++line, dots = 0;
     if (c == '.' && ++dots > kMaxDotsOfLine)
       refuse_at(source, line, 1, fmt::format("more than {} dots on a line", kMaxDotsOfLine));
+  }
+}
+
+bool begins_key(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("_-\"'").find(c) != std::string_view::npos;
+}
+
+// The end of the string that begins at `at`, of one line or of several.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const bool is_long = text.substr(at).starts_with(std::string(3, quote));
+  const std::string mark(is_long ? 3 : 1, quote);
+  for (at += mark.size(); at < text.size() && !text.substr(at).starts_with(mark); ++at) {
+    if (text[at] == '\n' && !is_long) return at;
+    if (text[at] == '\\' && quote == '"') ++at;
+  }
+  at += mark.size();
+  while (is_long && at < text.size() && text[at] == quote) ++at;
+  return std::min(at, text.size());
+}
+
+// toml++ takes for granted, without a look, that the name of a table follows its bracket.
+void check_headers(std::string_view text, std::string_view source) {
+  int line = 1, depth = 0;
+  std::size_t line_begin = 0;
+  bool is_first = true;  // nothing but blanks stands before on the line
+  for (std::size_t at = 0, next = 0; at < text.size(); at = next) {
+    const char c = text[at];
+    next = at + 1;
+    if (c == '#') next = std::min(text.find('\n', at), text.size());
+    else if (c == '"' || c == '\'') next = end_of_string(text, at);
+    else if (c == '[' && is_first && depth == 0) {
+      std::size_t name = text.find_first_not_of(" \t", next);
+      if (name == next && text.substr(name).starts_with('[')) name = text.find_first_not_of(" \t", name + 1);
+      if (name != text.npos && text[name] != '[' && text[name] != ']' && !begins_key(text[name]))
+        refuse_at(source, line, static_cast<int>(name - line_begin) + 1, "the header of a table lacks its name");
+    }
+    depth += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
+    is_first = is_first && (c == ' ' || c == '\t' || c < 0);  // a byte-order mark is below 0
+    for (std::size_t i = at; i < next; ++i)
+      if (text[i] == '\n') ++line, line_begin = i + 1, is_first = true;
   }
 }
 
@@ -83,6 +125,7 @@ class TomlConverter {
 JsonValue read_toml(std::string_view text, std::string_view source) {
   check_foreign_text(text, source);
   check_dotted_keys(text, source);
+  check_headers(text, source);
   try {
     const toml::table table = toml::parse(text);
     return TomlConverter(source).value(table, {1, 1}, 0);

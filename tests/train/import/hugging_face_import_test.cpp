@@ -251,5 +251,34 @@ TEST(HuggingFaceImport, TheNameOfTheProgramSaysWhatTrains) {
   EXPECT_EQ(became(of_command("torchrun swift/cli/sft.py --model m --dataset d"), "data.samples"), "\"packed\"");
 }
 
+// What is said of the argument, which is given once.
+std::string note_of(const Import& import, std::string_view key) {
+  const auto found = std::ranges::find(import.keys, key, [](const ImportedKey& one) { return one.leaf.key; });
+  return found == import.keys.end() ? "" : found->note;
+}
+
+TEST(HuggingFaceImport, ADatasetIsAnsweredWithTheCommandsThatPrepareIt) {
+  const auto answer = [](S system, const Words& words) {
+    const Import import = imported(system, words);
+    return note_of(import, system == S::kHuggingFace ? "--dataset_name" : "--dataset");
+  };
+  EXPECT_EQ(answer(S::kHuggingFace, {{"program", "sft.py"}, {"dataset_name", "in/chats.jsonl"}}),
+            "give token files of it: trident data prepare --chat --input in/chats.jsonl --tokenizer MODEL --loss all --output "
+            "data/chats, then --set data.train=data/chats");
+  const Words packed{{"program", "sft.py"}, {"dataset_name", "a/b"}, {"model_name_or_path", kFolder}, {"packing", "true"},
+                     {"assistant_only_loss", "true"}, {"completion_only_loss", "false"}};
+  EXPECT_EQ(answer(S::kHuggingFace, packed),
+            "give token files of it: trident data prepare --chat --input FILE --tokenizer " + kFolder +
+                " --loss assistant --output data/b, trident data pack data/b --sequence 1024 --output data/b_packed, then --set "
+                "data.train=data/b_packed");
+  EXPECT_EQ(note_of(imported(S::kHuggingFace, packed), "--assistant_only_loss"),
+            "--loss assistant: the targets that count are chosen with the data");
+  const std::string pairs = answer(S::kHuggingFace, {{"program", "dpo.py"}, {"dataset_name", "p.jsonl"}});
+  EXPECT_NE(pairs.find("trident data prepare --preference --input p.jsonl"), std::string::npos) << pairs;
+  EXPECT_NE(answer(S::kHuggingFace, {{"program", "run_clm.py"}, {"dataset_name", "t.txt"}}).find("prepare --input t.txt"),
+            std::string::npos);
+  EXPECT_NE(answer(S::kSwift, {{"program", "swift sft"}, {"dataset", "c.jsonl"}}).find("--loss assistant"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace trident

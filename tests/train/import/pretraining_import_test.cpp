@@ -185,6 +185,13 @@ TEST(PretrainingImport, TheOneBillionModelOfOlmo) {
   EXPECT_NE(key->note.find("the whole model is one unit there"), std::string::npos);
 }
 
+TEST(PretrainingImport, OlmosDropoutOfAttentionIsSaidWhereItIsLeftOut) {
+  const auto note = [](const Keys& keys) { return import_of(ForeignSystem::kOlmo, keys).keys[0].note; };
+  const std::string said = "attention probabilities have no dropout here; OLMo's default is 0.1";
+  EXPECT_NE(note({{"model.d_model", 64}}).find(said), std::string::npos) << note({{"model.d_model", 64}});
+  EXPECT_EQ(note({{"model.d_model", 64}, {"model.attention_dropout", 0.0}}).find(said), std::string::npos);
+}
+
 TEST(PretrainingImport, OlmosLengthsFamiliesAndStrategies) {
   const auto olmo = [](const Keys& keys) { return import_of(ForeignSystem::kOlmo, keys); };
   expect_values(olmo({{"max_duration", "4e12T"}, {"global_train_batch_size", 512}, {"model.max_sequence_length", 4096},

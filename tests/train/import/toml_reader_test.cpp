@@ -50,6 +50,16 @@ TEST(TomlReader, SaysWhereBrokenTextIsBroken) {
   EXPECT_EQ(toml_refusal("a = 1\nb = '\x1b'\n"), "f.toml:2:6: the byte 0x1B is a control character");
 }
 
+TEST(TomlReader, AHeaderWithoutANameIsRefusedAtItsPlace) {
+  const std::string lacks = ": the header of a table lacks its name";
+  EXPECT_EQ(toml_refusal("[job]\nx = 1\n\n[\ny = 2\n"), "f.toml:4:2" + lacks);
+  EXPECT_EQ(toml_refusal("a = \"\"\"\n[\n\"\"\"\n  [[ \t\n"), "f.toml:4:7" + lacks);
+  EXPECT_EQ(toml_refusal("\xEF\xBB\xBF[\n"), "f.toml:1:5" + lacks);
+  for (const char* text : {"[.a]", "[#", "[=]", "[[,]]", "[\r\n"})
+    EXPECT_NE(toml_refusal(text).find(lacks), std::string::npos) << text;
+  EXPECT_EQ(toml_text("a = [ # ]\n[\n'['\n]\n]\nb = '[' # [\n[ c ]\n[['d\"']]\n"), R"({"a":[["["]],"b":"[","c":{},"d\"":[{}]})");
+}
+
 TEST(TomlReader, HoldsItsLimits) {
   EXPECT_EQ(toml_refusal(std::string(1'100'000, '#')), "f.toml: 1100000 bytes, the limit is 1048576");
   EXPECT_TRUE(toml_refusal("a = " + std::string(100'000, '[')).starts_with("f.toml:1:"));
