@@ -1,9 +1,13 @@
 #include "app/command_line.h"
 
+#include <algorithm>
+
 #include "app/help_text.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
+#include "train/config/option_check.h"
+#include "train/config/option_table.h"
 
 namespace trident {
 namespace {
@@ -86,6 +90,31 @@ OptionValues values_of_file(const ConfigFlags& flags) {
 
 void take_import(OptionValues& values, const Import& import) {
   for (const auto& [path, value, origin, is_default] : import.values) values.take_import(path, value, origin, is_default);
+}
+
+std::string said_text(const ForeignLeaf& leaf) {
+  const std::string value = leaf.value.is_string() ? leaf.value.as_string() : value_text(leaf.value);
+  if (!leaf.key.starts_with('-')) return fmt::format("{}: {}", leaf.key, value);
+  return leaf.value == JsonValue(true) ? leaf.key : fmt::format("{} {}", leaf.key, value);
+}
+
+bool is_reserved(const ImportedValue& value) {
+  const Option* const option = find_option(value.path);
+  if (option == nullptr) return false;
+  const auto is_it = [&](const ReservedValue& it) { return JsonValue(it.value) == value.value; };
+  if (option->status != OptionStatus::kReserved) return std::ranges::any_of(option->reserved_values, is_it);
+  try {
+    checked_value(*option, value.value, "");
+    return false;  // a neutral one
+  } catch (const ConfigError&) {
+    return true;
+  }
+}
+
+std::string neutral_setting(const ImportedValue& value) {
+  const JsonValue neutral = default_value(*find_option(value.path));
+  const std::string text = neutral.is_string() ? neutral.as_string() : to_json_text(neutral);
+  return fmt::format("--set {}", for_shell(fmt::format("{}={}", value.path, text)));
 }
 
 void in_range(CLI::Option* option, double least, double most) {

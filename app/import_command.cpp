@@ -32,13 +32,6 @@ struct ImportFlags {
   ConfigFlags base;  // of --plan
 };
 
-// "--lr 1e-5", "--bf16", "zero_stage: 2".
-std::string said_text(const ForeignLeaf& leaf) {
-  const std::string value = leaf.value.is_string() ? leaf.value.as_string() : value_text(leaf.value);
-  if (!leaf.key.starts_with('-')) return fmt::format("{}: {}", leaf.key, value);
-  return leaf.value == JsonValue(true) ? leaf.key : fmt::format("{} {}", leaf.key, value);
-}
-
 // One line for all keys of which the same is said.
 std::string folded_rows(const std::vector<const ImportedKey*>& keys) {
   std::vector<std::pair<std::string, std::string>> lines;  // by note, in the order of the inputs
@@ -90,19 +83,16 @@ std::string verdicts_text(const Import& import) {
 }
 
 void refuse_reserved(const Import& import) {
-  std::string names;
+  std::string names, settings;
   for (const ImportedKey& key : import.keys)
     if (key.verdict == Verdict::kNotBuilt)
       names += fmt::format("{}{} {} ({})", names.empty() ? "" : "; ", place_of(key.leaf), said_text(key.leaf), key.to);
-  if (!names.empty()) throw ConfigError(fmt::format("--strict: {}: not built yet; remove these keys", names));
-}
-
-bool is_reserved(const ImportedValue& value) {
-  const Option* const option = find_option(value.path);
-  return option != nullptr && (option->status == OptionStatus::kReserved ||
-                               std::ranges::any_of(option->reserved_values, [&](const ReservedValue& it) {
-                                 return JsonValue(it.value) == value.value;
-                               }));
+  for (const ImportedValue& value : import.values)
+    if (is_reserved(value)) settings += ' ' + neutral_setting(value);
+  if (names.empty()) return;
+  const std::string without =
+      settings.empty() ? "" : fmt::format(", or train without them: trident train --import ...{}", settings);
+  throw ConfigError(fmt::format("--strict: {}: not built yet; leave these keys out there{}", names, without));
 }
 
 // The imported configuration beside others that differ from it in what data-parallel ranks share out. All but itself are without
@@ -156,11 +146,69 @@ std::string prices_text(const StudyResult& result) {
   return text + (result.causes.empty() ? "" : "\n");
 }
 
+// What a price depends on and nobody says, all of it at once: require_complete() names the first.
+void refuse_missing(const OptionValues& values) {
+  std::string missing, settings;
+  const auto miss = [&](std::string_view key, std::string_view setting) {
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", key);
+    settings += fmt::format(" --set {}", setting);
+  };
+  for (const char* const path : {"batch.global", "batch.sequence"})
+    if (values.at(path).value.is_null()) miss(path, fmt::format("{}=N", path));
+  const bool any_model = std::ranges::any_of(std::array{"model.preset", "model.hf_config", "model.init_from"},
+                                             [&](const char* path) { return !values.at(path).value.is_null(); });
+  if (!any_model && values.model_keys().is_null())
+    miss("model", "model.preset=NAME (or --set model.init_from=FOLDER)");
+  if (missing.empty()) return;
+  if (values.at("batch.micro").origin == OptionValue().origin) settings += " --set batch.micro=N (else 1)";
+  throw ConfigError(
+      fmt::format("--plan: {}: missing; say with --set or --config what the inputs leave open:{}", missing, settings));
+}
+
 StudyResult price(const Import& import, const ImportFlags& flags, const CommandContext& context) {
-  StudyResult result = run_study_here(neighbours_of(import, flags), false, *context.make_cuda());
+  const StudySpec spec = neighbours_of(import, flags);
+  refuse_missing(*spec.given);
+  StudyResult result = run_study_here(spec, false, *context.make_cuda());
   if (!result.any_possible())
     throw ConfigError(fmt::format("--plan: {}; say with --set or --config what the inputs leave open", reasons_text(result)));
   return result;
+}
+
+// A command as arguments, or as one of them.
+void refuse_command(const Arguments& arguments) {
+  static constexpr std::array<std::string_view, 12> kPrograms{"accelerate", "torchrun", "deepspeed", "mpirun", "mpiexec", "srun",
+                                                              "python", "python3", "trl", "swift", "axolotl", "llamafactory-cli"};
+  for (const std::string& argument : arguments) {
+    std::string_view word = argument;
+    for (std::size_t blank = 0; (blank = word.find(' ')) != word.npos && word.substr(0, blank).find('=') != word.npos;)
+      word.remove_prefix(blank + 1);  // NAME=value before it
+    word = word.substr(0, word.find(' '));
+    word.remove_prefix(word.rfind('/') + 1);  // of none, too
+    if (std::ranges::find(kPrograms, word) == kPrograms.end() || file_exists(argument)) continue;
+    throw ConfigError(fmt::format("trident import {}: a command is read from a file or standard input, not from arguments; write "
+                                  "it into a file, run.sh, and give its name, or pipe it: trident import - <<'EOF'",
+                                  in_quotes(argument, 60)));
+  }
+}
+
+Import import_of(const ImportFlags& flags) {
+  try {
+    return import_files(flags.files, flags.rules);
+  } catch (const ConfigError& error) {
+    const bool disagree = std::string_view(error.what()).find("says otherwise") != std::string_view::npos;
+    if (!flags.plan || flags.files.size() < 2 || !disagree) throw;
+    throw ConfigError(fmt::format("{}; or give --plan one file at a time", error.what()));
+  }
+}
+
+std::string examples_help() {
+  return "Examples:\n"
+         "  trident import zero2.yaml                      a file\n"
+         "  trident import ds.json args.yaml               several files of one run\n"
+         "  trident import - <<'EOF'                       a command, on standard input\n"
+         "  accelerate launch --config_file zero2.yaml sft.py --bf16\n"
+         "  EOF\n"
+         "  trident import run.sh --plan --cluster NAME    priced beside other presets\n";
 }
 
 void add_flags(CLI::App& app, ImportFlags& flags) {
@@ -188,13 +236,16 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
       "trident import");
   ImportFlags flags;
   add_flags(app, flags);
-  if (!parse_flags(app, arguments, context)) return;
-  if (!flags.plan) refuse_given(app, {"--config", "--set", "--cluster", "--gpus"}, "nothing is priced", "add --plan");
+  refuse_command(arguments);
+  if (!parse_flags(app, arguments, context, {examples_help})) return;
+  if (!flags.plan) refuse_given(app, {"--config", "--cluster", "--gpus"}, "nothing is priced", "add --plan");
+  if (!flags.plan)
+    refuse_given(app, {"--set"}, "says what --plan prices, and nothing is priced", "give it to trident train, add --plan");
   if (flags.cluster.empty()) refuse_given(app, {"--gpus"}, "there is no cluster", "add --cluster NAME");
   if (flags.ranks > 0) flags.rules.ranks = flags.ranks;
   const OptionValues base = values_of_file(flags.base);
   flags.rules.base = &base;
-  const Import import = import_files(flags.files, flags.rules);
+  const Import import = import_of(flags);
   std::vector<NamedFile> inputs;
   for (const std::string& file : flags.files) inputs.push_back({"FILE", file});
   for (const ImportedKey& key : import.keys) inputs.push_back({"an input", key.leaf.file});

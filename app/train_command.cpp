@@ -20,7 +20,46 @@
 namespace trident {
 namespace {
 
-void train(const std::function<TrainConfig()>& read_config, const CommandContext& context) {
+constexpr std::size_t kMostDifferences = 12;
+
+// Refuses what a run cannot have as the inputs say it, unless --set says it: an argument of a script, and what is not built.
+void check_import(const OptionValues& values, const Import& import) {
+  std::string refusals;
+  const auto refuse = [&](const std::string& why) { refusals += (refusals.empty() ? "" : "; also ") + why; };
+  for (const ImportedValue& value : import.values) {
+    if (value.is_default || find_option(value.path) == nullptr || values.at(value.path).origin == "--set") continue;
+    for (const ImportedKey& key : import.keys) {
+      if (key.leaf.is_replaced || key.leaf.remark.empty()) continue;
+      const std::string said = fmt::format("{} {}", place_of(key.leaf), said_text(key.leaf));
+      if (value.origin.find(said) != std::string::npos && value_text(value.value).find('$') != std::string::npos)
+        refuse(fmt::format("{}: {}; give its value: --set {}=...", said, key.leaf.remark, value.path));
+    }
+    if (!is_reserved(value)) continue;
+    std::string remedy = fmt::format("not built yet; leave it out there, or train without: {}", neutral_setting(value));
+    for (const ReservedValue& reserved : find_option(value.path)->reserved_values)
+      if (JsonValue(reserved.value) == value.value) remedy = fmt::format("{} (--set {}=...)", reserved.remedy, value.path);
+    refuse(fmt::format("{}: {} = {}: {}", value.origin, value.path, value_text(value.value), remedy));
+  }
+  if (!refusals.empty()) throw ConfigError(refusals);
+}
+
+// A line for each key that means something else here, and what shows the rest.
+std::vector<std::string> differences(const Import& import, const std::vector<std::string>& files) {
+  std::vector<std::string> lines;
+  for (const ImportedKey& key : import.keys)
+    if (key.verdict == Verdict::kDiffers)
+      lines.push_back(on_one_line(fmt::format("different here: {} {}: {}", place_of(key.leaf), said_text(key.leaf), key.note)));
+  if (lines.size() <= kMostDifferences) return lines;
+  std::string names;
+  for (const std::string& file : files) names += ' ' + for_shell(file);
+  const std::string rest = fmt::format("and {} more: trident import{} shows all", lines.size() - kMostDifferences, names);
+  lines.resize(kMostDifferences);
+  lines.push_back(rest);
+  return lines;
+}
+
+// `notes`: lines to open with, which read_config may write.
+void train(const std::function<TrainConfig()>& read_config, const std::vector<std::string>& notes, const CommandContext& context) {
   std::signal(SIGPIPE, SIG_IGN);  // who no longer reads the console does not end the run
   LogSink log(context.err, LogLevel::kInfo, context.dress);
   const std::unique_ptr<CudaBackend> cuda = context.make_cuda();
@@ -30,9 +69,13 @@ void train(const std::function<TrainConfig()>& read_config, const CommandContext
     context.out.clear();  // what was trained is written: a place that takes none of its lines does not fail it
     Logger(log).warning("standard output could not be written: lines of this run are missing there");
   };
+  const auto forecast = [&notes](RunInputs& inputs, const RunHardware& hardware) {
+    inputs.plan.notes.insert(inputs.plan.notes.end(), notes.begin(), notes.end());
+    return make_run_forecast(inputs, hardware);
+  };
   try {
     run_training(read_config, {context.out, context.console, log, STDOUT_FILENO}, *cuda,
-                 {find_eval_samples, check_hardware_profile, make_run_forecast, write_run_page});
+                 {find_eval_samples, check_hardware_profile, forecast, write_run_page});
   } catch (...) {
     check_lines();
     throw;
@@ -93,13 +136,18 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   if (flags.file.empty() && imports.empty()) throw ConfigError("trident train: --config is required; see trident train --help");
 
   OptionValues values;
+  std::vector<std::string> notes;
   const auto read_config = [&] {
     values = values_of_file(flags);
-    if (!imports.empty()) take_import(values, import_files(imports, {.from = "", .ranks = {}, .base = &values}));
+    Import import;
+    if (!imports.empty()) import = import_files(imports, {.from = "", .ranks = {}, .base = &values});
+    take_import(values, import);
     for (const std::string& setting : with_stored_model(values, flags.settings)) values.take_setting(setting);
+    check_import(values, import);
+    notes = differences(import, imports);
     return make_train_config(values);
   };
-  if (print_config.empty()) return train(read_config, context);
+  if (print_config.empty()) return train(read_config, notes, context);
   const TrainConfig config = read_config();
   if (print_config == "json") context.out << to_json_text(to_json(config), 2) << '\n';
   else context.out << on_lines(config_with_origins(config, values));

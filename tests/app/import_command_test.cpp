@@ -65,7 +65,8 @@ TEST_F(ImportCommand, WhatIsNotBuiltIsListedOrRefused) {
   expect_parts(succeeded(run_program({"import", offload()})).err,
                {"not built yet (2)", "offload.yaml:3", "offload.optimizer", "offload.yaml:4", "offload.parameters"});
   expect_one_line(run_program({"import", offload(), "--strict"}), 64,
-                  {"offload.yaml:3", "(offload.optimizer", "offload.yaml:4", "(offload.parameters"});
+                  {"offload.yaml:3", "(offload.optimizer", "offload.yaml:4", "(offload.parameters",
+                   "--set offload.optimizer=none"});
 }
 
 TEST_F(ImportCommand, ThePlanComparesItWithItsNeighbours) {
@@ -75,7 +76,12 @@ TEST_F(ImportCommand, ThePlanComparesItWithItsNeighbours) {
                           "\n> imported: zero2 "});
   const ProgramOutcome refused = succeeded(run_program({"import", offload(), "--plan", "--config", base()}));
   expect_parts(refused.out, {"\n> imported: zero3", "cannot be: ", "offload.optimizer = \"host\": not built yet"});
-  expect_one_line(run_program({"import", zero2(), "--plan"}), 64, {"--plan: ", "batch.global: missing", "--set or --config"});
+  expect_one_line(run_program({"import", zero2(), "--plan"}), 64,
+                  {"--plan: batch.global, batch.sequence, model: missing", "--set or --config", "--set batch.micro=N (else 1)"});
+  expect_one_line(run_program({"import", zero2(), offload(), "--plan"}), 64,
+                  {"says otherwise", "or give --plan one file at a time"});
+  expect_one_line(run_program({"import", zero2(), "--set", "batch.global=2"}), 64,
+                  {"--set: ", "give it to trident train, add --plan"});
   expect_one_line(run_program({"import", zero2(), "--gpus", "4"}), 64, {"--gpus: nothing is priced; add --plan"});
 }
 
@@ -90,8 +96,31 @@ TEST_F(ImportCommand, TrainingTakesAnImportOverTheConfiguration) {
   expect_parts(succeeded(with({"--set", "parallel.zero=ddp", "--print-config=origins"})).out, {"\"zero\": \"ddp\",  // --set"});
   expect_one_line(run_program({"train", "--config", base(), "--import", offload()}), 64,
                   {"offload.yaml:3", "offload.optimizer = \"host\": not built yet", "offload.yaml:4",
-                   "offload.parameters = \"disk\": not built yet"});
+                   "offload.parameters = \"disk\": not built yet; leave it out there, or train without: "
+                   "--set offload.parameters=none"});
   expect_one_line(run_program({"train", "--import", zero2()}), 64, {"missing"});
+}
+
+TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
+  const std::string script = folder_ / "run.sh";
+  write_file(script, "torchrun pretrain_gpt.py --lr 1e-4 \\\n  --save $1 --data-path \"$HOME/text\"\n");
+  expect_parts(succeeded(run_program({"import", script})).err, {"\"$1\" is an argument of the script"});
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--config", base(), "--import", script, "--print-config"});
+    return run_program(more);
+  };
+  expect_one_line(train({}), 64,
+                  {"run.sh:2 --save $1: \"$1\" is an argument of the script; give its value: --set checkpoint.dir=...",
+                   "run.sh:2 --data-path $HOME/text: ", "--set data.train=..."});
+  const ProgramOutcome given = succeeded(train({"--set", "checkpoint.dir=" + (folder_ / "ckpt"), "--set", "data.train=text"}));
+  EXPECT_EQ(given.out.find("$1"), std::string::npos) << given.out;
+}
+
+TEST_F(ImportCommand, ACommandAsArgumentsIsToldWhereItGoes) {
+  const std::vector<std::string> remedy{"a command is read from a file or standard input", "trident import - <<'EOF'"};
+  expect_one_line(run_program({"import", "accelerate", "launch", "--use_fsdp", "sft.py", "--learning_rate", "1e-5"}), 64, remedy);
+  expect_one_line(run_program({"import", "CUDA_VISIBLE_DEVICES=0 torchrun sft.py"}), 64, remedy);
+  expect_parts(succeeded(run_program({"import", "--help"})).out, {"Examples:", "trident import - <<'EOF'"});
 }
 
 TEST_F(ImportCommand, WhoGivesAnotherSystemsFileIsToldToImportIt) {

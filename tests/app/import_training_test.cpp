@@ -142,6 +142,21 @@ TEST_F(ImportedRuns, TheConfigurationThatImportWritesIsWhatTrainImports) {
   }
 }
 
+TEST_F(ImportedRuns, WhatIsDifferentHereOpensTheRun) {
+  write_file(place_ / "run.sh", "torchrun pretrain_gpt.py --lr 1e-4 --ddp-num-buckets 4");
+  const JsonValue report = parsed(succeeded(run_program({"import", place_ / "run.sh", "--json"})).out);
+  const JsonValue* differs = nullptr;
+  for (const JsonValue& key : report.find("keys")->items())
+    if (*key.find("verdict") == JsonValue("differs")) differs = &key;
+  ASSERT_NE(differs, nullptr);
+  const ProgramOutcome run = succeeded(train({"--config", place_ / "base.json", "--import", place_ / "run.sh"},
+                                             {"run.steps=1", "batch.sequence=2", "checkpoint.every=0",
+                                              "data.train=" + (place_ / "text"), "run.dir=" + (place_ / "run")}));
+  EXPECT_NE(run.out.find("different here: " + (place_ / "run.sh:1 ") + differs->find("key")->as_string()), std::string::npos)
+      << run.out;
+  EXPECT_NE(run.out.find(differs->find("note")->as_string()), std::string::npos) << run.out;
+}
+
 // Eight processes with two stages of two ranks each are two data-parallel ranks.
 TEST_F(ImportedRuns, WhatFollowsFromSeveralKeysTakesTheBasesWhereNoInputSaysThem) {
   JsonValue root = read_json_file(place_ / "base.json");
