@@ -31,7 +31,7 @@ struct ConfigFlags {
 };
 // `flags` is written by parse_flags and outlives `app`.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
-// What the file says, if one is named; no settings. Throws ConfigError as OptionValues::take_file().
+// Returns the values of the file, if one is named; no settings. Throws ConfigError as OptionValues::take_file().
 OptionValues values_of_file(const ConfigFlags& flags);
 // Takes the import over what the file says.
 void take_import(OptionValues& values, const Import& import);

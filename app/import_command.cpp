@@ -146,7 +146,7 @@ std::string prices_text(const StudyResult& result) {
   return text + (result.causes.empty() ? "" : "\n");
 }
 
-// What a price depends on and nobody says, all of it at once: require_complete() names the first.
+// Names all that a price depends on and nobody says, at once: require_complete() names the first.
 void refuse_missing(const OptionValues& values) {
   std::string missing, settings;
   const auto miss = [&](std::string_view key, std::string_view setting) {

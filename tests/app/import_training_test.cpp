@@ -11,7 +11,7 @@ namespace {
 
 const std::string kForeignFiles = TRIDENT_SOURCE_DIR "/tests/import/";
 
-// What a file of tests/import makes of the base, and what makes it small; or the keys that it asks for and that are not built.
+// A row says what a file makes of the base, and what makes it small; or the keys that it asks for and that are not built.
 struct ImportedRun {
   std::string file;
   int global = 0, data = 0, pipeline = 1, tensor = 1;  // data 0: as many ranks as are started

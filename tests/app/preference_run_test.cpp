@@ -82,7 +82,7 @@ class PreferenceRuns : public ::testing::Test {
   }
   std::string setting(const std::string& key, const std::string& run) const { return key + "=" + (place_ / run); }
   std::string reference_file(const std::string& run) const { return place_ / (run + "/reference.f32"); }
-  // What weights before the first step say of the pairs' answers, two of each.
+  // Reads what the weights before the first step say of the pairs' answers, two numbers of each.
   std::vector<float> reference_values(const std::string& run) const {
     const std::string file = read_file(reference_file(run));
     std::vector<float> values((file.size() - 32) / sizeof(float));

@@ -10,7 +10,7 @@
 namespace trident::fuzz {
 namespace {
 
-// What a shell takes for the same word.
+// The text is quoted so that a shell takes it for the same word.
 std::string in_single_quotes(std::string_view word) {
   std::string text(1, '\'');
   for (const char c : word) {

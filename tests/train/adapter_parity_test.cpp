@@ -24,7 +24,7 @@ namespace {
 
 using Settings = std::vector<std::string>;
 
-// What trains, of which model.
+// A case names its model and what of it trains.
 struct TunedModel {
   const char* name;
   Settings settings;

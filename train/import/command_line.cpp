@@ -114,7 +114,7 @@ class Command {
     }
     return kind == Starter::kProgram;
   }
-  // What starts a launcher says nothing of ranks.
+  // A launcher that starts another says nothing of ranks.
   void rename_outer() {
     for (std::size_t i = 0; i < outer_.size(); ++i)
       if (!outer_[i].empty()) leaves_[i].key = fmt::format("{}.{}", outer_[i], plain_name(leaves_[i].key));

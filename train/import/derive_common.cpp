@@ -17,7 +17,7 @@ void take_computed(Facts& facts, std::string_view name, JsonValue value, std::in
   facts.take(name, computed(std::move(value), from));
 }
 
-// Of the facts among these that somebody says.
+// Multiplies the facts among these that somebody says.
 std::int64_t product_of(const Facts& facts, std::initializer_list<std::string_view> names) {
   std::int64_t product = 1;
   for (const std::string_view name : names)

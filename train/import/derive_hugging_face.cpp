@@ -1,4 +1,4 @@
-// What Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults. Facts of their tables
+// Does as Trainer, TRL and the programs around them compute from several arguments, and TRL's own defaults. Facts of their tables
 // alone:
 //   @program, @stage                    whose defaults count; what trains: "sft", "pt", "dpo", "ipo"
 //   @scheduler                          "constant", which has no warm-up there
@@ -30,7 +30,7 @@ std::string word_of(const Fact* fact) {
   return word == "false" ? "no" : word;
 }
 
-// What follows from the fact `source`: given where that is given, by its place.
+// A value follows from the fact `source`: given where that is given, by its place.
 void follow(Facts& facts, std::string_view name, JsonValue value, const Fact& source) {
   facts.take(name, {std::move(value), source.origin, source.is_default});
 }

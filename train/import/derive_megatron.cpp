@@ -45,7 +45,7 @@ std::string flag_text(const JsonValue& value) {
   return text;
 }
 
-// What several flags say together.
+// Sets a fact that several flags say together.
 void set_from(Facts& facts, std::string_view name, JsonValue value, std::initializer_list<const Fact*> from) {
   facts.set(name, computed(std::move(value), from));
 }

@@ -132,7 +132,7 @@ bool is_on(const Facts& facts, std::string_view name) {
   return fact != nullptr && fact->value == JsonValue(true);
 }
 
-// What counts only where a switch of its section is on.
+// Sets facts that count only where a switch of their section is on.
 void derive_titan_switches(Facts& facts) {
   if (const Fact* const saves = facts.find("@titan.saves"); saves != nullptr && !facts.is_given("checkpoint.every")) {
     if (const Fact* const every = facts.find("@save_steps"); is_on(facts, "@titan.saves") && every != nullptr)

@@ -58,7 +58,7 @@ bool is_hugging_face(ForeignSystem system) {
          system == ForeignSystem::kLlamaFactory || system == ForeignSystem::kOthers;
 }
 
-// What a text is written in, by its first line that says something.
+// Tells what a text is written in, by its first line that says something.
 enum class Format : std::uint8_t { kJson, kYaml, kToml, kPython, kShell };
 Format format_of(std::string_view text, std::string_view file) {
   if (file.ends_with(".py")) return Format::kPython;

@@ -1,4 +1,4 @@
-// What other systems' files and commands say: one leaf for each key and flag, with its place.
+// Reads what other systems' files and commands say: one leaf for each key and flag, with its place.
 #pragma once
 
 #include <string>

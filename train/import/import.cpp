@@ -295,7 +295,7 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
   facts_.take(row.to, {converted(row, leaf.value, one.origin), one.origin});
 }
 
-// What the base gives; nullptr: nothing.
+// Points to what the base gives; nullptr: nothing.
 const OptionValue* Resolver::of_base(std::string_view path) const {
   if (rules_.base == nullptr) return nullptr;
   const OptionValue& value = rules_.base->at(path);

@@ -13,7 +13,7 @@
 
 namespace trident {
 
-// What became of one leaf.
+// It says what became of one leaf.
 struct ImportedKey {
   ForeignLeaf leaf;
   Verdict verdict;

@@ -54,7 +54,7 @@ class Fields {
   void open() { is_open_ = true; }
   void close_if_empty() { is_open_ = !current_.empty(); }
   void put(Char c) { current_.push_back(c), is_open_ = true; }
-  // What a variable has: blanks end fields where the word is not quoted.
+  // A variable's value: blanks end fields where the word is not quoted.
   void put_value(const Text& value, bool is_quoted) {
     for (const Char& c : value)
       if (splits_ && !is_quoted && is_space(c.c) && c.why == 0) close();
@@ -76,7 +76,7 @@ class Fields {
   std::vector<Text> done_;
 };
 
-// What the readers of a script and of the scripts in its words share.
+// The readers of a script and of the scripts in its words share this.
 struct Script {
   std::string_view source;
   std::span<const std::string_view> settings;

@@ -264,7 +264,7 @@ class YamlBuilder : public YAML::EventHandler {
     place(std::move(value), closed.mark);
   }
 
-  // What was put into the innermost list or mapping has that many levels.
+  // A value in the innermost list or mapping has that many levels.
   void raise(int height) {
     if (!open_.empty()) open_.back().height = std::max(open_.back().height, height + 1);
   }

@@ -33,7 +33,7 @@ struct WeightsSource {
   std::shared_ptr<const WeightsSource> base = {};   // has the values that a checkpoint leaves there (ManifestTensor::base)
 };
 
-// content_hash() by tensor: of all its values, or of those that one rank has read.
+// content_hash() by tensor: each is of all its values, or of the part that one rank has read.
 using ContentHashes = std::map<std::string, std::uint64_t>;
 
 // Reads values of a source, wherever it has them. Used by one thread; memory as its readers'.
@@ -91,7 +91,7 @@ std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors
 // publish_weights() comes next. Each rank reads only what its shards have. From a checkpoint come its masters, or its weights where
 // it has no masters, or where they are what a store that does not train is to have, bit by bit. Adapters that the source lacks stay
 // as they were. `holder`: which part of the parameters this rank has (RankModel::shard_holder()). `*hashes`, where it is given,
-// gets what this rank has to add to the hashes of frozen tensors, and of those that lie in a base. Returns WeightsReader::notes().
+// gets what this rank has to add to the hashes of frozen tensors, and of tensors in a base. Returns WeightsReader::notes().
 // DataError naming file and tensor; StorageError. Enqueues on `stream` where the shards lie on a device.
 std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
                                       Device& device, Stream& stream, ContentHashes* hashes = nullptr);

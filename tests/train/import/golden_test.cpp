@@ -1,4 +1,4 @@
-// What `trident import` prints of every file in tests/import stands beside it in goldens/, with where each value comes from.
+// The folder goldens/ holds what `trident import` prints of every file in tests/import, with where each value comes from.
 // RENEW_GOLDENS=1 test_import --gtest_filter='*ImportGolden*' writes them anew; git diff then shows what changed.
 #include <gtest/gtest.h>
 

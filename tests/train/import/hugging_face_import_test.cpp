@@ -251,7 +251,7 @@ TEST(HuggingFaceImport, TheNameOfTheProgramSaysWhatTrains) {
   EXPECT_EQ(became(of_command("torchrun swift/cli/sft.py --model m --dataset d"), "data.samples"), "\"packed\"");
 }
 
-// What is said of the argument, which is given once.
+// Returns what is said of the argument, which is given once.
 std::string note_of(const Import& import, std::string_view key) {
   const auto found = std::ranges::find(import.keys, key, [](const ImportedKey& one) { return one.leaf.key; });
   return found == import.keys.end() ? "" : found->note;

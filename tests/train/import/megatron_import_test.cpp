@@ -1,4 +1,4 @@
-// What Megatron-LM's flags say together.
+// These tests hold what Megatron-LM's flags say together.
 #include <gtest/gtest.h>
 
 #include <initializer_list>
