@@ -52,7 +52,7 @@ std::string in_words(const std::vector<ByteSpan>& spans) {
   return out;
 }
 
-// What a conversation becomes, then its spans; "refused".
+// Returns the text of a conversation, then its spans; or "refused".
 std::string rendered(std::string_view source, const JsonValue& line, ChatVariables variables) {
   try {
     const JsonValue *const tools = line.find("tools"), *const prompt = line.find("add_generation_prompt");

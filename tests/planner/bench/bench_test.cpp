@@ -31,7 +31,7 @@ BenchReport bench(const TrainConfig& config) {
   return run_bench(config, {.seconds = 0, .steps = 1, .collective_ranks = 2}, gpus);
 }
 
-// Of the matrix products: forward, and two backward; the columns that pad the vocabulary are multiplied, too.
+// The matrix products are one forward and two backward; the columns that pad the vocabulary are multiplied, too.
 double product_flops_per_token(const ModelConfig& model) {
   const std::int64_t padding = padded_vocabulary(model, 1) - model.vocab_size;
   return 6.0 * static_cast<double>(matmul_parameters(model) + padding * model.hidden);
@@ -135,7 +135,7 @@ TEST(Bench, AGpuThatIsNotThereIsRefused) {
   EXPECT_THROW(run_bench(config, {}, gpus), ConfigError);
 }
 
-// What trident bench prints of a report.
+// The cases below read the text that trident bench prints.
 
 BenchReport example() {
   BenchReport report;
