@@ -126,7 +126,8 @@ void read_special_file(const std::string& path, ChainParts& parts) {
   const JsonValue value = parse_json(text, path, rules_for(text));
   JsonPart file(value, "", path);
   for (const JsonMember& member : value.members()) {
-    if (!member.value.is_integer() || member.value.as_integer() < 0 || member.value.as_integer() >= kMaxTokens || member.key.empty())
+    if (!member.value.is_integer() || member.value.as_integer() < 0 || member.value.as_integer() >= kMaxTokens ||
+        member.key.empty())
       file.refuse(member.key, member.value, fmt::format("an id below {}", kMaxTokens));
     if (parts.tokens.of_id().has(static_cast<std::size_t>(member.value.as_integer())))
       file.refuse(member.key, member.value, "an id that no rank has");

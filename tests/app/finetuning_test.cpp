@@ -140,7 +140,8 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   EXPECT_EQ(full.size(), lora.size());
   said({"data", "prepare", "--input", TRIDENT_SOURCE_DIR "/data/excerpt/valid.txt", "--tokenizer", "bytes", "--output",
         place_ / "other"});
-  train("others", R"("steps": 1)", R"("init_from": ")" + (place_ / "base") + "\"", R"({"train": ")" + (place_ / "other") + R"("})", "");
+  train("others", R"("steps": 1)", R"("init_from": ")" + (place_ / "base") + "\"", R"({"train": ")" + (place_ / "other") + R"("})",
+        "");
   const auto is_warned = [&](const std::string& run) {
     return read_file(place_ / (run + "/run.log")).find("to which its ids mean other texts") != std::string::npos;
   };

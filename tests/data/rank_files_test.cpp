@@ -1,6 +1,7 @@
 // Files of ranks: tiktoken's, and Mistral's tekken.json.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
