@@ -147,6 +147,14 @@ TEST(ChatTemplates, TextsOfMessagesKeepTheirOrigin) {
   EXPECT_EQ(from_messages("<|{{ messages[0].role }}|>", R"([{"role": "im_end", "content": ""}])"), "|im_end");
 }
 
+// Beside a power of two the shortest digits are not those that rounding to so many digits gives.
+TEST(ChatTemplates, NumbersHaveTheDigitsOfPython) {
+  const std::string numbers = "5.684341886080802e-14 9007199254740992.0 1e+16 1e-05 0.0001 -0.0 5e-324 123456789012345.67";
+  std::string source;
+  for (const char c : numbers) source += c == ' ' ? " }} {{ " : std::string(1, c);
+  EXPECT_EQ(ChatTemplate::parse("{{ " + source + " }}", "t").render(json("[]"), {}, GenerationPrompt::kNone, {}).text, numbers);
+}
+
 std::string template_refusal(std::string_view source) {
   return error_of<DataError>([&] {
     ChatTemplate::parse(source, "chat.jinja")
