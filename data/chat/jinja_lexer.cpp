@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 
 #include "core/json_reader.h"
@@ -192,14 +193,11 @@ class Lexer {
     else if (c != '\n') (*out += '\\') += c;
   }
 
-  void append_digits(std::size_t from, std::size_t size, char32_t base, std::string* out) {
-    char32_t value = 0;
-    for (std::size_t i = 0; i < size; ++i) {
-      const char c = from + i < view_.size() ? view_[from + i] : '\0';
-      const std::size_t digit = std::string_view("0123456789abcdef").find(c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c);
-      if (c == '\0' || digit >= base) refuse(at_ - 1, "an escape in a text with too few digits");
-      value = value * base + static_cast<char32_t>(digit);
-    }
+  void append_digits(std::size_t from, std::size_t size, int base, std::string* out) {
+    const std::string_view written = view_.substr(std::min(from, view_.size()), size);
+    std::uint32_t value = 0;
+    const char* const end = std::from_chars(written.data(), written.data() + written.size(), value, base).ptr;
+    if (end != written.data() + size) refuse(at_ - 1, "an escape in a text with too few digits");
     if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) refuse(at_ - 1, "an escape in a text for what is no character");
     append_utf8(*out, value);
   }

@@ -1,6 +1,7 @@
 #include "data/tokenizer/chain_tokenizer.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -27,16 +28,9 @@ constexpr std::string_view kGpt2Spelled = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{
 // Returns the value of a <0x..>, or -1.
 int fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
-  int value = 0;
-  for (const char c : token.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                             : -1;
-    if (digit < 0) return -1;
-    value = value * 16 + digit;
-  }
-  return value;
+  unsigned value = 0;
+  const char* const end = std::from_chars(token.data() + 3, token.data() + 5, value, 16).ptr;
+  return end == token.data() + 5 ? static_cast<int>(value) : -1;
 }
 
 std::string decoded(std::string text, const std::vector<DecodeStep>& steps) {

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cstdint>
+#include <system_error>
 
 #include "core/check.h"
 #include "core/json_reader.h"
@@ -202,14 +204,12 @@ class PatternParser {
   }
 
   bool number(std::uint32_t* value) {
-    const std::size_t begin = at_;
-    std::uint32_t read = 0;
-    for (; !ended() && std::isdigit(static_cast<unsigned char>(text_[at_])); ++at_) {
-      read = read * 10 + static_cast<std::uint32_t>(text_[at_] - '0');
-      if (read > kMaxTimes) refuse(begin, fmt::format("a count above {}", kMaxTimes));
-    }
-    if (at_ > begin) *value = read;
-    return at_ > begin;
+    const char* const begin = text_.data() + at_;
+    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), *value);
+    if (error == std::errc::result_out_of_range || (end > begin && *value > kMaxTimes))
+      refuse(at_, fmt::format("a count above {}", kMaxTimes));
+    at_ += static_cast<std::size_t>(end - begin);
+    return end > begin;
   }
 
   // Returns a literal character, or nothing and fills *set for an escape that stands for several.
@@ -252,13 +252,10 @@ class PatternParser {
   bool is_word_edge(char c) const { return dialect_ == PatternDialect::kFancyRegex && (c == '<' || c == '>'); }
 
   char32_t hexadecimal(std::size_t begin, int digits) {
-    const int most = digits == 0 ? 8 : digits;
-    char32_t value = 0;
-    int count = 0;
-    for (; !ended() && std::isxdigit(static_cast<unsigned char>(text_[at_])) && count < most; ++at_, ++count) {
-      const char c = text_[at_];
-      value = value * 16 + static_cast<char32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-    }
+    const std::string_view rest = text_.substr(at_, digits == 0 ? 8 : static_cast<std::size_t>(digits));
+    std::uint32_t value = 0;
+    const auto count = std::from_chars(rest.data(), rest.data() + rest.size(), value, 16).ptr - rest.data();
+    at_ += static_cast<std::size_t>(count);
     if (count == 0 || count < digits || (digits == 0 && !take("}")) || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000) ||
         (digits == 2 && value > 0x7F))
       refuse(begin, "an escape that is no code point");
