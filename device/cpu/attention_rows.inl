@@ -8,29 +8,33 @@ inline I smaller(I a, I b) { return a < b ? a : b; }
 template <class T>
 constexpr RowType kRowType = __is_same(T, float) ? RowType::kF32 : __is_same(T, Bf16) ? RowType::kBF16 : RowType::kF16;
 
-// Turns the queries or keys first .. first + rows - 1, which lie at x, into `to` T[rows, head_dim], to_row elements from one to the
-// next.
-template <class T>
-void turn_rows(const AttentionGroup& g, T* to, I to_row, const T* x, I x_row, I first, I rows) {
-  const HeadRotation& r = g.rotation;
-  const I together = to_row == g.head_dim ? rows : 1;  // the kernel's heads are dense
-  for (I i = 0; i < rows; i += together)
-    r.kernels->split_rotated_heads(kRowType<T>, to + i * to_row, x + i * x_row, 1, 1, together, g.head_dim, x_row, 0, r.cos, r.sin,
-                                   r.position + first + i, r.pairs);
-}
-
 template <class T>
 struct HeadRows {
   const T* data;
   I row;
 };
 
+// Copies rows of a head T[rows, head_dim] that lie x_row elements apart, one behind the other.
+template <class T>
+void copy_rows(T* to, const T* x, I x_row, I rows, I head_dim) {
+  const auto bytes = static_cast<unsigned long>(head_dim) * sizeof(T);
+  for (I r = 0; r < rows; ++r, to += head_dim, x += x_row) __builtin_memcpy(to, x, bytes);
+}
+
+// Copies the queries or keys from number `first` on, turned where they turn.
+template <class T>
+void turn_rows(const AttentionGroup& g, T* to, const T* x, I x_row, I first, I rows) {
+  const HeadRotation& r = g.rotation;
+  if (r.pairs == 0) return copy_rows(to, x, x_row, rows, g.head_dim);
+  r.kernels->split_rotated_heads(kRowType<T>, to, x, 1, 1, rows, g.head_dim, x_row, 0, r.cos, r.sin, r.position + first, r.pairs);
+}
+
 // Returns the same rows as they are multiplied: in `room`, [kTile, row_words], where they turn.
 template <class T>
 HeadRows<T> as_multiplied(const AttentionGroup& g, const T* x, I x_row, I first, I rows, float* room) {
   if (g.rotation.pairs == 0) return {x, x_row};
   T* const to = reinterpret_cast<T*>(room);
-  turn_rows(g, to, g.head_dim, x, x_row, first, rows);
+  turn_rows(g, to, x, x_row, first, rows);
   return {to, g.head_dim};
 }
 

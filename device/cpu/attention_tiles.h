@@ -44,7 +44,7 @@ struct AttentionGroup {
 
 // A call of the backward pass makes these, of all heads: d_q of the queries first_query .. end_query - 1 from all keys, if there is
 // a d_q, and d_k, d_v of the keys first_key .. end_key - 1 from all queries, if there are; whoever wants both has all of both. The
-// firsts are multiples of kAttentionTile. d_q holds turned queries meanwhile.
+// firsts are multiples of kAttentionTile.
 struct AttentionGradients {
   void *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;
   const void *d_out = nullptr, *out = nullptr, *q = nullptr, *k = nullptr, *v = nullptr;

@@ -311,7 +311,8 @@ void forward_of(const AttentionGroup& g, I first_query, I end_query, T* out, flo
 
 // Across queries: p, d_s, and q and d_out once more. With words of one element what lies across rows lies in rows.
 struct BackwardMemory {
-  I words, width, k = 0, v, k_across, q, d_out, q_across, d_out_across, scores, d_p, d_s_rows, p, d_s, d_k, d_v, d_q, delta, floats;
+  I words, width, k = 0, v, k_across, q, d_out, q_across, d_out_across, scores, d_p, d_s_rows, p, d_s, d_k, d_v;
+  I d_q, all_q, all_d_out, delta, floats;
   // `queries`: whose d_q is made.
   BackwardMemory(const AttentionGroup& g, I queries) : words(row_words(g.head_dim)), width(padded(g.head_dim)) {
     const I in_rows = kTile * words, across = kTile / kPack * width;
@@ -329,7 +330,9 @@ struct BackwardMemory {
     d_k = d_s + kTile / kPack * kTile;
     d_v = d_k + kTile * width;
     d_q = d_v + kTile * width;
-    delta = d_q + g.heads * queries * width;
+    all_q = d_q + g.heads * queries * width;
+    all_d_out = all_q + g.heads * queries * width / kPack;
+    delta = all_d_out + g.heads * queries * width / kPack;
     floats = delta + up_to_multiple(g.heads * g.query_length, kWidth);
   }
 };
@@ -400,12 +403,17 @@ void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head
   const I width = g.head_dim, words = (width + kPack - 1) / kPack, vectors = m.width / kWidth, row = head * g.query_length + query;
   const I in_d_q = head * (of.end_query - of.first_query) + query - of.first_query;
   HeadRows<T> q = {static_cast<const T*>(of.q) + head * g.q.head + query * g.q.row, g.q.row};
-  const T* d_out = static_cast<const T*>(of.d_out) + head * g.out.head + query * g.out.row;
-  if (of.d_q == nullptr) q = as_multiplied(g, q.data, q.row, query, rows, memory + m.d_out);  // else all are turned already
+  HeadRows<T> d_out = {static_cast<const T*>(of.d_out) + head * g.out.head + query * g.out.row, g.out.row};
+  if (of.d_q == nullptr) {
+    q = as_multiplied(g, q.data, q.row, query, rows, memory + m.d_out);
+  } else {
+    q = {reinterpret_cast<const T*>(memory + m.all_q) + in_d_q * width, width};
+    d_out = {reinterpret_cast<const T*>(memory + m.all_d_out) + in_d_q * width, width};
+  }
   pack_rows(memory + m.q, m.words, q.data, q.row, rows, width);
   if constexpr (kPack > 1) pack_across(memory + m.q_across, m.width, q.data, q.row, rows, width);
-  pack_rows(memory + m.d_out, m.words, d_out, g.out.row, rows, width);
-  if constexpr (kPack > 1) pack_across(memory + m.d_out_across, m.width, d_out, g.out.row, rows, width);
+  pack_rows(memory + m.d_out, m.words, d_out.data, d_out.row, rows, width);
+  if constexpr (kPack > 1) pack_across(memory + m.d_out_across, m.width, d_out.data, d_out.row, rows, width);
   float *scores = memory + m.scores, *d_p = memory + m.d_p, *d_s_rows = memory + m.d_s_rows;
   for (I r = 0; r < rows; r += kRows) {
     const I count = smaller(kRows, rows - r);
@@ -450,19 +458,21 @@ void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head
 }
 
 template <class T>
-void backward_of(const AttentionGroup& g, AttentionGradients of, float* memory) {
+void backward_of(const AttentionGroup& g, const AttentionGradients& of, float* memory) {
   const I width = g.head_dim, first = of.first_query, queries = of.end_query - first;
   const BackwardMemory m(g, of.d_q == nullptr ? 0 : queries);
   for (I head = 0; head < g.heads; ++head) {
     const I row = head * g.query_length + first, at = head * g.out.head + first * g.out.row;
-    const I query = head * g.q.head + first * g.q.row;
-    if (of.d_q != nullptr) fill(memory + m.d_q + head * queries * m.width, queries * m.width, 0.0f);
-    if (of.d_q != nullptr && g.rotation.pairs > 0)
-      turn_rows(g, static_cast<T*>(of.d_q) + query, g.q.row, static_cast<const T*>(of.q) + query, g.q.row, first, queries);
-    row_dots(memory + m.delta + row, static_cast<const T*>(of.d_out) + at, static_cast<const T*>(of.out) + at, g.out.row, queries,
-             width);
+    const T* const d_out = static_cast<const T*>(of.d_out) + at;
+    row_dots(memory + m.delta + row, d_out, static_cast<const T*>(of.out) + at, g.out.row, queries, width);
+    if (of.d_q == nullptr) continue;
+    // Every tile of keys reads them again, and rows that lie apart take each other's places in caches.
+    T *const all_q = reinterpret_cast<T*>(memory + m.all_q), *const all_d_out = reinterpret_cast<T*>(memory + m.all_d_out);
+    turn_rows(g, all_q + head * queries * width, static_cast<const T*>(of.q) + head * g.q.head + first * g.q.row, g.q.row, first,
+              queries);
+    copy_rows(all_d_out + head * queries * width, d_out, g.out.row, queries, width);
+    fill(memory + m.d_q + head * queries * m.width, queries * m.width, 0.0f);
   }
-  if (of.d_q != nullptr && g.rotation.pairs > 0) of.q = of.d_q;
   for (I key = of.first_key; key < of.end_key; key += kTile) {
     const I keys = smaller(kTile, of.end_key - key);
     if (of.d_k == nullptr && seen_keys(g, first, queries, key, keys).nothing()) continue;
