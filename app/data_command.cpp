@@ -129,7 +129,8 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   app.add_option("--pattern", source.pattern, "of bare ranks: cl100k, gpt2, o200k, qwen2, ..., or the expression that splits text");
   app.add_option("--special", source.special_file, "of bare ranks: a JSON file of control tokens, {\"text\": id, ...}");
   app.add_option("--output", output, "prefix of the output files")->required();
-  app.add_option("--json-key", options.json_key, "key of a JSON object that holds the text")->capture_default_str();
+  app.add_option("--json-key", options.json_key, "key of a JSON object that holds the text, or a list of token ids")
+      ->capture_default_str();
   CLI::Option* const appends =
       app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");
   app.add_option("--eod", eod, "the text of that token, in place of the tokenizer's eos_token")->needs(appends);

@@ -9,6 +9,7 @@
 #include "app/foreign_flag_hint.h"
 #include "app/path_arguments.h"
 #include "app/progress_line.h"
+#include "core/at.h"
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/printable.h"
@@ -126,8 +127,10 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   bool json = false;
   add_config_flags(app, flags);
   // Required, but refused below, which says what to write.
-  app.add_option("--cluster", cluster, "a cluster by name, or the path of its file")->type_name("NAME|FILE REQUIRED");
-  in_range(app.add_option("--gpus", gpus, "how many GPUs of it")->type_name("INT REQUIRED"), 1, kMostSearchedGpus);
+  app.add_option("--cluster", cluster, "a cluster by name, cpu, or the path of its file")->type_name("NAME|FILE REQUIRED");
+  in_range(app.add_option("--gpus", gpus,
+                          "how many GPUs of it, required; of processors: ranks, or else 1, 2, 4 and so on up to the cores"),
+           1, kMostSearchedGpus);
   in_range(app.add_option("--best", best, "how many layouts to show")->capture_default_str(), 1, kMostReported);
   app.add_option("--write", write, "write the configuration with the best layout to this file, as trident train takes it");
   in_range(app.add_option("--rank", rank, "with --write: of the layout with this number, in place of the best"), 1, kMostReported);
@@ -135,24 +138,20 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   app.add_flag("--json", json, "print one JSON object");
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   check_named_files(app, {"--config", "--cluster"}, {"--write", "--html"});
-  if (cluster.empty()) throw ConfigError("--search: for which GPUs? Name a cluster: --cluster h100_sxm_ndr, or its file");
+  if (cluster.empty()) throw ConfigError("--search: for which GPUs? Name a cluster: --cluster h100_sxm_ndr, cpu, or its file");
   if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
-  if (gpus == 0) throw ConfigError("--gpus: missing; write --gpus N, how many GPUs the search is for");
-  const TrainConfig config = read_config(flags);
-  if (find_processors(cluster))
-    throw ConfigError(fmt::format("--search: looks for layouts on clusters of GPUs, and {0} is a profile of processors; price "
-                                  "configurations one by one with trident plan --config FILE --cluster {0}, or several with "
-                                  "trident study", cluster));
+  SearchRequest request{.config = read_config(flags), .gpus = gpus, .keep = static_cast<std::size_t>(best)};
+  request.processors = find_processors(cluster);
+  if (!request.processors) {
+    if (gpus == 0) throw ConfigError("--gpus: missing; write --gpus N, how many GPUs the search is for");
+    request.cluster = find_cluster(shipped_price_book(), cluster);
+  }
   ProgressLine line(context, "plan search");
-  const auto progress = [&line](std::string_view what, std::int64_t done, std::int64_t all) {
+  request.progress = [&line](std::string_view what, std::int64_t done, std::int64_t all) {
     if (all > 0) return line.count(done, all, std::string(what));
     line.update(done, all, fmt::format("{} {}", done, what));
   };
-  const SearchResult found = search_layouts({.config = config,
-                                             .cluster = find_cluster(shipped_price_book(), cluster),
-                                             .gpus = gpus,
-                                             .keep = static_cast<std::size_t>(best),
-                                             .progress = progress});
+  const SearchResult found = search_layouts(request);
   line.finish();
   const auto shown = static_cast<int>(found.best.size());
   if (rank > shown)
@@ -161,7 +160,8 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   if (!html.empty()) write_file(html, to_html(page_of(found)));
   context.out << (json ? to_json_text(to_json(found)) + '\n' : to_text(found));
   if (write.empty()) return;
-  write_file(write, to_json_text(to_json(with_layout(config, found.best[static_cast<std::size_t>(rank - 1)].layout)), 2) + '\n');
+  const SearchLayout& chosen = at(found.best, rank - 1).layout;
+  write_file(write, to_json_text(to_json(with_layout(request.config, chosen)), 2) + '\n');
   if (!json) context.out << "\nwritten: " << on_one_line(write) << '\n';
 }
 

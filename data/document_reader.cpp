@@ -1,5 +1,7 @@
 #include "data/document_reader.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <new>
 #include <string_view>
@@ -13,6 +15,20 @@ namespace trident {
 namespace {
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
+// Nothing: an element is no integer of 32 bits.
+std::optional<std::vector<std::int32_t>> ids_of(JsonScanner& scanner) {
+  std::vector<std::int32_t> ids;
+  bool all = true;
+  scanner.items([&] {
+    const std::string_view text = scanner.skip();
+    std::int32_t id = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+    all = all && error == std::errc() && end == text.data() + text.size();
+    ids.push_back(id);
+  });
+  return all ? std::optional(std::move(ids)) : std::nullopt;
+}
 
 }  // namespace
 
@@ -77,6 +93,7 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
                                 in_quotes(json_key)));
   };
   std::optional<JsonLineText> found;
+  std::string partial;  // the member that takes ids out of the loss
   bool is_object = false, is_other = false;  // is_other: what json_key has is no string
   try {
     JsonScanner scanner(line.bytes, path,
@@ -88,13 +105,24 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
     is_object = scanner.kind() == JsonValue::Kind::kObject;
     if (!is_object) scanner.skip();
     else scanner.members([&](const std::string& key) {
+      const bool labels = key == "labels", marks = labels || key == "completion_mask" || key == "assistant_masks";
+      if ((key == json_key || marks) && scanner.kind() == JsonValue::Kind::kArray) {
+        auto ids = ids_of(scanner);
+        if (key != json_key) {
+          if (ids && std::ranges::find(*ids, labels ? -100 : 0) != ids->end()) partial = key;
+          return;
+        }
+        is_other = !ids;
+        if (ids) found = {.ids = std::move(ids)};
+        return;
+      }
       if (key != json_key || scanner.kind() != JsonValue::Kind::kString) {
         is_other = is_other || key == json_key;
         scanner.skip();
         return;
       }
       const std::int64_t before = scanner.num_replaced();
-      found = {scanner.string(), 0};
+      found = {.text = scanner.string()};
       found->lone_surrogates = scanner.num_replaced() - before;
     });
     scanner.end();
@@ -104,7 +132,11 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
   }
   if (!is_object) refuse("not a JSON object");
   if (!found)
-    refuse(is_other ? fmt::format("{} is not a string", in_quotes(json_key)) : fmt::format("no key {}", in_quotes(json_key)));
+    refuse(is_other ? fmt::format("{} is neither a string nor a list of token ids", in_quotes(json_key))
+                    : fmt::format("no key {}", in_quotes(json_key)));
+  if (found->ids && !partial.empty())
+    throw DataError(fmt::format("{}:{}:1: {} takes ids out of the loss, and here every id counts; prepare the texts by --chat",
+                                path, line.line, in_quotes(partial)));
   return std::move(*found);
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/input_file.h"
 #include "data/line_reader.h"
@@ -46,12 +47,13 @@ class DocumentReader {
 [[noreturn]] void refuse_without_memory(std::string_view path, std::int64_t line);
 
 struct JsonLineText {
-  std::string text;
+  std::string text = {};
+  std::optional<std::vector<std::int32_t>> ids = {};  // in place of the text
   std::int64_t lone_surrogates = 0;  // of it, which are U+FFFD
 };
 
-// The string under `json_key` of a line of file `path`; other members are read over. A line that is no JSON object with such a
-// string: DataError "FILE:LINE:COLUMN: ...".
+// The string, or the list of token ids, under `json_key` of a line of file `path`; other members are read over. A line that is no
+// JSON object with such a member: DataError "FILE:LINE:COLUMN: ...".
 JsonLineText text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key);
 
 }  // namespace trident

@@ -34,23 +34,38 @@ struct Batch {
   std::int64_t skipped = 0, endless = 0;  // conversations
   std::int64_t dropped = 0;               // likewise
   std::string first_dropped;
-  bool all_usual = true;                  // likewise: all begin with what the tokenizer puts before a text
+  bool all_usual = true;                  // conversations and lists of ids begin with what the tokenizer puts before a text
   std::int64_t control_line = 0;    // of the first control text that became its token; 0: there is none
   std::int32_t control_id = -1;
   std::int64_t bytes = 0;           // of memory, as it was read
   std::int64_t bytes_done = 0;      // of all inputs, once this was read
 };
 
-void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const InputFile& input, std::int32_t eod,
-                const PrepareOptions& options) {
+void take_ids(const std::vector<std::int32_t>& ids, const RawDocument& line, const InputFile& input, const Tokenizer& tokenizer,
+              Batch& batch) {
+  const auto other = std::ranges::find_if(ids, [&](std::int32_t id) { return id < 0 || id >= tokenizer.vocab_size(); });
+  if (other != ids.end())
+    throw DataError(fmt::format("{}:{}:1: id {} is not among the tokenizer's {}; name the tokenizer of these ids by --tokenizer",
+                                input.path, line.line, *other, tokenizer.vocab_size()));
+  std::ranges::copy(ids, std::back_inserter(batch.ids));
+  const std::vector<std::int32_t>& before = tokenizer.special_ids().before;
+  batch.all_usual = batch.all_usual && std::ranges::mismatch(before, ids).in1 == before.end();
+}
+
+void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer,
+                std::int32_t eod, const PrepareOptions& options) {
   std::string text;
+  const std::size_t before = batch.ids.size();
   if (input.kind == InputKind::kJsonLines) {
     JsonLineText line = text_of_json_line(document, input.path, options.json_key);
     text = std::move(line.text);
+    if (line.ids) {
+      take_ids(*line.ids, document, input, tokenizer, batch);
+      batch.text_bytes += std::ssize(document.bytes);
+    }
     batch.lone_surrogates += line.lone_surrogates;
   } else text = std::move(document.bytes);
   document.bytes = std::string();
-  const std::size_t before = batch.ids.size();
   if (!text.empty()) encoder.encode(text, &batch.ids, options.rule);
   if (const auto& control = encoder.first_control(); !text.empty() && control && batch.control_line == 0) {
     const auto above = input.kind == InputKind::kText ? std::ranges::count(std::string_view(text).substr(0, control->at), '\n') : 0;
@@ -92,7 +107,7 @@ void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokeni
       if (options.chat != nullptr)
         encode_chat(document, batch, encoder, input, tokenizer, *options.chat);
       else
-        encode_one(document, batch, encoder, input, eod, options);
+        encode_one(document, batch, encoder, input, tokenizer, eod, options);
     } catch (const std::bad_alloc&) {
       refuse_without_memory(input.path, document.line);
     } catch (const DataError& error) {
@@ -156,7 +171,7 @@ class Preparation {
 
   PrepareStats finish(DatasetOrigin origin) {
     write_all();
-    if (options_.chat != nullptr)  // a template may write itself what stands before a text
+    if (options_.chat != nullptr || !all_usual_)  // a template, or what made ids, may write itself what stands before a text
       origin.tokenizer = recorded(tokenizer_, {.around = all_usual_ ? Around::kAdded : Around::kLeftOut});
     if (writer_.num_documents() == 0 && stats_.skipped > 0)
       throw DataError(fmt::format("--input: no token counts in any of {}; look at one with trident tokenizer render",

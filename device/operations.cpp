@@ -52,6 +52,13 @@ void first_key_field(const AttentionShape& s, ConstTensorView first_key, FieldVi
   if (s.interval > 0) f(reads("first_key", first_key, {DType::kI32, s.batch * s.query_length}));
 }
 
+void check_rotation(std::string_view operation, const AttentionShape& s, const Rotation& rotation) {
+  if (!rotation.turns()) return;
+  TRIDENT_CHECK(s.query_length == s.key_length, "{}: {} queries and {} keys turn by the same positions", operation, s.query_length,
+                s.key_length);
+  rotation.check(operation, key_shape(s));
+}
+
 struct NamedShape {
   std::string_view name;
   const Shape& shape;
@@ -170,11 +177,15 @@ void forward_fields(const Forward& o, FieldVisitor f) {
 
 void AttentionForward::check() const {
   check_attention(kName.name, shape);
+  check_rotation(kName.name, shape, rotation);
   check_shapes(kName.name, query_shape(shape), {{"out", out.shape()}, {"q", q.shape(), columns.q}});
   check_shapes(kName.name, key_shape(shape), {{"k", k.shape(), columns.k}, {"v", v.shape(), columns.v}});
 }
 
-void AttentionForward::fields(FieldVisitor f) const { forward_fields(*this, f); }
+void AttentionForward::fields(FieldVisitor f) const {
+  forward_fields(*this, f);
+  if (rotation.turns()) rotation.fields(f, key_shape(shape));
+}
 
 double AttentionForward::flops() const { return 2 * scores(shape); }
 
@@ -209,6 +220,7 @@ double CachedAttention::flops() const {
 
 void AttentionBackward::check() const {
   check_attention(kName.name, shape);
+  check_rotation(kName.name, shape, rotation);
   check_shapes(kName.name, query_shape(shape), {{"d_q", d_q.shape(), columns.q},
                                                 {"d_out", d_out.shape()},
                                                 {"out", out.shape()},
@@ -234,6 +246,7 @@ void AttentionBackward::fields(FieldVisitor f) const {
   f(of_heads(reads("v", v), shape, keys));
   f(reads("lse", lse, sums(shape)));
   first_key_field(shape, first_key, f);
+  if (rotation.turns()) rotation.fields(f, key_shape(shape));
   f(scratch("the workspace", workspace));
 }
 

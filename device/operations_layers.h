@@ -45,9 +45,25 @@ struct Fused {
 
 void check_attention(std::string_view operation, const AttentionShape& shape);
 
+// Turns pairs (j, j + P) of the first 2P elements of a head, P = table width (half-split form). cos, sin f32[positions, P];
+// position i32[B,S] picks the row. Views of nothing: nothing turns.
+struct Rotation {
+  ConstTensorView cos = {}, sin = {}, position = {};
+
+  bool turns() const { return cos.shape().rank() > 0; }
+  std::int64_t pairs() const { return cos.shape()[-1]; }
+  void check(std::string_view operation, const Shape& heads) const;
+  void fields(FieldVisitor f, const Shape& heads) const {
+    f(reads("cos", cos, {DType::kF32, cos.num_elements()}));
+    f(reads("sin", sin, {DType::kF32, cos.num_elements()}));
+    f(reads("position", position, {DType::kI32, heads[0] * heads[2]}));
+  }
+};
+
 // out T[B,N,Sq,D]; lse f32[B,N,Sq] (natural log-sum-exp of the scaled scores); q T[B,N,Sq,D]; k, v T[B,K,Sk,D]; first_key i32
 // [B,Sq] with shape.interval, else empty. Where Ops::attends_by_rows(), heads T[B,n,S,D] may be rows T[S,B,C], as products make
 // them, of which n*D columns are meant: from 0 on of `out`, from `columns` on of the others. Here as in what follows.
+// There, too, `rotation` may turn q and k, as many queries as keys, while they are read: rounded to T, as SplitHeads does it.
 struct AttentionForward {
   static constexpr OperationName kName{"attention_forward", WorkKind::kAttention};
   const AttentionShape& shape;
@@ -56,6 +72,7 @@ struct AttentionForward {
   TensorView workspace;
   ConstTensorView first_key = {};
   HeadColumns columns = {};
+  Rotation rotation = {};
 
   void check() const;
   void fields(FieldVisitor f) const;
@@ -81,7 +98,7 @@ struct CachedAttention {
   double flops() const;
 };
 
-// d_q, d_k, d_v of the shapes of q, k, v, overwritten.
+// d_q, d_k, d_v of the shapes of q, k, v, overwritten, and turned back by `rotation`. None aliases what is read.
 struct AttentionBackward {
   static constexpr OperationName kName{"attention_backward", WorkKind::kAttention};
   const AttentionShape& shape;
@@ -90,6 +107,7 @@ struct AttentionBackward {
   TensorView workspace;
   ConstTensorView first_key = {};
   HeadColumns columns = {};
+  Rotation rotation = {};
 
   void check() const;
   void fields(FieldVisitor f) const;
@@ -100,21 +118,6 @@ struct AttentionBackward {
 
 // heads [B, n, S, D] beside rows [S, B, C] of which columns first_column .. + n*D are meant.
 void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column);
-
-// Turns pairs (j, j + P) of the first 2P elements of a head, P = table width (half-split form). cos, sin f32[positions, P];
-// position i32[B,S] picks the row. Views of nothing: nothing turns.
-struct Rotation {
-  ConstTensorView cos = {}, sin = {}, position = {};
-
-  bool turns() const { return cos.shape().rank() > 0; }
-  std::int64_t pairs() const { return cos.shape()[-1]; }
-  void check(std::string_view operation, const Shape& heads) const;
-  void fields(FieldVisitor f, const Shape& heads) const {
-    f(reads("cos", cos, {DType::kF32, cos.num_elements()}));
-    f(reads("sin", sin, {DType::kF32, cos.num_elements()}));
-    f(reads("position", position, {DType::kI32, heads[0] * heads[2]}));
-  }
-};
 
 // heads T[B,n,S,D] <- columns first_column .. first_column + n*D of rows T[S,B,C], turned by `rotation`.
 struct SplitHeads {

@@ -37,7 +37,7 @@ class Ops {
   // The same of op::CachedAttention; `shape` is causal, with offsets of 0.
   virtual std::int64_t cached_attention_workspace(const AttentionShape& shape) = 0;
 
-  // Whether attention reads and writes heads as rows, too (op::AttentionForward).
+  // Whether attention reads and writes heads as rows, too, and turns them on the way (op::AttentionForward).
   virtual bool attends_by_rows() const = 0;
 
   // ---- products and what follows them ----------------------------------------------------------------------------------------

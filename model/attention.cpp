@@ -184,8 +184,7 @@ void Attention::merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, T
 }
 
 bool Attention::heads_stay_rows(const LayerPass& p) const {
-  return p.ops.attends_by_rows() && config_.position != PositionKind::kRope && config_.qk_norm == QkNorm::kNone &&
-         p.batch.cached == nullptr;
+  return p.ops.attends_by_rows() && config_.qk_norm == QkNorm::kNone && p.batch.cached == nullptr;
 }
 
 TensorView Attention::heads_of(const LayerPass& p, const Heads& heads) const {
@@ -244,7 +243,8 @@ void Attention::recompute_core(LayerPass& p) const {
   const TensorView out = p.save(out_, p.geometry.compute, output_shape(p));
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
   p.run(op::AttentionForward{.shape = shape(p.geometry), .out = out, .lse = lse, .q = heads_of(p, q_), .k = heads_of(p, k_),
-                             .v = heads_of(p, v_), .workspace = p.workspace(), .first_key = first_key(p), .columns = columns()});
+                             .v = heads_of(p, v_), .workspace = p.workspace(), .first_key = first_key(p), .columns = columns(),
+                             .rotation = rotation_of_rows(p)});
 }
 
 void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
@@ -302,7 +302,7 @@ void Attention::backward_input(LayerPass& p, ConstTensorView x, TensorView d) co
     const TensorView d_q = gradient(q_, q.shape()), d_k = gradient(k_, k.shape()), d_v = gradient(v_, v.shape());
     p.run(op::AttentionBackward{.shape = shape(g), .d_q = d_q, .d_k = d_k, .d_v = d_v, .d_out = d_out, .out = p[out_], .q = q,
                                 .k = k, .v = v, .lse = p[lse_], .workspace = p.workspace(), .first_key = first_key(p),
-                                .columns = columns()});
+                                .columns = columns(), .rotation = rotation_of_rows(p)});
     if (config_.qk_norm == QkNorm::kFullWidth) {
       merge_gradient_through_wide_norm(p, d_q, d_k, d_rows);
     } else if (!stay) {

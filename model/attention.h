@@ -7,7 +7,7 @@
 // With clip_qkv what the projections give is bounded before it is split into heads, and saved unbounded.
 // Saved: the norm's output (after: its input) and statistics, q, k, v, the output and log-sum-exp, all head-major [B, heads, S, D].
 // Where attention reads rows (Ops::attends_by_rows), the output stays the rows that it is multiplied as, and q, k and v stay the
-// projections' rows if nothing happens to them in between.
+// projections' rows, which attention turns while it reads them, unless q and k are normed in between.
 #pragma once
 
 #include <array>
@@ -70,6 +70,8 @@ class Attention {
   // The projections' rows as heads are split from them.
   Views project(LayerPass& p, ConstTensorView x) const;
   op::Rotation rotation(const LayerPass& p) const;  // of queries and keys
+  // What of it the core does, which reads rows as they were projected.
+  op::Rotation rotation_of_rows(const LayerPass& p) const { return heads_stay_rows(p) ? rotation(p) : op::Rotation(); }
   void attend_cached(LayerPass& p, const CachedStep& step) const;
   // The same of q and k together, for norms over all heads.
   void split_after_wide_norm(LayerPass& p, const Views& rows) const;

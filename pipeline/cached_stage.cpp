@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/at.h"
 #include "core/int_math.h"
 #include "device/operations.h"
 #include "device/ops.h"
@@ -92,7 +93,7 @@ CachedStage::CachedStage(const ModelConfig& model, const LayerGeometry& geometry
   for (int s = context_.coordinates().pipeline; s <= last_virtual_stage_; s += context_.grid().degrees().pipeline) {
     Chunk& chunk = chunks_.emplace_back();
     chunk.virtual_stage = s;
-    for (const int number : units_of_stage[static_cast<std::size_t>(s)]) chunk.units.push_back(planned_unit(number));
+    for (const int number : at(units_of_stage, s)) chunk.units.push_back(planned_unit(number));
   }
   book(plan);
 }
@@ -190,7 +191,7 @@ void CachedStage::bind(Arena& arena, ParamStore& store) {
   slot_caches_.resize(caches_.size());
   for_each_block([&](const Unit& unit) {
     const Shape kept{shapes_.slots, local_kv_heads(model_, tensor_degree), capacity_of(unit), model_.head_dim};
-    LayerCache& cache = caches_[static_cast<std::size_t>(unit.number)];
+    LayerCache& cache = at(caches_, unit.number);
     cache = {arena.grant(unit.keys_slot, compute, kept), arena.grant(unit.values_slot, compute, kept)};
     // Places without a token are multiplied by a probability of 0, and must be numbers.
     device.ops().run(device.compute_stream(), op::FillZero{.out = cache.keys});
@@ -224,11 +225,11 @@ void CachedStage::extend(std::int64_t slot, std::int64_t first, std::span<const 
     if (caches_[unit].keys.data() != nullptr)
       slot_caches_[unit] = {caches_[unit].keys.rows(slot, 1), caches_[unit].values.rows(slot, 1)};
   }
-  if (prompt_angles_.any()) prompt_angles_.set(0, lengths_[static_cast<std::size_t>(slot)], context_.device());
+  if (prompt_angles_.any()) prompt_angles_.set(0, at(lengths_, slot), context_.device());
   firsts_ = {first};
   counts_ = {std::ssize(tokens)};
   const CachedStep step = step_of(slot, slot_caches_, is_last_stage() ? all_logits_.rows(0, 1) : TensorView());
-  run(variants_[static_cast<std::size_t>(found - shapes_.piece_rows.begin())], step, slot, tokens, choose);
+  run(at(variants_, found - shapes_.piece_rows.begin()), step, slot, tokens, choose);
 }
 
 void CachedStage::step(std::span<const Next> next) {
@@ -271,21 +272,21 @@ void CachedStage::write_batch(const Variant& variant, const CachedStep& step, st
   positions_by_sample_.resize(static_cast<std::size_t>(S * B));
   first_keys_.resize(static_cast<std::size_t>(S * B));
   for (std::int64_t b = 0; b < B; ++b) {
-    const std::int64_t first_row = first_rows_[static_cast<std::size_t>(slot + b)];
+    const std::int64_t first_row = at(first_rows_, slot + b);
     const bool of_prompt = prompt_angles_.any() && &variant != &variants_.back();
-    const std::int64_t rows = of_prompt        ? lengths_[static_cast<std::size_t>(slot + b)]
+    const std::int64_t rows = of_prompt        ? at(lengths_, slot + b)
                               : first_row == 0 ? shapes_.capacity
                                                : constants_.short_rows();
     for (std::int64_t s = 0; s < S; ++s) {
-      const std::int64_t first = step.all.first[static_cast<std::size_t>(b)];
+      const std::int64_t first = at(step.all.first, b);
       const auto position = static_cast<std::int32_t>(std::min(first + s, shapes_.capacity - 1));
-      positions_by_row_[static_cast<std::size_t>(s * B + b)] = position;
+      at(positions_by_row_, s * B + b) = position;
       // Rows of padding lie behind the sequence, perhaps behind its table.
-      positions_by_sample_[static_cast<std::size_t>(b * S + s)] =
+      at(positions_by_sample_, b * S + s) =
           static_cast<std::int32_t>(first_row + std::min<std::int64_t>(position, rows - 1));
       if (step.window.capacity == 0) continue;
-      const std::int64_t place = std::min(step.window.first[static_cast<std::size_t>(b)] + s, step.window.capacity - 1);
-      first_keys_[static_cast<std::size_t>(b * S + s)] =
+      const std::int64_t place = std::min(at(step.window.first, b) + s, step.window.capacity - 1);
+      at(first_keys_, b * S + s) =
           static_cast<std::int32_t>(std::max<std::int64_t>(place - model_.sliding_window + 1, 0));
     }
   }
@@ -347,7 +348,7 @@ void CachedStage::run_unit(const Unit& unit, std::size_t index, const Variant& v
                   .geometry = variant.geometry,
                   .unit = unit.number,
                   .base = regions_,
-                  .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)],
+                  .workspace_bytes = at(region_bytes_, Region::kWorkspace),
                   .where = activations_[0].where()};
   LayerPass pass(Pass(place, variant.memory[index]), batch, constants_);
   unit.layer->forward(pass, x, y);

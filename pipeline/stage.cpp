@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/at.h"
 #include "device/operations.h"
 #include "device/ops.h"
 #include "pipeline/stage_regions.h"
@@ -16,7 +17,7 @@ void Stage::set_micro_batches(std::span<const MicroBatch> micro_batches, const S
 // ---- finding things -------------------------------------------------------------------------------------------------------------
 
 Stage::Chunk& Stage::chunk_of(int virtual_stage) {
-  return chunks_[static_cast<std::size_t>(virtual_stage / context_.grid().degrees().pipeline)];
+  return at(chunks_, virtual_stage / context_.grid().degrees().pipeline);
 }
 
 bool Stage::is_local(int virtual_stage) const {
@@ -66,7 +67,7 @@ LayerPass Stage::pass_over(const Chunk& chunk, const UnitPart& part, int micro_b
                   .geometry = geometry_,
                   .unit = part.unit,
                   .base = regions_,
-                  .workspace_bytes = region_bytes_[static_cast<std::size_t>(Region::kWorkspace)],
+                  .workspace_bytes = at(region_bytes_, Region::kWorkspace),
                   .where = memory.where()};
   const int stage = chunk.virtual_stage;
   place.base[kSaved] = memory.data() + part.offset[kSaved];
@@ -75,7 +76,7 @@ LayerPass Stage::pass_over(const Chunk& chunk, const UnitPart& part, int micro_b
     std::byte* const kept = chunk.kept.at(program_->kept_slot(stage, micro_batch)).data();
     for (const std::size_t r : kFromInputToWeight) place.base[r] = kept + part.offset[r];
   }
-  return {Pass(place, part.memory), micro_batches_[static_cast<std::size_t>(micro_batch)], constants_};
+  return {Pass(place, part.memory), at(micro_batches_, micro_batch), constants_};
 }
 
 // A tensor that the virtual stage beside this one left here: schedules run such neighbours one after the other.
@@ -187,7 +188,7 @@ void Stage::recv(Boundary& boundary, const Instruction& instruction, Direction d
 void Stage::send_activation(const Instruction& instruction) { send(sends_[current_send_], instruction, Direction::kForward); }
 
 void Stage::recv_activation(const Instruction& instruction) {
-  recv(activation_receives_[static_cast<std::size_t>(instruction.receive_slot)], instruction, Direction::kForward);
+  recv(at(activation_receives_, instruction.receive_slot), instruction, Direction::kForward);
 }
 
 void Stage::send_gradient(const Instruction& instruction) {
@@ -195,7 +196,7 @@ void Stage::send_gradient(const Instruction& instruction) {
 }
 
 void Stage::recv_gradient(const Instruction& instruction) {
-  recv(gradient_receives_[static_cast<std::size_t>(instruction.receive_slot)], instruction, Direction::kBackward);
+  recv(at(gradient_receives_, instruction.receive_slot), instruction, Direction::kBackward);
 }
 
 }  // namespace trident

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "core/int_math.h"
+#include "core/at.h"
 #include "model/gpt.h"
 #include "pipeline/stage.h"
 #include "pipeline/stage_regions.h"
@@ -54,10 +55,10 @@ Stage::Stage(const ModelConfig& model, const LayerGeometry& geometry, const Unit
   const int rank = context.coordinates().pipeline, num_ranks = context.grid().degrees().pipeline;
   splits_backwards_ = has(programs, InstructionKind::kBackwardInput);
   for (int stage = rank; stage < num_virtual_stages_; stage += num_ranks)
-    plan_chunk(stage, model, units_of_stage[static_cast<std::size_t>(stage)], programs, arena_plan);
+    plan_chunk(stage, model, at(units_of_stage, stage), programs, arena_plan);
   // Remade tensors are first made in forward, in the area that all share; kept ones are backward_input's alone.
   if (splits_backwards_ && !has(programs, InstructionKind::kBackward))
-    region_bytes_[static_cast<std::size_t>(Region::kKept)] = 0;
+    at(region_bytes_, Region::kKept) = 0;
   book_regions(model, arena_plan);
   book_boundaries(programs, arena_plan);
 }
@@ -125,7 +126,7 @@ void Stage::count_held(const Chunk& chunk) {
   for (const UnitPart& part : chunk.units) {
     const Slots& inputs = part.input_for_weights && splits_backwards_ ? chunk.for_weights : chunk.blocks;
     if (part.unit > 0 && !part.shares_input)
-      held[static_cast<std::size_t>(ActivationKind::kInputs)] += activation_bytes() * std::ssize(inputs.views);
+      at(held, ActivationKind::kInputs) += activation_bytes() * std::ssize(inputs.views);
     const auto add = [&](const Slots& slots, Region region) {
       const BytesByKind of_one = part.memory.bytes_by_kind(region);
       for (std::size_t kind = 0; kind < held.size(); ++kind) held[kind] += of_one[kind] * std::ssize(slots.views);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "device/dry/dry_device.h"
 #include "parallel/communicator/dry_communicator.h"
@@ -21,13 +22,13 @@ class DryParams final : public ParamViews {
       : specs_(specs), tensor_degree_(geometry.tensor_degree), compute_(geometry.compute), mode_(mode) {}
 
   ConstTensorView weight(int param) const override { return view(kWeights, param, compute_); }
-  bool trains(int param) const override { return specs_[static_cast<std::size_t>(param)].trainable; }
+  bool trains(int param) const override { return at(specs_, param).trainable; }
   TensorView grad(int param) const override { return view(kGradients, param, DType::kF32); }
   Accumulate grad_mode() const override { return mode_; }
 
  private:
   TensorView view(int address, int param, DType dtype) const {
-    return {dry_address(address), dtype, local_shape(specs_[static_cast<std::size_t>(param)], tensor_degree_), MemoryKind::kDevice};
+    return {dry_address(address), dtype, local_shape(at(specs_, param), tensor_degree_), MemoryKind::kDevice};
   }
 
   const std::vector<ParamSpec>& specs_;
@@ -62,12 +63,12 @@ void UnitPlan::run_dry(FunctionRef<void(Pass&)> calls, UnitMemory& memory) {
                     .geometry = geometry_,
                     .unit = unit_,
                     .where = MemoryKind::kDevice};
-    for (int region = 0; region < kNumRegions; ++region) place.base[static_cast<std::size_t>(region)] = dry_address(region);
+    for (int region = 0; region < kNumRegions; ++region) at(place.base, region) = dry_address(region);
     Pass pass(place, &memory);
     calls(pass);
     pass.end();
   }
-  std::int64_t& workspace = memory.bytes[static_cast<std::size_t>(Region::kWorkspace)];
+  std::int64_t& workspace = at(memory.bytes, Region::kWorkspace);
   workspace = std::max(workspace, ops.largest_workspace());
 }
 

@@ -1,13 +1,13 @@
 #include "data/chat/jinja_filters.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
 #include <optional>
+#include <span>
 
 #include "core/json_reader.h"
 #include "core/utf8.h"
@@ -90,8 +90,7 @@ std::optional<double> real_in(const Value& value) {
   return number;
 }
 
-Value to_int(Interpreter&, const Value& value, const Arguments& all) {
-  const auto given = all.bind("int", {"default", "base"});
+Value to_int(Interpreter&, const Value& value, const Given& given) {
   if (whole_of(given[1], 10, "int") != 10) throw Refusal("int with a base");
   if (value.is_whole()) return value.whole();
   if (value.is_text()) {
@@ -109,27 +108,30 @@ Value to_int(Interpreter&, const Value& value, const Arguments& all) {
   return static_cast<std::int64_t>(*number);
 }
 
-Value to_float(Interpreter&, const Value& value, const Arguments& all) {
-  const auto given = all.bind("float", {"default"});
+Value to_float(Interpreter&, const Value& value, const Given& given) {
   const std::optional<double> number = real_in(value);
   return number ? Value(*number) : given[0] != nullptr ? *given[0] : Value(0.0);
 }
 
-Value absolute(Interpreter& in, const Value& value, const Arguments& all) {
-  all.bind("abs", {});
+template <Text (*kChange)(const Text&)>
+Value changed(Interpreter& in, const Value& value, const Given&) {
+  return made_of(value, kChange(charged(in, value)));
+}
+
+Value length(Interpreter& in, const Value& value, const Given&) { return in.length(value); }
+
+Value absolute(Interpreter& in, const Value& value, const Given&) {
   if (!value.is_number()) throw Refusal(fmt::format("abs of a {}", type_name(value)));
   if (value.is(Kind::kFloat)) return std::abs(value.number());
   return value.whole() < 0 ? arithmetic("-", std::int64_t{0}, value, in.budget()) : Value(value.whole());
 }
 
-Value or_default(Interpreter&, const Value& value, const Arguments& all) {
-  const auto given = all.bind("default", {"default_value", "boolean"});
+Value or_default(Interpreter&, const Value& value, const Given& given) {
   if (!value.is_undefined() && !(flag(given[1]) && !is_true(value))) return value;
   return given[0] != nullptr ? *given[0] : Value(Text());
 }
 
-Value dict_sort(Interpreter& in, const Value& value, const Arguments& all) {
-  const auto given = all.bind("dictsort", {"case_sensitive", "by", "reverse"});
+Value dict_sort(Interpreter& in, const Value& value, const Given& given) {
   if (!value.is_dict()) throw Refusal(fmt::format("dictsort of a {}", type_name(value)));
   const std::string by = given[1] == nullptr ? "key" : text_of(*given[1], "dictsort").bytes;
   if (by != "key" && by != "value") throw Refusal("dictsort by what is neither key nor value");
@@ -143,8 +145,7 @@ Value dict_sort(Interpreter& in, const Value& value, const Arguments& all) {
   return list_of(sorted(in, std::move(items), keys, flag(given[2])));
 }
 
-Value sort(Interpreter& in, const Value& value, const Arguments& all) {
-  const auto given = all.bind("sort", {"reverse", "case_sensitive", "attribute"});
+Value sort(Interpreter& in, const Value& value, const Given& given) {
   std::vector<Value> keys;
   std::vector<Value> items = in.items(value);
   if (given[2] != nullptr && given[2]->is_text() && given[2]->text().bytes.find(',') != std::string::npos)
@@ -156,22 +157,19 @@ Value sort(Interpreter& in, const Value& value, const Arguments& all) {
   return list_of(sorted(in, std::move(items), keys, flag(given[0])));
 }
 
-Value first(Interpreter& in, const Value& value, const Arguments& all) {
-  all.bind("first", {});
+Value first(Interpreter& in, const Value& value, const Given&) {
   std::vector<Value> items = in.items(value);
   return items.empty() ? undefined("there is no first item") : std::move(items.front());
 }
 
-Value last(Interpreter& in, const Value& value, const Arguments& all) {
-  all.bind("last", {});
+Value last(Interpreter& in, const Value& value, const Given&) {
   if (value.is_list() && value.list().type == Sequence::kIterator)
     throw Refusal("the last item of an iterator; make it a list by |list");
   std::vector<Value> items = in.items(value);
   return items.empty() ? undefined("there is no last item") : std::move(items.back());
 }
 
-Value indent(Interpreter& in, const Value& value, const Arguments& all) {
-  const auto given = all.bind("indent", {"width", "first", "blank"});
+Value indent(Interpreter& in, const Value& value, const Given& given) {
   Text indention, out;
   if (given[0] != nullptr && given[0]->is_text()) indention = given[0]->text();
   else {
@@ -190,8 +188,7 @@ Value indent(Interpreter& in, const Value& value, const Arguments& all) {
   return out;
 }
 
-Value items_of(Interpreter& in, const Value& value, const Arguments& all) {
-  all.bind("items", {});
+Value items_of(Interpreter& in, const Value& value, const Given&) {
   List out{.type = Sequence::kIterator};
   if (value.is_undefined()) return out;
   if (!value.is_dict()) throw Refusal(fmt::format("items of a {}", type_name(value)));
@@ -200,8 +197,7 @@ Value items_of(Interpreter& in, const Value& value, const Arguments& all) {
   return out;
 }
 
-Value join(Interpreter& in, const Value& value, const Arguments& all) {
-  const auto given = all.bind("join", {"d", "attribute"});
+Value join(Interpreter& in, const Value& value, const Given& given) {
   std::vector<Value> items = in.items(value);
   if (given[1] != nullptr && !given[1]->is_none())
     for (Value& item : items) item = in.path(item, *given[1]);
@@ -227,18 +223,19 @@ Value map(Interpreter& in, const Value& value, const Arguments& all) {
   if (filter == nullptr) throw Refusal(fmt::format("the filter {}; known are {}", in_quotes(name.bytes), filter_names()));
   Arguments rest = all;
   rest.positional.erase(rest.positional.begin());
-  for (const Value& item : items) in.budget()->take(), out.items.push_back(filter(in, item, rest));
+  for (const Value& item : items) in.budget()->take(), out.items.push_back((*filter)(in, item, rest));
   return out;
 }
 
 // select, reject and by attribute: the attribute, then the name of a test with its arguments, or Python's bool().
-Value select(Interpreter& in, const Value& value, const Arguments& all, bool by_attribute, bool wanted) {
+template <bool kByAttribute, bool kWanted>
+Value select(Interpreter& in, const Value& value, const Arguments& all) {
   List out{.type = Sequence::kIterator};
   if (!is_true(value)) return out;
   Arguments rest = all;
   Value attribute;
   Test test = nullptr;
-  if (by_attribute) {
+  if (kByAttribute) {
     if (rest.positional.empty()) throw Refusal("selectattr or rejectattr without an attribute");
     attribute = rest.positional[0];
     rest.positional.erase(rest.positional.begin());
@@ -250,22 +247,20 @@ Value select(Interpreter& in, const Value& value, const Arguments& all, bool by_
   }
   for (const Value& item : in.items(value)) {
     in.budget()->take();
-    const Value asked = by_attribute ? in.path(item, attribute) : item;
-    if ((test == nullptr ? is_true(asked) : test(in, asked, rest)) == wanted) out.items.push_back(item);
+    const Value asked = kByAttribute ? in.path(item, attribute) : item;
+    if ((test == nullptr ? is_true(asked) : test(in, asked, rest)) == kWanted) out.items.push_back(item);
   }
   return out;
 }
 
-Value replace_all(Interpreter& in, const Value& value, const Arguments& all) {
-  const auto given = all.bind("replace", {"old", "new", "count"}, 2);
+Value replace_all(Interpreter& in, const Value& value, const Given& given) {
   const std::int64_t count = given[2] == nullptr || given[2]->is_none() ? -1 : whole_of(given[2], -1, "replace");
   Text out = replace(charged(in, value), in.str(*given[0]), in.str(*given[1]), count);
   in.budget()->take_bytes(out.size());
   return out;
 }
 
-Value reverse(Interpreter& in, const Value& value, const Arguments& all) {
-  all.bind("reverse", {});
+Value reverse(Interpreter& in, const Value& value, const Given&) {
   if (value.is_text())
     return in.budget()->take(value.text().size()), made_of(value, slice(value.text(), std::nullopt, std::nullopt, -1));
   const bool is_iterator = value.is_list() && value.list().type == Sequence::kIterator;
@@ -274,16 +269,14 @@ Value reverse(Interpreter& in, const Value& value, const Arguments& all) {
   return list_of(std::move(items), is_iterator ? Sequence::kList : Sequence::kIterator);
 }
 
-Value safe(Interpreter& in, const Value& value, const Arguments& all) {
-  all.bind("safe", {});
+Value safe(Interpreter& in, const Value& value, const Given&) {
   Text out = in.str(value);
   out.marked_safe = true;
   return out;
 }
 
 // Jinja's, which is not Python's.
-Value title_words(Interpreter& in, const Value& value, const Arguments& all) {
-  all.bind("title", {});
+Value title_words(Interpreter& in, const Value& value, const Given&) {
   const Text text = charged(in, value);
   Text out;
   bool begins = true;
@@ -298,8 +291,7 @@ Value title_words(Interpreter& in, const Value& value, const Arguments& all) {
   return out;
 }
 
-Value to_json(Interpreter& in, const Value& value, const Arguments& all) {
-  const auto given = all.bind("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"});
+Value to_json(Interpreter& in, const Value& value, const Given& given) {
   JsonStyle style{.ascii = flag(given[0]), .sorted = flag(given[3]), .lines = given[1] != nullptr && !given[1]->is_none()};
   if (style.lines) {
     if (given[1]->is_text()) style.indent = given[1]->text();
@@ -316,58 +308,41 @@ Value to_json(Interpreter& in, const Value& value, const Arguments& all) {
   return out;
 }
 
-Value trim(Interpreter& in, const Value& value, const Arguments& all) {
-  const auto given = all.bind("trim", {"chars"});
+Value trim(Interpreter& in, const Value& value, const Given& given) {
   return made_of(value, strip(in.str(value), text_or_none(given[0], "trim"), Ends::kBoth));
 }
 
-struct NamedFilter {
-  std::string_view name;
-  Filter filter;
-};
 constexpr NamedFilter kFilters[] = {
     {"abs", absolute},
-    {"capitalize",
-     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
-       return a.bind("capitalize", {}), made_of(v, capitalize(charged(in, v)));
-     }},
-    {"count", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("count", {}), in.length(v); }},
-    {"d", or_default},
-    {"default", or_default},
-    {"dictsort", dict_sort},
+    {"capitalize", changed<capitalize>},
+    {"count", length},
+    {"d", or_default, {"default_value", "boolean"}},
+    {"default", or_default, {"default_value", "boolean"}},
+    {"dictsort", dict_sort, {"case_sensitive", "by", "reverse"}},
     {"first", first},
-    {"float", to_float},
-    {"indent", indent},
-    {"int", to_int},
+    {"float", to_float, {"default"}},
+    {"indent", indent, {"width", "first", "blank"}},
+    {"int", to_int, {"default", "base"}},
     {"items", items_of},
-    {"join", join},
+    {"join", join, {"d", "attribute"}},
     {"last", last},
-    {"length", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("length", {}), in.length(v); }},
-    {"list", [](Interpreter& in, const Value& v, const Arguments& a) -> Value { return a.bind("list", {}), list_of(in.items(v)); }},
-    {"lower",
-     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
-       return a.bind("lower", {}), made_of(v, lower(charged(in, v)));
-     }},
-    {"map", map},
-    {"reject", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, false, false); }},
-    {"rejectattr", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, true, false); }},
-    {"replace", replace_all},
+    {"length", length},
+    {"list", [](Interpreter& in, const Value& v, const Given&) -> Value { return list_of(in.items(v)); }},
+    {"lower", changed<lower>},
+    {.name = "map", .apply_to_all = map},
+    {.name = "reject", .apply_to_all = select<false, false>},
+    {.name = "rejectattr", .apply_to_all = select<true, false>},
+    {"replace", replace_all, {"old", "new", "count"}, 2},
     {"reverse", reverse},
     {"safe", safe},
-    {"select", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, false, true); }},
-    {"selectattr", [](Interpreter& in, const Value& v, const Arguments& a) { return select(in, v, a, true, true); }},
-    {"sort", sort},
-    {"string",
-     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
-       return a.bind("string", {}), v.is_text() ? v : in.str(v);
-     }},
+    {.name = "select", .apply_to_all = select<false, true>},
+    {.name = "selectattr", .apply_to_all = select<true, true>},
+    {"sort", sort, {"reverse", "case_sensitive", "attribute"}},
+    {"string", [](Interpreter& in, const Value& v, const Given&) -> Value { return v.is_text() ? v : in.str(v); }},
     {"title", title_words},
-    {"tojson", to_json},
-    {"trim", trim},
-    {"upper",
-     [](Interpreter& in, const Value& v, const Arguments& a) -> Value {
-       return a.bind("upper", {}), made_of(v, upper(charged(in, v)));
-     }},
+    {"tojson", to_json, {"ensure_ascii", "indent", "separators", "sort_keys"}},
+    {"trim", trim, {"chars"}},
+    {"upper", changed<upper>},
 };
 
 // ---- tests
@@ -455,9 +430,15 @@ std::string names_of(const Rows& rows) {
 
 }  // namespace
 
+Value NamedFilter::operator()(Interpreter& in, const Value& value, const Arguments& all) const {
+  if (apply_to_all != nullptr) return apply_to_all(in, value, all);
+  const auto count = static_cast<std::size_t>(std::ranges::find(parameters, std::string_view()) - parameters.begin());
+  return apply(in, value, all.bind(name, std::span(parameters).first(count), num_required));
+}
+
 Filter find_filter(std::string_view name) {
   const auto* const found = std::ranges::find(kFilters, name, &NamedFilter::name);
-  return found == std::end(kFilters) ? nullptr : found->filter;
+  return found == std::end(kFilters) ? nullptr : found;
 }
 Test find_test(std::string_view name) {
   const auto* const found = std::ranges::find(kTests, name, &NamedTest::name);

@@ -1,6 +1,8 @@
 // Filters, tests and methods of chat templates, by name.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +12,18 @@
 #include "data/chat/jinja_interpreter.h"
 
 namespace trident::jinja {
+
+using Given = std::vector<const Value*>;  // for each parameter; nullptr: not given
+
+struct NamedFilter {
+  std::string_view name;
+  Value (*apply)(Interpreter& in, const Value& value, const Given& given) = nullptr;
+  std::array<std::string_view, 5> parameters = {};  // up to the first ""
+  std::size_t num_required = 0;
+  Value (*apply_to_all)(Interpreter& in, const Value& value, const Arguments& all) = nullptr;  // in its place: takes any arguments
+
+  Value operator()(Interpreter& in, const Value& value, const Arguments& all) const;
+};
 
 // nullptr: not known.
 Filter find_filter(std::string_view name);

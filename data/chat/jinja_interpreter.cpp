@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/json_reader.h"
+#include "data/chat/jinja_filters.h"
 
 namespace trident::jinja {
 namespace {
@@ -198,36 +199,27 @@ Interpreter::Flow Interpreter::run_loop(const Node& node, Text* out) {
 Value Interpreter::eval(const Node& node) {
   const Level level(this);
   at_ = &node;
-  const auto kid = [&](std::size_t i) { return eval(*node.kids[i]); };
+  const auto kid = [&](std::size_t i) { return eval_kid(node, i); };
   switch (node.kind) {
     case NodeKind::kConstant: return node.constant;
     case NodeKind::kName: {
       const Value* const value = look_up(node.symbol);
       return value != nullptr ? *value : undefined(fmt::format("{} is undefined", in_quotes(node.name)));
     }
-    case NodeKind::kAttribute: {
-      const Value object = kid(0);
-      at_ = &node;
-      return attribute_or_item(object, node.name);
-    }
+    case NodeKind::kAttribute: return attribute_or_item(kid(0), node.name);
     case NodeKind::kItem: {
-      const Value object = kid(0), key = kid(1);
-      at_ = &node;
-      return item(object, key);
+      const Value object = kid(0);
+      return item(object, kid(1));
     }
     case NodeKind::kSlice: return slice(node);
     case NodeKind::kCall: {
       const Value callee = kid(0);
-      const Arguments all = arguments(node);
-      at_ = &node;
-      return call(callee, all);
+      return call(callee, arguments(node));
     }
     case NodeKind::kFilter: return filtered(node, kid(0));
     case NodeKind::kTest: {
       const Value value = kid(0);
-      const Arguments all = arguments(node);
-      at_ = &node;
-      return node.test(*this, value, all);
+      return node.test(*this, value, arguments(node));
     }
     case NodeKind::kNot: return !is_true(kid(0));
     case NodeKind::kAnd:
@@ -238,21 +230,18 @@ Value Interpreter::eval(const Node& node) {
     case NodeKind::kMinus:
     case NodeKind::kPlus: {
       const Value value = kid(0);
-      at_ = &node;
       if (!value.is_number()) arithmetic("-", std::int64_t{0}, value, &budget_);  // refuses it
       if (value.is(Kind::kFloat)) return node.kind == NodeKind::kMinus ? -value.number() : value.number();
       return arithmetic(node.kind == NodeKind::kMinus ? "-" : "+", std::int64_t{0}, value, &budget_);
     }
     case NodeKind::kBinary: {
-      const Value left = kid(0), right = kid(1);
-      at_ = &node;
-      return arithmetic(node.name, left, right, &budget_);
+      const Value left = kid(0);
+      return arithmetic(node.name, left, kid(1), &budget_);
     }
     case NodeKind::kConcat: {
       Text out;
       for (std::size_t i = 0; i < node.kids.size(); ++i) {
         const Value value = kid(i);
-        at_ = &node;
         out.append(value.is_text() ? value.text() : str(value));
       }
       budget_.take_bytes(out.size());
@@ -268,16 +257,13 @@ Value Interpreter::eval(const Node& node) {
       List list;
       if (node.kind == NodeKind::kTuple) list.type = List::Type::kTuple;
       for (std::size_t i = 0; i < node.kids.size(); ++i) list.items.push_back(kid(i));
-      at_ = &node;
       return list;
     }
     case NodeKind::kDict: {
       Dict dict;
       for (std::size_t i = 0; i < node.kids.size(); i += 2) {
         Value key = kid(i);
-        Value value = kid(i + 1);
-        at_ = &node;
-        dict.set(std::move(key), std::move(value));
+        dict.set(std::move(key), kid(i + 1));
       }
       return dict;
     }
@@ -285,12 +271,18 @@ Value Interpreter::eval(const Node& node) {
   }
 }
 
+// What is said next is said of the node.
+Value Interpreter::eval_kid(const Node& node, std::size_t i) {
+  Value value = eval(*node.kids[i]);
+  at_ = &node;
+  return value;
+}
+
 Value Interpreter::compare(const Node& node) {
-  Value left = eval(*node.kids[0]);
+  Value left = eval_kid(node, 0);
   for (std::size_t i = 0; i < node.words.size(); ++i) {
     const std::string& word = node.words[i];
-    Value right = eval(*node.kids[i + 1]);
-    at_ = &node;
+    Value right = eval_kid(node, i + 1);
     bool holds = false;
     if (word == "==") holds = is_equal(left, right, &budget_);
     else if (word == "!=") holds = !is_equal(left, right, &budget_);
@@ -308,9 +300,7 @@ Value Interpreter::compare(const Node& node) {
 }
 
 Value Interpreter::filtered(const Node& node, const Value& value) {
-  const Arguments all = arguments(node);
-  at_ = &node;
-  return node.filter(*this, value, all);
+  return (*node.filter)(*this, value, arguments(node));
 }
 
 // The first of the kids is what is called.
@@ -318,6 +308,7 @@ Arguments Interpreter::arguments(const Node& node) {
   Arguments out;
   for (std::size_t i = 1; i < node.kids.size(); ++i) out.positional.push_back(eval(*node.kids[i]));
   for (const auto& [name, value] : node.keywords) out.keywords.emplace_back(name, eval(*value));
+  at_ = &node;
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,8 +25,13 @@ struct Arguments {
 
   // By the names of a function's parameters; "": one that has no name for callers. nullptr: not given. Refuses others, and fewer
   // than `num_required`.
-  std::vector<const Value*> bind(std::string_view function, std::initializer_list<std::string_view> parameters,
+  std::vector<const Value*> bind(std::string_view function, std::span<const std::string_view> parameters,
                                  std::size_t num_required = 0) const;
+  std::vector<const Value*> bind(std::string_view function, std::initializer_list<std::string_view> parameters,
+                                 std::size_t num_required = 0) const {
+    return bind(function, std::span(parameters.begin(), parameters.size()), num_required);
+  }
+  Dict as_dict(std::string_view function) const;  // of dict() and namespace(): a dict, and names with their values
 };
 
 // The variables of a scope, and where it lies.
@@ -76,6 +82,7 @@ class Interpreter {
   class Level;
 
   Value eval(const Node& node);
+  Value eval_kid(const Node& node, std::size_t i);
   Value compare(const Node& node);
   Value attribute(const Value& object, const std::string& name);
   Value attribute_or_item(const Value& object, const std::string& name);

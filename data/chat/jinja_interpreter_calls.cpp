@@ -19,7 +19,7 @@ constexpr std::int64_t kMaxRange = 100'000;  // Jinja's
 
 }  // namespace
 
-std::vector<const Value*> Arguments::bind(std::string_view function, std::initializer_list<std::string_view> parameters,
+std::vector<const Value*> Arguments::bind(std::string_view function, std::span<const std::string_view> parameters,
                                           std::size_t num_required) const {
   if (positional.size() > parameters.size())
     throw Refusal(fmt::format("{} arguments for {}, which takes {}", positional.size(), function, parameters.size()));
@@ -34,6 +34,14 @@ std::vector<const Value*> Arguments::bind(std::string_view function, std::initia
   for (std::size_t i = 0; i < num_required; ++i)
     if (bound[i] == nullptr) throw Refusal(fmt::format("{} with too few arguments", function));
   return bound;
+}
+
+Dict Arguments::as_dict(std::string_view function) const {
+  if (positional.size() > 1 || (positional.size() == 1 && !positional[0].is_dict()))
+    throw Refusal(fmt::format("{}() of something that is no dict", function));
+  Dict out = positional.empty() ? Dict() : positional[0].dict();
+  for (const auto& [name, value] : keywords) out.set(Text(name), value);
+  return out;
 }
 
 bool Interpreter::contains(const Value& collection, const Value& value) {
@@ -136,17 +144,15 @@ Value Interpreter::path(Value object, const Value& path) {
 }
 
 Value Interpreter::slice(const Node& node) {
-  const Value object = eval(*node.kids[0]);
+  const Value object = eval_kid(node, 0);
   std::array<std::optional<std::int64_t>, 3> bounds;
   for (std::size_t i = 0; i < bounds.size(); ++i) {
     if (node.kids[i + 1] == nullptr) continue;
-    const Value bound = eval(*node.kids[i + 1]);
-    at_ = &node;
+    const Value bound = eval_kid(node, i + 1);
     if (bound.is_undefined()) throw Refusal(*bound.undefined().hint);
     if (!bound.is_whole() && !bound.is_none()) throw Refusal(fmt::format("a slice by a {}", type_name(bound)));
     if (bound.is_whole()) bounds[i] = bound.whole();
   }
-  at_ = &node;
   const std::int64_t step = bounds[2].value_or(1);
   if (object.is_text()) {
     if (step == 1) budget_.take_bytes(object.text().size());
@@ -207,22 +213,16 @@ Value Interpreter::call(const Value& callee, const Arguments& arguments) {
 Value Interpreter::call_macro(const Macro& macro, const Arguments& arguments) {
   const Node& node = *macro.node;
   if (macros_ >= kMaxMacros) throw Refusal(fmt::format("macros more than {} deep in each other", kMaxMacros));
-  if (arguments.positional.size() > node.symbols.size())
-    throw Refusal(fmt::format("{} arguments for the macro {}, which takes {}", arguments.positional.size(), node.name,
-                              node.symbols.size()));
   const auto frame = std::make_shared<Frame>(macro.frame);
-  for (const auto& [name, value] : arguments.keywords) {
-    const auto place = static_cast<std::size_t>(std::ranges::find(node.words, name) - node.words.begin());
-    if (place == node.words.size() || place < arguments.positional.size())
-      throw Refusal(fmt::format("the argument {} of the macro {}", in_quotes(name), node.name));
-    bind(*frame, node.symbols[place], value);
-  }
-  for (std::size_t i = 0; i < arguments.positional.size(); ++i) bind(*frame, node.symbols[i], arguments.positional[i]);
+  const std::vector<std::string_view> parameters(node.words.begin(), node.words.end());
+  const auto given = arguments.bind(fmt::format("the macro {}", node.name), parameters);
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (given[i] != nullptr) bind(*frame, node.symbols[i], *given[i]);
   const std::shared_ptr<Frame> caller = std::exchange(frame_, frame);
   ++macros_;
-  const std::size_t first_default = node.symbols.size() - node.kids.size();
-  for (std::size_t i = arguments.positional.size(); i < node.symbols.size(); ++i) {
-    if (std::ranges::any_of(frame->variables, [&](const auto& it) { return it.first == node.symbols[i]; })) continue;
+  const std::size_t first_default = given.size() - node.kids.size();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] != nullptr) continue;
     bind(*frame, node.symbols[i],
          i >= first_default ? eval(*node.kids[i - first_default])
                             : undefined(fmt::format("the parameter {} was not given", in_quotes(node.words[i]))));
@@ -257,25 +257,14 @@ Value Interpreter::call_function(Function function, const Arguments& arguments) 
     }
     case Function::kNamespace: {
       Namespace& out = namespaces_.emplace_back();
-      if (arguments.positional.size() > 1 || (arguments.positional.size() == 1 && !arguments.positional[0].is_dict()))
-        throw Refusal("namespace() of something that is no dict");
-      Dict all;
-      if (!arguments.positional.empty()) all = arguments.positional[0].dict();
-      for (const auto& [name, value] : arguments.keywords) all.set(Text(name), value);
+      const Dict all = arguments.as_dict("namespace");
       for (const auto& [name, value] : all.entries) {
         if (!name.is_text() || name.text().bytes.starts_with('_')) throw Refusal("an attribute of a namespace that begins with _");
         out.entries.emplace_back(name.text().bytes, value);
       }
       return &out;
     }
-    case Function::kDict: {
-      const auto& given = arguments.positional;
-      if (given.size() > 1 || (given.size() == 1 && !given[0].is_dict())) throw Refusal("dict() of something that is no dict");
-      Dict out;
-      if (!given.empty()) out = given[0].dict();
-      for (const auto& [name, value] : arguments.keywords) out.set(Text(name), value);
-      return out;
-    }
+    case Function::kDict: return arguments.as_dict("dict");
     case Function::kRaiseException: {
       const auto bound = arguments.bind("raise_exception", {"message"}, 1);
       throw Refusal(fmt::format("the template refuses these messages: {}", in_quotes(str(*bound[0]).bytes, 400)));

@@ -201,7 +201,7 @@ class Lexer {
       value = value * base + static_cast<char32_t>(digit);
     }
     if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) refuse(at_ - 1, "an escape in a text for what is no character");
-    append_code_point(out, value);
+    append_utf8(*out, value);
   }
 
   const std::string text_;
@@ -215,5 +215,39 @@ class Lexer {
 }  // namespace
 
 std::vector<Token> tokenize(std::string_view source) { return Lexer(source).run(); }
+
+void TokenReader::refuse_token(std::string_view wanted) const {
+  switch (token().type) {
+    case Token::Type::kEnd: refuse(fmt::format("the end of the template where {} is expected", wanted));
+    case Token::Type::kVariableEnd:
+    case Token::Type::kBlockEnd: refuse(fmt::format("the end of the tag where {} is expected", wanted));
+    default: refuse(fmt::format("{} where {} is expected", in_quotes(token().text), wanted));
+  }
+}
+
+bool TokenReader::is(std::string_view text, std::size_t ahead) const {
+  const Token& it = token(ahead);
+  return (it.type == Token::Type::kName || it.type == Token::Type::kOperator) && it.text == text;
+}
+
+bool TokenReader::take(std::string_view text) {
+  if (!is(text)) return false;
+  ++next_;
+  return true;
+}
+
+void TokenReader::expect(std::string_view text) {
+  if (!take(text)) refuse_token(in_quotes(text));
+}
+
+void TokenReader::expect(Token::Type type, std::string_view wanted) {
+  if (token().type != type) refuse_token(wanted);
+  ++next_;
+}
+
+std::string TokenReader::name() {
+  if (token().type != Token::Type::kName) refuse_token("a name");
+  return tokens_[next_++].text;
+}
 
 }  // namespace trident::jinja

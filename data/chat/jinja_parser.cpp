@@ -16,12 +16,11 @@ namespace trident::jinja {
 namespace {
 
 constexpr int kMaxHeight = 400;      // of trees: chains of + grow it
-constexpr int kMaxOpen = 400;        // calls of the parser in each other: about three for a bracket
 constexpr std::string_view kStatements = "set, for, if, macro, filter, generation, break and continue are known";
 
-class Parser {
+class Parser : private TokenReader {
  public:
-  Parser(std::string_view source, Program* program) : tokens_(tokenize(source)), program_(program) {}
+  Parser(std::string_view source, Program* program) : TokenReader(source), program_(program) {}
 
   void run() {
     program_->body = body({});
@@ -29,59 +28,17 @@ class Parser {
   }
 
  private:
-  // One level more of the parser's own calls.
-  class Level {
-   public:
-    explicit Level(Parser* parser) : parser_(parser) {
-      if (++parser_->open_ > kMaxOpen) parser_->refuse("nested too deeply");
-    }
-    ~Level() { --parser_->open_; }
-    Level(const Level&) = delete;
-    Level& operator=(const Level&) = delete;
-
-   private:
-    Parser* parser_;
-  };
-
-  const Token& token(std::size_t ahead = 0) const { return tokens_[std::min(next_ + ahead, tokens_.size() - 1)]; }
-  [[noreturn]] void refuse(const std::string& what) const { throw SyntaxRefusal(token().at, what); }
-  [[noreturn]] void refuse_token(std::string_view wanted) const {
-    switch (token().type) {
-      case Token::Type::kEnd: refuse(fmt::format("the end of the template where {} is expected", wanted));
-      case Token::Type::kVariableEnd:
-      case Token::Type::kBlockEnd: refuse(fmt::format("the end of the tag where {} is expected", wanted));
-      default: refuse(fmt::format("{} where {} is expected", in_quotes(token().text), wanted));
-    }
-  }
-  bool is(std::string_view text, std::size_t ahead = 0) const {
-    const Token& it = token(ahead);
-    return (it.type == Token::Type::kName || it.type == Token::Type::kOperator) && it.text == text;
-  }
-  bool take(std::string_view text) {
-    if (!is(text)) return false;
-    ++next_;
-    return true;
-  }
-  void expect(std::string_view text) {
-    if (!take(text)) refuse_token(in_quotes(text));
-  }
-  void expect(Token::Type type, std::string_view wanted) {
-    if (token().type != type) refuse_token(wanted);
-    ++next_;
-  }
-  std::string name() {
-    if (token().type != Token::Type::kName) refuse_token("a name");
-    return tokens_[next_++].text;
-  }
   int symbol(const std::string& name) {
     const auto [place, is_new] = symbols_.try_emplace(name, static_cast<int>(program_->symbols.size()));
     if (is_new) program_->symbols.push_back(name);
     return place->second;
   }
 
-  NodePtr node(NodeKind kind, Position at) const {
+  template <class... Kids>
+  NodePtr node(NodeKind kind, Position at, Kids... kids) const {
     auto out = std::make_unique<Node>();
     out->kind = kind, out->at = at;
+    (add(out, std::move(kids)), ...);
     return out;
   }
   NodePtr node(NodeKind kind) const { return node(kind, token().at); }
@@ -92,11 +49,6 @@ class Parser {
     const int height = kid == nullptr ? parent.height : std::max(parent.height, kid->height + 1);
     if (height > kMaxHeight) refuse("nested too deeply");
     return height;
-  }
-  NodePtr pair(NodeKind kind, Position at, NodePtr a, NodePtr b) const {
-    NodePtr out = node(kind, at);
-    add(out, std::move(a)), add(out, std::move(b));
-    return out;
   }
 
   // ---- statements
@@ -112,10 +64,8 @@ class Parser {
         out.back()->constant = Text(tokens_[next_++].text);
       } else if (token().type == Token::Type::kVariableBegin) {
         ++next_;
-        NodePtr output = node(NodeKind::kOutput, at);
-        add(output, tuple(true, {}));
+        out.push_back(node(NodeKind::kOutput, at, tuple(true, {})));
         expect(Token::Type::kVariableEnd, "\"}}\"");
-        out.push_back(std::move(output));
       } else if (token().type == Token::Type::kBlockBegin) {
         ++next_;
         if (std::ranges::any_of(ends, [&](std::string_view end) { return is(end); })) return out;
@@ -165,9 +115,8 @@ class Parser {
 
   NodePtr set_statement(Position at) {
     NodePtr to = target(true);
-    if (take("=")) return pair(NodeKind::kSet, at, std::move(to), tuple(true, {}));
-    NodePtr out = node(NodeKind::kSetBlock, at);
-    add(out, std::move(to));
+    if (take("=")) return node(NodeKind::kSet, at, std::move(to), tuple(true, {}));
+    NodePtr out = node(NodeKind::kSetBlock, at, std::move(to));
     while (take("|")) add(out, filter(nullptr));
     out->body = block({"endset"});
     ++next_;
@@ -201,8 +150,7 @@ class Parser {
 
   NodePtr if_statement(Position at, std::string_view end) {
     const Level level(this);
-    NodePtr out = node(NodeKind::kIf, at);
-    add(out, tuple(false, {}));
+    NodePtr out = node(NodeKind::kIf, at, tuple(false, {}));
     out->body = block({"elif", "else", end});
     if (const Position next = token().at; take("elif")) {
       out->otherwise.push_back(if_statement(next, end));
@@ -246,8 +194,7 @@ class Parser {
     const Position at = token().at;
     NodePtr first = single_target(with_attributes);
     if (!is(",")) return first;
-    NodePtr out = node(NodeKind::kTuple, at);
-    add(out, std::move(first));
+    NodePtr out = node(NodeKind::kTuple, at, std::move(first));
     while (take(",") && (token().type == Token::Type::kName || is("(")) && !is("in")) add(out, single_target(with_attributes));
     return out;
   }
@@ -297,28 +244,19 @@ class Parser {
     Position at = token().at;
     NodePtr value = either();
     while (take("if")) {
-      NodePtr out = node(NodeKind::kConditional, at);
-      add(out, either());
-      add(out, std::move(value));
+      NodePtr out = node(NodeKind::kConditional, at, either(), std::move(value));
       add(out, take("else") ? expression() : nullptr);
       value = std::move(out);
       at = token().at;
     }
     return value;
   }
-  NodePtr either() {
-    return binary(NodeKind::kOr, {"or"}, [&] { return both(); });
-  }
-  NodePtr both() {
-    return binary(NodeKind::kAnd, {"and"}, [&] { return negation(); });
-  }
+  NodePtr either() { return binary(NodeKind::kOr, {"or"}, &Parser::both); }
+  NodePtr both() { return binary(NodeKind::kAnd, {"and"}, &Parser::negation); }
   NodePtr negation() {
     const Level level(this);
     const Position at = token().at;
-    if (!take("not")) return comparison();
-    NodePtr out = node(NodeKind::kNot, at);
-    add(out, negation());
-    return out;
+    return take("not") ? node(NodeKind::kNot, at, negation()) : comparison();
   }
   NodePtr comparison() {
     const Position at = token().at;
@@ -330,51 +268,41 @@ class Parser {
       if (std::ranges::any_of(kOperators, [&](std::string_view it) { return is(it); })) word = tokens_[next_++].text;
       else if (is("not") && is("in", 1)) next_ += 2, word = "not in";
       if (word.empty()) return out == nullptr ? std::move(first) : std::move(out);
-      if (out == nullptr) {
-        out = node(NodeKind::kCompare, at);
-        add(out, std::move(first));
-      }
+      if (out == nullptr) out = node(NodeKind::kCompare, at, std::move(first));
       out->words.push_back(word);
       add(out, sum());
     }
   }
   // Operators of one strength, from left to right.
-  template <class Operand>
-  NodePtr binary(NodeKind kind, std::initializer_list<std::string_view> operators, Operand operand) {
-    NodePtr left = operand();
+  NodePtr binary(NodeKind kind, std::initializer_list<std::string_view> operators, NodePtr (Parser::*operand)()) {
+    NodePtr left = (this->*operand)();
     for (;;) {
       const Position at = token().at;
       const auto* const found = std::ranges::find_if(operators, [&](std::string_view it) { return is(it); });
       if (found == operators.end()) return left;
       ++next_;
-      left = pair(kind, at, std::move(left), operand());
+      left = node(kind, at, std::move(left), (this->*operand)());
       left->name = *found;
     }
   }
-  NodePtr sum() {
-    return binary(NodeKind::kBinary, {"+", "-"}, [&] { return concatenation(); });
-  }
+  NodePtr sum() { return binary(NodeKind::kBinary, {"+", "-"}, &Parser::concatenation); }
   NodePtr concatenation() {
     NodePtr first = product();
     if (!is("~")) return first;
-    NodePtr out = node(NodeKind::kConcat);
-    add(out, std::move(first));
+    NodePtr out = node(NodeKind::kConcat, token().at, std::move(first));
     while (take("~")) add(out, product());
     return out;
   }
-  NodePtr product() {
-    return binary(NodeKind::kBinary, {"*", "/", "//", "%"}, [&] { return power(); });
-  }
-  NodePtr power() {
-    return binary(NodeKind::kBinary, {"**"}, [&] { return unary(true); });
-  }
+  NodePtr product() { return binary(NodeKind::kBinary, {"*", "/", "//", "%"}, &Parser::power); }
+  NodePtr power() { return binary(NodeKind::kBinary, {"**"}, &Parser::filtered); }
+  NodePtr filtered() { return unary(true); }
   NodePtr unary(bool with_filters) {
     const Level level(this);
     const Position at = token().at;
     NodePtr out;
     if (take("-") || take("+")) {
-      out = node(tokens_[next_ - 1].text == "-" ? NodeKind::kMinus : NodeKind::kPlus, at);
-      add(out, unary(false));
+      const NodeKind kind = tokens_[next_ - 1].text == "-" ? NodeKind::kMinus : NodeKind::kPlus;
+      out = node(kind, at, unary(false));
     } else out = primary();
     out = postfix(std::move(out));
     while (with_filters) {
@@ -459,7 +387,7 @@ class Parser {
   NodePtr subscript(NodePtr object) {
     const Position at = token().at;
     if (take(".")) {
-      if (token().type == Token::Type::kInteger) return pair(NodeKind::kItem, at, std::move(object), primary());
+      if (token().type == Token::Type::kInteger) return node(NodeKind::kItem, at, std::move(object), primary());
       NodePtr out = node(NodeKind::kAttribute, at);
       out->name = name();
       add(out, std::move(object));
@@ -470,9 +398,9 @@ class Parser {
     if (!is(":")) {
       if (is(",")) refuse("an item with several keys");
       expect("]");
-      return pair(NodeKind::kItem, at, std::move(object), std::move(first));
+      return node(NodeKind::kItem, at, std::move(object), std::move(first));
     }
-    NodePtr out = pair(NodeKind::kSlice, at, std::move(object), std::move(first));
+    NodePtr out = node(NodeKind::kSlice, at, std::move(object), std::move(first));
     for (int i = 0; i < 2; ++i) add(out, take(":") && !is(":") && !is("]") ? expression() : nullptr);
     expect("]");
     return out;
@@ -501,8 +429,7 @@ class Parser {
     }
   }
   NodePtr call(NodePtr callee) {
-    NodePtr out = node(NodeKind::kCall);
-    add(out, std::move(callee));
+    NodePtr out = node(NodeKind::kCall, token().at, std::move(callee));
     arguments(out);
     return out;
   }
@@ -534,17 +461,12 @@ class Parser {
              next == Token::Type::kInteger || next == Token::Type::kFloat || is("[") || is("{")) {
       add(out, postfix(primary()));
     }
-    if (!is_negated) return out;
-    NodePtr negated = node(NodeKind::kNot, at);
-    add(negated, std::move(out));
-    return negated;
+    return is_negated ? node(NodeKind::kNot, at, std::move(out)) : std::move(out);
   }
 
-  std::vector<Token> tokens_;
   Program* program_;
   std::unordered_map<std::string, int> symbols_;
-  std::size_t next_ = 0;
-  int open_ = 0, loops_ = 0, macros_ = 0;
+  int loops_ = 0, macros_ = 0;
 };
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace trident::jinja {
 
 class Interpreter;
 struct Arguments;
-using Filter = Value (*)(Interpreter&, const Value& value, const Arguments& arguments);
+struct NamedFilter;
+using Filter = const NamedFilter*;
 using Test = bool (*)(Interpreter&, const Value& value, const Arguments& arguments);
 
 struct Node;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -43,7 +44,7 @@ void append_converted(const CaseRun (&runs)[kRuns], const CaseText (&texts)[kTex
   }
   const auto* const run = std::lower_bound(runs, runs + kRuns, c, [](const CaseRun& r, char32_t x) { return r.last < x; });
   const bool changes = run != runs + kRuns && run->first <= c && (c - run->first) % run->step == 0;
-  append_code_point(out, changes ? static_cast<char32_t>(static_cast<std::int32_t>(c) + run->shift) : c);
+  append_utf8(*out, changes ? static_cast<char32_t>(static_cast<std::int32_t>(c) + run->shift) : c);
 }
 
 enum class Case : std::uint8_t { kUpper, kLower };
@@ -75,16 +76,23 @@ std::size_t begin_of_last(std::string_view text, std::size_t end) {
   return end;
 }
 
-}  // namespace
-
-void append_code_point(std::string* out, char32_t c) {
-  const auto byte = [&](char32_t value) { *out += static_cast<char>(value); };
-  if (c < 0x80) return byte(c);
-  if (c < 0x800) byte(0xC0 | c >> 6);
-  else if (c < 0x10000) byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F));
-  else byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F));
-  byte(0x80 | (c & 0x3F));
+// Where what is left of a text begins and ends.
+std::pair<std::size_t, std::size_t> kept_of(std::string_view bytes, const Text* characters, Ends ends) {
+  std::size_t begin = 0, end = bytes.size();
+  std::vector<char32_t> wanted;
+  for (std::size_t at = 0; characters != nullptr && at < characters->size(); at += code_point_at(characters->bytes, at).size)
+    wanted.push_back(code_point_at(characters->bytes, at).value);
+  std::ranges::sort(wanted);
+  const auto goes = [&](std::size_t at) {
+    const char32_t c = code_point_at(bytes, at).value;
+    return characters == nullptr ? is_space(c) : std::ranges::binary_search(wanted, c);
+  };
+  while (ends != Ends::kRight && begin < end && goes(begin)) begin += code_point_at(bytes, begin).size;
+  for (std::size_t last; ends != Ends::kLeft && begin < end && goes(last = begin_of_last(bytes, end));) end = last;
+  return {begin, end};
 }
+
+}  // namespace
 
 bool is_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
@@ -93,25 +101,8 @@ bool is_space(char32_t c) {
 
 bool is_printable(char32_t c) { return c < 0x7F ? c >= 0x20 : !is_in(kNotPrintable, c); }
 
-std::size_t leading_space(std::string_view text) {
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const CodePoint c = code_point_at(text, at);
-    if (!is_space(c.value)) break;
-    at += c.size;
-  }
-  return at;
-}
-
-std::size_t stripped_end(std::string_view text) {
-  std::size_t end = text.size();
-  while (end > 0) {
-    const std::size_t last = begin_of_last(text, end);
-    if (!is_space(code_point_at(text, last).value)) break;
-    end = last;
-  }
-  return end;
-}
+std::size_t leading_space(std::string_view text) { return kept_of(text, nullptr, Ends::kLeft).first; }
+std::size_t stripped_end(std::string_view text) { return kept_of(text, nullptr, Ends::kRight).second; }
 
 std::size_t count_code_points(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
@@ -131,18 +122,7 @@ std::size_t find_text(std::string_view text, std::string_view what, std::size_t 
 }
 
 Text strip(const Text& text, const Text* characters, Ends ends) {
-  std::size_t begin = 0, end = text.size();
-  const std::string_view bytes = text.bytes;
-  std::vector<char32_t> wanted;
-  for (std::size_t at = 0; characters != nullptr && at < characters->size(); at += code_point_at(characters->bytes, at).size)
-    wanted.push_back(code_point_at(characters->bytes, at).value);
-  std::ranges::sort(wanted);
-  const auto goes = [&](std::size_t at) {
-    const char32_t c = code_point_at(bytes, at).value;
-    return characters == nullptr ? is_space(c) : std::ranges::binary_search(wanted, c);
-  };
-  while (ends != Ends::kRight && begin < end && goes(begin)) begin += code_point_at(bytes, begin).size;
-  for (std::size_t last; ends != Ends::kLeft && begin < end && goes(last = begin_of_last(bytes, end));) end = last;
+  const auto [begin, end] = kept_of(text.bytes, characters, ends);
   return text.part(begin, end);
 }
 
@@ -282,27 +262,9 @@ Text title(const Text& text) {
 
 std::string number_text(double value) {
   if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  if (value == 0) return std::signbit(value) ? "-0.0" : "0.0";
-  // The shortest digits that give the number again, d.ddde[+-]xx; Python writes exponents from -4 to 15 out.
-  std::string digits;
-  int exponent = 0;
-  for (int precision = 0; precision < 17; ++precision) {
-    const std::string text = fmt::format("{:.{}e}", std::abs(value), precision);
-    if (std::strtod(text.c_str(), nullptr) != std::abs(value) && precision < 16) continue;
-    digits = text.substr(0, 1) + (precision > 0 ? text.substr(2, static_cast<std::size_t>(precision)) : "");
-    exponent = std::atoi(text.c_str() + text.find('e') + 1);
-    break;
-  }
-  const std::string sign = value < 0 ? "-" : "";
-  const int count = static_cast<int>(digits.size());
-  if (exponent < -4 || exponent >= 16)
-    return fmt::format("{}{}{}{}e{}{:02}", sign, digits[0], count > 1 ? "." : "", digits.substr(1), exponent < 0 ? '-' : '+',
-                       std::abs(exponent));
-  if (exponent < 0) return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-  if (count <= exponent + 1) return sign + digits + std::string(static_cast<std::size_t>(exponent + 1 - count), '0') + ".0";
-  return sign + digits.substr(0, static_cast<std::size_t>(exponent) + 1) + "." +
-         digits.substr(static_cast<std::size_t>(exponent) + 1);
+  std::string text = fmt::format("{}", value);  // the shortest digits that give the number again, as Python has them
+  if (std::isfinite(value) && text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
 }
 
 }  // namespace trident::jinja

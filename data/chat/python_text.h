@@ -12,8 +12,6 @@
 
 namespace trident::jinja {
 
-void append_code_point(std::string* out, char32_t c);
-
 bool is_space(char32_t c);      // str.isspace
 bool is_printable(char32_t c);  // str.isprintable, Unicode 14 as Python 3.11 has it
 std::size_t leading_space(std::string_view text);  // bytes

@@ -11,17 +11,10 @@
 namespace trident {
 namespace {
 
-// Where the character before `end` begins.
-std::size_t last_character(std::string_view text, std::size_t end) {
-  do --end;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);
-  return end;
-}
-
 bool is_space_at(std::string_view text, std::size_t at) { return is_white_space(code_point_at(text, at).value); }
 
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
-  return !(begin > 0 && is_word_character(code_point_at(text, last_character(text, begin)).value)) &&
+  return !(begin > 0 && is_word_character(code_point_at(text, character_before(text, begin)).value)) &&
          !(end < text.size() && is_word_character(code_point_at(text, end).value));
 }
 
@@ -116,7 +109,7 @@ void AddedTokens::cut(std::string_view text, FunctionRef<bool(const AddedToken&,
     if (!counts(token, text.substr(begin, end - begin))) continue;
     if (token.single_word && !stands_alone(text, begin, end)) continue;
     if (token.lstrip) {
-      while (begin > done && is_space_at(text, last_character(text, begin))) begin = last_character(text, begin);
+      while (begin > done && is_space_at(text, character_before(text, begin))) begin = character_before(text, begin);
       begin = std::max(begin, done);
     }
     if (token.rstrip)

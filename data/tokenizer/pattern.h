@@ -30,8 +30,12 @@ struct PatternNode {
   Anchor anchor = Anchor::kTextBegin;
   bool behind = false, negative = false;
 
-  bool may_be_empty() const;
-  std::optional<std::size_t> length() const;  // in code points, if every match has it
+  static constexpr std::uint64_t kNoEnd = std::uint64_t{1} << 32;
+  struct Lengths {
+    std::uint64_t least, most;  // at most kNoEnd
+    bool are_one() const { return least == most && most < kNoEnd; }
+  };
+  Lengths lengths() const;  // of its matches, in code points
 };
 
 struct Pattern {

@@ -151,7 +151,7 @@ class PatternParser {
   }
 
   void check_known_lengths(const PatternNode& inside, std::size_t begin) const {
-    const auto is_known = [](const PatternNode& node) { return node.length().has_value(); };
+    const auto is_known = [](const PatternNode& node) { return node.lengths().are_one(); };
     if (inside.kind == PatternNode::Kind::kAlternatives ? !std::ranges::all_of(inside.parts, is_known) : !is_known(inside))
       refuse(begin, "a look-behind of no fixed length");
   }
@@ -167,7 +167,7 @@ class PatternParser {
       folded_ = 0;
     }
     if (node.kind == PatternNode::Kind::kLook || node.kind == PatternNode::Kind::kAnchor) refuse(sign, "a repeat of a place");
-    if (!(min == 0 && max == 1) && node.may_be_empty()) refuse(begin, "a repeat of what may be empty");
+    if (!(min == 0 && max == 1) && node.lengths().least == 0) refuse(begin, "a repeat of what may be empty");
     PatternNode repeat{.kind = PatternNode::Kind::kRepeat, .min = min, .max = max};
     repeat.parts.push_back(std::move(node));
     if (next_is("?")) {
@@ -179,7 +179,7 @@ class PatternParser {
       if (!counted || dialect_ == PatternDialect::kFancyRegex) {
         repeat.repeat = RepeatKind::kPossessive;
       } else {
-        if (repeat.may_be_empty()) refuse(begin, "a repeat of what may be empty");
+        if (repeat.lengths().least == 0) refuse(begin, "a repeat of what may be empty");
         PatternNode outer{.kind = PatternNode::Kind::kRepeat, .min = 1, .max = PatternNode::kNoMax};
         outer.parts.push_back(std::move(repeat));
         repeat = std::move(outer);
@@ -375,45 +375,32 @@ class PatternParser {
 
 }  // namespace
 
-bool PatternNode::may_be_empty() const {
-  const auto may = [](const PatternNode& node) { return node.may_be_empty(); };
+PatternNode::Lengths PatternNode::lengths() const {
+  Lengths all{0, 0};
   switch (kind) {
-    case PatternNode::Kind::kSet: return false;
-    case PatternNode::Kind::kAnchor:
-    case PatternNode::Kind::kLook: return true;
-    case PatternNode::Kind::kSequence: return std::ranges::all_of(parts, may);
-    case PatternNode::Kind::kAlternatives: return std::ranges::any_of(parts, may);
-    case PatternNode::Kind::kRepeat: return min == 0 || parts.front().may_be_empty();
-    case PatternNode::Kind::kAtomic: return parts.front().may_be_empty();
-  }
-  return true;
-}
-
-std::optional<std::size_t> PatternNode::length() const {
-  std::size_t sum = 0;
-  switch (kind) {
-    case PatternNode::Kind::kSet: return 1;
-    case PatternNode::Kind::kAnchor:
-    case PatternNode::Kind::kLook: return 0;
-    case PatternNode::Kind::kSequence:
+    case Kind::kSet: return {1, 1};
+    case Kind::kAnchor:
+    case Kind::kLook: return all;
+    case Kind::kSequence:
       for (const PatternNode& part : parts) {
-        const auto one = part.length();
-        if (!one) return std::nullopt;
-        sum += *one;
+        const Lengths one = part.lengths();
+        all = {all.least + one.least, all.most + one.most};
       }
-      return sum;
-    case PatternNode::Kind::kAlternatives:
-      for (const PatternNode& part : parts)
-        if (part.length() != parts.front().length()) return std::nullopt;
-      return parts.front().length();
-    case PatternNode::Kind::kRepeat: {
-      const auto one = parts.front().length();
-      if (!one || min != max) return std::nullopt;
-      return *one * min;
-    }
-    case PatternNode::Kind::kAtomic: return parts.front().length();
+      break;
+    case Kind::kAlternatives:
+      all = parts.front().lengths();
+      for (const PatternNode& part : parts) {
+        const Lengths one = part.lengths();
+        all = {std::min(all.least, one.least), std::max(all.most, one.most)};
+      }
+      break;
+    case Kind::kAtomic: return parts.front().lengths();
+    case Kind::kRepeat:
+      all = parts.front().lengths();
+      all = {all.least * min, max == kNoMax ? kNoEnd : all.most * max};
+      break;
   }
-  return std::nullopt;
+  return {std::min(all.least, kNoEnd), std::min(all.most, kNoEnd)};
 }
 
 Pattern parse_pattern(std::string_view text, std::string_view where, PatternDialect dialect) {

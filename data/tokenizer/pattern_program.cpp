@@ -15,12 +15,6 @@ constexpr std::size_t kMinBytes = 64;                 // shorter texts may take 
 constexpr std::size_t kBytesAhead = std::size_t{1} << 20;   // bytes beyond the covered ones whose steps may be spent early
 constexpr std::size_t kMaxFrames = std::size_t{1} << 24;
 
-std::size_t character_before(std::string_view text, std::size_t at) {
-  do --at;
-  while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
-  return at;
-}
-
 }  // namespace
 
 PatternProgram::PatternProgram(const Pattern& pattern, std::string_view text, std::string_view where)
@@ -64,7 +58,7 @@ void PatternProgram::compile(const PatternNode& node) {
 // Behind a place each alternative first goes back by its own length.
 void PatternProgram::compile_alternatives(const PatternNode& node, bool behind) {
   const auto one = [&](const PatternNode& alternative) {
-    if (behind) emit({.op = Op::kBack, .min = static_cast<std::uint32_t>(*alternative.length())});
+    if (behind) emit({.op = Op::kBack, .min = static_cast<std::uint32_t>(alternative.lengths().least)});
     compile(alternative);
   };
   if (node.kind != PatternNode::Kind::kAlternatives) return one(node);

@@ -12,11 +12,11 @@
 #include "core/json_scanner.h"
 #include "data/tokenizer/built_in_files.h"
 #include "data/tokenizer/json_part.h"
+#include "data/tokenizer/vocabulary_files.h"
 
 namespace trident {
 namespace {
 
-constexpr std::int64_t kMaxRank = std::int64_t{1} << 20;
 constexpr std::size_t kMaxTokenBytes = 1024;
 constexpr std::size_t kMaxSquares = std::size_t{1} << 29;  // of tokens' bytes: all splits of all tokens are looked up
 constexpr std::string_view kRankRemedy = "copy the file again";
@@ -55,7 +55,7 @@ std::optional<std::string> from_base64(std::string_view text) {
 std::optional<std::int64_t> number_of(std::string_view text) {
   std::int64_t number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0 || number >= kMaxRank) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || number < 0 || number >= kMaxTokens) return std::nullopt;
   return number;
 }
 
@@ -71,14 +71,6 @@ std::optional<Rank> rank_of(std::string_view line) {
   const std::optional<std::int64_t> id = number_of(line.substr(space + 1));
   if (!bytes || !id) return std::nullopt;
   return Rank{std::move(*bytes), *id};
-}
-
-std::string_view take_line(std::string_view& rest) {
-  const std::size_t end = rest.find('\n');
-  std::string_view line = rest.substr(0, end);
-  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
 }
 
 void add_rank(const Rank& rank, const std::string& where, TokenTexts& tokens) {
@@ -122,7 +114,7 @@ ChainParts read_ranks(std::string_view content, const std::string& path) {
     const std::optional<Rank> rank = rank_of(line);
     if (!rank)
       throw DataError(fmt::format("{}:{}: {} is not base64, a space and an id below {}; {}", path, number, in_quotes(line),
-                                  kMaxRank, kRankRemedy));
+                                  kMaxTokens, kRankRemedy));
     add_rank(*rank, fmt::format("{}:{}", path, number), parts.tokens);
   }
   check_bytes(parts.tokens, path);
@@ -134,8 +126,9 @@ void read_special_file(const std::string& path, ChainParts& parts) {
   const JsonValue value = parse_json(text, path, rules_for(text));
   JsonPart file(value, "", path);
   for (const JsonMember& member : value.members()) {
-    if (!member.value.is_integer() || member.value.as_integer() < 0 || member.value.as_integer() >= kMaxRank || member.key.empty())
-      file.refuse(member.key, member.value, fmt::format("an id below {}", kMaxRank));
+    if (!member.value.is_integer() || member.value.as_integer() < 0 || member.value.as_integer() >= kMaxTokens ||
+        member.key.empty())
+      file.refuse(member.key, member.value, fmt::format("an id below {}", kMaxTokens));
     if (parts.tokens.of_id().has(static_cast<std::size_t>(member.value.as_integer())))
       file.refuse(member.key, member.value, "an id that no rank has");
     parts.added.push_back({.content = member.key, .id = static_cast<std::int32_t>(member.value.as_integer()), .special = true});
@@ -204,7 +197,7 @@ ChainParts read_tekken(std::string_view content, const std::string& path) {
   JsonPart fields(config, "config", parts.source);
   const std::string pattern = fields.text("pattern");
   const std::int64_t size = fields.count("default_vocab_size", 0), controls = fields.count("default_num_special_tokens", 0);
-  if (controls > size || size >= kMaxRank || size - controls > std::ssize(ranks))
+  if (controls > size || size >= kMaxTokens || size - controls > std::ssize(ranks))
     fields.refuse("default_vocab_size", JsonValue(size),
                   fmt::format("a size of at most {} ranks and the control tokens", ranks.size()));
   set_pattern(pattern, fields.where("pattern"), parts);

@@ -23,8 +23,7 @@ std::string_view stripped(std::string_view text, bool left, bool right) {
     text.remove_prefix(c.size);
   }
   while (right && !text.empty()) {
-    std::size_t at = text.size() - 1;
-    while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+    const std::size_t at = character_before(text, text.size());
     if (!is_white_space(code_point_at(text, at).value)) break;
     text = text.substr(0, at);
   }

@@ -74,7 +74,7 @@ PatternText pattern_of(JsonPart& part) {
 // A Replace does not insert between characters here.
 SharedScanner replaced_pattern(const JsonPart& part, const std::string& pattern) {
   const std::string where = part.where("pattern.Regex");
-  if (parse_pattern(pattern, where, PatternDialect::kOniguruma).root.may_be_empty())
+  if (parse_pattern(pattern, where, PatternDialect::kOniguruma).root.lengths().least == 0)
     part.refuse("pattern.Regex", pattern, "a pattern that matches no empty text");
   return piece_scanner(pattern, where);
 }

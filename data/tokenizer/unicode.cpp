@@ -20,23 +20,6 @@ namespace {
 constexpr char32_t kHangul = 0xAC00, kLead = 0x1100, kVowel = 0x1161, kTail = 0x11A7;
 constexpr char32_t kVowels = 21, kTails = 28, kSyllables = 19 * kVowels * kTails;
 
-void append_utf8(char32_t c, std::string* out) {
-  const auto byte = [out](char32_t value) { out->push_back(static_cast<char>(value)); };
-  if (c < 0x80) return byte(c);
-  if (c < 0x800) {
-    byte(0xC0 | c >> 6);
-  } else {
-    if (c < 0x10000) {
-      byte(0xE0 | c >> 12);
-    } else {
-      byte(0xF0 | c >> 18);
-      byte(0x80 | (c >> 12 & 63));
-    }
-    byte(0x80 | (c >> 6 & 63));
-  }
-  byte(0x80 | (c & 63));
-}
-
 // A code point turns into this; nothing if it stays as it is.
 template <std::size_t kSize>
 std::span<const char32_t> mapping_of(char32_t c, const char32_t (&of)[kSize], const unsigned short* begin, const char32_t* values) {
@@ -116,7 +99,7 @@ class Normalizer {
       begin = std::find_if_not(end, characters_.end(), is_starter);
     }
     if (composes_) compose();
-    for (const Character& c : characters_) append_utf8(c.value, out);
+    for (const Character& c : characters_) append_utf8(*out, c.value);
   }
 
  private:
@@ -203,9 +186,8 @@ std::string_view normalized(std::string_view text, NormalForm form, std::string*
   buffer->clear();
   buffer->reserve(text.size() + text.size() / 8);
   while (unsettled < text.size()) {
-    std::size_t begin = unsettled;
-    if (begin > done) do --begin;  // the character before may take what follows into itself
-      while ((static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80);
+    // The character before may take what follows into itself.
+    const std::size_t begin = unsettled > done ? character_before(text, unsettled) : unsettled;
     buffer->append(text.substr(done, begin - done));
     done = normalizer.next_settled(text, unsettled);
     normalizer.append(text.substr(begin, done - begin), buffer);
@@ -224,7 +206,7 @@ std::string_view lowercased(std::string_view text, std::string* buffer) {
     if (!lower.empty()) {
       if (done == 0) buffer->clear();
       buffer->append(text.substr(done, at - done));
-      for (const char32_t part : lower) append_utf8(part, buffer);
+      for (const char32_t part : lower) append_utf8(*buffer, part);
       done = at + c.size;
     }
     at += c.size;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -45,6 +46,13 @@ inline unsigned unicode_properties(char32_t code_point) {
 inline Category category_of(char32_t code_point) { return static_cast<Category>(unicode_properties(code_point) & 31u); }
 inline bool is_in(char32_t code_point, CategorySet set) { return (set >> (unicode_properties(code_point) & 31u) & 1u) != 0; }
 inline bool is_white_space(char32_t code_point) { return is_in(code_point, kWhiteSpace); }
+
+// Where the character begins that ends at `end`, which is above 0, of well-formed UTF-8.
+inline std::size_t character_before(std::string_view text, std::size_t end) {
+  do --end;
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);
+  return end;
+}
 
 // \w of patterns, as categories and what there is beside them (bounds as in script_bounds).
 inline constexpr CategorySet kWordCategories =

@@ -37,6 +37,14 @@ void read_vocab(JsonScanner& scanner, const std::string& source, TokenTexts& tok
   });
 }
 
+std::string_view take_line(std::string_view& rest) {
+  const std::size_t end = rest.find('\n');
+  std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
 std::string_view MergeReader::add(std::string_view left, std::string_view right) {
   const std::int32_t left_id = tokens_.find(left), right_id = tokens_.find(right);
   if (left_id < 0 || right_id < 0) return "a part is no token";
@@ -82,11 +90,8 @@ void read_vocabulary(const VocabularyFiles& files, ChainParts& parts) {
   MergeReader reader(parts.tokens, parts.rules.prefix, parts.merges);
   std::int64_t line_number = 0;
   for (std::string_view rest = files.merges_txt; !rest.empty();) {
-    const std::size_t end = rest.find('\n');
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    const std::string_view line = take_line(rest);
     ++line_number;
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     if (line.empty() || line.starts_with("#version")) continue;
     const std::size_t space = line.find(' ');
     const auto refuse_line = [&](std::string_view what) {

@@ -14,6 +14,9 @@ namespace trident {
 
 inline constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
 
+// Takes the first line off `rest`, and its end, "\n" or "\r\n".
+std::string_view take_line(std::string_view& rest);
+
 // The object of token: id that comes next. DataError that names `source`: an id that is none, or occurs twice.
 void read_vocab(JsonScanner& scanner, const std::string& source, TokenTexts& tokens);
 

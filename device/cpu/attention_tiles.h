@@ -21,6 +21,14 @@ struct HeadStrides {
   std::int64_t row = 0, head = 0;
 };
 
+// Turns queries and keys as they are read, and their gradients back, with the kernels of heads. Nothing turns by 0 pairs.
+struct HeadRotation {
+  const RowKernels* kernels = nullptr;
+  const float *cos = nullptr, *sin = nullptr;  // [positions, pairs]
+  const std::int32_t* position = nullptr;      // of query i and of key i
+  std::int64_t pairs = 0;
+};
+
 // The query heads that share one key/value head of a sample. Query i sees the keys up to i + offset, all where not causal, and of
 // these those from first_key[i] - key_position on.
 struct AttentionGroup {
@@ -31,11 +39,12 @@ struct AttentionGroup {
   std::int64_t key_position = 0;            // global, of key 0
   float scale = 1.0f, softcap = 0.0f;       // over 0, softcap * tanh(score / softcap) takes a scaled score's place
   HeadStrides q, k, v, out;                 // gradients lie as what they are of
+  HeadRotation rotation;
 };
 
 // A call of the backward pass makes these, of all heads: d_q of the queries first_query .. end_query - 1 from all keys, if there is
 // a d_q, and d_k, d_v of the keys first_key .. end_key - 1 from all queries, if there are; whoever wants both has all of both. The
-// firsts are multiples of kAttentionTile.
+// firsts are multiples of kAttentionTile. d_q holds turned queries meanwhile.
 struct AttentionGradients {
   void *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;
   const void *d_out = nullptr, *out = nullptr, *q = nullptr, *k = nullptr, *v = nullptr;

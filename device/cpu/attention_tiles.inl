@@ -1,8 +1,7 @@
 // Bodies of attention_tiles.h. Included by one source file per instruction set inside a namespace named after it and an unnamed
-// one, after wide_vectors.inl, kVectors and the form of operands: each file keeps its own code, and scripts/check_isa can tell what
-// belongs where.
+// one, after wide_vectors.inl, kVectors, the form of operands and attention_rows.inl: each file keeps its own code, and
+// scripts/check_isa can tell what belongs where.
 
-constexpr I kTile = kAttentionTile;
 // Rows of what a product holds in registers, beside kVectors vectors.
 constexpr I kRows = 6;
 // Keys at a time: a row of weights is stored by kPack vectors.
@@ -14,7 +13,6 @@ constexpr Ints counted(Indices<i...>) {
   return Ints{static_cast<std::int32_t>(i)...};
 }
 
-inline I smaller(I a, I b) { return a < b ? a : b; }
 inline I larger(I a, I b) { return a > b ? a : b; }
 inline I up_to_multiple(I a, I of) { return (a + of - 1) / of * of; }
 inline I within(I a, I end) { return larger(0, smaller(a, end)); }
@@ -260,7 +258,8 @@ template <class T>
 void forward_tile(const AttentionGroup& g, I query, I rows, T* out, float* lse, const T* q, const ForwardMemory& m, float* memory) {
   float *scores = memory + m.scores, *acc = memory + m.acc, *row_max = memory + m.row_max, *row_sum = memory + m.row_sum;
   float* weights = memory + (kPack == 1 ? m.scores : m.weights);
-  pack_rows(memory + m.q, m.words, q, g.q.row, rows, g.head_dim);
+  const HeadRows<T> queries = as_multiplied(g, q, g.q.row, query, rows, memory + m.in_rows);
+  pack_rows(memory + m.q, m.words, queries.data, queries.row, rows, g.head_dim);
   fill(acc, rows * m.width, 0.0f);
   fill(row_max, rows, -kInfinity);
   fill(row_sum, rows * kWidth, 0.0f);
@@ -296,7 +295,8 @@ void forward_of(const AttentionGroup& g, I first_query, I end_query, T* out, flo
   const Seen all = seen_keys(g, first_query, end_query - first_query, 0, g.key_length);
   for (I key = all.first / kTile * kTile; key < all.end; key += kTile) {
     const I keys = smaller(kTile, g.key_length - key);
-    pack_columns(memory + m.k + key * m.words, memory + m.in_rows, k + key * g.k.row, g.k.row, keys, g.head_dim);
+    const HeadRows<T> rows = as_multiplied(g, k + key * g.k.row, g.k.row, key, keys, memory + m.q);
+    pack_columns(memory + m.k + key * m.words, memory + m.in_rows, rows.data, rows.row, keys, g.head_dim);
     pack_across(memory + m.v + key / kPack * m.width, m.width, v + key * g.v.row, g.v.row, keys, g.head_dim);
   }
   for (I head = 0; head < g.heads; ++head) {
@@ -399,14 +399,13 @@ void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head
                    const BackwardMemory& m, float* memory) {
   const I width = g.head_dim, words = (width + kPack - 1) / kPack, vectors = m.width / kWidth, row = head * g.query_length + query;
   const I in_d_q = head * (of.end_query - of.first_query) + query - of.first_query;
-  const T* q = static_cast<const T*>(of.q) + head * g.q.head + query * g.q.row;
+  HeadRows<T> q = {static_cast<const T*>(of.q) + head * g.q.head + query * g.q.row, g.q.row};
   const T* d_out = static_cast<const T*>(of.d_out) + head * g.out.head + query * g.out.row;
-  pack_rows(memory + m.q, m.words, q, g.q.row, rows, width);
+  if (of.d_q == nullptr) q = as_multiplied(g, q.data, q.row, query, rows, memory + m.d_out);  // else all are turned already
+  pack_rows(memory + m.q, m.words, q.data, q.row, rows, width);
+  if constexpr (kPack > 1) pack_across(memory + m.q_across, m.width, q.data, q.row, rows, width);
   pack_rows(memory + m.d_out, m.words, d_out, g.out.row, rows, width);
-  if constexpr (kPack > 1) {
-    pack_across(memory + m.q_across, m.width, q, g.q.row, rows, width);
-    pack_across(memory + m.d_out_across, m.width, d_out, g.out.row, rows, width);
-  }
+  if constexpr (kPack > 1) pack_across(memory + m.d_out_across, m.width, d_out, g.out.row, rows, width);
   float *scores = memory + m.scores, *d_p = memory + m.d_p, *d_s_rows = memory + m.d_s_rows;
   for (I r = 0; r < rows; r += kRows) {
     const I count = smaller(kRows, rows - r);
@@ -451,32 +450,27 @@ void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head
 }
 
 template <class T>
-void store_rows(T* to, I to_row, const float* from, I from_row, I rows, I width) {
-  for (I r = 0; r < rows; ++r, to += to_row, from += from_row) {
-    for (I c = 0; c < width; c += kWidth) {
-      const I count = smaller(kWidth, width - c);
-      store(to + c, load(from + c, count), count);
-    }
-  }
-}
-
-template <class T>
-void backward_of(const AttentionGroup& g, const AttentionGradients& of, float* memory) {
+void backward_of(const AttentionGroup& g, AttentionGradients of, float* memory) {
   const I width = g.head_dim, first = of.first_query, queries = of.end_query - first;
   const BackwardMemory m(g, of.d_q == nullptr ? 0 : queries);
   for (I head = 0; head < g.heads; ++head) {
     const I row = head * g.query_length + first, at = head * g.out.head + first * g.out.row;
+    const I query = head * g.q.head + first * g.q.row;
     if (of.d_q != nullptr) fill(memory + m.d_q + head * queries * m.width, queries * m.width, 0.0f);
+    if (of.d_q != nullptr && g.rotation.pairs > 0)
+      turn_rows(g, static_cast<T*>(of.d_q) + query, g.q.row, static_cast<const T*>(of.q) + query, g.q.row, first, queries);
     row_dots(memory + m.delta + row, static_cast<const T*>(of.d_out) + at, static_cast<const T*>(of.out) + at, g.out.row, queries,
              width);
   }
+  if (of.d_q != nullptr && g.rotation.pairs > 0) of.q = of.d_q;
   for (I key = of.first_key; key < of.end_key; key += kTile) {
     const I keys = smaller(kTile, of.end_key - key);
     if (of.d_k == nullptr && seen_keys(g, first, queries, key, keys).nothing()) continue;
     const T *k = static_cast<const T*>(of.k) + key * g.k.row, *v = static_cast<const T*>(of.v) + key * g.v.row;
-    pack_columns(memory + m.k, memory + m.q, k, g.k.row, keys, width);
+    const HeadRows<T> rows = as_multiplied(g, k, g.k.row, key, keys, memory + m.d_out);
+    pack_columns(memory + m.k, memory + m.q, rows.data, rows.row, keys, width);
+    pack_across(memory + m.k_across, m.width, rows.data, rows.row, keys, width);
     pack_columns(memory + m.v, memory + m.q, v, g.v.row, keys, width);
-    pack_across(memory + m.k_across, m.width, k, g.k.row, keys, width);
     fill(memory + m.d_k, keys * m.width, 0.0f);
     fill(memory + m.d_v, keys * m.width, 0.0f);
     for (I head = 0; head < g.heads; ++head) {
@@ -486,12 +480,12 @@ void backward_of(const AttentionGroup& g, const AttentionGradients& of, float* m
       }
     }
     if (of.d_k == nullptr) continue;
-    store_rows(static_cast<T*>(of.d_k) + key * g.k.row, g.k.row, memory + m.d_k, m.width, keys, width);
+    store_gradients(g, static_cast<T*>(of.d_k) + key * g.k.row, g.k.row, memory + m.d_k, m.width, key, keys, memory + m.d_out);
     store_rows(static_cast<T*>(of.d_v) + key * g.v.row, g.v.row, memory + m.d_v, m.width, keys, width);
   }
   for (I head = 0; head < g.heads && of.d_q != nullptr; ++head) {
-    store_rows(static_cast<T*>(of.d_q) + head * g.q.head + first * g.q.row, g.q.row,
-               memory + m.d_q + head * queries * m.width, m.width, queries, width);
+    store_gradients(g, static_cast<T*>(of.d_q) + head * g.q.head + first * g.q.row, g.q.row,
+                    memory + m.d_q + head * queries * m.width, m.width, first, queries, memory + m.d_out);
   }
 }
 

@@ -11,6 +11,7 @@ constexpr std::int64_t kWidth = 8, kVectors = 2;
 // clang-format off
 #include "device/cpu/wide_vectors.inl"
 #include "device/cpu/attention_floats.inl"
+#include "device/cpu/attention_rows.inl"
 #include "device/cpu/attention_tiles.inl"
 // clang-format on
 }  // namespace

@@ -38,7 +38,7 @@ AttentionGroup extents_of(const AttentionShape& s) {
 }
 
 template <class Attention>
-AttentionGroup group_of(const Attention& a, const AttentionShape& s, std::int64_t sample) {
+AttentionGroup group_of(const Attention& a, const AttentionShape& s, std::int64_t sample, const RowKernels& kernels) {
   AttentionGroup g = extents_of(s);
   g.causal = s.causal;
   g.offset = s.query_offset - s.key_offset;
@@ -46,6 +46,10 @@ AttentionGroup group_of(const Attention& a, const AttentionShape& s, std::int64_
   g.key_position = s.key_offset;
   g.scale = s.scale, g.softcap = s.softcap;
   const Heads q(a.q, s.head_dim, 0), k(a.k, s.head_dim, 0), v(a.v, s.head_dim, 0), out(a.out, s.head_dim, 0);
+  if constexpr (requires { a.rotation; })
+    if (a.rotation.turns())
+      g.rotation = {&kernels, a.rotation.cos.template as<float>(), a.rotation.sin.template as<float>(),
+                    a.rotation.position.template as<std::int32_t>() + sample * s.query_length, a.rotation.pairs()};
   g.q = q.strides(), g.k = k.strides(), g.v = v.strides(), g.out = out.strides();
   return g;
 }
@@ -94,7 +98,7 @@ std::int64_t bytes_of_a_thread(std::int64_t floats) { return round_up(4 * floats
 }  // namespace
 
 CpuAttention::CpuAttention(IsaLevel level, bool bf16_pairs)
-    : tiles_(attention_tiles(level, false)), bf16_tiles_(attention_tiles(level, bf16_pairs)) {}
+    : kernels_(row_kernels(level)), tiles_(attention_tiles(level, false)), bf16_tiles_(attention_tiles(level, bf16_pairs)) {}
 
 std::int64_t CpuAttention::workspace_bytes(const AttentionShape& s) const {
   const AttentionGroup g = extents_of(s);
@@ -111,7 +115,7 @@ void CpuAttention::run_forward(const Forward& a, const AttentionShape& s, std::i
     // The last queries, which see most keys, come first.
     const std::int64_t first = (tasks.parts - 1 - i / tasks.groups) * tasks.rows;
     const std::int64_t b = sample + i % tasks.groups / s.kv_heads, kv = i % tasks.groups % s.kv_heads;
-    const AttentionGroup g = group_of(a, s, b);
+    const AttentionGroup g = group_of(a, s, b, kernels_);
     const std::int64_t head = kv * g.heads, bytes = bytes_of_a_thread(tiles(s.dtype).forward_floats(g));
     tiles(s.dtype).forward(row_type(s.dtype), g, first, std::min(first + tasks.rows, s.query_length), out.at(b, head),
                            a.lse.template as<float>() + (b * s.query_heads + head) * s.query_length, q.at(b, head), k.at(b, kv),
@@ -133,7 +137,7 @@ void CpuAttention::run(const op::AttentionBackward& a) const {
   const std::int64_t threads = team_size(), most_queries = queries_of_a_task(s, threads);
   const auto make = [&](std::int64_t group, std::int64_t member, AttentionGradients of, bool of_queries, bool of_keys) {
     const std::int64_t b = group / s.kv_heads, kv = group % s.kv_heads;
-    const AttentionGroup g = group_of(a, s, b);
+    const AttentionGroup g = group_of(a, s, b, kernels_);
     const std::int64_t head = kv * g.heads, bytes = bytes_of_a_thread(tiles(s.dtype).backward_floats(g, most_queries));
     if (of_queries) of.d_q = d_q.at(b, head);
     if (of_keys) of.d_k = d_k.at(b, kv), of.d_v = d_v.at(b, kv);

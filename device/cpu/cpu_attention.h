@@ -29,6 +29,7 @@ class CpuAttention {
   template <class Forward>
   void run_forward(const Forward& attention, const AttentionShape& shape, std::int64_t sample) const;
 
+  const RowKernels& kernels_;  // of one thread
   AttentionTiles tiles_, bf16_tiles_;
 };
 

@@ -101,6 +101,8 @@ std::vector<MultiplyRate> measure_multiply_rates(double seconds) {
   MultiplyRate& tiles = rates.emplace_back(MultiplyRate{"tdpbf16ps (AMX)", 0, ""});
   if (!features.amx_bf16)
     tiles.skipped = "this processor does not have it";
+  else if (!onednn_has_native_amx())
+    tiles.skipped = "oneDNN is told not to use it, or cannot";  // so that no product reaches its rate
   else if (!may_use_tiles())
     tiles.skipped = "the system gives this process no tiles";
   else

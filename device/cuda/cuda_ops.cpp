@@ -110,6 +110,8 @@ template <class Attention>
 void expect_heads(const Attention& a) {
   for (const ConstTensorView operand : {ConstTensorView(a.out), a.q, a.k, a.v})
     TRIDENT_CHECK(operand.shape().rank() == 4, "{}: rows {}, where heads are read alone", a.kName.name, to_string(operand.shape()));
+  if constexpr (requires { a.rotation; })
+    TRIDENT_CHECK(!a.rotation.turns(), "{}: heads that turn, where they are read as they are", a.kName.name);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "parallel/hierarchical/node_collective.h"
 #include "parallel/shared_memory/message_operation.h"
@@ -70,9 +71,9 @@ std::unique_ptr<Communicator> make_group(const std::shared_ptr<WireEndpoint>& en
   std::set<int> nodes;
   std::vector<int> local_ranks;  // on this node
   for (const int r : global_ranks) {
-    const int node = endpoint->nodes[static_cast<std::size_t>(r)];
+    const int node = at(endpoint->nodes, r);
     nodes.insert(node);
-    if (node == endpoint->nodes[static_cast<std::size_t>(global_ranks[static_cast<std::size_t>(rank)])])
+    if (node == at(endpoint->nodes, at(global_ranks, rank)))
       local_ranks.push_back(local_rank_of(endpoint->nodes, r));
   }
   if (nodes.size() == 1 && global_ranks.size() > 1)
@@ -109,7 +110,7 @@ int NodeCommunicator::local_index(int peer) const {
 CommunicatorOperation& NodeCommunicator::prepare_send(ConstTensorView data, int peer) {
   if (const int index = local_index(peer); index >= 0) {
     MessageOperation& message = take_local();
-    message.prepare_send(data, index, next_send_[static_cast<std::size_t>(index)]);
+    message.prepare_send(data, index, at(next_send_, index));
     return message;
   }
   WireMessage& message = take_wire();
@@ -120,7 +121,7 @@ CommunicatorOperation& NodeCommunicator::prepare_send(ConstTensorView data, int 
 CommunicatorOperation& NodeCommunicator::prepare_recv(TensorView data, int peer) {
   if (const int index = local_index(peer); index >= 0) {
     MessageOperation& message = take_local();
-    message.prepare_recv(data, index, next_recv_[static_cast<std::size_t>(index)]);
+    message.prepare_recv(data, index, at(next_recv_, index));
     return message;
   }
   WireMessage& message = take_wire();
@@ -142,7 +143,7 @@ std::unique_ptr<Communicator> NodeCommunicator::make_part(std::span<const int> m
 
 std::unique_ptr<Communicator> make_node_world(const NodeSite& place, Progress& progress, const MessageOptions& options) {
   SharedWorld& node = *place.node;
-  const int my_node = place.nodes[static_cast<std::size_t>(place.rank)], local_rank = local_rank_of(place.nodes, place.rank);
+  const int my_node = at(place.nodes, place.rank), local_rank = local_rank_of(place.nodes, place.rank);
   const auto local_size = std::count(place.nodes.begin(), place.nodes.end(), my_node);
   const bool one_node = local_size == static_cast<std::ptrdiff_t>(place.nodes.size());
   TRIDENT_CHECK(local_size == node.size(), "{} ranks on a node of {}", local_size, node.size());

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 
@@ -19,7 +20,7 @@ std::vector<std::vector<int>> by_node(const WireGroup& group) {
   std::vector<std::vector<int>> members;
   std::vector<int> numbers;  // of the nodes found so far
   for (int r = 0; r < group.size(); ++r) {
-    const int node = group.endpoint().nodes[static_cast<std::size_t>(group.global_rank_of(r))];
+    const int node = at(group.endpoint().nodes, group.global_rank_of(r));
     const auto found = static_cast<std::size_t>(std::find(numbers.begin(), numbers.end(), node) - numbers.begin());
     if (found == numbers.size()) {
       numbers.push_back(node);
@@ -33,7 +34,7 @@ std::vector<std::vector<int>> by_node(const WireGroup& group) {
 }  // namespace
 
 int local_rank_of(const std::vector<int>& nodes, int global_rank) {
-  return static_cast<int>(std::count(nodes.begin(), nodes.begin() + global_rank, nodes[static_cast<std::size_t>(global_rank)]));
+  return static_cast<int>(std::count(nodes.begin(), nodes.begin() + global_rank, at(nodes, global_rank)));
 }
 
 NodeGroup::NodeGroup(std::shared_ptr<WireEndpoint> endpoint, const std::string& name, int rank,
@@ -60,7 +61,7 @@ NodeGroup::NodeGroup(std::shared_ptr<WireEndpoint> endpoint, const std::string& 
   sources.resize(local.local_ranks.size());
   elsewhere.resize(static_cast<std::size_t>(across.size()));
   std::iota(elsewhere.begin(), elsewhere.end(), 0);
-  for (const int r : on_my_node()) elsewhere[static_cast<std::size_t>(r)] = -1;
+  for (const int r : on_my_node()) at(elsewhere, r) = -1;
 
   scratch_bytes = std::max(endpoint->options.staging_bytes, most_rounds * num_nodes() * kLargestElement);
   if (is_even()) own_scratch_.reset(new std::byte[static_cast<std::size_t>(scratch_bytes)]);
@@ -73,11 +74,11 @@ void NodeGroup::lay_rail(std::shared_ptr<WireEndpoint> endpoint, std::int32_t ch
   rounds = static_cast<int>(ceil_div(most_members - my_index, rails));
   std::vector<int> global_ranks;
   for (const std::vector<int>& node : members)
-    global_ranks.push_back(across.global_rank_of(node[static_cast<std::size_t>(my_index)]));
+    global_ranks.push_back(across.global_rank_of(at(node, my_index)));
   rail = std::make_unique<WireGroup>(std::move(endpoint), across.name(), my_node, std::move(global_ranks), channel);
   for (int round = 0; round < rounds; ++round)
     for (int node = 0; node < num_nodes(); ++node) {
-      const std::vector<int>& ranks = members[static_cast<std::size_t>(node)];
+      const std::vector<int>& ranks = at(members, node);
       const auto index = static_cast<std::size_t>(my_index + round * rails);
       slices.push_back(index < ranks.size() ? ranks[index] : -1);
       places.push_back(index < ranks.size() ? node : -1);

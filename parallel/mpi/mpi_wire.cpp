@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/at.h"
 #include "device/no_allocation.h"
 
 namespace trident {
@@ -46,9 +47,9 @@ Wire::Request MpiWire::start(Direction direction, std::byte* data, std::int64_t 
   std::int32_t last = kNone;
   for (std::int64_t left = bytes; left >= 0; left -= piece_bytes_) {
     const std::int32_t entry = take_piece();
-    Piece& piece = pieces_[static_cast<std::size_t>(entry)];
+    Piece& piece = at(pieces_, entry);
     piece = {direction, static_cast<int>(std::min(left, piece_bytes_)), kNone, peer, bytes, looks_};
-    (first == kNone ? first : pieces_[static_cast<std::size_t>(last)].next) = entry;
+    (first == kNone ? first : at(pieces_, last).next) = entry;
     last = entry;
     std::byte* const begin = data + (bytes - left);
     const bool sends = direction == Direction::kSend;
@@ -66,7 +67,7 @@ Wire::Request MpiWire::start(Direction direction, std::byte* data, std::int64_t 
 
 // Entries are kept; their number grows to that of the pieces ever in flight at once, and with it the room for their requests.
 std::int32_t MpiWire::take_piece() {
-  if (free_ != kNone) return std::exchange(free_, pieces_[static_cast<std::size_t>(free_)].next);
+  if (free_ != kNone) return std::exchange(free_, at(pieces_, free_).next);
   const AllocationExemption beyond_what_was_reserved;
   pieces_.emplace_back();
   in_flight_.reserve(pieces_.capacity());
@@ -79,13 +80,13 @@ std::int32_t MpiWire::take_piece() {
 bool MpiWire::test(Request request) {
   bool all_done = true;
   std::int32_t last = kNone;
-  for (std::int32_t entry = request; entry != kNone; entry = pieces_[static_cast<std::size_t>(entry)].next) {
-    Piece& piece = pieces_[static_cast<std::size_t>(entry)];
+  for (std::int32_t entry = request; entry != kNone; entry = at(pieces_, entry).next) {
+    Piece& piece = at(pieces_, entry);
     all_done = test_piece(piece) && all_done;
     last = entry;
   }
   if (!all_done) return false;
-  pieces_[static_cast<std::size_t>(last)].next = std::exchange(free_, request);
+  at(pieces_, last).next = std::exchange(free_, request);
   return true;
 }
 
@@ -141,8 +142,8 @@ void MpiWire::look() {
 
 void MpiWire::note(int code, int completed) {
   for (int i = 0; i < completed; ++i) {
-    const auto place = static_cast<std::size_t>(completed_[static_cast<std::size_t>(i)]);
-    const MPI_Status& status = statuses_[static_cast<std::size_t>(i)];
+    const auto place = static_cast<std::size_t>(at(completed_, i));
+    const MPI_Status& status = at(statuses_, i);
     Piece& piece = pieces_[static_cast<std::size_t>(entries_[place])];
     piece.done = true;
     piece.code = code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS;  // a field that success leaves as it was

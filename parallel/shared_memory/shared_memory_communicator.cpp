@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -39,13 +40,13 @@ MessageOperation& SharedMemoryCommunicator::take_message() {
 
 CommunicatorOperation& SharedMemoryCommunicator::prepare_send(ConstTensorView data, int peer) {
   MessageOperation& message = take_message();
-  message.prepare_send(data, peer, next_send_[static_cast<std::size_t>(peer)]);
+  message.prepare_send(data, peer, at(next_send_, peer));
   return message;
 }
 
 CommunicatorOperation& SharedMemoryCommunicator::prepare_recv(TensorView data, int peer) {
   MessageOperation& message = take_message();
-  message.prepare_recv(data, peer, next_recv_[static_cast<std::size_t>(peer)]);
+  message.prepare_recv(data, peer, at(next_recv_, peer));
   return message;
 }
 
@@ -53,7 +54,7 @@ std::unique_ptr<Communicator> SharedMemoryCommunicator::make_part(std::span<cons
   meet();  // as new_block() asks
   std::vector<int> local_ranks, global_ranks;
   for (const int r : members) {
-    local_ranks.push_back(group_.local_ranks[static_cast<std::size_t>(r)]);
+    local_ranks.push_back(at(group_.local_ranks, r));
     global_ranks.push_back(group_.global_rank_of(r));
   }
   return std::make_unique<SharedMemoryCommunicator>(*group_.world, group_.new_block(members), std::move(name), number,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/at.h"
 #include "core/tsan_announce.h"
 #include "device/no_allocation.h"
 
@@ -89,7 +90,7 @@ void WireCollective::begin() {
   announce_read(in_);
   for (int i = 1; i < group_->size(); ++i) {
     const int r = (group_->rank() + i) % group_->size();
-    WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+    WireGroup::Peer& peer = at(group_->peers, r);
     peer.header_sent = peer.header_received = !is_greeting();
     if (!is_greeting()) continue;
     peer.header_out = group_->wire().send(reinterpret_cast<const std::byte*>(&header_), sizeof header_, group_->global_rank_of(r),
@@ -120,7 +121,7 @@ void WireCollective::begin_rounds() {
 }
 
 void WireCollective::begin_with(int r) {
-  Transfer &out = group_->peers[static_cast<std::size_t>(r)].out, &in = group_->peers[static_cast<std::size_t>(r)].in;
+  Transfer &out = at(group_->peers, r).out, &in = at(group_->peers, r).in;
   const std::int64_t message = group_->endpoint().options.message_bytes;
   const std::int64_t chunk = group_->piece_elements(in_.dtype()) * size_of(in_.dtype());
   const int me = group_->rank();
@@ -171,18 +172,18 @@ bool WireCollective::advance() {
 }
 
 void WireCollective::advance_with(int r) {
-  WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+  WireGroup::Peer& peer = at(group_->peers, r);
   const int global_rank = group_->global_rank_of(r);
   greet(r);
   const bool forwards = step_ == Step::kTree && parent() >= 0;
-  const std::int64_t may_leave = forwards ? group_->peers[static_cast<std::size_t>(parent())].in.done() : kAll;
+  const std::int64_t may_leave = forwards ? at(group_->peers, parent()).in.done() : kAll;
   peer.out.send(group_->endpoint(), global_rank, group_->channel(), may_leave);
   if (!peer.header_received) return;  // what follows is not known to fit
   peer.in.recv(group_->endpoint(), global_rank, group_->channel(), step_ == Step::kSum ? pieces_added_ + Transfer::kWindow : kAll);
 }
 
 void WireCollective::greet(int r) {
-  WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+  WireGroup::Peer& peer = at(group_->peers, r);
   if (!peer.header_sent) peer.header_sent = group_->test(peer.header_out);
   if (peer.header_received || !group_->test(peer.header_in)) return;
   peer.header_received = true;
@@ -190,7 +191,7 @@ void WireCollective::greet(int r) {
 }
 
 void WireCollective::check_agreement_with(int r) const {
-  const MessageHeader& theirs = group_->peers[static_cast<std::size_t>(r)].theirs;
+  const MessageHeader& theirs = at(group_->peers, r).theirs;
   if (group_->checks == CollectiveChecks::kOff || (theirs.fingerprint == fingerprint_ && theirs.number == header_.number))
       [[likely]]
     return;
@@ -214,11 +215,11 @@ bool WireCollective::add_piece() {
   if (count <= 0) return false;
   for (int r = 0; r < group_->size(); ++r) {
     if (r == group_->rank()) continue;
-    const WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+    const WireGroup::Peer& peer = at(group_->peers, r);
     if (peer.in.done() <= pieces_added_) return false;
-    group_->sources[static_cast<std::size_t>(r)] = group_->staging_of(r) + pieces_added_ % Transfer::kWindow * piece * element;
+    at(group_->sources, r) = group_->staging_of(r) + pieces_added_ % Transfer::kWindow * piece * element;
   }
-  group_->sources[static_cast<std::size_t>(group_->rank())] = in_.data() + (mine.begin + first) * element;
+  at(group_->sources, group_->rank()) = in_.data() + (mine.begin + first) * element;
   const std::int64_t offset = fingerprint_.operation == CommOperation::kAllReduce ? mine.begin + first : first;
   std::byte* const out = out_.data() + offset * element;
   reduce_in_rank_order(in_.dtype(), fingerprint_.reduce, {&out, 1}, group_->sources, count);
@@ -228,7 +229,7 @@ bool WireCollective::add_piece() {
 
 bool WireCollective::is_greeted_by_all() const {
   for (int r = 0; r < group_->size(); ++r)
-    if (r != group_->rank() && !is_greeted(group_->peers[static_cast<std::size_t>(r)])) return false;
+    if (r != group_->rank() && !is_greeted(at(group_->peers, r))) return false;
   return true;
 }
 
@@ -237,7 +238,7 @@ bool WireCollective::step_is_complete() const {
   if (step_ == Step::kRounds && !is_greeting()) return true;
   for (int r = 0; r < group_->size(); ++r) {
     if (r == group_->rank()) continue;
-    const WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+    const WireGroup::Peer& peer = at(group_->peers, r);
     if (!is_greeted(peer) || !peer.out.complete() || !peer.in.complete()) return false;
     if (step_ == Step::kSum && pieces_added_ != peer.in.pieces()) return false;
   }
@@ -268,7 +269,7 @@ std::string WireCollective::describe() const {
   };
   for (int r = 0; r < group_->size(); ++r) {
     if (r == group_->rank()) continue;
-    const WireGroup::Peer& peer = group_->peers[static_cast<std::size_t>(r)];
+    const WireGroup::Peer& peer = at(group_->peers, r);
     if (!peer.header_received) add(absent, counts[0], r);
     else if (!peer.in.complete()) add(silent, counts[1], r);
     else if (!peer.out.complete() || !peer.header_sent) add(deaf, counts[2], r);

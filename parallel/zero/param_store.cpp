@@ -5,15 +5,16 @@
 #include <cstdint>
 #include <span>
 
+#include "core/at.h"
 #include "device/operations.h"
 #include "device/ops.h"
 
 namespace trident {
 
 std::size_t ParamStore::index_of(int id) const {
-  const bool here = id >= 0 && static_cast<std::size_t>(id) < unit_index_.size() && unit_index_[static_cast<std::size_t>(id)] >= 0;
+  const bool here = id >= 0 && static_cast<std::size_t>(id) < unit_index_.size() && at(unit_index_, id) >= 0;
   TRIDENT_CHECK(here, "unit {} is not on rank {}", id, context_.rank());
-  return static_cast<std::size_t>(unit_index_[static_cast<std::size_t>(id)]);
+  return static_cast<std::size_t>(at(unit_index_, id));
 }
 
 TensorView ParamStore::Region::place(int number, std::int64_t elements) const {
@@ -60,10 +61,10 @@ void ParamStore::gather_buckets(Unit& unit, Gathers which) {
   Stream& stream = context_.gather_stream();
   stream.wait(masters_updated_);
   for_each_bucket_grouped(context_.data_gather(), unit.buckets, [&](int b) {
-    const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    const Bucket& bucket = at(buckets_, b);
     if (which == Gathers::kUpdated && !bucket.trains) return;
     if (resident() && bucket.shares_weight_with >= 0) return;  // gathered as part of the other end
-    const Bucket& source = bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
+    const Bucket& source = bucket.shares_weight_with >= 0 ? at(buckets_, bucket.shares_weight_with) : bucket;
     const std::int64_t n = bucket.layout.shard_elements;
     const ConstTensorView mine = source.wire.num_elements() == n ? source.wire : source.wire.range(shard_index_ * n, n);
     context_.data_gather().all_gather(stream, unit.weights.range(bucket.unit_offset, bucket.layout.elements), mine);
@@ -95,7 +96,7 @@ void ParamStore::check_place(const Unit& unit, int place) const {
 void ParamStore::masters_updated() { masters_updated_ = context_.compute_stream().record(); }
 
 ConstTensorView ParamStore::weight(int id, int param) const {
-  const Place& place = unit_of(id).places[static_cast<std::size_t>(param)];
+  const Place& place = at(unit_of(id).places, param);
   const Unit& holder = units_[place.weight_unit];
   TRIDENT_CHECK(!holder.gather_pending, "unit {} is used before its gather was awaited", holder.id);
   TRIDENT_CHECK(holder.weights.data() != nullptr, "unit {} is used while not gathered", holder.id);
@@ -120,7 +121,7 @@ void ParamStore::begin_backward(int id, int place, Accumulate mode) {
 
 TensorView ParamStore::grad(int id, int param) const {
   const Unit& unit = unit_of(id);
-  const Place& place = unit.places[static_cast<std::size_t>(param)];
+  const Place& place = at(unit.places, param);
   return unit.grads.range(place.grad_offset, place.shape.num_elements()).reshape(place.shape);
 }
 
@@ -131,7 +132,7 @@ void ParamStore::zero_gaps(const Unit& unit) {
   Ops& ops = context_.device().ops();
   Stream& stream = context_.compute_stream();
   for (const int b : unit.buckets) {
-    const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    const Bucket& bucket = at(buckets_, b);
     if (!bucket.trains) continue;
     std::int64_t end = 0;
     const auto zero_to = [&](std::int64_t next) {
@@ -160,7 +161,7 @@ void ParamStore::reduce(int id, bool last) {
   Stream& stream = context_.reduce_stream();
   stream.wait(context_.compute_stream().record());  // backward wrote the gradients there
   for_each_bucket_grouped(context_.data_reduce(), unit.buckets, [&](int b) {
-    const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    const Bucket& bucket = at(buckets_, b);
     if (!bucket.trains) return;
     const TensorView local = bucket_grad(bucket);
     if (config_.policy.shard_optimizer) {
@@ -170,7 +171,7 @@ void ParamStore::reduce(int id, bool last) {
     }
   });
   for (const int b : unit.buckets) {
-    Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    Bucket& bucket = at(buckets_, b);
     if (!bucket.trains) continue;
     if (config_.policy.grad_sync_every == 0) sum_partial(bucket, reduced_grad(bucket));
     bucket.reduced = stream.record();
@@ -203,7 +204,7 @@ void ParamStore::finish_reduction(Bucket& bucket) {
 }
 
 void ParamStore::finish_unit(Unit& unit) {
-  for (const int b : unit.buckets) finish_reduction(buckets_[static_cast<std::size_t>(b)]);
+  for (const int b : unit.buckets) finish_reduction(at(buckets_, b));
 }
 
 void ParamStore::wait_reduced() {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/bf16.h"
+#include "core/at.h"
 #include "core/f16.h"
 #include "device/operations.h"
 #include "device/ops.h"
@@ -40,7 +41,7 @@ ParamStore::ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> u
     unit.specs = std::move(params.specs);
     unit.places.resize(unit.specs.size());
     if (static_cast<std::size_t>(unit.id) >= unit_index_.size()) unit_index_.resize(static_cast<std::size_t>(unit.id) + 1, -1);
-    unit_index_[static_cast<std::size_t>(unit.id)] = static_cast<int>(units_.size()) - 1;
+    at(unit_index_, unit.id) = static_cast<int>(units_.size()) - 1;
     for (BucketLayout& layout : make_buckets(unit.specs, tensor_degree, shard_count_, config_.bucket_bytes)) {
       const int index = static_cast<int>(buckets_.size());
       Bucket& bucket = buckets_.emplace_back();
@@ -58,9 +59,9 @@ ParamStore::ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> u
         if (bucket.layout.tie == TiedEnd::kHead) bucket.shares_weight_with = lookup;
         if (bucket.layout.tie == TiedEnd::kLookup) lookup = index;
       }
-      const Bucket& holder = resident() && bucket.shares_weight_with >= 0 ? buckets_[static_cast<std::size_t>(bucket.shares_weight_with)] : bucket;
+      const Bucket& holder = resident() && bucket.shares_weight_with >= 0 ? at(buckets_, bucket.shares_weight_with) : bucket;
       for (const BucketLayout::Entry& entry : bucket.layout.entries) {
-        unit.places[static_cast<std::size_t>(entry.param)] = {entry.shape, bucket.grad_offset + entry.offset, holder.unit_index,
+        at(unit.places, entry.param) = {entry.shape, bucket.grad_offset + entry.offset, holder.unit_index,
                                                               holder.unit_offset + entry.offset};
       }
     }
@@ -90,9 +91,9 @@ void ParamStore::make_shards() {
 // Elements of a unit's own resident weights: all, but for a tied weight that the other end holds.
 std::int64_t ParamStore::held_elements(const Unit& unit) const {
   if (unit.buckets.empty()) return 0;  // a unit without parameters
-  const Bucket& last = buckets_[static_cast<std::size_t>(unit.buckets.back())];
+  const Bucket& last = at(buckets_, unit.buckets.back());
   for (const int b : unit.buckets) {
-    const Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+    const Bucket& bucket = at(buckets_, b);
     TRIDENT_CHECK(bucket.shares_weight_with < 0 || &bucket == &last, "unit {}: its tied weight is not the last bucket", unit.id);
   }
   return last.shares_weight_with < 0 ? unit.elements : last.unit_offset;
@@ -112,7 +113,7 @@ void ParamStore::book(ArenaPlan& plan) {
       unit.grad_slot = book(name + " gradients", MemoryUse::kGradients, unit.grad_elements, DType::kF32);
     }
     for (const int b : unit.buckets) {
-      Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+      Bucket& bucket = at(buckets_, b);
       const std::int64_t n = bucket.owned;
       const bool owns_weight = bucket.shares_weight_with < 0;
       // In f32 the master is the value itself: a slice of the resident weights, or the shard that gathers send.
@@ -176,7 +177,7 @@ void ParamStore::grant(Arena& arena) {
     if (resident()) unit.weights = flat(unit.weight_slot, config_.compute, held_elements(unit));
     if (trains() && config_.grad_bytes == 0) unit.grads = flat(unit.grad_slot, DType::kF32, unit.grad_elements);
     for (const int b : unit.buckets) {
-      Bucket& bucket = buckets_[static_cast<std::size_t>(b)];
+      Bucket& bucket = at(buckets_, b);
       ParamShard& shard = shards_[bucket.shard];
       if (bucket.shares_weight_with < 0) {
         if (resident()) {

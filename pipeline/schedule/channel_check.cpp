@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -43,7 +44,7 @@ class ChannelMachine {
     const auto r = static_cast<std::size_t>(rank);
     return next_[r] < ranks_[r].size() ? &ranks_[r][next_[r]] : nullptr;
   }
-  void step_over(int rank) { ++next_[static_cast<std::size_t>(rank)]; }
+  void step_over(int rank) { ++at(next_, rank); }
   void wake(int& rank) {
     if (rank != kNobody) runnable_.push_back(rank);
     rank = kNobody;
@@ -53,7 +54,7 @@ class ChannelMachine {
   bool advance(int rank) {
     const ChannelOp& op = *current(rank);
     if (op.kind == ChannelOp::Kind::kBarrier) return enter_barrier(rank, op);
-    Channel& channel = channels_[static_cast<std::size_t>(op.channel)];
+    Channel& channel = at(channels_, op.channel);
     return op.kind == ChannelOp::Kind::kSend ? send(rank, op, channel) : receive(rank, op, channel);
   }
 
@@ -88,9 +89,9 @@ class ChannelMachine {
   }
 
   bool enter_barrier(int rank, const ChannelOp& op) {
-    auto& inside = barriers_[static_cast<std::size_t>(op.channel)];
+    auto& inside = at(barriers_, op.channel);
     inside.push_back(rank);
-    if (static_cast<int>(inside.size()) < barrier_sizes_[static_cast<std::size_t>(op.channel)]) return false;
+    if (static_cast<int>(inside.size()) < at(barrier_sizes_, op.channel)) return false;
     for (const int member : inside) {
       step_over(member);
       if (member != rank) runnable_.push_back(member);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/at.h"
+
 namespace trident {
 namespace {
 
@@ -44,8 +46,8 @@ class Engine {
 
   // Runs the rank's next task; false if there is none or it must wait (the rank is then queued at what it waits for).
   bool advance(int rank) {
-    RankState& state = ranks_[static_cast<std::size_t>(rank)];
-    const auto& list = tasks_[static_cast<std::size_t>(rank)];
+    RankState& state = at(ranks_, rank);
+    const auto& list = at(tasks_, rank);
     if (state.next == list.size()) return false;
     const Task& task = list[state.next];
 
@@ -53,12 +55,12 @@ class Engine {
     if (task.lane == Lane::kBackground) start = std::max(start, state.background_free);
     for (const int token : task.waits) {
       if (token == Task::kNone) continue;
-      Gate& gate = tokens_[static_cast<std::size_t>(token)];
+      Gate& gate = at(tokens_, token);
       if (gate.missing > 0) return wait_at(gate, rank);
       start = std::max(start, gate.time);
     }
     if (task.barrier != Task::kNone) {
-      Gate& gate = barriers_[static_cast<std::size_t>(task.barrier)];
+      Gate& gate = at(barriers_, task.barrier);
       if (!state.in_barrier) arrive(gate, std::max(start, state.background_free));
       state.in_barrier = gate.missing > 0;
       if (state.in_barrier) return wait_at(gate, rank);
@@ -67,8 +69,8 @@ class Engine {
 
     const double end = start + task.seconds;
     (task.lane == Lane::kCompute ? state.compute_free : state.background_free) = end;
-    if (task.gives != Task::kNone) arrive(tokens_[static_cast<std::size_t>(task.gives)], end + task.transit);
-    timeline_.ranks[static_cast<std::size_t>(rank)].push_back({start, end});
+    if (task.gives != Task::kNone) arrive(at(tokens_, task.gives), end + task.transit);
+    at(timeline_.ranks, rank).push_back({start, end});
     ++state.next;
     return true;
   }

@@ -112,6 +112,7 @@ void measure_step(const RunPlan& plan, Device& device, std::unique_ptr<Communica
   report.metered_seconds = timed_step();
   meter.stop();
   report.work.assign(meter.work().begin(), meter.work().end());
+  report.products.assign(meter.products().begin(), meter.products().end());
   trainer.drain();
 }
 

@@ -38,6 +38,26 @@ std::string kind_line(std::string_view name, const KindSum& sum, double all) {
                      1e3 * sum.seconds, 100 * sum.seconds / all, 1e3 * sum.floor, sum.seconds / sum.floor);
 }
 
+std::string_view transposed(const MatmulShape& s) {
+  const bool a = s.transpose_a == Transpose::kYes, b = s.transpose_b == Transpose::kYes;
+  return a && b ? "a, b" : a ? "a" : b ? "b" : "-";
+}
+
+std::string products_text(const BenchReport& report) {
+  if (report.products.empty()) return "";
+  std::string text = fmt::format("\n  {:<18} {:>6} {:>6} {:>6} {:>9} {:>7} {:>10} {:>10} {:>8}\n", "product", "m", "n", "k",
+                                 "transpose", "calls", "ms", "GFLOP/s", "of peak");
+  for (const Work& work : slowest_first(report.products)) {
+    const auto& s = std::get<MatmulShape>(work.shape);
+    const char* const added = s.accumulate == Accumulate::kYes ? ", added" : "";
+    const double flops = work.flops / work.seconds;
+    text += fmt::format("  {:<18} {:>6} {:>6} {:>6} {:>9} {:>7} {:>10.3f} {:>10.1f} {:>6.1f} %\n",
+                        fmt::format("{} to {}{}", to_string(s.in), to_string(s.out), added), s.m, s.n, s.k, transposed(s),
+                        work.calls, 1e3 * work.seconds, 1e-9 * flops, 100 * flops / report.peak_flops);
+  }
+  return text;
+}
+
 std::string rates_text(const CollectiveRates& way) {
   if (!way.skipped.empty()) return fmt::format("collectives of {}: SKIPPED: {}\n", way.way, way.skipped);
   std::string text = fmt::format("collectives of {} {}; {} reach {:.1f} GB/s\n", way.ranks, way.way, way.floor_of, 1e-9 * way.floor_rate);
@@ -125,11 +145,11 @@ std::string to_text(const BenchReport& report) {
                         1e-9 * bytes, 100 * bytes / report.copy_bytes);
     text += work.flops > 0 ? fmt::format(" {:>10.1f} {:>6.1f} %\n", 1e-9 * flops, 100 * flops / report.peak_flops) : "\n";
   }
-  return text;
+  return text + products_text(report);
 }
 
 JsonValue to_json(const BenchReport& report) {
-  JsonValue::Array instructions, collectives, kinds, operations;
+  JsonValue::Array instructions, collectives, kinds, operations, products;
   for (const MultiplyRate& rate : report.instructions)
     instructions.push_back(rate.skipped.empty() ? JsonValue::Object{{"instruction", rate.instruction}, {"flops_per_s", rate.flops}}
                                                 : JsonValue::Object{{"instruction", rate.instruction}, {"skipped", rate.skipped}});
@@ -149,6 +169,19 @@ JsonValue to_json(const BenchReport& report) {
                                            {"floor_ms", 1e3 * report.floor_seconds(work)},
                                            {"flops", work.flops},
                                            {"bytes", work.bytes}});
+  for (const Work& work : slowest_first(report.products)) {
+    const auto& s = std::get<MatmulShape>(work.shape);
+    products.push_back(JsonValue::Object{{"m", s.m},
+                                         {"n", s.n},
+                                         {"k", s.k},
+                                         {"transposed", transposed(s)},
+                                         {"in", to_string(s.in)},
+                                         {"out", to_string(s.out)},
+                                         {"accumulates", s.accumulate == Accumulate::kYes},
+                                         {"calls", work.calls},
+                                         {"ms", 1e3 * work.seconds},
+                                         {"flops", work.flops}});
+  }
   return JsonValue::Object{{"device", report.device},
                            {"why", report.why},
                            {"compute", to_string(report.compute)},
@@ -165,7 +198,8 @@ JsonValue to_json(const BenchReport& report) {
                            {"step_over_floor", report.step_seconds / report.step_floor_seconds()},
                            {"metered_ms", 1e3 * report.metered_seconds},
                            {"kinds", std::move(kinds)},
-                           {"operations", std::move(operations)}};
+                           {"operations", std::move(operations)},
+                           {"products", std::move(products)}};
 }
 
 }  // namespace trident

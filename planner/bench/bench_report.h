@@ -62,6 +62,7 @@ struct BenchReport {
   double step_seconds = 0;     // as training does it
   double metered_seconds = 0;  // with every operation waited for
   std::vector<Work> work;      // of the metered step, by operation
+  std::vector<Work> products;  // of these the products, by shape
 
   // The least time this machine needs for it: its products at peak_flops or its bytes at copy_bytes, whichever takes longer.
   double floor_seconds(const Work& work) const;

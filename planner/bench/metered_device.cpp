@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -109,21 +110,32 @@ class MeteredDevice final : public Device {
 }  // namespace
 
 void WorkMeter::start() {
-  work_.clear();
-  work_.reserve(64);  // more than there are operations: nothing is allocated inside a step
+  for (std::vector<Work>* list : {&work_, &products_}) {
+    list->clear();
+    list->reserve(256);  // more than there are operations and shapes of products: nothing is allocated inside a step
+  }
   measures_ = true;
 }
 
-void WorkMeter::add(const Work& one) {
-  const auto same = std::ranges::find(work_, one.operation, &Work::operation);
-  if (same == work_.end()) {
-    work_.push_back(one);
+namespace {
+
+void add_to(Work* same, std::vector<Work>& list, const Work& one) {
+  if (same == list.data() + list.size()) {
+    list.push_back(one);
     return;
   }
   same->calls += one.calls;
   same->seconds += one.seconds;
   same->flops += one.flops;
   same->bytes += one.bytes;
+}
+
+}  // namespace
+
+void WorkMeter::add(const Work& one) {
+  add_to(std::to_address(std::ranges::find(work_, one.operation, &Work::operation)), work_, one);
+  if (one.kind != WorkKind::kMatmuls) return;
+  add_to(std::to_address(std::ranges::find(products_, one.shape, &Work::shape)), products_, one);
 }
 
 std::unique_ptr<Device> make_metered_device(Device& device, WorkListener& listener, double (*clock)()) {

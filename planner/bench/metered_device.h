@@ -29,10 +29,11 @@ class WorkMeter final : public WorkListener {
  public:
   void start();  // forgets what was measured before
   void add(const Work& one) override;
-  std::span<const Work> work() const { return work_; }  // by operation
+  std::span<const Work> work() const { return work_; }          // by operation
+  std::span<const Work> products() const { return products_; }  // of these the products, by shape
 
  private:
-  std::vector<Work> work_;
+  std::vector<Work> work_, products_;
 };
 
 // `device` and `listener` outlive the result. Everything but ops() is the device's own. `clock`: whose seconds are measured.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/at.h"
 #include "core/philox.h"
 
 namespace trident {
@@ -16,9 +17,9 @@ LoadSamples random_samples(std::int64_t vocabulary, std::int64_t sequence) {
       for (std::int64_t s = 0; s <= sequence; ++s) {  // a target is the token that follows
         if (s % 4 == 0) words = philox4x32({static_cast<std::uint32_t>(s / 4), 0, 0, 0}, key);
         const auto token =
-            static_cast<std::int32_t>(words[static_cast<std::size_t>(s % 4)] % static_cast<std::uint64_t>(vocabulary));
-        if (!spans.tokens.empty() && s < sequence) spans.tokens[static_cast<std::size_t>(s * count + i)] = token;
-        if (!spans.targets.empty() && s > 0) spans.targets[static_cast<std::size_t>((s - 1) * count + i)] = token;
+            static_cast<std::int32_t>(at(words, s % 4) % static_cast<std::uint64_t>(vocabulary));
+        if (!spans.tokens.empty() && s < sequence) at(spans.tokens, s * count + i) = token;
+        if (!spans.targets.empty() && s > 0) at(spans.targets, (s - 1) * count + i) = token;
       }
     }
   };

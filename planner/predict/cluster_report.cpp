@@ -243,7 +243,7 @@ std::string verdict_text(const ClusterReport& report) {
                       in_brackets(seconds_band(report, plan.seconds()), seconds_text), rounded_text(rate),
                       in_brackets(rate_band(report, rate), rounded_text));
   if (report.hardware.on_gpus())
-    text += fmt::format(", {} a GPU{}", rounded_text(rate / ranks), in_brackets(rate_band(report, rate / ranks), rounded_text));
+    text += fmt::format(", {} per GPU{}", rounded_text(rate / ranks), in_brackets(rate_band(report, rate / ranks), rounded_text));
   text += '\n';
   if (plan.peak_flops > 0)
     text += fmt::format("MFU {} %{}, HFU {} %{}\n", percent_digits(plan.mfu),

@@ -14,8 +14,7 @@ namespace trident {
 namespace {
 
 PlanHardware hardware_for(const TrainConfig& config, const ClusterQuestion& question) {
-  if (question.cluster == "cpu") return shipped_processors();
-  if (const auto rates = find_processors(question.cluster)) return hardware_of(*rates);
+  if (auto processors = find_processors(question.cluster)) return *processors;
   const Cluster cluster = find_cluster(shipped_price_book(), question.cluster);
   const int replica = planned_replica(config.parallel);
   const std::int64_t gpus = question.gpus > 0 ? question.gpus : ranks_of(config.parallel);
@@ -33,13 +32,13 @@ std::string to_text(const ClusterReport& report, const DryPlan& stages, PlanDeta
 
 }  // namespace
 
-std::optional<CpuRates> find_processors(std::string_view name_or_path) {
-  if (name_or_path == "cpu") return shipped_cpu_rates();
+std::optional<PlanHardware> find_processors(std::string_view name_or_path) {
+  if (name_or_path == "cpu") return shipped_processors();
   const std::string path(name_or_path);
   if (path.find('/') == std::string::npos && !path.ends_with(".json")) return std::nullopt;
   const JsonValue json = read_json_file(path);
   if (!is_cpu_profile(json)) return std::nullopt;
-  return cpu_rates_from_json(json, path);
+  return hardware_of(cpu_rates_from_json(json, path));
 }
 
 std::string plan_on_cluster(const TrainConfig& config, const ClusterQuestion& question, PlanDetail detail, PlanForm form) {

@@ -9,13 +9,13 @@
 #include "planner/predict/cluster_question.h"
 #include "planner/predict/cluster_report.h"
 #include "planner/predict/dry_plan.h"
-#include "planner/price/cpu_rates.h"
+#include "planner/predict/cluster_forecast.h"
 
 namespace trident {
 
 // "cpu", the profile that comes with the program, or the path of a file that trident bench --calibrate wrote; nothing where the
 // name means something else. Throws ConfigError: a bad file.
-std::optional<CpuRates> find_processors(std::string_view name_or_path);
+std::optional<PlanHardware> find_processors(std::string_view name_or_path);
 
 enum class PlanForm : std::uint8_t { kText, kJson, kCsv };
 

@@ -143,7 +143,8 @@ KeyNumbers key_numbers(const ClusterReport& report) {
                    on_gpus ? fmt::format(", stage {}", plan.most().stage) : "", range_text(needed_band(report), bytes_text))},
       {"a step", seconds_text(plan.seconds()), range_text(seconds_band(report, plan.seconds()), seconds_text)},
       {"tokens/s", rounded_text(rate),
-       range_text(rate_band(report, rate), rounded_text) + (on_gpus ? fmt::format("; {} a GPU", rounded_text(rate / gpus)) : "")}};
+       range_text(rate_band(report, rate), rounded_text) +
+           (on_gpus ? fmt::format("; {} per GPU", rounded_text(rate / gpus)) : "")}};
   if (plan.peak_flops > 0) {
     block.numbers.push_back({"MFU", percent_digits(plan.mfu) + " %", range_text(rate_band(report, plan.mfu), percent_digits)});
     block.numbers.push_back({"HFU", percent_digits(plan.hfu) + " %", range_text(rate_band(report, plan.hfu), percent_digits)});

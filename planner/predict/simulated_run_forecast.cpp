@@ -11,6 +11,7 @@
 #include "planner/predict/forecast.h"
 #include "planner/predict/plan_timeline.h"
 #include "report/timeline_data.h"
+#include "train/plan/step_flops.h"
 
 namespace trident {
 namespace {
@@ -19,9 +20,9 @@ constexpr std::size_t kMostReportSpans = 2000;  // of a step, all stages togethe
 
 StepSpan span_of(const InstructionTimes& t) { return {t.start, t.end, t.waited}; }
 StepSpan span_of(const InstructionSpan& t) { return {t.start, t.end, 0}; }
+StepSpan span_of(const TaskTimes& t) { return {t.start, t.end, 0}; }
 
 }  // namespace
-
 
 SimulatedRunForecast::SimulatedRunForecast(const RunInputs& inputs, const RunHardware& hardware, RunPrices prices)
     : inputs_(inputs), hardware_(hardware), prices_(std::move(prices)) {}
@@ -89,15 +90,29 @@ void SimulatedRunForecast::show_step(std::int64_t step, const std::vector<std::v
   const RunPlan& plan = inputs_.plan;
   const std::size_t most = std::max<std::size_t>(1, kMostReportSpans / plan.step_programs.size());
   std::string text = fmt::format("{{\"step\":{}", step);
-  const auto add = [&](std::string_view name, const std::string& title, const auto& ranks) {
+  const auto add = [&](std::string_view name, const std::string& title, const auto& ranks, double scale) {
     std::vector<std::vector<StepSpan>> spans;
     for (const auto& rank : ranks)
-      for (auto& of_rank = spans.emplace_back(); const auto& t : rank) of_rank.push_back(span_of(t));
+      for (auto& of_rank = spans.emplace_back(); const auto& t : rank) {
+        const StepSpan span = span_of(t);
+        of_rank.push_back({span.start * scale, span.end * scale, span.waited * scale});
+      }
     if (spans.empty()) return;
     text += fmt::format(",\"{}\":{}", name, timeline_json(step_timeline(title, plan.step_programs, spans, most)));
   };
-  if (hardware_.device == DeviceKind::kCpu) add("measured", fmt::format("Measured: step {}", step), last_step);
-  if (step_) add("simulated", fmt::format("Simulated by {}", step_->profile), spans_);
+  const bool measured = hardware_.device == DeviceKind::kCpu;
+  if (measured) add("measured", fmt::format("Measured: step {}", step), last_step, 1);
+  if (step_) {
+    add("simulated", fmt::format("Simulated by {}", step_->profile), spans_, 1);
+  } else if (plan.config.log.report) {
+    double seconds = 0;
+    for (const auto& rank : last_step)
+      for (const InstructionTimes& t : rank) seconds = std::max(seconds, measured ? t.end : 0);
+    const StepTimeline flops = flops_timeline(plan);
+    const std::string title = fmt::format("Simulated by FLOPs alone, as no profile fits; drawn as long as {}",
+                                          seconds > 0 ? "the measured step" : "a second");
+    add("simulated", title, flops.ranks, (seconds > 0 ? seconds : 1) / flops.makespan);
+  }
   write_file(plan.config.run.dir + "/last_step.json", text + "}\n");
 }
 

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -52,7 +53,7 @@ class Recorder {
     return unit == 0 ? UnitKind::kEmbedding : unit == spec_.head_unit() ? UnitKind::kHead : UnitKind::kBlock;
   }
   const std::vector<int>& units_of(const Instruction& i) const {
-    return spec_.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
+    return at(spec_.units_of_stage, i.virtual_stage);
   }
 
   std::int32_t pass_of(const Instruction& i) {
@@ -75,7 +76,7 @@ class Recorder {
   Pending place_of(const Instruction& i) const {
     if (i.grad_place == Instruction::kNone) return {i.unit, 0, 1, i.unit};
     const std::int64_t begin = i.grad_place * kPlaceBytes;
-    return {i.unit, begin, begin + program_.unit_bytes[static_cast<std::size_t>(i.unit)].gradients};
+    return {i.unit, begin, begin + at(program_.unit_bytes, i.unit).gradients};
   }
 
   void finish(const Instruction& i, std::vector<std::pair<UnitKind, bool>>& finished) {
@@ -93,8 +94,8 @@ class Recorder {
     pending_.clear();
   }
   void add(const Pending& p, std::vector<std::pair<UnitKind, bool>>& finished) {
-    finished.emplace_back(kind_of(p.unit), has_accumulated_[static_cast<std::size_t>(p.unit)]);
-    has_accumulated_[static_cast<std::size_t>(p.unit)] = true;
+    finished.emplace_back(kind_of(p.unit), at(has_accumulated_, p.unit));
+    at(has_accumulated_, p.unit) = true;
   }
 
   PassRecord make(const Key& key, const Instruction& i) const {
@@ -131,8 +132,8 @@ class Recorder {
     for (const Pending& p : pending_) {
       const UnitStore& unit = stores_.units[kind_of(p.unit)];
       if (unit.tied_call < 0) continue;
-      const PassRecord& added = has_accumulated_[static_cast<std::size_t>(p.unit)] ? unit.finish : unit.first_finish;
-      pass.calls.push_back(added.calls[static_cast<std::size_t>(unit.tied_call)]);
+      const PassRecord& added = at(has_accumulated_, p.unit) ? unit.finish : unit.first_finish;
+      pass.calls.push_back(at(added.calls, unit.tied_call));
     }
   }
 

@@ -14,11 +14,12 @@
 namespace trident {
 namespace {
 
-Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, int gpus) {
-  Table table{"", {{"#"}, {"layout", true}, {"step"}, {"tokens/s"}, {"a GPU"}, {"MFU"}, {"memory"}, {"next limit", true}}};
+Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, const SearchResult& result) {
+  Table table{"", {{"#"}, {"layout", true}, {"step"}, {"tokens/s"}, {"per GPU"}, {"MFU"}, {"memory"}, {"next limit", true}}};
   for (const FoundLayout& found : layouts)
     table.rows.push_back({fmt::format("{}", first++), to_string(found.layout), seconds_text(found.seconds),
-                          rounded_text(found.tokens_per_second), rounded_text(found.tokens_per_second / gpus),
+                          rounded_text(found.tokens_per_second),
+                          result.on_processors ? "-" : rounded_text(found.tokens_per_second / result.gpus),
                           percent_digits(found.mfu) + " %", bytes_text(found.memory.total()), found.next_limit});
   return table;
 }
@@ -63,17 +64,19 @@ Table rejections_table(const Rejections& rejections) {
 
 ReportPage page_of(const SearchResult& result) {
   ReportPage page{"Layouts of " + result.model, "", {}};
-  page.subtitle = fmt::format("{} GPUs of {}, {} of each for tensors; {} sequences of {} tokens a step", result.gpus,
-                              result.cluster, bytes_text(result.usable_bytes), result.global_batch, result.sequence);
+  const std::string hardware = result.on_processors ? result.cluster
+                                                    : fmt::format("{} GPUs of {}, {} of each for tensors", result.gpus,
+                                                                  result.cluster, bytes_text(result.usable_bytes));
+  page.subtitle = fmt::format("{}; {} sequences of {} tokens a step", hardware, result.global_batch, result.sequence);
   const auto count = [](std::size_t layouts) { return with_commas(static_cast<std::int64_t>(layouts)); };
   Paragraph looked{fmt::format("{} layouts looked at, {} fit, {} timed. Predicted, not measured.", count(result.layouts),
                                count(result.fitting), count(result.timed))};
-  page.sections.push_back({"The fastest", {std::move(looked), layouts_table(result.best, 1, result.gpus), flags_table(result.best),
+  page.sections.push_back({"The fastest", {std::move(looked), layouts_table(result.best, 1, result), flags_table(result.best),
                                            bars_of(result.best)}});
   if (!result.not_trainable.empty())
     page.sections.push_back({"Estimates beside them, not trainable yet",
                              {Paragraph{"Context parallel; sharding within groups of ranks."},
-                              layouts_table(result.not_trainable, result.best.size() + 1, result.gpus)}});
+                              layouts_table(result.not_trainable, result.best.size() + 1, result)}});
   page.sections.push_back({"The fastest timed layout with another choice", {choices_table(result.best_by_choice)}});
   page.sections.push_back({"Not looked at, or not fitting", {rejections_table(result.rejections)}});
   return page;

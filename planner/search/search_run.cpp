@@ -7,10 +7,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/for_each_index.h"
 #include "core/number_text.h"
@@ -49,6 +52,56 @@ std::string need(const LayoutCosts::Worst& worst, std::int64_t usable) {
                      worst.rank, to_string(part), byte_unit(worst.memory[part]).text(worst.memory[part]));
 }
 
+[[noreturn]] void refuse_batch(const SearchRequest& request, const Rejections& rejections) {
+  std::string why;
+  for (std::size_t r = 0; r < kNumRejections; ++r) {
+    const Rejected& rejected = rejections[r];
+    if (rejected.layouts > 0)
+      why += fmt::format("{}{} ({})", why.empty() ? "" : ", ", to_string(static_cast<Rejection>(r)), rejected.example);
+  }
+  throw ConfigError(fmt::format("--gpus = {}: there is no layout of this model and batch.global = {}: {}", request.gpus,
+                                request.config.batch.global, why));
+}
+
+SearchSpace space_of(const SearchRequest& request, int gpus) {
+  const BatchConfig& batch = request.config.batch;
+  SearchSpace space{.gpus = gpus, .global_batch = batch.global, .sequence = batch.sequence};
+  space.micro = micro_batches_of(batch.global, batch.sequence, batch.micro);
+  return space;
+}
+
+SearchResult heading_of(const SearchRequest& request, const ModelConfig& model) {
+  SearchResult result;
+  const std::string parameters = parameters_text(static_cast<double>(num_parameters(model)));
+  result.model = fmt::format("{} of {} parameters, {} layers, hidden {}, {} heads", to_string(model.family), parameters,
+                             model.layers, model.hidden, model.heads);
+  result.parameters = num_parameters(model);
+  result.gpus = request.gpus;
+  result.global_batch = request.config.batch.global;
+  result.sequence = request.config.batch.sequence;
+  return result;
+}
+
+// zero3 where gathering on use would take no less memory is zero2, and with one reduction zero1.
+void reject_same(Rejections& rejections, const SearchLayout& layout) {
+  Rejected& same = at(rejections, Rejection::kSame);
+  if (same.layouts++ > 0) return;
+  same.example = fmt::format("{}: every rank keeps its parameters, because gathering them on use takes no less memory",
+                             to_string(layout));
+}
+
+// The fastest of some variations is found, and the others are told beside it.
+std::vector<FoundLayout> without_variations(const std::vector<TimedLayout>& ranked, std::size_t most) {
+  std::vector<FoundLayout> best;
+  for (const TimedLayout& timed : ranked) {
+    const auto same = [&](const FoundLayout& found) { return are_variations(found.layout, timed.layout); };
+    const auto found = std::find_if(best.begin(), best.end(), same);
+    if (found != best.end()) found->variations.push_back({timed.layout, timed.seconds});
+    else if (best.size() < most) best.emplace_back().layout = timed.layout;
+  }
+  return best;
+}
+
 // CPU time of this thread while it lives, added to `nanoseconds`.
 class CpuTimer {
  public:
@@ -80,10 +133,12 @@ class Search {
   SearchResult run() {
     refuse_tuning();
     check_cluster_size(request_.cluster, request_.gpus, 1);
-    describe();
-    const std::vector<SearchLayout> layouts = enumerate_layouts(space(request_.gpus), model_, result_.rejections);
+    result_ = heading_of(request_, model_);
+    result_.cluster = request_.cluster.name;
+    result_.usable_bytes = usable({});
+    const std::vector<SearchLayout> layouts = enumerate_layouts(space_of(request_, request_.gpus), model_, result_.rejections);
     result_.layouts = layouts.size();
-    if (layouts.empty()) refuse_batch();
+    if (layouts.empty()) refuse_batch(request_, result_.rejections);
     const std::vector<SearchLayout> fitting = fitting_of(layouts);
     result_.fitting = fitting.size();
     if (fitting.empty()) refuse_memory();
@@ -103,13 +158,6 @@ class Search {
                     adapts ? "adapter.type" : parts.only.empty() ? "train.freeze" : "train.only"));
   }
 
-  SearchSpace space(int gpus) const {
-    const BatchConfig& batch = request_.config.batch;
-    SearchSpace space{.gpus = gpus, .global_batch = batch.global, .sequence = batch.sequence};
-    space.micro = micro_batches_of(batch.global, batch.sequence, batch.micro);
-    return space;
-  }
-
   void begin(std::string_view what, std::size_t all) {
     what_ = what, all_ = static_cast<std::int64_t>(all), done_ = 0;
     if (request_.progress) request_.progress(what_, 0, all_);
@@ -123,18 +171,6 @@ class Search {
 
   std::int64_t usable(const SearchLayout& layout) const { return usable_bytes(request_.cluster.gpu, model_, layout); }
 
-  void describe() {
-    const std::string parameters = parameters_text(static_cast<double>(num_parameters(model_)));
-    result_.model = fmt::format("{} of {} parameters, {} layers, hidden {}, {} heads", to_string(model_.family), parameters,
-                                model_.layers, model_.hidden, model_.heads);
-    result_.parameters = num_parameters(model_);
-    result_.cluster = request_.cluster.name;
-    result_.gpus = request_.gpus;
-    result_.global_batch = request_.config.batch.global;
-    result_.sequence = request_.config.batch.sequence;
-    result_.usable_bytes = usable({});
-  }
-
   std::vector<SearchLayout> fitting_of(const std::vector<SearchLayout>& layouts) {
     std::vector<std::int64_t> over(layouts.size());  // bytes beyond what there is
     begin("layouts planned", layouts.size());
@@ -143,7 +179,7 @@ class Search {
       one_done();
     });
     std::vector<SearchLayout> fitting;
-    Rejected& rejected = result_.rejections[static_cast<std::size_t>(Rejection::kMemory)];
+    Rejected& rejected = at(result_.rejections, Rejection::kMemory);
     std::optional<std::size_t> closest;
     for (std::size_t i = 0; i < layouts.size(); ++i) {
       if (over[i] <= 0) {
@@ -161,23 +197,12 @@ class Search {
     return fitting;
   }
 
-  [[noreturn]] void refuse_batch() const {
-    std::string why;
-    for (std::size_t r = 0; r < kNumRejections; ++r) {
-      const Rejected& rejected = result_.rejections[r];
-      if (rejected.layouts > 0)
-        why += fmt::format("{}{} ({})", why.empty() ? "" : ", ", to_string(static_cast<Rejection>(r)), rejected.example);
-    }
-    throw ConfigError(fmt::format("--gpus = {}: there is no layout of this model and batch.global = {}: {}", request_.gpus,
-                                  request_.config.batch.global, why));
-  }
-
   [[noreturn]] void refuse_memory() {
-    const std::string& closest = result_.rejections[static_cast<std::size_t>(Rejection::kMemory)].example;
+    const std::string& closest = at(result_.rejections, Rejection::kMemory).example;
     std::string more;
     for (int growth = 2; growth <= kMostGrowth && more.empty(); growth *= 2) {
       Rejections unused;
-      for (const SearchLayout& layout : enumerate_layouts(space(request_.gpus * growth), model_, unused)) {
+      for (const SearchLayout& layout : enumerate_layouts(space_of(request_, request_.gpus * growth), model_, unused)) {
         if (costs_.worst_memory(layout).memory.total() > usable(layout)) continue;
         more = fmt::format("; on {} GPUs {} fits", layout.gpus(), to_string(layout));
         break;
@@ -214,33 +239,13 @@ class Search {
       ranked = fastest_layouts(candidates, kept, kBeyond, request_.threads,
                                [this](const SearchLayout& layout) { return seconds_of(layout); });
       simulations += ranked.timed;
-      if (ranked.best.size() < kept || different(ranked.best) >= request_.keep) break;
+      result_.best = without_variations(ranked.best, request_.keep);
+      if (ranked.best.size() < kept || result_.best.size() >= request_.keep) break;
     }
     result_.simulation_seconds = 1e-9 * static_cast<double>(simulation_nanoseconds_) / static_cast<double>(simulations);
     result_.timed = ranked.timed;
-    keep(ranked.best);
+    for_each_index(result_.best.size(), request_.threads, [&](std::size_t i) { describe(result_.best[i]); });
     result_.best_by_choice = choices_.times();
-  }
-
-  static std::size_t different(const std::vector<TimedLayout>& layouts) {
-    std::vector<SearchLayout> all;
-    for (const TimedLayout& timed : layouts) {
-      const auto same = [&](const SearchLayout& layout) { return are_variations(layout, timed.layout); };
-      if (std::none_of(all.begin(), all.end(), same)) all.push_back(timed.layout);
-    }
-    return all.size();
-  }
-
-  // The fastest of some variations is found, and the others are told beside it.
-  void keep(const std::vector<TimedLayout>& ranked) {
-    std::vector<FoundLayout>& best = result_.best;
-    for (const TimedLayout& timed : ranked) {
-      const auto same = [&](const FoundLayout& found) { return are_variations(found.layout, timed.layout); };
-      const auto found = std::find_if(best.begin(), best.end(), same);
-      if (found != best.end()) found->variations.push_back({timed.layout, timed.seconds});
-      else if (best.size() < request_.keep) best.emplace_back().layout = timed.layout;
-    }
-    for_each_index(best.size(), request_.threads, [&](std::size_t i) { describe(best[i]); });
   }
 
   // Layouts beside the best that this program does not train yet: estimates of what they add to recorded steps.
@@ -284,15 +289,9 @@ class Search {
            std::ranges::none_of(costs_.memory(layout), [](const ArenaMemory& rank) { return rank.gathers_on_use; });
   }
 
-  // zero3 where gathering on use would take no less memory is zero2, and with one reduction zero1.
   void drop_same(std::vector<BoundedLayout>& candidates) {
-    Rejected& same = result_.rejections[static_cast<std::size_t>(Rejection::kSame)];
-    for (const BoundedLayout& candidate : candidates) {
-      if (candidate.least != kSameAsAnother) continue;
-      if (same.layouts++ > 0) continue;
-      same.example = fmt::format("{}: every rank keeps its parameters, because gathering them on use takes no less memory",
-                                 to_string(candidate.layout));
-    }
+    for (const BoundedLayout& candidate : candidates)
+      if (candidate.least == kSameAsAnother) reject_same(result_.rejections, candidate.layout);
     std::erase_if(candidates, [](const BoundedLayout& candidate) { return candidate.least == kSameAsAnother; });
   }
 
@@ -340,6 +339,92 @@ class Search {
   SearchResult result_;
 };
 
+// On processors a layout is planned in milliseconds: each is planned whole, and nothing is estimated.
+class ProcessorSearch {
+ public:
+  explicit ProcessorSearch(const SearchRequest& request) : request_(request), hardware_(*request.processors) {}
+
+  SearchResult run() {
+    const ModelConfig model = resolve_model(request_.config);
+    result_ = heading_of(request_, model);
+    result_.cluster = hardware_.name;
+    result_.on_processors = true;
+    result_.usable_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
+    const int first = std::max(1, request_.gpus), last = request_.gpus > 0 ? request_.gpus : hardware_.processors->cores;
+    std::vector<SearchLayout> layouts;
+    for (int ranks = first; ranks <= last; ranks *= 2)
+      std::ranges::copy(enumerate_layouts(space_of(request_, ranks), model, result_.rejections), std::back_inserter(layouts));
+    result_.layouts = layouts.size();
+    if (layouts.empty()) refuse_batch(request_, result_.rejections);
+    const std::vector<TimedLayout> ranked = in_order(layouts);
+    result_.fitting = result_.timed = ranked.size();
+    if (ranked.empty())
+      throw ConfigError(fmt::format("--cluster: no layout of this model fits {} ({}); take a smaller model or batch.sequence",
+                                    hardware_.name, at(result_.rejections, Rejection::kMemory).example));
+    result_.best = without_variations(ranked, request_.keep);
+    for_each_index(result_.best.size(), request_.threads, [&](std::size_t i) { describe(result_.best[i]); });
+    return std::move(result_);
+  }
+
+ private:
+  struct Planned {
+    double seconds = 0;
+    std::int64_t bytes = 0;
+    bool fits = false, gathers = false;
+  };
+
+  ClusterForecast plan(const SearchLayout& layout) const { return plan_on(hardware_, with_layout(request_.config, layout), 0); }
+
+  // Those that can be taken, the fastest first.
+  std::vector<TimedLayout> in_order(const std::vector<SearchLayout>& layouts) {
+    std::vector<Planned> planned(layouts.size());
+    std::mutex mutex;
+    std::int64_t done = 0;
+    for_each_index(layouts.size(), request_.threads, [&](std::size_t i) {
+      const ClusterForecast forecast = plan(layouts[i]);
+      planned[i] = {forecast.seconds(), forecast.needed_bytes(), forecast.fits,
+                    std::ranges::any_of(forecast.plan.step_programs, &StepProgram::gathers_on_use)};
+      const std::scoped_lock lock(mutex);
+      if (++done % 32 == 0 && request_.progress) request_.progress("layouts timed", done, std::ssize(layouts));
+    });
+    std::vector<TimedLayout> ranked;
+    ChoiceTimes choices(std::numeric_limits<int>::max());  // ranks are on one node
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      if (layouts[i].zero == ZeroPreset::kZero3 && !planned[i].gathers) {
+        reject_same(result_.rejections, layouts[i]);
+      } else if (!planned[i].fits) {
+        Rejected& rejected = at(result_.rejections, Rejection::kMemory);
+        if (rejected.layouts++ == 0)
+          rejected.example = fmt::format("{}: the process takes {} of {}", to_string(layouts[i]), bytes_text(planned[i].bytes),
+                                         bytes_text(result_.usable_bytes));
+      } else {
+        choices.add(layouts[i], planned[i].seconds);
+        ranked.push_back({layouts[i], planned[i].seconds});
+      }
+    }
+    std::ranges::stable_sort(ranked, {}, &TimedLayout::seconds);
+    result_.best_by_choice = choices.times();
+    return ranked;
+  }
+
+  void describe(FoundLayout& found) const {
+    const ClusterForecast forecast = plan(found.layout);
+    found.seconds = forecast.seconds();
+    found.busiest = static_cast<int>(forecast.busiest);
+    found.parts = forecast.parts;
+    found.fullest = static_cast<int>(forecast.fullest);
+    const ArenaPlan& arena = forecast.forecast.stages[forecast.fullest].arena;
+    for (const MemoryUse use : kMemoryUses) at(found.memory.by_use, use) = arena.total_bytes(use);
+    found.tokens_per_second = forecast.tokens_per_second();
+    found.mfu = forecast.mfu;
+    found.next_limit = forecast.limit.why;
+  }
+
+  const SearchRequest& request_;
+  const PlanHardware& hardware_;
+  SearchResult result_;
+};
+
 }  // namespace
 
 std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const SearchLayout& layout) {
@@ -358,6 +443,8 @@ bool are_variations(const SearchLayout& a, const SearchLayout& b) {
   return a == same;
 }
 
-SearchResult search_layouts(const SearchRequest& request) { return Search(request).run(); }
+SearchResult search_layouts(const SearchRequest& request) {
+  return request.processors ? ProcessorSearch(request).run() : Search(request).run();
+}
 
 }  // namespace trident

@@ -1,13 +1,15 @@
-// The search for layouts of a configuration's model on a cluster: `trident plan --search`.
+// The search for layouts of a configuration's model on a cluster or on processors: `trident plan search`.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "planner/predict/cluster_forecast.h"
 #include "planner/price/cluster.h"
 #include "planner/price/step_price.h"
 #include "planner/search/layout_memory.h"
@@ -20,8 +22,9 @@ namespace trident {
 
 struct SearchRequest {
   TrainConfig config;  // its model, precision, global batch and sequence; parallel.overlap, order and bucket_mb; optimizer
-  Cluster cluster;
-  int gpus = 0;
+  Cluster cluster = {};
+  std::optional<PlanHardware> processors = {};  // in place of the cluster
+  int gpus = 0;  // of processors: ranks; 0: 1, 2, 4 and so on, to as many as there are cores
   std::size_t keep = 10;        // layouts to report
   std::size_t ranked = 100;     // layouts, at least, that are put in order: variations of the best are among them
   int threads = 2;
@@ -50,9 +53,10 @@ struct FoundLayout {
 
 struct SearchResult {
   std::string model, cluster;
-  int gpus = 0;
+  bool on_processors = false;
+  int gpus = 0;  // as asked
   std::int64_t global_batch = 0, sequence = 0, parameters = 0;
-  std::int64_t usable_bytes = 0;  // of a GPU, for arenas
+  std::int64_t usable_bytes = 0;  // of a GPU, for arenas; of the machine whose processors they are, 0: not known
   std::vector<FoundLayout> best;  // none a variation of another
   std::vector<FoundLayout> not_trainable;  // context parallel and hybrid sharded: scored by estimates
   Rejections rejections;
@@ -65,7 +69,7 @@ struct SearchResult {
 };
 
 // Throws ConfigError: a cluster with fewer GPUs than one replica takes in any layout (what it would take), a batch that no layout
-// divides, what check_cluster_size refuses.
+// divides, what check_cluster_size refuses, ranks that a machine's processors cannot be.
 SearchResult search_layouts(const SearchRequest& request);
 
 // Whether two layouts differ in no more than a LayoutVariation.

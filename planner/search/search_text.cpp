@@ -67,9 +67,11 @@ std::string variations_text(const FoundLayout& found) {
   return text.empty() ? "" : text + '\n';
 }
 
-std::string entry(std::size_t number, const FoundLayout& found, int gpus) {
-  return fmt::format("{:2}  {:.4g} s  {:.0f} tokens/s  {:.0f} a GPU  mfu {} %  {}{}\n", number, found.seconds,
-                     found.tokens_per_second, found.tokens_per_second / gpus, percent_digits(found.mfu), to_string(found.layout),
+std::string entry(std::size_t number, const FoundLayout& found, const SearchResult& result) {
+  const std::string per_gpu =
+      result.on_processors ? "" : fmt::format("  {} per GPU", rounded_text(found.tokens_per_second / result.gpus));
+  return fmt::format("{:2}  {:.4g} s  {} tokens/s{}  mfu {} %  {}{}\n", number, found.seconds,
+                     rounded_text(found.tokens_per_second), per_gpu, percent_digits(found.mfu), to_string(found.layout),
                      found.trainable ? "" : "  (not trainable yet)") +
          variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
@@ -140,21 +142,24 @@ AmountUnit byte_unit(std::int64_t bytes) {
 }
 
 std::string to_text(const SearchResult& result) {
+  const std::string bytes = byte_unit(result.usable_bytes).text(result.usable_bytes);
   std::string text = fmt::format("model: {}\n", result.model) +
-                     fmt::format("cluster: {} GPUs of {}, {} of each for tensors\n", result.gpus, result.cluster,
-                                 byte_unit(result.usable_bytes).text(result.usable_bytes)) +
+                     (result.on_processors ? fmt::format("on {}\n", result.cluster)
+                                           : fmt::format("cluster: {} GPUs of {}, {} of each for tensors\n", result.gpus,
+                                                         result.cluster, bytes)) +
                      fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
                      fmt::format("{} looked at, {} fit, {} timed\n",
                                  counted(static_cast<std::int64_t>(result.layouts), "layout"),
                                  result.fitting, result.timed) +
-                     fmt::format("CPU time of one layout: {:.3f} ms to bound it, {:.3f} ms to simulate it\n\n",
-                                 1e3 * result.bound_seconds, 1e3 * result.simulation_seconds);
+                     (result.on_processors ? "" : fmt::format("CPU time of one layout: {:.3f} ms to bound it, {:.3f} ms to "
+                                                              "simulate it\n", 1e3 * result.bound_seconds,
+                                                              1e3 * result.simulation_seconds)) + '\n';
   std::size_t number = 0;
-  for (const FoundLayout& found : result.best) text += entry(++number, found, result.gpus);
+  for (const FoundLayout& found : result.best) text += entry(++number, found, result);
   if (!result.not_trainable.empty()) {
     text += "\nestimates beside the best, not trainable yet (context parallel; sharding within groups of ranks):\n";
   }
-  for (const FoundLayout& found : result.not_trainable) text += entry(++number, found, result.gpus);
+  for (const FoundLayout& found : result.not_trainable) text += entry(++number, found, result);
   text += "\nnot looked at, or not fitting:\n";
   for (std::size_t r = 0; r < kNumRejections; ++r) {
     const Rejected& rejected = result.rejections[r];

@@ -88,14 +88,14 @@ void check_device(const StudySpec& spec) {
 }  // namespace
 
 StudyResult run_study_here(const StudySpec& spec, bool executes, CudaBackend& cuda, const OnProgress& progress) {
-  const std::optional<CpuRates> named = find_processors(spec.cluster);
+  const std::optional<PlanHardware> named = find_processors(spec.cluster);
   if (!named && !spec.cluster.empty() && !executes)
     return run_study(spec, cluster_hardware(find_cluster(shipped_price_book(), spec.cluster)), {}, progress);
   if (spec.cluster.empty() && !executes && (spec.gpus > 0 || spec.varies(kGpusKey)))
     throw ConfigError("gpus: this machine's processors are none; name their cluster with --cluster, such as h100_sxm_ndr");
   check_device(spec);
   const int cores = cpu_machine_facts(1).core_share.at_once();
-  const CpuRates rates = named ? *named : rates_of_this_machine(cores, Kept::kTaken);
+  const CpuRates rates = named ? *named->processors : rates_of_this_machine(cores, Kept::kTaken);
   if (!executes) return run_study(spec, processor_hardware(rates), {}, progress);
   const auto on_point = [&](const PointConfig& point, StudyRow& row) { execute(point, rates, row, cuda); };
   StudyResult result = run_study(spec, processor_hardware(rates), on_point, progress);

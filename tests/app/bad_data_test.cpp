@@ -126,7 +126,7 @@ TEST_F(BadData, AnIdOutsideTheVocabularyEndsTraining) {
   EXPECT_EQ(outcome.exit_code, 65) << outcome.err;
   EXPECT_EQ(outcome.err.find('\n'), outcome.err.size() - 1) << outcome.err;
   expect_parts(outcome.err, {fmt::format("large.bin: token {0} has id 250 (document 0, its token {0})", token)});
-  // What was trained until then stays on record; of the step before, other ranks may have been ahead of the one that writes.
+  // The steps trained until then stay on record; in the step before, other ranks may have been ahead of the one that writes.
   const auto steps = static_cast<std::int64_t>(place_.metrics().size());
   EXPECT_GE(steps, kPosition / 8 - 1);
   EXPECT_LE(steps, kPosition / 8);
@@ -207,7 +207,7 @@ TEST_F(BadData, PrepareLeavesNoHalfFiles) {
   EXPECT_EQ(place_.files(), before);
 }
 
-// What trident data leaves when it is stopped while it writes.
+// trident data leaves nothing new when it is stopped while it writes.
 
 class DataSignals : public ::testing::Test {
  protected:

@@ -47,7 +47,7 @@ TEST(Binary, DrawsAStep) {
   EXPECT_EQ(other.text.find("4TP"), std::string::npos);
 }
 
-// What the message says can be set is drawn, one more micro-batch is not.
+// The batch that the message proposes is drawn, one more micro-batch is not.
 TEST(Binary, DrawsNoMoreThanCanBeTold) {
   const std::string config = "docs timeline --config " TRIDENT_SOURCE_DIR "/configs/learn_1f1b.json";
   const ProgramOutcome many = run(config + " --set batch.global=100000 2>&1 >/dev/null");

@@ -144,7 +144,7 @@ TEST_F(CheckpointDir, TheSupervisorsTokenOpensItAtOnce) {
     generation += 2;
   }
 
-  // Which hands the same one to each of its starts, under both names.
+  // It hands the same one to each of its starts, under both names.
   const std::string script = fmt::format("echo ${} >> '{}'; test \"${}\" = \"${}\" && exit 74", kLeaseTokenVariables[0],
                                          place_ / "tokens", kLeaseTokenVariables[0], kLeaseTokenVariables[1]);
   for (int i = 0; i < 2; ++i)
@@ -187,7 +187,7 @@ class SmallDisk : public CheckpointDir {
     for (const std::string& word : words(settings)) text += " '" + word + "'";
     return text;
   }
-  // What the last save of a run takes of the disk, in its blocks, without the file `but`.
+  // Returns the bytes that the last save of a run takes of the disk, in its blocks, without the file `but`.
   std::int64_t bytes_of_a_save(const std::string& run, std::string_view but = {}) const {
     EXPECT_EQ(train({"run.dir=" + run}).exit_code, 0);
     std::int64_t bytes = 0;
@@ -244,7 +244,7 @@ TEST_F(SmallDisk, WhatMayPassIsNoFaultOfTheConfiguration) {
                   {"checkpoint.dir = ", "No space left on device"});
 }
 
-// What was set aside stays: it has its bytes, and is none of those that newer ones replace.
+// A checkpoint that was set aside stays: it has its bytes, and newer ones do not replace it.
 TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
   const std::int64_t save = bytes_of_a_save(place_ / "elsewhere");
   const auto second_start = [&](const std::string& between, const std::vector<std::string>& settings) {
@@ -262,7 +262,7 @@ TEST_F(SmallDisk, WhatIsSetAsideMakesNoRoom) {
                   {"of which 2 are there", "free some space (1 checkpoint, which is set aside and which no run removes, has "});
 }
 
-// What lies there already, and what a killed save left, does not count twice.
+// Bytes that lie there already, and a killed save's, do not count twice.
 class FullSmallDisk : public SmallDisk {};
 TEST_F(FullSmallDisk, AFullDiskIsNoReasonToRefuseARestart) {
   const std::int64_t save = bytes_of_a_save(place_ / "elsewhere");

@@ -15,7 +15,7 @@ inline std::vector<std::string> plus(std::vector<std::string> a, const std::vect
 
 inline const std::vector<std::string> kComparedKeys{"step", "loss", "grad_norm", "lr", "loss_scale", "tokens"};
 
-// What must be the same, one line per record.
+// Returns what must be the same, one line per record.
 inline std::vector<std::string> compared(const std::vector<JsonValue>& records, const std::vector<std::string>& keys) {
   std::vector<std::string> lines;
   for (const JsonValue& record : records) {

@@ -178,7 +178,7 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverAndSetAside) {
   EXPECT_EQ(place_.files(), before);
 }
 
-// What may not be read may be whole: no older one takes its place. Root may read everything, and gives that up here.
+// A checkpoint that may not be read may be whole: no older one takes its place. Root may read everything, and gives that up here.
 TEST_F(Checkpoints, OneThatMayNotBeReadIsNeitherDamagedNorPassedOver) {
   ASSERT_EQ(train().exit_code, 0);
   const auto without_privileges = [&](const std::vector<std::string>& words) {
@@ -309,7 +309,7 @@ TEST_F(Checkpoints, TheBestStays) {
   EXPECT_FALSE(folder_exists(place_ / "run/ckpt/step-00000002"));
 }
 
-// What an older checkpoint was trained with is compared, too, and its decay goes on.
+// An older checkpoint's configuration is compared, too, and its decay goes on.
 TEST_F(FullCheckpoints, TheOlderOneIsComparedAsTheNewestWas) {
   const std::vector<std::string> steps{"parallel=1DP x 2PP x 1TP", "lr_schedule.type=linear"}, allow{"checkpoint.allow=run.seed"};
   ASSERT_EQ(train(plus(steps, {"run.steps=2", "lr_schedule.decay_steps=50"})).exit_code, 0);

@@ -52,7 +52,7 @@ bool installed(const std::string& program) { return shell("command -v " + progra
 
 class Completion : public ::testing::Test {
  protected:
-  // What bash offers for the last of these words.
+  // Returns the words that bash offers for the last of these.
   ShellOutcome bash(const std::vector<std::string>& words) {
     write_file(folder_ / "script.bash", script_of("bash"));
     std::string line = ". ./script.bash; COMP_WORDS=(";

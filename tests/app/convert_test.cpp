@@ -27,7 +27,7 @@ std::string golden(const std::string& family, const std::string& file) {
   return std::string(TRIDENT_SOURCE_DIR "/tests/model/goldens/families/") + family + "/" + file;
 }
 
-// Of every file below a folder.
+// Reads every file below a folder.
 std::map<std::string, std::string> contents(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder))

@@ -18,7 +18,7 @@ class DataCommand : public ::testing::Test {
  protected:
   TemporaryFolder folder_;
 
-  // What `trident data ARGUMENTS` prints; it must succeed.
+  // Returns the output of `trident data ARGUMENTS`, which must succeed.
   static std::string run(Arguments arguments) {
     arguments.insert(arguments.begin(), "data");
     std::ostringstream out, err;

@@ -162,7 +162,7 @@ TEST_F(Samples, OfARunThatGoesOnAreThoseOfOneThatWasNotStopped) {
   succeeded(train("run", plus(saves, {"lr_schedule.decay_steps=4"})));
   EXPECT_EQ(text_of("run"), expected);
   EXPECT_EQ(log_of("run/eval.jsonl"), log_of("whole/eval.jsonl"));
-  // What is over is not made again.
+  // A sample that was made is not made again.
   ASSERT_EQ(train("run", plus(saves, {"lr_schedule.decay_steps=4"})).exit_code, 0);
   EXPECT_EQ(text_of("run"), expected);
 }

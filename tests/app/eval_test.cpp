@@ -211,7 +211,7 @@ TEST_F(Eval, ChoicesMayHaveOtherKeysOrStandAlone) {
               -json({"--ids", "5 17 2", "--token-losses"}).find("token_losses")->items().back().as_number(), 1e-6);
 }
 
-// What tensor ranks share out is the windows that there are, padded, and no default sequence.
+// Tensor ranks share out the windows that there are, padded, and no default sequence.
 TEST_F(Eval, SequenceParallelTakesAnySequence) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> shared{"--set", "parallel=2TP", "--set", "parallel.sequence_parallel=true"};
@@ -241,7 +241,7 @@ TEST_F(Eval, WhatCannotBeIsRefused) {
   expect_one_line(eval({"--ids", "5 6", "--sequence", "65"}), 64, {"--sequence = 65", "64 positions"});
   expect_one_line(eval({"--ids", "5 6", "--stride", "33"}), 64, {"--stride = 33"});
   expect_one_line(eval({"--data", place_ / "none"}), 65, {"none.idx"});
-  // What would have no effect.
+  // Flags that would have no effect are refused.
   expect_one_line(eval({"--ids", "5 6", "--per-question"}), 64, {"--per-question", "--choices"});
   expect_one_line(eval({"--ids", "5 6", "--delimiter", "x"}), 64, {"--delimiter", "--choices"});
   expect_one_line(eval({"--ids", "5 6", "--per-document"}), 64, {"--per-document", "--data"});
@@ -300,7 +300,7 @@ struct Folder {
     }
   }
 
-  // Of sample 0 or 1: --ids that have its tokens as inputs.
+  // Returns the --ids that have the tokens of sample 0 or 1 as inputs.
   std::string ids(std::int64_t sample) const {
     const auto first = tokens.begin() + sample * sequence;
     return fmt::format("{} {}", fmt::join(first, first + sequence, " "),

@@ -138,6 +138,15 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   const std::vector<JsonValue> full = tune("full", ""),
                                lora = tune("lora", R"(, "adapter": {"type": "lora", "r": 4, "alpha": 16})");
   EXPECT_EQ(full.size(), lora.size());
+  said({"data", "prepare", "--input", TRIDENT_SOURCE_DIR "/data/excerpt/valid.txt", "--tokenizer", "bytes", "--output",
+        place_ / "other"});
+  train("others", R"("steps": 1)", R"("init_from": ")" + (place_ / "base") + "\"", R"({"train": ")" + (place_ / "other") + R"("})",
+        "");
+  const auto is_warned = [&](const std::string& run) {
+    return read_file(place_ / (run + "/run.log")).find("to which its ids mean other texts") != std::string::npos;
+  };
+  EXPECT_TRUE(is_warned("others"));  // another tokenizer made its data
+  EXPECT_FALSE(is_warned("full"));
   EXPECT_NEAR(first_loss(full), first_loss(lora), 1e-5 * first_loss(full)) << "an adapter begins with adding nothing";
   EXPECT_LT(last_loss(full), 0.8 * first_loss(full));
   EXPECT_LT(last_loss(lora), 0.99 * first_loss(lora)) << "beside an embedding and a head that are frozen and random";

@@ -86,7 +86,7 @@ TEST_F(FolderCommands, DropoutOfAttentionDoesNotMatterWhereNothingIsTrained) {
   EXPECT_EQ(said(plus({"generate", "--ckpt", ckpt, "--max-new-tokens", "6", "--ignore-end"}, prompt)), text);
 }
 
-// What a folder says, the checkpoint made of it says too: its tokenizer and its end token were carried along.
+// A checkpoint that is made of a folder says all that the folder says: its tokenizer and its end token were carried along.
 TEST_F(FolderCommands, AConvertedCheckpointHasTheFoldersTokenizer) {
   const std::string golden = TRIDENT_SOURCE_DIR "/tests/app/goldens/choices", hf = place_ / "hf", ckpt = place_ / "ckpt";
   create_folder(hf);

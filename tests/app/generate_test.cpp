@@ -164,7 +164,7 @@ TEST_F(Generate, RefusesWhatCannotBe) {
   expect_one_line(generate(plus(ids, {"--set", "parallel.context=2"})), 64, {"parallel.context = 2"});
   expect_one_line(generate(plus(ids, {"--set", "device=cuda"})), 64, {"device = cuda"});
   expect_one_line(generate(plus(ids, {"--tokenizer", "no/such"})), 64, {"--tokenizer", "no/such"});
-  // What would have no effect.
+  // Flags that would have no effect are refused.
   expect_one_line(generate(plus(ids, {"--greedy", "--temperature", "1"})), 64, {"--temperature", "--greedy"});
   expect_one_line(generate(plus(ids, {"--greedy", "--top-k", "4"})), 64, {"--top-k", "--greedy"});
   expect_one_line(generate(plus(ids, {"--temperature", "0", "--top-p", "0.5"})), 64, {"--top-p", "--temperature 0"});
@@ -313,7 +313,7 @@ class GreedyGoldens : public ::testing::TestWithParam<std::string> {
     return outcome;
   }
 
-  // What --print-ids should print.
+  // Returns the line that --print-ids should print.
   std::string lines_of(const std::string& name) const {
     std::string lines;
     for (const JsonValue& continuation : run(name).find("continuations")->items()) {

@@ -57,8 +57,8 @@ TEST(Help, OverviewNamesSubcommandsAndExitCodes) {
   EXPECT_EQ(help({"help", "--help"}), overview);
 }
 
-TEST(Help, TheSlurmPageKnowsTheSameExitCodes) {
-  const std::string page = read_file(TRIDENT_SOURCE_DIR "/docs/slurm.md");
+TEST(Help, ThePageOfStoppingKnowsTheSameExitCodes) {
+  const std::string page = read_file(TRIDENT_SOURCE_DIR "/docs/stopping.md");
   for (const ExitCodeText& text : exit_code_texts()) {
     const std::string row = text.code == 128 ? "| 128 + n |" : fmt::format("| {} |", text.code);
     EXPECT_NE(page.find("\n" + row), std::string::npos) << row;
@@ -77,8 +77,7 @@ TEST(Help, TrainSaysHowRanksStart) {
 
 TEST(Help, SearchSaysWhatItNeeds) {
   const std::string text = help({"plan", "--search", "--help"});
-  for (const char* part : {"trident plan search [OPTIONS]", "--cluster NAME|FILE REQUIRED", "--gpus INT REQUIRED",
-                           "--best INT=10 "})
+  for (const char* part : {"trident plan search [OPTIONS]", "--cluster NAME|FILE REQUIRED", "--gpus INT ", "--best INT=10 "})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 

@@ -157,6 +157,20 @@ TEST_F(ImportedRuns, WhatIsDifferentHereOpensTheRun) {
   EXPECT_NE(run.out.find(differs->find("note")->as_string()), std::string::npos) << run.out;
 }
 
+TEST_F(ImportedRuns, TwelveDifferencesAreSaidAndTheOthersCounted) {
+  write_file(place_ / "run.sh",
+             "torchrun pretrain_gpt.py --ddp-num-buckets 4 --exit-interval 9 --no-load-optim --ckpt-step 3 --wandb-project x "
+             "--wandb-exp-name y --profile-ranks 0 --nvtx-ranges --use-pytorch-profiler --record-memory-history "
+             "--distributed-timeout-minutes 5 --lr-warmup-init 0.1 --fp16-lm-cross-entropy --decrease-batch-size-if-needed");
+  const ProgramOutcome run = succeeded(train({"--config", place_ / "base.json", "--import", place_ / "run.sh"},
+                                             {"run.steps=1", "batch.sequence=2", "checkpoint.every=0",
+                                              "data.train=" + (place_ / "text"), "run.dir=" + (place_ / "run")}));
+  std::size_t lines = 0;
+  for (std::size_t at = 0; (at = run.out.find("different here: ", at)) != std::string::npos; ++at) ++lines;
+  EXPECT_EQ(lines, 12u) << run.out;
+  EXPECT_NE(run.out.find("and 2 more: trident import " + (place_ / "run.sh") + " shows all"), std::string::npos) << run.out;
+}
+
 // Eight processes with two stages of two ranks each are two data-parallel ranks.
 TEST_F(ImportedRuns, WhatFollowsFromSeveralKeysTakesTheBasesWhereNoInputSaysThem) {
   JsonValue root = read_json_file(place_ / "base.json");
@@ -171,7 +185,7 @@ TEST_F(ImportedRuns, WhatFollowsFromSeveralKeysTakesTheBasesWhereNoInputSaysThem
   const JsonValue zero2 = parsed(succeeded(config("trl_zero2.yaml")).out);
   EXPECT_EQ(*zero2.find("batch")->find("global"), JsonValue(32)) << "no input counts the micro-batches";
   expect_one_line(config("trl_single_gpu.yaml"), 64,
-                  {"trl_single_gpu.yaml:1 distributed_type: NO", "wide.json:", "1 ranks are no multiple of tensor x pipeline"});
+                  {"trl_single_gpu.yaml:1 distributed_type: NO", "wide.json:", "ranks / (parallel.tensor x parallel.pipeline), is not a whole number: 1 / 4"});
 }
 
 }  // namespace

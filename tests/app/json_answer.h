@@ -1,4 +1,4 @@
-// What a program that was asked for JSON answered.
+// Reads the answer of a program that was asked for JSON.
 #pragma once
 
 #include <cmath>

@@ -53,7 +53,7 @@ TEST(PlanOnACluster, TheVerdictComesFirst) {
   EXPECT_TRUE(fits[0].starts_with("it fits: the most loaded rank, of stage 3, takes ")) << fits[0];
   EXPECT_TRUE(fits[0].ends_with(" of 84.9 GB")) << fits[0];
   EXPECT_TRUE(fits[1].starts_with("a step takes ")) << fits[1];
-  expect_parts(fits[1], {" ms (", " tokens/s (", " a GPU ("});
+  expect_parts(fits[1], {" ms (", " tokens/s (", " per GPU ("});
   EXPECT_TRUE(fits[2].starts_with("MFU ") && fits[2].find(", HFU ") != std::string::npos) << fits[2];
   EXPECT_TRUE(fits[3].starts_with("first limit: ")) << fits[3];
   EXPECT_EQ(fits[4], "on H100 nodes with NDR: 32 x H100-SXM5-80GB");
@@ -190,7 +190,7 @@ TEST(PlanOnACluster, RefusesWhatCannotBe) {
     expect_one_line(plan(flag), 64, {flag.front() + ": needs a cluster to price a step on; add --cluster NAME"});
 }
 
-// What the message says can be is planned.
+// A layout that the message proposes is planned.
 TEST(PlanOnACluster, RefusesWhatCannotBeLaidOut) {
   const auto with = [](const std::string& setting) {
     return plan({"--cluster", "h100_sxm_ndr", "--set", setting}, "learn_1f1b.json");

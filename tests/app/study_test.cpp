@@ -66,7 +66,7 @@ TEST(StudyOfOlmo, FullShardLosesMoreThanFourFifthsToCollectivesOfEveryMicroBatch
   EXPECT_GT(number(full, "step_s"), 4.5 * number(ddp, "step_s"));
   EXPECT_GT(number(once, "step_s"), 3 * number(ddp, "step_s"));
   EXPECT_GT(number(*full.find("parts_s"), "dp"), 0.8 * number(full, "step_s"));
-  // What another 44 GB take, by both sharded rows: gathers once a micro-batch, 169 GB as in the issue, are four to five times DDP.
+  // Another 44 GB take this by both sharded rows: gathers once a micro-batch, 169 GB as in the issue, are four to five times DDP.
   const double per_byte = (number(full, "step_s") - number(once, "step_s")) / (sent(full) - sent(once));
   EXPECT_NEAR(per_byte, 1 / 2.6e9, 0.05 / 2.6e9);
   const double of_the_issue = number(once, "step_s") + per_byte * (169e9 - sent(once));
@@ -320,7 +320,7 @@ TEST(Study, ExecutesWhatFitsThisMachine) {
     ASSERT_TRUE(row.find("possible")->as_bool()) << to_json_text(row);
     EXPECT_GT(number(row, "measured_s"), 0);
     EXPECT_GT(number(row, "measured_memory_bytes"), 0);
-    // What the executed run predicted of itself, in its comparison.json, is what the study predicts.
+    // The executed run predicted the same of itself, in its comparison.json, as the study does.
     if (cores == 2) {  // as many as the profile has
       EXPECT_NEAR(number(row, "predicted_by_run_s"), number(row, "step_s"), 0.01 * number(row, "step_s"));
     }

@@ -51,7 +51,7 @@ TEST_F(Supervise, ThreeStartsWithoutACheckpointAreTheLast) {
     EXPECT_GE(monotonic_seconds() - start, 3) << "1 s and 2 s between them";
     remove_file(folder_ / "f");
   }
-  // What was saved in order is not waited for: it has its answer before the shortest wait is over.
+  // A save in order is not waited for: it has its answer before the shortest wait is over.
   const double start = monotonic_seconds();
   EXPECT_EQ(run_program(words("printf x >> $F; exit 75", {"--give-up-after", "7"})).exit_code, 93);
   EXPECT_EQ(noted(), "xxxxxxx");

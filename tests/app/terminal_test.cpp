@@ -22,7 +22,7 @@ struct Shown {
   int exit_code = -1;
   std::string text;  // every byte
 
-  // What stood in a row at any time, without colours.
+  // Returns all that stood in a row at any time, without colours.
   std::vector<std::string> rows() const {
     std::vector<std::string> rows;
     std::istringstream lines(std::regex_replace(text, std::regex("\x1b\\[[0-9;]*m"), ""));
@@ -104,7 +104,7 @@ TEST(Terminal, ARunFoldsItsLinesAndItsBarSaysWhereItIs) {
                              " tok/s  ETA 0:0", "[===============>              ] step 2/4  evaluating 2/3  ETA "})
       EXPECT_NE(shown.text.find(said), std::string::npos) << said << '\n' << shown.text;
     EXPECT_NE(shown.text.find("\x1b[1;33mwarning\x1b[0m: lr_schedule.decay_steps = 2"), std::string::npos) << shown.text;
-    // What nobody may miss, and what is only for those who ask.
+    // Some lines nobody may miss, others are only for those who ask.
     EXPECT_NE(shown.text.find("zero2 with 4 micro-batches: "), std::string::npos) << shown.text;
     EXPECT_EQ(shown.text.find("memory of rank 0"), std::string::npos) << shown.text;
     const std::string log = read_file(place / run + "/run.log");

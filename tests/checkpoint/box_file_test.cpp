@@ -73,7 +73,7 @@ TEST(FileTable, RoundTrips) {
   EXPECT_EQ(parse(to_text(empty), empty), empty);
 }
 
-// What the description promises to other programs, seen by another reader.
+// Another reader sees what the description promises to other programs.
 TEST(FileTable, IsWhatOtherReadersExpect) {
   const FileTable table = small_table();
   const std::string text = to_text(table);

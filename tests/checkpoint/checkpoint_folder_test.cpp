@@ -123,7 +123,7 @@ TEST(OpenManifest, ReadsAndRefuses) {
   expect_error<DataError>([&] { open_manifest(folder / "none"); }, {folder / "none", "No such file"});
 }
 
-// Which checkpoints a run keeps, over random histories.
+// A run keeps the right checkpoints, over random histories.
 
 Manifest empty_manifest(std::int64_t step) {
   Manifest manifest;
@@ -235,7 +235,7 @@ TEST(KeepCheckpoints, AStartSetsAsideWhatIsLater) {
                                              "step-00000030.aside-1", "step-00000030.aside-2"}));
 }
 
-// What lies behind a link is not ours to remove.
+// A folder behind a link is not ours to remove.
 TEST(KeepCheckpoints, RemovesNothingThroughLinks) {
   const TemporaryFolder folder, other;
   write_file(other / "precious", "x");

@@ -12,7 +12,7 @@ std::string counting(std::size_t size) {
   return text;
 }
 
-// What python3 -c 'import xxhash; print(xxhash.xxh128(bytes(i * 7 % 251 for i in range(N))).hexdigest())' prints: a size for each
+// python3 -c 'import xxhash; print(xxhash.xxh128(bytes(i * 7 % 251 for i in range(N))).hexdigest())' prints these: a size for each
 // of the algorithm's ways through short and long inputs, and one of more than 4 MiB.
 TEST(Hash128, EqualsTheReference) {
   const std::pair<std::size_t, std::string_view> cases[] = {

@@ -174,7 +174,7 @@ TEST(LargeCheckpoint, TablesAreReadOnceAndGuardWhatIsReadLater) {
 
 constexpr float kPadding = -7.0f;  // no value of a tensor
 
-// What a rank of another layout has after it read everything: every element of every tensor, as its dtype rounds it.
+// A rank of another layout has this after it read everything: every element of every tensor, as its dtype rounds it.
 void expect_reads(ShardReader& reader, test::LayoutRank& rank, DType weights, const std::vector<std::string>& prefixes,
                   const test::ElementValue& value) {
   rank.allocate(weights, kPadding);

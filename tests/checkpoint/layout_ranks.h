@@ -36,7 +36,7 @@ RankLayout random_layout(std::mt19937& random);
 using ElementValue = std::function<float(std::string_view prefix, std::string_view tensor, std::int64_t index)>;
 ElementValue random_values(std::uint64_t seed);
 
-// Which element of which tensor each element of a shard is; tensor -1 is padding. From ElementMap, an element at a time: what boxes
+// Says which element of which tensor one of a shard is; tensor -1 is padding. From ElementMap, an element at a time: what boxes
 // are compared with.
 struct NamedElement {
   const PartSpec* part = nullptr;

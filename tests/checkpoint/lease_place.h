@@ -1,4 +1,4 @@
-// What tests of leases share: a folder, holders of all kinds, and processes that come to an end.
+// Tests of leases share these: a folder, holders of all kinds, and processes that come to an end.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -24,7 +24,7 @@
 
 namespace {
 
-// Of the thread that measures.
+// The count is the measuring thread's.
 struct Counted {
   std::int64_t live = 0, peak = 0;
 };

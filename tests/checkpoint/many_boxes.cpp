@@ -17,7 +17,7 @@ std::string name_of(std::int64_t tensor) {
   return fmt::format("model.layers.{}.mlp.experts.{}.down_proj.weight", tensor / 100, tensor);
 }
 
-// What file `f` begins with, and its data.
+// Returns the beginning of file `f`, and its data.
 std::pair<std::string, std::string> content_of(const ManyBoxes& many, std::int64_t f) {
   FileTable table;
   std::string data;

@@ -24,7 +24,7 @@ struct ManyBoxes {
 // reads one finds damage. Returns the manifest.
 Manifest write_many_boxes(const std::string& folder, const ManyBoxes& many, const std::function<bool(std::int64_t)>& is_written);
 
-// What a rank holds that has rows first .. first + rows - 1 of every tensor: tensor after tensor.
+// Returns what a rank holds that has rows first .. first + rows - 1 of every tensor: tensor after tensor.
 std::vector<float> read_rows(ShardReader& reader, const ManyBoxes& many, std::int64_t first, std::int64_t rows);
 
 }  // namespace trident::test

@@ -73,7 +73,7 @@ class SaveFaults : public ::testing::Test {
     }
   }
 
-  // What a start would take: checkpoints' own names, valid or not.
+  // A start would take these: checkpoints' own names, valid or not.
   std::vector<std::int64_t> own_names() const {
     std::vector<std::int64_t> steps;
     for (const CheckpointEntry& entry : list_checkpoints(folder_.path())) {
@@ -227,7 +227,7 @@ TEST_P(FailingSave, AFailureOfAnyCallLosesNoCheckpoint) {
       ++failed;
       const int error = failure.fault == Fault::kShortFrom ? ENOSPC : failure.error;
       expect_parts(line, {folder_.path(), std::strerror(error), "; "});
-      // What a signal interrupted is done again where it is known to be safe: files are made, reserved, written and cut.
+      // A call that a signal interrupted is made again where that is known to be safe: files are made, reserved, written and cut.
       for (const char* what : {" bytes ", "its size", "safetensors: cannot be created"})
         EXPECT_FALSE(error == EINTR && line.find(what) != line.npos) << line;
     }

@@ -25,7 +25,7 @@ void save(const std::string& folder, std::int64_t step) {
   test::save_ranks(folder, step, model, ranks, DType::kBF16);
 }
 
-// What a start would take: checkpoints' own names, valid or not.
+// A start would take these: checkpoints' own names, valid or not.
 int check(const std::string& folder, const std::vector<std::int64_t>& expected) {
   std::vector<std::int64_t> steps;
   for (const CheckpointEntry& entry : list_checkpoints(folder)) {

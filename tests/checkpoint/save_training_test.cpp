@@ -27,7 +27,7 @@ namespace {
 constexpr int kBefore = 2;                              // steps
 constexpr std::optional<double> kWhole, kLeast = 0.01;  // staging memory, in MB
 
-// What the optimizer has of two data ranks is more than one block for each, so that the least staging memory is less than all.
+// Two data ranks' optimizer states are more than one block for each, so that the least staging memory is less than all.
 std::string config() {
   return R"({
     "model": {"model_type": "llama", "vocab_size": 24000, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,

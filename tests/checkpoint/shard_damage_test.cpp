@@ -17,7 +17,7 @@ namespace trident {
 namespace {
 
 constexpr float kUntouched = -7.0f;  // values are within [-1, 1)
-// Of how many bytes or lengths one is tried; no divisor of any part's size.
+// One of so many bytes or lengths is tried; the number divides no part's size.
 constexpr std::int64_t kEvery = test::kSanitized ? 7 : 1;
 
 class ShardDamage : public ::testing::Test {
@@ -129,7 +129,7 @@ TEST_F(ShardDamage, EveryLengthMatters) {
   EXPECT_NO_THROW(read_all());
 }
 
-// Of equal size, with valid hashes of their own: from another rank, and from another step.
+// The shards have equal size and valid hashes of their own: from another rank, and from another step.
 TEST_F(ShardDamage, FilesThatBelongElsewhere) {
   const std::string other = folder_ / checkpoint_name(8);
   Manifest later = test::small_manifest(DType::kF32);

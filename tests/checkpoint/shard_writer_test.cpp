@@ -357,7 +357,7 @@ TEST_F(ShardWriting, AnEndThatTheDiskHoldsUpIsNamed) {
   end.join();
 }
 
-// What fails keeps no file open: the disk has the space back when the folder is removed.
+// A save that fails keeps no file open: the disk has the space back when the folder is removed.
 TEST_F(ShardWriting, AFailedSaveKeepsNoFileOpen) {
   SavePlan plan = test::plan_of(rank_, 0);
   ShardWriter writer(plan, test::staging_for(plan, test::Staging::kWhole));

@@ -169,7 +169,7 @@ TEST(ShardBoxes, AllRanksTogetherWriteEveryElementOnce) {
   }
 }
 
-// What is read is all of a shard but padding, and nothing for a head that shares its lookup's memory.
+// A load reads all of a shard but padding, and nothing for a head that shares its lookup's memory.
 TEST(ShardBoxes, ARankHoldsEveryElementOfItsShards) {
   std::mt19937 random(7);
   for (const Case& c : models()) {

@@ -34,7 +34,7 @@ Operand first_key_operand(const AttentionShape& s) {
   return input("first_key", DType::kI32, {s.batch, s.query_length}, integers(0, 0));
 }
 
-// Of one product [Sq,D] x [D,Sk] per head, counting what the mask leaves of it.
+// Counts one product [Sq,D] x [D,Sk] per head, as far as the mask leaves it.
 double product_flops(const AttentionShape& s) {
   double pairs = static_cast<double>(s.query_length * s.key_length);
   if (s.causal) {

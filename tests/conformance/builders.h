@@ -38,11 +38,11 @@ OpCase rope(DType t, HeadShape heads, Index pairs, Transpose inverse);
 // ---- norms
 enum class Gradient : std::uint8_t { kOverwrite, kAdd, kInPlace };  // d_x is written, added to, or lies where d_y lay
 OpCase rms_norm_forward(DType t, Index R, Index H);
-// Of rows that still lack a residual, and a bias before it.
+// The rows still lack a residual, and a bias before it.
 OpCase residual_rms_norm(DType t, Index R, Index H, bool bias);
 OpCase residual_layer_norm(DType t, Index R, Index H, bool bias);
 OpCase rms_norm_backward(DType t, Index R, Index H, Gradient d_x, Accumulate weight);
-// Of the first H of 3 H columns: the other parts' sums are twice as large.
+// It takes the first H of 3 H columns: the other parts' sums are twice as large.
 OpCase rms_norm_squares(DType t, Index R, Index H);
 OpCase rms_norm_apply(DType t, Index R, Index H);
 OpCase rms_norm_dots(DType t, Index R, Index H);
@@ -83,7 +83,7 @@ OpCase cross_entropy_stats(DType t, Index R, VocabularyPart part, Draw logits, f
 enum class RowWeights : std::uint8_t { kNone, kDrawn };
 OpCase cross_entropy_backward(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0,
                               RowWeights weights = RowWeights::kNone);
-// Of a whole vocabulary: part.first_column is 0.
+// The vocabulary is whole: part.first_column is 0.
 OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart part, Draw logits, float softcap = 0,
                               RowWeights weights = RowWeights::kNone);
 OpCase cross_entropy_rescale(Index R, VocabularyPart part);

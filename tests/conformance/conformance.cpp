@@ -57,7 +57,7 @@ void compare(CaseResult& result, const Operand& o, const Values& got, Values wan
 
 bool is_result(const Operand& o) { return o.role != Role::kInput; }
 
-// What the device holds after the call, in canonical form.
+// Returns what the device holds after the call, in canonical form.
 std::vector<Values> results_of(DeviceCall& call, const OpCase& c) {
   std::vector<Values> values;
   for (std::size_t i = 0; i < c.operands.size(); ++i) values.push_back(decode(c.operands[i].dtype, call.bytes(i)));

@@ -22,9 +22,9 @@ std::string_view to_string(Outcome outcome);
 struct CaseResult {
   std::string name;
   Outcome outcome = Outcome::kPassed;
-  // Of the element nearest to (or furthest beyond) what is allowed.
+  // The element is the one nearest to (or furthest beyond) what is allowed.
   double max_error = 0, allowed = 0;
-  // What is wrong, or the message with which the device refused.
+  // The text says what is wrong, or has the message with which the device refused.
   std::string what;
   // max_error / allowed; an exact result that is missed: infinite.
   double share() const;
@@ -45,7 +45,7 @@ std::vector<CaseResult> compare_devices(Device& device, Device& other, std::stri
 // the same bits, on a device that does not fuse.
 std::vector<CaseResult> compare_one_by_one(Device& device, std::string_view filter, std::uint64_t seed);
 
-// Which cases the device takes (kPassed: not judged) and which it refuses.
+// Returns which cases the device takes (kPassed: not judged) and which it refuses.
 std::vector<CaseResult> find_support(Device& device, std::string_view filter);
 
 }  // namespace trident::conformance

@@ -300,7 +300,7 @@ OpCase update(UpdateRule rule, DType t, Index n, float weight_decay, Alias param
   return c;
 }
 
-// Which neighbour is right hangs on the last bit of the master, so parameters are judged by the master
+// The right neighbour depends on the last bit of the master, so parameters are judged by the master
 // beside them: results are 1 where they are wrong.
 OpCase update_at_random(UpdateRule rule, Index n, const RoundedElements& elements) {
   const UpdateNumbers p = update_numbers(0.1f);

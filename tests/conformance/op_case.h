@@ -47,7 +47,7 @@ inline constexpr double kElementNoise = 4e-6;
 // Sums of up to some thousand f32 terms, in any order: about sqrt(n) 2^-24 of the terms, which may exceed their sum.
 inline constexpr double kSumNoise = 1e-5;
 
-// What one rounding changes, relatively: half a unit of the last of 8 bits (bf16: 2^-8) or 11 (f16: 2^-11). f32's own roundings are
+// One rounding changes this, relatively: half a unit of the last of 8 bits (bf16: 2^-8) or 11 (f16: 2^-11). f32's own roundings are
 // counted as noise.
 constexpr double unit_roundoff(DType t) { return t == DType::kBF16 ? 0x1p-8 : t == DType::kF16 ? 0x1p-11 : 0.0; }
 

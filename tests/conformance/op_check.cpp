@@ -15,7 +15,7 @@ namespace {
 
 enum class Rows : std::uint8_t { kOperations, kCases };
 
-// What the cases of one operation and dtype came to.
+// The cases of one operation and dtype came to this.
 struct Summary {
   int passed = 0, failed = 0, refused = 0;
   double worst = 0;  // largest share of what is allowed

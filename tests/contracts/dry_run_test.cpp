@@ -77,7 +77,7 @@ TEST_P(DryRun, RanksOfAStageSendTheSame) {
 
 // ---- one rank of a stage stands for all: in its arena, its collectives and its products
 
-// What is announced to a device, in order.
+// Records what is announced to a device, in order.
 class Announcements final : public DryOps {
  public:
   Announcements() : DryOps(nullptr) {}
@@ -106,7 +106,7 @@ class Announcements final : public DryOps {
   std::vector<std::string> products;
 };
 
-// What a rank's step multiplies and communicates, a line for each instruction.
+// Returns what a rank's step multiplies and communicates, a line for each instruction.
 std::vector<std::string> calls_of(const StepRecord& record) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < record.pass_of.size(); ++i) {

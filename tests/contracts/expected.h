@@ -58,7 +58,7 @@ std::int64_t expected_elements(const ContractCase& c, std::int64_t unit);
 // Units on a pipeline rank.
 std::vector<std::int64_t> expected_units(const ContractCase& c, int pipeline_rank);
 
-// What passes through a rank's memory for a while, in elements. `gathered`: the most that is complete at once where units are
+// This passes through a rank's memory for a while, in elements. `gathered`: the most that is complete at once where units are
 // gathered on use, 0 where they stay because nothing would be saved. `gradients`: the most full gradients at once where these are
 // transient, else 0.
 struct ExpectedRegions {

@@ -24,7 +24,7 @@ class StepGraph {
       compute_.push_back(graph_.add_stream(rank, StreamKind::kCompute));
       beside_.push_back(graph_.add_stream(rank, StreamKind::kCommunication));
     }
-    // What goes over the wires neither slows the ranks down nor is slowed; each direction of a rank sends one after the other.
+    // Traffic over the wires neither slows the ranks down nor is slowed; each direction of a rank sends one after the other.
     for (int rank = 0; rank < 2 * ranks; ++rank) wires_.push_back(graph_.add_stream(ranks + rank, StreamKind::kCommunication));
     barriers_ = graph_.add_stream(3 * ranks, StreamKind::kCompute);
     for (int rank = 0; rank < ranks; ++rank) add_instructions(rank, passes[static_cast<std::size_t>(rank)]);

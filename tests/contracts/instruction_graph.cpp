@@ -102,7 +102,7 @@ void GraphSimulation::announce_end(int stream) {
   announce(state.since + state.remaining * state.slowdown, stream, ++state.version);
 }
 
-// What runs on `rank` goes on at the speed that is right from now on.
+// Work on `rank` goes on at the speed that is right from now on.
 void GraphSimulation::change_speeds(int rank, double now) {
   if (uniform_) return;
   for (const int s : streams_of_rank_[static_cast<std::size_t>(rank)]) {

@@ -1,4 +1,4 @@
-// What ranks do in a step as a graph of timed instructions on streams, and when each of them runs.
+// A rank's step is a graph of timed instructions on streams; this says when each of them runs.
 //
 // A stream is a resource: its instructions run one at a time, in the order in which they were added. An instruction starts when the
 // stream is free and everything that it depends on has ended, `lag` seconds ago (a message under way occupies no stream). While a

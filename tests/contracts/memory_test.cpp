@@ -126,7 +126,7 @@ void PrintTo(const ModelState& s, std::ostream* out) {
   *out << fmt::format("parameters {}, gradients {}, optimizer {}", s.parameters, s.gradients, s.optimizer);
 }
 
-// What the plan books for the model's state: without the rotary table, and before ranges are rounded up.
+// Returns what the plan books for the model's state: without the rotary table, and before ranges are rounded up.
 ModelState planned_state(const ArenaPlan& plan) {
   ModelState state;
   for (const ArenaPlan::Entry& entry : plan.entries()) {
@@ -177,7 +177,7 @@ TEST_P(MemoryContract, ModelStateFollowsTheFormulas) {
   for (std::size_t rank = 0; rank < states.size(); ++rank) EXPECT_EQ(states[rank], expected[rank]) << "rank " << rank;
 }
 
-// Of P frozen parameters the weights alone: w P. Of a adapter parameters what training takes: (w + 4) a + 12 a/N, in fp32, where
+// P frozen parameters take their weights alone, w P; a adapter parameters take all of training, (w + 4) a + 12 a/N, in fp32, where
 // the resident weight is the master, 4 a less; 4 a of gradients are full.
 TEST(ModelState, OfAdaptersIsTheirsAndTheFrozenWeights) {
   // Rank 4 beside every linear layer, of [in] and [out]: q, k, v, output, gate, up and down.

@@ -122,7 +122,7 @@ TEST(StepRecord, CollectivesSayTheirWholeOperand) {
     EXPECT_TRUE(seen.contains(operation)) << to_string(operation);
 }
 
-// What makes the record small: twice the micro-batches run the same passes.
+// The record is small because twice the micro-batches run the same passes.
 TEST(StepRecord, MoreMicroBatchesBringNoNewPasses) {
   const RunPlan plan = plan_of("demo_2dp_4pp_4tp.json", {}),
                 twice = plan_of("demo_2dp_4pp_4tp.json", {fmt::format("batch.global={}", 2 * plan.config.batch.global)});
@@ -132,7 +132,7 @@ TEST(StepRecord, MoreMicroBatchesBringNoNewPasses) {
   EXPECT_LT(record.passes.size(), record.pass_of.size());
 }
 
-// What decides all of a pass: its kind; what kind of layer its unit is, and whether the first or the last of its virtual stage,
+// These decide all of a pass: its kind; what kind of layer its unit is, and whether the first or the last of its virtual stage,
 // which take what was received; whether gradients are overwritten; which reduction is the last.
 using PassKey = std::tuple<InstructionKind, int, bool, bool, bool, bool>;
 PassKey key_of(const StepProgram& program, const Instruction& it, int last_unit) {

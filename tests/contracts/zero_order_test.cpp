@@ -112,7 +112,7 @@ TEST(ZeroOrders, OfTheShippedConfigurations) {
   EXPECT_GE(checked, 8);
 }
 
-// What the start says of a choice. Where embedding and head are most of a rank, sharding more saves nothing.
+// Tests what the start says of a choice. Where embedding and head are most of a rank, sharding more saves nothing.
 TEST(ZeroOrders, TheStartNamesWhatNeedsAndSendsLess) {
   ContractCase c{.name = "", .model = {.type = "llama", .vocabulary = 131}, .pipeline = 2, .data = 2, .layers = {3, 1}};
   const auto line = [&](std::string_view zero) {

@@ -123,7 +123,7 @@ TEST(JsonReader, TheSecondOfTwoKeysIsNamedWhereItStands) {
   expect_error("// one\n/* two\n */ {\"b\": {},\n  \"a\": [{}],\n   \"\\u0061\": 2}", "f.json:5:4: ", "duplicate key \"a\"");
 }
 
-// What decides is the text of keys: these two have one hash (libstdc++'s).
+// The text of keys decides: these two have one hash (libstdc++'s).
 TEST(JsonReader, KeysOfOneHashAreTwo) {
   const std::string a = "tensor.abias.one", b = "bwqiaaaayrcra_Jl", escaped = "\\u0074ensor.abias.one";
   ASSERT_EQ(std::hash<std::string>()(a), std::hash<std::string>()(b));

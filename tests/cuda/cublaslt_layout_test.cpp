@@ -163,7 +163,7 @@ TEST(CublasLtLayout, ProductsAreNamed) {
   EXPECT_EQ(describe(shape(4, 3, 8, kT, kN, kH, kW), Epilogue::kBiasGradient), "matmul 4x3x8 tn bf16->f32 with bgrad");
 }
 
-// What changes the call changes the key, and nothing else is in it.
+// A change of the call changes the key, and nothing else is in it.
 TEST(CublasLtLayout, KeysDifferWhereCallsDo) {
   const MatmulShape base = shape(4, 16, 8, kN, kN, kH, kW);
   const auto key = [](const MatmulShape& s, Epilogue e = Epilogue::kNone, PointerAlignment p = PointerAlignment::kVector,

@@ -61,7 +61,7 @@ struct ProductCall {
     return cublasLtMatmulAlgoGetHeuristic(handle.get(), &operation, &a_layout, &b_layout, &c_layout, &d_layout, &preference,
                                           static_cast<int>(results.size()), results.data(), &found);
   }
-  // Those that came to something.
+  // Returns the proposals that came to something.
   std::vector<cublasLtMatmulHeuristicResult_t> proposals() {
     std::vector<cublasLtMatmulHeuristicResult_t> results(16);
     int found = 0;
@@ -278,7 +278,7 @@ TEST(SimulatedCublasLt, HandlesAndStreamsBelongToTheirDevice) {
   simulated::reset();
 }
 
-// What a kernel would run into on the GPU comes back from the stream.
+// An error that a kernel would run into on the GPU comes back from the stream.
 TEST(SimulatedCublasLt, MemoryMustBeTheDevices) {
   const auto with = [](auto change) {
     cudaError_t error = cudaSuccess;

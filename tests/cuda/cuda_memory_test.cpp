@@ -146,7 +146,7 @@ TEST(CudaError, VersionsAreWrittenInWords) {
   EXPECT_EQ(cuda_version_text(12090), "CUDA 12.9");
 }
 
-// What is found out about GPUs, and that nothing is opened for it.
+// Facts about GPUs are found out without opening anything.
 
 // A program of which no kernel is used has none, and so what every GPU needs; this one has one.
 [[gnu::used]] const auto kUsed = &cuda_kernels::accumulate;
@@ -332,7 +332,7 @@ TEST(BackgroundReads, EndWithReadsUnderWay) {
   EXPECT_TRUE(holds(staging, 7));
 }
 
-// What fails says what was being done, and leaves nothing behind.
+// A call that fails says what was being done, and leaves nothing behind.
 TEST(BackgroundReads, FailuresSayWhatWasDone) {
   const SimulatedScope scope;
   testing::Rank rank;

@@ -260,7 +260,7 @@ TEST(OwnAttention, LargeScoresDoNotOverflowAndANaNIsNotHidden) {
   EXPECT_TRUE(std::isnan(t.d_q.at(2 * 4)));
 }
 
-// What tensor parallelism relies on: a rank with fewer heads computes the same bits for those it has; and nothing depends on the
+// Tensor parallelism relies on this: a rank with fewer heads computes the same bits for those it has; and nothing depends on the
 // order in which threads run.
 TEST(OwnAttention, BitsDependOnAHeadAlone) {
   const AttentionShape all = shape(1, 4, 2, 45, 45, 16, kF), part = shape(1, 2, 1, 45, 45, 16, kF);

@@ -92,7 +92,7 @@ std::string kernel_name(const std::string& function) {
   return "";
 }
 
-// Whose names begin with `prefix`, less those of `without`.
+// Returns the kernels whose names begin with `prefix`, less those of `without`.
 std::vector<std::string> kernels(const std::string& prefix, const std::set<const void*>& without) {
   std::vector<std::string> names;
   for (const auto& [address, function] : functions_of_program()) {

@@ -19,7 +19,7 @@ I scratch_floats(I width) { return 32 * width + 64; }
 
 I bytes_of(RowType t) { return t == RowType::kF32 ? 4 : 2; }
 
-// What an operation writes, perhaps after reading it.
+// An operation writes this, perhaps after reading it.
 struct Written {
   void* data;
   I count, size;

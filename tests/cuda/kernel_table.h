@@ -23,7 +23,7 @@ inline void PrintTo(Placement placement, std::ostream* out) {
 // and conversions between equal types are no kernels on the device: those entries are null, or plain copies.
 const RowKernels& cuda_kernel_table(Placement placement);
 
-// What the host computes beside the table: cross_entropy_loss.
+// The host computes cross_entropy_loss beside the table.
 // row_losses, weights: or nullptr.
 double cuda_cross_entropy_loss(Placement placement, float* row_losses, const float* sum_exp, const float* target_logit,
                                const std::int32_t* targets, std::int64_t rows, const float* weights = nullptr);

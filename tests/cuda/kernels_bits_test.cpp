@@ -136,7 +136,7 @@ TEST_P(CudaKernelBits, WhatIsNotFiniteStaysSo) {
   EXPECT_EQ(gelu.values()[1], inf);
 }
 
-// What is rounded at random has the host's bits, beyond the largest bf16 too, whatever the order of threads.
+// Values that are rounded at random have the host's bits, beyond the largest bf16 too, whatever the order of threads.
 TEST(CudaStochasticRounding, HasTheBitsOfTheHostInAnyOrderOfThreads) {
   const SimulatedScope scope;
   const Index n = 5003;

@@ -281,7 +281,7 @@ TEST_F(NcclFailure, MemoryIsRegisteredForTheTimeOfTheCommunicator) {
   EXPECT_THAT(simulated::nccl_complaints(), ::testing::IsEmpty());
 }
 
-// What one rank cannot register no rank does: what NCCL would make of a mixture is undefined.
+// Memory that one rank cannot register no rank registers: what NCCL would make of a mixture is undefined.
 TEST_F(NcclFailure, MemoryThatOneRankCannotRegister) {
   DeviceRanks setup = two();
   setup.options.nccl.traffic.messages = NcclTraffic::Messages::kAll;

@@ -1,4 +1,4 @@
-// What every test on the simulated CUDA starts and ends with.
+// Every test on the simulated CUDA starts and ends with this.
 #pragma once
 
 #include <gtest/gtest.h>

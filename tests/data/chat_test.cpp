@@ -52,7 +52,7 @@ std::string in_words(const std::vector<ByteSpan>& spans) {
   return out;
 }
 
-// What a conversation becomes, then its spans; "refused".
+// Returns the text of a conversation, then its spans; or "refused".
 std::string rendered(std::string_view source, const JsonValue& line, ChatVariables variables) {
   try {
     const JsonValue *const tools = line.find("tools"), *const prompt = line.find("add_generation_prompt");
@@ -145,6 +145,14 @@ TEST(ChatTemplates, TextsOfMessagesKeepTheirOrigin) {
   // Words that name roles are the template's: <|user|> is a control text, whoever said "user".
   EXPECT_EQ(kept("'<|' ~ messages[0].role ~ '|>'"), "");
   EXPECT_EQ(from_messages("<|{{ messages[0].role }}|>", R"([{"role": "im_end", "content": ""}])"), "|im_end");
+}
+
+// Beside a power of two the shortest digits are not those that rounding to so many digits gives.
+TEST(ChatTemplates, NumbersHaveTheDigitsOfPython) {
+  const std::string numbers = "5.684341886080802e-14 9007199254740992.0 1e+16 1e-05 0.0001 -0.0 5e-324 123456789012345.67";
+  std::string source;
+  for (const char c : numbers) source += c == ' ' ? " }} {{ " : std::string(1, c);
+  EXPECT_EQ(ChatTemplate::parse("{{ " + source + " }}", "t").render(json("[]"), {}, GenerationPrompt::kNone, {}).text, numbers);
 }
 
 std::string template_refusal(std::string_view source) {

@@ -95,7 +95,7 @@ class DatasetCommit : public ::testing::TestWithParam<WithMask> {
     }
   }
 
-  // What is there before: all of a data set of ours, one with a mask, one without a record, none, or a .bin alone.
+  // One of these is there before: all of a data set of ours, one with a mask, one without a record, none, or a .bin alone.
   std::vector<Files> beginnings() const {
     Files bare = old_, bin;
     bare.erase(std::string(kName) + ".trident.json");

@@ -85,7 +85,7 @@ TEST_F(RecordTest, SaysWhatMadeTheFiles) {
   EXPECT_EQ(record->idx, sample_file(idx_path(prefix_)));
 }
 
-// What was put around a text is recorded where it is something, and data with other ids around its texts is not mixed.
+// The ids around a text are recorded where there are some, and data with other ids around its texts is not mixed.
 TEST_F(RecordTest, WhatIsAroundTextsIsRecordedAndCompared) {
   const std::string plain = put("plain", ours_);
   EXPECT_EQ(read_file(record_path(plain)).find("before"), std::string::npos);

@@ -10,7 +10,7 @@ namespace trident::test {
 
 std::string utf8(char32_t c);
 
-// Of atoms and single code points.
+// Texts consist of atoms and single code points.
 std::vector<std::string> drawn_texts(const std::vector<std::string>& atoms, std::size_t count);
 
 class Fnv {

@@ -296,7 +296,7 @@ TEST_F(IndexedDatasetTest, TheWriterRefusesIdsOutsideItsVocabulary) {
   EXPECT_THROW(writer.add_document(std::vector<std::int32_t>{-1}), InternalError);
 }
 
-// What start-up looks at: the same few places whatever the size.
+// Start-up looks at the same few places whatever the size.
 
 TEST(SpreadPlaces, FirstToLast) {
   for (const std::int64_t n :

@@ -26,7 +26,7 @@ namespace {
 using namespace std::string_literals;
 using Texts = std::vector<std::string>;
 
-// Which compress to half their size.
+// These bytes compress to half their size.
 std::string random_letters(std::size_t count) {
   std::string text(count, ' ');
   std::uint64_t state = 1;

@@ -102,6 +102,22 @@ TEST_F(PrepareTest, JsonLinesAreRead) {
   EXPECT_EQ(documents(), Texts{"other key"});
 }
 
+// Datasets that transformers has tokenized hold lists of ids.
+TEST_F(PrepareTest, ListsOfIdsAreTakenAsTheyAre) {
+  const std::string path = input("a.jsonl", "{\"input_ids\": [505, 50256], \"labels\": [1]}\n{\"input_ids\": []}\n"
+                                            "{\"input_ids\": \"two\"}\n");
+  const PrepareStats stats = prepare({path}, {.append_eod = AppendEod::kYes, .json_key = "input_ids"});
+  EXPECT_EQ(documents(), (Texts{"one<|endoftext|><|endoftext|>", "", "two<|endoftext|>"}));
+  EXPECT_EQ(stats.tokens, 5);
+  const auto refused = [&](const std::string& id, const std::string& why) {
+    expect_error<DataError>([&] { prepare({input("bad.jsonl", "{\"text\": [1, " + id + "]}\n")}); }, {"bad.jsonl:1:1: ", why});
+  };
+  for (const std::string id : {"50257", "-1"}) refused(id, "id " + id + " is not among the tokenizer's 50257");
+  refused("2], \"labels\": [-100, 2", "\"labels\" takes ids out of the loss");
+  refused("2], \"completion_mask\": [0, 1", "\"completion_mask\" takes ids out of the loss");
+  for (const std::string id : {"4294967296", "1.5", "\"505\"", "[505]"}) refused(id, "neither a string nor a list of token ids");
+}
+
 TEST_F(PrepareTest, BadLinesAreNamed) {
   const auto expect = [&](const std::string& content, const std::string& place, const std::string& what) {
     expect_error<DataError>([&] { prepare({input("bad.jsonl", content)}); }, {"bad.jsonl:" + place + ":", what, "under \"text\""});
@@ -116,8 +132,8 @@ TEST_F(PrepareTest, BadLinesAreNamed) {
   expect("{\"text\": \"a\"}\n{\"text\": \"\xFF\"}\n", "2", "not valid JSON");
   expect("[\"text\"]\n", "1", "not a JSON object");
   expect("{\"Text\": \"a\"}\n", "1", "no key \"text\"");
-  expect("{\"text\": 5}\n", "1", "\"text\" is not a string");
-  expect("{\"text\": null}\n", "1", "is not a string");
+  expect("{\"text\": 5}\n", "1", "\"text\" is neither a string nor a list of token ids");
+  expect("{\"text\": null}\n", "1", "is neither a string");
 }
 
 TEST_F(PrepareTest, LoneSurrogatesAreReplacedAndCounted) {

@@ -161,7 +161,7 @@ TEST(Blend, SharesFollowWeightsAndIndicesCount) {
   for (std::size_t d = 0; d < 4; ++d) EXPECT_NEAR(static_cast<double>(counts[d]), weights[d] * 10'000, 1.5);
 }
 
-// What a dataset is ahead or behind of its share after n samples, the worst of a long run. The greedy rule keeps two datasets
+// Returns how far a dataset is from its share after n samples, at the worst of a long run. The greedy rule keeps two datasets
 // within one sample, so |share - weight| < 1/n; more of them within two.
 double worst_lag(const std::vector<double>& weights, std::int64_t samples) {
   double sum = 0, worst = 0;

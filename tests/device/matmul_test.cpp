@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
@@ -53,15 +55,24 @@ TestTensor run(CpuDevice& device, const MatmulShape& s, const TestTensor& a, con
   return out;
 }
 
+struct IntegerOperands {
+  TestTensor a, b, old;
+  explicit IntegerOperands(const MatmulShape& s)
+      : a(s.in, stored(s.m, s.k, s.transpose_a)), b(s.in, stored(s.k, s.n, s.transpose_b)), old(s.out, {s.m, s.n}) {
+    a.integers("a"), b.integers("b"), old.integers("old");
+  }
+};
+
 // Integer operands: every order of summation gives the same, exact result, so equality is asked for (rounded once to 16 bits).
-void check_exact(CpuDevice& device, const MatmulShape& s) {
-  const TestTensor a = std::move(TestTensor(s.in, stored(s.m, s.k, s.transpose_a)).integers("a"));
-  const TestTensor b = std::move(TestTensor(s.in, stored(s.k, s.n, s.transpose_b)).integers("b"));
-  const TestTensor old = std::move(TestTensor(s.out, {s.m, s.n}).integers("old"));
-  std::vector<double> expected = old.values();
-  reference::matmul(expected.data(), a.values().data(), s.transpose_a == Transpose::kYes, b.values().data(),
-                    s.transpose_b == Transpose::kYes, s.m, s.n, s.k, s.accumulate == Accumulate::kYes);
-  const TestTensor out = run(device, s, a, b, old);
+// That of f32 operands may take the place of the loops, which are slow.
+void check_exact(CpuDevice& device, const MatmulShape& s, std::vector<double> expected = {}) {
+  const IntegerOperands x(s);
+  if (expected.empty()) {
+    expected = x.old.values();
+    reference::matmul(expected.data(), x.a.values().data(), s.transpose_a == Transpose::kYes, x.b.values().data(),
+                      s.transpose_b == Transpose::kYes, s.m, s.n, s.k, s.accumulate == Accumulate::kYes);
+  }
+  const TestTensor out = run(device, s, x.a, x.b, x.old);
   TestTensor want(s.out, {1});
   for (std::int64_t i = 0; i < s.m * s.n; ++i) {
     want.set(0, expected[static_cast<std::size_t>(i)]);
@@ -73,9 +84,12 @@ struct Extents {
   std::int64_t m, n, k;
 };
 
-void check_layouts(CpuDevice& device, Extents e) {
-  for (const auto& [in, out] : {std::pair(DType::kF32, DType::kF32), {DType::kBF16, DType::kF32}, {DType::kBF16, DType::kBF16},
-                                {DType::kF16, DType::kF32}, {DType::kF16, DType::kF16}})
+using Types = std::pair<DType, DType>;  // of operands and result
+constexpr Types kAllTypes[] = {{DType::kF32, DType::kF32}, {DType::kBF16, DType::kF32}, {DType::kBF16, DType::kBF16},
+                               {DType::kF16, DType::kF32}, {DType::kF16, DType::kF16}};
+
+void check_layouts(CpuDevice& device, Extents e, std::span<const Types> types = kAllTypes) {
+  for (const auto& [in, out] : types)
     for (const Transpose ta : {Transpose::kNo, Transpose::kYes})
       for (const Transpose tb : {Transpose::kNo, Transpose::kYes})
         for (const Accumulate add : {Accumulate::kNo, Accumulate::kYes}) check_exact(device, {e.m, e.n, e.k, ta, tb, in, out, add});
@@ -94,10 +108,15 @@ TEST(Matmul, EveryLayoutTypeAndLevelIsExactOnIntegers) {
 // More than one panel of rows and columns, of rows and of the sum, of columns and of the sum, and of all three.
 TEST(Matmul, PanelsOfTheConvertedProductFitTogether) {
   Fixture f(IsaLevel::kBaseline);
-  for (const Extents e : {Extents{1030, 1026, 3}, {1027, 5, 1030}, {3, 1030, 1028}}) check_layouts(f.device, e);
+  constexpr Types kConverted[] = {{DType::kBF16, DType::kF32}, {DType::kF16, DType::kF16}};
+  for (const Extents e : {Extents{1030, 1026, 2}, {1027, 2, 1030}, {3, 1030, 1028}}) check_layouts(f.device, e, kConverted);
   // The last panel has 512 rows or columns, which lie further apart than the 513 of the others.
-  for (const Extents e : {Extents{1025, 64, 1024}, {64, 1025, 1024}, {5, 1537, 1024}}) check_layouts(f.device, e);
-  check_exact(f.device, {1025, 1026, 1027, Transpose::kNo, Transpose::kNo, DType::kBF16, DType::kBF16, Accumulate::kYes});
+  for (const Extents e : {Extents{1025, 3, 1024}, {3, 1025, 1024}, {2, 1537, 1024}}) check_layouts(f.device, e, kConverted);
+  MatmulShape s{1025, 1026, 1027, Transpose::kNo, Transpose::kNo, DType::kF32, DType::kF32, Accumulate::kYes};
+  const IntegerOperands x(s);
+  const std::vector<double> exact = run(f.device, s, x.a, x.b, x.old).values();
+  s.in = s.out = DType::kBF16;
+  check_exact(f.device, s, exact);
 }
 
 TEST(Matmul, LongWeightGradientsAreExact) {

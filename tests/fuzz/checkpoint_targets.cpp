@@ -1,4 +1,4 @@
-// What a checkpoint's files begin with, and its manifest.
+// Fuzz targets of the beginning of a checkpoint's files, and of its manifest.
 #include <algorithm>
 #include <charconv>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What users write or runs leave for others: configurations, words of other systems, Hugging Face's config.json, hosts, studies,
+// Fuzz targets of files of users and runs: configurations, words of other systems, Hugging Face's config.json, hosts, studies,
 // tables of cases; and failure.json, which a supervisor reads.
 #include <filesystem>
 #include <optional>

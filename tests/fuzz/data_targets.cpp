@@ -1,4 +1,4 @@
-// What `trident data` reads: token files and their record, tokenizers, compressed text.
+// Fuzz targets of what `trident data` reads: token files and their record, tokenizers, compressed text.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -72,7 +72,7 @@ bool compressed(std::string_view input, ScratchFile& file, Compression compressi
 
 // Encodes and decodes the text, where the parts make a tokenizer.
 void check_tokenizer(ChainParts parts, std::string_view text, bool& accepted) {
-  // What changes no text gives it back. An added token may take white space along, and is decoded as its spelling stands for bytes.
+  // A tokenizer that changes no text gives it back. An added token may take white space along, and is decoded as its own spelling.
   const bool is_plain =
       parts.rules.over_bytes && parts.text.normalizers.empty() && parts.text.splits.size() == 1 && !parts.text.splits[0].invert &&
       parts.text.splits[0].behavior == SplitStep::Behavior::kIsolated && parts.of_text.empty() && parts.of_token.size() <= 1 &&

@@ -1,4 +1,4 @@
-// What a fuzz target is: one parser of files that come from outside, tried on any bytes.
+// A fuzz target is one parser of files that come from outside, tried on any bytes.
 //
 // A target parses, and lets nothing pass but refusals in plain words (errors of the product, InternalError excepted, each one line
 // without control characters). What was accepted is written again by the product's own writer and parsed again: equal. Anything else

@@ -1,4 +1,4 @@
-// What libFuzzer calls; TRIDENT_FUZZ_TARGET is the target's name (CMakeLists.txt).
+// libFuzzer calls these functions; TRIDENT_FUZZ_TARGET is the target's name (CMakeLists.txt).
 #include <cstddef>
 #include <cstdint>
 

@@ -1,4 +1,5 @@
 // Files that are read line by line: documents, prompts, questions.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,19 +20,24 @@ namespace {
 
 constexpr std::int64_t kLongest = 256;  // of a line: inputs of the fuzzer pass it
 
-// Whether `text` is what parse_json finds in the line, or nothing where it is refused or there is none. A number beyond all values
+// Whether `read` is what parse_json finds in the line, or nothing where it is refused or there is none. A number beyond all values
 // is passed over where nobody asks for it.
-bool is_text_of(const RawDocument& line, const std::optional<std::string>& text) {
+bool is_read_as(const RawDocument& line, const std::optional<JsonLineText>& read) {
   try {
     const JsonValue value = parse_json(line.bytes, "x.jsonl", {.comments = JsonComments::kRefused,
                                                                .blame = ExitCode::kData,
                                                                .surrogates = LoneSurrogates::kReplaced,
                                                                .first_line = line.line});
     const JsonValue* const found = value.find("text");
-    return text == (found != nullptr && found->is_string() ? std::optional(found->as_string()) : std::nullopt);
+    if (found != nullptr && found->is_array()) {
+      const auto is_id = [](const JsonValue& item, std::int32_t id) { return item.is_number() && item.as_number() == id; };
+      return !read || (read->ids && std::ranges::equal(found->items(), *read->ids, is_id));
+    }
+    const bool is_text = found != nullptr && found->is_string();
+    return read.has_value() == is_text && (!is_text || (!read->ids && read->text == found->as_string()));
   } catch (const DataError& error) {
     check_refusal(error);
-    return !text || std::string_view(error.what()).find("number overflow") != std::string_view::npos;
+    return !read || std::string_view(error.what()).find("number overflow") != std::string_view::npos;
   }
 }
 
@@ -46,10 +52,10 @@ bool json_lines(std::string_view input) {
     DocumentReader reader(described, std::nullopt, {kLongest, kLongest});
     while (const std::optional<RawDocument> line = reader.next()) {
       require(std::ssize(line->bytes) <= kLongest, "a line of {} bytes", line->bytes.size());
-      std::optional<std::string> text;
-      accepts([&] { text = text_of_json_line(*line, file.path(), "text").text; });
-      require(is_text_of(*line, text), "line {} is read otherwise as a value", line->line);
-      accepted = accepted || text;
+      std::optional<JsonLineText> read;
+      accepts([&] { read = text_of_json_line(*line, file.path(), "text"); });
+      require(is_read_as(*line, read), "line {} is read otherwise as a value", line->line);
+      accepted = accepted || read;
     }
   });
   return accepted;

@@ -101,6 +101,7 @@ void add_lines(const Seeds& seeds) {
   seeds.add("json_lines", "two.jsonl", "{\"text\": \"one \\u00e4\", \"n\": [1, {}]}\r\n\n{\"id\": 7, \"text\": \"\\ud83d\"}\n");
   seeds.add("json_lines", "among-bad.jsonl", "{\"text\": 7}\n[]\n{\"text\": \"x\"}\n{\"text\"");
   seeds.add("json_lines", "last.jsonl", "{\"text\": \"x\", \"a\": null}");
+  seeds.add("json_lines", "ids.jsonl", "{\"labels\": [1, 2], \"text\": [1, 2]}");
   seeds.add("choices", "texts.jsonl", R"({"context": "a b ", "choices": ["c", "dd"], "answer": 1, "id": 3})" "\n\n");
   seeds.add("choices", "ids.jsonl", R"({"context": [1, 256], "choices": [[2], [3, 299]], "answer": 0})" "\n");
   seeds.add("prompts", "mixed.jsonl", "\"a text\"\n{\"prompt\": \"b\"}\n\n{\"ids\": [1, 2147483647]}\n");

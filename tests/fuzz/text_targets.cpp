@@ -1,4 +1,4 @@
-// What a tokenizer does to text before it looks for tokens: patterns, pieces, normal forms.
+// Fuzz targets of what a tokenizer does before it looks for tokens: patterns, pieces, normal forms.
 #include <cstddef>
 #include <optional>
 #include <vector>

@@ -263,7 +263,7 @@ TEST(TextStream, AnyCutOfAnyBytesReadsTheSame) {
   }
 }
 
-// What stands before the stop string that is complete first, found without holding anything back.
+// Returns the text before the stop string that is complete first, found without holding anything back.
 std::string cut(const std::string& text, const std::vector<std::string>& stops) {
   for (std::size_t end = 1; end <= text.size(); ++end) {
     std::size_t longest = 0;

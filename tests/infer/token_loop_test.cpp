@@ -122,7 +122,7 @@ TEST_P(TinyModelTest, GreedyTokensAreTheLikeliestOfTheWholeModelAndTheirLogProba
       EXPECT_NEAR(-c.log_probabilities[i], reference_nats(config, values, sequence, sequence.size() - 1), 2e-5)
           << "prompt " << c.prompt << ", token " << i;
     }
-    // Of the last place every token is tried.
+    // At the last place every token is tried.
     double least = std::numeric_limits<double>::infinity();
     for (std::int32_t id = 0; id < config.vocab_size; ++id) {
       sequence.back() = id;

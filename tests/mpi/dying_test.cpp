@@ -238,7 +238,7 @@ TEST_P(Stopping, AllStopAtOneStepBoundary) {
 INSTANTIATE_TEST_SUITE_P(Signals, Stopping, ::testing::Values(SIGUSR1, SIGTERM, SIGINT),
                          [](const auto& info) { return "Signal" + std::to_string(info.param); });
 
-// What strangers can do to a job of one node: nothing, since no rank listens; and where the user asked for MPI's ports, they cannot
+// Strangers can do nothing to a job of one node, since no rank listens; and where the user asked for MPI's ports, they cannot
 // fail it.
 
 // The numbers of a process's sockets, as /proc/net has them.

@@ -1,4 +1,4 @@
-// What joining, reducing and waiting cost where ranks are processes. Run by hand under mpirun:
+// Measures joining, reducing and waiting where ranks are processes. Run by hand under mpirun:
 // bench_mpi [--ranks-per-node=N | --join-only]
 //
 // Times are of the slowest rank: the median over rounds and, where others use the machine too, the fastest round. Every rank has

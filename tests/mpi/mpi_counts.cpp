@@ -1,4 +1,4 @@
-// What a rank asks of MPI and has open at its end: a library to preload into a job (scripts/count_control.sh) that knows nothing of
+// Counts what a rank asks of MPI and leaves open: a library to preload into a job (scripts/count_control.sh) that knows nothing of
 // the program.
 //
 // Where MPI_COUNTS names a folder, a process that ends in order, with whatever code, leaves RANK.txt there: lines of "what calls
@@ -36,7 +36,7 @@ struct Count {
   std::int64_t calls = 0, bytes = 0;
 };
 
-// Of one process; made with the first call.
+// The counts are one process'; they are made with the first call.
 class Counts {
  public:
   static Counts& all() {

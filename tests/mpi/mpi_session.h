@@ -9,7 +9,7 @@
 
 namespace trident::conformance {
 
-// What a rank has for as long as the job runs: a process joins once and makes one world communicator.
+// A rank has this for as long as the job runs: a process joins once and makes one world communicator.
 class MpiSession {
  public:
   explicit MpiSession(const ProcessWorldOptions& options);

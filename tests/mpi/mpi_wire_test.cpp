@@ -124,7 +124,7 @@ TEST_F(MpiWire, NamesThePeerThatSentAnotherSize) {
   }
 }
 
-// What nobody answers is called off: the next message goes to who asks for it then, and nothing is written where it no longer
+// A message that nobody answers is called off: the next one goes to who asks for it then, and nothing is written where it no longer
 // belongs.
 TEST_F(MpiWire, AbandonsWhatIsInFlight) {
   std::vector<std::byte> early(2500, std::byte{7}), in(2500), more(2500);
@@ -174,7 +174,7 @@ TEST_F(MpiWire, WorldIsJoinedOnce) {
   EXPECT_THAT(error_of<InternalError>([] { join_process_world(); }), HasSubstr("a process joins its job once"));
 }
 
-// What ranks say to each other before they have communicators, over MPI, and which of them share a node.
+// Ranks talk to each other over MPI before they have communicators, and know which of them share a node.
 
 TEST(MpiRendezvous, BringsTogetherWhatRanksSay) {
   ProcessWorld& world = MpiSession::current().world();
@@ -190,7 +190,7 @@ TEST(MpiRendezvous, BringsTogetherWhatRanksSay) {
     EXPECT_EQ(first_rank(*ranks, false), -1);
     EXPECT_EQ(first_rank(*ranks, true), 0);
 
-    // Of different lengths, with zeros in them, and longer than MPI sends at once.
+    // The messages have different lengths, zeros in them, and more than MPI sends at once.
     const auto text_of = [](int r) {
       return r % 3 == 1 ? std::string() : std::string("b\0c", 3) + std::string(static_cast<std::size_t>(100'000 * r), 'a');
     };

@@ -154,7 +154,7 @@ TEST(NodeSegment, RefusesRanksThatAskAtOnceForMoreThanThereIs) {
   EXPECT_EQ(board->refused, 2);
 }
 
-// What was touched is missing from what the system has left, and what was given back is there again.
+// Touched memory is missing from what the system has left, and returned memory is there again.
 TEST(NodeSegment, CountsNoBufferTwiceAndForgetsThoseThatEnded) {
   int descriptor = -1;
   NodeSegment segment = NodeSegment::create(0, 256 * kMegabyte, [&] {

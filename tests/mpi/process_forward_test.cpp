@@ -90,7 +90,7 @@ TEST_F(ProcessForward, GeneratesTheGoldens) {
   }
 }
 
-// What is wrong is said once, by whichever rank, and its code is the job's.
+// An error is said once, by whichever rank, and its code is the job's.
 TEST_F(ProcessForward, WhatIsWrongIsSaidOnce) {
   TemporaryFolder place;
   const std::string folder = place / "short";
@@ -128,7 +128,7 @@ TEST_F(ProcessForward, WhatIsWrongIsSaidOnce) {
   }
 }
 
-// What no degree asks for is data parallel, in both commands.
+// Ranks that no degree asks for are data parallel, in both commands.
 TEST_F(ProcessForward, DataRanksTakeWhatIsLeftOver) {
   const std::string golden = kGoldens + "model/goldens/families/qwen3";
   const std::vector<std::string> pp2{"--set", "parallel.pipeline=2", "--set", "precision.compute=fp32"};

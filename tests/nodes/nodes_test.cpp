@@ -83,7 +83,7 @@ class Nodes : public ::testing::Test {
     }
   }
 
-  // What the run says it sent between nodes, and what the links say. Headers and start-up make the difference: payload must
+  // The run's bytes between nodes are the links'. Headers and start-up make the difference: payload must
   // dominate.
   static void expect_counted_bytes(const NodesRun& run) {
     static const std::string kLine = "bytes sent between nodes, whole run: ";
@@ -265,7 +265,7 @@ port=$("$ON_NODE" n2 ss -ltnpH | grep '"trident"' | sed -E 's/.*[^0-9]([0-9]+) +
 hold 10.77.0.2/$port
 )sh";
 
-// What starts a daemon on a node takes no environment along, as ssh does not.
+// The starter of a daemon on a node takes no environment along, as ssh does not.
 const char* const kTokens = R"sh(
 printf '#!/bin/sh\nunset TRIDENT_LEASE_TOKEN OMPI_TRIDENT_LEASE_TOKEN\nexec %s "$@"\n' "$OMPI_MCA_plm_rsh_agent" >"$PLACE/agent"
 chmod +x "$PLACE/agent"

@@ -1,4 +1,4 @@
-// Which elements one call of the update takes, and that it does not matter to them.
+// An element's update does not depend on which call of the update takes it.
 #include "device/operations.h"
 #include "device/ops.h"
 #include "optim/sharded_optimizer.h"

@@ -1,4 +1,4 @@
-// What waiting and reducing cost: ranks as threads on whatever cores there are. Run by hand: bench_communicator [ranks...]
+// Measures waiting and reducing: ranks as threads on whatever cores there are. Run by hand: bench_communicator [ranks...]
 //
 // Prints wall time and process CPU time per operation. With more ranks than cores the CPU time per operation is what counts: it is
 // taken from the ranks' real work.

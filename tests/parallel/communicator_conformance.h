@@ -1,4 +1,4 @@
-// What every communicator must do: one suite, instantiated once per transport.
+// Tests what every communicator must do: one suite, instantiated once per transport.
 //
 // Data are small integers, exact in every dtype, so results are compared for equality. A transport adds a RankLauncher and
 // INSTANTIATE_TEST_SUITE_P(name, CommunicatorConformance, ...); this header is included by one file per test executable.
@@ -21,14 +21,14 @@ struct Case {
   int ranks;
   std::vector<int> nodes{};  // of every rank, if their sums are taken node by node
   enum class Sums : std::uint8_t { kInRankOrder, kInSomeOrder } sums = Sums::kInRankOrder;
-  // Of the combinations of dtype, count and stream only every n-th from `first` on, where all would take too long.
+  // Where all would take too long, only every n-th combination of dtype, count and stream runs, from `first` on.
   int every = 1, first = 0;
   // Longer operands are left out, or cut where a test has one length only: those of one rank, and those that hold a part of each.
   std::int64_t most_elements = 1 << 20, most_of_all_ranks = std::int64_t{1} << 40;
   int most_repetitions = 100;  // of tests that do the same many times
 };
 
-// What the largest operand of an operation holds.
+// The largest operand of an operation holds this.
 enum class Holds : std::uint8_t { kOneRanks, kAllRanks };
 
 inline constexpr std::array kReducible = {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI64, DType::kI32};
@@ -56,7 +56,7 @@ inline float rounded_to(DType dtype, float x) {
   return dtype == DType::kBF16 ? to_float(to_bf16(x)) : dtype == DType::kF16 ? to_float(to_f16(x)) : x;
 }
 
-// Of very different sizes, so that the order of additions shows.
+// Values have very different sizes, so that the order of additions shows.
 inline float random_summand(DType dtype, int rank, std::int64_t i) {
   const auto u = static_cast<std::uint32_t>(rank * 7919 + i * 104729 + 12345) * 2654435761u;
   return rounded_to(dtype, (static_cast<float>(u >> 8) / 16777216.0f - 0.5f) * static_cast<float>(1 << (u % 13)));
@@ -80,7 +80,7 @@ class CommunicatorConformance : public ::testing::TestWithParam<Case> {
   int ranks() const { return GetParam().ranks; }
   void run(const std::function<void(RankContext&)>& body) const { GetParam().launch(ranks(), body); }
 
-  // Of how many combinations one runs. Sanitizers, under which all would take minutes, see every fifth on more than two ranks: every
+  // One of so many combinations runs. Sanitizers, under which all would take minutes, see every fifth on more than two ranks: every
   // dtype, count and stream is still among them, as 5 divides none of their numbers.
   int every() const {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

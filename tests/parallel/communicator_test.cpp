@@ -158,7 +158,7 @@ TEST(CommunicatorBase, TheBoardKnowsWhatWasEntered) {
   });
 }
 
-// What no transport may take; each is told before anything moves.
+// No transport takes these; each is refused before anything moves.
 TEST(CommunicatorBase, GroupScopesHoldNoBarriers) {
   launch_threads(2, [](RankContext& c) {
     c.world.group_begin();

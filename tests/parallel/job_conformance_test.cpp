@@ -1,7 +1,7 @@
 // The conformance suite on as many ranks as users have, over nodes whose ranks reach what lies in their node's segment and nothing
 // else.
 //
-// What CTest runs by itself is a selection of operands at each size; `ctest -C Full` (scripts/test.sh --full) runs the cases named
+// CTest by itself runs a selection of operands at each size; `ctest -C Full` (scripts/test.sh --full) runs the cases named
 // Full as well.
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ constexpr Selection kSome{.every = 5}, kFew{.every = 7, .most_elements = 2049}, 
 // the first alone.
 constexpr Selection kOneOfEach{.every = 43, .first = 8, .most_elements = 1023, .most_of_all_ranks = 1 << 12, .most_repetitions = 5};
 constexpr Selection kOne{.every = 1000, .first = 8, .most_elements = 1023, .most_of_all_ranks = 1 << 12, .most_repetitions = 3};
-// Of 520 ranks an operand that holds a part of each has 0, 1 or 7 elements of a rank.
+// An operand that holds a part of each of 520 ranks has 0, 1 or 7 elements of a rank.
 constexpr Selection kShort{.every = 5, .most_elements = 2049, .most_of_all_ranks = 1 << 12};
 
 }  // namespace

@@ -227,7 +227,7 @@ TEST(LifelineCrew, StrangersAreIgnored) {
   for (const auto& lifeline : crew.lifelines) lifeline->goodbye();
 }
 
-// What was heard of a rank's call says nothing to the next one: a proof counts once.
+// News of a rank's call says nothing to the next one: a proof counts once.
 TEST(LifelineCrew, AProofCannotBeSaidAgain) {
   Crew crew(2);
   const LifelineContact contact = parse_lifeline_contact(crew.contacts()[0]);

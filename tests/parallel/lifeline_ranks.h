@@ -29,7 +29,7 @@ struct ForkedRank {
   void await_order() const;
 };
 
-// What a rank does once it is connected; the process ends with what it returns, after the lifeline's destructor.
+// A rank does this once it is connected; the process ends with what it returns, after the lifeline's destructor.
 using RankBody = std::function<int(ForkedRank&)>;
 
 // Pretends to train: step 17, in a collective that waits for rank `victim`, until the lifeline says that it is over.
@@ -41,7 +41,7 @@ struct RankEnd {
   int signal = 0;
 };
 
-// What the lifelines of all ranks handed out.
+// The lifelines of all ranks handed this out.
 struct JobWords {
   std::vector<std::string> printed;    // to `print`
   std::vector<std::string> woken;      // to `on_failure`

@@ -379,7 +379,7 @@ TEST(Lifeline, NobodyIsHurriedBeforeTheLastGoodbye) {
   for (const int end : last_goodbye) close(end);
 }
 
-// What befalls a rank that is done does not fail the others.
+// A failure of a rank that is done does not fail the others.
 TEST(Lifeline, ADeathAfterTheLastGoodbyeFailsNobody) {
   CallMark mark;
   LifelineJob job(

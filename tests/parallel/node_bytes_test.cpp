@@ -118,7 +118,7 @@ TEST(NodeBytes, SmallReductionsTakeALogarithmOfMessages) {
   for (const std::int64_t sent : sends(DType::kF32, ReduceOp::kSum, 5)) EXPECT_EQ(sent, 4 * 400);
   for (const std::int64_t sent : sends(DType::kI64, ReduceOp::kSum, 8)) EXPECT_EQ(sent, 3 * 800);
   for (const std::int64_t sent : sends(DType::kF32, ReduceOp::kMax, 4)) EXPECT_EQ(sent, 2 * 400);
-  // Of five the first joins the second, four double, and the second tells the first.
+  // With five, the first joins the second, four double, and the second tells the first.
   EXPECT_EQ(sends(DType::kI32, ReduceOp::kSum, 5), (std::vector<std::int64_t>{400, 3 * 400, 2 * 400, 2 * 400, 2 * 400}));
 }
 

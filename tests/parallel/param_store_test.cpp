@@ -46,7 +46,7 @@ struct Issued {
   Calls gather, reduce;
 };
 
-// Of a unit of so many matrices with a bucket for each, among two data ranks.
+// Makes a unit of so many matrices with a bucket for each, among two data ranks.
 Issued issued(ZeroPreset preset, int matrices) {
   DryDevice device(nullptr);
   ParallelContext context(ProcessGrid({.data = 2}), device, make_dry_world(0, 2), {}, CollectiveChecks::kOn);

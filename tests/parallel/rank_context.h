@@ -1,4 +1,4 @@
-// What communicator tests are written against: a rank with its streams, and typed buffers of small integers.
+// Communicator tests are written against this: a rank with its streams, and typed buffers of small integers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,12 +55,12 @@ class ValuesMemory {
   virtual ~ValuesMemory() = default;
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory) = 0;
-  // Of memory that is not the host's, Values keep a copy in the host's.
+  // Values of memory that is not the host's keep a copy in the host's.
   virtual MemoryKind where() const { return MemoryKind::kHost; }
   virtual void write(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   virtual void read(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 };
-// Of this thread; null: any memory will do.
+// The value belongs to this thread; null: any memory will do.
 inline thread_local ValuesMemory* values_memory = nullptr;
 
 template <class T> struct ValuesAllocator {

@@ -25,7 +25,7 @@ struct ThreadWireOptions {
   std::int64_t eager_bytes = 1024;  // longer messages wait for their receiver
 };
 
-// What the ranks' wires share.
+// The ranks' wires share this.
 class ThreadNetwork {
  public:
   explicit ThreadNetwork(int ranks, ThreadWireOptions options = {}) : ranks_(ranks), options_(options) {}

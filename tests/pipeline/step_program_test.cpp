@@ -206,7 +206,7 @@ TEST(StepProgram, UnitsHeldWhileAMicroBatchIsInFlightAreResident) {
   EXPECT_TRUE(zero3[1].gathers_on_use);   // 4 + 4 and shards of 10 against 20
 }
 
-// What the rank computes next needs the unit again: the head's backward after its forward, the first unit's next forward.
+// The rank's next compute needs the unit again: the head's backward after its forward, the first unit's next forward.
 TEST(StepProgram, AUnitStaysForItsNextUse) {
   std::string text;
   const auto programs = build_step_programs(small_spec(make_1f1b(1, 2), ZeroPreset::kZero3));
@@ -242,7 +242,7 @@ TEST(StepProgram, EvaluationReducesAndStepsNothing) {
     }
 }
 
-// Which backward overwrites and where reductions fall, with windows of two in five micro-batches.
+// With windows of two in five micro-batches these backwards overwrite, and reductions fall here.
 TEST(StepProgram, SyncWindows) {
   StepProgramSpec spec = small_spec(make_1f1b(1, 5), ZeroPreset::kDdp);
   spec.zero.grad_sync_every = 2;
@@ -272,7 +272,7 @@ TEST(StepProgram, SplitBackwardsReduceOncePerStep) {
   EXPECT_NO_THROW(check_step_programs(programs, spec)) << to_text(programs);
 }
 
-// What only input gradients read is gone when they have run; what weight gradients read is not.
+// Values that only input gradients read are gone when these have run; those for weight gradients are not.
 TEST(StepProgram, ActivationsLastUntilTheirLastUse) {
   const auto slots = [](const Schedule& schedule, std::size_t rank) {
     const StepProgramSpec spec = small_spec(schedule, ZeroPreset::kZero1);

@@ -136,7 +136,7 @@ TEST(FailureFile, ComesBackAsItWasWritten) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"failure.json"}) << "no folder is made for it";
 }
 
-// Which hosts and which layout a start gets: files of hosts, hosts that are gone or failed, layouts that fit, without a process.
+// A start gets its hosts and its layout: files of hosts, hosts that are gone or failed, layouts that fit, without a process.
 
 std::string refusal(const std::string& text) {
   return error_of<ConfigError>([&] { parse_hostfile(text, "hosts"); });

@@ -1,4 +1,4 @@
-// What attention reads and writes in a test, and its results against plain loops in double.
+// Attention reads and writes these in a test; its results are held against plain loops in double.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What tests ask of texts and errors: what they say, and what they hold.
+// Tests ask texts and errors what they say, and what they hold.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ class PlannedUnit {
       scatter(weight(static_cast<int>(i)), specs_[i], weights, rank.degree(), rank.rank());
     for (std::size_t r = 0; r < kNumRegions; ++r) {
       regions_[r] = rank.device.allocate(plan.region_bytes(static_cast<Region>(r)), "test region");
-      // What was not written must not look like zeros.
+      // Memory that was not written must not look like zeros.
       if (regions_[r].num_bytes() > 0) std::memset(regions_[r].data(), 0xff, static_cast<std::size_t>(regions_[r].num_bytes()));
       base_[r] = regions_[r].data();
     }

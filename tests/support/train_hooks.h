@@ -1,4 +1,4 @@
-// What main() hands to a training run.
+// Makes what main() hands to a training run.
 #pragma once
 
 #include "infer/generate/eval_samples.h"

@@ -22,7 +22,7 @@ class TrainerCheckpoints {
  public:
   TrainerCheckpoints(RankTrainer& trainer, const TrainerCheckpointOptions& options);
 
-  // Of where the trainer stands.
+  // Saves the step where the trainer stands.
   void start_saving();
   RunCheckpoints& checkpoints() { return checkpoints_; }
   // Goes on with the save until it is over; whether it is committed.

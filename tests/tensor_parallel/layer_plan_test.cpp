@@ -223,7 +223,7 @@ TEST_F(UnitPlanTest, BothDryPassesTakeTheSameScratch) {
                {"unit 7: backward takes scratch f32 [2] at byte 0 as number 0"});
 }
 
-// What backward_input used last may be gone when backward_weight comes.
+// Memory that backward_input used last may be gone when backward_weight comes.
 TEST_F(UnitPlanTest, BackwardWeightReadsNoTensorWhoseLastUseWasBefore) {
   UnitPlan plan({.sequence = 4, .micro_batch = 1}, oracle_, 7);
   const Saved statistics{"a norm's means", ActivationKind::kNorms, LastUse::kB};
@@ -241,7 +241,7 @@ TEST_F(UnitPlanTest, BackwardWeightReadsNoTensorWhoseLastUseWasBefore) {
   expect_parts(error_of<InternalError>([&] { pass(statistics); }), {"unit 7: backward_weight reads a norm's means"});
 }
 
-// What is held longer than anybody reads it would only be memory.
+// A tensor held longer than anybody reads it would only cost memory.
 TEST_F(UnitPlanTest, WhatIsHeldForWeightGradientsIsReadByThem) {
   const Saved input{"the activation's input", ActivationKind::kMlp, LastUse::kW};
   const Saved early{"a norm's means", ActivationKind::kNorms, LastUse::kB};

@@ -156,7 +156,7 @@ TEST(ArenaCheck, OfFrozenParametersTheWeightsAloneCount) {
   expect_parts(refusal_at(255'000'000, {}), {"model: 124.4M parameters need at least 1.", "at most 21M"});
 }
 
-// Of eight ranks on two GPUs, each GPU is told what a preset would leave there.
+// With eight ranks on two GPUs, each GPU is told what a preset would leave there.
 TEST(ArenaCheck, APresetThatFitsIsNamed) {
   RunPlan plan = plan_of({"parallel.data=8", "parallel.zero=ddp"});
   plan.memory = {{"GPU 0", {0, 1, 2, 3}, 20'000'000'000}, {"GPU 1", {4, 5, 6, 7}, 20'000'000'000}};
@@ -264,7 +264,7 @@ TEST(ArenaCheck, RanksThatKnowOnlyTheirOwnSayTheSame) {
   EXPECT_EQ(refusals(plan, needs), std::vector<std::string>(12, ""));
 }
 
-// What is free there counts, by the rank that sees least of it.
+// Free memory counts by the rank that sees least of it.
 TEST(ArenaCheck, WhatIsFreeIsAskedOfAllWhoShareIt) {
   RunPlan plan = plan_of({"parallel.pipeline=3"});
   plan.memory = {{"GPU 0", {0, 2}, 80'000'000'000}, {"GPU 1", {1}, 80'000'000'000}};

@@ -329,7 +329,7 @@ TEST(ConfigAccepts, TheTokenizerOfAVocabulary) {
   EXPECT_EQ(of("gpt2", 50305).tokenizer, Name());
   EXPECT_EQ(of("llama", 50258).tokenizer, Name());
   EXPECT_EQ(of("llama", 50304).tokenizer, Name()) << "GPT-NeoX's has as many";
-  // What is named stays.
+  // A named value stays.
   EXPECT_EQ(of("llama", 32000, {"data.tokenizer=gpt2"}).tokenizer, Name("gpt2"));
   EXPECT_EQ(of("gpt2", 50257, {"data.tokenizer=null"}).tokenizer, Name());
   EXPECT_EQ(of("gpt2", 50257, {"data.tokenizer=my/folder"}).tokenizer, Name("my/folder"));

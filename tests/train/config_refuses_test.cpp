@@ -116,7 +116,7 @@ TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
   expect_refusal({}, {"unknown key a\\u001b[31m"}, with("\"a\\u001b[31m\": 1"));
 }
 
-// What users of other systems write as a key, in a file or with --set.
+// Users of other systems write these as keys, in a file or with --set.
 struct ForeignKey {
   const char* setting;
   const char* answer;  // "": none

@@ -73,7 +73,7 @@ class TrainingRank {
     statistics_.reduce({}, {});
   }
   void log() { totals_for_log(trainer_.context().world(), trainer_.context().host_stream(), {}, one_step()); }
-  // What the closing lines need of all ranks.
+  // The closing lines need these of all ranks.
   void close(const RunPlan& plan) {
     collect_cpu_seconds(trainer_, plan);
     Communicator& world = trainer_.context().world();

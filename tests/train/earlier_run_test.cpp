@@ -33,7 +33,7 @@ class EarlierRun : public ::testing::Test {
     settings.push_back("run.dir=" + folder_.path());
     return small_with(settings);
   }
-  // What a run with this configuration leaves.
+  // Makes the files that a run with this configuration leaves.
   void leave(const TrainConfig& of) const {
     write_file(folder_ / "config.resolved.json", to_json_text(to_json(of), 2));
     for (const char* name :

@@ -13,7 +13,7 @@
 namespace trident::testing {
 namespace {
 
-// What one rank saw.
+// One rank saw this.
 struct RankRecord {
   std::vector<StepResult> results;
   std::vector<std::vector<float>> masters;  // after every step, all shards
@@ -151,7 +151,7 @@ TEST(Fp16, AScaleChangesNoBit) {
   }
 }
 
-// What the scale is for: the mean over many tokens makes gradients so small that fp16 keeps a few bits of them.
+// The scale is needed because the mean over many tokens makes gradients so small that fp16 keeps a few bits of them.
 TEST(Fp16, AScaleKeepsSmallGradients) {
   const auto gradients = [](const std::vector<std::string>& precision) {
     LayoutRunOptions options;
@@ -161,7 +161,7 @@ TEST(Fp16, AScaleKeepsSmallGradients) {
     return run_layout(tiny_llama_config(), settings, options);
   };
   const LayoutRun exact = gradients({"precision.compute=fp32"});
-  // Of the gradient's 2-norm.
+  // Returns the error as a share of the gradient's 2-norm.
   const auto error = [&](double scale) {
     const LayoutRun run = gradients({"precision.compute=fp16", fmt::format("precision.loss_scale={:.0f}", scale)});
     double squares = 0, errors = 0;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kPoisonedStep = 1, kSteps = 3;
 
-// What one rank saw.
+// One rank saw this.
 struct RankRecord {
   std::vector<StepResult> results;
   std::vector<std::vector<float>> masters;  // after every step, all shards

@@ -17,7 +17,7 @@
 namespace trident::testing {
 namespace {
 
-// What `ctest -C Full` adds trains 20 steps, the others as many as show it: the numbers of a step depend on all that went before,
+// Cases that `ctest -C Full` adds train 20 steps, others as many as show it: the numbers of a step depend on all that went before,
 // and a wrong gradient is seen in the first step, whose gradients are compared parameter by parameter.
 constexpr int kSteps = 20, kFewSteps = 8;
 

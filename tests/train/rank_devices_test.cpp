@@ -195,7 +195,7 @@ TEST(LookForGpus, ProcessesThatSeeAllGpusOpenTheirOwn) {
   EXPECT_EQ(found[0].memory[3].ranks, std::vector<int>{3});
 }
 
-// What each says about memory is asked when all have opened their GPUs: the note means others, not the ranks themselves.
+// Ranks are asked about memory when all have opened their GPUs: the note means others, not the ranks themselves.
 TEST(LookForGpus, ProcessesOnOneGpuAreNotTakenForStrangers) {
   Machine machine;
   StandIn p0(machine, {"a"}), p1(machine, {"a"}), p2(machine, {"a"}), p3(machine, {"a"});

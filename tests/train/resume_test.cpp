@@ -29,7 +29,7 @@
 namespace trident::testing {
 namespace {
 
-// What happens at which update. Evaluations are made after every third, lines written after every seventh.
+// These updates matter. Evaluations are made after every third, lines written after every seventh.
 constexpr int kFirst = 2;   // then the loss scale is made one that will soon grow
 constexpr int kWarm = 4;    // the warm-up ends
 constexpr int kSwitch = 9;  // the sets are blended by other weights from here on
@@ -58,7 +58,7 @@ void write_tokens(const std::string& prefix, int samples, int factor) {
 
 using Steps = std::set<std::int64_t>;
 
-// What of a file must be the same whenever the run stopped, by step, but for the lines of some steps.
+// Returns what of a file must be the same whenever the run stopped, by step, without the lines of some steps.
 std::map<std::int64_t, std::string> compared(const std::string& path, const Steps& without = {}) {
   std::map<std::int64_t, std::string> lines;
   for (const std::string& line : lines_without_clocks(read_file(path))) {
@@ -177,7 +177,7 @@ class Resumption : public ::testing::TestWithParam<Kind> {
   void let_the_scale_overflow(const std::string& run) const {
     change_state(run, kOverflows, [](TrainingState& state) { state.loss_scale *= 4096; });
   }
-  // What a person got to see.
+  // Returns what a person got to see.
   std::string whole_run(const std::string& run, const std::function<void(int steps, std::string& said)>& train_to) {
     std::string said;
     train_to(kFirst, said);

@@ -143,7 +143,7 @@ struct Ended {
   std::string message;
 };
 
-// What becomes of ranks that compare these.
+// Returns what becomes of ranks that compare these.
 std::vector<Ended> compared(const std::vector<std::vector<DataFacts>>& ranks) {
   std::vector<Ended> ended(ranks.size());
   testing::on_meeting_ranks(std::vector<int>(ranks.size(), 0), [&](Rendezvous& job, Rendezvous&) {

@@ -33,7 +33,7 @@ struct StartUpEnd {
   int system_error = 0;
 };
 
-// What becomes of every rank that runs `body(job)`.
+// Returns what becomes of every rank that runs `body(job)`.
 template <class Body>
 std::vector<StartUpEnd> on_ranks(int ranks, Body body) {
   std::vector<StartUpEnd> ended(static_cast<std::size_t>(ranks));
@@ -234,7 +234,7 @@ TEST(StartUp, AllHaveWhatRank0Has) {
   }
 }
 
-// What weakest() says on every rank, of ranks on these nodes.
+// Returns what weakest() says on every rank, for ranks on these nodes.
 std::vector<MachineFacts> weakest_of(const std::vector<int>& nodes, const std::vector<StartUpFacts>& ranks) {
   std::vector<MachineFacts> machines(nodes.size());
   on_meeting_ranks(nodes, [&](MeetingRank& job, MeetingRank& node) {

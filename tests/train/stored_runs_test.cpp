@@ -156,7 +156,7 @@ TEST_F(StoredRuns, WeightsAloneAreSaidToEndTheRun) {
     for (int start = 0; start < 2; ++start) EXPECT_FALSE(contains(train(settings(other, {weights, other})), warned)) << other;
 }
 
-// What takes the place of a damaged newest one goes on as if that had never been; where nothing may, nothing is said to be damaged.
+// An older checkpoint in the place of a damaged one goes on as if that had never been; where none may, none is said to be damaged.
 TEST_F(StoredRuns, AnOlderCheckpointGoesOnByItsOwnLength) {
   const auto damage_newest = [&] {
     const std::string weights = newest(folder_ / "run/ckpt") + "/weights/w-00000-0.safetensors";

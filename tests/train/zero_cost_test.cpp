@@ -123,7 +123,7 @@ TEST(GradSyncAuto, IsLeftOpenByThePlanAlone) {
   EXPECT_EQ(plan.notes, own.notes);
 }
 
-// What was not asked to be settled, or has nothing to settle, is left alone.
+// A preset that was not asked to be settled, or has nothing to settle, is left alone.
 TEST(GradSyncAuto, OtherPlansStayAsTheyAre) {
   for (const std::vector<std::string>& settings :
        {std::vector<std::string>{}, {kStep}, {"parallel.grad_sync={\"every\":3}"}, {kAuto, "parallel.zero=\"zero1\""}}) {
@@ -133,7 +133,7 @@ TEST(GradSyncAuto, OtherPlansStayAsTheyAre) {
   }
 }
 
-// What "auto" came to, what follows from it, the machine's.
+// The plan notes what "auto" came to and what follows from it.
 TEST(GradSyncAuto, SaysSoWhereTheReaderLooks) {
   const MachineFacts here = machine_with(kPlenty), gpus = machine_with(kPlenty, DeviceKind::kCuda);
   const std::vector<std::string> zero3{kAuto, "parallel.zero=\"zero3\"", "parallel.param_gather=\"per_use\"", "cuda.graphs=true"};

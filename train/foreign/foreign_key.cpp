@@ -117,16 +117,26 @@ ForeignTables::ForeignTables(std::span<const ForeignSection> sections) : section
   }
 }
 
-const ForeignKey* ForeignTables::find(ForeignSystem system, std::string_view name, std::string_view value) const {
+std::vector<const ForeignKey*> ForeignTables::find_all(ForeignSystem system, std::string_view name, std::string_view value) const {
   const std::string plain = plain_foreign_name(name);
-  for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
-    if (const auto rows = of(*one).exact.find(plain); rows != of(*one).exact.end())
-      for (const Row& row : rows->second)
-        if (row.answers(value)) return row.key;
+  std::vector<const ForeignKey*> found;
+  for (std::optional<ForeignSystem> one = system; one; one = base_of(*one)) {
+    const auto rows = of(*one).exact.find(plain);
+    if (rows == of(*one).exact.end()) continue;
+    for (const Row& row : rows->second)
+      if (row.answers(value) && (found.empty() || row.values.empty() == names_of(*found.front()).values.empty()))
+        found.push_back(row.key);
+    if (!found.empty()) return found;
+  }
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
     for (const auto& [prefix, row] : of(*one).prefixes)
-      if (plain.starts_with(prefix) && row.answers(value)) return row.key;
-  return nullptr;
+      if (plain.starts_with(prefix) && row.answers(value)) return {row.key};
+  return {};
+}
+
+const ForeignKey* ForeignTables::find(ForeignSystem system, std::string_view name, std::string_view value) const {
+  const std::vector<const ForeignKey*> rows = find_all(system, name, value);
+  return rows.empty() ? nullptr : rows.front();
 }
 
 std::string_view ForeignTables::nearest(ForeignSystem system, std::string_view name) const {

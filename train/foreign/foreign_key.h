@@ -48,12 +48,16 @@ enum class Convert : std::uint8_t {
   kNot,           // true is false
   kElementsToMb,  // of gradients, 4 bytes each, in units of 10^6 bytes
   kMinutesToSeconds,
-  kList,    // "a,b" or "a b" is ["a", "b"]
-  kOneMore  // n is n + 1
+  kList,     // "a,b" or "a b" is ["a", "b"]
+  kOneMore,  // n is n + 1
+  kWords,    // each word has a row that names it as a value
+  // As kSame, but what another key says outright counts in its place; or also what another one implies.
+  kUnlessSaid,
+  kUnlessImplied
 };
 
-// A row that names values answers those alone and goes before the row of the same name without values. A name that ends in * is any
-// that begins so, and comes last. Nested keys have dots: "zero_optimization.stage". Flags have neither hyphens before them nor
+// A row that names values answers those alone and goes before those of the same name without values. Several rows of one name and
+// value count together, the first of them for the verdict. A name that ends in * is any that begins so, and comes last. Nested keys have dots: "zero_optimization.stage". Flags have neither hyphens before them nor
 // within: "micro_batch_size".
 struct ForeignKey {
   std::string_view names;  // "a, b" or "a, b = V, W"
@@ -103,8 +107,10 @@ class ForeignTables {
   // `sections` outlive it.
   explicit ForeignTables(std::span<const ForeignSection> sections);
 
-  // The row of a key of this system with this value (as text: "true", "zero3", "1e-5", "null"; is_among_values). Systems that build
-  // on another (base_of) ask that one next. nullptr: not a key of it.
+  // The rows of a key of this system with this value (as text: "true", "zero3", "1e-5", "null"; is_among_values). Systems that
+  // build on another (base_of) ask that one next. None: not a key of it.
+  std::vector<const ForeignKey*> find_all(ForeignSystem system, std::string_view name, std::string_view value) const;
+  // The first of them; nullptr: none.
   const ForeignKey* find(ForeignSystem system, std::string_view name, std::string_view value) const;
   // The known name of the system that is nearest to a misspelt one; empty: none is near.
   std::string_view nearest(ForeignSystem system, std::string_view name) const;

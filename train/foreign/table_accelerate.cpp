@@ -9,6 +9,7 @@ using enum Verdict;
 // Names of one setting: in the file, and as a flag. Accelerate itself takes the keys of fsdp_config with and without their prefix.
 #define TRIDENT_DEEPSPEED(name) "deepspeed_config." name ", " name
 #define TRIDENT_FSDP(name) "fsdp_config.fsdp_" name ", fsdp_config." name ", fsdp_" name
+#define TRIDENT_RESHARD_FSDP TRIDENT_FSDP("sharding_strategy") ", " TRIDENT_FSDP("reshard_after_forward")
 #define TRIDENT_MEGATRON(name) "megatron_lm_config.megatron_lm_" name ", megatron_lm_" name
 #define TRIDENT_PARALLELISM(name) \
   "parallelism_config.parallelism_config_" name ", parallelism_config." name ", parallelism_config_" name
@@ -36,8 +37,8 @@ constexpr ForeignKey kAccelerateRun[] = {
     {"num_machines", kMapped, "@nodes", {}, "num_processes counts the ranks of all of them"},
     {"mixed_precision = bf16", kMapped, "precision.compute", "\"bf16\""},
     {"mixed_precision = fp16", kMapped, "precision.compute", "\"fp16\""},
-    {"mixed_precision = no, false", kMapped, "@mixed_precision", "\"no\"",
-     "fp32, unless the program's own arguments name a format"},
+    {"mixed_precision = no, false", kMapped, "precision.compute", "\"fp32\"",
+     "unless the program's own arguments name a format", {}, Convert::kUnlessSaid},
     {"mixed_precision = fp8", kNotBuilt, "precision.fp8", "true"},
     {"mixed_precision", kRefused, {}, {}, "formats are no, fp16, bf16 and fp8"},
     {"fp16", kMapped, "precision.compute", "\"fp16\"", "the old form of mixed_precision"},
@@ -68,11 +69,9 @@ constexpr ForeignKey kAccelerateDeepSpeed[] = {
     {TRIDENT_DEEPSPEED("zero_stage") " = 0", kMapped, "parallel.zero", "\"ddp\""},
     {TRIDENT_DEEPSPEED("zero_stage") " = 1", kMapped, "parallel.zero", "\"zero1\""},
     {TRIDENT_DEEPSPEED("zero_stage") " = 2", kMapped, "parallel.zero", "\"zero2\"",
-     "gradients are reduced after every micro-batch, as DeepSpeed does, though in fp32; parallel.grad_sync \"step\" reduces once a "
-     "step"},
+     kReducesOften},
     {TRIDENT_DEEPSPEED("zero_stage") " = 3", kMapped, "parallel.zero", "\"zero3\"",
-     "gradients are reduced after every micro-batch, as DeepSpeed does, though in fp32; parallel.grad_sync \"step\" reduces once a "
-     "step"},
+     kReducesOften},
     {TRIDENT_DEEPSPEED("zero_stage"), kRefused, {}, {}, "stages are 0 to 3"},
     {TRIDENT_DEEPSPEED("gradient_accumulation_steps") " = auto", kAlways, {}, {}, "the program's arguments say it"},
     {TRIDENT_DEEPSPEED("gradient_accumulation_steps"), kMapped, "@accumulation"},
@@ -102,20 +101,18 @@ constexpr ForeignKey kAccelerateDeepSpeed[] = {
 
 constexpr ForeignKey kAccelerateFsdp[] = {
     {TRIDENT_FSDP("version"), kAlways, {}, {}, "both versions have the same presets here"},
-    {TRIDENT_FSDP("sharding_strategy") ", " TRIDENT_FSDP("reshard_after_forward") " = FULL_SHARD, true, 1", kMapped,
-     "parallel.zero", "\"zero3\"", "true is of version 2, FULL_SHARD of version 1"},
-    {TRIDENT_FSDP("sharding_strategy") ", " TRIDENT_FSDP("reshard_after_forward") " = SHARD_GRAD_OP, false, 2", kMapped,
-     "parallel.zero", "\"shard_grad_op\"", "false is of version 2, SHARD_GRAD_OP of version 1"},
-    {TRIDENT_FSDP("sharding_strategy") ", " TRIDENT_FSDP("reshard_after_forward") " = NO_SHARD, 3", kMapped, "parallel.zero",
-     "\"ddp\""},
-    {TRIDENT_FSDP("sharding_strategy") ", " TRIDENT_FSDP("reshard_after_forward") " = HYBRID_SHARD, 4", kNotBuilt,
-     "parallel.shard_group", "\"node\"", "zero3 among the ranks of a node, whole copies across nodes"},
-    {TRIDENT_FSDP("sharding_strategy") ", " TRIDENT_FSDP("reshard_after_forward") " = HYBRID_SHARD_ZERO2, 5", kNotBuilt,
-     "@hybrid_zero2", "true", "parallel.shard_group \"node\": shard_grad_op among the ranks of a node, whole copies across nodes"},
-    {TRIDENT_FSDP("sharding_strategy") ", " TRIDENT_FSDP("reshard_after_forward"), kRefused, {}, {},
+    {TRIDENT_RESHARD_FSDP " = FULL_SHARD, true, 1", kMapped, "parallel.zero", "\"zero3\"",
+     "true is of version 2, FULL_SHARD of version 1"},
+    {TRIDENT_RESHARD_FSDP " = SHARD_GRAD_OP, false, 2", kMapped, "parallel.zero", "\"shard_grad_op\"",
+     "false is of version 2, SHARD_GRAD_OP of version 1"},
+    {TRIDENT_RESHARD_FSDP " = NO_SHARD, 3", kMapped, "parallel.zero", "\"ddp\""},
+    {TRIDENT_RESHARD_FSDP " = HYBRID_SHARD, HYBRID_SHARD_ZERO2, 4, 5", kNotBuilt, "parallel.shard_group", "\"node\"",
+     "sharded among the ranks of a node, whole copies across nodes"},
+    {TRIDENT_RESHARD_FSDP " = HYBRID_SHARD, 4", kMapped, "parallel.zero", "\"zero3\""},
+    {TRIDENT_RESHARD_FSDP " = HYBRID_SHARD_ZERO2, 5", kMapped, "parallel.zero", "\"shard_grad_op\""},
+    {TRIDENT_RESHARD_FSDP, kRefused, {}, {},
      "strategies are FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD and HYBRID_SHARD_ZERO2"},
-    {TRIDENT_FSDP("offload_params") ", fsdp_config.cpu_offload", kNotBuilt, "offload.parameters", "\"host\"",
-     "with offload.optimizer and offload.gradients, as FSDP keeps those there, too"},
+    {TRIDENT_FSDP("offload_params") ", fsdp_config.cpu_offload", kNotBuilt, "@fsdp_offload", "\"host\"", kFsdpOffload},
     {TRIDENT_FSDP("activation_checkpointing"), kMapped, "recompute.policy", "\"full\""},
     {TRIDENT_FSDP("activation_checkpointing_offload"), kNotBuilt, "offload.activations", "\"host\""},
     {TRIDENT_FSDP("auto_wrap_policy") " = NO_WRAP", kDiffers, {}, {},
@@ -235,6 +232,7 @@ constexpr ForeignKey kAcceleratePython[] = {
 
 #undef TRIDENT_DEEPSPEED
 #undef TRIDENT_FSDP
+#undef TRIDENT_RESHARD_FSDP
 #undef TRIDENT_MEGATRON
 #undef TRIDENT_PARALLELISM
 

@@ -6,8 +6,6 @@ namespace {
 
 using enum Verdict;
 
-constexpr std::string_view kAxolotlNotThere = "a method that is not there: all weights or LoRA's train, by AdamW or Lion";
-
 constexpr ForeignKey kAxolotlTraining[] = {
     {"program", kAlways, {}, {}, "the YAML says what trains"},
     {"rl = null, none, false", kMapped, "@stage", "\"sft\"", {}, "null"},
@@ -62,7 +60,7 @@ constexpr ForeignKey kAxolotlTraining[] = {
      "peft_trainable_token_indices, peft_init_lora_weights, peft, jagged_restart_steps, lisa_n_layers, trainer_cls, "
      "lr_div_factor, adam_beta3, adam_epsilon2, torchdistx_path, use_onebitllms, model_quantization_config, qat*, quantization*, "
      "freeze_mm_modules",
-     kRefused, {}, {}, kAxolotlNotThere},
+     kRefused, {}, {}, kNoSuchMethod},
     {"reward_model, process_reward_model, num_labels, center_rewards_coefficient, curriculum_sampling, scaling_softmax, "
      "noisy_embedding_alpha, dpo_loss_type, dpo_loss_weights, dpo_use_weighting, trl*, vllm*, ebft*, do_causal_lm_eval, "
      "do_bench_eval",
@@ -121,7 +119,7 @@ constexpr ForeignKey kAxolotlModelAndData[] = {
      "preprocess_iterable, total_num_tokens, total_supervised_tokens, push_dataset_to_hub",
      kAlways, "trident data prepare", {}, "trident data prepare and pack make the samples, once and for all runs"},
     {"chat_template_jinja, chat_template_kwargs*, eot_tokens, default_system_message", kAlways,
-     "trident data prepare --chat --template FILE --loss assistant", {}, "the tokenizer's own template where none is named"},
+     "trident data prepare --chat --template FILE --loss assistant", {}, kOwnTemplate},
     {"fix_untrained_tokens, mean_resizing_embeddings, embeddings_skip_upcast", kAlways, {}, {}, "no row is added to the embedding"},
     {"tokenizer_config", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
     {"base_model_config, type_of_model, revision_of_model, tokenizer_type, tokenizer_use_fast, tokenizer_legacy, "

@@ -25,11 +25,9 @@ constexpr ForeignKey kDeepSpeedZero[] = {
     {"zero_optimization.stage = 1", kMapped, "parallel.zero", "\"zero1\""},
     {"zero_optimization = true", kMapped, "parallel.zero", "\"zero1\""},
     {"zero_optimization.stage = 2", kMapped, "parallel.zero", "\"zero2\"",
-     "gradients are reduced after every micro-batch, as DeepSpeed does, though in fp32; parallel.grad_sync \"step\" reduces once a "
-     "step"},
+     kReducesOften},
     {"zero_optimization.stage = 3", kMapped, "parallel.zero", "\"zero3\"",
-     "gradients are reduced after every micro-batch, as DeepSpeed does, though in fp32; parallel.grad_sync \"step\" reduces once a "
-     "step"},
+     kReducesOften},
     {"zero_optimization.stage", kRefused, {}, {}, "stages are 0 to 3"},
     {"zero_optimization.reduce_bucket_size", kMapped, "parallel.bucket_mb", {}, "elements there, MB here: 4 bytes each", {},
      Convert::kElementsToMb},

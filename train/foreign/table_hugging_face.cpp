@@ -10,7 +10,10 @@ using enum Verdict;
 constexpr std::string_view kNotSent = "nothing is sent anywhere; trident convert makes the folder",
                            kSchedules = "linear, cosine, cosine_with_min_lr, constant, constant_with_warmup, inverse_sqrt and "
                                         "warmup_stable_decay are there",
-                           kWithData = "the targets that count are chosen with the data";
+                           kPresetFile = "ms-swift's name of a file of DeepSpeed's";
+
+#define TRIDENT_RESHARD \
+  "fsdp_config.reshard_after_forward, fsdp_config.fsdp_reshard_after_forward, fsdp_config.fsdp_sharding_strategy"
 
 constexpr ForeignKey kBatchAndRun[] = {
     {"program", kMapped, "@program", {}, "its name says whose defaults count: sft.py and dpo.py have TRL's, others Trainer's"},
@@ -33,11 +36,12 @@ constexpr ForeignKey kBatchAndRun[] = {
     {"data_seed", kDiffers, {}, {}, "the order of samples is drawn from run.seed"},
     {"full_determinism", kMapped, "cuda.deterministic", "true"},
     {"no_cuda, use_cpu", kMapped, "device", "\"cpu\""},
-    {"bf16", kMapped, "precision.compute", "\"bf16\""},
-    {"bf16 = false, no, 0", kMapped, "@bf16_off", "true", "fp32 unless another key says otherwise"},
+    {"bf16", kMapped, "precision.compute", "\"bf16\"", {}, "false"},
+    {"bf16 = false, no, 0", kMapped, "precision.compute", "\"fp32\"", "unless another key says otherwise", {},
+     Convert::kUnlessImplied},
     {"fp16", kMapped, "precision.compute", "\"fp16\""},
-    {"dtype, torch_dtype, model_init_kwargs.dtype, model_init_kwargs.torch_dtype", kMapped, "@dtype", {},
-     "precision.compute where bf16 and fp16 are not given; master weights stay fp32 here"},
+    {"dtype, torch_dtype, model_init_kwargs.dtype, model_init_kwargs.torch_dtype", kMapped, "precision.compute", {},
+     "where bf16 and fp16 are not given; master weights stay fp32 here", {}, Convert::kUnlessSaid},
     {"tf32", kMapped, "cuda.tf32", "true"},
     {"fp16_full_eval, bf16_full_eval, half_precision_backend, fp16_backend, fp16_opt_level", kAlways, {}, {},
      "evaluation computes in precision.compute, and there is one implementation"},
@@ -46,8 +50,8 @@ constexpr ForeignKey kBatchAndRun[] = {
      kMapped, "recompute.policy", "\"full\""},
     {"gradient_checkpointing, activation_checkpointing, fsdp_config.activation_checkpointing, "
      "fsdp_config.fsdp_activation_checkpointing = false, no, 0",
-     kMapped, "@checkpointing_off", "true", "none unless another key says otherwise"},
-    {"no_gradient_checkpointing", kMapped, "@checkpointing_off", "true"},
+     kMapped, "recompute.policy", "\"none\"", "unless another key says otherwise", {}, Convert::kUnlessSaid},
+    {"no_gradient_checkpointing", kMapped, "recompute.policy", "\"none\"", {}, {}, Convert::kUnlessSaid},
     {"gradient_checkpointing_kwargs, activation_checkpointing_kwargs, gradient_checkpointing_kwargs.use_reentrant, "
      "activation_checkpointing_kwargs.use_reentrant, gradient_checkpointing_kwargs.preserve_rng_state, "
      "gradient_checkpointing_use_reentrant",
@@ -80,8 +84,9 @@ constexpr ForeignKey kOptimizer[] = {
     {"lr_scheduler_type, lr_scheduler = linear", kMapped, "lr_schedule.type", "\"linear\"",
      "step n has the rate that Trainer gives to step n + 1, whose first has 0 of a warm-up", "\"linear\""},
     {"lr_scheduler_type, lr_scheduler = cosine, cosine_with_min_lr", kMapped, "lr_schedule.type", "\"cosine\""},
-    {"lr_scheduler_type, lr_scheduler = constant", kMapped, "@scheduler", "\"constant\"",
+    {"lr_scheduler_type, lr_scheduler = constant", kMapped, "lr_schedule.type", "\"constant\"",
      "without a warm-up, whatever warmup_steps says; constant_with_warmup has one"},
+    {"lr_scheduler_type, lr_scheduler = constant", kMapped, "@no_warmup", "true", "lr_schedule.warmup_steps is 0"},
     {"lr_scheduler_type, lr_scheduler = constant_with_warmup", kMapped, "lr_schedule.type", "\"constant\""},
     {"lr_scheduler_type, lr_scheduler = inverse_sqrt", kMapped, "lr_schedule.type", "\"inverse_sqrt\"",
      "its time scale is the warm-up"},
@@ -108,8 +113,14 @@ constexpr ForeignKey kOptimizer[] = {
 };
 
 constexpr ForeignKey kParallelism[] = {
-    {"deepspeed = zero0, zero1, zero2, zero3, zero2_offload, zero3_offload", kMapped, "@deepspeed", {},
-     "ms-swift's name of a file of DeepSpeed's"},
+    {"deepspeed = zero0", kMapped, "parallel.zero", "\"ddp\"", kPresetFile},
+    {"deepspeed = zero1", kMapped, "parallel.zero", "\"zero1\"", kPresetFile},
+    {"deepspeed = zero2, zero2_offload", kMapped, "parallel.zero", "\"zero2\"", kPresetFile},
+    {"deepspeed = zero3, zero3_offload", kMapped, "parallel.zero", "\"zero3\"", kPresetFile},
+    {"deepspeed = zero2_offload, zero3_offload", kNotBuilt, "offload.optimizer", "\"host\""},
+    {"deepspeed = zero3_offload", kNotBuilt, "offload.parameters", "\"host\""},
+    {"deepspeed = null", kMapped, "parallel.zero", "\"ddp\"", "unless another key says otherwise", "null",
+     Convert::kUnlessImplied},
     {"deepspeed", kAlways, "trident import FILE", {},
      "its file is read as one of DeepSpeed's; ddp, zero1, zero2, zero3 are its stages"},
     {"accelerate_config = zero1, zero2, zero3", kMapped, "parallel.zero", {},
@@ -117,24 +128,24 @@ constexpr ForeignKey kParallelism[] = {
     {"accelerate_config = fsdp1, fsdp2", kMapped, "parallel.zero", "\"zero3\"", "likewise"},
     {"accelerate_config = multi_gpu, single_gpu", kMapped, "parallel.zero", "\"ddp\"", "likewise"},
     {"accelerate_config", kAlways, {}, {}, "its file is read"},
-    {"fsdp = full_shard, full_shard auto_wrap, auto_wrap full_shard", kMapped, "parallel.zero", "\"zero3\"",
-     "SHARD_GRAD_OP is shard_grad_op, NO_SHARD is ddp"},
-    {"fsdp = shard_grad_op, shard_grad_op auto_wrap, auto_wrap shard_grad_op", kMapped, "parallel.zero", "\"shard_grad_op\""},
-    {"fsdp", kMapped, "@fsdp", {},
-     "SHARD_GRAD_OP is shard_grad_op, NO_SHARD is ddp; auto_wrap is always so, offload is a key by itself"},
-    {"fsdp_config.reshard_after_forward, fsdp_config.fsdp_reshard_after_forward, fsdp_config.fsdp_sharding_strategy = true, "
-     "full_shard, 1",
-     kMapped, "parallel.zero", "\"zero3\""},
-    {"fsdp_config.reshard_after_forward, fsdp_config.fsdp_reshard_after_forward, fsdp_config.fsdp_sharding_strategy = false, "
-     "shard_grad_op, 2",
-     kMapped, "parallel.zero", "\"shard_grad_op\""},
-    {"fsdp_config.reshard_after_forward, fsdp_config.fsdp_reshard_after_forward, fsdp_config.fsdp_sharding_strategy = no_shard, 3",
-     kMapped, "parallel.zero", "\"ddp\""},
-    {"fsdp_config.reshard_after_forward, fsdp_config.fsdp_reshard_after_forward, fsdp_config.fsdp_sharding_strategy = "
-     "hybrid_shard, hybrid_shard_zero2, 4, 5",
-     kNotBuilt, "parallel.shard_group", "\"node\""},
-    {"fsdp_config.offload_params, fsdp_config.fsdp_offload_params, fsdp_config.cpu_offload", kNotBuilt, "offload.parameters",
-     "\"host\""},
+    {"fsdp = full_shard, true, fsdp2", kMapped, "parallel.zero", "\"zero3\"", "SHARD_GRAD_OP is shard_grad_op, NO_SHARD is ddp", {},
+     Convert::kUnlessSaid},
+    {"fsdp = fsdp2", kMapped, "recompute.policy", "\"full\"", "ms-swift's file of that name has it", {}, Convert::kUnlessImplied},
+    {"fsdp = shard_grad_op", kMapped, "parallel.zero", "\"shard_grad_op\"", {}, {}, Convert::kUnlessSaid},
+    {"fsdp = no_shard", kMapped, "parallel.zero", "\"ddp\"", {}, {}, Convert::kUnlessSaid},
+    {"fsdp = hybrid_shard", kMapped, "parallel.zero", "\"zero3\"", {}, {}, Convert::kUnlessSaid},
+    {"fsdp = hybrid_shard_zero2", kMapped, "parallel.zero", "\"shard_grad_op\"", {}, {}, Convert::kUnlessSaid},
+    {"fsdp = hybrid_shard, hybrid_shard_zero2", kNotBuilt, "parallel.shard_group", "\"node\""},
+    {"fsdp = offload", kNotBuilt, "@fsdp_offload", "\"host\"", kFsdpOffload},
+    {"fsdp = auto_wrap, no, none, false, null", kAlways, {}, {}, "each block is a unit"},
+    {"fsdp", kRefused, {}, {}, "words are full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_zero2, offload, auto_wrap", {},
+     Convert::kWords},
+    {TRIDENT_RESHARD " = true, full_shard, hybrid_shard, 1, 4", kMapped, "parallel.zero", "\"zero3\""},
+    {TRIDENT_RESHARD " = false, shard_grad_op, hybrid_shard_zero2, 2, 5", kMapped, "parallel.zero", "\"shard_grad_op\""},
+    {TRIDENT_RESHARD " = no_shard, 3", kMapped, "parallel.zero", "\"ddp\""},
+    {TRIDENT_RESHARD " = hybrid_shard, hybrid_shard_zero2, 4, 5", kNotBuilt, "parallel.shard_group", "\"node\""},
+    {"fsdp_config.offload_params, fsdp_config.fsdp_offload_params, fsdp_config.cpu_offload", kNotBuilt, "@fsdp_offload", "\"host\"",
+     kFsdpOffload},
     {"fsdp_config.xla", kRefused, {}, {}, "ranks compute on CPUs or CUDA GPUs"},
     {"fsdp_config, fsdp_config.version, fsdp_config.min_num_params, fsdp_config.transformer_layer_cls_to_wrap, "
      "fsdp_config.auto_wrap_policy, fsdp_config.cpu_ram_efficient_loading, fsdp_config.state_dict_type, "
@@ -172,7 +183,7 @@ constexpr ForeignKey kParallelism[] = {
 };
 
 constexpr ForeignKey kSavingAndLogging[] = {
-    {"save_strategy = no", kMapped, "checkpoint.every", "\"end\"", "the last step alone is saved, as TRL's scripts do"},
+    {"save_strategy = no, false", kMapped, "checkpoint.every", "\"end\"", "the last step alone is saved, as TRL's scripts do"},
     {"save_strategy", kMapped, "@save_strategy", {}, "steps between checkpoints, or epoch"},
     {"save_steps", kMapped, "@save_steps", {}, {}, "500"},
     {"save_total_limit = null, none", kMapped, "checkpoint.keep_last", "0"},
@@ -313,6 +324,8 @@ constexpr ForeignKey kPreferences[] = {
      "ref_model_init_kwargs, use_logits_to_keep, is_encoder_decoder",
      kAlways, {}, {}, "the reference is asked once, before the first step"},
 };
+
+#undef TRIDENT_RESHARD
 
 }  // namespace
 

@@ -6,9 +6,6 @@ namespace {
 
 using enum Verdict;
 
-constexpr std::string_view kLlamaFactoryNotThere = "a method that is not there: all weights or LoRA's train, by AdamW or Lion",
-                           kLlamaFactoryWithData = "the targets that count are chosen with the data";
-
 constexpr ForeignKey kLlamaFactoryTraining[] = {
     {"program", kAlways, {}, {}, "stage says what trains"},
     {"stage = sft, pt, dpo", kMapped, "@stage", {}, {}, "\"sft\""},
@@ -17,7 +14,7 @@ constexpr ForeignKey kLlamaFactoryTraining[] = {
     {"finetuning_type = full", kMapped, "adapter.type", "null"},
     {"finetuning_type = freeze", kRefused, {}, {},
      "train.only names the tensors that train, such as model\\.layers\\.(30|31)\\..*"},
-    {"finetuning_type", kRefused, {}, {}, kLlamaFactoryNotThere},
+    {"finetuning_type", kRefused, {}, {}, kNoSuchMethod},
     {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
     {"lora_alpha", kMapped, "adapter.alpha", {}, "twice adapter.r where it is left out"},
     {"additional_target", kNotBuilt, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
@@ -27,7 +24,8 @@ constexpr ForeignKey kLlamaFactoryTraining[] = {
      "the stream of tokens is cut at every batch.sequence; neat_packing keeps conversations apart"},
     {"neat_packing", kMapped, "@packing_strategy", "\"neat\"", "after trident data pack"},
     {"pure_bf16", kDiffers, "precision.compute", "\"bf16\"", "master weights stay fp32 here"},
-    {"disable_gradient_checkpointing = true", kMapped, "@checkpointing_off", "true"},
+    {"disable_gradient_checkpointing = true", kMapped, "recompute.policy", "\"none\"", {}, {},
+     Convert::kUnlessSaid},
     {"disable_gradient_checkpointing", kMapped, "recompute.policy", "\"full\"", {}, "false"},
     {"quantization_bit = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
     {"double_quantization", kNotBuilt, "model.quantize.double", "true"},
@@ -43,7 +41,7 @@ constexpr ForeignKey kLlamaFactoryTraining[] = {
     {"use_galore, use_apollo, use_badam, use_llama_pro, use_adam_mini, use_dft_loss, use_asft_loss, use_eaft_loss, use_mca, "
      "use_hyper_parallel, pissa_init, loraplus_lr_ratio, quantization_bit, quantization_type, mixture_of_depths, shift_attn, "
      "pref_loss, pref_bco_weight, freeze_language_model, moe_aux_loss_coef, use_kt, reward_model, ref_model_adapters",
-     kRefused, {}, {}, kLlamaFactoryNotThere},
+     kRefused, {}, {}, kNoSuchMethod},
     {"train_from_scratch", kDiffers, "model.hf_config", {},
      "model.hf_config names the folder whose config.json new weights are made for"},
     {"disable_shuffling", kMapped, "data.shuffle", "false"},
@@ -62,10 +60,10 @@ constexpr ForeignKey kLlamaFactoryModelAndData[] = {
     {"dataset", kMapped, "@dataset"},
     {"eval_dataset, val_size, eval_on_each_dataset", kDiffers, {}, {},
      "data.valid names files, data.split sets documents aside, such as 99,1"},
-    {"train_on_prompt = true", kAlways, "trident data prepare --chat --loss all", {}, kLlamaFactoryWithData},
-    {"mask_history = true", kAlways, "trident data prepare --chat --loss last", {}, kLlamaFactoryWithData},
+    {"train_on_prompt = true", kAlways, "trident data prepare --chat --loss all", {}, kWithData},
+    {"mask_history = true", kAlways, "trident data prepare --chat --loss last", {}, kWithData},
     {"template, train_on_prompt, mask_history, tool_format, default_system, enable_thinking, preserve_thinking", kAlways,
-     "trident data prepare --chat --template FILE --loss assistant", {}, "the tokenizer's own template where none is named"},
+     "trident data prepare --chat --template FILE --loss assistant", {}, kOwnTemplate},
     {"dataset_dir, buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, max_samples, tokenized_path, "
      "data_shared_file_system, ignore_pad_token_for_loss",
      kAlways, "trident data prepare", {},

@@ -55,8 +55,16 @@ constexpr ForeignKey kOlmoModel[] = {
 };
 
 constexpr ForeignKey kOlmoParallelism[] = {
-    {"distributed_strategy", kMapped, "@olmo.strategy", {}, "ddp, or what fsdp.sharding_strategy says", "\"fsdp\""},
-    {"fsdp.sharding_strategy", kMapped, "@olmo.sharding", {}, {}, "\"FULL_SHARD\""},
+    {"distributed_strategy = ddp", kMapped, "parallel.zero", "\"ddp\""},
+    {"distributed_strategy = fsdp", kAlways, {}, {}, "fsdp.sharding_strategy says how"},
+    {"distributed_strategy", kRefused, "fsdp or ddp", {}, "there is no such strategy"},
+    {"fsdp.sharding_strategy = FULL_SHARD", kMapped, "parallel.zero", "\"zero3\"", {}, "\"FULL_SHARD\"", Convert::kUnlessSaid},
+    {"fsdp.sharding_strategy = SHARD_GRAD_OP", kMapped, "parallel.zero", "\"shard_grad_op\"", {}, {}, Convert::kUnlessSaid},
+    {"fsdp.sharding_strategy = NO_SHARD", kMapped, "parallel.zero", "\"ddp\"", {}, {}, Convert::kUnlessSaid},
+    {"fsdp.sharding_strategy = HYBRID_SHARD", kMapped, "parallel.zero", "\"zero3\"", {}, {}, Convert::kUnlessSaid},
+    {"fsdp.sharding_strategy = _HYBRID_SHARD_ZERO2", kMapped, "parallel.zero", "\"shard_grad_op\"", {}, {}, Convert::kUnlessSaid},
+    {"fsdp.sharding_strategy = HYBRID_SHARD, _HYBRID_SHARD_ZERO2", kNotBuilt, "parallel.shard_group", "\"node\""},
+    {"fsdp.sharding_strategy", kRefused, "FULL_SHARD, SHARD_GRAD_OP, NO_SHARD or HYBRID_SHARD", {}, "there is no such strategy"},
     {"fsdp.hybrid_sharding_num_model_replicas", kMapped, "@replicate"},
     {"fsdp.wrapping_strategy = null", kDiffers, {}, {},
      "the whole model is one unit there, all of whose parameters are gathered at once; a unit is a block here"},
@@ -112,7 +120,8 @@ constexpr ForeignKey kOlmoTraining[] = {
     {"scheduler.name = linear_with_warmup", kMapped, "lr_schedule.type", "\"linear\""},
     {"scheduler.name = inverse_sqrt_with_warmup", kMapped, "lr_schedule.type", "\"inverse_sqrt\""},
     {"scheduler.name = constant_with_warmup", kMapped, "lr_schedule.type", "\"constant\""},
-    {"scheduler.name = constant", kMapped, "@olmo.constant", "true", "without a warm-up"},
+    {"scheduler.name = constant", kMapped, "lr_schedule.type", "\"constant\"", "without a warm-up"},
+    {"scheduler.name = constant", kMapped, "@no_warmup", "true", "lr_schedule.warmup_steps is 0"},
     {"scheduler.name", kRefused, "cosine_with_warmup", {}, "there is no such course"},
     {"scheduler.units", kMapped, "@olmo.units", {}, "of t_warmup and t_max", "\"steps\""},
     {"scheduler.t_warmup", kMapped, "@olmo.t_warmup", {}, {}, "100"},

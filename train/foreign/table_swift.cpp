@@ -6,16 +6,13 @@ namespace {
 
 using enum Verdict;
 
-constexpr std::string_view kSwiftNotThere = "a method that is not there: all weights or LoRA's train, by AdamW or Lion",
-                           kSwiftWithData = "the targets that count are chosen with the data";
-
 constexpr ForeignKey kSwiftTraining[] = {
     {"program", kMapped, "@program", {}, "its name says what trains: sft, pt or rlhf"},
     {"rlhf_type = dpo", kMapped, "@stage", "\"dpo\""},
     {"rlhf_type", kRefused, {}, {}, "DPO is what learns from preferences"},
     {"tuner_type, train_type, sft_type = full", kMapped, "adapter.type", "null"},
     {"tuner_type, train_type, sft_type = lora", kMapped, "adapter.type", "\"lora\"", {}, "\"lora\""},
-    {"tuner_type, train_type, sft_type", kRefused, {}, {}, kSwiftNotThere},
+    {"tuner_type, train_type, sft_type", kRefused, {}, {}, kNoSuchMethod},
     {"learning_rate", kMapped, "optimizer.lr", {}, "1e-5 is its default where all weights train", "1e-4"},
     {"per_device_train_batch_size", kMapped, "batch.micro", {}, {}, "1"},
     {"gradient_accumulation_steps", kMapped, "@accumulation", {},
@@ -24,10 +21,12 @@ constexpr ForeignKey kSwiftTraining[] = {
     {"adam_beta2", kMapped, "@beta2", {}, {}, "0.95"},
     {"lr_scheduler_type = cosine", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine\""},
     {"logging_steps", kMapped, "@logging_steps", {}, {}, "5"},
-    {"gradient_checkpointing = false, no, 0", kMapped, "@checkpointing_off", "true"},
+    {"gradient_checkpointing = false, no, 0", kMapped, "recompute.policy", "\"none\"", {}, {},
+     Convert::kUnlessSaid},
     {"gradient_checkpointing", kMapped, "recompute.policy", "\"full\"", {}, "true"},
-    {"torch_dtype", kMapped, "@dtype", {},
-     "the model's own where it is left out, bfloat16 of nearly every one; master weights stay fp32 here", "\"bfloat16\""},
+    {"torch_dtype", kMapped, "precision.compute", {},
+     "the model's own where it is left out, bfloat16 of nearly every one; master weights stay fp32 here", "\"bfloat16\"",
+     Convert::kUnlessSaid},
     {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
     {"lora_alpha", kMapped, "adapter.alpha", {}, {}, "32"},
     {"lora_dropout", kMapped, "adapter.dropout", {}, {}, "0.05"},
@@ -44,9 +43,9 @@ constexpr ForeignKey kSwiftTraining[] = {
      "trident data pack puts the longest first, each where least room is left"},
     {"truncation_strategy", kAlways, "trident data pack --overflow truncate", {},
      "trident data pack --overflow truncate or split; longer ones are refused without"},
-    {"loss_scale = default", kAlways, "trident data prepare --chat --loss assistant", {}, kSwiftWithData},
-    {"loss_scale = last_round", kAlways, "trident data prepare --chat --loss last", {}, kSwiftWithData},
-    {"loss_scale = all", kAlways, "trident data prepare --chat --loss all", {}, kSwiftWithData},
+    {"loss_scale = default", kAlways, "trident data prepare --chat --loss assistant", {}, kWithData},
+    {"loss_scale = last_round", kAlways, "trident data prepare --chat --loss last", {}, kWithData},
+    {"loss_scale = all", kAlways, "trident data prepare --chat --loss all", {}, kWithData},
     {"loss_scale", kRefused, {}, {}, "a target counts or does not; it has no weight of its own"},
     {"freeze_parameters, freeze_parameters_regex, freeze_parameters_ratio, trainable_parameters, trainable_parameters_regex",
      kDiffers, {}, {}, "train.only and train.freeze take regular expressions of whole names of tensors"},
@@ -55,7 +54,7 @@ constexpr ForeignKey kSwiftTraining[] = {
     {"use_galore, lisa_activated_layers, lorap_lr_ratio, enable_dft_loss, enable_channel_loss, optimizer, callbacks, "
      "external_plugins, custom_register_path, quant_bits, quant_method, freeze_llm, init_weights, num_labels, mrl_dims, "
      "use_swift_lora, adapters, ref_adapters",
-     kRefused, {}, {}, kSwiftNotThere},
+     kRefused, {}, {}, kNoSuchMethod},
     {"galore_*, lisa_*, adalora_*, boft_*, vera_*, fourier_*, llamapro_*, reft_*, lora_ga_*, adapter_act, adapter_length, "
      "hqq_axis, cpo_alpha, simpo_gamma, desirable_weight, undesirable_weight, center_rewards_coefficient, sft_alpha, lmbda, "
      "seq_kd, gkd_logits_topk, ref_model_type, ref_model_revision, reward_model, teacher_model",
@@ -103,7 +102,7 @@ constexpr ForeignKey kSwiftModelAndData[] = {
      "preserve_thinking, add_non_thinking_prefix, disable_ignore_empty_think, is_binary_loss_scale, new_special_tokens, "
      "model_name, model_author",
      kAlways, "trident data prepare --chat --template FILE --loss assistant", {},
-     "the tokenizer's own template where none is named"},
+     kOwnTemplate},
     {"tuner_backend, model_type, task_type, problem_type, model_kwargs, local_repo_path, init_strategy, attn_impl, use_hf, "
      "load_args, load_data_args, ignore_args_error, add_version, create_checkpoint_symlink, safe_serialization, check_model, "
      "acc_strategy, eval_metric",

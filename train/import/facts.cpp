@@ -1,8 +1,12 @@
 #include "train/import/facts.h"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <iterator>
 
 #include "core/check.h"
 
@@ -14,6 +18,36 @@ constexpr double kMostExact = 9e15;          // integers up to it are doubles
 
 [[noreturn]] void refuse_kind(const Fact& fact, std::string_view kind) {
   throw ConfigError(fmt::format("{}: must be {}; correct it", fact.origin, kind));
+}
+
+// The product of one side of a formula, and what it is made of.
+struct Factors {
+  double product = 1;
+  Fact from{{}, "", Weight::kDefault};
+  std::string text, missing;
+
+  void multiply(double factor, std::string_view name) {
+    product *= factor;
+    text += fmt::format("{}{}", text.empty() ? "" : " x ", name.substr(name.starts_with('@') ? 1 : 0));
+  }
+};
+
+Factors factors_of(const Facts& facts, std::string_view names, bool is_divisor) {
+  Factors all;
+  for (std::string& name : words_in(names)) {
+    const bool is_optional = name.ends_with('?');
+    if (is_optional) name.pop_back();
+    if (const std::optional<JsonValue> number = number_in(name)) {
+      all.multiply(number->as_number(), name);
+    } else if (const Fact* const fact = facts.find(name); fact != nullptr && !fact->value.is_null()) {
+      all.multiply(is_divisor ? static_cast<double>(*facts.positive(name)) : *facts.number(name), name);
+      const Weight weight = name == "parallel.data" ? Weight::kDefault : fact->weight;
+      all.from = {{}, computed({}, {&all.from, fact}).origin, std::max(all.from.weight, weight)};
+    } else if (!is_optional) {
+      all.missing = name;
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -32,20 +66,84 @@ bool is_part_of(std::string_view part, std::string_view origin) {
   return false;
 }
 
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+std::string text_of(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
+
+std::optional<JsonValue> number_in(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.empty() || text.find_first_not_of("0123456789.eE+-") != text.npos) return std::nullopt;
+  const char* const end = text.data() + text.size();
+  std::int64_t integer = 0;
+  if (const auto [at, error] = std::from_chars(text.data(), end, integer); error == std::errc() && at == end)
+    return JsonValue(integer);
+  double number = 0;
+  if (const auto [at, error] = std::from_chars(text.data(), end, number); error == std::errc() && at == end)
+    return JsonValue(number);
+  return std::nullopt;
+}
+
+std::vector<std::string> words_in(const JsonValue& value, std::string_view between) {
+  std::vector<std::string> words;
+  if (value.is_array()) {
+    for (const JsonValue& item : value.items()) std::ranges::move(words_in(item, between), std::back_inserter(words));
+    return words;
+  }
+  const std::string text = text_of(value);
+  for (std::size_t at = text.find_first_not_of(between); at < text.size(); at = text.find_first_not_of(between, at)) {
+    const std::size_t end = std::min(text.find_first_of(between, at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
+
 Fact computed(JsonValue value, std::initializer_list<const Fact*> from) {
-  Fact fact{std::move(value), "", true};
+  Fact fact{std::move(value), "", Weight::kDefault};
   for (const Fact* const one : from) {
-    if (one == nullptr) continue;
-    fact.is_default = fact.is_default && one->is_default;
+    if (one == nullptr || one->origin.empty()) continue;
+    fact.weight = std::max(fact.weight, one->weight);
     if (!is_part_of(one->origin, fact.origin)) fact.origin += (fact.origin.empty() ? "" : std::string(kBetween)) + one->origin;
   }
   return fact;
+}
+
+Fact of_default(ForeignSystem system, JsonValue value, std::string_view why) {
+  return {std::move(value), fmt::format("{}{}", default_origin(system), why), Weight::kDefault};
 }
 
 std::int64_t whole_number(double value, std::initializer_list<const Fact*> from) {
   if (!(std::abs(value) <= kMostExact))  // also what is no number
     throw ConfigError(fmt::format("{}: no whole number of 9e15 or less follows; correct one of them", computed({}, from).origin));
   return static_cast<std::int64_t>(value);
+}
+
+void apply(Facts& facts, const Formula& formula) {
+  const std::string first = words_in(formula.product).front();
+  if (facts.find(first) == nullptr) return;
+  const Factors above = factors_of(facts, formula.product, false), below = factors_of(facts, formula.over, true);
+  Fact fact = computed({}, {&above.from, &below.from});
+  if (const std::string& missing = above.missing.empty() ? below.missing : above.missing; !missing.empty())
+    return facts.remark(fact, fmt::format("{} is this {} {}, which no input says{}", formula.to, above.missing.empty() ? "over" : "times",
+                                          missing.substr(missing.starts_with('@') ? 1 : 0),
+                                          missing == "parallel.data" ? ": give --ranks" : ""));
+  const double value = above.product / below.product;
+  if (formula.round == Round::kExact && std::fmod(above.product, below.product) != 0)
+    throw ConfigError(fmt::format("{}: {}, {} / ({}), is not a whole number: {} / {}; change one of them", fact.origin, formula.to,
+                                  above.text, below.text, above.product, below.product));
+  if (formula.round == Round::kNot)  // a product of decimal fractions as people write it: 1e-6, not 1.0000000000000002e-06
+    fact.value = std::strtod(fmt::format("{:.15g}", value).c_str(), nullptr);
+  else
+    fact.value = whole_number(formula.round == Round::kUp        ? std::ceil(value)
+                              : formula.round == Round::kNearest ? std::nearbyint(value)
+                              : formula.round == Round::kDown    ? std::max(1.0, std::floor(value))
+                                                                 : value,
+                              {&fact});
+  facts.take(formula.to, std::move(fact));
 }
 
 const Fact* Facts::find(std::string_view name) const {
@@ -55,7 +153,12 @@ const Fact* Facts::find(std::string_view name) const {
 
 bool Facts::is_given(std::string_view name) const {
   const Fact* const fact = find(name);
-  return fact != nullptr && !fact->is_default;
+  return fact != nullptr && !fact->is_default();
+}
+
+bool Facts::is(std::string_view name, const JsonValue& value) const {
+  const Fact* const fact = find(name);
+  return fact != nullptr && is_same_value(fact->value, value);
 }
 
 std::optional<std::int64_t> Facts::integer(std::string_view name) const {
@@ -86,23 +189,25 @@ std::optional<double> Facts::share(std::string_view name) const {
   return value;
 }
 
-std::optional<std::string> Facts::text(std::string_view name) const {
+std::string Facts::word(std::string_view name) const {
   const Fact* const fact = find(name);
-  if (fact == nullptr) return std::nullopt;
-  if (!fact->value.is_string()) refuse_kind(*fact, "a text");
-  return fact->value.as_string();
+  if (fact == nullptr || fact->value.is_null()) return "";
+  const std::string word = lower(text_of(fact->value));
+  return word == "false" ? "no" : word;
 }
 
 void Facts::take(std::string_view name, Fact fact) {
   const auto found = facts_.find(name);
   if (found == facts_.end()) return set(name, std::move(fact));
   Fact& known = found->second;
-  if (fact.is_default) return;
-  if (known.is_default) {
+  if (fact.weight > known.weight) {
+    if (!known.is_default() && is_same_value(known.value, fact.value)) fact.origin = computed({}, {&known, &fact}).origin;
     known = std::move(fact);
+  } else if (fact.weight < known.weight || fact.is_default()) {
+    return;
   } else if (is_same_value(known.value, fact.value)) {
     known.origin = computed({}, {&known, &fact}).origin;
-  } else {
+  } else if (fact.weight == Weight::kGiven) {
     const std::string ours =
         name.starts_with('@') ? "" : fmt::format(" ({}: {} and {})", name, to_json_text(fact.value), to_json_text(known.value));
     throw ConfigError(fmt::format("{}: {} says otherwise{}; keep one of the two", fact.origin, known.origin, ours));
@@ -111,8 +216,19 @@ void Facts::take(std::string_view name, Fact fact) {
 
 void Facts::set(std::string_view name, Fact fact) { facts_.insert_or_assign(std::string(name), std::move(fact)); }
 
+void Facts::set(std::string_view name, JsonValue value, std::initializer_list<std::string_view> from) {
+  Fact fact{std::move(value), "", Weight::kDefault};
+  for (const std::string_view one : from)
+    if (const Fact* const part = find(one)) fact = computed(std::move(fact.value), {&fact, part});
+  set(name, std::move(fact));
+}
+
 void Facts::erase(std::string_view name) {
   if (const auto found = facts_.find(name); found != facts_.end()) facts_.erase(found);
+}
+
+void Facts::erase_block(std::string_view prefix) {
+  std::erase_if(facts_, [&](const auto& fact) { return fact.first.starts_with(prefix); });
 }
 
 std::optional<Fact> Facts::pull(std::string_view name) {
@@ -123,5 +239,17 @@ std::optional<Fact> Facts::pull(std::string_view name) {
 }
 
 void Facts::remark(const Fact& fact, std::string text) { remarks_.emplace_back(fact.origin, std::move(text)); }
+
+void Facts::remark(std::string_view name, std::string text) {
+  if (const Fact* const fact = find(name)) remark(*fact, std::move(text));
+}
+
+void Facts::keep_beside(std::string_view other, std::initializer_list<std::string_view> names, std::string_view flag) {
+  if (is_on(other)) return;
+  for (const std::string_view name : names) {
+    if (is_given(name) && !flag.empty()) remark(name, fmt::format("goes with {}", flag));
+    erase(name);
+  }
+}
 
 }  // namespace trident

@@ -1,20 +1,7 @@
 // Facts that the inputs state, in our words, while keys of ours are computed from them. Inside train/import only.
 //
 // A fact's name is a path of the option table ("optimizer.lr"), "model." and a key of config.json ("model.hidden_size"), or "@" and
-// a name for what no key of ours says alone:
-//   @ranks, @nodes, @ranks_per_node      processes: in all; machines; of each machine
-//   @replicate, @shard                   data-parallel ranks with whole copies; ranks that share a copy, -1: all that are left
-//   @accumulation                        micro-batches of a rank in one update
-//   @step_tokens                         tokens of one update, over all ranks
-//   @train_samples, @train_tokens        length of the run
-//   @warmup_samples, @decay_samples      of the schedule of the learning rate
-//   @warmup_ratio, @decay_ratio          of the run's steps
-//   @min_lr_ratio                        lowest over highest learning rate
-//   @beta1, @beta2                       of optimizer.betas
-//   @max_steps                           run.steps where > 0; else run.epochs counts
-//   @save_strategy, @save_steps          Trainer's: "no", "epoch", "steps"; likewise @eval_*, @logging_*
-//   @model, @dataset                     a local path, or a hub's name
-//   @loss, @pack                         of @dataset: --loss of trident data prepare, or "preference"; given where it is packed
+// a name for what no key of ours says alone; the rows of train/foreign say what each stands for. None of these outlives derive_common.
 #pragma once
 
 #include <cstdint>
@@ -22,40 +9,61 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/json_reader.h"
+#include "train/foreign/foreign_key.h"
 
 namespace trident {
+
+// Which of two values counts: the heavier one. Two given ones must be equal; of two others the first counts.
+enum class Weight : std::uint8_t {
+  kDefault,   // of a system
+  kFallback,  // an input says so, if nothing else does: "bf16: false" is fp32
+  kImplied,   // an input says so by the way: distributed_type FSDP is zero3
+  kGiven
+};
 
 struct Fact {
   JsonValue value;     // in our words
   std::string origin;  // "zero2.yaml:8 zero_stage: 2"; of a default "TrainingArguments' default"
-  bool is_default = false;
+  Weight weight = Weight::kGiven;
+
+  bool is_default() const { return weight == Weight::kDefault; }
 };
 
 class Facts {
  public:
   const Fact* find(std::string_view name) const;  // nullptr: nobody says so
   bool is_given(std::string_view name) const;     // some input says so
+  bool is(std::string_view name, const JsonValue& value) const;  // somebody says so, and it is this value
+  bool is_on(std::string_view name) const { return is(name, true); }
   // Values of a fact, or nothing where nobody says so. ConfigError, with the origin, for one of another kind.
   std::optional<std::int64_t> integer(std::string_view name) const;
   std::optional<std::int64_t> positive(std::string_view name) const;  // an integer from 1, which may divide
   std::optional<double> number(std::string_view name) const;
   std::optional<double> share(std::string_view name) const;  // a number from 0 to 1
-  std::optional<std::string> text(std::string_view name) const;
+  // Text in small letters: "no" of YAML's false; "" where nobody says so.
+  std::string word(std::string_view name) const;
 
-  // A given value replaces a default; a default gives way. ConfigError, naming both origins, where two given values differ.
+  // A heavier value replaces the one there is; a lighter one gives way. ConfigError, naming both, where two given ones differ.
   void take(std::string_view name, Fact fact);
-  // Replaces without a word: for what is computed.
+  // Replaces without a word.
   void set(std::string_view name, Fact fact);
+  // Replaces by what is computed from these facts.
+  void set(std::string_view name, JsonValue value, std::initializer_list<std::string_view> from);
   void erase(std::string_view name);
+  void erase_block(std::string_view prefix);
   std::optional<Fact> pull(std::string_view name);  // erases what it returns
   // A sentence without its full stop for whoever gave the fact: what became of it, where no value shows it.
   void remark(const Fact& fact, std::string text);
+  void remark(std::string_view name, std::string text);  // of nobody: nothing
+  // These facts count beside `other` alone: without it they are erased, and said to go with `flag`.
+  void keep_beside(std::string_view other, std::initializer_list<std::string_view> names, std::string_view flag);
 
   const std::map<std::string, Fact, std::less<>>& all() const { return facts_; }
   const std::vector<std::pair<std::string, std::string>>& remarks() const { return remarks_; }  // origin, sentence
@@ -66,23 +74,51 @@ class Facts {
 };
 
 // The origin of what is computed from these facts: theirs one after the other, which is how a key of an input is found again in a
-// value; a default only where all of them are.
+// value. As light as the heaviest of them. nullptr: nobody says so.
 Fact computed(JsonValue value, std::initializer_list<const Fact*> from);
+Fact of_default(ForeignSystem system, JsonValue value, std::string_view why = "");
 // An integer that is a product or a rounded quotient of numbers in these facts: `value` without its fraction. ConfigError, with
 // their origins, beyond 9e15, up to which doubles hold every integer, and for a quotient by zero.
 std::int64_t whole_number(double value, std::initializer_list<const Fact*> from);
+
+enum class Round : std::uint8_t { kExact, kDown, kNearest, kUp, kNot };  // kExact refuses fractions; kDown gives 1 at least
+
+// `to` is the product of facts over that of others, where the first of them is said.
+struct Formula {
+  std::string_view to;
+  std::string_view product, over = {};  // names and numbers, with blanks; a name that ends in ? is 1 where nobody says it
+  Round round = Round::kExact;
+};
+// Takes what the formula gives. Where a name has no fact, the others get a remark that says so. Whether it is a default does not
+// depend on the ranks. ConfigError for a fraction that the formula does not round, and for a divisor below 1.
+void apply(Facts& facts, const Formula& formula);
+
 // Whether `origin` is `part`, or one of several that it is made of.
 bool is_part_of(std::string_view part, std::string_view origin);
 // Equal content, numbers by value.
 bool is_same_value(const JsonValue& a, const JsonValue& b);
+std::string lower(std::string_view text);
+// "8", "1.0e-5" and "+.5" as numbers; nothing: another text.
+std::optional<JsonValue> number_in(std::string_view text);
+// The words of a text, or of a list of them, between blanks and commas.
+std::vector<std::string> words_in(const JsonValue& value, std::string_view between = ", ");
+// Text as it is, other values as JSON.
+std::string text_of(const JsonValue& value);
+
+// model.rope_scaling of Llama 3.1.
+JsonValue llama3_rope_scaling(double factor);
+// precision.fp8 of @fp8, or of the recipe beside it.
+void take_fp8(Facts& facts);
 
 // Computes keys from facts that only this system has; each before derive_common, and only where the system is among the inputs.
-void derive_hugging_face(Facts& facts);  // with TRL, ms-swift, axolotl, LLaMA-Factory
+void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems);  // with TRL, ms-swift, axolotl, LLaMA-Factory
 void derive_deepspeed(Facts& facts);     // with Accelerate
 void derive_megatron(Facts& facts);      // the model block from flags
 void derive_torchtitan(Facts& facts);
 void derive_olmo(Facts& facts);
-// Turns every "@" fact of the list above into keys of the option table. Afterwards no "@" fact is left.
+// Defaults of what is trained, such as TRL's of supervised fine-tuning, which go before those of the tables.
+void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems);
+// Turns what systems have in common into keys of the option table. Afterwards no "@" fact is left.
 void derive_common(Facts& facts);
 
 }  // namespace trident

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <set>
@@ -25,14 +23,6 @@ constexpr std::array kByDefaults{ForeignSystem::kSwift,       ForeignSystem::kAx
                                  ForeignSystem::kHuggingFace, ForeignSystem::kMegatron,  ForeignSystem::kTorchtitan,
                                  ForeignSystem::kOlmo,        ForeignSystem::kDeepSpeed, ForeignSystem::kAccelerate,
                                  ForeignSystem::kLauncher};
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
-std::string text_of(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
 
 // "zero2.yaml:8 zero_stage: 2", "run.sh:3 --bf16".
 std::string origin_of(const ForeignLeaf& leaf) {
@@ -59,20 +49,6 @@ bool is_comment(std::string_view key) {
   return false;
 }
 
-// "8", "1.0e-5" and "+.5" as numbers; nothing: another text.
-std::optional<JsonValue> number_in(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  if (text.empty() || text.find_first_not_of("0123456789.eE+-") != text.npos) return std::nullopt;
-  const char* const end = text.data() + text.size();
-  std::int64_t integer = 0;
-  if (const auto [at, error] = std::from_chars(text.data(), end, integer); error == std::errc() && at == end)
-    return JsonValue(integer);
-  double number = 0;
-  if (const auto [at, error] = std::from_chars(text.data(), end, number); error == std::errc() && at == end)
-    return JsonValue(number);
-  return std::nullopt;
-}
-
 std::optional<bool> bool_in(std::string_view text) {
   const std::string word = lower(text);
   for (const std::string_view yes : {"true", "yes", "on", "1"})
@@ -82,14 +58,9 @@ std::optional<bool> bool_in(std::string_view text) {
   return std::nullopt;
 }
 
-JsonValue::Array list_in(std::string_view text) {
-  JsonValue::Array items;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find_first_of(", "), text.size());
-    if (end > 0) items.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(text.size(), end + 1));
-  }
-  return items;
+JsonValue::Array list_of(const JsonValue& value) {
+  const std::vector<std::string> words = words_in(value);
+  return JsonValue::Array(words.begin(), words.end());
 }
 
 // Texts of flags become what the option takes; of what is no option, numbers and truths where they look like ones.
@@ -112,7 +83,7 @@ JsonValue typed(const JsonValue& value, std::string_view to, const Option* optio
     return *truth;
   if (option != nullptr && (takes(option->takes, Takes::kIntegers) || takes(option->takes, Takes::kNumbers))) {
     JsonValue::Array numbers;
-    for (const JsonValue& item : list_in(text)) numbers.push_back(number_in(item.as_string()).value_or(item));
+    for (const std::string& item : words_in(value)) numbers.push_back(number_in(item).value_or(item));
     return numbers;
   }
   return value;
@@ -135,37 +106,35 @@ JsonValue canonical(const JsonValue& value, const Option& option, std::string_vi
   }
 }
 
-JsonValue scaled(const JsonValue& value, double factor, std::string_view origin) {
-  const JsonValue number = typed(value, "@", nullptr);
-  if (!number.is_number()) throw ConfigError(fmt::format("{}: must be a number; correct it", origin));
-  return number.as_number() * factor;
-}
-
-JsonValue one_more(const JsonValue& number, std::string_view origin) {
-  const Fact fact{number, std::string(origin)};
-  return whole_number(number.as_number(), {&fact}) + 1;
-}
-
+// The value of a row's key, by its own value or its conversion.
 JsonValue converted(const ForeignKey& row, const JsonValue& given, std::string_view origin) {
   const Option* const option = find_option(row.to);
-  JsonValue value = given;
-  if (!row.value.empty())
-    value = parse_json(row.value, row.names);
-  else if (row.convert == Convert::kElementsToMb)
-    value = scaled(value, 4e-6, origin);
-  else if (row.convert == Convert::kMinutesToSeconds)
-    value = scaled(value, 60, origin);
-  else if (row.convert == Convert::kOneMore)
-    value = one_more(scaled(value, 1, origin), origin);
-  else if (row.convert == Convert::kList && value.is_string())
-    value = list_in(value.as_string());
-  else if (row.convert == Convert::kNot) {
-    const std::optional<bool> truth = bool_in(text_of(value));
-    if (!truth) throw ConfigError(fmt::format("{}: must be true or false; correct it", origin));
-    value = !*truth;
-  } else
-    value = typed(value, row.to, option);
+  const Fact place{given, std::string(origin)};
+  const auto scaled = [&](double factor) {
+    const JsonValue number = typed(given, "@", nullptr);
+    if (!number.is_number()) throw ConfigError(fmt::format("{}: must be a number; correct it", origin));
+    return number.as_number() * factor;
+  };
+  const auto value = [&]() -> JsonValue {
+    if (!row.value.empty()) return parse_json(row.value, row.names);
+    switch (row.convert) {
+      case Convert::kElementsToMb: return scaled(4e-6);
+      case Convert::kMinutesToSeconds: return scaled(60);
+      case Convert::kOneMore: return whole_number(scaled(1) + 1, {&place});
+      case Convert::kList: return given.is_string() ? JsonValue(list_of(given)) : given;
+      case Convert::kNot:
+        if (const std::optional<bool> truth = bool_in(text_of(given))) return !*truth;
+        throw ConfigError(fmt::format("{}: must be true or false; correct it", origin));
+      default: return typed(given, row.to, option);
+    }
+  }();
   return option == nullptr ? value : canonical(value, *option, origin);
+}
+
+Weight weight_of(const ForeignKey& row) {
+  return row.convert == Convert::kUnlessSaid      ? Weight::kImplied
+         : row.convert == Convert::kUnlessImplied ? Weight::kFallback
+                                                  : Weight::kGiven;
 }
 
 void append_sentence(std::string& note, std::string_view sentence) {
@@ -179,6 +148,7 @@ class Resolver {
   Import run(const std::vector<ForeignLeaf>& leaves) {
     for (const ForeignLeaf& leaf : leaves) judge(leaf);
     take_base();
+    if (present_.contains(ForeignSystem::kHuggingFace)) take_stage_defaults(facts_, present_);
     fill_defaults();
     if (rules_.ranks) {
       const std::string option = fmt::format("--ranks {}", *rules_.ranks);
@@ -198,17 +168,14 @@ class Resolver {
  private:
   struct Judged {
     ImportedKey key;
-    const ForeignKey* row = nullptr;
     std::string origin;
+    std::string_view to;  // of the row that gives its verdict
     bool is_auto = false;
   };
 
   void judge(const ForeignLeaf& leaf);
-  void judge_by_row(Judged& one, const ForeignKey& row);
+  void judge_by_row(Judged& one, const ForeignKey& row, std::string_view value);
   [[noreturn]] void refuse_unknown(const ForeignLeaf& leaf) const;
-  bool has(std::initializer_list<ForeignSystem> systems) const {
-    return std::ranges::any_of(systems, [&](ForeignSystem system) { return present_.contains(system); });
-  }
   const OptionValue* of_base(std::string_view path) const;
   void take_base();
   void fill_defaults();
@@ -224,8 +191,8 @@ class Resolver {
   Facts facts_, before_common_;
   std::vector<Judged> judged_;
   std::set<ForeignSystem> present_;
-  // The row and the origin of the first of each flag, as typed.
-  std::map<std::pair<ForeignSystem, std::string>, std::pair<const ForeignKey*, std::string>> flags_;
+  // The rows and the origin of the first of each flag, as typed.
+  std::map<std::pair<ForeignSystem, std::string>, std::pair<std::vector<const ForeignKey*>, std::string>> flags_;
   std::map<std::string, std::string, std::less<>> not_built_;  // path, and the refusal of the option table
   Import out_;
 };
@@ -247,25 +214,35 @@ void Resolver::judge(const ForeignLeaf& leaf) {
   }
   present_.insert(leaf.system);
   if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
-  const ForeignKey* const row = tables_.find(leaf.system, leaf.key, text_of(leaf.value));
-  if (row != nullptr && leaf.is_replaced) return;  // its remark says by what
+  std::vector<const ForeignKey*> rows = tables_.find_all(leaf.system, leaf.key, text_of(leaf.value));
+  std::vector<std::string> words(rows.size(), text_of(leaf.value));
+  if (!rows.empty() && rows.front()->convert == Convert::kWords) {
+    rows.clear(), words.clear();
+    for (const std::string& word : words_in(leaf.value, ", []\""))
+      for (const ForeignKey* const row : tables_.find_all(leaf.system, leaf.key, word)) rows.push_back(row), words.push_back(word);
+    if (rows.empty()) {
+      one.key.note = "off, as here";
+      return;
+    }
+  }
+  if (!rows.empty() && leaf.is_replaced) return;  // its remark says by what
   // Rows of one flag may be of several facts, which do not know of one another.
-  const auto [first, is_first] = flags_.try_emplace(std::pair(leaf.system, leaf.key), row, one.origin);
-  if (leaf.key.starts_with('-') && !is_first && first->second.first != row)
+  const auto [first, is_first] = flags_.try_emplace(std::pair(leaf.system, leaf.key), rows, one.origin);
+  if (leaf.key.starts_with('-') && !is_first && first->second.first != rows)
     throw ConfigError(fmt::format("{}: {} says otherwise; keep one of the two", one.origin, first->second.second));
   // Launchers have more flags than their table: one that is nearly in it is misspelt.
-  const bool is_misspelt = row != nullptr && row->names == "*" && !tables_.nearest(leaf.system, leaf.key).empty();
-  if (row != nullptr && !is_misspelt) return judge_by_row(one, *row);
-  if (!leaf.value.is_object()) refuse_unknown(leaf);
-  one.key.note = "an empty block says nothing";
+  const bool is_misspelt = !rows.empty() && rows.front()->names == "*" && !tables_.nearest(leaf.system, leaf.key).empty();
+  if (is_misspelt || (rows.empty() && !leaf.value.is_object())) refuse_unknown(leaf);
+  if (rows.empty()) one.key.note = "an empty block says nothing";
+  for (std::size_t i = 0; i < rows.size(); ++i) judge_by_row(one, *rows[i], words[i]);
 }
 
-void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
+// The first of a key's rows gives it its verdict, unless that is nothing.
+void Resolver::judge_by_row(Judged& one, const ForeignKey& row, std::string_view word) {
   const ForeignLeaf& leaf = one.key.leaf;
-  one.row = &row;
-  one.key.verdict = row.verdict;
-  one.key.note = row.note;
-  const bool names_values = !names_of(row).values.empty(), is_auto = !names_values && lower(text_of(leaf.value)) == "auto";
+  if (one.to.empty()) one.key.verdict = row.verdict, one.to = row.to;
+  append_sentence(one.key.note, row.note);
+  const bool names_values = !names_of(row).values.empty(), is_auto = !names_values && lower(word) == "auto";
   const bool becomes_something =
       row.verdict == Verdict::kMapped || row.verdict == Verdict::kDiffers || row.verdict == Verdict::kNotBuilt;
   const auto says_nothing = [&](std::string_view note) { one.key.verdict = Verdict::kAlways, one.key.note = note; };
@@ -275,7 +252,7 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
         fmt::format("{}: {}; {}", one.origin, row.note, row.to.empty() ? "leave it out" : fmt::format("use {}", row.to)));
   }
   if (!becomes_something || row.to.empty() || row.to.starts_with(kCommand)) {
-    one.key.to = row.to;
+    if (one.to == row.to) one.key.to = row.to;
     if (!row.to.starts_with(kLossCommand)) return;
     const std::string_view loss = row.to.substr(kLossCommand.size());
     one.key.note = fmt::format("--loss {}: {}", loss, row.note);
@@ -293,7 +270,7 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row) {
   const bool is_switch = !names_values && !row.value.empty() && tables_.find(leaf.system, leaf.key, "true") == &row;
   if (is_neutral(leaf.value) && !names_values && (is_switch || row.verdict == Verdict::kNotBuilt))
     return says_nothing("off, as here");
-  facts_.take(row.to, {converted(row, leaf.value, one.origin), one.origin});
+  facts_.take(row.to, {converted(row, leaf.value, one.origin), one.origin, weight_of(row)});
 }
 
 // Points to what the base gives; nullptr: nothing.
@@ -310,7 +287,7 @@ void Resolver::take_base() {
     const OptionValue* const value = of_base(path);
     if (value == nullptr || !value->value.is_number()) continue;
     if (std::string_view(path) == "run.steps" && facts_.is_given("run.epochs")) continue;  // which take their place
-    facts_.take(path, {value->value, value->origin, true});
+    facts_.take(path, {value->value, value->origin, Weight::kDefault});
   }
 }
 
@@ -323,10 +300,9 @@ void Resolver::fill_defaults() {
       for (const ForeignKey& said : section.keys) {
         if (said.fallback.empty()) continue;
         const JsonValue value = parse_json(said.fallback, said.names);
-        const ForeignKey* const row = tables_.find(system, names_of(said).names.front(), text_of(value));
-        if (row == nullptr || row->to.empty() || (row->verdict != Verdict::kMapped && row->verdict != Verdict::kDiffers)) continue;
-        const std::string origin(default_origin(system));
-        facts_.take(row->to, {converted(*row, value, origin), origin, true});
+        for (const ForeignKey* const row : tables_.find_all(system, names_of(said).names.front(), text_of(value)))
+          if (!row->to.empty() && (row->verdict == Verdict::kMapped || row->verdict == Verdict::kDiffers))
+            facts_.take(row->to, of_default(system, converted(*row, value, default_origin(system))));
       }
     }
   }
@@ -334,11 +310,11 @@ void Resolver::fill_defaults() {
 
 void Resolver::derive() {
   using enum ForeignSystem;
-  if (has({kHuggingFace})) derive_hugging_face(facts_);
-  if (has({kDeepSpeed, kAccelerate})) derive_deepspeed(facts_);
-  if (has({kMegatron})) derive_megatron(facts_);
-  if (has({kTorchtitan})) derive_torchtitan(facts_);
-  if (has({kOlmo})) derive_olmo(facts_);
+  if (present_.contains(kHuggingFace)) derive_hugging_face(facts_, present_);
+  if (present_.contains(kDeepSpeed) || present_.contains(kAccelerate)) derive_deepspeed(facts_);
+  if (present_.contains(kMegatron)) derive_megatron(facts_);
+  if (present_.contains(kTorchtitan)) derive_torchtitan(facts_);
+  if (present_.contains(kOlmo)) derive_olmo(facts_);
   before_common_ = facts_;
   derive_common(facts_);
 }
@@ -353,10 +329,10 @@ std::string Resolver::unknown_of(const Fact& fact) const {
 }
 
 void Resolver::list_value(const std::string& path, const Fact& fact, const Option* option) {
-  ImportedValue value{path, fact.value, fact.origin, fact.is_default, unknown_of(fact)};
+  ImportedValue value{path, fact.value, fact.origin, fact.is_default(), unknown_of(fact)};
   if (option != nullptr && value.unknown.empty()) try {
       const JsonValue checked = checked_value(*option, fact.value, fact.origin + ": ");
-      value.value = canonical(fact.value, *option, fact.origin);
+      if (!takes(option->takes, Takes::kSources) && !takes(option->takes, Takes::kTexts)) value.value = checked;
     } catch (const ConfigError& error) {
       if (!is_reserved(*option, fact.value)) throw;
       not_built_.emplace(path, std::string_view(error.what()).substr(fact.origin.size() + 2));
@@ -379,7 +355,7 @@ void Resolver::list_values() {
     const std::string path(option.path);
     const Fact* const fact = facts_.find(path);
     const OptionValue* const base = of_base(path);
-    const bool is_of_base = fact != nullptr && base != nullptr && fact->is_default && fact->origin == base->origin;
+    const bool is_of_base = fact != nullptr && base != nullptr && fact->is_default() && fact->origin == base->origin;
     if (fact != nullptr && !is_of_base) list_value(path, *fact, &option);
   }
   for (const auto& [path, fact] : facts_.all())
@@ -408,7 +384,7 @@ void Resolver::finish(Judged& one) const {
       append_sentence(key.note, refusal->second);
     }
   };
-  const std::string_view to = one.row == nullptr ? "" : one.row->to;
+  const std::string_view to = one.to;
   for (const bool is_direct : {true, false})
     for (const ImportedValue& value : out_.values)
       if ((value.path == to) == is_direct && (one.is_auto ? is_direct : is_part_of(one.origin, value.origin))) say(value);

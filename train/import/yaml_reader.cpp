@@ -41,7 +41,7 @@ Number parsed(std::string_view text, Base... base) {
 }
 
 // Null: the text is no number.
-JsonValue number_in(std::string_view text, YamlTyping typing) {
+JsonValue yaml_number(std::string_view text, YamlTyping typing) {
   const bool is_signed = text.starts_with('-') || text.starts_with('+'), negative = text.starts_with('-');
   std::string_view body = text.substr(is_signed ? 1 : 0);
   if (body == ".inf" || body == ".Inf" || body == ".INF")
@@ -159,7 +159,7 @@ class YamlConverter {
     const auto* const word = std::ranges::find(kWords, std::string_view(text));
     if (is_plain && word != kWords.end()) return word - kWords.begin() < 9;
     try {
-      const JsonValue number = number_in(text, is_plain ? typing_ : YamlTyping::kOmegaConf);
+      const JsonValue number = yaml_number(text, is_plain ? typing_ : YamlTyping::kOmegaConf);
       if (is_float && number.is_number()) return number.as_number();
       if (is_int ? number.is_integer() : number.is_number()) return number;
     } catch (const ConfigError& error) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/function_ref.h"
 #include "train/run/gather_bytes.h"
@@ -81,7 +82,7 @@ std::vector<ArenaNeed> needs_in(const RunPlan& plan, const MemoryPool& pool, std
   std::vector<ArenaNeed> here;
   for (const int rank : pool.ranks) {
     TRIDENT_CHECK(rank < plan.world_size(), "rank {} of {} is to share {}", rank, plan.world_size(), pool.name);
-    here.push_back(needs[static_cast<std::size_t>(rank)]);
+    here.push_back(at(needs, rank));
   }
   return here;
 }
@@ -96,7 +97,7 @@ void check_pool(const RunPlan& plan, const MemoryPool& pool, std::span<const Are
                                                  1e-9 * (expected - there))
                                    : "";
   const auto largest = std::ranges::max_element(here, less);
-  const int rank = pool.ranks[static_cast<std::size_t>(largest - here.begin())], stages = plan.grid.degrees().pipeline;
+  const int rank = at(pool.ranks, largest - here.begin()), stages = plan.grid.degrees().pipeline;
   const std::string stage = stages == 1 ? "" : fmt::format(" (pipeline stage {} of {})", plan.grid.coordinates(rank).pipeline, stages);
   const std::string together = here.size() == 1 ? "" : fmt::format(", {} ranks there {:.1f} GB", here.size(), 1e-9 * needed.total);
   const auto micro_fits = [&](std::int64_t micro) {
@@ -147,7 +148,7 @@ void check_arenas(const RunPlan& plan, std::span<const ArenaNeed> needs, const N
 std::vector<ArenaNeed> arena_needs(const RunPlan& plan, std::span<const DryRun> stages) {
   std::vector<ArenaNeed> needs;
   for (int rank = 0; rank < plan.world_size(); ++rank) {
-    const DryRun& run = stages[static_cast<std::size_t>(plan.grid.coordinates(rank).pipeline)];
+    const DryRun& run = at(stages, plan.grid.coordinates(rank).pipeline);
     ArenaNeed& need = needs.emplace_back();
     need.total = static_cast<double>(run.arena.total_bytes());
     need.activations = need.total;
@@ -166,7 +167,7 @@ void check_free(const RunPlan& plan, Communicator& world, Stream& stream, const 
   std::string refusal;
   if (pool != nullptr && !fits(*pool, need)) {
     std::vector<ArenaNeed> needs = needs_of_all();
-    for (const int rank : pool->ranks) needs[static_cast<std::size_t>(rank)].free = need.free;
+    for (const int rank : pool->ranks) at(needs, rank).free = need.free;
     try {
       check_pool(plan, *pool, needs);
     } catch (const ConfigError& error) {

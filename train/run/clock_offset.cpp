@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "core/at.h"
 #include "core/fnv1a.h"
 
 namespace trident {
@@ -62,10 +63,10 @@ std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Device& dev
   }
   std::vector<ClockOffset> clocks(clock_of.size());
   for (int rank = 1; rank < world.size(); ++rank) {
-    ClockOffset& best = clocks[static_cast<std::size_t>(rank)];
-    const int first = first_of(clock_of[static_cast<std::size_t>(rank)]);
+    ClockOffset& best = at(clocks, rank);
+    const int first = first_of(at(clock_of, rank));
     if (first != rank) {
-      best = clocks[static_cast<std::size_t>(first)];
+      best = at(clocks, first);
       continue;
     }
     for (int i = 0; i < kPings; ++i) {

@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(HostStaged, CommunicatorConformance,
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance, ::testing::Values(on_gpu(DeviceTransport::kNccl, 1)), name_of);
 
-// What ends a run: nothing is left waiting on the GPU, and the GPU can be used afterwards.
+// A run may end like this: nothing is left waiting on the GPU, and the GPU can be used afterwards.
 TEST(NcclOnAGpu, AbortEndsWhatWasCalled) {
   const std::string problem = find_cuda_gpus().problem;
   if (!problem.empty()) GTEST_SKIP() << "no CUDA GPU: " << problem;

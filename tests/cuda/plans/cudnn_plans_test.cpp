@@ -67,7 +67,7 @@ void expect_plan(const Gpu& gpu, Graph graph, const AttentionShape& s, SequenceL
   std::string why;
   const auto found = plan(gpu, graph, planned, lengths, &why);
   ASSERT_TRUE(found) << gpu.name << " " << describe(planned) << " graph " << static_cast<int>(graph) << ": " << why;
-  // What CudnnAttention takes besides: row sums, and without determinism the query gradients in f32.
+  // CudnnAttention takes these besides: row sums, and without determinism the query gradients in f32.
   const std::int64_t rows = graph == Graph::kForward ? 0 : planned.batch * planned.query_heads * planned.query_length * 4;
   const std::int64_t taken = found->workspace_bytes() + rows * (graph == Graph::kBackward ? 1 + planned.head_dim : 1);
   EXPECT_LE(taken, gpu_attention_workspace(s, graph != Graph::kBackward)) << gpu.name << " " << found->name();
@@ -150,7 +150,7 @@ TEST_F(CudnnPlans, AnH100HasPlansForOtherGraphs) {
   for (const Graph graph : {Graph::kForward, Graph::kDeterministicBackward}) expect_plan(c, graph, s);
 }
 
-// What fp16 training asks for: the same graphs, of the other type.
+// fp16 training asks for the same graphs, of the other type.
 TEST_F(CudnnPlans, F16HasPlans) {
   const Gpu hopper = h100(), larger = h200(), ampere = a100();
   AttentionShape gpt2 = shape(32, 12, 12, 1024, 64), llama = shape(4, 32, 8, 4096, 128);

@@ -118,7 +118,7 @@ void require_memory(int device, const void* data, std::size_t bytes) {
   if (!is_device_memory(data, bytes) || memory_device(data) != device) throw DeviceFailure{cudaErrorIllegalAddress};
 }
 
-// What the library launches for such a product.
+// The library launches this for such a product.
 std::string kernel_of(const Product& p) {
   const OperationDescriptor& o = p.operation;
   std::string name = "cuBLASLt:";

@@ -1,4 +1,4 @@
-// What tests ask of the simulated cuBLASLt beside its C interface.
+// Tests ask this of the simulated cuBLASLt beside its C interface.
 //
 // It offers several algorithms for a product, the ones that a careful caller must not take first: a proposal that failed, partial
 // sums added as they arrive (other bits every time), partial sums rounded to the output's type, one with a workspace beyond 32 MiB.

@@ -1,4 +1,4 @@
-// What lies behind cuBLASLt's opaque descriptors in the simulation.
+// These structures lie behind cuBLASLt's opaque descriptors in the simulation.
 #pragma once
 
 #include <cublasLt.h>
@@ -47,7 +47,7 @@ struct AlgorithmDescriptor {
   static constexpr std::uint32_t kMagic = 0x4D413031;
 };
 
-// What an opaque structure holds; nullptr if it was not initialised.
+// Returns what an opaque structure holds; nullptr if it was not initialised.
 const OperationDescriptor* contents(const cublasLtMatmulDescOpaque_t* operation);
 const MatrixDescriptor* contents(const cublasLtMatrixLayoutOpaque_t* matrix);
 const PreferenceDescriptor* contents(const cublasLtMatmulPreferenceOpaque_t* preference);

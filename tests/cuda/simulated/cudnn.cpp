@@ -28,7 +28,7 @@ struct Engine {
 constexpr std::array<Engine, 3> kEngines = {
     {{1, false, SumOrder::kAscending}, {9, true, SumOrder::kRandom}, {6, true, SumOrder::kAscending}}};
 
-// What lies behind a cudnnBackendDescriptor_t.
+// This lies behind a cudnnBackendDescriptor_t.
 struct Object {
   CudnnReference state;
   std::shared_ptr<const CudnnGraphState> graph;  // of operation graphs and what was made of them
@@ -89,7 +89,7 @@ cudnnContext& context(cudnnHandle_t handle) {
   return *handle;
 }
 
-// What finalizing a descriptor makes beyond checking it.
+// Makes what a finalized descriptor has beyond its attributes.
 void make(Object& made) {
   const CudnnDescriptorState& state = *made.state;
   switch (state.type) {

@@ -1,4 +1,4 @@
-// What tests ask of the simulated cuDNN beside its C interface.
+// Tests ask this of the simulated cuDNN beside its C interface.
 //
 // It knows the descriptors that attention graphs use, is strict about their attributes, and computes a graph operation by
 // operation on host memory. Of the engines it proposes, the first cannot be planned, the second says that its sums have no fixed

@@ -40,7 +40,7 @@ struct CudnnDescriptorState {
     std::memcpy(result.data(), bytes.data(), bytes.size());
     return result;
   }
-  // Of an attribute with one value, of type T.
+  // Returns the value of an attribute that has one, of type T.
   template <class T>
   T value(int name) const {
     const std::vector<std::byte>& bytes = attributes.at(name).bytes;

@@ -41,9 +41,9 @@ class CudnnGraphState {
   explicit CudnnGraphState(const CudnnDescriptorState& graph);
 
   const std::map<std::int64_t, CudnnTensorState>& tensors() const { return tensors_; }
-  // What a fused attention kernel takes: 16-bit operands with rows of a multiple of 8 elements, up to 256.
+  // A fused attention kernel takes 16-bit operands with rows of a multiple of 8 elements, up to 256.
   bool is_fusable() const;
-  // Of virtual tensors that such a kernel keeps whole.
+  // These bytes belong to virtual tensors that such a kernel keeps whole.
   std::int64_t workspace_bytes() const;
 
   // memory: of every tensor that is not virtual, by name.

@@ -24,7 +24,7 @@ namespace trident::simulated {
 
 namespace {
 
-// Of the real library's calls those that a thread may not make while it captures: they could wait for
+// A thread may not make these calls of the real library while it captures: they could wait for
 // the captured work, or change what it relies on.
 constexpr std::array<std::string_view, 16> kUnsafe = {
     "cudaMalloc",      "cudaFree",   "cudaHostAlloc",         "cudaFreeHost",          "cudaHostRegister", "cudaHostUnregister",

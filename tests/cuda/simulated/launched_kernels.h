@@ -1,4 +1,4 @@
-// Which kernels have run: every instance of a template is one of its own.
+// Records which kernels have run: every instance of a template is one of its own.
 #pragma once
 
 #include <set>

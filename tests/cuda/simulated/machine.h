@@ -22,7 +22,7 @@
 
 namespace trident::simulated {
 
-// What an event stands for since it was recorded.
+// An event stands for this since it was recorded.
 struct Record {
   bool done = false;
   double seconds = 0;
@@ -34,7 +34,7 @@ struct Item {
   std::function<void()> run;
 };
 
-// What a stream keeps instead of running it.
+// A stream keeps this instead of running it.
 struct Capture {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;  // that began it

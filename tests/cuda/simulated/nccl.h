@@ -1,4 +1,4 @@
-// What tests may ask of the simulated NCCL.
+// Tests may ask this of the simulated NCCL.
 //
 // Ranks are threads. Communicators must be non-blocking, and some calls return before they have done anything. Operations of one
 // communicator may not run at once; an operation moves data once it has begun on every rank, so what waits for each other hangs
@@ -29,11 +29,11 @@ void hang_nccl_on(int device);
 // Operands that are registered on some ranks of an operation only, or at different offsets, leave a complaint,
 // and so does memory that ends while it is registered.
 //
-// What was wrong with the calls so far, and what exists. Forgotten by reset_nccl(), when no communicator is left.
+// Returns what was wrong with the calls so far, and what exists. Forgotten by reset_nccl(), when no communicator is left.
 std::vector<std::string> nccl_complaints();
 int nccl_communicators();
 bool nccl_connected(int device);  // whether one is on it
-// What communicators were made with, in any order: of every rank.
+// Says what communicators were made with, of every rank, in any order.
 struct NcclJoined {
   std::string name;
   int device = 0, max_ctas = 0;  // 0: not given

@@ -65,7 +65,7 @@ std::int64_t registered_offset(const ncclComm& comm, const std::byte* data, std:
   return kNotRegistered;
 }
 
-// What the library leaves undefined.
+// The library leaves this undefined.
 void check_registration(const NcclOperation& a, const NcclOperation& b, bool message) {
   const auto registered = [&](const NcclOperation& o, std::size_t operand) { return o.offsets[operand] != kNotRegistered; };
   const auto side = [](const NcclOperation& o) -> std::size_t { return o.call == NcclCall::kRecv ? 1 : 0; };

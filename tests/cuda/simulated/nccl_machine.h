@@ -119,13 +119,13 @@ struct Group {
   std::vector<std::shared_ptr<ncclComm>> aborted;
   ncclResult_t error = ncclSuccess;
 };
-// Of this thread.
+// The state belongs to this thread.
 Group& open_group();
 
 void complain(const std::string& what);
 ncclResult_t state_of(const ncclComm& comm);
 void enqueue_launch(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch> launch);
-// What the call that ends a launch returns: it may not have done anything yet.
+// Returns what the call that ends a launch returns: it may not have done anything yet.
 ncclResult_t issue(ncclComm& comm, cudaStream_t stream, std::shared_ptr<Launch> launch);
 // Waits until nothing of these is on a stream.
 void wait_for_aborted(const std::vector<std::shared_ptr<ncclComm>>& comms);

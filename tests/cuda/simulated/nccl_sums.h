@@ -1,4 +1,4 @@
-// What NCCL computes.
+// These sums are what NCCL computes.
 #pragma once
 
 #include <nccl.h>

@@ -20,7 +20,7 @@ struct CUstream_st;
 
 namespace trident::simulated {
 
-// Which runnable stream goes next, seen from the thread that waits for one of them.
+// Says which runnable stream goes next, seen from the thread that waits for one of them.
 enum class StreamOrder : std::uint8_t {
   kRandom,
   kTargetFirst,  // the awaited stream as long as it can: all others are late
@@ -98,7 +98,7 @@ void enqueue(CUstream_st* stream, std::string what, std::function<void()> run);
 void enqueue(CUstream_st* stream, std::string what, std::function<bool()> ready, std::function<void()> run);
 // Runs what can run until `done`, as a call does that waits; false if it is not for so many seconds in which nothing could run.
 bool wait_at_most(double seconds, const std::function<bool()>& done);
-// What a `ready` looks at has changed otherwise than by work done or enqueued.
+// Says that what a `ready` looks at has changed otherwise than by work done or enqueued.
 void notify();
 
 // Streams made from now on run nothing until release_held_streams(): a GPU that is late with what is enqueued there.
@@ -124,7 +124,7 @@ bool is_reachable(const void* data, std::size_t bytes);
 void* allocate_device_memory(int device, std::size_t bytes);
 bool free_device_memory(void* data);
 
-// What exists now, over all threads: for tests of ownership.
+// Counts what exists now, over all threads: for tests of ownership.
 struct Census {
   std::size_t allocations = 0, bytes = 0, streams = 0, events = 0, queued = 0, graphs = 0;
 };

@@ -10,7 +10,7 @@ constexpr std::size_t kSharedBytes = 227 << 10;  // a block's at most, both kind
 
 // `bytes` of memory; what follows them is poisoned where there is an address sanitizer.
 unsigned char* dynamic_shared_memory(std::size_t bytes);
-// What a block finds: garbage, in `dynamic_bytes` of dynamic memory and in every __shared__ variable of the program.
+// A block finds garbage, in `dynamic_bytes` of dynamic memory and in every __shared__ variable of the program.
 void fill_shared_memory(std::size_t dynamic_bytes, unsigned char value);
 
 }  // namespace trident::simulated

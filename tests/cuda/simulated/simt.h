@@ -58,7 +58,7 @@ struct WarpMeeting {
 };
 // Waits for the lanes of `mask` that have not exited, all in the operation called `operation` (compared by address).
 WarpMeeting warp_meeting(unsigned mask, const char* operation, std::uint64_t value);
-// What is read from where nothing was written.
+// Memory where nothing was written reads as this.
 std::uint64_t garbage();
 
 struct KernelLaunch {

@@ -1,4 +1,4 @@
-// What trident bench finds out between the processes of a job. Run under mpirun, as bench_processes cpu|cuda; every process has a
+// Prints what trident bench measures between a job's processes. Run under mpirun, as bench_processes cpu|cuda; every process has a
 // simulated CUDA of its own, whose GPU they take for one that they share.
 #include <cstdio>
 #include <cstdlib>

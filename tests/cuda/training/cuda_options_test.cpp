@@ -123,7 +123,7 @@ TEST(GpuMemory, TheLargestTensorsAreNamed) {
 namespace trident::testing {
 namespace {
 
-// What a configuration chooses about NCCL reaches the library, in a training run between simulated GPUs.
+// A configuration's choices about NCCL reach the library, in a training run between simulated GPUs.
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -200,7 +200,7 @@ TEST_F(NcclOptionsOfARun, TheOrderOfLaunchesIsTheUsersBeforeItIsOurs) {
   EXPECT_EQ(order_of("0", ours), "0");
 }
 
-// What a library brings to a GPU with its first use may wait for a kernel that waits for a peer.
+// A library's first use on a GPU may wait for a kernel that waits for a peer.
 TEST_F(NcclOptionsOfARun, NoKernelOfALibraryComesToAGpuAfterItsCommunicators) {
   const std::vector<std::string> layouts[] = {
       {"parallel=\"2DP x 2PP x 2TP\"", "parallel.zero=zero3", "precision.compute=bf16"},
@@ -245,7 +245,7 @@ TEST_F(NcclOptionsOfARun, MemoryIsRegisteredWithEveryCommunicator) {
   const LayoutRun registered = run(with, &notes);
   EXPECT_EQ("", compare_bits(registered, plain));
   EXPECT_THAT(notes, IsEmpty());
-  // Of every rank: tp, two of dp, and each direction of the pipeline with two paths.
+  // Every rank has these: tp, two of dp, and each direction of the pipeline with two paths.
   EXPECT_EQ(registered_, 8 * (1 + 2 + 2 * 3));
 }
 
@@ -271,7 +271,7 @@ TEST_F(NcclOptionsOfARun, WithoutNcclsMemoryOrdinaryMemoryIsRegistered) {
                             "none \\(unhandled system error\\)"));
 }
 
-// Of two groups one goes without, and every rank knows.
+// One of two groups goes without, and every rank knows.
 TEST_F(NcclOptionsOfARun, AGroupThatCannotRegisterGoesWithout) {
   std::vector<std::string> notes;
   simulated::fail_next("ncclCommRegister", ncclSystemError);

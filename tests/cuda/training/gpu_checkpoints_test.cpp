@@ -99,7 +99,7 @@ class GpuCheckpoints : public ::testing::Test {
     checkpoints.start_saving();
     EXPECT_TRUE(checkpoints.finish());
   }
-  // What was saved is what a GPU holds after kBefore steps; a GPU and CPUs go on from it.
+  // The checkpoint has what a GPU holds after kBefore steps; a GPU and CPUs go on from it.
   void expect_outlives_the_gpu(const std::string& config, const std::vector<std::string>& settings,
                                 const std::vector<std::string>& elsewhere, double tolerance) {
     const std::vector<double> losses = save_while_training(config, settings, "during");
@@ -244,7 +244,7 @@ class GpuRuns : public GpuCheckpoints {
     for (int i = 0; i < 400; ++i) documents[0].push_back(i * i % 61);
     write_dataset(folder_ / "tokens", documents, 61);
   }
-  // What a person gets to see of it.
+  // Returns what a person gets to see of it.
   std::string train(const std::string& run, std::vector<std::string> settings) {
     settings.insert(settings.end(), {"run.dir=" + (folder_ / run), "data.train=" + (folder_ / "tokens"), "run.threads_per_rank=1",
                                      "run.pin=false", "log.every=1"});

@@ -58,7 +58,7 @@ class Graphs : public ::testing::Test {
     options.load = load_;
     return run_layout(config, settings, options);
   }
-  // What graphs there were, after checking that they changed nothing.
+  // Returns the graphs that there were, after checking that they changed nothing.
   simulated::GraphUses expect_same(const std::string& config, const std::vector<std::string>& settings = {}, int steps = 5) {
     const LayoutRun without = run(config, settings, false, steps);
     EXPECT_EQ(simulated::graph_uses().launched, 0u);
@@ -269,7 +269,7 @@ class Epilogues : public ::testing::Test {
   std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
 };
 
-// Of each block and pass. Forward: queries with keys and values, the attention's output, and both of the feed-forward part.
+// Each block and pass has these. Forward: queries with keys and values, the attention's output, and both of the feed-forward part.
 // Backward: the gradient of GELU, and four weight gradients.
 constexpr std::int64_t kForward = 4, kBackward = 5, kBlocks = 3, kMicroBatches = 4, kSteps = 3, kEvaluated = 8;
 

@@ -121,7 +121,7 @@ TEST(MeteredDevice, MeasuresAGpuAndChangesNothing) {
   EXPECT_GT(products, 0);
 }
 
-// What trident bench finds out about collectives between simulated GPUs, and what it says where there is nothing to find out.
+// trident bench measures collectives between simulated GPUs, and says so where there is nothing to measure.
 
 constexpr double kMegabytes = 0.05;
 

@@ -1,6 +1,6 @@
 #include "tests/cuda/training/profiler.h"
 
-// What NVTX looks for in a program that brings its own profiler; defined at the end, instead of in NVTX's header.
+// NVTX looks for this in a program that brings its own profiler; defined at the end, instead of in NVTX's header.
 extern "C" {
 extern int (*InitializeInjectionNvtx2_fnptr)(const void* (*)(std::uint32_t));
 }

@@ -36,7 +36,7 @@ std::string small_gpt2() {
 class OnGpus : public ::testing::Test {
  protected:
   void SetUp() override { simulated::reset(); }
-  // Of runs with many ranks, which would wait for the guard of each other's memory most of the time.
+  // It is off in runs with many ranks, which would wait for the guard of each other's memory most of the time.
   static simulated::Settings many_ranks() {
     simulated::Settings settings;
     settings.host_guard = simulated::HostGuard::kOff;

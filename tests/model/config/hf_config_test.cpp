@@ -18,7 +18,7 @@ ModelConfig golden(const std::string& name) {
   return model_config_from_hf_json(read_file(path), path);
 }
 
-// What every configuration of Llama's kind needs, and `more` keys.
+// Returns the keys that every configuration of Llama's kind needs, and `more` of them.
 ModelConfig tiny(const std::string& type, const std::string& more, std::optional<double> dropout = std::nullopt) {
   return model_config_from_hf_json(
       R"({"model_type": ")" + type +

@@ -56,7 +56,8 @@ void expect_the_same_read_back(const CpuRates& rates) {
 }
 
 void expect_prices_of_other_models(const CpuRates& rates) {
-  for (const std::string& text : {testing::tiny_llama_config(), testing::tiny_gpt2_config()})
+  const std::string llama = testing::tiny_llama_config(), qwen3 = std::string(llama).replace(llama.find("llama"), 5, "qwen3");
+  for (const std::string& text : {llama, testing::tiny_gpt2_config(), qwen3})
     for (const char* precision : {"fp32", "bf16"})
       for (const std::vector<std::string>& layout :
            {std::vector<std::string>{},

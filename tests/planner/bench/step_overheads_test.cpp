@@ -73,7 +73,7 @@ TEST(StepOverheads, MediansTakeNoNoticeOfOneThatWasDisturbed) {
   EXPECT_EQ(median_of_each(std::vector{step(0, 0, 1, -1e-3)}, &StepSum::roots), 0);
 }
 
-// What answered 0 once, whatever was measured.
+// This case answered 0 once, whatever was measured.
 TEST(StepOverheads, ColumnsInProportionAreRefused) {
   const std::vector<StepSum> sums{step(0, 10, 20, 1e-4), step(0, 30, 60, 3e-4)};
   EXPECT_THROW(seconds_of_each(sums, &StepSum::collectives, &StepSum::collectives), InternalError);

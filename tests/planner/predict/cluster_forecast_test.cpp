@@ -75,7 +75,7 @@ TEST(ClusterForecast, PartsOfMemoryAddUpToArenaAndContext) {
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
-// What a block keeps for its backward, by hand: of a Llama without tensor parallelism, T = rows x hidden in bf16, one micro-batch.
+// A block keeps these bytes for its backward: for a Llama without tensor parallelism, T = rows x hidden in bf16, one micro-batch.
 TEST(ClusterForecast, ActivationsByKindAreThoseOfTheLayers) {
   for (const std::string policy : {"none", "selective", "full"}) {
     SCOPED_TRACE(policy);

@@ -123,7 +123,7 @@ TEST(Comparison, WithFewerCoresThanRanksTheProcessorsWorkIsCompared) {
   expect_parts(to_lines(c).front(), {"CPU time of a step, all 8 ranks, over the 2 that work at once"});
 }
 
-// What would have been measured if every instruction took what `step` says.
+// Returns the times that would be measured if every instruction took as long as `step` says.
 StepTimes times_of(const PredictedStep& step) {
   using enum TimePart;
   StepTimes t;
@@ -279,7 +279,7 @@ TEST(Comparison, ARankThatWorksAndWaitsForNineTenthsHasItsCores) {
   EXPECT_EQ(worked(0.5, 0.39), 0.5);
 }
 
-// Of real steps: collectives within computes are held apart where there are some, and so is the wait for reductions.
+// In real steps collectives within computes are held apart where there are some, and so is the wait for reductions.
 TEST(Comparison, CausesOfRealSteps) {
   for (const auto& [layout, has_tensor] : {std::pair{"2TP", true}, {"2DP", false}, {"2PP", false}}) {
     testing::LayoutRunOptions options;

@@ -28,7 +28,7 @@ bool notes_have(const ClusterForecast& plan, const std::string& words) {
   return std::ranges::any_of(plan.plan.notes, [&](const std::string& note) { return note.find(words) != std::string::npos; });
 }
 
-// Of a rank's passes: what the host starts, and what graphs hold besides.
+// A rank's passes count these: what the host starts, and what graphs hold besides.
 struct Starts {
   int launches = 0, captured = 0;
 };
@@ -110,7 +110,7 @@ TEST(GpuOptions, WhatAProfileDoesNotSayIsNotPricedAndSaid) {
                          "cuda.tf32 changes nothing: products are in bf16"));
 }
 
-// What a fit was made of is said where a model lies below it.
+// A plan names the range of a fit where a model lies below it.
 TEST(GpuOptions, ModelsNarrowerThanTheFitAreSaidToBe) {
   const PriceBook book = shipped_price_book();
   const auto said = [&](const char* cluster, const Settings& settings) {
@@ -134,7 +134,7 @@ TEST(GpuOptions, Fp32HasNoBand) {
   EXPECT_EQ(band_line(fp32).find("no band of times"), 0u);
 }
 
-// What a tile takes besides its inner loop is no longer in fp32 than in 16 bits, so that small products in fp32 do not take longer
+// A tile takes no longer besides its inner loop in fp32 than in 16 bits, so that small products in fp32 do not take longer
 // on the faster GPU.
 TEST(GpuOptions, SmallFp32ModelsAreNotSlowerOnTheFasterGpu) {
   const PriceBook book = shipped_price_book();

@@ -68,7 +68,7 @@ TEST(ProcessorPlan, TheProcessHasRoomForWhatItSaves) {
   expect_parts(details_text(report), {" of arenas, ", " through which checkpoints go to the disk (checkpoint.staging), "});
 }
 
-// What attention does not see is no FLOP of the model, so that no share of the peak is above all of it.
+// Keys that attention does not see are no FLOPs of the model, so that no share of the peak is above all of it.
 TEST(ProcessorPlan, MfuCountsWhatTokensSee) {
   const PlanHardware hardware = hardware_of(rates_of(2));
   const Settings whole{"run.threads_per_rank=1"};

@@ -49,6 +49,26 @@ TEST(SimulatedRunForecast, ACallWithoutAPriceIsSaidAndNoError) {
   expect_parts(lines.back(), {"comparison.json"});
 }
 
+// A machine that no profile fits has the picture still, drawn as long as the step was.
+TEST(SimulatedRunForecast, WithoutAProfileTheStepIsDrawnByFlopsAlone) {
+  RunInputs inputs = grid();
+  inputs.plan.config.run.dir = ::testing::TempDir();
+  inputs.plan.config.log.report = true;
+  SimulatedRunForecast forecast(inputs, {.ranks_of_node = 8, .ranks_of_process = 8}, {nullptr, "", "no profile", {}});
+  std::vector<std::vector<InstructionTimes>> last_step;
+  for (const StepProgram& program : inputs.plan.step_programs)
+    for (auto& rank = last_step.emplace_back(); const Instruction& i : program.instructions)
+      rank.push_back({.start = i.is_compute() ? 0.5 : 0.0, .end = 3.0});
+  forecast.show_step(7, last_step);
+  const JsonValue step = read_json_file(inputs.plan.config.run.dir + "/last_step.json");
+  ASSERT_NE(step.find("measured"), nullptr);
+  const JsonValue* const simulated = step.find("simulated");
+  ASSERT_NE(simulated, nullptr);
+  expect_parts(simulated->find("title")->as_string(), {"FLOPs alone", "as long as the measured step"});
+  EXPECT_EQ(simulated->find("rows")->items().size(), 2u);
+  EXPECT_NEAR(simulated->find("end")->as_number(), 3e9, 1);  // nanoseconds
+}
+
 // Two stages on machines whose clocks are an hour apart: they leave the norm together.
 TEST(LastStep, ClocksThatDifferAgreeWhereTheNormEnds) {
   const std::vector<StepProgram>& programs = grid().plan.step_programs;

@@ -85,7 +85,7 @@ TEST_F(ClusterFiles, ChangeTheirHardware) {
   EXPECT_DOUBLE_EQ(slow.links.nvlink.hop_s, 3.4e-6) << "the hardware's";
   EXPECT_DOUBLE_EQ(slow.links.network.hop_s, 7e-6);
   EXPECT_DOUBLE_EQ(slow.links.network.bytes_per_s, 25e9) << "the hardware's";
-  // What a cluster of four at 2.6 GB/s takes for an all-reduce of 4 GB: 3/4 of it twice.
+  // An all-reduce of 4 GB among four at 2.6 GB/s sends 3/4 of it twice.
   EXPECT_NEAR(all_reduce_seconds(slow.links, {4, 1}, 4e9), 6 / 2.6, 1e-3);
 }
 
@@ -127,7 +127,7 @@ TEST_F(ClusterFiles, BadOnesAreRefused) {
 
 TEST_F(ClusterFiles, UnknownNamesListThoseThatThereAre) {
   const std::string what = error_of<ConfigError>([&] { find_cluster(book(), "h200"); });
-  EXPECT_TRUE(what.starts_with("cluster = \"h200\": there is no such one")) << what;
+  EXPECT_TRUE(what.starts_with("cluster = \"h200\": there is no such one; did you mean h200_sxm_ndr?")) << what;
   for (const Cluster& cluster : book().clusters) expect_parts(what, {cluster.file});
   EXPECT_THROW(find_cluster(book(), folder_ / "none.json"), ConfigError);
   // A book that a user made has its own, or none.

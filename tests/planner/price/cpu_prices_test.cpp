@@ -227,7 +227,7 @@ TEST(CpuPrices, ResidentMemoryIsArenasAndWhatLiesBeside) {
   EXPECT_EQ(CpuPrices(rates, {8, 1, DType::kF32}).resident_bytes(5000, 4), 6040);
 }
 
-// What the program carries: every table falls nowhere, and each has its source.
+// In the profile that the program carries no table falls, and each has its source.
 TEST(CpuRates, TheShippedProfileIsWholeAndMonotonic) {
   const CpuRates rates = shipped_cpu_rates();
   EXPECT_EQ(rates.name, "cpu");

@@ -51,7 +51,7 @@ TEST(KernelCost, AGemmIsNoFasterThanItsOperands) {
   EXPECT_DOUBLE_EQ(gemm_seconds(gpu, 1e6, 128, 8), bytes / 0.5e12 + 1e-6);
 }
 
-// What a tile takes besides its inner loop is no longer where products are slower; operands are twice as large.
+// A tile takes no longer besides its inner loop where products are slower; operands are twice as large.
 TEST(KernelCost, Fp32AndTf32HaveTheirOwnPeaks) {
   GpuRates gpu = round_gpu();
   gpu.memory_bytes_per_s = 1e13;

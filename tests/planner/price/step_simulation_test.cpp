@@ -150,7 +150,7 @@ struct Step {
 // Passes by kind, unit and whether they overwrite.
 std::int32_t pass_of(const Instruction& i) { return 40 * (i.unit + 1) + 2 * static_cast<int>(i.kind) + (i.overwrites() ? 1 : 0); }
 
-// Of no two passes the same.
+// No two passes are the same.
 std::vector<double> seconds_of_passes(int units) {
   std::vector<double> seconds;
   for (int pass = 0; pass < 40 * (units + 1); ++pass) {
@@ -233,7 +233,7 @@ int expect_loops(const ScheduleOf& schedule_of, ZeroPreset zero, Overlap overlap
   return static_cast<int>(loops.size());
 }
 
-// Of gpipe the last backward and the one before it were once enough to make the last micro-batch's reductions part of a loop.
+// gpipe's last backward and the one before it were once enough to make the last micro-batch's reductions part of a loop.
 TEST(ProgramLoops, OfEveryTrainedScheduleAreThoseOfTheLongerProgram) {
   int found = 0, ranks = 0;
   for (const ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1f1b, ScheduleKind::kInterleaved})

@@ -32,7 +32,7 @@ std::string reason(const std::string& row) {
 
 double nine_digits(double value) { return std::stod(fmt::format("{:.9g}", value)); }
 
-// What the committed tables say otherwise, and why that is left so.
+// The committed tables say this otherwise; each has the reason why that is left so.
 struct Difference {
   double ours;
   std::string why;
@@ -192,7 +192,7 @@ TEST(ScheduleCases, WithoutTimesRatesAndRatiosAreNear) {
   EXPECT_LE(missed[true].ratio, 0.07);
 }
 
-// Those of 32 ranks with the times that the same paper prints for this model at as many ranks and micro-batches.
+// The rows of 32 ranks are compared with the times that the same paper prints for this model at as many ranks and micro-batches.
 TEST(ScheduleCases, VShapesAndInterleavingWithTheTimesOfTheSamePipeline) {
   const JsonValue cases = table("schedule_and_comm_cases.json");
   std::map<std::string, const JsonValue*> times;
@@ -324,7 +324,7 @@ std::string text_of_answers(const std::string& table) {
   return lines;
 }
 
-// What is no row is one refused answer in its place, under the name that it has.
+// An element that is no row is one refused answer in its place, under the name that it has.
 TEST(Cases, RowsThatAreNone) {
   EXPECT_EQ(text_of_answers(R"([
 3, {"kind": "x"}, {"id": 7, "kind": "model-states"}, {"id": null}, {"id": ""}, {"id": ["a"]}, {"id": "a", "kind": 3}, [[]], null,

@@ -131,7 +131,7 @@ TEST(RunAnswers, BlocksThatAreOffloaded) {
   EXPECT_TRUE(filled(with("GB200", "fsdp", "null")).starts_with("full in ")) << filled(with("GB200", "fsdp", "null"));
 }
 
-// What tables of a system print: the peak of its allocator, or what the driver counts.
+// Tables of a system print one of two numbers: the peak of its allocator, or what the driver counts.
 TEST(RunAnswers, PeakMemoryIsTheOneThatTablesOfTheStackPrint) {
   for (const char* framework : {"megatron_lm", "megatron_core_te", "megatron_deepspeed", "pytorch_fsdp1", "torchtitan_fsdp2"}) {
     const JsonValue answer = priced(fmt::format(R"({{"stack": {{"framework": "{}"}}}})", framework));

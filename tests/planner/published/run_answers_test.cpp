@@ -111,7 +111,7 @@ TEST(RunAnswers, SchedulesByTheirNames) {
   EXPECT_NEAR(flight("1F1B interlaced") / flight("1F1B"), 1.5, 0.01);
 }
 
-// Of equal stages, which a model of blocks alone nearly has: (p-1)(F+I-W), where 1f1b waits for (p-1)(F+I+W). A weight gradient of
+// Equal stages, nearly a model of blocks alone, wait for (p-1)(F+I-W), where 1f1b waits for (p-1)(F+I+W). A weight gradient of
 // such a block is about a quarter of its passes.
 TEST(RunAnswers, BubbleOfSplitBackwards) {
   const auto bubble = [](const char* schedule, int global) {
@@ -288,7 +288,7 @@ TEST(RunAnswers, ShardedParametersOfTheFirstDeepSpeedAreGatheredSlowly) {
   EXPECT_GT(tflops(1536, 1, 2023), 100) << "coalesced gathers";
 }
 
-// Of FSDP's modes of prefetching, stacks say which they run: after a unit's gradients, the next gather is beside nothing.
+// Stacks say which of FSDP's modes of prefetching they run: after a unit's gradients, the next gather is beside nothing.
 TEST(RunAnswers, GathersOfTheBackwardAreHiddenOnlyWhereTheyAreIssuedAhead) {
   const char* form = R"({{"parallel": {{"zero": {}}}, "batch": {{"global": {}, "micro": 8}},
                         "stack": {{"framework": "{}", "attention": "flash2", "year": 2024}}}})";

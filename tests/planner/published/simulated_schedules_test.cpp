@@ -88,7 +88,7 @@ TEST(SimulatedSchedules, SplitBackwardsAreCompleteInOrderAndDoNotBlock) {
       }
 }
 
-// What schedule_check says of the usual placement, for any: it lies where it should, once; an input gradient comes after its
+// Checks any placement as schedule_check does the usual one: each action lies where it should; an input gradient comes after its
 // forward and before its weight gradient; ascending order. That nothing blocks, simulate() says.
 void expect_complete(const PlacedSchedule& placed) {
   const Schedule& schedule = placed.schedule;

@@ -80,7 +80,7 @@ TEST(StackMemory, ALayoutThatDoesNotFitIsNotCalledFitting) {
   EXPECT_FALSE(fits(R"({"recompute": "full", "batch": {"global": 128, "micro": 16}, "model": {"vocab": 512000}})")) << "logits";
 }
 
-// What a rank needs beyond its peak, without the allocator's least reserve of 3 %, context and channels of `groups`.
+// Returns a rank's bytes beyond its peak, without the allocator's least reserve of 3 %, context and channels of `groups`.
 double reserved_beyond_peak(const JsonValue& answer, int groups) {
   return (number(answer, "least_device_bytes") - 1.57e9 - groups * 4e8) / 1.03 - number(answer, "peak_allocated_bytes");
 }

@@ -73,7 +73,7 @@ TEST(LoopedStep, IsTheStepWrittenOut) {
   EXPECT_GT(shorter, 90);  // loops are found, not only steps written out
 }
 
-// What the search times with loops is what the written-out step takes: stages of uneven units, odd numbers of micro-batches that no
+// The search times with loops as long as the written-out step takes: stages of uneven units, odd numbers of micro-batches that no
 // number of stages divides, and pipelines of more than 8, on hardware whose streams slow each other down.
 TEST(LoopedStep, SecondsAreThoseWrittenOutOverAMatrix) {
   const Cluster cluster = find_cluster(shipped_price_book(), "a100_sxm_hdr");

@@ -80,7 +80,7 @@ TEST(UntrainedLayouts, ContextParallelMemoryIsThatOfAPartAndItsRing) {
   }
 }
 
-// Of the lower triangle of all scores each of four ranks computes a quarter: four times its own part's. Keys and values go to three
+// Each of four ranks computes a quarter of the lower triangle of all scores: four times its own part's. Keys and values go to three
 // ranks, of the next GPU over NVLink; with their gradients they do so twice more backwards, and again for a forward done again.
 TEST(UntrainedLayouts, ContextParallelPassesHaveAllScoresAndTheirRing) {
   Costs of(small_config(16, 2048)), part(small_config(64, 512));

@@ -55,7 +55,7 @@ TEST(Vary, KeysArePathsOrTheirEnds) {
   EXPECT_EQ(parse_varied("data.train=../a|../b").values, (Texts{"../a", "../b"}));  // dots of paths are no ranges
 }
 
-// What users call settings, and what tables call them: the one is read where the other is written.
+// Settings are read by the names of users where tables write their own.
 TEST(Vary, ShortNamesAreReadAndWritten) {
   const std::vector<std::pair<std::string, std::string>> names = {
       {"tp", "parallel.tensor"},        {"pp", "parallel.pipeline"},        {"dp", "parallel.data"},

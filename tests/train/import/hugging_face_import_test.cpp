@@ -130,7 +130,7 @@ TEST(HuggingFaceImport, AScheduleIsTheOneOfItsName) {
     return imported(S::kHuggingFace, {{"lr_scheduler_type", type}, {"warmup_steps", "7"}});
   };
   EXPECT_EQ(became(warm_up("constant"), "lr_schedule.type") + became(warm_up("constant"), "lr_schedule.warmup_steps"),
-            "\"constant\"");
+            "\"constant\"0");
   EXPECT_EQ(became(warm_up("constant_with_warmup"), "lr_schedule.type"), "\"constant\"");
   EXPECT_EQ(became(warm_up("constant_with_warmup"), "lr_schedule.warmup_steps"), "7");
   EXPECT_EQ(became(warm_up("inverse_sqrt"), "lr_schedule.type"), "\"inverse_sqrt\"");
@@ -159,6 +159,31 @@ TEST(HuggingFaceImport, WordsOfFsdpAndDeepspeedArePresets) {
   EXPECT_EQ(became(words, "parallel.shard_group") + became(words, "offload.parameters"), "\"node\"\"host\"");
   EXPECT_EQ(became(imported(S::kHuggingFace, {{"fsdp", true}, {"fsdp_config.reshard_after_forward", false}}), "parallel.zero"),
             "\"shard_grad_op\"");
+}
+
+TEST(HuggingFaceImport, HybridShardsAndOffloadBecomeAllThatTheyMean) {
+  struct Case {
+    const char* key;
+    JsonValue value;
+    const char *zero, *group, *host;
+  };
+  const Case cases[] = {{"fsdp", "hybrid_shard_zero2 auto_wrap", "\"shard_grad_op\"", "\"node\"", ""},
+                        {"fsdp", "hybrid_shard", "\"zero3\"", "\"node\"", ""},
+                        {"fsdp", JsonValue::Array{"shard_grad_op", "offload"}, "\"shard_grad_op\"", "", "\"host\""},
+                        {"fsdp", "full_shard auto_wrap offload", "\"zero3\"", "", "\"host\""},
+                        {"fsdp", false, "\"ddp\"", "", ""},
+                        {"fsdp_config.fsdp_offload_params", true, "\"ddp\"", "", "\"host\""},
+                        {"fsdp_config.reshard_after_forward", "HYBRID_SHARD", "\"zero3\"", "\"node\"", ""},
+                        {"fsdp_config.fsdp_sharding_strategy", 5, "\"shard_grad_op\"", "\"node\"", ""}};
+  for (const Case& one : cases) {
+    const Import import = imported(S::kHuggingFace, {{one.key, one.value}});
+    const std::string what = fmt::format("{} {}", one.key, to_json_text(one.value));
+    EXPECT_EQ(became(import, "parallel.zero"), one.zero) << what;
+    EXPECT_EQ(became(import, "parallel.shard_group"), one.group) << what;
+    for (const char* const path : {"offload.parameters", "offload.optimizer", "offload.gradients"})
+      EXPECT_EQ(became(import, path), one.host) << what << " " << path;
+  }
+  expect_refusal({{"fsdp", "full_shard half"}}, "words are full_shard");
 }
 
 TEST(HuggingFaceImport, PackingSaysWhatASampleIs) {

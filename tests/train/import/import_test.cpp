@@ -270,7 +270,7 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
 
 TEST(Import, ABatchThatDoesNotDivideIsRefused) {
   expect_refused(yaml({{"num_processes", 6}, {"tp_size", 4}}),
-                 {"a.yaml:1 num_processes: 6, a.yaml:2 tp_size: 4: 6 ranks are no multiple of tensor x pipeline x context = 4"});
+                 {"a.yaml:1 num_processes: 6, a.yaml:2 tp_size: 4: parallel.data, ranks / (parallel.tensor), is not a whole number: 6 / 4"});
   expect_refused(yaml({{"num_processes", 4}}) + json({{"total", 100}, {"micro", 8}, {"gas", 4}}),
                  {"ds.json:1 total: 100: is not micro-batch x accumulation x data-parallel ranks = 8 x 4 x 4 = 128",
                   "ds.json:2 micro: 8, ds.json:3 gas: 4, a.yaml:1 num_processes: 4"});

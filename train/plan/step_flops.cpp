@@ -1,0 +1,81 @@
+#include "train/plan/step_flops.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+
+#include "model/config/model_stats.h"
+
+namespace trident {
+namespace {
+
+// By unit, what its backward computes as a share of its forward: the input gradients, and of the matrices' products those of the
+// parts that train.
+std::vector<double> backward_shares(const RunPlan& plan) {
+  const BatchConfig& batch = plan.config.batch;
+  const std::vector<double> all = unit_costs(plan.model, batch);
+  std::vector<double> shares(all.size(), 2.0);
+  if (plan.model.tuning == nullptr) return shares;
+  bool below = true;
+  for (std::size_t u = 0; u < shares.size(); ++u) {
+    double elements = 0, trained = 0;
+    for (const ParamSpec& spec : plan.units[u].specs)
+      for (const PartSpec& part : spec.parts) {
+        if (part.trainable) below = false;
+        if (part.tensor_shape.rank() < 2) continue;
+        const auto n = static_cast<double>(part.rows * part.tensor_shape[1]);
+        elements += n;
+        if (spec.trainable) trained += n;  // the product is of the whole parameter
+      }
+    const auto layer = static_cast<std::int64_t>(u) - 1;
+    const bool block = layer >= 0 && layer < plan.model.layers;
+    const double products =
+        block ? block_flops_per_token(plan.model, layer, 0) / block_flops_per_token(plan.model, layer, batch.sequence) : 1.0;
+    shares[u] = below ? 0.0 : 2.0 - products * (elements > 0 ? 1.0 - trained / elements : 0.0);
+  }
+  return shares;
+}
+
+}  // namespace
+
+std::vector<double> step_costs(const RunPlan& plan) {
+  std::vector<double> costs = unit_costs(plan.model, plan.config.batch);
+  if (plan.model.tuning == nullptr) return costs;  // a third of which are in proportion
+  const std::vector<double> shares = backward_shares(plan);
+  for (std::size_t u = 0; u < costs.size(); ++u) costs[u] *= (1.0 + shares[u]) / 3.0;
+  return costs;
+}
+
+StepTimeline flops_timeline(const RunPlan& plan) {
+  const std::vector<double> costs = unit_costs(plan.model, plan.config.batch), backward = backward_shares(plan);
+  const StepCosts step_costs{[&](int, std::size_t, const Instruction& i) {
+                               if (!i.is_compute()) return 0.0;
+                               const auto unit = static_cast<std::size_t>(i.unit);
+                               return costs[unit] * (i.is_forward() ? 1.0 : backward[unit]);
+                             },
+                             [](int, int) { return 0.0; }};
+  return simulate(plan.step_programs, step_costs, plan.step_spec.overlap);
+}
+
+double RunPlan::trained_share() const {
+  if (model.tuning == nullptr) return 1;
+  const std::vector<double> all = unit_costs(model, config.batch), computed = step_costs(*this);
+  return std::reduce(computed.begin(), computed.end()) / std::reduce(all.begin(), all.end());
+}
+
+double RunPlan::flops_per_token(double keys, double keys_in_window) const {
+  const auto of_layers = static_cast<double>(model.layers), windowed = static_cast<double>(windowed_layers());
+  const double all = model_flops_per_token(model, config.batch.sequence), rest = model_flops_per_token(model, 0);
+  const double seen = ((of_layers - windowed) * keys + windowed * keys_in_window) / of_layers;
+  return trained_share() * (rest + (all - rest) * seen / static_cast<double>(config.batch.sequence));
+}
+
+double RunPlan::predicted_flops_per_token() const {
+  if (!has_intervals()) return trained_share() * model_flops_per_token(model, config.batch.sequence);
+  const auto s = static_cast<double>(config.batch.sequence), w = static_cast<double>(window());
+  const double keys = config.data.reset_attention_mask ? static_cast<double>(document_interval()) : (s + 1) / 2;
+  return flops_per_token(keys, std::min(keys, w * (2 * s - w + 1) / (2 * s)));
+}
+
+}  // namespace trident
