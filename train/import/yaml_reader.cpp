@@ -1,5 +1,6 @@
 #include "train/import/yaml_reader.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -7,9 +8,9 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <unordered_set>
-#include <vector>
 
 #include "core/printable.h"
 #include "train/import/text_limits.h"
@@ -76,6 +77,28 @@ JsonValue yaml_number(std::string_view text, YamlTyping typing) {
   const auto value = parsed<double>(body);
   return negative ? -value : value;
 }
+
+// Refuses a second document: of text that yaml-cpp does not understand, such as ", a", it makes documents without end.
+class OneDocument : public YAML::EventHandler {
+ public:
+  explicit OneDocument(std::string_view source) : source_(source) {}
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (documents_++ == 0) return;
+    refuse_at(source_, mark.line + 1, mark.column + 1, "a second document begins; give a file of one document");
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  std::string_view source_;
+  int documents_ = 0;
+};
 
 // Makes values of what yaml-cpp parsed. Its nodes share what aliases stand for, so that a bomb grows here alone, within limits.
 class YamlConverter {
@@ -219,21 +242,20 @@ JsonValue read_yaml(std::string_view text, std::string_view source, YamlTyping t
   // yaml-cpp drops directives that it does not know, and with them a key that begins so.
   if (text.starts_with('%') && !text.starts_with("%YAML ") && !text.starts_with("%TAG "))
     refuse_at(source, 1, 1, "an unknown directive");
-  std::vector<YAML::Node> documents;
+  YAML::Node document;
   try {
-    documents = YAML::LoadAll(std::string(text));
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    OneDocument events(source);
+    while (parser.HandleNextDocument(events)) {}
+    document = YAML::Load(std::string(text));
   } catch (const YAML::Exception& error) {
     const bool is_deep = error.msg == "bad file";  // yaml-cpp's words for more than 500 levels
     refuse_at(source, error.mark.line + 1, error.mark.column + 1,
               is_deep ? "nested deeper than 500 levels" : on_one_line(error.msg));
   }
-  if (documents.empty()) return nullptr;
-  if (documents.size() > 1) {
-    const YAML::Mark second = documents[1].Mark();
-    refuse_at(source, second.line + 1, second.column + 1, "a second document begins; give a file of one document");
-  }
   YamlConverter converter(text, source, typing);
-  JsonValue root = converter.value(documents[0], documents[0].Mark());
+  JsonValue root = converter.value(document, document.Mark());
   if (typing == YamlTyping::kOmegaConf) converter.resolve(root, root);
   return root;
 }

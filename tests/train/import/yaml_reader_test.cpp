@@ -178,7 +178,8 @@ TEST(YamlReader, ResolvesReferencesOfOmegaConfAlone) {
 TEST(YamlReader, SaysWhereBrokenTextIsBroken) {
   EXPECT_EQ(yaml_refusal("a: 1\nb: {c: 2, c: 3}\n"), "f.yaml:2:11: duplicate key \"c\"");
   EXPECT_EQ(yaml_refusal("a: 1\na: 1\n"), "f.yaml:2:1: duplicate key \"a\"");
-  EXPECT_EQ(yaml_refusal("a: 1\n---\nb: 2\n"), "f.yaml:3:1: a second document begins; give a file of one document");
+  EXPECT_EQ(yaml_refusal("a: 1\n---\nb: 2\n"), "f.yaml:2:1: a second document begins; give a file of one document");
+  EXPECT_TRUE(yaml_refusal(", a").ends_with("a second document begins; give a file of one document")) << "and no end of them";
   EXPECT_EQ(yaml_refusal("a: !!python/object:os.system x\n"),
             "f.yaml:1:4: the tag \"tag:yaml.org,2002:python/object:os.system\" stands for no value of a configuration");
   EXPECT_EQ(yaml_refusal("a: !mine [1]\n"), "f.yaml:1:4: the tag \"!mine\" stands for no value of a configuration");
