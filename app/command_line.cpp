@@ -89,7 +89,7 @@ OptionValues values_of_file(const ConfigFlags& flags) {
 }
 
 void take_import(OptionValues& values, const Import& import) {
-  for (const auto& [path, value, origin, is_default] : import.values) values.take_import(path, value, origin, is_default);
+  for (const ImportedValue& it : import.values) values.take_import(it.path, it.value, it.origin, it.is_default);
 }
 
 std::string said_text(const ForeignLeaf& leaf) {

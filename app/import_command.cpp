@@ -17,6 +17,7 @@
 #include "report/table.h"
 #include "train/config/option_check.h"
 #include "train/import/import.h"
+#include "train/import/text_limits.h"
 
 namespace trident {
 namespace {
@@ -176,15 +177,15 @@ StudyResult price(const Import& import, const ImportFlags& flags, const CommandC
 
 // A command as arguments, or as one of them.
 void refuse_command(const Arguments& arguments) {
-  static constexpr std::array<std::string_view, 12> kPrograms{"accelerate", "torchrun", "deepspeed", "mpirun", "mpiexec", "srun",
-                                                              "python", "python3", "trl", "swift", "axolotl", "llamafactory-cli"};
+  constexpr std::string_view kPrograms =
+      "accelerate torchrun deepspeed mpirun mpiexec srun python python3 trl swift axolotl llamafactory-cli";
   for (const std::string& argument : arguments) {
     std::string_view word = argument;
     for (std::size_t blank = 0; (blank = word.find(' ')) != word.npos && word.substr(0, blank).find('=') != word.npos;)
       word.remove_prefix(blank + 1);  // NAME=value before it
     word = word.substr(0, word.find(' '));
     word.remove_prefix(word.rfind('/') + 1);  // of none, too
-    if (std::ranges::find(kPrograms, word) == kPrograms.end() || file_exists(argument)) continue;
+    if (!is_listed(word, kPrograms) || file_exists(argument)) continue;
     throw ConfigError(fmt::format("trident import {}: a command is read from a file or standard input, not from arguments; write "
                                   "it into a file, run.sh, and give its name, or pipe it: trident import - <<'EOF'",
                                   in_quotes(argument, 60)));
@@ -245,6 +246,7 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   if (flags.ranks > 0) flags.rules.ranks = flags.ranks;
   const OptionValues base = values_of_file(flags.base);
   flags.rules.base = &base;
+  flags.rules.settings = flags.base.settings;
   const Import import = import_of(flags);
   std::vector<NamedFile> inputs;
   for (const std::string& file : flags.files) inputs.push_back({"FILE", file});

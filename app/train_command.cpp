@@ -28,12 +28,8 @@ void check_import(const OptionValues& values, const Import& import) {
   const auto refuse = [&](const std::string& why) { refusals += (refusals.empty() ? "" : "; also ") + why; };
   for (const ImportedValue& value : import.values) {
     if (value.is_default || find_option(value.path) == nullptr || values.at(value.path).origin == "--set") continue;
-    for (const ImportedKey& key : import.keys) {
-      if (key.leaf.is_replaced || key.leaf.remark.empty()) continue;
-      const std::string said = fmt::format("{} {}", place_of(key.leaf), said_text(key.leaf));
-      if (value.origin.find(said) != std::string::npos && value_text(value.value).find('$') != std::string::npos)
-        refuse(fmt::format("{}: {}; give its value: --set {}=...", said, key.leaf.remark, value.path));
-    }
+    if (!value.unknown.empty())
+      refuse(fmt::format("{}: {}; give its value: --set {}=...", value.origin, value.unknown, value.path));
     if (!is_reserved(value)) continue;
     std::string remedy = fmt::format("not built yet; leave it out there, or train without: {}", neutral_setting(value));
     for (const ReservedValue& reserved : find_option(value.path)->reserved_values)
@@ -140,7 +136,7 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   const auto read_config = [&] {
     values = values_of_file(flags);
     Import import;
-    if (!imports.empty()) import = import_files(imports, {.from = "", .ranks = {}, .base = &values});
+    if (!imports.empty()) import = import_files(imports, {.from = "", .ranks = {}, .base = &values, .settings = flags.settings});
     take_import(values, import);
     for (const std::string& setting : with_stored_model(values, flags.settings)) values.take_setting(setting);
     check_import(values, import);

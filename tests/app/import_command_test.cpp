@@ -114,6 +114,29 @@ TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
                    "run.sh:2 --data-path $HOME/text: ", "--set data.train=..."});
   const ProgramOutcome given = succeeded(train({"--set", "checkpoint.dir=" + (folder_ / "ckpt"), "--set", "data.train=text"}));
   EXPECT_EQ(given.out.find("$1"), std::string::npos) << given.out;
+  const std::string copy = folder_ / "c.json";
+  expect_parts(succeeded(run_program({"import", script, "--output", copy})).out,
+               {"left out: give it with --set checkpoint.dir=...", "left out: give it with --set data.train=..."});
+  EXPECT_EQ(read_file(copy).find('$'), std::string::npos) << "nothing unknown lands in the file: " << read_file(copy);
+  write_file(script, "torchrun --nproc_per_node 4 pretrain_gpt.py --lr $1\n");
+  expect_parts(succeeded(run_program({"import", script})).err, {"left out: give it with --set optimizer.lr=..."});
+  expect_one_line(train({}), 64, {"run.sh:1 --lr $1: \"$1\" is an argument of the script; give its value: --set optimizer.lr=..."});
+  write_file(script, "torchrun --nproc_per_node 4 pretrain_gpt.py --lr $1 --tensor-model-parallel-size $2\n");
+  const JsonValue config = parse_json(succeeded(train({"--set", "optimizer.lr=0.5", "--set", "parallel.tensor=2"})).out, "config");
+  EXPECT_EQ(*config.find("optimizer")->find("lr"), JsonValue(0.5));
+  EXPECT_EQ(*config.find("parallel")->find("data"), JsonValue(2)) << "what follows from it is computed from --set";
+}
+
+TEST_F(ImportCommand, RanksOfSbatchAreThoseOfSrun) {
+  const std::string script = folder_ / "run.sh";
+  write_file(script, "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\n"
+                     "srun python pretrain_gpt.py --tensor-model-parallel-size 2\n");
+  const JsonValue report = parse_json(succeeded(run_program({"import", script, "--json"})).out, "report");
+  EXPECT_EQ(*report.find("config")->find("parallel")->find("data"), JsonValue(4));
+  const JsonValue& nodes = report.find("keys")->items()[0];
+  EXPECT_EQ(*nodes.find("key"), JsonValue("sbatch.nodes"));
+  EXPECT_EQ(*nodes.find("line"), JsonValue(2));
+  EXPECT_EQ(*nodes.find("verdict"), JsonValue("mapped"));
 }
 
 TEST_F(ImportCommand, ACommandAsArgumentsIsToldWhereItGoes) {

@@ -3,6 +3,7 @@
 
 #include "core/json_reader.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "train/import/text_limits.h"
 #include "train/import/toml_reader.h"
 #include "train/import/yaml_reader.h"
 
@@ -23,14 +24,14 @@ bool yaml(std::string_view input) {
   std::optional<JsonValue> value;
   for (const YamlTyping typing : {YamlTyping::kOmegaConf, YamlTyping::kPyYaml}) {
     value.reset();
-    if (accepts([&] { value = read_yaml(input, "x.yaml", typing); })) check_read(*value);
+    if (accepts([&] { check_foreign_text(input, "x.yaml"), value = read_yaml(input, "x.yaml", typing); })) check_read(*value);
   }
   return value.has_value();
 }
 
 bool toml(std::string_view input) {
   std::optional<JsonValue> value;
-  if (accepts([&] { value = read_toml(input, "x.toml"); })) check_read(*value);
+  if (accepts([&] { check_foreign_text(input, "x.toml"), value = read_toml(input, "x.toml"); })) check_read(*value);
   return value.has_value();
 }
 

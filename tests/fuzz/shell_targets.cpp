@@ -6,6 +6,7 @@
 #include "tests/fuzz/fuzz_target.h"
 #include "train/import/command_line.h"
 #include "train/import/shell_reader.h"
+#include "train/import/text_limits.h"
 
 namespace trident::fuzz {
 namespace {
@@ -27,7 +28,9 @@ std::string in_single_quotes(std::string_view word) {
 bool shell(std::string_view input) {
   bool accepted = false;
   accepts([&] {
-    const std::vector<ShellCommand> commands = read_shell(input, "x.sh", kCommandSettings);
+    check_foreign_text(input, "x.sh");
+    const Batch batch = batch_of(input, "x.sh");
+    const std::vector<ShellCommand> commands = read_shell(input, "x.sh", kCommandSettings, batch.variables);
     accepted = !commands.empty();
     for (const ShellCommand& command : commands) {
       std::string again = "x";
@@ -38,7 +41,7 @@ bool shell(std::string_view input) {
         again += in_single_quotes(word.text);
         is_shell |= word.text == "-c" || word.text.ends_with("c");
       }
-      accepts([&] { leaves_of_command(command, "x.sh", std::nullopt); });
+      accepts([&] { leaves_of_command(command, "x.sh", std::nullopt, batch.leaves); });
       if (is_shell) continue;  // its words may be a script
       const std::vector<ShellCommand> read = read_shell(again, "x.sh");
       require(read.size() == 1 && read[0].words.size() == command.words.size() + 1, "other words than {}", again);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <tuple>
 
 #include "core/json_reader.h"
 #include "train/config/option_check.h"
+#include "train/config/option_docs.h"
 #include "train/config/option_table.h"
 
 namespace trident {
@@ -153,12 +156,6 @@ std::string listed(const std::vector<std::string_view>& texts) {
   return out;
 }
 
-std::string cell_of(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
-  return out;
-}
-
 // Names that differ only in the block before them, or in its dot, are one: the shortest.
 std::vector<std::string_view> shortest(const std::vector<std::string_view>& names) {
   std::vector<std::string_view> kept;
@@ -175,11 +172,9 @@ std::vector<std::string_view> shortest(const std::vector<std::string_view>& name
 // The address of a heading within its page.
 std::string anchor_of(std::string_view heading) {
   std::string anchor;
-  for (const char c : heading) {
-    if (c >= 'A' && c <= 'Z') anchor += static_cast<char>(c - 'A' + 'a');
+  for (const char c : heading)
+    if (std::isalpha(static_cast<unsigned char>(c)) != 0) anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     else if (c == ' ' || c == '-') anchor += '-';
-    else if (c >= 'a' && c <= 'z') anchor += c;
-  }
   return anchor;
 }
 
@@ -189,9 +184,9 @@ std::string row_markdown(ForeignSystem system, const ForeignKey& row) {
   const std::string key = answer.key + (answer.value.empty() ? "" : fmt::format(": {}", answer.value));
   std::string note = answer.note;
   if (!row.fallback.empty()) note += fmt::format("{}its default there: `{}`", note.empty() ? "" : "; ", row.fallback);
-  return fmt::format("| {}{} | {} | {} | {} |\n", cell_of(listed(shortest(parts.names))),
-                     parts.values.empty() ? "" : fmt::format(" = {}", cell_of(listed(parts.values))), name_of(row.verdict),
-                     cell_of(is_command(row.to) ? code(row.to) : code(key)), cell_of(note));
+  return fmt::format("| {}{} | {} | {} | {} |\n", markdown_cell(listed(shortest(parts.names))),
+                     parts.values.empty() ? "" : fmt::format(" = {}", markdown_cell(listed(parts.values))), name_of(row.verdict),
+                     markdown_cell(is_command(row.to) ? code(row.to) : code(key)), markdown_cell(note));
 }
 
 }  // namespace
@@ -201,7 +196,9 @@ bool leads_somewhere(const ForeignAnswer& answer) { return !answer.key.empty() |
 std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_view value) {
   struct Found {
     ForeignAnswer answer;
-    int fit, of_value;
+    std::pair<int, int> fit;  // of the word, of the value
+    // Whoever names this value, or a key, goes before who does not.
+    auto rank() const { return std::tuple(fit.first, fit.second > 0, !answer.key.empty(), leads_somewhere(answer)); }
   };
   std::string wanted = plain_foreign_name(word);
   std::ranges::replace(wanted, '.', '_');
@@ -210,26 +207,18 @@ std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_vi
     for (const ForeignKey& row : section.keys) {
       const int fit = fit_of(row, wanted);
       if (fit == 0) continue;
-      const int of_value = value_fit(names_of(row), value);
+      const std::pair both(fit, value_fit(names_of(row), value));
       const auto of_system = std::ranges::find(found, section.system, [](const Found& it) { return it.answer.system; });
-      if (of_system == found.end()) found.push_back({answer_of(section.system, row), fit, of_value});
-      else if (std::pair(fit, of_value) > std::pair(of_system->fit, of_system->of_value))
-        *of_system = {answer_of(section.system, row), fit, of_value};
+      if (of_system == found.end()) found.push_back({answer_of(section.system, row), both});
+      else if (both > of_system->fit) *of_system = {answer_of(section.system, row), both};
     }
-  int best = 0;
-  for (const Found& it : found) best = std::max(best, it.fit);
   std::vector<ForeignAnswer> answers;
-  std::erase_if(found, [best](const Found& it) { return it.fit < best; });
-  // Whoever names this value, or a key, goes before who does not.
-  const auto prefer = [&found](auto holds) {
-    if (std::ranges::any_of(found, holds)) std::erase_if(found, [&](const Found& it) { return !holds(it); });
-  };
-  prefer([](const Found& it) { return it.of_value > 0; });
-  prefer([](const Found& it) { return !it.answer.key.empty(); });
-  prefer([](const Found& it) { return leads_somewhere(it.answer); });
+  if (found.empty()) return answers;
+  const auto best = std::ranges::max(found, {}, &Found::rank).rank();
   for (const Found& it : found)
-    if (std::ranges::find(answers, it.answer.key, &ForeignAnswer::key) == answers.end()) answers.push_back(it.answer);
-  if (answers.size() > kMostMeanings && best < 3) answers.clear();  // a word of everybody says nothing
+    if (it.rank() == best && std::ranges::find(answers, it.answer.key, &ForeignAnswer::key) == answers.end())
+      answers.push_back(it.answer);
+  if (answers.size() > kMostMeanings && std::get<0>(best) < 3) answers.clear();  // a word of everybody says nothing
   return answers;
 }
 

@@ -34,18 +34,12 @@ std::string alias_text(const Option& option) {
   return text.empty() ? "" : text + ".";
 }
 
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
-  return out;
-}
-
 void append_table(std::string& out, std::string_view block) {
   out += "| key | value | default | meaning |\n|---|---|---|---|\n";
   for (const Option& option : option_table()) {
     if (block_of(option) != block) continue;
-    out += fmt::format("| `{}` | {} | `{}` | {} |\n", option.path, cell(expected_text(option) + unit_text(option)),
-                       default_text(option), cell(std::string(option.doc) + alias_text(option) + reserved_text(option)));
+    out += fmt::format("| `{}` | {} | `{}` | {} |\n", option.path, markdown_cell(expected_text(option) + unit_text(option)),
+                       default_text(option), markdown_cell(std::string(option.doc) + alias_text(option) + reserved_text(option)));
   }
   out += '\n';
 }
@@ -223,6 +217,12 @@ std::string block_help(std::string_view block, std::size_t width) {
 }
 
 }  // namespace
+
+std::string markdown_cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
 
 std::string for_shell(const std::string& word) { return word.find_first_of("\"[]{}* $") == word.npos ? word : "'" + word + "'"; }
 

@@ -28,6 +28,9 @@ std::string options_help(std::size_t width = kHelpWidth);
 // Everything about one key, or the keys of one section, for `trident help parallel.zero`; "" where there is no such key or section.
 std::string option_help(std::string_view name, std::size_t width = kHelpWidth);
 
+// A text in a cell of a table in Markdown.
+std::string markdown_cell(std::string_view text);
+
 // docs/configuration.md.
 std::string options_markdown();
 

@@ -11,9 +11,10 @@ constexpr std::string_view kStarts = "mpirun or srun starts the ranks";
 constexpr ForeignKey kLauncherFlags[] = {
     {"nproc_per_node = gpu, cpu, xpu, auto", kLauncher, {}, {},
      "as many ranks as a machine has GPUs; import --ranks says how many in all"},
-    {"nproc_per_node, num_gpus, num_accelerators, npernode, ppn, ntasks_per_node", kMapped, "@ranks_per_node"},
-    {"nnodes, num_nodes, nodes", kMapped, "@nodes", {}, {}, "1"},
-    {"n, np, ntasks", kMapped, "@ranks"},
+    {"nproc_per_node, num_gpus, num_accelerators, npernode, ppn, ntasks_per_node, sbatch.ntasks_per_node, sbatch.gpus_per_node",
+     kMapped, "@ranks_per_node"},
+    {"nnodes, num_nodes, nodes, sbatch.nodes", kMapped, "@nodes", {}, {}, "1"},
+    {"n, np, ntasks, sbatch.ntasks", kMapped, "@ranks"},
     {"min_elastic_nodes, max_elastic_nodes, elastic_training", kDiffers, {}, {},
      "elastic lists the layouts that trident supervise falls back on"},
     {"autotuning", kDiffers, {}, {}, "trident plan search compares layouts"},

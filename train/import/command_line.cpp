@@ -4,54 +4,52 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 
-#include "core/check.h"
 #include "core/json_reader.h"
+#include "train/import/text_limits.h"
 
 namespace trident {
 namespace {
 
 using Words = std::span<const ShellWord>;
 
-bool is_among(std::string_view word, std::string_view words) {
-  return !word.empty() && fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
-}
 std::string_view last_part(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 bool is_in(std::string_view part, std::string_view text) { return text.find(part) != text.npos; }
-
-bool is_flag(std::string_view word) {
-  return word.size() > 1 && word[0] == '-' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
-}
+bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == text.npos; }
+bool is_flag(std::string_view word) { return word.size() > 1 && word[0] == '-' && !is_in(word.substr(1, 1), "0123456789."); }
 // "tensor_model_parallel_size" of "--tensor-model-parallel-size=4".
-std::string plain_name(std::string_view flag) {
-  flag = flag.substr(0, flag.find('='));
-  std::string name(flag.substr(std::min(flag.size(), flag.find_first_not_of('-'))));
-  std::ranges::replace(name, '-', '_');
-  return name;
-}
-bool is_configuration(std::string_view word) {
-  return word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json") || word.ends_with(".toml");
-}
+std::string flag_name(std::string_view flag) { return plain_foreign_name(flag.substr(0, flag.find('='))); }
+
+// Options of sbatch by the last part of their leaves' keys, and the variables that hold their values in the script.
+struct BatchOption {
+  std::string_view names, key, variable, other;
+};
+constexpr std::array<BatchOption, 4> kBatchOptions{{
+    {"--nodes -N", "nodes", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"},
+    {"--ntasks -n", "ntasks", "SLURM_NTASKS", "SLURM_NPROCS"},
+    {"--ntasks-per-node", "ntasks_per_node", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"},
+    {"--gpus-per-node --gres", "gpus_per_node", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"},
+}};
 
 // Words that begin a part of a command.
 enum class Starter : std::uint8_t { kNone, kWrapper, kPython, kOuter, kRanks, kAccelerate, kProgram };
 Starter starter(std::string_view word) {
   const std::string_view name = last_part(word);
   if (name.starts_with("python")) return Starter::kPython;
-  if (is_among(name, "mpirun mpiexec srun")) return Starter::kOuter;
-  if (is_among(name, "torchrun deepspeed")) return Starter::kRanks;
+  if (is_listed(name, "mpirun mpiexec srun")) return Starter::kOuter;
+  if (is_listed(name, "torchrun deepspeed")) return Starter::kRanks;
   if (name == "accelerate" || name == "accelerate-launch") return Starter::kAccelerate;
-  if (name.ends_with(".py") || is_among(name, "swift trl axolotl llamafactory-cli run_train.sh")) return Starter::kProgram;
-  if (is_among(name, "env exec time nohup sudo numactl uv poetry conda nsys ncu timeout stdbuf singularity apptainer docker"))
+  if (name.ends_with(".py") || is_listed(name, "swift trl axolotl llamafactory-cli run_train.sh")) return Starter::kProgram;
+  if (is_listed(name, "env exec time nohup sudo numactl uv poetry conda nsys ncu timeout stdbuf singularity apptainer docker"))
     return Starter::kWrapper;
   return Starter::kNone;
 }
 
 class Command {
  public:
-  Command(const ShellCommand& command, const std::string& file, std::optional<ForeignSystem> system)
-      : command_(command), words_(command.words), file_(file), forced_(system) {}
+  Command(const ShellCommand& command, const std::string& file, std::optional<ForeignSystem> system,
+          std::span<const ForeignLeaf> batch)
+      : command_(command), words_(command.words), file_(file), forced_(system), batch_(batch) {}
 
   std::optional<std::vector<ForeignLeaf>> leaves() {
     if (!take_launchers() || !take_program()) return std::nullopt;
@@ -62,81 +60,97 @@ class Command {
   }
 
  private:
-  [[noreturn]] void fail(const ShellWord& word, std::string_view why) const {
-    throw ConfigError(fmt::format("{}:{}:{}: {}", file_, word.line, word.column, why));
-  }
+  struct Launcher {
+    Starter kind;
+    std::string name;
+    Words flags;
+  };
+
+  [[noreturn]] void fail(const ShellWord& word, std::string_view why) const { refuse_at(file_, word.line, word.column, why); }
+  Starter kind_here() const { return words_.empty() ? Starter::kNone : starter(words_[0].text); }
+  void skip_word() { words_ = words_.subspan(1); }
 
   // Up to the program; false: there is none.
   bool take_launchers() {
-    Starter kind = words_.empty() ? Starter::kNone : starter(words_[0].text);
     const auto is_program = [](const ShellWord& word) { return word.text.ends_with(".py"); };
-    if (kind == Starter::kNone && !words_.empty() && !words_[0].unknown.empty() && std::ranges::any_of(words_, is_program))
+    if (kind_here() == Starter::kNone && !words_.empty() && !words_[0].unknown.empty() && std::ranges::any_of(words_, is_program))
       fail(words_[0], words_[0].unknown);
-    while (kind == Starter::kWrapper) {
-      do words_ = words_.subspan(1);
-      while (!words_.empty() && starter(words_[0].text) == Starter::kNone);
-      kind = words_.empty() ? Starter::kNone : starter(words_[0].text);
+    while (kind_here() == Starter::kWrapper) {
+      do skip_word();
+      while (!words_.empty() && kind_here() == Starter::kNone);
     }
-    while (kind == Starter::kOuter || kind == Starter::kRanks || kind == Starter::kAccelerate || kind == Starter::kPython) {
+    std::vector<Launcher> launchers;
+    Starter kind = kind_here();
+    for (std::size_t end = 0; kind > Starter::kWrapper && kind < Starter::kProgram; end = 0) {
       const std::string name(last_part(words_[0].text));
-      const bool takes_module = kind != Starter::kOuter;
-      words_ = words_.subspan(1);
+      skip_word();
       if (name == "accelerate") {
         if (words_.empty() || words_[0].text != "launch") return false;
-        words_ = words_.subspan(1);
+        skip_word();
       }
-      std::size_t end = 0;
       while (end < words_.size() && starter(words_[end].text) <= Starter::kWrapper &&
-             !(takes_module && is_among(words_[end].text, "-m --module")))
+             !(kind != Starter::kOuter && is_listed(words_[end].text, "-m --module")))
         ++end;
       if (end == words_.size()) return false;
-      const std::size_t first = leaves_.size();
-      if (kind != Starter::kPython)
-        take_flags(words_.first(end), kind == Starter::kAccelerate ? ForeignSystem::kAccelerate : ForeignSystem::kLauncher);
-      if (kind == Starter::kOuter) {
-        outer_.resize(leaves_.size());
-        for (std::size_t i = first; i < leaves_.size(); ++i) {
-        outer_[i] = name;
-        if (leaves_[i].key == "-N") leaves_[i].key = name == "srun" ? "--nodes" : "--npernode";
-      }
-      }
-      has_launcher_ |= kind != Starter::kPython;
+      if (kind != Starter::kPython) launchers.push_back({kind, name, words_.first(end)});
       words_ = words_.subspan(end);
-      kind = starter(words_[0].text);
-      if (is_flag(words_[0].text)) {  // -m
-        if (words_.size() < 2) return false;
-        words_ = words_.subspan(1);
-        kind = is_among(words_[0].text, "torch.distributed.run torch.distributed.launch") ? Starter::kRanks
-               : words_[0].text == "accelerate.commands.launch"                           ? Starter::kAccelerate
-                                                                                          : Starter::kProgram;
-      }
-      if (kind == Starter::kRanks || kind == Starter::kAccelerate) rename_outer();
+      kind = kind_here();
+      if (!is_flag(words_[0].text)) continue;
+      if (words_.size() < 2) return false;
+      skip_word();  // -m
+      kind = is_listed(words_[0].text, "torch.distributed.run torch.distributed.launch") ? Starter::kRanks
+             : words_[0].text == "accelerate.commands.launch"                            ? Starter::kAccelerate
+                                                                                         : Starter::kProgram;
     }
+    has_launcher_ = !launchers.empty();
+    for (const Launcher& launcher : launchers) take_launcher(launcher, launcher.kind < launchers.back().kind);
+    take_batch(has_launcher_ && launchers.back().kind == Starter::kOuter);
     return kind == Starter::kProgram;
   }
   // A launcher that starts another says nothing of ranks.
-  void rename_outer() {
-    for (std::size_t i = 0; i < outer_.size(); ++i)
-      if (!outer_[i].empty()) leaves_[i].key = fmt::format("{}.{}", outer_[i], plain_name(leaves_[i].key));
-    outer_.clear();
+  void take_launcher(const Launcher& launcher, bool starts_another) {
+    const std::size_t first = leaves_.size();
+    take_flags(launcher.flags, launcher.kind == Starter::kAccelerate ? ForeignSystem::kAccelerate : ForeignSystem::kLauncher);
+    for (std::size_t i = first; launcher.kind == Starter::kOuter && i < leaves_.size(); ++i) {
+      std::string& key = leaves_[i].key;
+      if (key == "-N") key = launcher.name == "srun" ? "--nodes" : "--npernode";
+      if (starts_another) key = fmt::format("{}.{}", launcher.name, flag_name(key));
+    }
+  }
+  // Slurm computes tasks from the first of these that is said: how many there are, how many of each node, and here of its GPUs.
+  void take_batch(bool starts_ranks) {
+    const auto says = [](std::span<const ForeignLeaf> leaves, std::string_view names) {
+      return std::ranges::any_of(leaves, [&](const ForeignLeaf& leaf) { return is_listed(flag_name(leaf.key), names); });
+    };
+    const bool all = says(leaves_, "n np ntasks"), each = says(leaves_, "ntasks_per_node npernode ppn"),
+               nodes = says(leaves_, "nodes"), batch_all = !each && says(batch_, "sbatch.ntasks"),
+               batch_each = says(batch_, "sbatch.ntasks_per_node");
+    for (ForeignLeaf leaf : batch_) {
+      const bool counts = leaf.key == "sbatch.nodes"             ? !nodes && !batch_all
+                          : leaf.key == "sbatch.ntasks"          ? batch_all
+                          : leaf.key == "sbatch.ntasks_per_node" ? !each && !batch_all
+                                                                 : !each && !batch_all && !batch_each;
+      leaf.is_replaced = !starts_ranks || all || !counts;
+      leaf.remark = leaf.is_replaced ? "the command, or another of these lines, says how many ranks there are" : "";
+      leaves_.push_back(std::move(leaf));
+    }
   }
 
   bool has_flag(std::string_view names) const {
-    return std::ranges::any_of(words_,
-                               [&](const ShellWord& word) { return is_flag(word.text) && is_among(plain_name(word.text), names); });
+    return std::ranges::any_of(
+        words_, [&](const ShellWord& word) { return is_flag(word.text) && is_listed(flag_name(word.text), names); });
   }
   // The program's name and words; false: it trains nothing.
   bool take_program() {
     const ShellWord program = words_[0];
     const std::string name(last_part(program.text));
-    words_ = words_.subspan(1);
+    skip_word();
     std::string_view action = "";
-    if (is_among(name, "swift trl axolotl llamafactory-cli")) {
-      if (words_.empty()) return false;
+    if (is_listed(name, "swift trl axolotl llamafactory-cli")) {
+      if (words_.empty() || !is_listed(words_[0].text, "train sft pt rlhf dpo kto grpo rloo reward")) return false;
       action = words_[0].text;
       passes_on_ = name == "trl";
-      words_ = words_.subspan(1);
-      if (!is_among(action, "train sft pt rlhf dpo kto grpo rloo reward")) return false;
+      skip_word();
     }
     const bool has_file = !words_.empty() && !is_flag(words_[0].text) && is_configuration(words_[0].text);
     const bool is_titan = is_in("torchtitan", program.text) || name == "run_train.sh" || has_flag("job.config_file");
@@ -159,24 +173,22 @@ class Command {
     if (find_foreign_key(system, "program", words) != nullptr) add(system, program, "program", words);
     if (has_file) {
       add(system, words_[0], "config", words_[0].text);
-      words_ = words_.subspan(1);
+      skip_word();
     }
     take_flags(words_, system);
     take_settings(system);
     return true;
   }
   void take_settings(ForeignSystem system) {
+    const bool is_titan = system == ForeignSystem::kTorchtitan;
+    if (has_launcher_ || (!is_titan && system != ForeignSystem::kSwift && system != ForeignSystem::kLlamaFactory)) return;
     for (const ShellWord& word : command_.settings) {
       const std::size_t equals = word.text.find('=');
       const std::string_view name = std::string_view(word.text).substr(0, equals);
-      const bool is_titan = system == ForeignSystem::kTorchtitan;
-      if (has_launcher_ || is_titan != is_among(name, "NGPU CONFIG_FILE")) continue;
-      if (!is_titan && system != ForeignSystem::kSwift && system != ForeignSystem::kLlamaFactory) continue;
-      add(name == "CONFIG_FILE" ? system : ForeignSystem::kLauncher, word,
-          name == "CONFIG_FILE" ? "--job.config_file"
-          : name == "NNODES"    ? "--nnodes"
-                                : "--nproc_per_node",
-          word.text.substr(equals + 1));
+      if (is_titan != is_listed(name, "NGPU CONFIG_FILE")) continue;
+      const bool is_file = name == "CONFIG_FILE";
+      add(is_file ? system : ForeignSystem::kLauncher, word,
+          is_file ? "--job.config_file" : name == "NNODES" ? "--nnodes" : "--nproc_per_node", word.text.substr(equals + 1));
     }
   }
 
@@ -192,31 +204,29 @@ class Command {
         add(system, word, text.substr(0, equals), equals == text.npos ? JsonValue(true) : JsonValue(text.substr(equals + 1)));
         continue;
       }
-      if (system == ForeignSystem::kLauncher && text.size() > 2 && text[1] != '-' &&
-          std::all_of(text.begin() + 2, text.end(), [](char c) { return c >= '0' && c <= '9'; })) {  // -N4
+      if (system == ForeignSystem::kLauncher && text[1] != '-' && is_number(std::string_view(text).substr(2))) {  // -N4
         add(system, word, text.substr(0, 2), text.substr(2));
         continue;
       }
-      const std::size_t first = i;
-      while (i < words.size() && !is_flag(words[i].text)) ++i;
+      const ShellWord* unknown = nullptr;
       JsonValue::Array values;
-      for (std::size_t k = first; k < i; ++k) values.emplace_back(words[k].text);
-      const auto unknown =
-          std::ranges::find_if(words.subspan(first, i - first), [](const ShellWord& w) { return !w.unknown.empty(); });
-      const bool is_known = unknown == words.subspan(first, i - first).end();
+      for (; i < words.size() && !is_flag(words[i].text); ++i) {
+        values.emplace_back(words[i].text);
+        if (unknown == nullptr && !words[i].unknown.empty()) unknown = &words[i];
+      }
       add(system, word, text, values.empty() ? JsonValue(true) : values.size() == 1 ? values[0] : JsonValue(std::move(values)),
-          is_known ? nullptr : &*unknown);
+          unknown);
     }
   }
   // `unknown`: the word of the value that has no value here; else `word` itself may be one.
   void add(ForeignSystem system, const ShellWord& word, std::string key, JsonValue value, const ShellWord* unknown = nullptr) {
     if (unknown == nullptr && !word.unknown.empty()) unknown = &word;
-    const auto knows = [&](ForeignSystem one) { return find_foreign_key(one, plain_name(key), "") != nullptr; };
-    if (passes_on_ && system == ForeignSystem::kHuggingFace && !knows(system) && knows(ForeignSystem::kAccelerate))
+    const auto row_of = [&](ForeignSystem one) { return find_foreign_key(one, flag_name(key), ""); };
+    if (passes_on_ && system == ForeignSystem::kHuggingFace && row_of(system) == nullptr &&
+        row_of(ForeignSystem::kAccelerate) != nullptr)
       system = ForeignSystem::kAccelerate;
     if (unknown != nullptr && !unknown->is_parameter) {
-      const ForeignKey* const row =
-          unknown == &word && !is_flag(word.text) ? nullptr : find_foreign_key(system, plain_name(key), "");
+      const ForeignKey* const row = unknown == &word && !is_flag(word.text) ? nullptr : row_of(system);
       if (row == nullptr || (row->verdict != Verdict::kLauncher && row->verdict != Verdict::kAlways))
         fail(*unknown, unknown->unknown);
     }
@@ -228,17 +238,49 @@ class Command {
   Words words_;
   const std::string& file_;
   std::optional<ForeignSystem> forced_;
+  std::span<const ForeignLeaf> batch_;
   std::vector<ForeignLeaf> leaves_;
-  std::vector<std::string> outer_;  // of each leaf the srun or mpirun that it is a flag of, or ""
   bool has_launcher_ = false;
   bool passes_on_ = false;  // flags that are not its own, to accelerate launch
 };
 
 }  // namespace
 
+bool is_configuration(std::string_view name) {
+  return name.ends_with(".yaml") || name.ends_with(".yml") || name.ends_with(".json") || name.ends_with(".toml");
+}
+
+Batch batch_of(std::string_view text, const std::string& file) {
+  Batch batch;
+  for (int line = 1; !text.empty(); ++line) {
+    std::string_view rest = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), rest.size() + 1));
+    if (const std::size_t first = rest.find_first_not_of(" \t\r"); first != rest.npos && rest[first] != '#') break;
+    if (!rest.starts_with("#SBATCH")) continue;
+    std::vector<std::string_view> words;  // "--nodes", "4" of --nodes=4, and "-N", "4" of -N4
+    while (!rest.empty()) {
+      const std::string_view word = rest.substr(0, rest.find_first_of(" \t\r="));
+      rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+      const bool is_joined = is_flag(word) && word[1] != '-' && is_number(word.substr(2));
+      words.push_back(word.substr(0, is_joined ? 2 : word.npos));
+      if (is_joined) words.push_back(word.substr(2));
+    }
+    std::erase(words, "");
+    for (std::size_t i = 0; i + 1 < words.size(); ++i)
+      for (const BatchOption& option : kBatchOptions) {
+        const std::string_view value = words[i + 1].substr(words[i + 1].rfind(':') + 1);  // "8" of gpu:8
+        if (!is_listed(words[i], option.names) || !is_number(value)) continue;
+        batch.leaves.push_back({ForeignSystem::kLauncher, file, line, 1, fmt::format("sbatch.{}", option.key), value, "", false});
+        for (const std::string_view name : {option.variable, option.other})
+          batch.variables.push_back({fmt::format("{}={}", name, value), line, 1});
+      }
+  }
+  return batch;
+}
+
 std::optional<std::vector<ForeignLeaf>> leaves_of_command(const ShellCommand& command, const std::string& file,
-                                                          std::optional<ForeignSystem> system) {
-  return Command(command, file, system).leaves();
+                                                          std::optional<ForeignSystem> system, std::span<const ForeignLeaf> batch) {
+  return Command(command, file, system, batch).leaves();
 }
 
 }  // namespace trident

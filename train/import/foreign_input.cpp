@@ -50,9 +50,6 @@ constexpr std::array<Kind, 9> kKinds = {{
     {"megatron", ForeignSystem::kMegatron, ""},
 }};
 
-bool is_listed(std::string_view word, std::string_view words) {
-  return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
-}
 bool is_hugging_face(ForeignSystem system) {
   return system == ForeignSystem::kHuggingFace || system == ForeignSystem::kSwift || system == ForeignSystem::kAxolotl ||
          system == ForeignSystem::kLlamaFactory || system == ForeignSystem::kOthers;
@@ -124,29 +121,35 @@ class Inputs {
   std::vector<ForeignLeaf> take() { return std::move(leaves_); }
 
  private:
+  struct Known {
+    std::string name;  // by which it was read
+    std::optional<ForeignSystem> system = {};
+  };
+
+  // One byte more than the limit, at most.
   static std::string text_of(const std::string& file) {
-    std::string text;
+    std::string text(kMaxForeignBytes + 1, '\0');
     if (file == "-") {
-      text.resize(kMaxForeignBytes + 1);
       std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
       text.resize(static_cast<std::size_t>(std::cin.gcount()));
-    } else {
-      try {
-        const RandomAccessFile opened(file);
-        text.resize(static_cast<std::size_t>(std::min(opened.size(), static_cast<std::int64_t>(kMaxForeignBytes) + 1)));
-        opened.read(0, std::as_writable_bytes(std::span(text)));
-      } catch (const DataError& error) {
-        throw ConfigError(error.what());
-      }
+      return text;
     }
-    if (text.size() > kMaxForeignBytes) throw ConfigError(fmt::format("{}: more than 1 MiB; give the configuration alone", file));
+    try {
+      const RandomAccessFile opened(file);
+      text.resize(std::min(text.size(), static_cast<std::size_t>(opened.size())));
+      opened.read(0, std::as_writable_bytes(std::span(text)));
+    } catch (const DataError& error) {
+      throw ConfigError(error.what());
+    }
     return text;
   }
 
-  // `by` names the file, unless the user does. `prefix` goes before the keys of a file of a part of its system's.
-  void read(const std::string& file, const ForeignLeaf* by, std::optional<ForeignSystem> system, std::string_view prefix) {
-    const std::string identity = identity_of(file);
-    if (!seen_.emplace(identity, ForeignSystem::kOthers).second) return;
+  // `by` names the file, unless the user does. `prefix` goes before the keys of a file of a part of its system's. A file is read
+  // once, whatever its names.
+  const Known& read(const std::string& file, const ForeignLeaf* by, std::optional<ForeignSystem> system, std::string_view prefix) {
+    const std::string identity = file == "-" ? file : std::filesystem::weakly_canonical(file).string();
+    const auto [known, is_new] = known_.try_emplace(identity, Known{file});
+    if (!is_new) return known->second;
     const std::string whole = text_of(file);
     check_foreign_text(whole, file);
     const std::string_view text = std::string_view(whole).substr(whole.starts_with("\xEF\xBB\xBF") ? 3 : 0);  // no mark of UTF-8
@@ -157,32 +160,31 @@ class Inputs {
     if (format == Format::kShell && by != nullptr)
       refuse_at(by->file, by->line, by->column, fmt::format("{} names {}, which is neither YAML, JSON nor TOML; correct its name",
                                                             in_quotes(by->key), in_quotes(file)));
-    if (format == Format::kShell) {
-      read_commands(text, file, system);
-    } else {
-      JsonValue value = format == Format::kJson
-                            ? parse_json(text, file, {.max_bytes = kMaxForeignBytes, .max_values = kMaxForeignValues})
-                        : format == Format::kToml ? read_toml(text, file)
-                                                  : read_yaml(text, file, YamlTyping::kPyYaml);
-      if (!value.is_object()) throw ConfigError(fmt::format("{}:1:1: no keys; import reads {}", file, kKnown));
-      const ForeignSystem own = system ? *system : system_of(value, file);
-      if (format == Format::kYaml && (own == ForeignSystem::kOlmo || own == ForeignSystem::kLlamaFactory))
-        value = read_yaml(text, file, YamlTyping::kOmegaConf);
-      seen_[identity] = own;
-      if (value.find("fsdp") != nullptr || value.find("fsdp_config") != nullptr) prefix = "";
-      flatten({own, file, 1, 1, std::string(prefix), {}}, value, leaves_);
-    }
+    if (format == Format::kShell) return read_commands(text, file, system), known->second;
+    JsonValue value = format == Format::kJson
+                          ? parse_json(text, file, {.max_bytes = kMaxForeignBytes, .max_values = kMaxForeignValues})
+                      : format == Format::kToml ? read_toml(text, file)
+                                                : read_yaml(text, file, YamlTyping::kPyYaml);
+    if (!value.is_object()) throw ConfigError(fmt::format("{}:1:1: no keys; import reads {}", file, kKnown));
+    const ForeignSystem own = system ? *system : system_of(value, file);
+    if (format == Format::kYaml && (own == ForeignSystem::kOlmo || own == ForeignSystem::kLlamaFactory))
+      value = read_yaml(text, file, YamlTyping::kOmegaConf);
+    known->second.system = own;
+    if (value.find("fsdp") != nullptr || value.find("fsdp_config") != nullptr) prefix = "";
+    flatten({own, file, 1, 1, std::string(prefix), {}}, value, leaves_);
+    return known->second;
   }
   void read_commands(std::string_view text, const std::string& file, std::optional<ForeignSystem> system) {
     std::optional<int> line;
     if (system == ForeignSystem::kAccelerate || system == ForeignSystem::kDeepSpeed) system = std::nullopt;  // no programs' systems
-    for (const ShellCommand& command : read_shell(text, file, kCommandSettings)) {
-      std::optional<std::vector<ForeignLeaf>> leaves = leaves_of_command(command, file, system);
+    const Batch batch = batch_of(text, file);
+    for (const ShellCommand& command : read_shell(text, file, kCommandSettings, batch.variables)) {
+      std::optional<std::vector<ForeignLeaf>> leaves = leaves_of_command(command, file, system, batch.leaves);
       if (!leaves) continue;
       const ShellWord& word = command.words.front();
       if (line)
-        throw ConfigError(fmt::format("{}:{}:{}: a second command of a training, beside that in line {}; give import one of them",
-                                      file, word.line, word.column, *line));
+        refuse_at(file, word.line, word.column,
+                  fmt::format("a second command of a training, beside that in line {}; give import one of them", *line));
       line = word.line;
       std::ranges::move(*leaves, std::back_inserter(leaves_));
     }
@@ -211,47 +213,43 @@ class Inputs {
   std::size_t follow(std::size_t i, std::size_t first) {
     const ForeignLeaf leaf = leaves_[i];
     if (!leaf.value.is_string() || leaf.is_replaced) return 0;
-    const std::string& text = leaf.value.as_string();
-    const std::string name = plain(leaf.key);
-    const bool is_deepspeed = leaf.system == ForeignSystem::kAccelerate
-                                  ? is_listed(name, "deepspeed_config_file deepspeed_config.deepspeed_config_file")
-                                  : is_hugging_face(leaf.system) && is_listed(name, "deepspeed deepspeed_config");
-    const bool is_fsdp = is_hugging_face(leaf.system) && is_listed(name, "fsdp fsdp_config");
-    if (leaf.key.starts_with('-') && is_hugging_face(leaf.system) && text.starts_with('{')) {
-      JsonValue value = parse_json(text, fmt::format("{}:{}:{}: {}", leaf.file, leaf.line, leaf.column, leaf.key),
-                                   {.comments = JsonComments::kRefused, .max_values = kMaxForeignValues});
-      forget_places(value);
+    const std::string &text = leaf.value.as_string(), name = plain_foreign_name(leaf.key);
+    const bool is_program = is_hugging_face(leaf.system), is_accelerate = leaf.system == ForeignSystem::kAccelerate;
+    if (is_program && leaf.key.starts_with('-') && text.starts_with('{')) {
+      const JsonValue value = parse_json(text, fmt::format("{}:{}:{}: {}", leaf.file, leaf.line, leaf.column, leaf.key),
+                                         {.comments = JsonComments::kRefused, .max_values = kMaxForeignValues});
       std::vector<ForeignLeaf> parts;
       flatten({leaf.system, leaf.file, leaf.line, leaf.column, name, {}}, value, parts);
+      for (ForeignLeaf& part : parts) part.line = leaf.line, part.column = leaf.column;
       const auto at = leaves_.erase(leaves_.begin() + static_cast<std::ptrdiff_t>(i));
       leaves_.insert(at, parts.begin(), parts.end());
       return parts.size() - 1;  // -1 where there are none: the loop adds 1
     }
-    const bool is_config = leaf.system == ForeignSystem::kAccelerate    ? name == "config_file"
-                           : leaf.system == ForeignSystem::kTorchtitan  ? name == "job.config_file"
-                           : is_listed(name, "config accelerate_config") && leaf.key != "accelerate_config" &&
-                                 (is_hugging_face(leaf.system) || leaf.system == ForeignSystem::kOlmo);
-    const bool has_ending = std::ranges::any_of(std::array<std::string_view, 4>{".json", ".yaml", ".yml", ".toml"},
-                                                [&](std::string_view ending) { return text.ends_with(ending); });
     const ForeignKey* const row = find_foreign_key(leaf.system, name, text);
-    const bool is_name = row != nullptr && row->verdict == Verdict::kMapped;  // of a file that ms-swift or TRL brings along
-    if (!is_config && !(is_deepspeed && !is_name) && !(is_fsdp && (has_ending || name == "fsdp_config"))) return 0;
-    if (text.empty() || text == "none" || (name == "accelerate_config" && !has_ending)) return 0;
-    const std::string file = find_file(leaf, text);
-    const bool is_open = leaf.system == ForeignSystem::kOthers && name == "config";
-    read(file, &leaf,
-         is_deepspeed                  ? std::optional(ForeignSystem::kDeepSpeed)
-         : name == "accelerate_config" ? std::optional(ForeignSystem::kAccelerate)
-         : is_open                     ? std::nullopt
-                                       : std::optional(leaf.system),
-         is_fsdp ? "fsdp_config" : "");
-    const ForeignSystem own = is_open ? seen_[identity_of(file)] : leaf.system;
-    for (std::size_t k = first; k < leaves_.size(); ++k)
-      if (leaves_[k].system == ForeignSystem::kOthers) leaves_[k].system = own;
+    const bool is_word = row != nullptr && row->verdict == Verdict::kMapped;  // for a file that ms-swift or TRL brings along
+    const bool is_deepspeed = is_accelerate ? is_listed(name, "deepspeed_config_file deepspeed_config.deepspeed_config_file")
+                                            : is_program && is_listed(name, "deepspeed deepspeed_config");
+    const bool is_fsdp = is_program && (name == "fsdp_config" || (name == "fsdp" && is_configuration(text)));
+    const bool is_launch = is_program && leaf.key.starts_with('-') && name == "accelerate_config" && is_configuration(text);
+    const bool is_config = is_accelerate                                             ? name == "config_file"
+                           : leaf.system == ForeignSystem::kTorchtitan               ? name == "job.config_file"
+                           : is_program || leaf.system == ForeignSystem::kOlmo ? name == "config"
+                                                                                     : false;
+    if (text.empty() || text == "none" || !((is_deepspeed && !is_word) || is_fsdp || is_launch || is_config)) return 0;
+    const bool is_open = leaf.system == ForeignSystem::kOthers && is_config;
+    const auto& [file, system] = read(find_file(leaf, text), &leaf,
+                                      is_deepspeed ? std::optional(ForeignSystem::kDeepSpeed)
+                                      : is_launch  ? std::optional(ForeignSystem::kAccelerate)
+                                      : is_open    ? std::nullopt
+                                                   : std::optional(leaf.system),
+                                      is_fsdp ? "fsdp_config" : "");
     if (file == leaf.file)
       refuse_at(file, leaf.line, leaf.column,
                 fmt::format("{} names the file that it stands in; leave it out", in_quotes(leaf.key)));
-    if (name != "accelerate_config") replace_keys(file, own, first, leaf.file);
+    const ForeignSystem own = is_open ? system.value_or(leaf.system) : leaf.system;
+    for (std::size_t k = first; k < leaves_.size(); ++k)
+      if (leaves_[k].system == ForeignSystem::kOthers) leaves_[k].system = own;
+    if (!is_launch) replace_keys(file, own, first, leaf.file);
     return 0;
   }
   // A program's flags go before its own file, and those of accelerate launch before its YAML.
@@ -268,24 +266,11 @@ class Inputs {
   }
   // One name for the flag and for the key of the file: Accelerate's flags have no block before them.
   static std::string setting_of(const ForeignLeaf& leaf) {
-    const std::string name = plain(leaf.key);
+    const std::string name = plain_foreign_name(leaf.key);
     if (leaf.system != ForeignSystem::kAccelerate) return name;
     if (is_listed(name, "multi_gpu use_deepspeed use_fsdp use_megatron_lm")) return "distributed_type";
     const bool is_short = name.starts_with("fsdp_config.") && !name.starts_with("fsdp_config.fsdp_");
     return (is_short ? "fsdp_" : "") + name.substr(name.find('.') + 1);
-  }
-  static std::string plain(std::string_view key) {
-    std::string name(key.substr(std::min(key.size(), key.find_first_not_of('-'))));
-    std::ranges::replace(name, '-', '_');
-    return name;
-  }
-  static std::string identity_of(const std::string& file) {
-    return file == "-" ? file : std::filesystem::weakly_canonical(file).string();
-  }
-  static void forget_places(JsonValue& value) {
-    value.set_position(0, 0);
-    if (value.is_object())
-      for (JsonMember& member : value.members()) forget_places(member.value);
   }
   static std::string find_file(const ForeignLeaf& leaf, const std::string& name) {
     const std::filesystem::path folder = leaf.file == "-" ? "" : std::filesystem::path(leaf.file).parent_path();
@@ -294,13 +279,13 @@ class Inputs {
     if (file_exists(name)) return name;
     const std::string where = folder.empty() || beside == name ? "in the working directory"
                                                                : fmt::format("beside {} or in the working directory", leaf.file);
-    throw ConfigError(fmt::format("{}:{}:{}: {} names {}, and there is no such file {}; put it there", leaf.file, leaf.line,
-                                  leaf.column, in_quotes(leaf.key), in_quotes(name), where));
+    refuse_at(leaf.file, leaf.line, leaf.column,
+              fmt::format("{} names {}, and there is no such file {}; put it there", in_quotes(leaf.key), in_quotes(name), where));
   }
 
   std::optional<ForeignSystem> from_;
   std::vector<ForeignLeaf> leaves_;
-  std::map<std::string, ForeignSystem> seen_;  // files by their whole paths
+  std::map<std::string, Known> known_;  // files by their whole paths, without links
 };
 
 }  // namespace

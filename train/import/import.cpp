@@ -182,6 +182,7 @@ class Resolver {
   void derive();
   void list_values();
   void list_value(const std::string& path, const Fact& fact, const Option* option);
+  std::string unknown_of(const Fact& fact) const;
   void finish(Judged& one) const;
   void list_defaults();
 
@@ -318,9 +319,18 @@ void Resolver::derive() {
   derive_common(facts_);
 }
 
+// An argument of the script stands in the value as it was typed.
+std::string Resolver::unknown_of(const Fact& fact) const {
+  if (text_of(fact.value).find('$') == std::string::npos) return "";
+  for (const Judged& one : judged_)
+    if (const ForeignLeaf& leaf = one.key.leaf; !leaf.is_replaced && !leaf.remark.empty() && is_part_of(one.origin, fact.origin))
+      return leaf.remark;
+  return "";
+}
+
 void Resolver::list_value(const std::string& path, const Fact& fact, const Option* option) {
-  ImportedValue value{path, fact.value, fact.origin, fact.is_default()};
-  if (option != nullptr) try {
+  ImportedValue value{path, fact.value, fact.origin, fact.is_default(), unknown_of(fact)};
+  if (option != nullptr && value.unknown.empty()) try {
       const JsonValue checked = checked_value(*option, fact.value, fact.origin + ": ");
       if (!takes(option->takes, Takes::kSources) && !takes(option->takes, Takes::kTexts)) value.value = checked;
     } catch (const ConfigError& error) {
@@ -389,6 +399,9 @@ void Resolver::finish(Judged& one) const {
                                               : fmt::format("resolved to {} ({})", value_text(fact->value), fact->origin));
   }
   append_sentence(key.note, key.leaf.remark);
+  for (const ImportedValue& value : out_.values)
+    if (!value.unknown.empty() && is_part_of(one.origin, value.origin))
+      append_sentence(key.note, fmt::format("left out: give it with --set {}=...", value.path));
   for (const auto& [origin, sentence] : facts_.remarks())
     if (is_part_of(one.origin, origin)) append_sentence(key.note, sentence);
   if (to.starts_with('@') && !any && key.note.empty()) key.note = "the other keys say as much, or it needs one that is left out";
@@ -410,7 +423,14 @@ Import import_leaves(const std::vector<ForeignLeaf>& leaves, const ImportRules& 
 }
 
 Import import_files(const std::vector<std::string>& files, const ImportRules& rules) {
-  return import_leaves(read_foreign_inputs(files, {rules.from}), rules);
+  std::vector<ForeignLeaf> leaves = read_foreign_inputs(files, {rules.from});
+  for (ForeignLeaf& leaf : leaves) {
+    const ForeignKey* const row = leaf.is_replaced || leaf.remark.empty() ? nullptr : find_foreign_key(leaf.system, leaf.key, "");
+    for (const std::string& setting : rules.settings)
+      if (row != nullptr && !row->to.empty() && setting.starts_with(fmt::format("{}=", row->to)))
+        leaf.value = setting.substr(row->to.size() + 1), leaf.remark = "";
+  }
+  return import_leaves(leaves, rules);
 }
 
 }  // namespace trident

@@ -34,6 +34,7 @@ struct ImportedValue {
   JsonValue value;
   std::string origin;       // "zero2.yaml:8 zero_stage: 2", "TrainingArguments' default"
   bool is_default = false;  // no input said so: a base that gives the key wins
+  std::string unknown = {};  // why the value is not known: "\"$1\" is an argument of the script"; "": it is
 };
 
 struct Import {
@@ -48,6 +49,8 @@ struct ImportRules {
   std::optional<std::int64_t> ranks;  // --ranks
   // The configuration that the inputs change: what follows from several keys takes those that no input says from it.
   const OptionValues* base = nullptr;
+  // "path=value" of --set, in the place of what only the user of a script knows.
+  std::vector<std::string> settings = {};
 };
 
 // Throws ConfigError: what read_foreign_inputs does; an unknown key, with the nearest name; two keys that disagree, with both
@@ -58,7 +61,7 @@ Import import_files(const std::vector<std::string>& files, const ImportRules& ru
 Import import_leaves(const std::vector<ForeignLeaf>& leaves, const ImportRules& rules = {},
                      const ForeignTables& tables = foreign_tables());
 
-// The configuration as JSON text; each value has its origin behind it as a comment.
+// The configuration as JSON text without what is unknown; each value has its origin behind it as a comment.
 std::string config_text(const Import& import);
 // One object: `config`, `keys` (objects {file, line, key, value, verdict, to, note}) and `defaults` ({key, value, origin}).
 JsonValue report_of(const Import& import);

@@ -19,10 +19,11 @@ std::string cut_origin(std::string_view origin) {
   return std::string(end == begin.npos ? begin : begin.substr(0, end + 2)) + "...";
 }
 
-// The values as one object; blocks are objects within it.
+// The known values as one object; blocks are objects within it.
 JsonValue tree_of(const Import& import) {
   JsonValue root{JsonValue::Object{}};
   for (const ImportedValue& value : import.values) {
+    if (!value.unknown.empty()) continue;
     JsonValue* object = &root;
     std::string_view rest = value.path;
     for (std::size_t dot = rest.find('.'); dot != rest.npos; rest.remove_prefix(dot + 1), dot = rest.find('.')) {

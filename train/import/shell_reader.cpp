@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <utility>
+#include <limits>
 
-#include "core/check.h"
 #include "core/json_reader.h"
 #include "train/import/shell_words.h"
 
@@ -14,50 +13,204 @@ namespace trident {
 namespace shell {
 namespace {
 
-// Whether commands run: all, none, or nobody knows for a reason.
-struct Runs {
-  bool is_never = false;
-  int doubt = 0;
-};
+constexpr int kNever = -1;  // in the place of a doubt: commands do not run
 
-// kPresumed: of a command that is not executed, whose success `&&` takes for granted and `if` does not.
-enum class Outcome : std::uint8_t { kTrue, kFalse, kUnknown, kPresumed };
+// The value of integers with + - * / % between them; not finite: all else, a division by zero, 9e15 and beyond.
+double sum_of(std::string_view text) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  double sum = 0, term = 0;
+  for (char sign = '+'; has("+-*/%", sign); text.remove_prefix(1)) {
+    const std::string digits(text.substr(0, text.find_first_not_of("0123456789")));
+    text.remove_prefix(digits.size());
+    if (digits.empty() || digits.size() > 15 || (digits[0] == '0' && digits.size() > 1)) return kNone;
+    const double next = std::stod(digits);
+    if (has("+-", sign)) sum += std::exchange(term, sign == '+' ? next : -next);
+    else term = sign == '*' ? term * next : sign == '/' ? std::trunc(term / next) : std::fmod(term, next);
+    if (!(std::abs(term) < 4e15 && std::abs(sum) < 4e15)) return kNone;
+    if (text.empty()) return sum + term;
+    sign = text[0];
+  }
+  return kNone;
+}
 
-class Reader : Scanner {
+// In this order "and" is the lower and "or" the higher of two. kPresumed: of a command that is not executed, whose success `&&`
+// takes for granted and `if` does not.
+enum class Outcome : std::uint8_t { kFalse, kUnknown, kTrue, kPresumed };
+
+class Reader : Cursor {
  public:
   // `before` are words before those of each command: of what starts this shell.
   Reader(Script& script, Text text, std::vector<ShellWord> before = {})
-      : Scanner(script, std::move(text)), before_(std::move(before)) {}
-  void read(Runs runs) {
+      : Cursor(script, std::move(text)), before_(std::move(before)) {}
+  void read(int runs) {
     const Level level(script_, here());
-    runs_ = runs;
-    blocks_.push_back({"", here(), runs, runs});
+    blocks_.push_back({"", here(), runs_ = runs, runs});
     while (!at_end()) step();
     if (blocks_.size() > 1) script_.fail(blocks_.back().begin, fmt::format("nothing closes this \"{}\"", blocks_.back().kind));
   }
 
  private:
+  enum class Stop : std::uint8_t { kWord, kQuote, kBrace };
+  // Runs are 0, kNever, or the number of the reason for which nobody knows.
   struct Block {
     std::string_view kind;
     int begin;
-    Runs base;  // of its commands
-    Runs rest;  // of the branches to come
+    int base;  // runs of its commands
+    int rest;  // runs of the branches to come
     bool at_pattern = false;
   };
 
-  // A word of letters and brackets that no quote makes: "then", "[["; "" for every other.
-  std::string plain_word() const {
-    std::string word;
-    for (std::size_t i = 0; !ends_word(peek(i)); ++i) {
-      if (i == 10 || (!is_name(peek(i)) && !has("{}[]!", peek(i)))) return "";
-      word += peek(i);
+  // ---- words
+  // Puts what was typed from `begin` to here, with the reason for which it has no value.
+  void put_unknown(Fields& out, std::size_t begin, int why) {
+    script_.spend(pos_ - begin, at(begin));
+    for (std::size_t i = begin; i < pos_; ++i) out.put({text_[i].c, text_[i].at, why});
+  }
+  void put_not_executed(Fields& out, std::size_t begin) {
+    put_unknown(out, begin, script_.reason(fmt::format("{} in line {} would have to be executed; write its value in its place",
+                                                       in_quotes(typed(begin), 40), line_of(begin))));
+  }
+  void scan(Fields& out, Stop stop, bool is_quoted) {
+    const Level level(script_, here());
+    const std::size_t begin = pos_;
+    while (true) {
+      const char c = peek();
+      const std::size_t from = pos_;
+      if (stop == Stop::kWord && ends_word(c)) return;
+      if (at_end()) script_.fail(at(begin), stop == Stop::kQuote ? "nothing closes this quote" : "nothing closes this brace");
+      if (stop != Stop::kWord && takes(stop == Stop::kQuote ? "\"" : "}")) return;
+      if (takes("\\\n")) continue;
+      if (c == '\\' && pos_ + 1 < text_.size() && (!is_quoted || has("$`\"\\}", peek(1)))) {
+        out.put(text_[pos_ + 1]);
+        pos_ += 2;
+      } else if (c == '\'' && !is_quoted) {
+        skip_quoted(at(from));
+        out.is_open = true;
+        for (std::size_t i = from + 1; i + 1 < pos_; ++i) out.put(text_[i]);
+      } else if (takes("\"")) {
+        const bool was_open = std::exchange(out.is_open, true);
+        has_no_items_ = false;
+        scan(out, Stop::kQuote, true);
+        if (has_no_items_ && !was_open) out.is_open = !out.current.empty();
+      } else if (c == '$') {
+        dollar(out, is_quoted);
+      } else if (c == '`') {
+        skip_quoted(at(from));
+        put_not_executed(out, from);
+      } else {
+        out.put(text_[pos_++]);
+      }
     }
-    return word;
+  }
+  Text scanned_word() {
+    Fields word{false};
+    scan(word, Stop::kWord, false);
+    return word.take_one();
+  }
+  void dollar(Fields& out, bool is_quoted) {
+    const std::size_t begin = pos_++;
+    if (takes("((")) {
+      arithmetic(out, begin);
+    } else if (takes("(")) {
+      skip_parentheses(at(begin));
+      put_not_executed(out, begin);
+    } else if (takes("{")) {
+      parameter(out, begin, is_quoted);
+    } else if (peek() == '\'' && !is_quoted) {
+      skip_quoted(at(begin), true);
+      put_not_executed(out, begin);
+    } else if (const std::string name = parameter_name(false); !name.empty()) {
+      put_variable(out, begin, name, "", is_quoted);
+    } else if (peek() != '"' || is_quoted) {
+      out.put(text_[begin]);
+    }
+  }
+  // A name, digits or a special parameter here; "": none.
+  std::string parameter_name(bool is_braced) {
+    const std::size_t begin = pos_;
+    if (is_digit(peek())) while (is_digit(peek()) && (is_braced || pos_ == begin)) ++pos_;
+    else if (is_name(peek())) while (is_name(peek())) ++pos_;
+    else pos_ += !at_end() && has("@*#?$!-", peek()) ? 1 : 0;
+    return typed(begin);
+  }
+  void arithmetic(Fields& out, std::size_t begin) {
+    const Level level(script_, at(begin));
+    const std::size_t inner = pos_;
+    skip_parentheses(at(begin));
+    Reader reader(script_, part(inner, pos_ - 1));
+    if (!takes(")")) script_.fail(at(begin), "nothing closes this parenthesis");
+    Fields content{false};
+    while (!reader.at_end()) {
+      const std::size_t from = reader.pos_;
+      if (reader.peek() == '$') reader.dollar(content, true);
+      else if (!is_name(reader.peek()) || is_digit(reader.peek())) content.put(reader.text_[reader.pos_++]);
+      else reader.put_variable(content, from, reader.parameter_name(false), "", true);
+    }
+    const Text text = content.take_one();
+    if (why_of(text) != 0) return put_unknown(out, begin, why_of(text));
+    std::string sum = bytes_of(text);
+    std::erase_if(sum, is_space);
+    const double value = sum_of(sum);
+    if (!std::isfinite(value)) return put_not_executed(out, begin);
+    for (const char digit : fmt::format("{}", static_cast<std::int64_t>(value))) out.put({digit, at(begin)});
+  }
+  // Behind "${".
+  void parameter(Fields& out, std::size_t begin, bool is_quoted) {
+    const std::string name = peek() == '#' && peek(1) != '}' ? "" : parameter_name(true);
+    std::string subscript;
+    if (!name.empty() && takes("["))
+      while (!at_end() && !takes("]")) subscript += text_[pos_++].c;
+    if (!name.empty() && takes("}")) return put_variable(out, begin, name, subscript, is_quoted);
+    const bool counts_empty = !name.empty() && takes(":");
+    const char sign = peek();
+    const bool is_followed = !name.empty() && has("-=+?", sign);
+    pos_ += is_followed ? 1 : 0;
+    Fields other{false};
+    scan(other, Stop::kBrace, is_quoted);
+    if (!is_followed) return put_not_executed(out, begin);
+    const auto found = script_.variables.find(name);
+    const bool is_there = found != script_.variables.end() &&
+                          (!counts_empty || std::ranges::any_of(found->second.items, [](const Text& one) { return !one.empty(); }));
+    if (sign == '?' || (is_there && sign != '+')) return put_variable(out, begin, name, subscript, is_quoted);
+    if (is_there != (sign == '+')) return;
+    const Text value = other.take_one();
+    script_.spend(value.size(), at(begin));
+    if (sign == '=') script_.variables[name] = {{value}};
+    out.put_value(value, is_quoted);
+  }
+  void put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript, bool is_quoted) {
+    if (name == "@" || name == "*") return void(has_no_items_ = true);  // the script's arguments: none
+    if (name == "#") return out.put({'0', at(begin)});
+    const auto found = script_.variables.find(name);
+    if (found == script_.variables.end()) return put_unset(out, begin, name);
+    const bool is_all = subscript == "@" || subscript == "*";
+    if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
+    const std::vector<Text>& items = found->second.items;
+    has_no_items_ |= is_all && items.empty();
+    const std::size_t first = is_all || subscript.empty() ? 0 : std::stoul(subscript);
+    for (std::size_t i = first; i < (is_all ? items.size() : std::min(items.size(), first + 1)); ++i) {
+      script_.spend(items[i].size() + 1, at(begin));
+      if (i > first && out.splits && (subscript == "@" || !is_quoted)) out.close();
+      else if (i > first) out.put({' ', at(begin)});
+      out.is_open |= is_quoted;
+      out.put_value(items[i], is_quoted);
+    }
+  }
+  void put_unset(Fields& out, std::size_t begin, const std::string& name) {
+    const bool is_argument = is_digit(name[0]) && name != "0", is_folder = is_listed(name, "HOME PWD OLDPWD TMPDIR USER 0");
+    if (in_test_ && !is_folder) return;
+    const std::string shown = in_quotes("$" + name, 60);
+    const std::string why =
+        is_argument                      ? shown + " is an argument of the script"
+        : is_folder || !is_name(name[0]) ? shown + " is known where the script runs"
+                                         : fmt::format("{} is set nowhere before line {}; write {}=... above it", shown,
+                                                       line_of(begin), name);
+    put_unknown(out, begin, script_.reason(why, is_argument || is_folder));
   }
 
-  // ---- assignments
-  // NAME=value at the cursor: its name; "": there is none.
-  std::string takes_assignment(Variables& variables, bool is_exported) {
+  // ---- assignments and redirections
+  // NAME=value here; false: there is none.
+  bool takes_assignment(Variables& variables, bool is_exported) {
     std::size_t end = 0;
     while (is_name(peek(end))) ++end;
     const std::string name = end == 0 || is_digit(peek()) ? "" : bytes_of(part(pos_, pos_ + end));
@@ -65,11 +218,11 @@ class Reader : Scanner {
     while (is_element && peek(end) != '=' && !ends_word(peek(end))) ++end;
     const bool appends = peek(end) == '+';
     end += appends ? 1 : 0;
-    if (name.empty() || peek(end) != '=') return "";
+    if (name.empty() || peek(end) != '=') return false;
     const std::size_t begin = pos_;
     pos_ += end + 1;
     const bool is_array = takes("(");
-    Fields value(is_array);
+    Fields value{is_array};
     if (!is_array) scan(value, Stop::kWord, false);
     while (is_array && (skip_lines(), !takes(")"))) {
       const std::size_t before = pos_;
@@ -78,37 +231,34 @@ class Reader : Scanner {
       value.close();
     }
     std::vector<Text> items = is_array ? value.take() : std::vector<Text>{value.take_one()};
-    if (runs_.is_never) return name;
+    if (runs_ == kNever) return true;
     Variable& variable = variables[name];
     variable.is_exported |= is_exported;
-    if (is_element || runs_.doubt != 0) {
-      set_unknown(variable, name, at(begin), runs_.doubt != 0 ? runs_.doubt : doubt("an element", begin));
+    if (is_element || runs_ != 0) {
+      set_unknown(variable, name, at(begin), runs_ != 0 ? runs_ : doubt("an element", begin));
     } else if (appends && !is_array && !variable.items.empty()) {
-      variable.items.front().insert(variable.items.front().end(), items[0].begin(), items[0].end());
+      variable.items[0].insert(variable.items[0].end(), items[0].begin(), items[0].end());
     } else {
       if (!appends) variable.items.clear();
       std::ranges::move(items, std::back_inserter(variable.items));
     }
-    return name;
+    return true;
   }
   void set_unknown(Variable& variable, const std::string& name, int at, int why) {
     variable.items.assign(1, {});
     for (const char c : "$" + name) variable.items[0].push_back({c, at, why});
   }
-
-  // ---- redirections
   bool takes_redirection() {
     std::size_t digits = 0;
     while (is_digit(peek(digits))) ++digits;
     digits += peek(digits) == '&' && peek(digits + 1) == '>' ? 1 : 0;
     if ((peek(digits) != '<' && peek(digits) != '>') || peek(digits + 1) == '(') return false;
     pos_ += digits;
-    const bool is_text = takes("<<<"), cuts_tabs = !is_text && takes("<<-"), is_document = cuts_tabs || (!is_text && takes("<<"));
-    while (!is_text && !is_document && !at_end() && has("<>&|", peek())) ++pos_;
+    const bool is_document = !takes("<<<") && (takes("<<-") || takes("<<"));
+    while (!is_document && has("<>&|", peek()) && !at_end()) ++pos_;
     skip_blanks();
-    Fields where(false);
-    scan(where, Stop::kWord, false);
-    if (is_document) here_documents_.emplace_back(bytes_of(where.take_one()), cuts_tabs);
+    const std::string where = bytes_of(scanned_word());
+    if (is_document) expect_document(where);
     return true;
   }
 
@@ -116,24 +266,21 @@ class Reader : Scanner {
   int doubt(std::string_view what, std::size_t begin) {
     return script_.reason(fmt::format("it depends on {} in line {}, which import does not follow", what, line_of(begin)));
   }
-  Runs doubtful(std::string_view what) {
-    return runs_.is_never || runs_.doubt != 0 ? runs_ : Runs{false, doubt(what, pos_)};
+  int doubtful(std::string_view what) { return runs_ != 0 ? runs_ : doubt(what, pos_); }
+  int narrowed(int runs, Outcome outcome, bool wanted) {
+    if (runs == kNever) return runs;
+    if (outcome != Outcome::kUnknown) return (outcome != Outcome::kFalse) == wanted ? runs : kNever;
+    return runs != 0 ? runs : doubt("the condition", pos_);
   }
-  Runs narrowed(Runs runs, Outcome outcome, bool wanted) {
-    if (runs.is_never) return runs;
-    if (outcome != Outcome::kUnknown) return (outcome != Outcome::kFalse) == wanted ? runs : Runs{true, 0};
-    return runs.doubt != 0 ? runs : Runs{false, doubt("the condition", pos_)};
+  void open(std::string_view kind, int runs, std::size_t bytes) {
+    if (blocks_.size() > kMaxForeignDepth) script_.fail(here(), "more than 64 levels; give import the command alone");
+    blocks_.push_back({kind, here(), runs_ = runs, runs});
+    pos_ += bytes;
   }
-  void open(std::string_view kind, Runs runs) {
-    if (blocks_.size() > 64) script_.fail(here(), "more than 64 levels; give import the command alone");
-    blocks_.push_back({kind, here(), runs, runs, kind == "case"});
-    runs_ = runs;
-    pos_ += kind.size();
-  }
-  void close(std::string_view kind, std::string_view word) {
+  void close(std::string_view kind, std::size_t bytes) {
     if (blocks_.size() == 1 || blocks_.back().kind != kind) fail_alone();
     blocks_.pop_back();
-    pos_ += word.size();
+    pos_ += bytes;
     outcome_ = Outcome::kPresumed;
     for (skip_blanks(); takes_redirection(); skip_blanks()) {}
   }
@@ -144,8 +291,11 @@ class Reader : Scanner {
     Block& block = blocks_.back();
     const std::string word = plain_word();
     const std::size_t begin = pos_;
-    if (block.at_pattern && word != "esac") return skip_pattern();
-    if (block.kind == "case" && (takes(";;&") || takes(";;") || takes(";&"))) {
+    if (block.at_pattern && word != "esac") {
+      for (block.at_pattern = false; !takes(")"); ++pos_)
+        if (at_end()) script_.fail(at(begin), "no \")\" ends this pattern");
+      runs_ = block.base;
+    } else if (block.kind == "case" && (takes(";;&") || takes(";;") || takes(";&"))) {
       block.at_pattern = true;
       skip_lines();
     } else if (takes("&&") || takes("||")) {
@@ -155,19 +305,14 @@ class Reader : Scanner {
       if (pos_ == begin) skip_newline();
       runs_ = block.base;
       if (text_[begin].c == '|') outcome_ = Outcome::kPresumed;
-    } else if (takes("((")) {
-      skip_parentheses(at(begin));
-      if (!takes(")")) fail_alone();
-      outcome_ = Outcome::kUnknown;
-    } else if (peek() == '(' || word == "{" || word == "if") {
-      open(peek() == '(' ? "(" : word == "{" ? "{" : "if", runs_);
-    } else if (peek() == ')' || word == "}" || word == "fi" || word == "done" || word == "esac") {
-      close(peek() == ')'    ? "("
-            : word == "}"    ? "{"
-            : word == "fi"   ? "if"
-            : word == "done" ? "loop"
-                             : "case",
-            word.empty() ? ")" : word);
+    } else if (peek() == '(') {
+      open("(", runs_, 1);
+    } else if (peek() == ')') {
+      close("(", 1);
+    } else if (word == "{" || word == "if") {
+      open(word == "{" ? "{" : "if", runs_, word.size());
+    } else if (is_listed(word, "} fi done esac")) {
+      close(word == "}" ? "{" : word == "fi" ? "if" : word == "done" ? "loop" : "case", word.size());
     } else if (word == "then" && block.kind == "if") {
       pos_ += word.size();
       const Outcome outcome = outcome_ == Outcome::kPresumed ? Outcome::kUnknown : outcome_;
@@ -176,128 +321,90 @@ class Reader : Scanner {
     } else if ((word == "else" || word == "elif") && block.kind == "if") {
       pos_ += word.size();
       runs_ = block.base = block.rest;
-    } else if (is_word(word, "for while until select")) {
-      open("loop", doubtful("the loop"));
-      pos_ += word.size() - std::string_view("loop").size();
+    } else if (is_listed(word, "for while until select")) {
+      open("loop", doubtful("the loop"), word.size());
       skip_blanks();
-      const std::string name = is_word(word, "for select") ? parameter_name(false) : "";
-      if (!name.empty() && !runs_.is_never) set_unknown(script_.variables[name], name, at(begin), runs_.doubt);
+      const std::string name = is_listed(word, "for select") ? parameter_name(false) : "";
+      if (!name.empty() && runs_ != kNever) set_unknown(script_.variables[name], name, at(begin), runs_);
     } else if (word == "case") {
-      open("case", doubtful("the case"));
+      open("case", doubtful("the case"), word.size());
       skip_blanks();
-      Fields value(false);
-      scan(value, Stop::kWord, false);
+      scanned_word();
       skip_lines();
       if (!takes("in")) script_.fail(at(begin), "no \"in\" follows this");
       skip_lines();
-    } else if (is_word(word, "do time")) {
+      blocks_.back().at_pattern = true;
+    } else if (is_listed(word, "do time")) {
       pos_ += word.size();
-    } else if (word == "!") {
-      ++pos_;
-      is_not_ = !is_not_;
     } else if (word == "[[" || word == "[") {
       pos_ += word.size();
       settle(test(word == "[[" ? "]]" : "]", begin));
-    } else if (!takes_function()) {
+    } else {
       simple();
     }
   }
-  void skip_pattern() {
-    const std::size_t begin = pos_;
-    while (!takes(")")) {
-      skip_lines();
-      if (takes("|") || takes("(")) continue;
-      const std::size_t before = pos_;
-      Fields pattern(false);
-      scan(pattern, Stop::kWord, false);
-      if (pos_ == before && peek() != ')') script_.fail(at(begin), "no \")\" ends this pattern");
-    }
-    blocks_.back().at_pattern = false;
-    runs_ = blocks_.back().base;
-  }
   void settle(Outcome outcome) {
-    if (is_not_)
-      outcome = outcome == Outcome::kTrue ? Outcome::kFalse : outcome == Outcome::kFalse ? Outcome::kTrue : Outcome::kUnknown;
-    is_not_ = false;
-    if (!runs_.is_never) outcome_ = runs_.doubt != 0 ? Outcome::kUnknown : outcome;
+    if (runs_ != kNever) outcome_ = runs_ != 0 ? Outcome::kUnknown : outcome;
   }
-  // NAME() or function NAME: its block comes next, and nobody knows who calls it.
-  bool takes_function() {
-    const std::size_t begin = pos_;
-    const bool has_keyword = plain_word() == "function";
-    if (has_keyword) pos_ += 8, skip_blanks();
-    const std::size_t name = pos_;
-    while (is_name(peek()) || has("-:.", peek())) ++pos_;
-    const bool has_name = pos_ > name;
-    skip_blanks();
-    const bool has_parentheses = takes("(") && (skip_blanks(), takes(")"));
-    if (has_name && (has_parentheses || has_keyword)) {
-      runs_ = doubtful("the function");
-      skip_lines();
-      return true;
-    }
-    pos_ = begin;
-    return false;
-  }
-
   void simple() {
     std::vector<Text> words;
     Variables given;
     const std::size_t begin = pos_;
-    const Runs runs = std::exchange(runs_, Runs{true, 0});
-    while (skip_blanks(), !takes_assignment(given, false).empty()) {}
+    const int runs = std::exchange(runs_, kNever);
+    while (skip_blanks(), takes_assignment(given, false)) {}
     const bool is_assignment = ends_word(peek()) && !has("<>", peek());  // else its variables are those of the command alone
     pos_ = begin;
     runs_ = runs;
     bool declares = false;
+    const auto first_word = [&] { return words.empty() ? "" : bytes_of(words[0]); };
     while (skip_blanks(), takes_redirection() || !ends_word(peek()) || has("<>", peek())) {
-      const bool is_exported = declares && bytes_of(words[0]) == "export";
-      if ((words.empty() || declares) &&
-          !takes_assignment(is_assignment || declares ? script_.variables : given, is_exported).empty())
+      if ((words.empty() || declares) && takes_assignment(is_assignment || declares ? script_.variables : given,
+                                                          declares && first_word() == "export"))
         continue;
+      if (words.size() == 2 && first_word() == "function") break;
       const std::size_t before = pos_;
-      Fields fields(true);
+      Fields fields{true};
       if (takes("<(") || takes(">(")) {
         skip_parentheses(at(before));
         put_not_executed(fields, before);
       }
       scan(fields, Stop::kWord, false);
       std::ranges::move(fields.take(), std::back_inserter(words));
-      declares = !words.empty() && is_word(bytes_of(words[0]), "export declare local readonly typeset");
+      declares = is_listed(first_word(), "export declare local readonly typeset");
     }
     if (pos_ == begin) fail_alone();
-    const bool is_false = !words.empty() && bytes_of(words[0]) == "false";
-    settle(words.empty() || bytes_of(words[0]) == "true" ? Outcome::kTrue : is_false ? Outcome::kFalse : Outcome::kPresumed);
-    if (!words.empty() && !runs_.is_never) emit(words, given, at(begin));
+    const bool has_parentheses = words.size() <= 2 && takes("(");
+    if (has_parentheses && (skip_blanks(), !takes(")"))) fail_alone();
+    if (has_parentheses || (words.size() == 2 && first_word() == "function")) {
+      runs_ = doubtful("the function");  // its block comes next, and nobody knows who calls it
+      return skip_lines();
+    }
+    settle(words.empty() ? Outcome::kTrue : first_word() == "!" ? Outcome::kUnknown : Outcome::kPresumed);
+    if (!words.empty() && runs_ != kNever) emit(words, given, at(begin));
   }
   void emit(const std::vector<Text>& words, const Variables& given, int begin) {
     const std::string name = bytes_of(words[0]);
-    ShellCommand command{before_, {}, script_.reasons[static_cast<std::size_t>(runs_.doubt)].text};
-    std::size_t bytes = 0;
-    for (const ShellWord& word : before_) bytes += word.text.size() + sizeof(ShellWord);
+    ShellCommand command{before_, {}, script_.reasons[static_cast<std::size_t>(runs_)].text};
     if (name == "eval") return nested({words.begin() + 1, words.end()}, {}, begin);
     for (std::size_t i = 0; i < words.size(); ++i) {
       const std::string word = bytes_of(words[i]);
       if (name == "export" && script_.variables.contains(word)) script_.variables.find(word)->second.is_exported = true;
-      if (i > 0 && i + 1 < words.size() && is_word(word, "-c -lc -ec -xc") &&
-          is_word(bytes_of(words[i - 1]), "bash sh zsh /bin/bash /bin/sh")) {
+      if (i > 0 && i + 1 < words.size() && is_listed(word, "-c -lc -ec -xc") &&
+          is_listed(bytes_of(words[i - 1]), "bash sh zsh /bin/bash /bin/sh")) {
         command.words.pop_back();
         return nested({words[i + 1]}, std::move(command.words), begin);
       }
       command.words.push_back(script_.word_of(words[i], begin));
-      bytes += word.size() + sizeof(ShellWord);
     }
     for (const std::string_view setting : script_.settings) {
-      const auto own = given.find(setting);
-      const auto common = std::as_const(script_.variables).find(setting);
+      const auto own = given.find(setting), common = std::as_const(script_.variables).find(setting);
       if (own == given.end() && (common == script_.variables.end() || !common->second.is_exported)) continue;
       const std::vector<Text>& items = own == given.end() ? common->second.items : own->second.items;
       command.settings.push_back(script_.word_of(items.empty() ? Text() : items[0], begin));
-      std::string& text = command.settings.back().text;
-      text = fmt::format("{}={}", setting, text);
-      bytes += text.size() + sizeof(ShellWord);
+      command.settings.back().text.insert(0, fmt::format("{}=", setting));
     }
-    script_.spend(bytes, begin);
+    for (const std::vector<ShellWord>* const all : {&command.words, &command.settings})
+      for (const ShellWord& word : *all) script_.spend(word.text.size() + sizeof(ShellWord), begin);
     script_.commands.push_back(std::move(command));
   }
   // Reads what a shell is given to read.
@@ -312,77 +419,73 @@ class Reader : Scanner {
   }
 
   // ---- tests
-  // Behind "[[": its outcome.
+  // Behind "[" or "[[": its outcome.
   Outcome test(std::string_view end, std::size_t begin) {
-    std::vector<std::vector<Text>> parts(1);
-    char join = 0;
+    Outcome all = Outcome::kTrue, any = Outcome::kFalse;
     bool is_followed = true;
+    std::vector<Text> words;
     in_test_ = true;
-    for (skip_lines(); plain_word() != end; skip_lines()) {
+    for (bool ends = false; !ends;) {
+      skip_lines();
       if (at_end()) script_.fail(at(begin), fmt::format("no \"{}\" closes this", end));
-      const std::size_t before = pos_;
-      if (takes("&&") || takes("||")) {
-        is_followed &= join == 0 || join == text_[before].c;
-        join = text_[before].c;
-        parts.emplace_back();
+      ends = plain_word() == end;
+      if (const bool is_or = ends || takes("||"); is_or || takes("&&")) {
+        all = std::min(all, test_part(std::exchange(words, {})));
+        if (is_or) any = std::max(any, std::exchange(all, Outcome::kTrue));
       } else if (ends_word(peek())) {
         is_followed = false;
         ++pos_;
       } else {
-        Fields word(false);
-        scan(word, Stop::kWord, false);
-        parts.back().push_back(word.take_one());
+        words.push_back(scanned_word());
       }
     }
     in_test_ = false;
     pos_ += end.size();
-    Outcome outcome = join == '|' ? Outcome::kFalse : Outcome::kTrue;
-    for (std::vector<Text>& part : parts) {
-      const Outcome one = is_followed ? test_part(part) : Outcome::kUnknown;
-      if (one == (join == '|' ? Outcome::kTrue : Outcome::kFalse)) return one;
-      if (one == Outcome::kUnknown) outcome = one;
-    }
-    return outcome;
+    return is_followed ? any : Outcome::kUnknown;
   }
-  static Outcome test_part(std::vector<Text>& words) {
-    const bool is_not = !words.empty() && bytes_of(words[0]) == "!";
-    if (is_not) words.erase(words.begin());
+  static Outcome test_part(const std::vector<Text>& words) {
     std::vector<std::string> texts;
     for (const Text& word : words) {
       if (why_of(word) != 0) return Outcome::kUnknown;
       texts.push_back(bytes_of(word));
     }
+    const bool is_not = !texts.empty() && texts[0] == "!";
+    texts.erase(texts.begin(), texts.begin() + (is_not ? 1 : 0));
     bool is_true = texts.size() == 1 && !texts[0].empty();
-    if (texts.size() == 2 && is_word(texts[0], "-z -n")) is_true = texts[1].empty() == (texts[0] == "-z");
-    else if (texts.size() == 3 && is_word(texts[1], "= == -eq != -ne") && texts[2].find_first_of("*?[") == std::string::npos)
-      is_true = (texts[0] == texts[2]) == is_word(texts[1], "= == -eq");
+    if (texts.size() == 2 && is_listed(texts[0], "-z -n")) is_true = texts[1].empty() == (texts[0] == "-z");
+    else if (texts.size() == 3 && is_listed(texts[1], "= == -eq != -ne") && texts[2].find_first_of("*?[") == std::string::npos)
+      is_true = (texts[0] == texts[2]) == is_listed(texts[1], "= == -eq");
     else if (texts.size() != 1) return Outcome::kUnknown;
     return is_true != is_not ? Outcome::kTrue : Outcome::kFalse;
   }
 
+  bool in_test_ = false;       // a variable that is set nowhere is empty
+  bool has_no_items_ = false;  // "${A[@]}" of an empty array was replaced: its quotes make no word
   std::vector<ShellWord> before_;
   std::vector<Block> blocks_;
-  Runs runs_;                             // of the next command
+  int runs_ = 0;                          // of the next command
   Outcome outcome_ = Outcome::kPresumed;  // of the last one
-  bool is_not_ = false;
 };
 
 }  // namespace
 }  // namespace shell
 
-std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source, std::span<const std::string_view> settings) {
-  shell::Script script;
-  script.source = source;
-  script.settings = settings;
-  if (text.size() > std::size_t{1} << 20) script.fail(0, "more than 1 MiB");
+std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source, std::span<const std::string_view> settings,
+                                     std::span<const ShellWord> variables) {
+  shell::Script script{source, settings};
   shell::Text chars;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const int at = static_cast<int>(i);
-    if (text[i] == '\r') continue;
-    chars.push_back({text[i], at});
-    if (text[i] == '\n') script.line_starts.push_back(at + 1);
+  for (int at = 0; const char c : text) {
+    if (c != '\r') chars.push_back({c, at});
+    if (++at; c == '\n') script.line_starts.push_back(at);
   }
-  shell::Reader(script, std::move(chars)).read({});
+  for (const ShellWord& word : variables) {
+    const std::size_t equals = word.text.find('=');
+    shell::Variable& variable = script.variables[word.text.substr(0, equals)];
+    variable.items.assign(1, {});
+    for (const char c : word.text.substr(equals + 1))
+      variable.items[0].push_back({c, script.line_starts.at(static_cast<std::size_t>(word.line) - 1)});
+  }
+  shell::Reader(script, std::move(chars)).read(0);
   return std::move(script.commands);
 }
 

@@ -12,7 +12,7 @@ struct ShellWord {
   std::string text;  // after quotes, escapes and variables
   int line = 0;      // where it stands in the script, from 1: of a word from a variable, where the variable was given it
   int column = 0;
-  std::string unknown;        // why a part of it has no value here, with the remedy; `text` has that part as it was typed: "$NAME"
+  std::string unknown = {};   // why a part of it has no value here, with the remedy; `text` has that part as it was typed: "$NAME"
   bool is_parameter = false;  // that part is an argument of the script, "$1", or a folder of its user, "$HOME"
 };
 
@@ -23,13 +23,14 @@ struct ShellCommand {
   std::string doubt;                // why nobody knows whether it runs; "": it does
 };
 
-// The commands that `text` runs in an empty environment and without arguments, in their order. Quotes, continued lines, NAME=value,
-// NAME+=.., NAME=( .. ), "${NAME[@]}", ${NAME:-default}, $(( integers )), tests of texts, eval and bash -c are followed; nothing is
-// executed: $(..), loops, `case` and tests of files leave variables unknown and commands in doubt, which each of them says. A
-// variable that is set nowhere is empty in a test, and unknown in a word. `settings` are names of variables to pass on where they
-// stand before a command or are exported. Throws ConfigError "<source>:<line>:<column>: <why>": quotes, brackets and blocks that do
-// not close, more than 1 MiB or 64 levels, and more than 4 MiB once variables are replaced.
+// The commands that `text`, which check_foreign_text() accepts, runs in an environment of `variables` ("NAME=value" with their
+// lines) and without arguments, in their order. Quotes, continued lines, NAME=value, NAME+=.., NAME=( .. ), "${NAME[@]}",
+// ${NAME:-default}, $(( integers )), tests of texts, eval and bash -c are followed; nothing is executed: $(..), loops, `case` and
+// tests of files leave variables unknown and commands in doubt, which each of them says. A variable that is set nowhere is empty in
+// a test, and unknown in a word. `settings` are names of variables to pass on where they stand before a command or are exported.
+// Throws ConfigError "<source>:<line>:<column>: <why>": quotes, brackets and blocks that do not close, more than 64 levels, and
+// more than 4 MiB once variables are replaced.
 std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source,
-                                     std::span<const std::string_view> settings = {});
+                                     std::span<const std::string_view> settings = {}, std::span<const ShellWord> variables = {});
 
 }  // namespace trident

@@ -1,10 +1,9 @@
-// Words of a shell script: quotes, escapes, and what variables have.
+// What the reader of a shell script reads words into. Inside train/import only.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -12,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/check.h"
 #include "core/json_reader.h"
 #include "train/import/shell_reader.h"
+#include "train/import/text_limits.h"
 
 namespace trident::shell {
 
@@ -29,51 +28,49 @@ struct Variable {
   std::vector<Text> items;  // one, unless it is an array
   bool is_exported = false;
 };
-
 using Variables = std::map<std::string, Variable, std::less<>>;
 
 struct Reason {
   std::string text;
-  bool is_parameter;
+  bool is_parameter = false;
 };
 
-bool is_digit(char c);
-bool is_name(char c);  // of a variable
-bool is_space(char c);
-bool ends_word(char c);
-bool has(std::string_view any, char c);
-bool is_word(std::string_view word, std::string_view words);
-std::string bytes_of(const Text& text);
-int why_of(const Text& text);  // 0: it has its value
+inline bool has(std::string_view any, char c) { return any.find(c) != any.npos; }
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+inline bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c); }
+inline bool is_space(char c) { return has(" \t\r\n", c); }
+inline bool ends_word(char c) { return c == '\0' || is_space(c) || has(";&|()<>", c); }
+
+inline std::string bytes_of(const Text& text) {
+  std::string bytes;
+  for (const Char& c : text) bytes += c.c;
+  return bytes;
+}
+inline int why_of(const Text& text) {
+  const auto found = std::ranges::find_if(text, [](const Char& c) { return c.why != 0; });
+  return found == text.end() ? 0 : found->why;
+}
 
 // The fields that a word becomes.
-class Fields {
- public:
-  explicit Fields(bool splits) : splits_(splits) {}
-  bool is_open() const { return is_open_; }
-  void open() { is_open_ = true; }
-  void close_if_empty() { is_open_ = !current_.empty(); }
-  void put(Char c) { current_.push_back(c), is_open_ = true; }
+struct Fields {
+  bool splits;
+  bool is_open = false;
+  Text current = {};
+  std::vector<Text> done = {};
+
+  void put(Char c) { current.push_back(c), is_open = true; }
   // A variable's value: blanks end fields where the word is not quoted.
   void put_value(const Text& value, bool is_quoted) {
     for (const Char& c : value)
-      if (splits_ && !is_quoted && is_space(c.c) && c.why == 0) close();
+      if (splits && !is_quoted && is_space(c.c) && c.why == 0) close();
       else put(c);
   }
   void close() {
-    if (is_open_) done_.push_back(std::move(current_));
-    current_.clear();
-    is_open_ = false;
+    if (is_open) done.push_back(std::move(current));
+    current.clear(), is_open = false;
   }
-  bool splits() const { return splits_; }
-  std::vector<Text> take() { return close(), std::move(done_); }
-  Text take_one() { return close(), done_.empty() ? Text() : std::move(done_.front()); }
-
- private:
-  bool splits_;
-  bool is_open_ = false;
-  Text current_;
-  std::vector<Text> done_;
+  std::vector<Text> take() { return close(), std::move(done); }
+  Text take_one() { return close(), done.empty() ? Text() : std::move(done.front()); }
 };
 
 // The readers of a script and of the scripts in its words share this.
@@ -81,16 +78,19 @@ struct Script {
   std::string_view source;
   std::span<const std::string_view> settings;
   std::vector<int> line_starts = {0};
-  std::vector<Reason> reasons = {{"", false}};
-  Variables variables;
-  std::vector<ShellCommand> commands;
+  std::vector<Reason> reasons = {{}};
+  Variables variables = {};
+  std::vector<ShellCommand> commands = {};
   std::size_t spent = 0;  // bytes that expansions wrote
   int levels = 0;
 
-  std::pair<int, int> place(int at) const;  // line and column
+  std::pair<int, int> place(int at) const {  // line and column
+    const auto line = std::ranges::upper_bound(line_starts, at) - 1;
+    return {static_cast<int>(line - line_starts.begin()) + 1, at - *line + 1};
+  }
   [[noreturn]] void fail(int at, std::string_view why) const {
     const auto [line, column] = place(at);
-    throw ConfigError(fmt::format("{}:{}:{}: {}", source, line, column, why));
+    refuse_at(source, line, column, why);
   }
   void spend(std::size_t bytes, int at) {
     if ((spent += bytes) > std::size_t{1} << 22)
@@ -100,40 +100,35 @@ struct Script {
     reasons.push_back({std::move(text), is_parameter});
     return static_cast<int>(reasons.size()) - 1;
   }
-  ShellWord word_of(const Text& text, int at) const;  // in whose place `at` counts where there is no text
-};
-
-class Level {
- public:
-  Level(Script& script, int at) : script_(script) {
-    if (++script_.levels > 64) script_.fail(at, "more than 64 levels; give import the command alone");
+  ShellWord word_of(const Text& text, int at) const {  // in whose place `at` counts where there is no text
+    const auto [line, column] = place(text.empty() ? at : text.front().at);
+    const Reason& reason = reasons[static_cast<std::size_t>(why_of(text))];
+    return {bytes_of(text), line, column, reason.text, reason.is_parameter};
   }
-  ~Level() { --script_.levels; }
-  Level(const Level&) = delete;
-  Level& operator=(const Level&) = delete;
-
- private:
-  Script& script_;
 };
 
-// Reads words at a cursor.
-class Scanner {
- public:
-  Scanner(Script& script, Text text) : script_(script), text_(std::move(text)) {}
+struct Level {
+  Level(Script& script, int at) : levels(script.levels) {
+    if (++levels > kMaxForeignDepth) script.fail(at, "more than 64 levels; give import the command alone");
+  }
+  ~Level() { --levels; }
+  int& levels;
+};
 
+// A place in a text, and what moves it.
+class Cursor {
  protected:
-  enum class Stop : std::uint8_t { kWord, kQuote, kBrace };
+  Cursor(Script& script, Text text) : script_(script), text_(std::move(text)) {}
 
   bool at_end() const { return pos_ >= text_.size(); }
   char peek(std::size_t ahead = 0) const {
     if (pos_ + ahead >= text_.size()) return '\0';
-    const Char& c = text_[pos_ + ahead];
-    return c.why != 0 || c.c == '\0' ? '\x01' : c.c;  // what has no value is nothing that a shell reads once more
+    return text_[pos_ + ahead].why != 0 ? '\x01' : text_[pos_ + ahead].c;  // what has no value is nothing that a shell reads again
   }
-  bool takes(std::string_view what) {
-    for (std::size_t i = 0; i < what.size(); ++i)
-      if (peek(i) != what[i]) return false;
-    pos_ += what.size();
+  bool takes(std::string_view wanted) {
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (peek(i) != wanted[i]) return false;
+    pos_ += wanted.size();
     return true;
   }
   int at(std::size_t pos) const { return text_.empty() ? 0 : text_[std::min(pos, text_.size() - 1)].at; }
@@ -144,44 +139,70 @@ class Scanner {
   }
   std::string typed(std::size_t begin) const { return bytes_of(part(begin, pos_)); }
   [[noreturn]] void fail_alone() const {
-    if (at_end()) script_.fail(here(), "the script ends within a command; complete it");
-    script_.fail(here(), fmt::format("{} stands here alone; correct the script", in_quotes(std::string_view(&text_[pos_].c, 1))));
+    const std::size_t last = std::min(pos_, text_.size() - 1);
+    script_.fail(here(), fmt::format("{} stands here alone; correct the script", in_quotes(bytes_of(part(last, last + 1)))));
   }
-  void skip_blanks();
-  void skip_newline();
+  void skip_blanks() {
+    while (true) {
+      if (has(" \t\r", peek()) && !at_end()) ++pos_;
+      else if (takes("\\\n")) continue;
+      else if (peek() == '#') while (!at_end() && peek() != '\n') ++pos_;
+      else return;
+    }
+  }
+  void expect_document(const std::string& end) { here_documents_.push_back(end); }
+  // With the here documents behind it.
+  void skip_newline() {
+    ++pos_;
+    for (const std::string& end : here_documents_)
+      for (std::string line = end + '.'; line != end && !at_end(); ++pos_) {
+        const std::size_t begin = pos_;
+        while (!at_end() && text_[pos_].c != '\n') ++pos_;
+        line = typed(begin);
+        line.erase(0, line.find_first_not_of('\t'));  // for <<-, and no other document has its end behind tabs
+      }
+    pos_ = std::min(pos_, text_.size());
+    here_documents_.clear();
+  }
   void skip_lines() {
     for (skip_blanks(); peek() == '\n'; skip_blanks()) skip_newline();
   }
-  // Puts what was typed from `begin` to here, with the reason for which it has no value.
-  void put_unknown(Fields& out, std::size_t begin, int why) {
-    script_.spend(pos_ - begin, at(begin));
-    for (std::size_t i = begin; i < pos_; ++i) out.put({text_[i].c, text_[i].at, why});
+  // A word of letters and brackets that no quote makes: "then", "[["; "" for every other.
+  std::string plain_word() const {
+    std::string word;
+    for (std::size_t i = 0; !ends_word(peek(i)); ++i) {
+      if (i == 10 || (!is_name(peek(i)) && !has("{}[]!", peek(i)))) return "";
+      word += peek(i);
+    }
+    return word;
   }
-  void put_not_executed(Fields& out, std::size_t begin) {
-    put_unknown(out, begin, script_.reason(fmt::format("{} in line {} would have to be executed; write its value in its place",
-                                                       in_quotes(typed(begin), 40), line_of(begin))));
+  // From the quote here to behind the one that closes it.
+  void skip_quoted(int begin, bool escapes = false) {
+    const char quote = peek();
+    for (++pos_; peek() != quote; ++pos_) {
+      if (at_end()) script_.fail(begin, "nothing closes this quote");
+      if ((quote != '\'' || escapes) && peek() == '\\' && pos_ + 1 < text_.size()) ++pos_;
+      else if (quote == '"' && takes("$(")) skip_parentheses(begin), --pos_;
+    }
+    ++pos_;
   }
-  void scan(Fields& out, Stop stop, bool is_quoted);
-  void single_quoted(Fields& out, bool has_escapes);
   // From behind "(" to behind its ")".
-  void skip_parentheses(int begin);
-  // From a quote to behind the one that closes it.
-  void skip_quoted(char quote, int begin);
-  void dollar(Fields& out, bool is_quoted);
-  // A name, digits or a special parameter at the cursor; "": none.
-  std::string parameter_name(bool is_braced);
-  void arithmetic(Fields& out, std::size_t begin);
-  // Behind "${".
-  void parameter(Fields& out, std::size_t begin, bool is_quoted);
-  void put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript, bool is_quoted);
-  void put_unset(Fields& out, std::size_t begin, const std::string& name);
+  void skip_parentheses(int begin) {
+    const Level level(script_, begin);
+    for (int open = 1; open > 0; ++pos_) {
+      if (at_end()) script_.fail(begin, "nothing closes this parenthesis");
+      if (peek() == '\\' && pos_ + 1 < text_.size()) ++pos_;
+      else if (has("'\"", peek())) skip_quoted(begin), --pos_;
+      else open += peek() == '(' ? 1 : peek() == ')' ? -1 : 0;
+    }
+  }
 
   Script& script_;
   Text text_;
   std::size_t pos_ = 0;
-  bool in_test_ = false;       // a variable that is set nowhere is empty
-  bool has_no_items_ = false;  // "${A[@]}" of an empty array was replaced: its quotes make no word
-  std::vector<std::pair<std::string, bool>> here_documents_;  // ends, and whether tabs go before them
+
+ private:
+  std::vector<std::string> here_documents_;  // their ends
 };
 
 }  // namespace trident::shell

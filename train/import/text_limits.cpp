@@ -13,7 +13,7 @@ void refuse_at(std::string_view source, int line, int column, std::string_view w
 
 void check_foreign_text(std::string_view text, std::string_view source) {
   if (text.size() > kMaxForeignBytes)
-    throw ConfigError(fmt::format("{}: {} bytes, the limit is {}", source, text.size(), kMaxForeignBytes));
+    throw ConfigError(fmt::format("{}: more than 1 MiB; give the configuration alone", source));
   const auto is_foreign = [](unsigned char c) { return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F; };
   const std::size_t well_formed = valid_prefix(text);
   const std::size_t at = static_cast<std::size_t>(
@@ -26,16 +26,21 @@ void check_foreign_text(std::string_view text, std::string_view source) {
                         at < well_formed ? "is a control character" : "is not UTF-8"));
 }
 
-void ForeignLimits::add(const Size& size, int line, int column) {
-  counted_.values += size.values, counted_.bytes += size.bytes;
-  if (counted_.values > kMaxForeignValues)
-    refuse_at(source_, line, column, fmt::format("more than {} values, counted where aliases stand", kMaxForeignValues));
-  if (counted_.bytes > kMaxForeignBytes)
-    refuse_at(source_, line, column, fmt::format("more than {} bytes of text, counted where aliases stand", kMaxForeignBytes));
+bool is_listed(std::string_view word, std::string_view words) {
+  while (!words.empty()) {
+    const std::string_view one = words.substr(0, words.find(' '));
+    if (one == word) return true;
+    words.remove_prefix(std::min(words.size(), one.size() + 1));
+  }
+  return false;
 }
 
-void ForeignLimits::check_depth(int depth, int line, int column) const {
+void ForeignLimits::add(std::size_t bytes, int depth, int line, int column) {
   if (depth > kMaxForeignDepth) refuse_at(source_, line, column, fmt::format("nested deeper than {} levels", kMaxForeignDepth));
+  if (++values_ > kMaxForeignValues)
+    refuse_at(source_, line, column, fmt::format("more than {} values, counted where aliases stand", kMaxForeignValues));
+  if ((bytes_ += bytes) > kMaxForeignBytes)
+    refuse_at(source_, line, column, fmt::format("more than {} bytes of text, counted where aliases stand", kMaxForeignBytes));
 }
 
 }  // namespace trident

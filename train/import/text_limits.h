@@ -1,4 +1,4 @@
-// How much text and how many values a foreign file may hold, and how its errors are said.
+// How much text and how many values a foreign file may hold, and how its errors are said; lists of words.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +16,20 @@ inline constexpr int kMaxForeignDepth = 64;
 // Throws ConfigError: more than kMaxForeignBytes, what is not UTF-8, control characters other than tabs and line ends.
 void check_foreign_text(std::string_view text, std::string_view source);
 
-// Counts what is made of a text, so that no expansion goes beyond the limits; each call throws ConfigError where one is passed.
+// Whether `word` is one of `words`, between which there are blanks.
+bool is_listed(std::string_view word, std::string_view words);
+
+// Counts what is made of a text, so that no expansion goes beyond the limits.
 class ForeignLimits {
  public:
-  struct Size {
-    std::size_t values = 0;
-    std::size_t bytes = 0;  // of texts and keys
-    Size operator-(const Size& other) const { return {values - other.values, bytes - other.bytes}; }
-  };
-
   explicit ForeignLimits(std::string_view source) : source_(source) {}  // must live as long
 
-  void add(const Size& size, int line, int column);
-  void check_depth(int depth, int line, int column) const;  // 1: a list or an object that is in no other
-  const Size& counted() const { return counted_; }
+  // A value that has `bytes` of text and key, within `depth` lists and objects. ConfigError where a limit is passed.
+  void add(std::size_t bytes, int depth, int line, int column);
 
  private:
   std::string_view source_;
-  Size counted_;
+  std::size_t values_ = 0, bytes_ = 0;
 };
 
 }  // namespace trident

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -126,6 +127,39 @@ TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
   EXPECT_EQ(of_command("trl sft --num_processes 4 --bf16"), "Accelerate --num_processes=\"4\"\nHugging Face --bf16=true\n")
       << "trl hands what it does not know to accelerate launch";
   EXPECT_EQ(of_command("torchrun x.py --deepspeed '{\"zero_optimization\": {}}'"), "DeepSpeed zero_optimization={}\n");
+}
+
+TEST_F(ForeignInput, LinesOfSbatchCountWhereSrunStartsTheRanks) {
+  const std::string lines = "#!/bin/bash\n#SBATCH --nodes=4 --ntasks-per-node=8\n\n#SBATCH -t 0:30:00 --gres=gpu:8  # a node\n";
+  const std::string nodes = "launcher sbatch.nodes=\"4\"", each = "launcher sbatch.ntasks_per_node=\"8\"",
+                    gpus = "launcher sbatch.gpus_per_node=\"8\"", replaced = " replaced\n", program = "Megatron-LM --bf16=true\n";
+  EXPECT_EQ(of_command(lines + "srun python pretrain_gpt.py --bf16"), nodes + '\n' + each + '\n' + gpus + replaced + program);
+  EXPECT_EQ(of_command("#SBATCH -N 4\n#SBATCH --gpus-per-node=h100:8\nsrun python pretrain_gpt.py --bf16"),
+            nodes + '\n' + gpus + '\n' + program);
+  EXPECT_EQ(of_command("#SBATCH -N4\n#SBATCH -n 6\nsrun python pretrain_gpt.py --bf16"),
+            nodes + replaced + "launcher sbatch.ntasks=\"6\"\n" + program);
+  EXPECT_EQ(of_command(lines + "srun --nodes 2 python pretrain_gpt.py --bf16"),
+            "launcher --nodes=\"2\"\n" + nodes + replaced + each + '\n' + gpus + replaced + program)
+      << "srun's own option counts";
+  EXPECT_EQ(of_command(lines + "mpirun -np 2 python pretrain_gpt.py --bf16"),
+            "launcher -np=\"2\"\n" + nodes + replaced + each + replaced + gpus + replaced + program);
+  EXPECT_EQ(of_command(lines + "torchrun --nnodes $SLURM_NNODES --nproc_per_node ${SLURM_GPUS_ON_NODE:-1} pretrain_gpt.py --bf16"),
+            "launcher --nnodes=\"4\"\nlauncher --nproc_per_node=\"8\"\n" + nodes + replaced + each + replaced + gpus + replaced +
+                program);
+  EXPECT_EQ(of_command("true\n#SBATCH -N 4\nsrun python pretrain_gpt.py --bf16"), program) << "sbatch stops at the first command";
+  EXPECT_EQ(of_command("#SBATCH --nodes=2-4 --ntasks\nsrun python pretrain_gpt.py --bf16"), program) << "no number of nodes";
+}
+
+TEST_F(ForeignInput, OneFileIsReadOnceWhateverItsNames) {
+  add("run.sh", "accelerate launch --config_file z.yaml --num_processes 8 x.py --bf16");
+  add("z.yaml", "distributed_type: FSDP\nnum_processes: 4");
+  std::filesystem::create_symlink("z.yaml", folder_ / "link.yaml");
+  for (const char* name : {"z.yaml", "./z.yaml", "link.yaml"})
+    EXPECT_EQ(leaves_of({folder_ / name, folder_ / "run.sh"}),
+              "Accelerate distributed_type=\"FSDP\"\nAccelerate num_processes=4 replaced\n"
+              "Accelerate --config_file=\"z.yaml\"\nAccelerate --num_processes=\"8\"\nHugging Face --bf16=true\n")
+        << name;
+  EXPECT_TRUE(contains(refusal("trl sft --config ./run.sh --bf16"), "\"--config\" names the file that it stands in"));
 }
 
 TEST_F(ForeignInput, FilesThatCommandsNameAreReadOnceAndGiveWay) {
