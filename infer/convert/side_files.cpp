@@ -34,7 +34,8 @@ std::vector<std::string> side_files(const std::string& folder) {
 }
 
 bool is_of_tokenizer(std::string_view name) {
-  constexpr std::string_view kBeginnings[] = {"tokenizer", "vocab.", "merges.", "special_tokens_map", "added_tokens", "chat_template", "tekken."};
+  constexpr std::string_view kBeginnings[] = {"tokenizer",    "vocab.",        "merges.", "special_tokens_map",
+                                              "added_tokens", "chat_template", "tekken."};
   return name.ends_with(".tiktoken") || std::ranges::any_of(kBeginnings, [&](std::string_view b) { return name.starts_with(b); });
 }
 

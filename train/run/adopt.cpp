@@ -212,8 +212,8 @@ void refuse_frozen_rows(const TrainConfig& config, const std::vector<ManifestTen
     if (!tensor.frozen || there == nullptr || !there->by_token || there->shape.front() >= tensor.shape.front()) continue;
     const std::string_view module = std::string_view(tensor.name).substr(0, tensor.name.rfind('.'));
     throw ConfigError(fmt::format(
-        "model.vocab_size = {}: model.init_from = {} has {} tokens, and {}, to which rows are added, does not train; {}, or prepare "
-        "the data with the folder's own tokens",
+        "model.vocab_size = {}: model.init_from = {} has {} tokens, and {}, to which rows are added, does not train; {}, or "
+        "prepare the data with the folder's own tokens",
         tensor.shape.front(), initial.folder, there->shape.front(), tensor.name,
         config.adapter.type ? fmt::format("name {} in adapter.modules_to_save", module.substr(module.rfind('.') + 1))
         : config.train.only.empty() ? std::string("leave it out of train.freeze") : std::string("name it in train.only")));
