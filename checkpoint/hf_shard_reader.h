@@ -23,8 +23,8 @@ class HfShardReader {
                          ReadAt read_at = ::pread);
 
   // Fills the elements of `shard` (f32, the tensor's dtype, or with kRounded any floats) that `box` speaks of. Where the box's
-  // tensor has more rows than one by tokens (HfFileTensor::by_token), each of them is the mean of the file's rows, summed in f64 and
-  // rounded to f32: the whole tensor is read for them, once. DataError naming file and tensor for what is not there, of another
+  // tensor has more rows than one by tokens (HfFileTensor::by_token), each of them is the mean of the file's rows, summed in f64
+  // and rounded to f32: the whole tensor is read for them, once. DataError naming file and tensor for what is not there, of another
   // shape, or does not convert; StorageError for what cannot be read. `*hash`, where it is given, grows by content_hash() of the
   // values as they are stored.
   void read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},

@@ -31,8 +31,8 @@ std::vector<OptionBlock> make_blocks() {
       {"batch", "How many sequences make one step."},
       {"offload", "What stays in the memory of the host or on a disk between its uses. Not built yet."},
       {"adapter",
-       "Low-rank adapters (LoRA) beside linear layers: they and adapter.modules_to_save train, all else stays as it is. Modules are "
-       "named as Hugging Face names them."},
+       "Low-rank adapters (LoRA) beside linear layers: they and adapter.modules_to_save train, all else stays as it is. Modules "
+       "are named as Hugging Face names them."},
       {"precision", "Number formats."},
       {"recompute", "What the backward pass computes again instead of keeping it."},
       {"optimizer", "The update rule. One-dimensional parameters and biases are not decayed."},
