@@ -31,6 +31,11 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 }  // namespace
 
+std::int64_t added_rows(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to) {
+  const bool are_matrices = from.size() == 2 && to.size() == 2 && from[1] == to[1];
+  return are_matrices ? std::max<std::int64_t>(0, to[0] - from[0]) : 0;
+}
+
 bool is_hf_folder(const std::string& folder) {
   if (is_there(folder + "/" + std::string(kManifestName)) || !file_exists(folder + "/config.json")) return false;
   return is_there(folder + "/" + std::string(kHfWeightsName)) || is_there(folder + "/" + std::string(kHfIndexName));
@@ -146,6 +151,8 @@ void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& m
       throw DataError(fmt::format("{}: has tensor {}, which is {} of {} again; copy the folder again", path(tensor.file),
                                   in_quotes(tensor.name), in_quotes(tensors_[at->second].name), path(tensors_[at->second].file)));
   }
+  for (const std::string& name : files.by_token)
+    if (const auto found = fitted_.find(name); found != fitted_.end()) tensors_[found->second].by_token = true;
   for (const ManifestTensor& tensor : expected) {
     const HfFileTensor* const found = find(tensor.name);
     if (found == nullptr)
@@ -162,7 +169,8 @@ void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& m
 }
 
 void HfFolder::check(const ManifestTensor& expected, const HfFileTensor& found, const HfFiles& files) const {
-  if (found.shape != expected.shape) {
+  const bool has_more = files.may_have_more_tokens && found.by_token && added_rows(expected.shape, found.shape) > 0;
+  if (found.shape != expected.shape && !has_more) {
     const std::string wrong = fmt::format("{}: tensor {} has the shape {}, expected {} by {}; ", path(found.file),
                                           in_quotes(found.name), shape_text(found.shape), shape_text(expected.shape), files.says);
     if (files.wrong_shape == ExitCode::kConfig) throw ConfigError(wrong + "it belongs to another model");

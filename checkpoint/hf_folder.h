@@ -28,7 +28,11 @@ struct HfFileTensor {
   std::size_t file = 0;               // of HfFolder::files()
   std::int64_t begin = 0, bytes = 0;  // within that file
   std::string other_dtype = {};       // SafetensorsEntry::other_dtype; never of the model's tensors
+  bool by_token = false;              // it has a row for each token of the vocabulary, to which more can be added
 };
+
+// Rows that a matrix of shape `to` has more than one of shape `from`; 0 where that is not all in which they differ.
+std::int64_t added_rows(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to);
 
 // Whether a folder has config.json and weights of this form, and is no checkpoint of trident.
 bool is_hf_folder(const std::string& folder);
@@ -41,6 +45,8 @@ struct HfFiles {
   std::string_view weights = kHfWeightsName, index = kHfIndexName;
   std::string_view says = "config.json";
   std::span<const ManifestTensor> optional = {};  // that may be there beside those that must
+  std::span<const std::string> by_token = {};     // tensors with a row for each token
+  bool may_have_more_tokens = false;              // than expected
   ExitCode wrong_shape = ExitCode::kData;         // or kConfig: of what the user put together
 };
 

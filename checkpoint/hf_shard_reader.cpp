@@ -1,6 +1,8 @@
 #include "checkpoint/hf_shard_reader.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "checkpoint/content_hash.h"
@@ -24,19 +26,51 @@ void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, 
   if (found == nullptr)
     throw DataError(fmt::format("{}: has no tensor {}; it is of another model", folder_->folder(), in_quotes(box.tensor)));
   const HfFileTensor& tensor = *found;
-  if (tensor.shape != box.tensor_shape)
+  const std::vector<std::int64_t>& shape = values_.shape_of(box.tensor);
+  const std::int64_t added = tensor.by_token ? added_rows(shape, box.tensor_shape) : 0;
+  if (added == 0 && shape != box.tensor_shape)
     throw DataError(fmt::format("{}: tensor {} has the shape {}, expected {}; it is of another model", folder_->path(tensor.file),
-                                in_quotes(tensor.name), to_string(whole(tensor.shape)), to_string(whole(box.tensor_shape))));
+                                in_quotes(tensor.name), to_string(whole(shape)), to_string(whole(box.tensor_shape))));
   const DType given = values_.dtype_of(box.tensor);
   if (!converts(given, dtype, narrowing))
     throw DataError(fmt::format("{}: tensor {} is {}, expected {}; save the model in that dtype", folder_->path(tensor.file),
                                 in_quotes(tensor.name), safetensors_name(given), safetensors_name(dtype)));
-  const TensorBox stored = whole(tensor.shape);
+  const TensorBox stored = whole(shape);
+  const auto count = [&](const TensorBox& part, std::int64_t begin, std::span<const std::byte> bytes, DType of) {
+    if (hash != nullptr) *hash += content_hash(part, box.tensor_shape, begin / size_of(of), bytes, of);
+  };
   copy_shared(stored, given, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
     values_.read(box.tensor, begin / size_of(given), bytes);
     look_for_odd_values(tensor, given, begin / size_of(given), bytes);
-    if (hash != nullptr) *hash += content_hash(stored, tensor.shape, begin / size_of(given), bytes, given);
+    count(stored, begin, bytes, given);
   });
+  if (added == 0) return;
+  const TensorBox rows{{shape[0], 0}, {added, shape[1]}};
+  copy_shared(rows, DType::kF32, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
+    const std::vector<float>& row = mean_row(box.tensor);
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+      const std::int64_t element = begin / size_of(DType::kF32) + static_cast<std::int64_t>(at / sizeof(float));
+      std::memcpy(bytes.data() + at, &row[static_cast<std::size_t>(element % shape[1])], sizeof(float));
+    }
+    count(rows, begin, bytes, DType::kF32);
+  });
+}
+
+const std::vector<float>& HfShardReader::mean_row(const std::string& name) {
+  if (mean_row_.first == name) return mean_row_.second;
+  const std::int64_t rows = values_.shape_of(name)[0], columns = values_.shape_of(name)[1];
+  const DType dtype = values_.dtype_of(name);
+  std::vector<std::byte> stored(static_cast<std::size_t>(columns * size_of(dtype)));
+  std::vector<float> row(static_cast<std::size_t>(columns));
+  std::vector<double> sums(row.size());
+  for (std::int64_t r = 0; r < rows; ++r) {
+    values_.read(name, r * columns, stored);
+    convert_values(stored.data(), dtype, reinterpret_cast<std::byte*>(row.data()), DType::kF32, columns);
+    for (std::size_t c = 0; c < row.size(); ++c) sums[c] += static_cast<double>(row[c]);
+  }
+  for (std::size_t c = 0; c < row.size(); ++c) row[c] = static_cast<float>(sums[c] / static_cast<double>(rows));
+  mean_row_ = {name, std::move(row)};
+  return mean_row_.second;
 }
 
 void HfShardReader::look_for_odd_values(const HfFileTensor& tensor, DType dtype, std::int64_t element,

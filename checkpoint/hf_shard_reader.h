@@ -22,9 +22,11 @@ class HfShardReader {
   explicit HfShardReader(std::shared_ptr<const HfFolder> folder, std::shared_ptr<const PeftAdapter> adapter = {},
                          ReadAt read_at = ::pread);
 
-  // Fills the elements of `shard` (f32, the tensor's dtype, or with kRounded any floats) that `box` speaks of. DataError naming
-  // file and tensor for what is not there, of another shape, or does not convert; StorageError for what cannot be read. `*hash`,
-  // where it is given, grows by content_hash() of the values as they are stored.
+  // Fills the elements of `shard` (f32, the tensor's dtype, or with kRounded any floats) that `box` speaks of. Where the box's
+  // tensor has more rows than one by tokens (HfFileTensor::by_token), each of them is the mean of the file's rows, summed in f64
+  // and rounded to f32: the whole tensor is read for them, once. DataError naming file and tensor for what is not there, of another
+  // shape, or does not convert; StorageError for what cannot be read. `*hash`, where it is given, grows by content_hash() of the
+  // values as they are stored.
   void read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
             Narrowing narrowing = Narrowing::kRefused, std::uint64_t* hash = nullptr);
 
@@ -34,11 +36,13 @@ class HfShardReader {
 
  private:
   void read_host(const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing, std::uint64_t* hash);
+  const std::vector<float>& mean_row(const std::string& name);
   void look_for_odd_values(const HfFileTensor& tensor, DType dtype, std::int64_t element, std::span<const std::byte> bytes);
 
   std::shared_ptr<const HfFolder> folder_;
   HfValueReader values_;
   ReadScratch scratch_;
+  std::pair<std::string, std::vector<float>> mean_row_;  // of the tensor that was asked for last
   std::map<std::pair<std::string, bool>, std::string> odd_;  // by tensor, and whether infinite
 };
 

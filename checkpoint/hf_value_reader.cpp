@@ -34,6 +34,11 @@ DType HfValueReader::dtype_of(const std::string& name) const {
   return changed ? DType::kF32 : folder_->find(name)->dtype;
 }
 
+const std::vector<std::int64_t>& HfValueReader::shape_of(const std::string& name) const {
+  const HfFileTensor* const copy = adapter_ == nullptr ? nullptr : adapter_->tensors().find(name);
+  return copy != nullptr ? copy->shape : folder_->find(name)->shape;
+}
+
 void HfValueReader::read(const std::string& name, std::int64_t first, std::span<std::byte> out) {
   const PeftModule* const module = adapter_ == nullptr ? nullptr : adapter_->module_of(name);
   if (module == nullptr && (adapter_ == nullptr || adapter_->tensors().find(name) == nullptr))

@@ -29,6 +29,8 @@ class HfValueReader {
   // The dtype in which read() gives values of the tensor that the model knows by `name`: the file's; f32 where the adapter changes
   // them, so that whoever stores them rounds them once.
   DType dtype_of(const std::string& name) const;
+  // The shape of what read() gives: the file's, and of a copy that an adapter has the copy's.
+  const std::vector<std::int64_t>& shape_of(const std::string& name) const;
   // Fills `out` with whole values from element `first` on. DataError where a file was replaced; StorageError.
   void read(const std::string& name, std::int64_t first, std::span<std::byte> out);
   // Asks for values that will be read soon.

@@ -1,5 +1,6 @@
 #include "checkpoint/peft_adapter.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -76,8 +77,20 @@ PeftAdapter::PeftAdapter(const std::string& folder, const ModelConfig& base, Pef
                 .index = "adapter_model.safetensors.index.json",
                 .says = "adapter_config.json and the base's config.json",
                 .optional = tensors_of(base),
-                .wrong_shape = ExitCode::kConfig}) {
+                .by_token = tensors_by_token(base),
+                .may_have_more_tokens = true,
+                .wrong_shape = ExitCode::kConfig}),
+      vocab_size_(base.vocab_size) {
   tensors_.check_tied_copies();
+  for (const std::string& name : tensors_by_token(base))
+    if (const HfFileTensor* const copy = tensors_.find(name)) vocab_size_ = std::max(vocab_size_, copy->shape.front());
+  for (const std::string& name : tensors_by_token(base)) {
+    const HfFileTensor* const copy = tensors_.find(name);
+    if (const std::int64_t rows = copy != nullptr ? copy->shape.front() : base.vocab_size; rows != vocab_size_)
+      throw ConfigError(fmt::format("{}: has copies for {} tokens, and {} has {} rows; name both ends of the model in "
+                                    "modules_to_save",
+                                    folder, vocab_size_, name, rows));
+  }
   for (std::size_t m = 0; m < config_.modules.size(); ++m) by_weight_.emplace(fmt::format("{}.weight", config_.modules[m].name), m);
 }
 

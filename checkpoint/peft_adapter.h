@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -23,6 +24,8 @@ class PeftAdapter {
   PeftAdapter(const std::string& folder, const ModelConfig& base);
 
   const PeftConfig& config() const { return config_; }
+  // Tokens of the model with the adapter: those of its copies of embedding and head, which may be more than the base's, else these.
+  std::int64_t vocab_size() const { return vocab_size_; }
   // Its tensors: "<module>.lora_A.weight" and so on, and by the base's names the copies of tensors that were trained whole.
   const HfFolder& tensors() const { return tensors_; }
 
@@ -34,6 +37,7 @@ class PeftAdapter {
 
   PeftConfig config_;
   HfFolder tensors_;
+  std::int64_t vocab_size_;
   std::map<std::string, std::size_t, std::less<>> by_weight_;  // in config_.modules
 };
 

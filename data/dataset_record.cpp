@@ -314,8 +314,9 @@ std::vector<std::string> check_records(std::span<const std::string> prefixes, co
     }
     const RecordedTokenizer& made_by = *record->origin.tokenizer;
     if (made_by.vocab_size > vocab_size) {
-      throw DataError(fmt::format("{}: was made by {}, the model's vocabulary has {}; set the model's vocab_size to {} or more, or "
-                                  "prepare the text with the model's tokenizer",
+      throw DataError(fmt::format("{}: was made by {}, the model's vocabulary has {}; set the model's vocab_size to {} or more, "
+                                  "prepare the text with the model's tokenizer, or where a run begins with a Hugging Face folder "
+                                  "whose tokens this one has, name it in data.tokenizer, which adds rows for the others",
                                   record_path(prefix), described(made_by), vocab_size, made_by.vocab_size));
     }
     if (!first) first = {record_path(prefix), made_by};

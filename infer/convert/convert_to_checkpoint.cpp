@@ -121,9 +121,8 @@ ConvertReport hf_to_checkpoint(const HfSource& given, const std::string& to, std
   Manifest manifest;
   manifest.weights = dtype.value_or(folder->common_dtype());
   manifest.complete = false;
-  const ModelConfig model = model_of_hf(from);
-  manifest.tensors = tensors_of_hf(model);
-  manifest.config = to_json(parse_train_config(to_json_text(config_of_hf(from)), from + "/config.json"));
+  manifest.tensors = tensors_of_hf(model_of(source));
+  manifest.config = to_json(parse_train_config(to_json_text(config_of_hf(source)), from + "/config.json"));
   manifest.data = JsonValue(JsonValue::Array{});
   manifest.writer.set("program", "trident");
   manifest.writer.set("host", host_name());

@@ -234,7 +234,8 @@ class Exporter {
     return ids;
   }
 
-  // The side files that were carried along; else the tokenizer of the folder that training began with.
+  // The side files that were carried along; else the tokenizer of the folder that training began with, or the one of more tokens
+  // that took its place.
   void carry(const std::string& to, std::vector<std::string>& warnings) const {
     std::vector<std::string> from{carried_};
     const JsonValue* const model = source_.manifest.config.find("model");
@@ -243,9 +244,11 @@ class Exporter {
     else if (began != nullptr && began->is_string() && !folder_exists(hub_snapshot(began->as_string())))
       warnings.push_back(fmt::format("model.init_from = {}: training began with it, and it is not there from here: if it has a "
                                      "tokenizer, its files are not carried along", hub_snapshot(began->as_string())));
+    const std::optional<std::string> tokenizer = added_tokenizer_of(source_);
+    if (tokenizer) copy_carried(*tokenizer, tokenizer_files(*tokenizer), to);
     for (const std::string& folder : from) {
       std::vector<std::string> names = side_files(folder);
-      std::erase(names, kHfIndexName);
+      std::erase_if(names, [&](const std::string& name) { return name == kHfIndexName || (tokenizer && is_of_tokenizer(name)); });
       copy_carried(folder, names, to);
     }
     const JsonValue::Object ids = special_ids();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "checkpoint/format/safetensors.h"
@@ -13,8 +14,11 @@
 #include "core/file_io.h"
 #include "infer/convert/convert.h"
 #include "infer/convert/output_folder.h"
+#include "infer/convert/side_files.h"
 #include "model/config/param_names.h"
-#include "train/config/resolve_adapter.h"
+#include "model/config/peft_config.h"
+#include "train/config/resolve_tuning.h"
+#include "train/run/model_tokenizer.h"
 #include "train/run/resume.h"
 
 namespace trident {
@@ -48,6 +52,14 @@ JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, 
   keys["peft_type"] = "LORA";
   keys["r"] = config.adapter.r;
   keys["target_modules"] = std::move(modules);
+  JsonValue::Array saved;
+  const EndNames ends = end_names(model);
+  const std::vector<std::string>& to_save = config.adapter.modules_to_save;
+  const bool tied = model.tie_embeddings && (is_saved_module(to_save, ends.embedding) || is_saved_module(to_save, ends.head));
+  for (const std::string& name : to_save)
+    if (!tied || !ends.head.ends_with(name)) saved.emplace_back(name);
+  if (tied) saved.emplace_back(ends.embedding), keys["ensure_weight_tying"] = true;
+  if (!saved.empty()) keys["modules_to_save"] = std::move(saved);
   keys["task_type"] = "CAUSAL_LM";
   keys["use_dora"] = false;
   keys["use_rslora"] = config.adapter.rslora;
@@ -78,29 +90,39 @@ ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to,
   if (!config.adapter.type)
     throw ConfigError(fmt::format("--to peft: {} is of a run without adapters (adapter.type); write --to hf", source.folder));
   const ModelConfig model = model_of(source);
-  const AdapterSpec spec = resolve_adapter(config.adapter, model);
+  const std::shared_ptr<const Tuning> tuning = resolve_tuning(config, model);
 
-  std::vector<ManifestTensor> tensors;
-  for (const ManifestTensor& tensor : manifest.tensors)
-    if (is_adapter_tensor(tensor.name)) tensors.push_back(tensor);
-  std::ranges::sort(tensors, {}, &ManifestTensor::name);
+  std::map<std::string, ManifestTensor> tensors;  // by the name in the file
+  const EndNames ends = end_names(model);
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    if (!tuning->trains(tensor.name)) continue;
+    tensors.emplace(fmt::format("{}{}", kPeftPrefix, tensor.name), tensor);
+    // PEFT saves a tied head, too.
+    if (model.tie_embeddings && tensor.name == ends.embedding + ".weight")
+      tensors.emplace(fmt::format("{}{}.weight", kPeftPrefix, ends.head), tensor);
+  }
   SafetensorsHeader header{{{"format", "pt"}}, {}};
-  for (const ManifestTensor& tensor : tensors) {
+  for (const auto& [name, tensor] : tensors) {
     const std::int64_t begin = header.data_bytes(), bytes = whole(tensor.shape).elements() * size_of(DType::kF32);
-    header.entries.push_back({fmt::format("{}{}", kPeftPrefix, tensor.name), DType::kF32, tensor.shape, begin, begin + bytes});
+    header.entries.push_back({name, DType::kF32, tensor.shape, begin, begin + bytes});
   }
 
   OutputFolder out(to);
   ShardReader reader(source.folder, manifest);
   AtomicFile file(fmt::format("{}/{}", out.path(), kPeftWeightsName));
   file.append(to_text(header));
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const std::vector<float> values = read_all(reader, tensors[t]);
+  std::int64_t done = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const std::vector<float> values = read_all(reader, tensor);
     file.append(std::as_bytes(std::span(values)));
-    if (progress) progress(header.entries[t].end, header.data_bytes());
+    done += std::ssize(values) * size_of(DType::kF32);
+    if (progress) progress(done, header.data_bytes());
   }
   file.commit();
-  write_file(fmt::format("{}/{}", out.path(), kPeftConfigName), to_json_text(peft_config_json(config, model, spec), 2) + "\n");
+  write_file(fmt::format("{}/{}", out.path(), kPeftConfigName),
+             to_json_text(peft_config_json(config, model, tuning->adapters), 2) + "\n");
+  if (const std::optional<std::string> tokenizer = added_tokenizer_of(source))
+    copy_carried(*tokenizer, tokenizer_files(*tokenizer), out.path());
   out.commit();
   ConvertReport report{std::ssize(tensors), header.data_bytes(), DType::kF32, {std::string(kPeftWeightsName)},
                        {std::string(kPeftConfigName)}, source.notes};

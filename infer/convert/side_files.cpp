@@ -33,6 +33,18 @@ std::vector<std::string> side_files(const std::string& folder) {
   return names;
 }
 
+bool is_of_tokenizer(std::string_view name) {
+  constexpr std::string_view kBeginnings[] = {"tokenizer",    "vocab.",        "merges.", "special_tokens_map",
+                                              "added_tokens", "chat_template", "tekken."};
+  return name.ends_with(".tiktoken") || std::ranges::any_of(kBeginnings, [&](std::string_view b) { return name.starts_with(b); });
+}
+
+std::vector<std::string> tokenizer_files(const std::string& folder) {
+  std::vector<std::string> names = side_files(folder);
+  std::erase_if(names, [](const std::string& name) { return !is_of_tokenizer(name); });
+  return names;
+}
+
 void copy_carried(const std::string& from, const std::vector<std::string>& names, const std::string& to) {
   for (const std::string& name : names)
     if (const std::string path = to + "/" + name; !is_there(path)) write_file(path, read_file(from + "/" + name));

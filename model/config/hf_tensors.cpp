@@ -93,6 +93,13 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config) {
   return std::move(list.tensors);
 }
 
+std::vector<std::string> tensors_by_token(const ModelConfig& config) {
+  const EndNames ends = end_names(config);
+  std::vector<std::string> names{ends.embedding + ".weight"};
+  if (!config.tie_embeddings) names.push_back(ends.head_tensor + ".weight");
+  return names;
+}
+
 HfNames::HfNames(const ModelConfig& config) {
   for (HfTensor& tensor : hf_tensors(config)) tensors_.push_back(std::move(tensor.name));
   std::ranges::sort(tensors_);

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "core/check.h"
@@ -106,15 +105,7 @@ Targets read_targets(HfReader& reader, const ModelConfig& base) {
       return std::ranges::find(list, module) != list.end() || (named(module) && in_layer(module));
     };
   }
-  const auto is_saved = [saved](std::string_view module) {  // itself, or a module around it
-    const auto fits = [&](std::string_view of) {
-      return std::ranges::any_of(saved, [&](const std::string& m) { return of.ends_with(m); });
-    };
-    for (std::size_t end = module.find('.');; end = module.find('.', end + 1)) {
-      if (fits(std::string_view(module).substr(0, end))) return true;
-      if (end == module.npos) return false;
-    }
-  };
+  const auto is_saved = [saved](std::string_view module) { return is_saved_module(saved, module); };
   return {[=](std::string_view module) { return !excluded(module) && !is_saved(module) && named(module); }, is_saved};
 }
 
@@ -162,6 +153,14 @@ void check_tied(HfReader& reader, const Targets& targets, const ModelConfig& bas
 }
 
 }  // namespace
+
+bool is_saved_module(const std::vector<std::string>& modules_to_save, std::string_view module) {
+  for (std::size_t end = module.find('.');; end = module.find('.', end + 1)) {
+    const std::string_view around = module.substr(0, end);
+    if (std::ranges::any_of(modules_to_save, [&](const std::string& name) { return around.ends_with(name); })) return true;
+    if (end == module.npos) return false;
+  }
+}
 
 PeftConfig read_peft_config(const JsonValue& json, const ModelConfig& base, const std::string& where) {
   std::set<const JsonMember*> dropped;  // keys of other versions that are switched off

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/json_reader.h"
@@ -24,6 +25,9 @@ struct PeftConfig {
   bool dora = false;                // rows of W + scale B A have the lengths that a magnitude [out] says
   std::string base;                 // base_model_name_or_path; "" where it is not said
 };
+
+// Whether modules_to_save names a module: each of its names is the end of the module's, or of one around it.
+bool is_saved_module(const std::vector<std::string>& modules_to_save, std::string_view module);
 
 // Reads and resolves it. `where` begins every message. ConfigError naming the key: another kind of adapter than LoRA or DoRA, a key
 // that is unknown or not supported and not null, false or empty, target_modules that name no module of `base`, or its embedding.

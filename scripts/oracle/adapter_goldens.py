@@ -27,11 +27,16 @@ CASES = {
     "llama_layer": ("llama", dict(r=3, lora_alpha=8, target_modules="all-linear", layers_to_transform=[1])),
     "qwen2_rslora": ("qwen2", dict(r=4, lora_alpha=6, use_rslora=True, target_modules=["q_proj", "v_proj", "down_proj"])),
     "phi3": ("phi3", dict(r=2, lora_alpha=4, target_modules=r".*\.(qkv_proj|o_proj|gate_up_proj)")),
+    "llama_saved": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"],
+                                  modules_to_save=["embed_tokens", "lm_head", "input_layernorm"])),
+    "qwen2_saved": ("qwen2", dict(r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["embed_tokens"],
+                                  ensure_weight_tying=True)),
 }
 
 
 def trained_of(model):
-    return {n.removeprefix("base_model.model.").replace(".default", ""): p for n, p in model.named_parameters() if p.requires_grad}
+    plain = lambda name: name.removeprefix("base_model.model.").replace(".default", "").replace(".modules_to_save", "")
+    return {plain(n): p for n, p in model.named_parameters() if p.requires_grad}
 
 
 def write_case(path, base, settings, seed):

@@ -26,7 +26,9 @@ CASES = {
                                 exclude_modules=["layers.1.mlp.gate_up_proj"], modules_to_save=["lm_head", "input_layernorm"])),
     "qwen2_tied": ("qwen2", dict(r=2, lora_alpha=8, target_modules=["v_proj"], modules_to_save=["embed_tokens"],
                                  ensure_weight_tying=True)),
+    "llama_more_tokens": ("llama", dict(r=2, lora_alpha=8, target_modules=["v_proj"], modules_to_save=["embed_tokens", "lm_head"])),
 }
+MORE_TOKENS = {"llama_more_tokens": 57}  # with which the model is resized before it gets the adapter
 
 
 def main():
@@ -37,8 +39,15 @@ def main():
     torch.set_num_threads(1)
     for seed, (case, (family, options)) in enumerate(CASES.items()):
         torch.manual_seed(seed)
-        load = lambda: transformers.AutoModelForCausalLM.from_pretrained(root / "tests/model/goldens/families" / family,
-                                                                         attn_implementation="eager")
+        vocabulary = MORE_TOKENS.get(case, 53)
+
+        def load():
+            folder = root / "tests/model/goldens/families" / family
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+            if case in MORE_TOKENS:
+                model.resize_token_embeddings(vocabulary, mean_resizing=False)
+            return model
+
         model = get_peft_model(load(), LoraConfig(task_type="CAUSAL_LM", **options))
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -48,7 +57,7 @@ def main():
         model.save_pretrained(folder)
         (folder / "README.md").unlink()
         tuned = PeftModel.from_pretrained(load(), folder).eval()
-        ids = [(7 * i + 3) % 53 for i in range(14)]
+        ids = [(7 * i + 3) % vocabulary for i in range(14)]
         with torch.no_grad():
             logits = tuned(torch.tensor([ids])).logits[0, :-1].double()
         losses = torch.nn.functional.cross_entropy(logits, torch.tensor(ids[1:]), reduction="none")

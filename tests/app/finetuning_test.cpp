@@ -1,6 +1,6 @@
 // Fine-tuning as docs/finetuning.md has it, in small: 200 conversations, a Qwen2 of two layers with a tokenizer and a template of
 // its own, packed samples, full and with adapters, out to PEFT's form and merged.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ namespace trident {
 namespace {
 
 // Byte-level BPE without merges, and the control tokens of ChatML.
-std::string byte_tokenizer() {
+std::string byte_tokenizer(const std::vector<std::string>& more) {
   nlohmann::json vocab;
   int next = 256;
   for (int b = 0; b < 256; ++b) {
@@ -32,7 +32,7 @@ std::string byte_tokenizer() {
     vocab[name] = b;
   }
   nlohmann::json added = nlohmann::json::array();
-  for (const char* token : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"})
+  for (const std::string& token : plus({"<|endoftext|>", "<|im_start|>", "<|im_end|>"}, more))
     added.push_back({{"content", token}, {"id", 256 + added.size()}, {"special", true}});
   return nlohmann::json{{"added_tokens", added},
                         {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
@@ -81,11 +81,13 @@ class FineTuning : public ::testing::Test {
           place_ / "chats"});
     said({"data", "pack", place_ / "chats", "--sequence", "192", "--output", place_ / "packs"});
   }
-  void write_tokenizer(const std::string& folder) const {
-    write_file(place_ / (folder + "/tokenizer.json"), byte_tokenizer());
+  void write_tokenizer(const std::string& folder, const std::vector<std::string>& more = {}) const {
+    write_file(place_ / (folder + "/tokenizer.json"), byte_tokenizer(more));
     write_file(place_ / (folder + "/tokenizer_config.json"), R"({"eos_token": "<|im_end|>"})");
     write_file(place_ / (folder + "/chat_template.jinja"),
-               "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+               "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>" +
+                   fmt::format("{}", fmt::join(more, "")) +
+                   "\n{% endfor %}"
                "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
   }
   std::vector<JsonValue> train(const std::string& run, const std::string& length, const std::string& model, const std::string& data,
@@ -107,9 +109,9 @@ class FineTuning : public ::testing::Test {
     return train(run, R"("epochs": 2)", R"("init_from": ")" + (place_ / "base") + "\"",
                  R"({"train": ")" + (place_ / "packs") + R"(", "samples": "packed"})", more);
   }
-  double loss_of(const std::vector<std::string>& model) const {
+  double loss_of(const std::vector<std::string>& model, const std::string& ids = "257 97 98 99 258 10 257") const {
     return parse_json(
-               said(plus(plus({"eval"}, model), {"--ids", "257 97 98 99 258 10 257", "--json", "--set", "precision.compute=fp32"})),
+               said(plus(plus({"eval"}, model), {"--ids", ids, "--json", "--set", "precision.compute=fp32"})),
                "eval")
         .find("loss")
         ->as_number();
@@ -126,6 +128,70 @@ class FineTuning : public ::testing::Test {
   }
   TemporaryFolder place_;
 };
+
+// Tokens that the base lacks: a tokenizer of its own names them, and every answer ends with them.
+class AddedTokens : public FineTuning {
+ protected:
+  void SetUp() override {
+    FineTuning::SetUp();
+    create_folder(place_ / "more");
+    write_tokenizer("more", {"<|done|>", "<|next|>"});
+    said({"data", "prepare", "--chat", "--input", place_ / "chats.jsonl", "--tokenizer", place_ / "more", "--output",
+          place_ / "more_chats"});
+    said({"data", "pack", place_ / "more_chats", "--sequence", "192", "--output", place_ / "more_packs"});
+    write_file(place_ / "ask.json", R"([{"role": "user", "content": "And God "}])");
+  }
+  ProgramOutcome start(const std::string& run, std::vector<std::string> settings, bool named = true) const {
+    write_file(place_ / (run + ".json"),
+               fmt::format(R"({{"run": {{"dir": "{0}/{1}", "steps": 6}}, "model": {{"init_from": "{0}/base"}},
+                   "batch": {{"global": 8, "micro": 2, "sequence": 192}}, "precision": {{"compute": "fp32"}}, "log": {{"every": 1}},
+                   "optimizer": {{"lr": 1e-2}}, "parallel": {{"data": 2, "tensor": 2, "zero": "zero2"}},
+                   "data": {{"train": "{0}/more_packs", "samples": "packed", "tokenizer": {2}}}}})",
+                           place_.path(), run, named ? fmt::format("\"{}\"", place_ / "more") : "null"));
+    std::vector<std::string> arguments{"train", "--config", place_ / (run + ".json")};
+    for (std::string& setting : settings) arguments.insert(arguments.end(), {"--set", std::move(setting)});
+    return run_program(arguments);
+  }
+  // A folder of the new model: the data's tokenizer is beside it, and it counts the new tokens.
+  void expect_whole_folder(const std::string& folder, double loss) const {
+    EXPECT_EQ(parse_json(read_file(place_ / (folder + "/config.json")), folder).find("vocab_size")->as_integer(), 261);
+    for (const char* file : {"tokenizer.json", "chat_template.jinja"})
+      EXPECT_EQ(read_file(place_ / (folder + "/" + file)), read_file(place_ / (std::string("more/") + file))) << folder << file;
+    EXPECT_NEAR(loss_of_new({"--hf", place_ / folder}), loss, 1e-5 * loss);
+    said({"generate", "--hf", place_ / folder, "--messages", place_ / "ask.json", "--max-new-tokens", "4", "--greedy"});
+  }
+  double loss_of_new(const std::vector<std::string>& model) const { return loss_of(model, "257 97 98 258 259 260 10 257 259"); }
+};
+
+TEST_F(AddedTokens, GetRowsOnceAndGoOut) {
+  const std::string said_first = succeeded(start("full", {"run.steps=3", "checkpoint.every=3"})).out;
+  EXPECT_NE(said_first.find("model.vocab_size = 261: "), std::string::npos) << said_first;
+  EXPECT_NE(said_first.find("2 rows added to model.embed_tokens.weight, each the mean of those"), std::string::npos) << said_first;
+  const double after_three = loss_of_new({"--ckpt", place_ / "full"});
+  const ProgramOutcome on = succeeded(start("full", {}));
+  EXPECT_EQ(on.out.find("rows added"), std::string::npos) << on.out;
+  const double after_six = loss_of_new({"--ckpt", place_ / "full"});
+  EXPECT_LT(after_six, after_three);
+  said({"convert", "--from", "ckpt", place_ / "full", "--to", "hf", place_ / "out"});
+  expect_whole_folder("out", after_six);
+  said({"generate", "--config", place_ / "full.json", "--messages", place_ / "ask.json", "--max-new-tokens", "1", "--greedy"});
+}
+
+TEST_F(AddedTokens, TrainWholeBesideAdapters) {
+  const std::string lora = "adapter.type=lora", save = "adapter.modules_to_save=embed_tokens";
+  expect_one_line(start("frozen", {lora}), 64,
+                  {"model.vocab_size = 261", "has 259 tokens", "model.embed_tokens.weight",
+                   "name embed_tokens in adapter.modules_to_save"});
+  expect_one_line(start("frozen", {"train.freeze=.*embed.*"}), 64, {"model.embed_tokens.weight", "leave it out of train.freeze"});
+  expect_one_line(start("frozen", {}, false), 65, {"more_packs", "of 261 tokens", "vocab_size to 261 or more"});
+  succeeded(start("lora", {lora, save}));
+  const double loss = loss_of_new({"--ckpt", place_ / "lora"});
+  said({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "adapter"});
+  EXPECT_EQ(read_file(place_ / "adapter/tokenizer.json"), read_file(place_ / "more/tokenizer.json"));
+  EXPECT_NEAR(loss_of_new({"--hf", place_ / "base", "--adapter", place_ / "adapter"}), loss, 1e-5 * loss);
+  said({"convert", "--from", "peft", place_ / "base", place_ / "adapter", "--to", "hf", place_ / "merged"});
+  expect_whole_folder("merged", loss);
+}
 
 double first_loss(const std::vector<JsonValue>& records) { return records.front().find("loss")->as_number(); }
 double last_loss(const std::vector<JsonValue>& records) {

@@ -60,7 +60,8 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
 
 class PeftGoldens : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Adapters, PeftGoldens,
-                         ::testing::Values("llama_dora", "qwen2_patterns", "gpt2_all", "gpt2_dora", "phi3_saved", "qwen2_tied"));
+                         ::testing::Values("llama_dora", "qwen2_patterns", "gpt2_all", "gpt2_dora", "phi3_saved", "qwen2_tied",
+                                           "llama_more_tokens"));
 
 TEST_P(PeftGoldens, MergedWhileTheyAreReadGiveTheLossesOfPeft) {
   const PeftGolden golden(GetParam());
@@ -91,7 +92,10 @@ TEST_P(PeftGoldens, MergedIntoAFolderAreTheWeightsOfPeftAndAllOthersStay) {
     for (const auto& [at, value] : expected->find("values")->members())
       EXPECT_NEAR(values.at(std::stoul(at)), value.as_number(), 1e-6 * largest) << name << " " << at;
   }
-  EXPECT_EQ(read_file(place / "merged/config.json"), read_file(golden.base + "/config.json"));
+  if (GetParam() == "llama_more_tokens")
+    EXPECT_EQ(read_json_file(place / "merged/config.json").find("vocab_size")->as_integer(), 57);
+  else
+    EXPECT_EQ(read_file(place / "merged/config.json"), read_file(golden.base + "/config.json"));
   expect_near(losses_with_adapter(place / "merged", "", golden.ids), golden.losses, 1e-5, GetParam());
 }
 
@@ -195,6 +199,16 @@ TEST_F(PeftRefusals, NameTheTensorThatDoesNotFit) {
   expect_error<ConfigError>(
       [&] { merge("llama", changed([&](auto& t) { t["base_model.model.lm_head.weight"] = t.begin()->second; })); },
       {"lm_head.weight", "[53,16]"});
+  expect_error<ConfigError>(  // its other end has fewer tokens
+      [&] {
+        const std::string folder = adapter("llama_more_tokens", {{"modules_to_save", JsonValue::Array{"lm_head"}}});
+        const std::string path = folder + "/adapter_model.safetensors";
+        std::map<std::string, test::NamedTensor> tensors = test::read_safetensors(path);
+        tensors.erase("base_model.model.model.embed_tokens.weight");
+        test::write_safetensors(path, tensors);
+        merge("llama", folder);
+      },
+      {"copies for 57 tokens", "model.embed_tokens.weight has 53 rows", "modules_to_save"});
   expect_error<DataError>(
       [&] {
         merge("llama", changed([&](auto& t) {

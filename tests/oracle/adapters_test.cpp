@@ -1,5 +1,6 @@
 // Training adapters equals PEFT (scripts/oracle/adapter_goldens.py): losses and gradient norms of ten AdamW steps, every adapter's
 // first gradient and its value after them, on one rank and on many.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -70,6 +71,10 @@ std::vector<AdapterRun> adapter_runs() {
   add("gpt2", "gpt2", R"("r": 4, "alpha": 8)", true);
   add("llama_layer", "llama", R"("r": 3, "alpha": 8, "layers": [1])", true);
   add("qwen2_rslora", "qwen2", R"("r": 4, "alpha": 6, "rslora": true, "target_modules": ["q_proj", "v_proj", "down_proj"])", true);
+  add("llama_saved", "llama",
+      R"("r": 2, "alpha": 4, "target_modules": ["q_proj", "v_proj"],
+         "modules_to_save": ["embed_tokens", "lm_head", "input_layernorm"])", true);
+  add("qwen2_saved", "qwen2", R"("r": 2, "alpha": 4, "target_modules": ["v_proj"], "modules_to_save": ["embed_tokens"])", true);
   add("phi3", "phi3", R"x("r": 2, "alpha": 4, "target_modules": ".*\\.(qkv_proj|o_proj|gate_up_proj)")x", true);
   return all;
 }
@@ -111,6 +116,49 @@ TEST_P(AdapterTraining, MeetsPeft) {
 INSTANTIATE_TEST_SUITE_P(Cases, AdapterTraining, ::testing::ValuesIn(adapter_runs()), [](const auto& info) {
   return info.param.golden + "_" + info.param.layout;
 });
+
+// Rows are added to the embedding, and to a head of its own, where a model has more tokens than the folder that it begins with.
+std::vector<float> with_mean_rows(std::vector<float> rows, std::size_t columns, std::size_t wanted) {
+  const std::size_t given = rows.size() / columns;
+  std::vector<float> mean(columns);
+  for (std::size_t c = 0; c < columns; ++c) {
+    double sum = 0;
+    for (std::size_t r = 0; r < given; ++r) sum += static_cast<double>(rows[r * columns + c]);
+    mean[c] = static_cast<float>(sum / static_cast<double>(given));
+  }
+  for (std::size_t r = given; r < wanted; ++r) rows.insert(rows.end(), mean.begin(), mean.end());
+  return rows;
+}
+
+TEST(AddedRows, AreTheMeanOfTheFoldersInEveryLayout) {
+  constexpr std::size_t kTokens = 60;
+  for (const std::string family : {"llama", "qwen2"}) {
+    const std::string folder = TRIDENT_MODEL_GOLDENS "/families/" + family;
+    const test::TensorMap file = test::read_safetensors(folder + "/model.safetensors");
+    for (const std::vector<std::string>& layout :
+         {std::vector<std::string>{}, {"parallel.tensor=2", "parallel.pipeline=2"}, {"parallel.tensor=4"},
+          {"parallel.data=2", "parallel.zero=zero3"}, {"parallel.tensor=2", "parallel.data=2", "parallel.zero=zero2"}}) {
+      SCOPED_TRACE(fmt::format("{} {}", family, fmt::join(layout, " ")));
+      LayoutRunOptions options;
+      options.steps = 1;
+      options.before_steps = [&](RankTrainer& trainer) { load_folder(trainer, folder); };
+      std::vector<std::string> settings{fmt::format("model.vocab_size={}", kTokens)};
+      settings.insert(settings.end(), layout.begin(), layout.end());
+      const LayoutRun run = run_layout(R"({"batch": {"global": 4, "micro": 1, "sequence": 16}, "precision": {"compute": "fp32"},
+          "optimizer": {"lr": 1e-3}, "model": )" + read_file(folder + "/config.json") + "}", settings, options);
+      std::size_t grown = 0;
+      for (const auto& [name, values] : run.initial) {
+        const test::NamedTensor& tensor = file.at(name);
+        const bool grows = tensor.shape.front() == 53;
+        grown += grows ? 1 : 0;
+        EXPECT_EQ(values, grows ? with_mean_rows(tensor.values<float>(), static_cast<std::size_t>(tensor.shape.back()), kTokens)
+                                : tensor.values<float>())
+            << name;
+      }
+      EXPECT_EQ(grown, family == "llama" ? 2u : 1u);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace trident::testing

@@ -51,6 +51,9 @@ TunedModel tuned(std::string_view name) {
       with("qwen2", {"model.model_type=qwen2", "adapter.exclude_modules=[\"up_proj\"]"}),
       with("phi3", {"model.model_type=phi3", "model.pad_token_id=0"}),
       with("gpt2", {}, true),
+      with("saved", {"adapter.target_modules=[\"q_proj\"]",
+                     "adapter.modules_to_save=[\"embed_tokens\",\"lm_head\",\"input_layernorm\"]"}),
+      with("saved_head", {"adapter.modules_to_save=[\"lm_head\"]", "model.tie_word_embeddings=true", "adapter.layers=[6]"}),
       {"some", {"train.only=[\".*(q_proj|up_proj).*\",\".*norm.weight\"]"}},
       {"upper_layers_whole", {"train.freeze=[\"model.embed_tokens.*\",\"model.layers.[0-4][.].*\"]"}},
       {"everything", {"train.only=\".*\""}},
@@ -88,6 +91,8 @@ std::vector<TunedCase> tuned_cases() {
       {{1, 1, 2, false, "ddp"}, "lora", kPacked},
       {{2, 2, 2, false, "zero1", "1f1b"}, "outputs"},
       {{1, 2, 2, false, "zero3", "1f1b"}, "upper_layers_whole"},
+      {{2, 2, 2, true, "zero3", "1f1b"}, "saved", kPacked},
+      {{2, 2, 1, false, "zero1", "interleaved"}, "saved_head"},
 
       {{2, 1, 1, false}, "lora"},
       {{2, 1, 1, true}, "dropout"},
@@ -115,9 +120,12 @@ std::vector<TunedCase> tuned_cases() {
       {{1, 4, 2, false, "shard_grad_op", "1f1b"}, "upper_layers_whole"},
       {{1, 2, 4, false, "ddp", "interleaved"}, "everything"},
       {{2, 2, 2, true, "zero2", "1f1b"}, "qwen2"},
+      {{4, 1, 1, false}, "saved"},
+      {{1, 4, 1, false, "zero1", "gpipe"}, "saved"},
+      {{1, 1, 2, false, "zero2"}, "saved_head"},
   };
 }
-constexpr std::size_t kThird = 14;
+constexpr std::size_t kThird = 16;
 
 // B is not zero, as it is at first, so that A has a gradient.
 float begun_b(const std::string& tensor, std::int64_t index) {
@@ -228,9 +236,9 @@ std::string name_of(const ::testing::TestParamInfo<TunedCase>& info) { return in
 INSTANTIATE_TEST_SUITE_P(Layouts, Tuned, ::testing::ValuesIn(third()), name_of);
 INSTANTIATE_TEST_SUITE_P(FullLayouts, Tuned, ::testing::ValuesIn(tuned_cases()), name_of);
 
-TEST(TunedMatrix, Has40LayoutsAnd12OfThemWithPackedSamples) {
+TEST(TunedMatrix, Has45LayoutsAnd12OfThemWithPackedSamples) {
   const std::vector<TunedCase> cases = tuned_cases();
-  EXPECT_EQ(cases.size(), 40u);
+  EXPECT_EQ(cases.size(), 45u);
   EXPECT_GE(std::ranges::count(cases, true, &TunedCase::packed), 12);
 }
 

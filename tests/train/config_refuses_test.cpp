@@ -338,9 +338,8 @@ TEST(ConfigRefuses, AdaptersThatAreNone) {
   expect_refusal({"adapter.r=16"},
                  {"adapter.r: adapter.type is null, so that there are no adapters; set adapter.type to \"lora\""});
   expect_refusal({"adapter.type=lora", "adapter.r=0"}, {"adapter.r = 0: must be an integer from 1 to 65536"});
-  expect_refusal({"adapter.type=lora", "adapter.modules_to_save=lm_head"}, {"adapter.modules_to_save = ", "not built yet"});
   expect_refusal({"adapter.type=lora", "train.freeze=.*norm.*"},
-                 {"train.freeze = ", "beside adapters (adapter.type) nothing else trains"});
+                 {"train.freeze = ", "train whole by adapter.modules_to_save alone"});
   const auto expect_unresolved = [](std::vector<std::string> settings, const std::vector<std::string>& contains) {
     settings.emplace_back("adapter.type=lora");
     const TrainConfig config = parse_train_config(kSmall, "c.json", settings);
@@ -357,7 +356,10 @@ TEST(ConfigRefuses, AdaptersThatAreNone) {
   for (const char* end : {"embed_tokens", "lm_head", "model.embed_tokens"})
     expect_unresolved({fmt::format("adapter.target_modules=[\"{}\"]", end)}, {end, "are not built yet; leave it out"});
   expect_unresolved({"adapter.target_modules=\"(q_proj\""}, {"neither a module's name nor a regular expression"});
-  expect_unresolved({"adapter.exclude_modules=\".*_proj\""}, {"no module is left by exclude_modules and layers"});
+  expect_unresolved({"adapter.exclude_modules=\".*_proj\""}, {"no module is left by exclude_modules, modules_to_save"});
+  expect_unresolved({"adapter.modules_to_save=[\"embed_tokns\"]"},
+                    {"adapter.modules_to_save: \"embed_tokns\" is no module of the model; did you mean \"embed_tokens\"?"});
+  expect_unresolved({"adapter.modules_to_save=mlp", "adapter.target_modules=[\"up_proj\"]"}, {"no module is left"});
   expect_unresolved({"adapter.exclude_modules=[\"o_prj\"]"},
                     {"adapter.exclude_modules: \"o_prj\" is no module of the model; did you mean \"o_proj\"?"});
   expect_unresolved({"adapter.exclude_modules=all-linear"}, {"adapter.exclude_modules: ", "all-linear"});

@@ -31,8 +31,8 @@ std::vector<OptionBlock> make_blocks() {
       {"batch", "How many sequences make one step."},
       {"offload", "What stays in the memory of the host or on a disk between its uses. Not built yet."},
       {"adapter",
-       "Low-rank adapters (LoRA) beside linear layers: they alone train, all else stays as it is. Modules are named as Hugging "
-       "Face names them."},
+       "Low-rank adapters (LoRA) beside linear layers: they and adapter.modules_to_save train, all else stays as it is. Modules "
+       "are named as Hugging Face names them."},
       {"precision", "Number formats."},
       {"recompute", "What the backward pass computes again instead of keeping it."},
       {"optimizer", "The update rule. One-dimensional parameters and biases are not decayed."},
@@ -85,7 +85,7 @@ std::vector<Option> model_options() {
       {.path = "model.preset", .takes = kNull | kString, .fallback = "null", .doc = "A model by name, such as gpt2-124m or llama-60m, or as published (gpt2-medium, meta-llama/Llama-3.1-8B); "
               "trident help model.preset lists them."},
       {.path = "model.hf_config", .takes = kNull | kString, .fallback = "null", .doc = "Path of a Hugging Face config.json, or of the folder that has it."},
-      {.path = "model.init_from", .takes = kNull | kString, .fallback = "null", .doc = "Weights that training begins with, at step 1 and with a fresh optimizer: a checkpoint, a folder of them (the newest), or a Hugging Face folder (config.json and safetensors), whose config.json is then the model unless this section names one. A run that has checkpoints of its own goes on from those.",
+      {.path = "model.init_from", .takes = kNull | kString, .fallback = "null", .doc = "Weights that training begins with, at step 1 and with a fresh optimizer: a checkpoint, a folder of them (the newest), or a Hugging Face folder (config.json and safetensors), whose config.json is then the model unless this section names one. Tokens of the data that the folder lacks get rows (docs/finetuning.md). A run that has checkpoints of its own goes on from those.",
        .aka = {"pretrained"}},
       {.path = "model.dropout", .takes = kNull | kNumber, .fallback = "null",
        .doc = "Dropout probability on residuals and embeddings; null: what the model's own configuration says.", .range = kProbability,
@@ -214,8 +214,9 @@ std::vector<Option> adapter_options() {
        .doc = "Blocks whose layers have adapters, the first is 0; null: all.", .range = kFromZero},
       {.path = "adapter.rslora", .takes = kBool, .fallback = "false", .doc = "s = alpha / sqrt(r) (Kalajdzievski 2023)."},
       {.path = "adapter.modules_to_save", .takes = kString | kTexts, .fallback = "[]",
-       .doc = "Modules that train whole beside the adapters.",
-       .status = kReserved},
+       .doc = "Modules that train whole beside the adapters, by the ends of their names as PEFT takes them, such as "
+              "[\"embed_tokens\", \"lm_head\"]. They have no adapters. A head that the model has in common with its embedding "
+              "trains with it, as one (PEFT's ensure_weight_tying)."},
       {.path = "adapter.init_from", .takes = kNull | kString, .fallback = "null",
        .doc = "A PEFT folder to begin with.", .status = kReserved},
       {.path = "adapter.dtype", .takes = kString, .fallback = "\"fp32\"",

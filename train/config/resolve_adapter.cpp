@@ -14,6 +14,7 @@
 #include "core/printable.h"
 #include "model/config/hf_tensors.h"
 #include "model/config/param_names.h"
+#include "model/config/peft_config.h"
 
 namespace trident {
 namespace {
@@ -88,6 +89,14 @@ AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& mod
       refuse_unknown("exclude_modules", excluded, all);
     std::erase_if(taken, [&](const std::string& module) { return matches(module); });
   }
+  std::vector<std::string> saveable;
+  for (const HfTensor& tensor : hf_tensors(model)) saveable.push_back(tensor.name.substr(0, tensor.name.rfind('.')));
+  saveable.push_back(ends.head);
+  for (const std::string& saved : adapter.modules_to_save) {
+    const auto is_saved = [&](const std::string& module) { return is_saved_module({saved}, module); };
+    if (std::ranges::none_of(saveable, is_saved)) refuse_unknown("modules_to_save", saved, saveable);
+    std::erase_if(taken, is_saved);
+  }
   if (adapter.layers) {
     for (const std::int64_t layer : *adapter.layers)
       if (layer >= model.layers)
@@ -96,7 +105,8 @@ AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& mod
       return std::ranges::find(*adapter.layers, layer_of(module)) == adapter.layers->end();
     });
   }
-  if (taken.empty()) refuse("target_modules", "no module is left by exclude_modules and layers; leave one of them out");
+  if (taken.empty())
+    refuse("target_modules", "no module is left by exclude_modules, modules_to_save and layers; leave one of them out");
   AdapterSpec spec{.modules = {}, .dropout = adapter.dropout};
   const auto r = static_cast<double>(adapter.r);
   const double scale = adapter.alpha / (adapter.rslora ? std::sqrt(r) : r);

@@ -16,6 +16,7 @@
 #include "core/nearest_name.h"
 #include "model/config/hf_tensors.h"
 #include "model/config/param_names.h"
+#include "model/config/peft_config.h"
 #include "train/config/resolve_adapter.h"
 
 namespace trident {
@@ -71,6 +72,9 @@ std::shared_ptr<const Tuning> resolve_tuning(const TrainConfig& config, const Mo
   if (config.adapter.type) {
     for (const auto& [name, tensor] : names) tuning.frozen.insert(tensor);
     tuning.adapters = resolve_adapter(config.adapter, model);
+    for (const auto& [name, tensor] : names)
+      if (is_saved_module(config.adapter.modules_to_save, std::string_view(name).substr(0, name.rfind('.'))))
+        tuning.frozen.erase(tensor);
     return std::make_shared<const Tuning>(std::move(tuning));
   }
   std::set<std::string, std::less<>> matched;

@@ -160,6 +160,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   auto& a = c.adapter;
   v("adapter.type", a.type), v("adapter.r", a.r), v("adapter.alpha", a.alpha), v("adapter.dropout", a.dropout);
   v("adapter.target_modules", a.target_modules), v("adapter.exclude_modules", a.exclude_modules);
+  v("adapter.modules_to_save", a.modules_to_save);
   v("adapter.layers", a.layers), v("adapter.rslora", a.rslora), v("adapter.dtype", a.dtype);
   v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
   v("precision.loss_scale", c.precision.loss_scale), v("precision.stochastic_rounding", c.precision.stochastic_rounding);
@@ -226,7 +227,8 @@ void check_adapter(const TrainConfig& c) {
   if (!set.empty())
     contradict(fmt::format("{}: adapter.type is null, so that there are no adapters; set adapter.type to \"lora\"", set.front()));
   if (c.adapter.type && (!c.train.only.empty() || !c.train.freeze.empty()))
-    contradict(fmt::format("train.{} = {}: beside adapters (adapter.type) nothing else trains; remove one of the two",
+    contradict(fmt::format("train.{} = {}: beside adapters (adapter.type) modules train whole by adapter.modules_to_save "
+                           "alone; remove one of the two",
                            c.train.only.empty() ? "freeze" : "only",
                            value_text(write(c.train.only.empty() ? c.train.freeze : c.train.only))));
 }

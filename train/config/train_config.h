@@ -109,6 +109,7 @@ struct AdapterConfig {
   std::int64_t r = 8;
   double alpha = 8, dropout = 0;
   std::vector<std::string> target_modules{"all-linear"}, exclude_modules;
+  std::vector<std::string> modules_to_save;         // train whole
   std::optional<std::vector<std::int64_t>> layers;  // nothing: all
   bool rslora = false;
   std::string dtype = "fp32";

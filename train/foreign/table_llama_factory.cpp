@@ -17,7 +17,7 @@ constexpr ForeignKey kLlamaFactoryTraining[] = {
     {"finetuning_type", kRefused, {}, {}, kNoSuchMethod},
     {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
     {"lora_alpha", kMapped, "adapter.alpha", {}, "twice adapter.r where it is left out"},
-    {"additional_target", kNotBuilt, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
+    {"additional_target", kMapped, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
     {"adapter_name_or_path", kNotBuilt, "adapter.init_from"},
     {"cutoff_len", kMapped, "batch.sequence", {}, {}, "2048"},
     {"packing = true", kMapped, "@packing", "\"stream\"",

@@ -19,6 +19,7 @@
 #include "data/dataset_sample.h"
 #include "data/tokenizer/tokenizer.h"
 #include "device/cpu/cpu_device.h"
+#include "train/launch/added_tokens.h"
 #include "train/launch/rank_devices.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
@@ -56,11 +57,12 @@ std::vector<std::string> other_ends(const DataConfig& data, const std::vector<st
 }
 
 // Such data is learned from, where rows suffice: a tokenizer may be replaced on purpose. A loss that begins high does not say why.
-std::vector<std::string> other_tokenizer_of_weights(const RunInputs& inputs, const std::vector<std::string>& prefixes,
-                                                    const ReadAt& read_at) {
+std::vector<std::string> other_tokenizer_of_weights(const RunInputs& inputs, const Tokenizer* named,
+                                                    const std::vector<std::string>& prefixes, const ReadAt& read_at) {
   const std::unique_ptr<Tokenizer> theirs =
       inputs.initial ? find_tokenizer({}, {}, *inputs.initial, "model.init_from").tokenizer : nullptr;
-  for (const std::string& prefix : theirs == nullptr ? std::vector<std::string>() : prefixes) {
+  if (theirs == nullptr || (named != nullptr && has_tokens_of(*named, *theirs))) return {};
+  for (const std::string& prefix : prefixes) {
     const std::optional<DatasetRecord> record = read_record(prefix, read_at);
     if (!record || !record->origin.tokenizer || *record->origin.tokenizer == recorded(*theirs)) continue;
     return {fmt::format("{}: was made by {}, and the weights of model.init_from by {}, to which its ids mean other texts; prepare "
@@ -95,7 +97,7 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
   for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
     inputs.plan.details.push_back(std::move(note));
   for (std::vector<std::string> warnings : {other_ends(inputs.plan.config.data, prefixes, read_at),
-                                            other_tokenizer_of_weights(inputs, prefixes, read_at),
+                                            other_tokenizer_of_weights(inputs, tokenizer.get(), prefixes, read_at),
                                             cut_conversations(inputs.plan.config, inputs.sources)})
     std::ranges::move(warnings, std::back_inserter(inputs.warnings));
 }
@@ -239,7 +241,7 @@ TrainConfig with_steps_of_epochs(TrainConfig config) {
 
 TrainConfig with_facts_of_files(TrainConfig config) {
   try {
-    config = with_steps_of_epochs(config);
+    config = with_steps_of_epochs(with_added_tokens(config));
   } catch (const DataError&) {  // as below; the plan's notes say so
   }
   DataConfig& data = config.data;
@@ -314,7 +316,10 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
     const RunPlan other = with_micro_batch(inputs.plan, micro);
     return arena_needs(other, stages_of_plan(other));
   });
-  if (inputs.initial) check_initial_model(config, tensors_to_begin_with(inputs.plan, *inputs.initial), *inputs.initial);
+  if (inputs.initial) {
+    check_initial_model(config, tensors_to_begin_with(inputs.plan, *inputs.initial), *inputs.initial);
+    if (std::optional<std::string> line = added_rows_line(model, *inputs.initial)) inputs.plan.notes.push_back(*std::move(line));
+  }
   if (inputs.reference) check_reference(inputs);
   open_data(inputs, place.reads_all);
   if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);

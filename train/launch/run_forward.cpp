@@ -134,7 +134,7 @@ ForwardModel forward_model_of_hf(const std::string& path, const std::vector<std:
   model.path = path;
   refuse_base_setting(settings, path);
   model.checkpoint = find_hf_weights(path, key, adapter);
-  model.config = config_for_forward(config_of_hf(model.checkpoint.folder), path, settings);
+  model.config = config_for_forward(config_of_hf(model.checkpoint), path, settings);
   model.halves_micro = !gives_micro(settings);
   return model;
 }
@@ -161,6 +161,8 @@ ForwardModel forward_model_of_config(const std::string& path, const std::vector<
   Resume newest = find_weights(folder, "--ckpt");
   open_base(newest, run.model.init_from);
   const TrainConfig saved = config_for_forward(newest.manifest.config, newest.folder + "/" + std::string(kManifestName), settings);
+  const std::int64_t tokens = resolve_model(saved).vocab_size;  // the run may have added some to those of its folder
+  if (run.model.init_from && tokens > resolve_model(model.config).vocab_size) model.config.model.keys.set("vocab_size", tokens);
   if (const auto difference = model_difference(resolve_model(model.config), resolve_model(saved)))
     throw ConfigError(fmt::format("{} {}: its model's {} is {}, and {} is of a model with {}; name the checkpoint that is meant in "
                                   "--ckpt, or ask for random weights with --random-weights",

@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/host_name.h"
+#include "train/launch/added_tokens.h"
 #include "train/launch/job.h"
 #include "train/plan/preflight.h"
 #include "train/run/checkpoint_dir.h"
@@ -68,7 +69,7 @@ class Training {
       if (job_.is_first() && hooks_.check_profile) hooks_.check_profile(config, job_.devices().kind);
     });
     job_.begin("opens the data and compares it with the others'");
-    job_.together([&] { config = with_steps_of_epochs(std::move(config)); });
+    job_.together([&] { config = with_steps_of_epochs(with_added_tokens(std::move(config))); });
     RunOrigin origin = agree_on_origin(config, machine);
     job_.together([&] { inputs_ = prepare_run(config, job_.site(), machine, std::move(origin), hooks_.find_samples); });
     inputs_.checkpoint_fault = checkpoint_fault;

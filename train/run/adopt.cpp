@@ -29,6 +29,7 @@ constexpr std::string_view kCompared[] = {"run.seed",
                                           "adapter.rslora",
                                           "adapter.target_modules",
                                           "adapter.exclude_modules",
+                                          "adapter.modules_to_save",
                                           "adapter.layers",
                                           "loss.type",
                                           "loss.normalize",
@@ -49,7 +50,7 @@ constexpr std::string_view kCompared[] = {"run.seed",
                                           "data.train.weights"};
 // Keys that say which tensors adapters have: no consent makes those of the checkpoint others.
 constexpr std::string_view kOfAdapterTensors[] = {"adapter.type", "adapter.r", "adapter.target_modules", "adapter.exclude_modules",
-                                                  "adapter.layers"};
+                                                  "adapter.modules_to_save", "adapter.layers"};
 // Blocks that may change, because they say how the run learns from here on and nothing of what it learned from.
 constexpr std::string_view kRateBlocks[] = {"optimizer", "lr_schedule"};
 
@@ -204,14 +205,32 @@ ModelConfig architecture_of(ModelConfig model) {
   return model;
 }
 
-void check_initial_folder(const TrainConfig& config, const Resume& initial) {
+// Rows that are added to a folder's mean nothing until they have trained.
+void refuse_frozen_rows(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
+  for (const ManifestTensor& tensor : tensors) {
+    const HfFileTensor* const there = initial.hf->find(tensor.name);
+    if (!tensor.frozen || there == nullptr || !there->by_token || there->shape.front() >= tensor.shape.front()) continue;
+    const std::string_view module = std::string_view(tensor.name).substr(0, tensor.name.rfind('.'));
+    throw ConfigError(fmt::format(
+        "model.vocab_size = {}: model.init_from = {} has {} tokens, and {}, to which rows are added, does not train; {}, or "
+        "prepare the data with the folder's own tokens",
+        tensor.shape.front(), initial.folder, there->shape.front(), tensor.name,
+        config.adapter.type ? fmt::format("name {} in adapter.modules_to_save", module.substr(module.rfind('.') + 1))
+        : config.train.only.empty() ? std::string("leave it out of train.freeze") : std::string("name it in train.only")));
+  }
+}
+
+void check_initial_folder(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
   const ModelConfig model = resolve_model(config);
-  const std::optional<ModelDifference> difference = model_difference(model, model_of_hf(initial.folder));
+  ModelConfig of_folder = model_of_hf(initial.folder);
+  of_folder.vocab_size = std::max(of_folder.vocab_size, model.vocab_size);  // rows are added
+  const std::optional<ModelDifference> difference = model_difference(model, of_folder);
   if (difference && !allows(config, "model"))
     throw ConfigError(
         fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value or leave the model's "
                     "keys out, or list \"model\" in checkpoint.allow",
                     difference->key, difference->a, initial.folder, difference->b));
+  refuse_frozen_rows(config, tensors, initial);
 }
 
 }  // namespace
@@ -263,7 +282,7 @@ void adopt(TrainConfig& config, Resume& resume) {
 }
 
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
-  if (initial.hf != nullptr) return check_initial_folder(config, initial);
+  if (initial.hf != nullptr) return check_initial_folder(config, tensors, initial);
   check_tensors(tensors, initial.manifest.tensors, initial.folder, "model.init_from", initial.folder);
   if (allows(config, "model")) return;
   const TrainConfig then = config_of(initial).config;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "checkpoint/checkpoint_path.h"
@@ -54,11 +55,23 @@ bool has_tokenizer_files(const std::string& folder) {
 
 }  // namespace
 
+std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
+  const bool is_folder = source.hf != nullptr;
+  const std::optional<std::string> base = is_folder ? source.folder : hf_files_begun_with(source.manifest);
+  if (!base || model_of(source).vocab_size <= model_of_hf(*base).vocab_size) return std::nullopt;
+  const std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
+  if (!named) return std::nullopt;
+  std::filesystem::path place = place_of_tokenizer(*named, source);
+  if (file_exists(place)) place = place.parent_path();
+  return has_tokenizer_files(place) ? std::optional(place.string()) : std::nullopt;
+}
+
 ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
                               const WeightsSource& source, std::string_view key) {
   if (named) return {load_tokenizer(*named, "--tokenizer")};
   if (configured) return {load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")};
-  const std::optional<std::string> folder = hf_files_of(source);
+  std::optional<std::string> folder = source.adapter != nullptr ? added_tokenizer_of(source) : std::nullopt;
+  if (!folder) folder = hf_files_of(source);
   if (!folder || !has_tokenizer_files(*folder)) return {};
   try {
     return {load_tokenizer(*folder, key)};

@@ -34,13 +34,16 @@ ModelConfig model_of_hf(const std::string& folder) {
   return model_config_from_hf(model_keys_of_hf(folder), folder + "/config.json", 0.0);
 }
 
-JsonValue config_of_hf(const std::string& folder) {
-  const std::int64_t sequence = std::min(kFolderSequence, model_of_hf(folder).max_positions);
+JsonValue config_of_hf(const WeightsSource& source) {
+  const ModelConfig model = model_of(source);
+  const std::int64_t sequence = std::min(kFolderSequence, model.max_positions);
   JsonValue config = parse_json(fmt::format(R"({{"run": {{"dir": "none", "steps": 1}}, "batch": {{"global": 1, "micro": 1,)"
                                             R"( "sequence": {}}}, "data": {{"train": "none", "tokenizer": null}}}})",
                                             sequence),
                                 "configuration");
-  config.set("model", model_keys_of_hf(folder));
+  JsonValue keys = model_keys_of_hf(source.folder);
+  if (source.adapter != nullptr) keys.set("vocab_size", model.vocab_size);
+  config.set("model", std::move(keys));
   return config;
 }
 
@@ -49,7 +52,11 @@ StoredConfig config_of(const WeightsSource& checkpoint) {
 }
 
 ModelConfig model_of(const WeightsSource& source) {
-  if (source.hf != nullptr) return model_of_hf(source.folder);
+  if (source.hf != nullptr) {
+    ModelConfig model = model_of_hf(source.folder);
+    if (source.adapter != nullptr) model.vocab_size = source.adapter->vocab_size();
+    return model;
+  }
   TrainConfig config = config_of(source).config;
   config.model.dropout = 0;
   return resolve_model(config);
@@ -68,7 +75,8 @@ std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors
 
 std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies copies) {
   const ModelConfig model = model_of_hf(folder);
-  const auto opened = std::make_shared<HfFolder>(folder, tensors_of_hf(model), HfNames(model));
+  const std::vector<std::string> by_token = tensors_by_token(model);
+  const auto opened = std::make_shared<HfFolder>(folder, tensors_of_hf(model), HfNames(model), HfFiles{.by_token = by_token});
   if (copies == TiedCopies::kCompared) opened->check_tied_copies();
   return opened;
 }

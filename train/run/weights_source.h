@@ -73,7 +73,7 @@ ModelConfig model_of(const WeightsSource& source);
 ModelConfig model_of_hf(const std::string& folder);
 // A run's configuration, of which nothing can go on, for the model of a folder: its config.json says neither whose tokenizer it has
 // nor how many tokens it is given at a time, which are its positions, and at most kFolderSequence. As model_of_hf().
-JsonValue config_of_hf(const std::string& folder);
+JsonValue config_of_hf(const WeightsSource& source);
 inline constexpr std::int64_t kFolderSequence = 1024;
 
 // A Hugging Face folder, fitted to the model of its config.json. kCompared: tied copies are compared, too

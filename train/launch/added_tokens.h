@@ -1,0 +1,26 @@
+// Tokens that a run's data have beside those of the Hugging Face folder that it begins with.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "data/tokenizer/tokenizer.h"
+#include "model/config/model_config.h"
+#include "train/config/train_config.h"
+#include "train/run/resume.h"
+
+namespace trident {
+
+// With model.vocab_size grown to the tokens of the data, where model.init_from is a Hugging Face folder with fewer rows, the data's
+// records name a tokenizer of more tokens, and that one is the folder's, or data.tokenizer, which has all of the folder's. Anything
+// else stays as it is, for open_data() to refuse. Reads records and configurations, and tokenizers where rows are wanting. Throws
+// as load_tokenizer() for data.tokenizer.
+TrainConfig with_added_tokens(TrainConfig config);
+
+// Whether each id of `other` is the same token of `tokenizer`, which may have more.
+bool has_tokens_of(const Tokenizer& tokenizer, const Tokenizer& other);
+
+// Says how many rows a run adds to the weights that it begins with; nothing where it adds none.
+std::optional<std::string> added_rows_line(const ModelConfig& model, const Resume& initial);
+
+}  // namespace trident
