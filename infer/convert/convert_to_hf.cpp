@@ -300,8 +300,8 @@ void check_values_of_base(const Resume& checkpoint) {
   check_base(checkpoint, found);
 }
 
-// For as long as they are merged, the adapters of a checkpoint take PEFT's form beside `to`, and its other weights, where they are no
-// Hugging Face folder, that form in f32.
+// For as long as they are merged, the adapters of a checkpoint take PEFT's form beside `to`, and its other weights, where they are
+// no Hugging Face folder, that form in f32.
 ConvertReport merge_adapters(const Resume& checkpoint, const std::string& to, ExportOptions options, const OnProgress& progress) {
   check_values_of_base(checkpoint);
   const OutputFolder beside(to);
