@@ -1,4 +1,4 @@
-// trident convert --from hf|ckpt DIR | peft BASE ADAPTER --to ckpt|hf|peft DIR [--dtype D] [--shard-size S]
+// trident convert --from hf|ckpt DIR | peft BASE ADAPTER --to ckpt|hf|peft DIR [--dtype D] [--shard-size S] [--set KEY=VALUE]
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -41,6 +41,19 @@ std::int64_t bytes_from(const std::string& text) {
   return value * unit;
 }
 
+// Reads from --set where the base of a checkpoint lies now.
+std::optional<std::string> base_from(const std::vector<std::string>& settings) {
+  constexpr std::string_view kKey = "model.init_from=";
+  std::optional<std::string> base;
+  for (const std::string& setting : settings) {
+    if (!setting.starts_with(kKey))
+      throw ConfigError(fmt::format("--set {}: convert takes {}DIR alone, where the base of a checkpoint lies; leave it out",
+                                    setting, kKey));
+    base = setting.substr(kKey.size());
+  }
+  return base;
+}
+
 void check_kinds(const std::vector<std::string>& from, const std::vector<std::string>& to) {
   if (from[0] != kHf && from[0] != kCheckpoint && from[0] != kPeft)
     throw ConfigError(
@@ -68,7 +81,7 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
       "generation_config.json and the tokenizer's files carried along. A checkpoint "
       "made so has weights alone: model.init_from begins with it.",
       "trident convert");
-  std::vector<std::string> from, to;
+  std::vector<std::string> from, to, settings;
   std::string dtype, shard_size;
   app.add_option("--from", from,
                  "hf DIR: a Hugging Face folder; ckpt DIR: a checkpoint, or the newest in a folder of them; peft BASE ADAPTER: a "
@@ -84,6 +97,10 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
       "--shard-size", shard_size,
       "of hf: most bytes of tensors in a file, such as 5GB or 200MB; not given: as the folder that the checkpoint was made "
       "from, or 5GB");
+  app.add_option("--set", settings,
+                 "model.init_from=DIR: of --from ckpt --to hf, where the base of a run with frozen weights lies now; not given: "
+                 "where it lay when the checkpoint was written")
+      ->expected(1);
   if (!parse_flags(app, arguments, context)) return;
   check_kinds(from, to);
   const bool to_hf = to[0] == kHf;
@@ -93,6 +110,9 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   if (options.shard_bytes && !to_hf)
     throw ConfigError(fmt::format("--shard-size {}: files of a checkpoint are not cut by it; leave it out", in_quotes(shard_size)));
 
+  options.init_from = base_from(settings);
+  if (options.init_from && (from[0] != kCheckpoint || !to_hf))
+    throw ConfigError("--set model.init_from: only --from ckpt --to hf reads a checkpoint's base; leave it out");
   if (to[0] == kPeft) refuse_given(app, {"--dtype"}, "PEFT has adapters in fp32", "leave it out");
   const Interruption interruption("nothing was written");
   const double start = monotonic_seconds();

@@ -159,6 +159,17 @@ ConversationTokens encode_parsed(const Conversation& conversation, const std::st
   return tokens;
 }
 
+// No template ends plain text, and a model that learns from it is to stop there.
+void end_text(ConversationTokens* tokens, const SpecialIds& special) {
+  if (special.eos.empty()) return;
+  if (tokens->ids.empty() || tokens->ids.back() != special.eos.front()) {
+    tokens->ids.push_back(special.eos.front());
+    tokens->counts.push_back(0);
+  }
+  tokens->counts.back() = 1;
+  tokens->ends = true;
+}
+
 }  // namespace
 
 ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
@@ -174,6 +185,7 @@ std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, con
   for (std::size_t a = 0; a < rows.size(); ++a) {
     const std::string where = fmt::format("{}:{}: {}", path, line.line, kAnswers[a]);
     tokens[a] = encode_parsed(read_conversation(rows[a], where), where, options, tokenizer, encoder);
+    if (rows[a].find("completion")->is_string()) end_text(&tokens[a], tokenizer.special_ids());
   }
   return tokens;
 }

@@ -44,11 +44,11 @@ void Head::run_forward(LayerPass& p, ConstTensorView x, TensorView) const {
   if (p.batch.cached != nullptr) return last_logits(p, x, *p.batch.cached);
   const TensorView normed = p.save(normed_, x.dtype(), x.shape());
   norm_.forward(p, normed, x);
-  if (is_chunked(p)) return chunked_.forward(p, p.batch.loss, normed, p.batch.forward_rows(), p.batch.token_losses);
+  if (is_chunked(p)) return chunked_.forward(p, p.batch.loss_outputs(), normed, p.batch.forward_rows());
   const TensorView logits =
       p.save(logits_, p.geometry.compute, {p.geometry.full_rows(), projection_.projections().front().output_columns});
   projection_.forward(p, normed, std::span(&logits, 1));
-  cross_entropy_.forward(p, p.batch.loss, logits, p.batch.forward_rows(), p.batch.token_losses,
+  cross_entropy_.forward(p, p.batch.loss_outputs(), logits, p.batch.forward_rows(),
                          p.batch.training && p.batch.weigh == nullptr ? std::optional(p.batch.gradient_scale) : std::nullopt);
 }
 

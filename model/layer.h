@@ -34,14 +34,17 @@ struct MicroBatch {
   float gradient_scale = 1.0f;  // loss scale / global_valid_tokens: the one division
   TensorView loss;              // f64 [1], overwritten by the head: sum over counted tokens of weighted nats
   TensorView token_losses = {}; // f32 [S*B], or of nothing; overwritten by the head: nats of each counted token, else 0
+  TensorView target_logits = {};  // f32 [S*B], or of nothing; overwritten by the head: LossOutputs::target_logits
   // Not null: called between the head's forward and backward; row_weights, which forward leaves alone, are there behind it.
   const std::function<void()>* weigh = nullptr;
   bool training = true;         // false: no dropout, and no backward follows
+  bool adapts = true;           // false: the model without its adapters; no backward follows
   // f32 [rows, P]: in the place of the constants', where samples turn by angles of their own lengths; else of nothing.
   ConstTensorView rope_cos = {}, rope_sin = {};
   // Not null: the tokens follow others, whose keys and values are kept. Forward alone, without sequence parallelism.
   const CachedStep* cached = nullptr;
 
+  LossOutputs loss_outputs() const { return {loss, token_losses, target_logits}; }
   LossRows forward_rows() const { return weigh != nullptr ? LossRows(targets) : backward_rows(); }
   LossRows backward_rows() const { return {targets, row_weights}; }
 };
@@ -51,6 +54,7 @@ struct LayerPass : Pass {
   LayerPass(const Pass& pass, const MicroBatch& micro_batch, const ModelConstants& model_constants)
       : Pass(pass), batch(micro_batch), constants(model_constants) {
     draws = {micro_batch.samples, micro_batch.step, micro_batch.training};
+    adapts = micro_batch.adapts;
   }
 
   const MicroBatch& batch;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/check.h"
 #include "core/int_math.h"
 #include "device/no_allocation.h"
 #include "device/operations.h"
@@ -15,7 +16,7 @@ namespace trident {
 namespace {
 
 constexpr std::int64_t kBlocksAtOnce = 16384;
-// Both sums, the number of non-finite parameters, and what the ranks of an axis called; behind them the counted targets.
+// Both sums, the number of non-finite parameters, and what the ranks of an axis called; behind them the counts.
 constexpr std::int64_t kExchanged = 2 * ExactSum::kLimbs + 2;
 
 }  // namespace
@@ -83,7 +84,7 @@ void StatisticsReducer::refuse_to_differ(Axis axis) const {
 }
 
 StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std::span<const double> losses,
-                                         std::optional<std::int64_t> counted) {
+                                         std::span<const std::int64_t> counts) {
   StepStatistics statistics;
   ExactSum loss;
   for (const double l : losses) loss.add(l);
@@ -98,13 +99,14 @@ StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std
     name_non_finite(shards, statistics);
   }
   loss.normalise();
-  std::array<std::int64_t, kExchanged + 1> words;  // of host memory, and small enough to travel from anywhere
+  std::array<std::int64_t, kExchanged + kMostCounts> words;  // of host memory, and small enough to travel from anywhere
   std::ranges::copy(loss.limbs(), words.begin());
   std::ranges::copy(squares.limbs(), words.begin() + ExactSum::kLimbs);
   std::int64_t &non_finite = words[kExchanged - 2], &history = words[kExchanged - 1];
   non_finite = statistics.non_finite;
-  words[kExchanged] = counted.value_or(0);
-  const TensorView message(words.data(), DType::kI64, {counted ? kExchanged + 1 : kExchanged});
+  TRIDENT_CHECK(counts.size() <= kMostCounts, "{} counts", counts.size());
+  std::ranges::copy(counts, words.begin() + kExchanged);
+  const TensorView message(words.data(), DType::kI64, {kExchanged + std::ssize(counts)});
   for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline}) {
     const std::int64_t mine = context_.history(axis);
     history = mine;
@@ -116,7 +118,7 @@ StepStatistics StatisticsReducer::reduce(std::span<const ParamShard> shards, std
   statistics.loss_sum = loss.value();
   statistics.gradient_norm = std::sqrt(squares.value());
   statistics.non_finite = non_finite;
-  statistics.counted = words[kExchanged];
+  std::copy_n(words.begin() + kExchanged, counts.size(), statistics.counts.begin());
   return statistics;
 }
 

@@ -4,8 +4,8 @@
 // squares of 64 consecutive elements of a parameter), added exactly (core/exact_sum.h), so that order and grouping cannot matter.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -16,9 +16,11 @@
 
 namespace trident {
 
+inline constexpr std::size_t kMostCounts = 5;
+
 struct StepStatistics {
-  double loss_sum = 0;       // nats, over all counted tokens of the global batch
-  std::int64_t counted = 0;  // of the ranks' counts the sum; 0 where none was given
+  double loss_sum = 0;  // nats, over all counted tokens of the global batch
+  std::array<std::int64_t, kMostCounts> counts{};  // sums of what the ranks gave; 0 where they gave none
   double gradient_norm = 0;  // 2-norm of the whole gradient as it lies in the buffers (still times the loss scale)
   // Gradient shards with a non-finite element, over all ranks. Nobody may apply the step unless it is 0.
   std::int64_t non_finite = 0;
@@ -35,10 +37,10 @@ class StatisticsReducer {
 
   // Collective over the world; the host waits for the compute stream. `losses`: this rank's micro-batch losses (empty unless it is
   // the first tensor rank of the last pipeline stage). The gradients must be reduced (ParamStore::wait_reduced); an empty `shards`
-  // leaves them out. `counted`: the targets that count among those of `losses`, given on every rank or on none; it adds a word to
-  // the message.
+  // leaves them out. `counts`: what this rank adds to sums over the batch, at most kMostCounts numbers and as many on every rank;
+  // each adds a word to the message.
   StepStatistics reduce(std::span<const ParamShard> shards, std::span<const double> losses,
-                        std::optional<std::int64_t> counted = std::nullopt);
+                        std::span<const std::int64_t> counts = {});
 
  private:
   void add_squares(const ParamShard& shard, const ShardPiece& piece);

@@ -111,7 +111,9 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
           fmt::format("{:.4f} at step {}", number(first, "loss"), step_text(number(first, "step"))));
       if (!run.evals.empty()) {
         const double valid = number(run.evals.back(), "valid_loss");
-        add("validation loss", valid, fmt::format("{:.4f}", valid), fmt::format("perplexity {:.2f}", std::exp(valid)));
+        const double accuracy = number(run.evals.back(), "valid_accuracy");  // of pairs, whose loss has no perplexity
+        add("validation loss", valid, fmt::format("{:.4f}", valid),
+            std::isfinite(accuracy) ? fmt::format("accuracy {:.4f}", accuracy) : fmt::format("perplexity {:.2f}", std::exp(valid)));
       }
       add("tokens/s", speed, rounded_text(speed),
           std::isfinite(mfu) ? fmt::format("{} MFU, last logged step", percent_text(mfu)) : "last logged step");
@@ -195,10 +197,20 @@ class Curves {
 
 ReportSection curves_section(const std::vector<RunFolder>& runs) {
   constexpr auto kMetrics = &RunFolder::metrics;
+  const bool learns_from_pairs = std::ranges::any_of(runs, [](const RunFolder& run) { return has(run.metrics, "margin"); });
   return Curves(runs)
-      .plot("Loss", "nats per token")
+      .plot("Loss", learns_from_pairs ? "per pair" : "nats per token")
       .lines("training", kMetrics, "loss", Hue::kBlue)
       .lines("validation", &RunFolder::evals, "valid_loss", Hue::kOrange, runs.size() > 1)
+      .plot("Token accuracy", "share of counted targets")
+      .lines("training", kMetrics, "mean_token_accuracy", Hue::kBlue)
+      .lines("validation", &RunFolder::evals, "valid_mean_token_accuracy", Hue::kOrange, runs.size() > 1)
+      .plot("Pairs", "accuracy")
+      .lines("training", kMetrics, "accuracy", Hue::kBlue)
+      .lines("validation", &RunFolder::evals, "valid_accuracy", Hue::kOrange, runs.size() > 1)
+      .plot("Margin", "of rewards")
+      .lines("training", kMetrics, "margin", Hue::kBlue)
+      .lines("validation", &RunFolder::evals, "valid_margin", Hue::kOrange, runs.size() > 1)
       .plot("Gradient norm", "before clipping")
       .lines("gradient norm", kMetrics, "grad_norm", Hue::kGreen)
       .plot("Learning rate", "")

@@ -21,14 +21,13 @@ void ChunkedVocabHead::for_each_chunk(Pass& p, ConstTensorView inputs, F&& f) co
   }
 }
 
-void ChunkedVocabHead::forward(Pass& p, TensorView loss, ConstTensorView x, const LossRows& rows,
-                               TensorView token_losses) const {
+void ChunkedVocabHead::forward(Pass& p, const LossOutputs& out, ConstTensorView x, const LossRows& rows) const {
   const ScratchScope scope(p.scratch_cursor());
   const ConstTensorView inputs = as_rows(enter_region(p, x));
   const VocabParallelCrossEntropy::Rows statistics = cross_entropy_.begin(p);
   for_each_chunk(p, inputs,
                  [&](std::int64_t first, TensorView logits) { cross_entropy_.add_rows(p, statistics, logits, first, rows); });
-  cross_entropy_.finish(p, statistics, loss, rows, token_losses);
+  cross_entropy_.finish(p, statistics, out, rows);
 }
 
 void ChunkedVocabHead::backward(Pass& p, TensorView d_x, ConstTensorView x, const LossRows& rows, float scale,

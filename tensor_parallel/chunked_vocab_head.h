@@ -20,8 +20,8 @@ class ChunkedVocabHead {
   ChunkedVocabHead(ParamId table, std::int64_t hidden, std::int64_t columns, std::int64_t vocabulary, float softcap)
       : table_(table), hidden_(hidden), columns_(columns), cross_entropy_(columns, vocabulary, softcap, LastUse::kW) {}
 
-  // loss f64[1] and token_losses as VocabParallelCrossEntropy::forward; x T[S',B,H].
-  void forward(Pass& p, TensorView loss, ConstTensorView x, const LossRows& rows, TensorView token_losses) const;
+  // As VocabParallelCrossEntropy::forward; x T[S',B,H].
+  void forward(Pass& p, const LossOutputs& out, ConstTensorView x, const LossRows& rows) const;
 
   // Which gradients a call computes: schedules may want one, and later the other. Logits are recomputed in every call.
   enum class Gradients : std::uint8_t { kInput, kWeight, kBoth };

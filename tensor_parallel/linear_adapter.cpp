@@ -63,6 +63,7 @@ void LinearAdapter::forward(Pass& p, ConstTensorView x, std::span<const TensorVi
   MatmulOperands inner = p.product(z, input(p, x), Transpose::kNo, p.weight(a_), Transpose::kYes);
   inner.scale = scale_;
   p.matmul(inner);
+  if (!p.adapts) p.run(op::FillZero{.out = z});  // between the same products, for which devices are prepared
   for (std::size_t i = 0; i < y.size(); ++i) {
     if (!is_beside(i)) continue;
     const ScratchScope scope(p.scratch_cursor());

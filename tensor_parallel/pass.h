@@ -71,6 +71,7 @@ class Pass {
   const LayerGeometry& geometry;
   const int unit;
   MaskDraws draws;       // of a pass over one micro-batch
+  bool adapts = true;    // false: adapters add nothing
 
   // A dry pass that plans: of calls with the same shapes one is enough.
   bool plans() const { return planned_ != nullptr; }

@@ -4,8 +4,8 @@
 
 namespace trident {
 
-void VocabParallelCrossEntropy::forward(Pass& p, TensorView loss, TensorView logits, const LossRows& rows,
-                                        TensorView token_losses, std::optional<float> scale) const {
+void VocabParallelCrossEntropy::forward(Pass& p, const LossOutputs& out, TensorView logits, const LossRows& rows,
+                                        std::optional<float> scale) const {
   const ScratchScope scope(p.scratch_cursor());
   const Rows all = begin(p);
   if (scale && forms_gradient(p))
@@ -14,7 +14,7 @@ void VocabParallelCrossEntropy::forward(Pass& p, TensorView loss, TensorView log
                                    .weights = rows.weights});
   else
     add_rows(p, all, logits, 0, rows);
-  finish(p, all, loss, rows, token_losses);
+  finish(p, all, out, rows);
 }
 
 VocabParallelCrossEntropy::Rows VocabParallelCrossEntropy::begin(Pass& p) const {
@@ -33,8 +33,7 @@ void VocabParallelCrossEntropy::add_rows(Pass& p, const Rows& all, ConstTensorVi
                               .softcap = softcap_});
 }
 
-void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, TensorView loss, const LossRows& rows,
-                                       TensorView token_losses) const {
+void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, const LossOutputs& out, const LossRows& rows) const {
   const TensorView sums = sum_exp(all.stats), target_logits = target_logit(all.stats);
   if (p.geometry.tensor_degree > 1) {
     p.run(op::Convert{.out = all.row_max, .x = all.shard_max});
@@ -44,8 +43,9 @@ void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, TensorView loss
                                   .first_column = first_column(p), .vocabulary = vocabulary_});
     p.tensor.all_reduce(p.stream, all.stats, ReduceOp::kSum);
   }
-  p.run(op::CrossEntropyLoss{.loss = loss, .row_losses = token_losses, .sum_exp = sums, .target_logit = target_logits,
+  p.run(op::CrossEntropyLoss{.loss = out.loss, .row_losses = out.token_losses, .sum_exp = sums, .target_logit = target_logits,
                              .targets = rows.targets, .weights = rows.weights});
+  if (out.target_logits.data() != nullptr) p.run(op::Convert{.out = out.target_logits, .x = target_logits});
 }
 
 void VocabParallelCrossEntropy::backward(Pass& p, TensorView logits, std::int64_t first, const LossRows& rows,

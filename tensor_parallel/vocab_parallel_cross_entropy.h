@@ -26,6 +26,14 @@ struct LossRows {
   ConstTensorView targets, weights;
 };
 
+// Where a forward leaves what it computes; the two of rows may be views of nothing.
+struct LossOutputs {
+  TensorView loss;          // f64[1]: sum over rows with target >= 0 of weight * the negative log-likelihood in nats
+  TensorView token_losses;  // f32[R]: of each such row alone, without its weight; 0 of others
+  // f32[R]: each target's logit less the row's largest. 0: no logit is larger, the target is the arg max, or one of several.
+  TensorView target_logits;
+};
+
 class VocabParallelCrossEntropy {
  public:
   VocabParallelCrossEntropy() = default;
@@ -36,11 +44,9 @@ class VocabParallelCrossEntropy {
     row_max_.last_use = stats_.last_use = last_use;
   }
 
-  // loss f64[1] = sum over rows with target >= 0 of weight * the negative log-likelihood in nats, the same on every rank.
-  // logits T[R, columns]. token_losses f32[R]: of each such row alone, without its weight, 0 of others; or a view of nothing.
-  // With `scale`, where forms_gradient(), logits become in place what backward() makes of them.
-  void forward(Pass& p, TensorView loss, TensorView logits, const LossRows& rows, TensorView token_losses,
-               std::optional<float> scale = {}) const;
+  // `out` is the same on every rank. logits T[R, columns]. With `scale`, where forms_gradient(), logits become in place what
+  // backward() makes of them.
+  void forward(Pass& p, const LossOutputs& out, TensorView logits, const LossRows& rows, std::optional<float> scale = {}) const;
   static bool forms_gradient(const Pass& p) { return p.geometry.tensor_degree == 1; }
   // The same of logits T[n, columns], rows first .. first + n - 1: for all rows once, in any pieces, between begin() and finish();
   // begin() takes scratch in the caller's scope.
@@ -50,7 +56,7 @@ class VocabParallelCrossEntropy {
   };
   Rows begin(Pass& p) const;
   void add_rows(Pass& p, const Rows& all, ConstTensorView logits, std::int64_t first, const LossRows& rows) const;
-  void finish(Pass& p, const Rows& all, TensorView loss, const LossRows& rows, TensorView token_losses) const;
+  void finish(Pass& p, const Rows& all, const LossOutputs& out, const LossRows& rows) const;
 
   // In place: logits T[n, columns], rows first .. first + n - 1, become scale * d loss / d logits. `rows` are all R.
   void backward(Pass& p, TensorView logits, std::int64_t first, const LossRows& rows, float scale) const;

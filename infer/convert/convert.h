@@ -36,12 +36,14 @@ ConvertReport hf_to_checkpoint(const HfSource& from, const std::string& to, std:
                                const OnProgress& progress = {});
 
 // Makes the folder `to` one of Hugging Face's form with the weights of the checkpoint `from`, or of the newest valid one in that
-// folder (find_weights()): masters where `dtype` is not that of the weights and there are any. `shard_bytes`: of values in a file,
+// folder (find_weights()): masters where `dtype` is not that of the weights and there are any. Adapters are merged into the base as
+// peft_to_hf() merges those that checkpoint_to_peft() makes. `shard_bytes`: of values in a file,
 // except where one tensor has more; not given: files are cut as those that the checkpoint was made from, or at 5e9 bytes.
 // config.json is the one that was carried along where it says the same model and dtype, otherwise made anew. Errors as above.
 struct ExportOptions {
-  std::optional<DType> dtype;  // not given: that of the checkpoint's weights
-  std::optional<std::int64_t> shard_bytes;
+  std::optional<DType> dtype = {};  // not given: that of the checkpoint's weights
+  std::optional<std::int64_t> shard_bytes = {};
+  std::optional<std::string> init_from = {};  // of checkpoint_to_hf(): where the base lies, if not where the checkpoint says
 };
 ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, const ExportOptions& options,
                                const OnProgress& progress = {});

@@ -60,6 +60,25 @@ std::optional<std::vector<OutputFile>> files_of_index(const HfIndex& index, cons
   return list;
 }
 
+// f(box) of all of a tensor's elements, rows at a time; elements of vectors count as such.
+template <class F>
+void each_rows(const ManifestTensor& tensor, DType stored, F&& f) {
+  const TensorBox all = whole(tensor.shape);
+  if (all.elements() == 0) return;
+  const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front(), columns = all.elements() / rows;
+  const std::int64_t at_once = std::max<std::int64_t>(1, kRowsBytes / (columns * size_of(stored)));
+  for (std::int64_t row = 0; row < rows; row += at_once) {
+    ShardBox box;
+    box.rows = std::min(at_once, rows - row);
+    box.columns = columns;
+    box.tensor = tensor.name;
+    box.tensor_shape = tensor.shape;
+    box.box = all;
+    if (!tensor.shape.empty()) box.box.offset[0] = row, box.box.shape[0] = box.rows;
+    f(box);
+  }
+}
+
 class Exporter {
  public:
   Exporter(WeightsSource source, const ExportOptions& options, const OnProgress& progress)
@@ -83,9 +102,10 @@ class Exporter {
     const Manifest& manifest = source_.manifest;
     exact_ = dtype_ != manifest.weights;
     stored_ = exact_ ? DType::kF32 : manifest.weights;
-    if (manifest.tensors.size() != tensors_.size())
+    const std::size_t stored = without_adapters(manifest.tensors).size();
+    if (stored != tensors_.size())
       throw DataError(fmt::format("{}: has {} tensors, expected {} by its configuration; use another checkpoint", source_.folder,
-                                  manifest.tensors.size(), tensors_.size()));
+                                  stored, tensors_.size()));
     const JsonValue* const left_out = manifest.writer.is_object() ? manifest.writer.find(kLeftOutOfNames) : nullptr;
     const std::string prefix = left_out != nullptr && left_out->is_string() ? left_out->as_string() : "";
     for (const ManifestTensor& tensor : tensors_)
@@ -157,20 +177,9 @@ class Exporter {
     out.finish();
   }
 
-  // Rows at a time; elements of vectors count as such.
   void copy(const ManifestTensor& tensor, BlockStream& stream) {
-    const TensorBox all = whole(tensor.shape);
-    if (all.elements() == 0) return;
-    const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front(), columns = all.elements() / rows;
-    const std::int64_t at_once = std::max<std::int64_t>(1, kRowsBytes / (columns * size_of(stored_)));
-    for (std::int64_t row = 0; row < rows; row += at_once) {
-      ShardBox box;
-      box.rows = std::min(at_once, rows - row);
-      box.columns = columns;
-      box.tensor = tensor.name;
-      box.tensor_shape = tensor.shape;
-      box.box = all;
-      if (!tensor.shape.empty()) box.box.offset[0] = row, box.box.shape[0] = box.rows;
+    std::int64_t first = 0;
+    each_rows(tensor, stored_, [&](const ShardBox& box) {
       const std::int64_t n = box.elements();
       values_.resize(static_cast<std::size_t>(n * size_of(stored_)));
       using Values = WeightsReader::Values;
@@ -182,11 +191,12 @@ class Exporter {
         convert_values(values_.data(), stored_, converted_.data(), dtype_, n);
         out = converted_.data();
       }
-      check_.look({source_.folder, tensor.name}, tensor.shape, row * columns, values_.data(), stored_, out, dtype_, n);
+      check_.look({source_.folder, tensor.name}, tensor.shape, first, values_.data(), stored_, out, dtype_, n);
+      first += n;
       stream.append({out, static_cast<std::size_t>(n * size_of(dtype_))});
       done_ += n * size_of(dtype_);
       if (progress_) progress_(done_, all_bytes_);
-    }
+    });
   }
 
   std::string index_text() const {
@@ -277,6 +287,40 @@ class Exporter {
   std::int64_t done_ = 0, all_bytes_ = 0;
 };
 
+// Reads what the checkpoint left in its base.
+void check_values_of_base(const Resume& checkpoint) {
+  WeightsReader reader(checkpoint);
+  ContentHashes found;
+  std::vector<float> values;
+  for (const ManifestTensor& tensor : checkpoint.manifest.tensors) {
+    if (!tensor.base) continue;
+    each_rows(tensor, DType::kF32, [&](const ShardBox& box) {
+      values.resize(static_cast<std::size_t>(box.elements()));
+      reader.read(WeightsReader::Values::kExact, box, TensorView(values.data(), DType::kF32, {box.elements()}), {},
+                  Narrowing::kRefused, &found[tensor.name]);
+    });
+  }
+  check_base(checkpoint, found);
+}
+
+// For as long as they are merged, the adapters of a checkpoint take PEFT's form beside `to`, and its other weights, where they are
+// no Hugging Face folder, that form in f32.
+ConvertReport merge_adapters(const Resume& checkpoint, const std::string& to, ExportOptions options, const OnProgress& progress) {
+  check_values_of_base(checkpoint);
+  const OutputFolder beside(to);
+  const std::string adapter = beside.path() + "/adapter";
+  checkpoint_to_peft(checkpoint.folder, adapter);
+  WeightsSource base = checkpoint.base != nullptr ? *checkpoint.base : checkpoint;
+  if (base.hf == nullptr) {
+    if (!options.dtype) options.dtype = base.manifest.weights;
+    const std::string folder = beside.path() + "/base";
+    Exporter(std::move(base), {.dtype = DType::kF32}, {}).write(folder);
+    base = find_hf_weights(folder, "--from ckpt");
+  }
+  base.adapter = std::make_shared<PeftAdapter>(adapter, model_of_hf(base.folder));
+  return Exporter(std::move(base), options, progress).write(to);
+}
+
 }  // namespace
 
 std::vector<std::vector<std::size_t>> split_into_files(const std::vector<std::int64_t>& bytes, std::int64_t limit) {
@@ -305,12 +349,14 @@ ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, c
     throw ConfigError(fmt::format("--from ckpt {}: is a Hugging Face folder; write --from hf", from));
   refuse_name_of_step(to);
   Resume source = find_weights(from, "--from ckpt");
-  if (std::ranges::any_of(source.manifest.tensors, is_adapter_tensor, &ManifestTensor::name))
-    throw ConfigError(
-        fmt::format("--to hf: {} has adapters; write --to peft, then --from peft BASE ADAPTER --to hf", source.folder));
-  open_base(source);
+  if (options.init_from && source.manifest.base.empty())
+    throw ConfigError(fmt::format("--set model.init_from={}: {} has all weights, so that it has no effect; leave it out",
+                                  *options.init_from, source.folder));
+  open_base(source, options.init_from);
   std::vector<std::string> notes = std::move(source.notes);
-  ConvertReport report = Exporter(std::move(source), options, progress).write(to);
+  const bool adapted = std::ranges::any_of(source.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
+  ConvertReport report = adapted ? merge_adapters(source, to, options, progress)
+                                 : Exporter(std::move(source), options, progress).write(to);
   report.warnings.insert(report.warnings.begin(), notes.begin(), notes.end());
   return report;
 }

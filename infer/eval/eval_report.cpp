@@ -14,6 +14,7 @@ namespace {
 void add(JsonValue& json, const LossSum& sum, bool knows_bytes) {
   json.set("loss", sum.loss());
   json.set("ppl", sum.perplexity());
+  json.set("mean_token_accuracy", sum.token_accuracy());
   const std::optional<double> bits = knows_bytes ? sum.bits_per_byte() : std::nullopt;
   json.set("bits_per_byte", bits ? JsonValue(*bits) : JsonValue());
   json.set("tokens", sum.tokens);
@@ -40,7 +41,7 @@ LossSum sum_of(const EvalReport& report) {
 std::string line_of(const LossSum& sum, bool knows_bytes) {
   if (sum.tokens == 0) return "no token to predict";
   const std::optional<double> bits = knows_bytes ? sum.bits_per_byte() : std::nullopt;
-  return fmt::format("loss {:.6f}  ppl {:.4f}{}  {}", sum.loss(), sum.perplexity(),
+  return fmt::format("loss {:.6f}  ppl {:.4f}  token accuracy {:.4f}{}  {}", sum.loss(), sum.perplexity(), sum.token_accuracy(),
                      bits ? fmt::format("  bits per byte {:.5f}", *bits) : "", counted(sum.tokens, "token"));
 }
 
@@ -64,6 +65,7 @@ double share(std::int64_t right, const ChoicesReport& choices) {
 
 double LossSum::loss() const { return nats / static_cast<double>(tokens); }
 double LossSum::perplexity() const { return std::exp(loss()); }
+double LossSum::token_accuracy() const { return static_cast<double>(correct) / static_cast<double>(tokens); }
 std::optional<double> LossSum::bits_per_byte() const {
   if (bytes == 0) return std::nullopt;
   return nats / std::numbers::ln2 / static_cast<double>(bytes);

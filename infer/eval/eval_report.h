@@ -35,14 +35,16 @@ struct EvalOptions {
 struct LossSum {
   double nats = 0;
   std::int64_t tokens = 0;
-  std::int64_t bytes = 0;  // of their text
+  std::int64_t correct = 0;  // of them: no other token is likelier
+  std::int64_t bytes = 0;    // of their text
 
   LossSum& operator+=(const LossSum& other) {
-    nats += other.nats, tokens += other.tokens, bytes += other.bytes;
+    nats += other.nats, tokens += other.tokens, correct += other.correct, bytes += other.bytes;
     return *this;
   }
   double loss() const;                          // nats per token; NaN of none
   double perplexity() const;                    // e to that
+  double token_accuracy() const;                // NaN of none
   std::optional<double> bits_per_byte() const;  // nothing where there are no bytes
 };
 
@@ -76,8 +78,9 @@ struct EvalReport {
   std::optional<ChoicesReport> choices;
 };
 
-// One object: loss, ppl, bits_per_byte (null without a tokenizer) and tokens of all sets together, each set's under "sets" where
-// there are several, its documents' under "documents"; acc, acc_norm and questions of choices, and each of those under "answers".
+// One object: loss, ppl, mean_token_accuracy, bits_per_byte (null without a tokenizer) and tokens of all sets together, each set's
+// under "sets" where there are several, its documents' under "documents"; acc, acc_norm and questions of choices, and each of
+// those under "answers".
 JsonValue to_json(const EvalReport& report);
 // The same for people.
 std::string to_text(const EvalReport& report);

@@ -184,7 +184,7 @@ class TextSums {
  public:
   TextSums(const EvalWork& work, bool wanted) : work_(work), wanted_(wanted), sums_(work.texts.size()) {}
 
-  void add(const EvalWindow& window, std::span<const float> losses) {
+  void add(const EvalWindow& window, std::span<const float> losses, std::span<const float> target_logits) {
     LossSum& sum = sums_[static_cast<std::size_t>(window.text)];
     targets_.assign(static_cast<std::size_t>(window.inputs), -1);
     load_window(work_, window, window.inputs, 0, 1, {.targets = targets_});
@@ -195,6 +195,7 @@ class TextSums {
       if (target < 0) continue;
       sum.nats += nats;
       ++sum.tokens;
+      sum.correct += target_logits[static_cast<std::size_t>(s)] == 0 ? 1 : 0;
       if (!work_.token_bytes.empty()) sum.bytes += work_.token_bytes[static_cast<std::size_t>(target)];
     }
   }
@@ -326,9 +327,12 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
     for (std::int64_t batch = 0; batch * global < std::ssize(work.windows); ++batch) {
       is_done(batch * global);
       const std::span<const float> losses = evaluator.losses(load, batch, tokens);
+      const auto of_window = [&](std::span<const float> all, std::int64_t i) {
+        return all.subspan(static_cast<std::size_t>(i * sequence), static_cast<std::size_t>(sequence));
+      };
       for (std::int64_t i = 0; reports && i < global && batch * global + i < std::ssize(work.windows); ++i)
-        sums.add(work.windows[static_cast<std::size_t>(batch * global + i)],
-                 losses.subspan(static_cast<std::size_t>(i * sequence), static_cast<std::size_t>(sequence)));
+        sums.add(work.windows[static_cast<std::size_t>(batch * global + i)], of_window(losses, i),
+                 of_window(evaluator.target_logits(), i));
     }
     if (reports) report = report_of(options, work, sums, inputs.model);
     evaluator.drain();

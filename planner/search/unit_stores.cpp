@@ -1,6 +1,7 @@
 #include "planner/search/unit_stores.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -24,6 +25,7 @@ namespace {
 
 constexpr int kUpdate = 1;
 constexpr int kPlace = 0;
+constexpr std::array<std::int64_t, kMostCounts> kNoCounts{};
 
 int number_of(UnitKind kind, const ModelConfig& model) {
   return kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kBlock ? 1 : head_unit(model);
@@ -39,7 +41,7 @@ class DryStore {
   DryStore(const StoreKey& key, const UnitStoreInputs& in, std::span<const UnitKind> kinds, int stage)
       : model_(in.model),
         cuda_(in.config.cuda),
-        counts_(in.config.data.masks_targets() || in.config.loss.weighs_rows()),
+        num_counts_(in.config.num_counts()),
         weighs_(in.config.loss.weighs_rows()),
         recorder_(Interning::kOff),
         device_(in.oracle),
@@ -78,7 +80,7 @@ class DryStore {
       calls.erase(calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>(passes.finish.calls.size()));
     }
     const std::vector<ParamShard> shards = shards_of(unit);
-    passes.norm = without_last(record([&] { statistics_.reduce(shards, {}, counted()); }), norm().calls.size());
+    passes.norm = without_last(record([&] { statistics_.reduce(shards, {}, counts()); }), norm().calls.size());
     passes.update = record([&] { device_.run_capturable([&] { optimizer_.step(unit, kUpdate, 1e-3, 1); }); });
     if (key.data > 1 && key.sharded) passes.gather = record([&] { store_.gather(unit, kPlace); });
     if (key.on_use) store_.free(unit, kPlace);
@@ -90,9 +92,9 @@ class DryStore {
   }
 
   // As a trainer counts.
-  std::optional<std::int64_t> counted() const { return counts_ ? std::optional<std::int64_t>(0) : std::nullopt; }
+  std::span<const std::int64_t> counts() const { return std::span(kNoCounts).first(num_counts_); }
   PassRecord count() {
-    if (!counts_) return {};
+    if (num_counts_ == 0) return {};
     return record([&] {
       sum_over_batch(context_, 0);
       if (weighs_) sum_over_batch(context_, 0);
@@ -103,7 +105,7 @@ class DryStore {
   PassRecord norm() {
     ParamShard nothing = store_.shards().front();
     nothing.counts_in_norm = false;
-    return record([&] { statistics_.reduce({&nothing, 1}, {}, counted()); });
+    return record([&] { statistics_.reduce({&nothing, 1}, {}, counts()); });
   }
 
  private:
@@ -169,7 +171,8 @@ class DryStore {
 
   const ModelConfig& model_;
   const CudaOptions cuda_;
-  const bool counts_, weighs_;
+  const std::size_t num_counts_;
+  const bool weighs_;
   const StepProgram nothing_;
   StepRecorder recorder_;
   DryDevice device_;

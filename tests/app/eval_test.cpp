@@ -313,6 +313,14 @@ struct Folder {
     for (auto at = first; at != first + vocab_size; ++at) sum += std::exp(static_cast<double>(*at));
     return std::log(sum) - static_cast<double>(first[targets.at(static_cast<std::size_t>(row))]);
   }
+  double token_accuracy(std::int64_t sample) const {
+    std::int64_t correct = 0;
+    for (std::int64_t row = sample * sequence; row < (sample + 1) * sequence; ++row) {
+      const auto first = logits.begin() + row * vocab_size;
+      correct += std::max_element(first, first + vocab_size) - first == targets.at(static_cast<std::size_t>(row)) ? 1 : 0;
+    }
+    return static_cast<double>(correct) / static_cast<double>(sequence);
+  }
   JsonValue eval(std::int64_t sample, const std::vector<std::string>& more) const {
     const ProgramOutcome outcome =
         succeeded(run_program(plus({"eval", "--hf", place / ".", "--ids", ids(sample), "--token-losses", "--json"}, more)));
@@ -339,6 +347,7 @@ TEST(EvalOfFolders, SaysWhatTransformersSays) {
       ASSERT_EQ(std::ssize(losses), folder.sequence);
       for (std::int64_t s = 0; s < folder.sequence; ++s)
         EXPECT_NEAR(losses[static_cast<std::size_t>(s)].as_number(), folder.nats(sample, s), 1e-5) << "token " << s + 1;
+      EXPECT_EQ(one.find("mean_token_accuracy")->as_number(), folder.token_accuracy(sample));
       const JsonValue stages =
           folder.eval(sample, {"--set", "precision.compute=fp32", "--set", "parallel=2DP x 2PP", "--set", "parallel.zero=zero3"});
       EXPECT_EQ(to_json_text(*stages.find("token_losses")), to_json_text(*one.find("token_losses")));

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -223,6 +224,43 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
                beside = loss_of({"--hf", place_ / "base", "--adapter", place_ / "adapter"}),
                merged = loss_of({"--hf", place_ / "merged"});
   EXPECT_NEAR(beside, merged, 1e-6 * merged);
+
+  // The run's checkpoint is merged at once, also when its base has moved.
+  const auto weights_of = [&](const std::string& folder) { return read_file(place_ / (folder + "/model.safetensors")); };
+  said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "at_once"});
+  for (const char* file : {"/model.safetensors", "/config.json", "/tokenizer.json", "/chat_template.jinja"})
+    EXPECT_EQ(read_file(place_ / ("at_once" + std::string(file))), read_file(place_ / ("merged" + std::string(file)))) << file;
+  EXPECT_NE(weights_of("at_once"), weights_of("base"));
+  said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "half", "--dtype", "bf16"});
+  said({"convert", "--from", "peft", place_ / "base", place_ / "adapter", "--to", "hf", place_ / "half_of_two", "--dtype", "bf16"});
+  EXPECT_EQ(weights_of("half"), weights_of("half_of_two"));
+  std::filesystem::rename(place_ / "base", place_ / "moved");
+  const std::vector<std::string> convert{"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "from_moved"};
+  expect_one_line(run_program(convert), 64,
+                  {"its frozen weights are those of ", "model.init_from=DIR of train, eval, generate and convert"});
+  said(plus(convert, {"--set", "model.init_from=" + (place_ / "moved")}));
+  EXPECT_EQ(weights_of("from_moved"), weights_of("merged"));
+  std::string changed = weights_of("moved");
+  changed[changed.size() - 3] ^= 1;
+  create_folder(place_ / "other");
+  for (const char* file : {"config.json", "tokenizer.json"})
+    write_file(place_ / ("other/" + std::string(file)), read_file(place_ / ("moved/" + std::string(file))));
+  write_file(place_ / "other/model.safetensors", changed);
+  const auto refused = [&](const std::vector<std::string>& more, const std::vector<std::string>& parts) {
+    std::vector<std::string> arguments = convert;
+    arguments.at(6) = place_ / "refused";
+    expect_one_line(run_program(plus(arguments, more)), 64, parts);
+    EXPECT_FALSE(file_exists(place_ / "refused"));
+  };
+  refused({"--set", "model.init_from=" + (place_ / "other")}, {" has other values in ", "other now"});
+  refused({"--set", "batch.micro=2"}, {"--set batch.micro=2: convert takes model.init_from=DIR alone"});
+  expect_one_line(run_program({"convert", "--from", "ckpt", place_ / "full", "--to", "hf", place_ / "refused", "--set",
+                               "model.init_from=" + (place_ / "moved")}),
+                  64, {"has all weights, so that it has no effect"});
+  expect_one_line(run_program({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "refused", "--set",
+                               "model.init_from=" + (place_ / "moved")}),
+                  64, {"only --from ckpt --to hf reads a checkpoint's base"});
+  std::filesystem::rename(place_ / "moved", place_ / "base");
   // Its checkpoint holds the adapters and their states alone, and finds the rest.
   EXPECT_NEAR(loss_of({"--ckpt", place_ / "lora"}), merged, 1e-5 * merged);
   const JsonValue manifest = newest_manifest("lora"), whole = newest_manifest("full");

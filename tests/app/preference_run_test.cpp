@@ -1,5 +1,6 @@
 // Learning from preferences as docs/data.md has it, in small: pairs of answers as text or as messages, references, what a run logs,
 // and runs that go on.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@ namespace trident {
 namespace {
 
 constexpr std::size_t kAskedBytes = 10, kChosenBytes = 30, kRejectedBytes = 20;  // of every pair
+constexpr std::size_t kChosenTokens = kChosenBytes + 1, kRejectedTokens = kRejectedBytes + 1;  // with the end of the sequence
 constexpr std::int64_t kNumPairs = 32;
 
 // Each pair goes on with a verse's beginning: rightly, or backwards.
@@ -75,16 +77,19 @@ class PreferenceRuns : public ::testing::Test {
   }
   std::vector<JsonValue> train(const std::string& run, const std::vector<std::string>& settings = {}) const {
     succeeded(start(run, settings));
+    return records_of(run, "/metrics.jsonl");
+  }
+  std::vector<JsonValue> records_of(const std::string& run, const std::string& file) const {
     std::vector<JsonValue> records;
-    std::istringstream lines(read_file(place_ / (run + "/metrics.jsonl")));
+    std::istringstream lines(read_file(place_ / (run + file)));
     for (std::string line; std::getline(lines, line);) records.push_back(parse_json(line, run));
     return records;
   }
   std::string setting(const std::string& key, const std::string& run) const { return key + "=" + (place_ / run); }
   std::string reference_file(const std::string& run) const { return place_ / (run + "/reference.f32"); }
   // Reads what the weights before the first step say of the pairs' answers, two numbers of each.
-  std::vector<float> reference_values(const std::string& run) const {
-    const std::string file = read_file(reference_file(run));
+  std::vector<float> reference_values(const std::string& run, const char* name = "/reference.f32") const {
+    const std::string file = read_file(place_ / (run + name));
     std::vector<float> values((file.size() - 32) / sizeof(float));
     std::memcpy(values.data(), file.data() + 32, values.size() * sizeof(float));
     return values;
@@ -119,8 +124,8 @@ TEST_F(PreferenceRuns, PairsAreReadAsTextsAndAsMessages) {
   const JsonValue texts = parse_json(succeeded(run_program({"data", "inspect", place_ / "pairs", "--json"})).out, "inspect");
   EXPECT_EQ(texts.find("documents")->as_integer(), kNumPairs);
   EXPECT_EQ(texts.find("sequences")->as_integer(), 2 * kNumPairs);
-  EXPECT_EQ(texts.find("tokens")->as_integer(), kNumPairs * 70);
-  EXPECT_EQ(texts.find("counted_tokens")->as_integer(), kNumPairs * 50);
+  EXPECT_EQ(texts.find("tokens")->as_integer(), kNumPairs * (70 + 2));
+  EXPECT_EQ(texts.find("counted_tokens")->as_integer(), kNumPairs * (50 + 2));
 
   std::vector<nlohmann::json> with_prompt = answer_pairs(), without = with_prompt;
   for (nlohmann::json& row : with_prompt) {
@@ -149,7 +154,7 @@ TEST_F(PreferenceRuns, BeginAtLn2AndAreTheSameInEveryLayout) {
   EXPECT_EQ(read_file(reference_file("one")).size(), 32U + 8 * kNumPairs);
   for (const JsonValue& record : one) {
     EXPECT_NEAR(number_of(record, "margin"), number_of(record, "rewards_chosen") - number_of(record, "rewards_rejected"), 1e-9);
-    EXPECT_EQ(record.find("loss_tokens")->as_integer(), 8 * 50);
+    EXPECT_EQ(record.find("loss_tokens")->as_integer(), 8 * 52);
   }
   EXPECT_GT(number_of(one[2], "margin"), 0.05);
   EXPECT_GT(number_of(one[2], "accuracy"), 0.5);
@@ -176,16 +181,16 @@ TEST_F(PreferenceRuns, VariantsAreFunctionsOfTheRewards) {
   });
   expect("hinge", {"loss.variant=hinge"}, [](double chosen, double rejected) { return std::max(0.0, 1 - (chosen - rejected)); });
   expect("ipo", {"loss.variant=ipo"}, [](double chosen, double rejected) {
-    const double off = chosen / 0.2 / kChosenBytes - rejected / 0.2 / kRejectedBytes - 1 / (2 * 0.2);
+    const double off = chosen / 0.2 / kChosenTokens - rejected / 0.2 / kRejectedTokens - 1 / (2 * 0.2);
     return off * off;
   });
   expect("normalized", {"loss.length_normalized=true"}, [&](double chosen, double rejected) {
-    return -log_sigmoid(chosen / kChosenBytes - rejected / kRejectedBytes);
+    return -log_sigmoid(chosen / kChosenTokens - rejected / kRejectedTokens);
   });
   const std::vector<JsonValue> with_nll = train("with_nll", {"loss.nll_weight=0.5", "run.steps=1", "batch.global=32"});
   double nats = 0;  // of a chosen answer's token
   const std::vector<float> values = reference_values("with_nll");
-  for (std::size_t pair = 0; pair < kNumPairs; ++pair) nats -= double{values.at(2 * pair)} / (kNumPairs * kChosenBytes);
+  for (std::size_t pair = 0; pair < kNumPairs; ++pair) nats -= double{values.at(2 * pair)} / (kNumPairs * kChosenTokens);
   expect_no_reward_yet(with_nll, std::numbers::ln2 + 0.5 * nats);
 }
 
@@ -220,8 +225,80 @@ TEST_F(PreferenceRuns, ReferencesAreNamedByPath) {
   train("wider", {"run.steps=1", "model.vocab_size=258"});
   expect_one_line(start("refused", {from, setting("reference", "wider")}), 64,
                   {"reference = ", "wider", "vocab_size is 258, and this one's is 257"});
-  expect_one_line(start("refused", {from, "reference=adapter_off"}), 64, {"reference", "adapter_off", "\"initial\""});
+  expect_one_line(start("refused", {from, "reference=adapter_off"}), 64,
+                  {"reference = \"adapter_off\"", "no adapters", "set adapter.type"});
   EXPECT_FALSE(file_exists(place_ / "refused")) << "a start that is refused leaves nothing";
+}
+
+// New adapters add nothing; trained ones are left out, so that the reference is what they were trained beside.
+TEST_F(PreferenceRuns, AReferenceLeavesAdaptersOut) {
+  train("base", {"run.steps=1"});
+  const std::vector<std::string> lora{"adapter.type=lora", "adapter.r=4", "adapter.alpha=16", "optimizer.lr=0.03"},
+      off{"reference=adapter_off"};
+  const std::vector<std::string> fresh = plus({setting("model.init_from", "base")}, lora);
+  const std::vector<JsonValue> initial = train("initial", fresh), without = train("without", plus(fresh, off));
+  expect_no_reward_yet(without);
+  EXPECT_EQ(compared(without, kPairKeys), compared(initial, kPairKeys));
+  EXPECT_EQ(reference_values("without"), reference_values("initial"));
+
+  const std::vector<std::string> tuned = plus({setting("model.init_from", "initial")}, lora);
+  expect_no_reward_yet(train("again", tuned));
+  EXPECT_NE(reference_values("again"), reference_values("initial"));
+  const std::vector<JsonValue> beside = train("beside", plus(tuned, off));
+  EXPECT_EQ(reference_values("beside"), reference_values("initial")) << "the base is the same, and the pairs are";
+  EXPECT_GT(number_of(beside.at(0), "margin"), 1e-2) << "what trains has learned, and the reference has not";
+  const std::vector<JsonValue> layout = train("layout", plus(tuned, plus(off, {"parallel.tensor=2", "parallel.pipeline=2"})));
+  for (const std::string& key : kPairKeys) {
+    const double expected = number_of(beside.at(0), key.c_str());
+    EXPECT_NEAR(number_of(layout.at(0), key.c_str()), expected, 1e-5 * std::max(1.0, std::abs(expected))) << key;
+  }
+}
+
+// All pairs a step, so that an evaluation before a step says what the step says.
+TEST_F(PreferenceRuns, AreEvaluatedAsTheyAreTrained) {
+  const std::vector<std::string> evaluated{"batch.global=32", "eval.every=1", setting("data.valid", "pairs")};
+  const auto expect_same = [&](const std::string& run, const std::vector<JsonValue>& steps) {
+    const std::vector<JsonValue> evals = records_of(run, "/eval.jsonl");
+    ASSERT_EQ(evals.size(), steps.size() + 1) << run;
+    EXPECT_NEAR(number_of(evals.at(0), "valid_loss"), std::numbers::ln2, 1e-6) << run;
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      for (const char* key : {"loss", "rewards_chosen", "rewards_rejected", "accuracy", "margin"})
+        EXPECT_NEAR(number_of(evals[i], fmt::format("valid_{}", key).c_str()), number_of(steps[i], key), 1e-5)
+            << run << ", " << key << " before step " << i + 1;
+    for (const char* key : {"valid_perplexity", "valid_bits_per_byte"}) EXPECT_TRUE(evals.at(0).find(key)->is_null()) << key;
+  };
+  const std::vector<JsonValue> one = train("one", evaluated);
+  expect_same("one", one);
+  EXPECT_EQ(reference_values("one", "/reference_valid.f32"), reference_values("one"));
+  EXPECT_GT(number_of(records_of("one", "/eval.jsonl").back(), "valid_margin"), 0.05);
+  const std::string said = read_file(place_ / "one/run.log");
+  EXPECT_NE(said.find(" per pair; validation loss 0.6931 -> "), std::string::npos) << said;
+  EXPECT_EQ(said.find("nats per token"), std::string::npos) << said;
+  expect_same("dp_pp", train("dp_pp", plus(evaluated, {"parallel.data=2", "parallel.pipeline=2", "parallel.zero=zero2"})));
+  expect_same("tp", train("tp", plus(evaluated, {"parallel.tensor=2"})));
+
+  // Two sets, one of them with another reference than its neighbour's pairs.
+  std::vector<nlohmann::json> fewer = answer_pairs();
+  fewer.erase(fewer.begin(), fewer.begin() + 20);
+  write_file(place_ / "fewer.jsonl", lines_of(fewer));
+  prepare("fewer", {});
+  const std::vector<std::string> two{"batch.global=4", "eval.every=3", "eval.steps=100", "run.steps=3",
+                                     fmt::format(R"(data.valid=["{}","{}"])", place_ / "pairs", place_ / "fewer")};
+  train("two", two);
+  const JsonValue last = records_of("two", "/eval.jsonl").back();
+  const JsonValue &all = *last.find("sets")->find("pairs"), &some = *last.find("sets")->find("fewer");
+  EXPECT_NE(number_of(all, "margin"), number_of(some, "margin"));
+  EXPECT_NEAR(number_of(last, "valid_margin"), (number_of(all, "margin") + number_of(some, "margin")) / 2, 1e-9);
+  const std::vector<float> values = reference_values("two", "/reference_valid.f32");
+  EXPECT_TRUE(std::equal(values.begin() + 2 * kNumPairs, values.end(), values.begin() + 2 * 20, values.begin() + 2 * kNumPairs));
+
+  // A start that goes on reads what the first one has written.
+  train("stopped", plus(two, {"run.steps=2"}));
+  EXPECT_EQ(compared(train("stopped", two), kPairKeys), compared(train("whole", two), kPairKeys));
+  EXPECT_EQ(number_of(records_of("stopped", "/eval.jsonl").back(), "valid_margin"),
+            number_of(records_of("whole", "/eval.jsonl").back(), "valid_margin"));
+  std::filesystem::remove(place_ / "stopped/reference_valid.f32");
+  expect_refused(start("stopped", plus(two, {"run.steps=4"})), {"reference_valid.f32: is missing", "--set eval.every=0"});
 }
 
 TEST_F(PreferenceRuns, GoOnWithTheReferenceThatTheyBeganWith) {
@@ -268,9 +345,9 @@ TEST_F(PreferenceRuns, DataWithoutPairsIsRefused) {
                          place_ / "chats.jsonl", "--tokenizer", "bytes", "--output", place_ / "chats"}));
   expect_one_line(start("refused", {setting("data.train", "chats")}), 65,
                   {"chats: has 32 sequences in 32 documents", "trident data prepare --preference"});
-  expect_one_line(start("refused", {"batch.sequence=64"}), 65, {"document 0 has 70 tokens", "64"});
-  expect_one_line(start("refused", {"eval.every=1", "data.valid=" + pairs}), 64,
-                  {"eval.every", "evaluation of pairs is not built"});
+  expect_one_line(start("refused", {"batch.sequence=64"}), 65, {"document 0 has 72 tokens", "64"});
+  expect_one_line(start("refused", {"eval.every=1", setting("data.valid", "chats")}), 65,
+                  {"chats: has 32 sequences in 32 documents", "trident data prepare --preference"});
   expect_one_line(start("refused", {"data.samples=stream"}), 64, {"loss.type = \"dpo\"", "data.samples"});
 
   EXPECT_FALSE(file_exists(place_ / "refused")) << "a start that is refused leaves nothing";

@@ -354,7 +354,9 @@ TEST_F(PackedRun, EvaluationsTakePacksAsTrainingDoes) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const JsonValue eval = parse_json(outcome.out, "eval");
   EXPECT_EQ(number(eval, "tokens"), static_cast<double>(stats_.targets));
-  EXPECT_NEAR(number(eval, "loss"), number(place_.records("run/eval.jsonl").back(), "valid_loss"), 1e-6);
+  const JsonValue valid = place_.records("run/eval.jsonl").back();
+  EXPECT_NEAR(number(eval, "loss"), number(valid, "valid_loss"), 1e-6);
+  EXPECT_EQ(number(eval, "mean_token_accuracy"), number(valid, "valid_mean_token_accuracy"));
   const ProgramOutcome shorter =
       run_program({"eval", "--ckpt", place_ / "run/ckpt", "--data", place_ / "packs", "--sequence", "16"});
   EXPECT_EQ(shorter.exit_code, 65);
@@ -376,7 +378,14 @@ TEST_F(TrainingRun, AMaskSaysWhichTargetsCount) {
   const std::vector<JsonValue> alone = train(with_chat({"checkpoint.every=end"}), "alone");
   EXPECT_EQ(number(alone.front(), "loss_tokens"), 8 * 32 / 2);
   EXPECT_EQ(number(alone.back(), "tokens"), 2 * 8 * 32);
-  expect_same_losses(alone, train(with_chat({kLayout}), "eight"), 1e-6);
+  const std::vector<JsonValue> eight = train(with_chat({kLayout}), "eight");
+  expect_same_losses(alone, eight, 1e-6);
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    EXPECT_EQ(number(alone[i], "mean_token_accuracy"), number(eight[i], "mean_token_accuracy")) << "step " << i + 1;
+  const JsonValue valid = place_.records("alone/eval.jsonl").back();
+  expect_parts(read_file(place_ / "alone/run.log"),
+               {fmt::format("token accuracy {:.4f}", number(alone.back(), "mean_token_accuracy")),
+                fmt::format("token accuracy {:.4f}", number(valid, "valid_mean_token_accuracy"))});
   EXPECT_NE(read_file(place_ / "alone/run.log").find("chat, 1,600 tokens, 49 samples of 32 tokens, targets by its .mask"),
             std::string::npos);
   EXPECT_NE(read_file(place_ / "alone/run.log").find("alone --chat"), std::string::npos);
@@ -391,7 +400,8 @@ TEST_F(TrainingRun, AMaskSaysWhichTargetsCount) {
   write_dataset(place_ / "plain", documents, 50257);
   const std::string blend = fmt::format(R"(data.train=["{}","{}"])", chat, place_ / "plain");
   EXPECT_EQ(number(train({blend, "run.steps=1"}, "blend").front(), "loss_tokens"), 8 * 32 * 3 / 4);
-  EXPECT_EQ(train({"data.train=" + (place_ / "plain"), "run.steps=1"}, "plain").front().find("loss_tokens"), nullptr);
+  const JsonValue plain = train({"data.train=" + (place_ / "plain"), "run.steps=1"}, "plain").front();
+  for (const char* key : {"loss_tokens", "mean_token_accuracy"}) EXPECT_EQ(plain.find(key), nullptr) << key;
   // Never silently on every target.
   const std::string path = chat + ".mask", whole = read_file(path);
   const auto refused = [&](std::vector<std::string> words) {

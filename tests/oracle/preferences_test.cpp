@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -136,6 +137,29 @@ TEST_P(PreferenceTraining, MeetsTrl) {
     EXPECT_EQ(run.rewards[i].accuracy, double{golden.accuracies[i]}) << "step " << i + 1;
   }
   RecordProperty("worst", fmt::format("{:.3g}", worst));
+
+  // An evaluation before the last step says what that step says.
+  const std::int64_t last = std::ssize(golden.losses) - 1;
+  options.steps = static_cast<int>(last);
+  std::mutex mutex;
+  std::vector<EvalResult> evaluations;
+  options.after_steps = [&](RankTrainer& trainer) {
+    const LoadSamples load = [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+      options.load(last * kPairBatch + first, count, spans);
+    };
+    const EvalResult result = trainer.evaluate(load, 1, {}, trainer.reference());
+    const std::lock_guard lock(mutex);
+    evaluations.push_back(result);
+  };
+  run_layout(config, GetParam().settings, options);
+  ASSERT_FALSE(evaluations.empty());
+  for (const EvalResult& evaluation : evaluations) {
+    const auto at = static_cast<std::size_t>(last);
+    expect_near(evaluation.loss, golden.losses[at], "evaluated loss", at);
+    expect_near(evaluation.rewards->chosen, golden.chosen[at], "evaluated chosen reward", at);
+    expect_near(evaluation.rewards->rejected, golden.rejected[at], "evaluated rejected reward", at);
+    EXPECT_EQ(evaluation.rewards->accuracy, double{golden.accuracies[at]});
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, PreferenceTraining, ::testing::ValuesIn(preference_runs()), [](const auto& info) {

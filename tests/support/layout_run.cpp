@@ -149,10 +149,11 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
       run.grad_norms.push_back(result.grad_norm);
       run.applied.push_back(result.applied);
       if (result.rewards) run.rewards.push_back(*result.rewards);
+      if (result.token_accuracy) run.token_accuracies.push_back(*result.token_accuracy);
     }
     const auto bytes = trainer.context().bytes_sent();
     if (options.after_steps) options.after_steps(trainer);
-    const double eval_loss = options.evaluate ? trainer.evaluate(load, 2, {}).loss : 0;
+    const EvalResult eval = options.evaluate ? trainer.evaluate(load, 2, {}) : EvalResult();
     trainer.drain();
     collector.take(trainer.store(), trainer.context(), &ParamShard::master, run.weights);
     collector.take_frozen(trainer.store(), trainer.context(), run.frozen);
@@ -160,7 +161,7 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
     for (std::size_t a = 0; a < bytes.size(); ++a) run.bytes_sent[a] += bytes[a];
     run.planned_bytes[static_cast<std::size_t>(rank)] = trainer.arena().planned_bytes();
     run.high_water[static_cast<std::size_t>(rank)] = trainer.arena().high_water();
-    if (rank == 0) run.eval_loss = eval_loss;
+    if (rank == 0) run.eval_loss = eval.loss, run.eval_token_accuracy = eval.token_accuracy;
   });
   return run;
 }

@@ -23,6 +23,7 @@ struct LayoutRun {
   std::vector<double> losses, grad_norms;
   std::vector<bool> applied;
   std::vector<PairRewards> rewards;  // of steps with loss.type "dpo"
+  std::vector<double> token_accuracies;  // of steps that have one
   NamedTensors initial;     // weights before step 1
   NamedTensors gradients;   // of step 1, reduced, as the optimizer sees them
   NamedTensors weights;     // f32 master weights after the last step
@@ -30,6 +31,7 @@ struct LayoutRun {
   std::array<double, kNumAxes> bytes_sent{};  // of the last step, summed over ranks
   std::vector<std::int64_t> planned_bytes, high_water;  // arena, by rank
   double eval_loss = 0;     // of two global batches after the last step, if asked for
+  std::optional<double> eval_token_accuracy;
 };
 
 struct LayoutRunOptions {

@@ -97,12 +97,13 @@ void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector
   const float scale = 0.125f;
   std::vector<double> logits(kRows * kVocabulary), d_logits(logits.size());
   std::vector<std::int32_t> targets(kRows);
-  std::vector<double> row_losses(kRows);
+  std::vector<double> row_losses(kRows), below(kRows);  // below: targets' logits less the largest of their rows
   double loss = 0.0, sum_of_rows = 0.0;
   for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 3.0 * std::sin(static_cast<double>(i)) + (i % 13 == 0 ? 40.0 : 0.0);
   for (std::size_t r = 0; r < kRows; ++r) {
     targets[r] = r % 5 == 4 ? -1 : static_cast<std::int32_t>(r * 3 % kVocabulary);
     if (targets[r] < 0) continue;
+    if (r % 4 == 3) logits[r * kVocabulary + static_cast<std::size_t>(targets[r])] += 60;  // it is the arg max
     std::vector<double> row(&logits[r * kVocabulary], &logits[r * kVocabulary] + kVocabulary), slope(kVocabulary, 1.0);
     for (std::size_t v = 0; softcap > 0 && v < kVocabulary; ++v) {
       const double bounded = std::tanh(row[v] / softcap);
@@ -115,7 +116,8 @@ void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector
     for (std::size_t v = 0; v < kVocabulary; ++v)
       d_logits[r * kVocabulary + v] =
           (std::exp(row[v] - largest) / sum - (targets[r] == static_cast<std::int32_t>(v))) * slope[v] * scale * weight;
-    row_losses[r] = std::log(sum) + largest - row[static_cast<std::size_t>(targets[r])];
+    below[r] = row[static_cast<std::size_t>(targets[r])] - largest;
+    row_losses[r] = std::log(sum) - below[r];
     loss += weight * row_losses[r];
     sum_of_rows += row_losses[r];
   }
@@ -143,7 +145,18 @@ void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector
                                weights.empty() ? ConstTensorView() : ConstTensorView(weights.data(), DType::kF32, {kRows}));
     std::vector<float> of_rows(kRows, -1.0f);
     const TensorView rows_view(of_rows.data(), DType::kF32, {kRows});
+    std::vector<float> target_logits(kRows, -1.0f);
+    const LossOutputs with_rows{loss_view, rows_view, TensorView(target_logits.data(), DType::kF32, {kRows})};
     const auto expect_rows = [&](double sum) {
+      std::int64_t correct = 0;
+      for (std::size_t r = 0; r < kRows; ++r) {
+        const float found = std::exchange(target_logits[r], -1.0f);
+        if (targets[r] < 0) continue;
+        EXPECT_NEAR(found, below[r], 1e-4) << "row " << r;
+        EXPECT_EQ(found == 0, below[r] == 0) << "row " << r << ": whether the target is the arg max";
+        correct += found == 0 ? 1 : 0;
+      }
+      EXPECT_EQ(correct, 5);
       double all = 0;
       for (std::size_t r = 0; r < kRows; ++r) {
         all += of_rows[r];
@@ -155,9 +168,9 @@ void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector
       }
       EXPECT_NEAR(all, sum, 1e-6 * sum);
     };
-    cross_entropy.forward(unit.pass(PassKind::kForward), loss_view, view, target_view, {});
+    cross_entropy.forward(unit.pass(PassKind::kForward), {loss_view, {}, {}}, view, target_view);
     const double alone = std::exchange(result, -1.0);
-    cross_entropy.forward(unit.pass(PassKind::kForward), loss_view, view, target_view, rows_view);
+    cross_entropy.forward(unit.pass(PassKind::kForward), with_rows, view, target_view);
     EXPECT_EQ(result, alone) << "with the rows' losses beside it";
     EXPECT_NEAR(result, loss, 1e-6 * sum_of_rows);
     expect_rows(sum_of_rows);
@@ -172,15 +185,16 @@ void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector
       const ScratchScope scope(p.scratch_cursor());
       const VocabParallelCrossEntropy::Rows all = cross_entropy.begin(p);
       in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.add_rows(p, all, piece, first, target_view); });
-      cross_entropy.finish(p, all, loss_view, target_view, rows_view);
+      cross_entropy.finish(p, all, with_rows, target_view);
     }
     expect_rows(sum_of_rows);
     EXPECT_EQ(result, whole);
     std::vector<float> in_forward = local;
     if (c.degree == 1) {
       const TensorView all(in_forward.data(), DType::kF32, view.shape());
-      cross_entropy.forward(unit.pass(PassKind::kForward), loss_view, all, target_view, rows_view, scale);
+      cross_entropy.forward(unit.pass(PassKind::kForward), with_rows, all, target_view, scale);
       EXPECT_EQ(result, whole);
+      expect_rows(sum_of_rows);
     }
     in_pieces([&](TensorView piece, std::int64_t first) {
       cross_entropy.backward(unit.pass(PassKind::kBackward), piece, first, target_view, scale);

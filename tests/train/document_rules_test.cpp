@@ -186,7 +186,12 @@ TEST(CountedTargets, OfAMaskAreTheSameInEveryLayout) {
   const LayoutRun by_hand = run_masked(file.by_hand(), four), one = run_masked(file.by_loader(), four);
   EXPECT_EQ("", compare_bits(one, by_hand));
   EXPECT_EQ(one.eval_loss, by_hand.eval_loss);
-  EXPECT_NE(one.losses, run_counted(four, kNoEnd).losses);
+  ASSERT_EQ(one.token_accuracies.size(), one.losses.size());
+  EXPECT_GT(std::ranges::max(one.token_accuracies), 0);
+  ASSERT_TRUE(one.eval_token_accuracy);
+  const LayoutRun unmasked = run_counted(four, kNoEnd);
+  EXPECT_NE(one.losses, unmasked.losses);
+  EXPECT_TRUE(unmasked.token_accuracies.empty()) << "without a mask nothing is looked for";
   for (const ParityCase& layout :
        {ParityCase{1, 1, 2, false, "zero2"}, ParityCase{1, 2, 1}, ParityCase{1, 2, 2, false, "zero1", "interleaved"},
         ParityCase{2, 1, 1, true}, ParityCase{2, 2, 2, true, "zero3"}}) {
@@ -194,6 +199,8 @@ TEST(CountedTargets, OfAMaskAreTheSameInEveryLayout) {
     EXPECT_EQ("", compare_losses(other, one)) << layout.name();
     EXPECT_EQ("", compare_gradients(other.gradients, one.gradients)) << layout.name();
     EXPECT_NEAR(other.eval_loss, one.eval_loss, 1e-6 * one.eval_loss) << layout.name();
+    EXPECT_EQ(other.token_accuracies, one.token_accuracies) << layout.name();
+    EXPECT_EQ(other.eval_token_accuracy, one.eval_token_accuracy) << layout.name();
   }
 }
 

@@ -209,9 +209,17 @@ TEST_F(StoredRuns, AdaptersBeginWithAnyCheckpoint) {
     return train(settings(run, {"model.init_from=" + (folder_ / from), "adapter.type=lora", "precision.compute=bf16"}));
   };
   EXPECT_TRUE(contains(tune("tuned", "base"), "begins with the weights of "));
-  expect_error<ConfigError>([&] { checkpoint_to_hf(newest(folder_ / "tuned/ckpt"), folder_ / "hf", {}); },
-                            {"--to hf: ", "has adapters; write --to peft, then --from peft BASE ADAPTER --to hf"});
   EXPECT_TRUE(contains(tune("again", "tuned"), "begins with the weights of "));
+  // They are merged into the checkpoint that they are beside, or into the one that this is beside.
+  checkpoint_to_hf(newest(folder_ / "base/ckpt"), folder_ / "base_hf", {DType::kF32});
+  for (const std::string run : {"tuned", "again"}) {
+    const std::string at_once = folder_ / (run + "_hf"), adapter = folder_ / (run + "_peft"), merged = folder_ / (run + "_merged");
+    checkpoint_to_hf(newest(folder_ / (run + "/ckpt")), at_once, {DType::kF32});
+    checkpoint_to_peft(newest(folder_ / (run + "/ckpt")), adapter);
+    peft_to_hf({folder_ / "base_hf", adapter}, merged, {DType::kF32});
+    EXPECT_EQ(read_file(at_once + "/model.safetensors"), read_file(merged + "/model.safetensors")) << run;
+  }
+  EXPECT_NE(read_file(folder_ / "again_hf/model.safetensors"), read_file(folder_ / "tuned_hf/model.safetensors"));
   expect_error<ConfigError>([&] { train(settings("full", {"model.init_from=" + (folder_ / "tuned")})); },
                             {"model.init_from = ", "lora_A.weight is not there in the model, and is [8,8] in the checkpoint"});
 }

@@ -315,9 +315,8 @@ std::vector<Option> data_options() {
       {.path = "loss.length_normalized", .takes = kBool, .fallback = "false",
        .doc = "Of dpo: log-probabilities of answers are means of their targets in sigmoid and hinge, too."},
       {.path = "reference", .takes = kString, .fallback = "\"initial\"",
-       .doc = "Of dpo: whose log-probabilities answers are compared with. initial: the weights before the first step; else a "
-              "checkpoint or folder as model.init_from takes it.",
-       .reserved_values = {{"adapter_off", "not built yet; \"initial\" asks once, before the first step, when new adapters change nothing"}}},
+       .doc = "Of dpo: whose log-probabilities answers are compared with. initial: the weights before the first step; adapter_off: these "
+              "without their adapters; else a checkpoint or folder as model.init_from takes it."},
       {.path = "data.train", .takes = kString | kSources, .fallback = "", .doc = "Training data: a prefix, or a list of prefixes or {\"path\", \"weight\"}.",
        .aka = {"data_path", "dataset", "train_data_path"}},
       {.path = "data.valid", .takes = kNull | kString | kSources, .fallback = "null", .doc = "Validation data, likewise; each file is a set with numbers of its own, beside their mean by weight. null: what split sets aside.",

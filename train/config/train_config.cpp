@@ -357,10 +357,10 @@ void check_loss(const TrainConfig& c) {
   if (c.adapter.dropout > 0)
     contradict(fmt::format("adapter.dropout = {}: loss.type \"dpo\" compares the model with a reference that has none; set it to 0",
                            c.adapter.dropout));
-  if (c.eval.every.ever())
-    contradict("eval.every: an evaluation of pairs is not built yet for loss.type \"dpo\"; set it to 0");
   if (c.cuda.graphs)
     contradict("cuda.graphs = true: loss.type \"dpo\" makes weights between the passes of a micro-batch; set it to false");
+  if (c.reference == kAdapterOffReference && !c.adapter.type)
+    contradict("reference = \"adapter_off\": there are no adapters to leave out; set adapter.type, or reference to \"initial\"");
   if (c.reference != kInitialReference && !c.model.init_from)
     contradict(
         fmt::format("reference = {}: training begins with random weights; name them by model.init_from", in_quotes(c.reference)));

@@ -179,8 +179,8 @@ struct DataConfig {
   bool needs_starts() const { return reset_position_ids || reset_attention_mask; }
 };
 
-// The weights before the first step.
-inline constexpr std::string_view kInitialReference = "initial";
+// The weights before the first step, and these without their adapters.
+inline constexpr std::string_view kInitialReference = "initial", kAdapterOffReference = "adapter_off";
 
 struct LossConfig {
   LossType type = LossType::kCrossEntropy;
@@ -267,7 +267,7 @@ struct TrainConfig {
   OptimizerConfig optimizer;
   LrScheduleConfig lr_schedule;
   LossConfig loss;
-  std::string reference = std::string(kInitialReference);  // of dpo: that, or what model.init_from takes
+  std::string reference = std::string(kInitialReference);  // of dpo: one of these, or what model.init_from takes
   DataConfig data;
   EvalConfig eval;
   CheckpointConfig checkpoint;
@@ -275,6 +275,15 @@ struct TrainConfig {
   LogConfig log;
   CudaOptions cuda;
   DebugConfig debug;
+
+  // Whether the reference lies in another place than the weights that training begins with.
+  bool names_reference() const { return reference != kInitialReference && reference != kAdapterOffReference; }
+  // Whether targets may not count: then ranks count those that do.
+  bool counts_targets() const { return data.masks_targets() || loss.weighs_rows(); }
+  // Whether they also count those that the model finds right (mean_token_accuracy): where a mask says which are answers.
+  bool counts_correct() const { return data.has_mask && !loss.is_dpo(); }
+  // Numbers that ranks add up with a batch's loss: counted targets, and behind them correct ones, or RewardSums.
+  std::size_t num_counts() const { return !counts_targets() ? 0 : loss.is_dpo() ? 5 : counts_correct() ? 2 : 1; }
 };
 
 // The configuration that complete values stand for; validated, and with data.tokenizer "auto" settled, for which the model is made

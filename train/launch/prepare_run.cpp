@@ -151,12 +151,14 @@ void compare_packs(RunInputs& inputs) {
 // Before a reference is asked about each of them.
 void refuse_other_than_pairs(const RunInputs& inputs) {
   if (!inputs.plan.config.loss.is_dpo()) return;
-  for (const TokenSource& source : inputs.sources.train)
-    if (const IndexedDataset& data = *source.dataset; data.num_sequences() != 2 * data.num_documents())
-      throw DataError(
-          fmt::format("{}: has {} in {}, and with loss.type = \"dpo\" a document is a pair of two; prepare the data by trident "
-                      "data prepare --preference, and do not pack them",
-                      data.prefix(), counted(data.num_sequences(), "sequence"), counted(data.num_documents(), "document")));
+  const std::vector<TokenSource> none;
+  for (const auto* part : {&inputs.sources.train, inputs.plan.config.eval.every.ever() ? &inputs.sources.valid : &none})
+    for (const TokenSource& source : *part)
+      if (const IndexedDataset& data = *source.dataset; data.num_sequences() != 2 * data.num_documents())
+        throw DataError(
+            fmt::format("{}: has {} in {}, and with loss.type = \"dpo\" a document is a pair of two; prepare the data by trident "
+                        "data prepare --preference, and do not pack them",
+                        data.prefix(), counted(data.num_sequences(), "sequence"), counted(data.num_documents(), "document")));
 }
 
 // The ranks compare these facts of the data, with `looks` also a look at it.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -54,9 +55,21 @@ std::string dressed_line(int descriptor, Color color, LogLevel level, const std:
   return terminal ? "\r\x1b[K" + shown : shown;
 }
 
+namespace {
+
+std::string beside_loss(const std::optional<double>& token_accuracy, const std::optional<PairRewards>& rewards) {
+  std::string text;
+  if (token_accuracy) text += fmt::format("  token accuracy {:.4f}", *token_accuracy);
+  if (rewards) text += fmt::format("  accuracy {:.4f}  margin {:.4f}", rewards->accuracy, rewards->margin());
+  return text;
+}
+
+}  // namespace
+
 std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.1f} ms", m.step,
-                                 total_steps, m.loss, m.grad_norm, m.lr, m.tokens_per_s, m.step_ms);
+  std::string line = fmt::format("step {}/{}  loss {:.4f}{}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.1f} ms", m.step,
+                                 total_steps, m.loss, beside_loss(m.token_accuracy, m.rewards), m.grad_norm, m.lr,
+                                 m.tokens_per_s, m.step_ms);
   if (m.mfu) line += fmt::format("  mfu {:.1f} %", 100 * *m.mfu);
   if (m.loss_scale) line += fmt::format("  loss scale {:.0f}", *m.loss_scale);
   if (m.skipped > 0) line += fmt::format("  skipped {}", m.skipped);
@@ -65,7 +78,8 @@ std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
 
 std::vector<std::string> eval_lines(const EvalMetrics& m, std::int64_t total_steps) {
   const auto numbers = [](const ValidLoss& valid) {
-    const std::string text = fmt::format("loss {:.4f}  perplexity {:.2f}", valid.loss, valid.perplexity());
+    const std::string text = fmt::format("loss {:.4f}{}{}", valid.loss, beside_loss(valid.token_accuracy, valid.rewards),
+                                         valid.rewards ? "" : fmt::format("  perplexity {:.2f}", valid.perplexity()));
     return valid.bits_per_byte ? text + fmt::format("  {:.4f} bits per byte", *valid.bits_per_byte) : text;
   };
   std::vector<std::string> lines{fmt::format("step {}/{}  valid {}", m.step, total_steps, numbers(m.valid))};

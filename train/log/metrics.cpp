@@ -9,6 +9,23 @@ namespace {
 
 JsonValue optional_number(const std::optional<double>& x) { return x ? JsonValue(*x) : JsonValue{}; }
 
+void add(JsonValue& json, const std::string& before, const std::optional<double>& token_accuracy,
+         const std::optional<PairRewards>& rewards) {
+  if (token_accuracy) json.set(before + "mean_token_accuracy", *token_accuracy);
+  if (!rewards) return;
+  json.set(before + "rewards_chosen", rewards->chosen);
+  json.set(before + "rewards_rejected", rewards->rejected);
+  json.set(before + "accuracy", rewards->accuracy);
+  json.set(before + "margin", rewards->margin());
+}
+
+void add(JsonValue& json, const std::string& before, const ValidLoss& valid) {
+  json.set(before + "loss", valid.loss);
+  json.set(before + "perplexity", valid.rewards ? JsonValue() : JsonValue(valid.perplexity()));
+  json.set(before + "bits_per_byte", optional_number(valid.bits_per_byte));
+  add(json, before, valid.token_accuracy, valid.rewards);
+}
+
 }  // namespace
 
 double ValidLoss::perplexity() const { return std::exp(loss); }
@@ -28,25 +45,18 @@ std::string to_json_line(const StepMetrics& m) {
                                    {"comm_bytes", comm}});
   if (m.masked_flops_share) line.set("mfu_masked", m.mfu ? JsonValue(*m.mfu * *m.masked_flops_share) : JsonValue());
   if (m.loss_tokens) line.set("loss_tokens", *m.loss_tokens);
-  if (m.rewards) {
-    line.set("rewards_chosen", m.rewards->chosen);
-    line.set("rewards_rejected", m.rewards->rejected);
-    line.set("accuracy", m.rewards->accuracy);
-    line.set("margin", m.rewards->margin());
-  }
+  add(line, "", m.token_accuracy, m.rewards);
   return to_json_text(line);
 }
 
 std::string to_json_line(const EvalMetrics& m) {
-  JsonValue line = JsonValue::Object{{"step", m.step},
-                                     {"valid_loss", m.valid.loss},
-                                     {"valid_perplexity", m.valid.perplexity()},
-                                     {"valid_bits_per_byte", optional_number(m.valid.bits_per_byte)}};
+  JsonValue line = JsonValue::Object{{"step", m.step}};
+  add(line, "valid_", m.valid);
   JsonValue sets;
   for (const auto& [name, valid] : m.sets) {
-    sets.set(name, JsonValue::Object{{"loss", valid.loss},
-                                     {"perplexity", valid.perplexity()},
-                                     {"bits_per_byte", optional_number(valid.bits_per_byte)}});
+    JsonValue set;
+    add(set, "", valid);
+    sets.set(name, std::move(set));
   }
   if (!m.sets.empty()) line.set("sets", std::move(sets));
   return to_json_text(line);

@@ -34,6 +34,7 @@ struct StepMetrics {
   std::int64_t skipped = 0;          // batches so far that made no update (not in the record)
   std::int64_t tokens = 0;       // trained on so far, this step included
   std::optional<std::int64_t> loss_tokens;  // targets of this global batch that count; nothing: all of them
+  std::optional<double> token_accuracy;  // share of these that no other token is likelier than; nothing: no mask says which count
   std::optional<PairRewards> rewards;  // nothing: no pairs
   double step_ms = 0;
   double tokens_per_s = 0;
@@ -48,7 +49,9 @@ struct StepMetrics {
 // The loss on validation data.
 struct ValidLoss {
   double loss = 0;                      // mean nats per counted target; no number where none counts
-  std::optional<double> bits_per_byte;  // of the text that the tokens stand for; nothing: tokenizer unknown
+  std::optional<double> bits_per_byte = {};   // of the text that the tokens stand for; nothing: tokenizer unknown
+  std::optional<double> token_accuracy = {};  // as StepMetrics has it
+  std::optional<PairRewards> rewards = {};    // of pairs, whose mean the loss is
 
   double perplexity() const;  // e to the loss
 };
@@ -67,9 +70,10 @@ struct EvalMetrics {
 // One line without its end. Doubles in their shortest exact form; a non-finite or absent number is null (JSON has no other word).
 // step, loss, grad_norm, lr, loss_scale, tokens, step_ms, tokens_per_s, mfu, peak_bytes, comm_bytes; mfu_masked = mfu *
 // masked_flops_share
-// and loss_tokens, and rewards_chosen, rewards_rejected, accuracy, margin, each where it is given
+// and loss_tokens, mean_token_accuracy, and rewards_chosen, rewards_rejected, accuracy, margin, each where it is given
 std::string to_json_line(const StepMetrics& metrics);
-// step, valid_loss, valid_perplexity, valid_bits_per_byte; of several sets also sets: {NAME: {loss, perplexity, bits_per_byte}}
+// step, valid_loss, valid_perplexity, valid_bits_per_byte, and where they are given valid_mean_token_accuracy,
+// valid_rewards_chosen and so on; of several sets also sets: {NAME: {loss, perplexity, ...}}. Pairs have no perplexity.
 std::string to_json_line(const EvalMetrics& metrics);
 
 // Appends whole lines, each with its time, to an AppendFile, whose errors and guarantees it has.

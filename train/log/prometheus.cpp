@@ -39,7 +39,7 @@ std::string prometheus_text(const RunGauges& g) {
   };
   add("step", "Completed updates at the newest logged step.", of_step(&StepMetrics::step));
   add("steps", "Updates that the run is to make (run.steps).", static_cast<double>(g.steps));
-  add("loss", "Training loss of that step's batch, nats per token.", of_step(&StepMetrics::loss));
+  add("loss", "Training loss of that step's batch, nats per token; of pairs, per pair.", of_step(&StepMetrics::loss));
   add("grad_norm", "Gradient norm before clipping.", of_step(&StepMetrics::grad_norm));
   add("learning_rate", "Learning rate of that step.", of_step(&StepMetrics::lr));
   add("tokens_total", "Tokens trained on so far.", of_step(&StepMetrics::tokens), "counter");
@@ -49,7 +49,7 @@ std::string prometheus_text(const RunGauges& g) {
   add("step_seconds", "Wall time of that step.", g.logged ? std::optional(1e-3 * g.logged->step_ms) : std::nullopt);
   add("mfu_ratio", "Model FLOPs over the peak, 0 to 1.", g.logged ? g.logged->mfu : std::nullopt);
   add("eta_seconds", "Predicted time to the last step.", of_step(&StepMetrics::seconds_left));
-  add("valid_loss", "Validation loss of the newest evaluation, nats per token.", g.valid_loss);
+  add("valid_loss", "Validation loss of the newest evaluation, nats per token; of pairs, per pair.", g.valid_loss);
   add("last_checkpoint_step", "Step of the newest checkpoint.", g.checkpoint);
   add("last_checkpoint_timestamp_seconds", "When this start committed the newest checkpoint, unix time.", g.checkpoint_time);
   add("last_update_timestamp_seconds", "When this file was written, unix time.", g.time);

@@ -29,6 +29,7 @@ std::vector<Scalar> scalars_of(const StepMetrics& m, const std::vector<std::pair
                               {"mem/peak_allocated_bytes", static_cast<double>(m.peak_bytes)}};
   if (m.mfu) scalars.push_back({"perf/mfu", *m.mfu});
   if (m.loss_scale) scalars.push_back({"train/loss_scale", *m.loss_scale});
+  if (m.token_accuracy) scalars.push_back({"train/mean_token_accuracy", *m.token_accuracy});
   if (m.rewards) {
     scalars.push_back({"rewards/chosen", m.rewards->chosen});
     scalars.push_back({"rewards/rejected", m.rewards->rejected});
@@ -208,7 +209,12 @@ void RunLog::eval(const EvalMetrics& metrics) {
   std::vector<std::pair<std::string, double>> named;
   const auto add = [&](const std::string& suffix, const ValidLoss& valid) {
     named.emplace_back("val/loss" + suffix, valid.loss);
-    named.emplace_back("val/ppl" + suffix, valid.perplexity());
+    if (!valid.rewards) named.emplace_back("val/ppl" + suffix, valid.perplexity());
+    if (valid.token_accuracy) named.emplace_back("val/mean_token_accuracy" + suffix, *valid.token_accuracy);
+    if (valid.rewards) {
+      named.emplace_back("val/rewards_accuracy" + suffix, valid.rewards->accuracy);
+      named.emplace_back("val/rewards_margin" + suffix, valid.rewards->margin());
+    }
     if (valid.bits_per_byte) named.emplace_back("val/bpb" + suffix, *valid.bits_per_byte);
   };
   add("", metrics.valid);

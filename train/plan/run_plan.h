@@ -91,7 +91,7 @@ struct RunPlan {
   bool has_programs() const { return !eval_programs.empty(); }  // false: of generation_only()
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
   // Whether targets may not count: then ranks count those that do, and the count is the divisor in the place of tokens_per_step().
-  bool counts_targets() const { return config.data.masks_targets() || config.loss.weighs_rows(); }
+  bool counts_targets() const { return config.counts_targets(); }
   // LayerGeometry::document_interval: half of the mean document, or, where nobody knows it, the whole sequence.
   std::int64_t document_interval() const;
   // Keys that layers with a sliding window see at most, where that is less than the sequence; else 0.

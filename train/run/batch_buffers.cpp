@@ -55,7 +55,8 @@ BatchSlots book_batch(const TrainConfig& config, const BatchConfig& batch, std::
           book("sample numbers", m * batch.micro, DType::kI64),
           book("losses", m, DType::kF64),
           book_if(detail == LossDetail::kOfTokens || config.loss.is_dpo(), "losses of tokens", m * tokens, DType::kF32),
-          book_if(config.loss.weighs_rows() && detail == LossDetail::kOfBatches, "weights of targets", m * tokens, DType::kF32)};
+          book_if(config.loss.weighs_rows() && detail == LossDetail::kOfBatches, "weights of targets", m * tokens, DType::kF32),
+          book_if(detail == LossDetail::kOfTokens || config.counts_correct(), "logits of targets", m * tokens, DType::kF32)};
 }
 
 BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan)
@@ -81,6 +82,7 @@ void BatchBuffers::bind(Arena& arena) {
   losses_ = arena.grant(slots_.losses, DType::kF64, {m});
   if (has_token_losses()) token_losses_ = arena.grant(slots_.token_losses, DType::kF32, {m, t * b});
   if (weighs()) row_weights_ = arena.grant(slots_.row_weights, DType::kF32, {m, t * b});
+  if (has_target_logits()) target_logits_ = arena.grant(slots_.target_logits, DType::kF32, {m, t * b});
   if (device_.has_bytes()) {
     if (plan_.needs_starts(stage_)) host_.document_starts.resize(static_cast<std::size_t>(m * t * b));
     host_.first_key_in_window.resize(static_cast<std::size_t>(windows * t * b));
@@ -92,10 +94,11 @@ void BatchBuffers::bind(Arena& arena) {
     if (plan_.config.loss.is_dpo()) host_.numbers.resize(host_.samples.size());
     if (has_token_losses()) host_.token_losses.resize(host_.tokens.size());
     if (weighs()) host_.row_weights.resize(host_.tokens.size());
+    if (has_target_logits()) host_.target_logits.resize(host_.tokens.size());
   }
   host_.losses.resize(static_cast<std::size_t>(m));
   micro_batches_.resize(static_cast<std::size_t>(m));
-  for (std::int64_t k = 0; k < m && plan_.config.loss.is_dpo(); ++k) weigh_.emplace_back([this, k] { weigh_pairs_of(k); });
+  for (std::int64_t k = 0; k < m && plan_.config.loss.is_dpo(); ++k) weigh_.emplace_back([this, k] { judge_pairs(k); });
   for (std::int64_t k = 0; k < m; ++k) {
     MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
     mb.tokens = tokens_.rows(k, 1).flat();
@@ -107,6 +110,7 @@ void BatchBuffers::bind(Arena& arena) {
     mb.samples = samples_.rows(k, 1).flat();
     mb.loss = losses_.range(k, 1);
     if (has_token_losses()) mb.token_losses = token_losses_.rows(k, 1).flat();
+    if (has_target_logits()) mb.target_logits = target_logits_.rows(k, 1).flat();
   }
 }
 
@@ -192,6 +196,7 @@ void BatchBuffers::set_positions(const SampleTokens& tokens, const ModelConstant
 }
 
 void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data) {
+  judges_pairs_ = false;
   if (!device_.has_bytes()) return;
   const auto tokens_of_one = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
@@ -268,6 +273,7 @@ void BatchBuffers::weigh_pairs(double targets, std::span<const float> reference)
   pair_targets_ = targets;
   reference_ = reference;
   rewards_ = {};
+  judges_pairs_ = device_.has_bytes();
 }
 
 std::array<Answer, 2> BatchBuffers::answers(std::int64_t k, std::int64_t i) {
@@ -287,8 +293,8 @@ std::array<Answer, 2> BatchBuffers::answers(std::int64_t k, std::int64_t i) {
   return found;
 }
 
-// Between forward and backward of micro-batch k.
-void BatchBuffers::weigh_pairs_of(std::int64_t k) {
+// Between forward and backward of micro-batch k, if it has one.
+void BatchBuffers::judge_pairs(std::int64_t k) {
   if (!device_.has_bytes()) return;
   const auto rows = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   const auto part = [&](std::vector<float>& all) { return std::span(all).subspan(static_cast<std::size_t>(k) * rows, rows); };
@@ -313,14 +319,26 @@ void BatchBuffers::weigh_pairs_of(std::int64_t k) {
 }
 
 std::span<const double> BatchBuffers::read_losses() {
-  const bool of_pairs = micro_batches_.front().weigh != nullptr && device_.has_bytes();  // then they are there already
-  if (!of_pairs) device_.read(device_.compute_stream(), host_.losses.data(), losses_);
+  if (!judges_pairs_) device_.read(device_.compute_stream(), host_.losses.data(), losses_);
   return host_.losses;
 }
 
 std::span<const float> BatchBuffers::read_token_losses() {
   if (device_.has_bytes()) device_.read(device_.compute_stream(), host_.token_losses.data(), token_losses_);
   return host_.token_losses;
+}
+
+std::span<const float> BatchBuffers::read_target_logits() {
+  if (device_.has_bytes()) device_.read(device_.compute_stream(), host_.target_logits.data(), target_logits_);
+  return host_.target_logits;
+}
+
+std::int64_t BatchBuffers::read_correct() {
+  if (!plan_.config.counts_correct()) return 0;
+  const std::span<const float> below = read_target_logits();
+  std::int64_t correct = 0;
+  for (std::size_t i = 0; i < below.size(); ++i) correct += host_.targets[i] >= 0 && below[i] == 0 ? 1 : 0;
+  return correct;
 }
 
 }  // namespace trident

@@ -22,13 +22,13 @@ namespace trident {
 // Fills the spans that are not empty with the samples at positions first .. first+count-1.
 using LoadSamples = std::function<void(std::int64_t first, std::int64_t count, const SampleSpans& spans)>;
 
-// kOfTokens: every token's loss beside each micro-batch's.
+// kOfTokens: every token's loss beside each micro-batch's, and how far its logit is below the largest.
 enum class LossDetail : std::uint8_t { kOfBatches, kOfTokens };
 
 // The ranges of an arena that hold them. Ranges that a run does not need have no bytes.
 struct BatchSlots {
   ArenaSlot tokens, targets, positions_by_row, positions_by_sample, first_key, first_key_in_window, samples, losses, token_losses;
-  ArenaSlot row_weights;
+  ArenaSlot row_weights, target_logits;
 };
 // Books them for `micro_batches` of batch.micro samples of batch.sequence tokens, of a run of `config`. `window`:
 // ModelConfig::sliding_window.
@@ -58,6 +58,11 @@ class BatchBuffers {
   std::span<const double> read_losses();
   // The losses of tokens; of others 0. f32 [m, T, b].
   std::span<const float> read_token_losses();
+  // LossOutputs::target_logits. f32 [m, T, b].
+  std::span<const float> read_target_logits();
+  // How many of the counted targets have the largest logit of their row, once losses are computed, where
+  // TrainConfig::counts_correct(); else 0.
+  std::int64_t read_correct();
   // Targets that count among those loaded, where RunPlan::counts_targets(), on the last stage of a device with bytes; 0 elsewhere.
   std::int64_t counted() const { return counted_; }
   // How many sequences have counted targets among those loaded, under the same conditions where LossConfig::weighs_rows().
@@ -69,6 +74,8 @@ class BatchBuffers {
   // Preferences make a pair of answers a sample, and `reference` has two log-probabilities of each, by SampleSpans::numbers. Each
   // pair weighs `targets`; weights are made when the head asks for them, from the losses of its forward.
   void weigh_pairs(double targets, std::span<const float> reference);
+  // The same of the pairs of micro-batch k, where nobody asks: behind a forward alone. Then losses and rewards are there.
+  void judge_pairs(std::int64_t k);
   const RewardSums& rewards() const { return rewards_; }
   // The answers of a sample, once their losses are computed: of micro-batch k its i-th. DataError where they are not two.
   std::array<Answer, 2> answers(std::int64_t k, std::int64_t i);
@@ -94,8 +101,8 @@ class BatchBuffers {
   std::size_t row(std::int64_t k, std::int64_t s, std::int64_t i) const {
     return static_cast<std::size_t>((k * plan_.config.batch.sequence + s) * plan_.config.batch.micro + i);
   }
-  void weigh_pairs_of(std::int64_t k);
   bool has_token_losses() const { return detail_ == LossDetail::kOfTokens || plan_.config.loss.is_dpo(); }
+  bool has_target_logits() const { return detail_ == LossDetail::kOfTokens || plan_.config.counts_correct(); }
   bool restarts() const { return plan_.config.data.reset_position_ids; }
   bool is_first() const { return stage_ == 0; }
   bool weighs() const { return plan_.config.loss.weighs_rows() && detail_ == LossDetail::kOfBatches; }
@@ -109,14 +116,15 @@ class BatchBuffers {
   SequenceRotations angles_;  // of each sample, with kOfTokens
   BatchSlots slots_;
   TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, first_key_, first_key_in_window_, samples_, losses_;
-  TensorView token_losses_, row_weights_;
+  TensorView token_losses_, row_weights_, target_logits_;
   struct HostBatch {  // the same in host memory, on the way to the device and back
     std::vector<std::int32_t> tokens, targets, positions_by_row, positions_by_sample;
     std::vector<std::int32_t> document_starts, first_key_in_window;  // [m, b, T]
     std::vector<std::int64_t> samples, numbers;
     std::vector<double> losses;
-    std::vector<float> token_losses, row_weights;
+    std::vector<float> token_losses, row_weights, target_logits;
   } host_;
+  bool judges_pairs_ = false;  // the losses in host memory are theirs
   double pair_targets_ = 0;
   std::span<const float> reference_;
   RewardSums rewards_;

@@ -24,7 +24,7 @@ constexpr std::string_view kConfigFile = "config.resolved.json", kMetrics = "met
 constexpr std::string_view kFiles[] = {kConfigFile,       "plan.json",   "memory.json",   kMetrics,
                                        "timing.jsonl",    "eval.jsonl",  "samples.jsonl", "run.log",
                                        "failure.json",    "comparison.json", "report.html", "run.json",
-                                       "last_step.json",  "reference.f32", kTrace};
+                                       "last_step.json",  "reference.f32", "reference_valid.f32", kTrace};
 constexpr std::string_view kLogs[] = {kMetrics, "timing.jsonl", "eval.jsonl", "samples.jsonl", "run.log"};
 constexpr std::string_view kEvents = "events.out.tfevents.";
 constexpr std::string_view kNewFailure = "failure.json.new", kHostfile = "hostfile";  // of train/launch

@@ -15,7 +15,7 @@ RankEvaluator::RankEvaluator(const RunPlan& plan, Device& device, std::unique_pt
   TRIDENT_CHECK(!plan.trains(), "a plan with training is to evaluate alone");
   model_.allocate();
   buffers_.bind(model_.arena());
-  losses_.resize(static_cast<std::size_t>(plan.tokens_per_step()));
+  found_.resize(static_cast<std::size_t>(2 * plan.tokens_per_step()));
   for (MicroBatch& mb : buffers_.micro_batches()) mb.training = false;
 }
 
@@ -29,23 +29,26 @@ std::span<const float> RankEvaluator::losses(const LoadSamples& load, std::int64
   buffers_.set_positions(tokens, model_.stage().constants(), batch, slicing, context.coordinates().data);
   model_.stage().set_micro_batches(buffers_.micro_batches(), program);
   model_.executor().run(program, times_);
-  std::fill(losses_.begin(), losses_.end(), 0.0f);
-  if (model_.reports_losses()) collect(slicing);
+  std::fill(found_.begin(), found_.end(), 0.0f);
+  const std::size_t half = found_.size() / 2;
+  if (model_.reports_losses()) {
+    collect(slicing, buffers_.read_token_losses(), std::span(found_).first(half));
+    collect(slicing, buffers_.read_target_logits(), std::span(found_).subspan(half));
+  }
   // Every element is one rank's, the others' are 0: the sum is exact.
-  const TensorView all(losses_.data(), DType::kF32, {std::ssize(losses_)});
+  const TensorView all(found_.data(), DType::kF32, {std::ssize(found_)});
   context.world().all_reduce(context.host_stream(), all, ReduceOp::kSum);
-  return losses_;
+  return std::span(found_).first(half);
 }
 
-void RankEvaluator::collect(const BatchSlicing& slicing) {
-  const std::span<const float> mine = buffers_.read_token_losses();
+void RankEvaluator::collect(const BatchSlicing& slicing, std::span<const float> mine, std::span<float> into) {
   if (mine.empty()) return;  // a dry device has no bytes
   const std::int64_t b = slicing.micro, t = plan_.config.batch.sequence;
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
     const std::int64_t first = slicing.first_sample(0, k, model_.context().coordinates().data);
     for (std::int64_t s = 0; s < t; ++s)
       for (std::int64_t i = 0; i < b; ++i)
-        losses_[static_cast<std::size_t>((first + i) * t + s)] = mine[static_cast<std::size_t>((k * t + s) * b + i)];
+        into[static_cast<std::size_t>((first + i) * t + s)] = mine[static_cast<std::size_t>((k * t + s) * b + i)];
   }
 }
 

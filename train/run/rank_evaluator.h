@@ -25,19 +25,21 @@ class RankEvaluator {
   // rank: nats of each target, in the samples' order, 0 for targets that do not count. The same bits in every layout that has
   // the tensor ranks and the micro-batch of this one. Valid until the next call.
   std::span<const float> losses(const LoadSamples& load, std::int64_t batch, const BatchBuffers::SampleTokens& tokens = {});
+  // LossOutputs::target_logits of the same targets, from the same call on.
+  std::span<const float> target_logits() const { return std::span(found_).subspan(found_.size() / 2); }
 
   RankModel& model() { return model_; }
   const RankModel& model() const { return model_; }
   void drain() { model_.drain(); }
 
  private:
-  void collect(const BatchSlicing& slicing);
+  void collect(const BatchSlicing& slicing, std::span<const float> mine, std::span<float> into);
 
   const RunPlan& plan_;
   RankModel model_;
   BatchBuffers buffers_;
   std::vector<InstructionTimes> times_;
-  std::vector<float> losses_;
+  std::vector<float> found_;  // f32 [2, G, T]: losses, then logits of targets
 };
 
 }  // namespace trident

@@ -126,8 +126,7 @@ void RankLoop::open() {
   // An older one may have begun another rule of blending.
   if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
-  if (plan_.config.loss.is_dpo() && goes_on())
-    trainer_.set_reference(reference_of(inputs_, checkpoints_.tensors(), trainer_, here_.logger, say_));
+  if (plan_.config.loss.is_dpo()) ask_reference();
   const std::vector<std::string> hosts = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), host_name());
   if (rank() == 0 && !leaves_files_)
     write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
@@ -140,6 +139,19 @@ void RankLoop::open() {
   if (services_.progress != nullptr) services_.progress->updates = updates(), services_.progress->start = run_start_;
   const std::string folder = leaves_files_ ? "" : plan_.config.run.dir;
   write_start_file([&] { write_memory_file(folder, trainer_.context(), trainer_.arena_plan(), checkpoints_.staging_bytes()); });
+}
+
+// Collective. Only who trains asks about the training data, only who evaluates about the other.
+void RankLoop::ask_reference() {
+  PairReference reference = reference_of(inputs_, checkpoints_.tensors(), trainer_, here_.logger, say_,
+                                         {.trains = goes_on(), .evaluates = !validation_sets_.empty()});
+  trainer_.set_reference(std::move(reference.train));
+  valid_reference_ = std::move(reference.valid);
+  std::span<const float> rest = valid_reference_;
+  for (ValidationSet& set : validation_sets_) {
+    set.reference = rest.first(static_cast<std::size_t>(2 * set.loader.samples_per_epoch()));
+    rest = rest.subspan(set.reference.size());
+  }
 }
 
 // Those of an earlier start may stay as they are: a disk that is full since then does not keep a run from going on.
@@ -318,6 +330,7 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   metrics.skipped = summary_.skipped;
   metrics.tokens = tokens();
   metrics.loss_tokens = result.counted;
+  metrics.token_accuracy = result.token_accuracy;
   metrics.rewards = result.rewards;
   metrics.step_ms = 1e3 * seconds;
   metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
@@ -375,7 +388,7 @@ EvalMetrics RankLoop::evaluate() {
             sink_.doing(fmt::format("evaluating {}/{}", batches_before + first / plan_.config.batch.global + 1, all_batches));
           set.loader.load(first, count, spans);
         },
-        set.batches, inputs_.token_bytes);
+        set.batches, inputs_.token_bytes, set.reference);
     batches_before += set.batches;
     if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
     if (result.counted == 0) {
@@ -388,11 +401,20 @@ EvalMetrics RankLoop::evaluate() {
     }
     mean.counted += result.counted;
     mean.loss += set.weight * result.loss;
-    if (result.bytes_per_token) mean.bytes_per_token = mean.bytes_per_token.value_or(0) + set.weight * *result.bytes_per_token;
+    const auto add = [&](std::optional<double>& sum, const std::optional<double>& of_set) {
+      if (of_set) sum = sum.value_or(0) + set.weight * *of_set;
+    };
+    add(mean.bytes_per_token, result.bytes_per_token);
+    add(mean.token_accuracy, result.token_accuracy);
+    if (!result.rewards) continue;
+    PairRewards& rewards = mean.rewards ? *mean.rewards : mean.rewards.emplace();
+    rewards.chosen += set.weight * result.rewards->chosen, rewards.rejected += set.weight * result.rewards->rejected;
+    rewards.accuracy += set.weight * result.rewards->accuracy;
   }
   const double share = mean.counted == 0 ? 0 : 1 - left_out;
   mean.loss = share > 0 ? mean.loss / share : std::numeric_limits<double>::quiet_NaN();
-  if (mean.bytes_per_token) *mean.bytes_per_token /= share;
+  for (std::optional<double>* const part : {&mean.bytes_per_token, &mean.token_accuracy})
+    if (*part) **part /= share;
   metrics.valid = valid_loss(mean);
   last_eval_ = metrics;
   last_eval_at_ = updates();

@@ -60,6 +60,7 @@ class RankLoop {
   std::int64_t tokens() const { return begun_.tokens + new_updates() * plan_.tokens_per_step(); }
   void save_what_is_left();
   void open_run_folder(std::int64_t largest_arena);
+  void ask_reference();
   void write_start_file(FunctionRef<void()> write);
   void warn_of_gaps(const std::vector<std::int64_t>& steps);
   bool goes_on() const { return updates() < plan_.config.run.steps && !summary_.out_of_time && stop_signal_ == 0; }
@@ -90,6 +91,7 @@ class RankLoop {
   RunCheckpoints checkpoints_;
   BatchLoader loader_;
   std::vector<ValidationSet> validation_sets_;  // empty: nothing is evaluated
+  std::vector<float> valid_reference_;          // of all their pairs, with loss.type "dpo"
   std::optional<StepTracer> tracer_;
   bool leaves_files_ = false;  // the files that say what the run is stay as they are
   bool has_start_files_ = false;  // on rank 0: they are there, from an earlier start

@@ -19,6 +19,14 @@ LossScaler loss_scaler_of(const RunPlan& plan) {
   return dynamic ? LossScaler::dynamic() : LossScaler::fixed(scale.fixed);
 }
 
+// Of what counts_here() of all ranks make together.
+std::optional<double> token_accuracy(const TrainConfig& config, std::span<const std::int64_t> counts) {
+  if (!config.counts_correct() || counts[0] == 0) return std::nullopt;
+  return static_cast<double>(counts[1]) / static_cast<double>(counts[0]);
+}
+
+RewardSums rewards_in(std::span<const std::int64_t> counts) { return {counts[1], counts[2], counts[3], counts[4]}; }
+
 }  // namespace
 
 LrSchedule lr_schedule_of(const TrainConfig& config) {
@@ -65,6 +73,7 @@ void RankTrainer::load_batch(const LoadSamples& load, std::int64_t batch, bool t
   for (MicroBatch& mb : batch_buffers_.micro_batches()) {
     mb.step = batch;
     mb.training = training;
+    mb.adapts = true;
     // The one division. The scale is a power of two: the product is rounded as the quotient is.
     mb.gradient_scale = divisor == 0 ? 0.0f : static_cast<float>(loss_scaler_.scale() / static_cast<double>(divisor));
   }
@@ -86,22 +95,12 @@ void RankTrainer::weigh_rows(std::int64_t counted, bool training) {
   batch_buffers_.weigh_sequences(targets);
 }
 
-// Collective.
-PairRewards RankTrainer::mean_rewards() {
-  const RewardSums mine = model_.reports_losses() ? batch_buffers_.rewards() : RewardSums();
-  std::array<std::int64_t, 4> sums{mine.pairs, mine.wins, mine.chosen, mine.rejected};
-  Stream& stream = context().host_stream();
-  for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData, Axis::kPipeline})
-    context().statistics(axis).all_reduce(stream, TensorView(sums.data(), DType::kI64, {std::ssize(sums)}), ReduceOp::kSum);
-  stream.synchronize();
-  return mean_of({sums[0], sums[1], sums[2], sums[3]});
-}
-
-void RankTrainer::refer(const LoadSamples& load, std::int64_t samples, std::span<float> into) {
+void RankTrainer::refer(const LoadSamples& load, std::int64_t samples, std::span<float> into, Adapters adapters) {
   const StepProgram& program = plan_.eval_program(context().rank());
   const BatchSlicing slicing{plan_.config.batch.global, plan_.config.batch.micro, plan_.grid.degrees().data};
   for (std::int64_t batch = 0; batch * slicing.global < samples; ++batch) {
     load_batch(load, batch, /*training=*/false);
+    for (MicroBatch& mb : batch_buffers_.micro_batches()) mb.adapts = adapters == Adapters::kOn;
     model_.stage().set_micro_batches(batch_buffers_.micro_batches(), program);
     model_.executor().run(program, eval_times_);
     if (!model_.reports_losses() || batch_buffers_.read_token_losses().empty()) continue;
@@ -115,10 +114,16 @@ void RankTrainer::refer(const LoadSamples& load, std::int64_t samples, std::span
   }
 }
 
-// Returns what this rank adds to the count that travels with the statistics: each target once.
-std::optional<std::int64_t> RankTrainer::counted_here() {
-  if (!plan_.counts_targets()) return std::nullopt;
-  return model_.reports_losses() ? batch_buffers_.counted() : 0;
+// Returns what this rank adds to the counts that travel with the statistics, once losses are computed: each target once.
+std::span<const std::int64_t> RankTrainer::counts_here() {
+  counts_ = {};
+  if (model_.reports_losses() && plan_.config.loss.is_dpo()) {
+    const RewardSums& rewards = batch_buffers_.rewards();
+    counts_ = {batch_buffers_.counted(), rewards.pairs, rewards.wins, rewards.chosen, rewards.rejected};
+  } else if (model_.reports_losses()) {
+    counts_ = {batch_buffers_.counted(), batch_buffers_.read_correct()};
+  }
+  return std::span(counts_).first(plan_.config.num_counts());
 }
 
 // The losses this rank reports, once they are computed.
@@ -151,11 +156,12 @@ double RankTrainer::held_seconds() { return context().compute_stream().held_seco
 
 void RankTrainer::decide_update() {
   if (gradient_hook_) gradient_hook_(store());
-  StepStatistics statistics = statistics_.reduce(store().shards(), read_losses(), counted_here());
+  StepStatistics statistics = statistics_.reduce(store().shards(), read_losses(), counts_here());
   result_.loss_scale = result_.next_loss_scale = loss_scaler_.scale();
   // Nothing is loaded without bytes: such a step counts all targets, on every rank.
-  if (plan_.counts_targets()) result_.counted = device().has_bytes() ? statistics.counted : plan_.tokens_per_step();
-  if (plan_.config.loss.is_dpo()) result_.rewards = mean_rewards();
+  if (plan_.counts_targets()) result_.counted = device().has_bytes() ? statistics.counts[0] : plan_.tokens_per_step();
+  result_.token_accuracy = token_accuracy(plan_.config, statistics.counts);
+  if (plan_.config.loss.is_dpo()) result_.rewards = mean_of(rewards_in(statistics.counts));
   result_.applied = result_.counted != 0;
   if (!result_.applied) return;
   result_.loss = statistics.loss_sum / static_cast<double>(result_.counted.value_or(plan_.tokens_per_step()));
@@ -190,25 +196,36 @@ StepResult RankTrainer::step(const LoadSamples& load) {
   return std::move(result_);
 }
 
-EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes) {
+EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes,
+                                 std::span<const float> reference) {
   const StepProgram& program = plan_.eval_program(context().rank());
+  const bool of_pairs = plan_.config.loss.is_dpo();
   double loss_sum = 0;
-  std::int64_t bytes = 0, counted = 0;
+  std::int64_t bytes = 0;
+  std::array<std::int64_t, kMostCounts> counts{};
   const RangeScope range(device().ranges(), "evaluation");
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     load_batch(load, batch, /*training=*/false);
+    if (of_pairs) batch_buffers_.weigh_pairs(1, reference);
     model_.stage().set_micro_batches(batch_buffers_.micro_batches(), program);
     model_.executor().run(program, eval_times_);
+    for (std::int64_t k = 0; of_pairs && model_.reports_losses() && k < plan_.num_micro_batches; ++k) batch_buffers_.judge_pairs(k);
     const std::span<const double> losses = read_losses();
-    const StepStatistics statistics = statistics_.reduce({}, losses, counted_here());
+    const StepStatistics statistics = statistics_.reduce({}, losses, counts_here());
     loss_sum += statistics.loss_sum;
-    counted += plan_.counts_targets() ? statistics.counted : plan_.tokens_per_step();
+    for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += statistics.counts[i];
+    if (!plan_.counts_targets()) counts[0] += plan_.tokens_per_step();
     if (losses.empty() || token_bytes.empty()) continue;
     for (const std::int32_t id : batch_buffers_.targets())
       if (id >= 0) bytes += token_bytes[static_cast<std::size_t>(id)];
   }
-  const auto tokens = static_cast<double>(counted);
-  EvalResult result{loss_sum / tokens, counted, std::nullopt};
+  const auto tokens = static_cast<double>(counts[0]);
+  EvalResult result{.loss = loss_sum / tokens, .counted = counts[0], .token_accuracy = token_accuracy(plan_.config, counts)};
+  if (of_pairs) {
+    const RewardSums rewards = rewards_in(counts);
+    result.loss = loss_sum / static_cast<double>(rewards.pairs), result.rewards = mean_of(rewards);
+    return result;
+  }
   if (!token_bytes.empty()) {
     context().world().all_reduce(context().host_stream(), TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
     result.bytes_per_token = static_cast<double>(bytes) / tokens;

@@ -4,6 +4,7 @@
 // far to step -> OptimizerStep per unit. docs/design/architecture.md walks through it with file names.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +33,7 @@ struct StepResult {
   double loss = 0;           // mean nats per counted target of the global batch, or mean of its sequences' means, before the update
   // Targets of the global batch that count, where they are counted (RunPlan::counts_targets()). 0: nobody stepped.
   std::optional<std::int64_t> counted;
+  std::optional<double> token_accuracy;  // the share of these that the model finds right, where TrainConfig::counts_correct()
   std::optional<PairRewards> rewards;  // of the global batch's pairs, with loss.type "dpo"
   double grad_norm = 0;      // unscaled, before clipping
   double lr = 0;
@@ -43,9 +45,11 @@ struct StepResult {
 };
 
 struct EvalResult {
-  double loss = 0;                        // mean nats per counted target
+  double loss = 0;                        // mean nats per counted target; with loss.type "dpo" mean of the pairs
   std::int64_t counted = 0;               // targets
-  std::optional<double> bytes_per_token;  // of those, if token_bytes was given
+  std::optional<double> token_accuracy = {};   // as in StepResult
+  std::optional<PairRewards> rewards = {};     // of the pairs
+  std::optional<double> bytes_per_token = {};  // of those, if token_bytes was given
 };
 
 // Where training stands, beside the tensors.
@@ -68,12 +72,16 @@ class RankTrainer {
   // One global batch: the samples at positions batch*G .. batch*G + G-1, batch = 0, 1, ... counting up with every call.
   StepResult step(const LoadSamples& load);
   // `batches` global batches from position 0 on, without an update. `token_bytes`: length of each token's text, or empty.
-  EvalResult evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes);
+  // `reference`: as set_reference() takes it, of the pairs that `load` has.
+  EvalResult evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes,
+                      std::span<const float> reference = {});
   // The reference's log-probabilities of every pair that is trained on, two of each, by SampleSpans::numbers.
   void set_reference(std::vector<float> reference) { reference_ = std::move(reference); }
+  std::span<const float> reference() const { return reference_; }
   // The log-probabilities that the weights of now give to the samples 0 .. samples - 1 of `load`, in whole global batches: 2 f32 of
-  // each, by its number, on the rank that reports its losses; the others leave `into` alone.
-  void refer(const LoadSamples& load, std::int64_t samples, std::span<float> into);
+  // each, by its number, on the rank that reports its losses; the others leave `into` alone. kOff: without adapters.
+  enum class Adapters : std::uint8_t { kOn, kOff };
+  void refer(const LoadSamples& load, std::int64_t samples, std::span<float> into, Adapters adapters = Adapters::kOn);
   // Everything sent has arrived, everywhere. Before destruction.
   void drain() { model_.drain(); }
 
@@ -129,8 +137,7 @@ class RankTrainer {
   void load_batch(const LoadSamples& load, std::int64_t batch, bool training);
   std::int64_t sum_on_last(std::int64_t counted);
   void weigh_rows(std::int64_t counted, bool training);
-  PairRewards mean_rewards();
-  std::optional<std::int64_t> counted_here();
+  std::span<const std::int64_t> counts_here();
   void decide_update();
   double held_seconds();
   std::span<const double> read_losses();
@@ -154,6 +161,7 @@ class RankTrainer {
   bool has_stepped_ = false;      // since it was made, wherever training goes on from
   std::int64_t sample_offset_ = 0;  // BatchSlicing::offset
   StepResult result_;             // of the step in progress
+  std::array<std::int64_t, kMostCounts> counts_{};  // what this rank adds to those of the batch
   double update_scale_ = 1;       // clipping, and 1 / the loss scale
 };
 

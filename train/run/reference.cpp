@@ -18,14 +18,22 @@
 namespace trident {
 namespace {
 
-std::uint64_t identity_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors) {
+// The pairs of some sources, in a file.
+struct AskedPart {
+  std::string path;
+  std::span<const TokenSource> sources;
+  std::span<const DataFacts> facts;
+  std::vector<float>* values;
+};
+
+std::uint64_t identity_of(const RunInputs& inputs, std::span<const DataFacts> data, const std::vector<ManifestTensor>& tensors) {
   const TrainConfig& config = inputs.plan.config;
   Fnv1a hash;
   const auto add = [&](std::string_view text) {
     hash.add(static_cast<std::uint64_t>(text.size()));
     hash.add(text);
   };
-  for (const DataFacts& facts : inputs.training_facts()) add(facts.sizes), add(facts.content);
+  for (const DataFacts& facts : data) add(facts.sizes), add(facts.content);
   add(config.reference);
   const auto in_base = [](const ManifestTensor& tensor) { return tensor.base.has_value(); };
   for (const ManifestTensor& tensor : tensors)
@@ -37,20 +45,37 @@ std::uint64_t identity_of(const RunInputs& inputs, const std::vector<ManifestTen
 }
 
 // Asks about all sources, one behind the other.
-std::vector<float> asked(const RunInputs& inputs, RankTrainer& trainer) {
+std::vector<float> asked(const RunInputs& inputs, std::span<const TokenSource> sources, RankTrainer& trainer) {
   std::vector<BatchLoader> loaders;
   std::int64_t samples = 0;
-  for (const TokenSource& source : inputs.sources.train)
+  for (const TokenSource& source : sources)
     samples += loaders.emplace_back(loader_in_order(inputs, source)).samples_per_epoch();
+  const bool without = inputs.plan.config.reference == kAdapterOffReference;
+  const auto adapters = without ? RankTrainer::Adapters::kOff : RankTrainer::Adapters::kOn;
   std::vector<float> values(static_cast<std::size_t>(2 * samples));
   std::span<float> rest = values;
   for (BatchLoader& loader : loaders) {
     const std::int64_t own = loader.samples_per_epoch();
     trainer.refer([&](std::int64_t first, std::int64_t count, const SampleSpans& spans) { loader.load(first, count, spans); }, own,
-                  rest.first(static_cast<std::size_t>(2 * own)));
+                  rest.first(static_cast<std::size_t>(2 * own)), adapters);
     rest = rest.subspan(static_cast<std::size_t>(2 * own));
   }
   return values;
+}
+
+// What an earlier start wrote, on the rank that `reads`; the others have 0.
+void read_part(const RunInputs& inputs, const AskedPart& part, std::uint64_t identity, bool reads) {
+  std::int64_t samples = 0;
+  for (const TokenSource& source : part.sources) samples += loader_in_order(inputs, source).samples_per_epoch();
+  part.values->resize(static_cast<std::size_t>(2 * samples));
+  if (!reads) return;
+  std::optional<std::vector<float>> read = read_reference(part.path, identity, samples);
+  if (!read)
+    throw DataError(
+        fmt::format("{}: is missing, and the weights before the first step, of which it tells, are gone; put the copy of the "
+                    "folder there that the run began in{}",
+                    part.path, part.path.ends_with(kValidReferenceFile) ? ", or evaluate nothing (--set eval.every=0)" : ""));
+  *part.values = *std::move(read);
 }
 
 bool has_adapters(const Resume& weights) {
@@ -88,37 +113,44 @@ void check_reference(const RunInputs& inputs) {
                     in_quotes(config.reference)));
 }
 
-std::vector<float> reference_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors, RankTrainer& trainer,
-                                const Logger& logger, const Say& say) {
+PairReference reference_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors, RankTrainer& trainer,
+                           const Logger& logger, const Say& say, const ReferenceUse& use) {
   const TrainConfig& config = inputs.plan.config;
-  const std::string path = fmt::format("{}/{}", config.run.dir, kReferenceFile);
-  const bool writes = trainer.context().rank() == 0, is_initial = config.reference == kInitialReference;
+  const bool writes = trainer.context().rank() == 0, is_other = config.names_reference();
+  PairReference reference;
+  std::vector<AskedPart> parts;
+  const std::span<const DataFacts> facts = inputs.data_facts;
+  const auto path_of = [&](const char* name) { return fmt::format("{}/{}", config.run.dir, name); };
+  const std::size_t of_training = inputs.sources.train.size();
+  if (use.trains)
+    parts.push_back({path_of(kReferenceFile), inputs.sources.train, facts.first(of_training), &reference.train});
+  if (use.evaluates)
+    parts.push_back({path_of(kValidReferenceFile), inputs.sources.valid, facts.subspan(of_training), &reference.valid});
   if (trainer.position().updates > 0) {
-    std::int64_t samples = 0;
-    for (const TokenSource& source : inputs.sources.train) samples += loader_in_order(inputs, source).samples_per_epoch();
-    std::vector<float> values(static_cast<std::size_t>(2 * samples));
-    if (writes) {
-      std::optional<std::vector<float>> read = read_reference(path, identity_of(inputs, tensors), samples);
-      if (!read)
-        throw DataError(
-            fmt::format("{}: is missing, and the weights before the first step, of which it tells, are gone; put the copy of the "
-                        "folder there that the run began in",
-                        path));
-      values = *std::move(read);
+    for (const AskedPart& part : parts) {
+      read_part(inputs, part, writes ? identity_of(inputs, part.facts, tensors) : 0, writes);
+      share(*part.values, trainer);
     }
-    share(values, trainer);
-    return values;
+    return reference;
   }
   const double start = monotonic_seconds();
-  if (!is_initial) load_weights(inputs.reference.value(), trainer.model(), logger, "reference", config.reference);
-  std::vector<float> values = asked(inputs, trainer);
-  share(values, trainer);
-  if (!is_initial) load_weights(inputs.initial.value(), trainer.model(), logger, "model.init_from", config.model.init_from.value());
-  if (!writes) return values;
-  write_reference(path, identity_of(inputs, tensors), values);
-  say(fmt::format("{}: log-probabilities of {} by {} (reference), in {:.1f} s", path, counted(std::ssize(values) / 2, "pair"),
-                  is_initial ? "the weights before the first step" : config.reference, monotonic_seconds() - start));
-  return values;
+  if (is_other) load_weights(inputs.reference.value(), trainer.model(), logger, "reference", config.reference);
+  for (const AskedPart& part : parts) {
+    *part.values = asked(inputs, part.sources, trainer);
+    share(*part.values, trainer);
+  }
+  if (is_other) load_weights(inputs.initial.value(), trainer.model(), logger, "model.init_from", config.model.init_from.value());
+  for (const AskedPart& part : parts) {
+    if (!writes) continue;
+    write_reference(part.path, identity_of(inputs, part.facts, tensors), *part.values);
+    say(fmt::format("{}: log-probabilities of {} by {} (reference), in {:.1f} s", part.path,
+                    counted(std::ssize(*part.values) / 2, "pair"),
+                    is_other                                     ? config.reference
+                    : config.reference == kAdapterOffReference ? "the weights before the first step without their adapters"
+                                                               : "the weights before the first step",
+                    monotonic_seconds() - start));
+  }
+  return reference;
 }
 
 }  // namespace trident

@@ -1,4 +1,4 @@
-// The reference of preference optimisation: what frozen weights say of every pair of the training data, asked once.
+// The reference of preference optimisation: what frozen weights say of every pair of the training and validation data, asked once.
 #pragma once
 
 #include <vector>
@@ -14,12 +14,19 @@ namespace trident {
 // begins with.
 void check_reference(const RunInputs& inputs);
 
-// Collective, between steps, once run.dir is there: two log-probabilities of each training sample, the same on every rank. Before
-// the first step the run's own forward program makes them, of its weights or of those that `reference` names, in whose place the
-// weights of model.init_from come again, and rank 0 writes run.dir/reference.f32; later starts read it there. DataError naming the
-// remedy where a later start does not find it; errors of read_reference(), load_weights() and files. `tensors`:
-// RunCheckpoints::tensors().
-std::vector<float> reference_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors, RankTrainer& trainer,
-                                const Logger& logger, const Say& say);
+// Two log-probabilities of each sample: of all training sources, of all validation sources; empty where nobody asked.
+struct PairReference {
+  std::vector<float> train, valid;
+};
+struct ReferenceUse {
+  bool trains = false, evaluates = false;
+};
+
+// Collective, between steps, once run.dir is there; the same on every rank. Before the first step the run's own forward program
+// asks its weights, or those that `reference` names, in whose place the weights of model.init_from come again, and rank 0 writes
+// run.dir/reference.f32 and reference_valid.f32; later starts read them there. DataError naming the remedy where a later start does
+// not find one; errors of read_reference(), load_weights() and files. `tensors`: RunCheckpoints::tensors().
+PairReference reference_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors, RankTrainer& trainer,
+                           const Logger& logger, const Say& say, const ReferenceUse& use);
 
 }  // namespace trident

@@ -214,7 +214,7 @@ std::optional<Resume> find_initial(const TrainConfig& config) {
 }
 
 std::optional<Resume> find_reference(const TrainConfig& config) {
-  return config.reference == kInitialReference ? std::nullopt : std::optional(initial_at(hub_snapshot(config.reference), "reference"));
+  return config.names_reference() ? std::optional(initial_at(hub_snapshot(config.reference), "reference")) : std::nullopt;
 }
 
 namespace {

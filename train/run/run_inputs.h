@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,7 @@ struct ValidationSet {
   double weight = 1;  // in the mean of all sets; they sum to 1
   BatchLoader loader;
   std::int64_t batches = 0;  // of an evaluation
+  std::span<const float> reference = {};  // of its pairs, with loss.type "dpo", as RankTrainer::evaluate() takes it
 };
 // The global batches that an evaluation takes of a set: eval.steps, or as many as have no sample twice; one at least.
 std::int64_t eval_batches(const TrainConfig& config, std::int64_t samples_of_set);

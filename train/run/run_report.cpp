@@ -22,7 +22,11 @@
 namespace trident {
 namespace {
 
-std::string loss_text(double first, double last) { return fmt::format("{:.4f} -> {:.4f} nats per token", first, last); }
+// A loss of pairs is no cross-entropy of tokens.
+const char* unit_of_loss(bool of_pairs) { return of_pairs ? "per pair" : "nats per token"; }
+std::string loss_text(double first, double last, bool of_pairs) {
+  return fmt::format("{:.4f} -> {:.4f} {}", first, last, unit_of_loss(of_pairs));
+}
 
 // The ranks that send and hold the most.
 ZeroCost largest_cost(const RunPlan& plan, const ZeroPolicy& policy) {
@@ -81,12 +85,17 @@ std::string device_line(const RunPlan& plan, const std::string& device) {
 
 // `before`: nullptr where there is none.
 std::string valid_text(const ValidLoss* before, const ValidLoss& last) {
+  if (last.rewards) {
+    const std::string text = before == nullptr ? fmt::format("{:.4f} {}", last.loss, unit_of_loss(true))
+                                               : loss_text(before->loss, last.loss, true);
+    return text + fmt::format(", accuracy {:.4f}, margin {:.4f}", last.rewards->accuracy, last.rewards->margin());
+  }
   if (before == nullptr)
     return fmt::format("{:.4f} nats per token, perplexity {:.2f}{}", last.loss, last.perplexity(),
                        last.bits_per_byte ? fmt::format(", {:.3f} bits per byte", *last.bits_per_byte) : "");
   const ValidLoss& first = *before;
-  std::string text =
-      fmt::format("{}, perplexity {:.2f} -> {:.2f}", loss_text(first.loss, last.loss), first.perplexity(), last.perplexity());
+  std::string text = fmt::format("{}, perplexity {:.2f} -> {:.2f}", loss_text(first.loss, last.loss, false), first.perplexity(),
+                                 last.perplexity());
   if (first.bits_per_byte && last.bits_per_byte)
     text += fmt::format(", {:.3f} -> {:.3f} bits per byte", *first.bits_per_byte, *last.bits_per_byte);
   return text;
@@ -134,7 +143,7 @@ std::vector<std::string> time_lines(const StepTimes& times) {
 }  // namespace
 
 ValidLoss valid_loss(const EvalResult& result) {
-  ValidLoss valid{result.loss, std::nullopt};
+  ValidLoss valid{.loss = result.loss, .token_accuracy = result.token_accuracy, .rewards = result.rewards};
   if (result.bytes_per_token) valid.bits_per_byte = result.loss / std::numbers::ln2 / *result.bytes_per_token;
   return valid;
 }
@@ -304,7 +313,7 @@ std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& sum
   const TrainConfig& config = plan.config;
   std::string reached = fmt::format("result: step {}/{}, {} tokens in {}; training loss {}", summary.step, config.run.steps,
                                     with_commas(summary.tokens), clock_text(summary.seconds),
-                                    loss_text(summary.first_loss, summary.last_loss));
+                                    loss_text(summary.first_loss, summary.last_loss, config.loss.is_dpo()));
   if (summary.last_valid)
     reached += "; validation loss " +
                valid_text(summary.first_valid ? &summary.first_valid->valid : nullptr, summary.last_valid->valid);

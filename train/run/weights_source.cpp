@@ -117,7 +117,7 @@ std::vector<std::string> WeightsReader::notes() const {
 void refuse_base(const WeightsSource& checkpoint, const std::string& why) {
   throw ConfigError(
       fmt::format("{}: its frozen weights are those of {}, and {}; put them there again, or name the folder that has them "
-                  "now (--set model.init_from=DIR of train, eval and generate)",
+                  "now (--set model.init_from=DIR of train, eval, generate and convert)",
                   checkpoint.folder, checkpoint.manifest.base, why));
 }
 
