@@ -49,7 +49,8 @@ void derive_precision(Facts& facts) {
   // The program sets its own format where the file says "no".
   if (facts.find("precision.compute") == nullptr && facts.find("@mixed_precision") != nullptr)
     facts.set("precision.compute", "fp32", {"@mixed_precision"});
-  if (const Fact* const fp8 = facts.find("precision.fp8")) facts.take("precision.compute", {"bf16", fp8->origin, Weight::kFallback});
+  if (const Fact* const fp8 = facts.find("precision.fp8"))
+    facts.take("precision.compute", {"bf16", fp8->origin, Weight::kFallback});
   if (facts.is("precision.compute", "fp16") && facts.find("@loss_scale") != nullptr)
     facts.take("precision.loss_scale", *facts.find("@loss_scale"));
   else
