@@ -241,6 +241,7 @@ TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
                                     {"precision.compute", "\"auto\""}})
     EXPECT_EQ(became(axolotl, path), value) << path;
   EXPECT_EQ(became(imported(S::kAxolotl, {{"warmup_steps", 10}}), "lr_schedule.warmup_steps"), "10");
+  EXPECT_EQ(became(imported(S::kAxolotl, {{"save_strategy", "no"}}), "checkpoint.every"), "\"end\"");
   EXPECT_EQ(became(imported(S::kAxolotl, {{"rl", "ipo"}}), "loss.variant"), "\"ipo\"");
   EXPECT_EQ(became(imported(S::kLlamaFactory, {{"stage", "dpo"}, {"pref_beta", 0.3}}), "loss.beta"), "0.3");
 }
