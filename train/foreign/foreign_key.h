@@ -57,8 +57,8 @@ enum class Convert : std::uint8_t {
 };
 
 // A row that names values answers those alone and goes before those of the same name without values. Several rows of one name and
-// value count together, the first of them for the verdict. A name that ends in * is any that begins so, and comes last. Nested keys have dots: "zero_optimization.stage". Flags have neither hyphens before them nor
-// within: "micro_batch_size".
+// value count together, the first of them for the verdict. A name that ends in * is any that begins so, and comes last. Nested keys
+// have dots: "zero_optimization.stage". Flags have neither hyphens before them nor within: "micro_batch_size".
 struct ForeignKey {
   std::string_view names;  // "a, b" or "a, b = V, W"
   Verdict verdict;

@@ -32,6 +32,7 @@ constexpr ForeignKey kAxolotlTraining[] = {
     {"fp8", kNotBuilt, "precision.fp8", "true"},
     {"logging_steps", kMapped, "@logging_steps", {}, "at most 10 where it is left out", "10"},
     {"save_steps", kMapped, "checkpoint.every"},
+    {"save_strategy = no, false", kMapped, "checkpoint.every", "\"end\"", "the last step alone is saved, as there"},
     {"save_strategy", kMapped, "@save_strategy", {}, "steps between checkpoints, or epoch", "\"epoch\""},
     {"saves_per_epoch = 1", kMapped, "checkpoint.every", "\"epoch\""},
     {"eval_steps", kMapped, "eval.every"},

@@ -11,7 +11,8 @@ namespace trident {
 inline constexpr std::string_view kFsdpOffload =
     "offload.parameters, offload.optimizer and offload.gradients, which FSDP keeps together";
 inline constexpr std::string_view kReducesOften =
-    "gradients are reduced after every micro-batch, as DeepSpeed does, though in fp32; parallel.grad_sync \"step\" reduces once a step";
+    "gradients are reduced after every micro-batch, as DeepSpeed does, though in fp32; parallel.grad_sync \"step\" reduces once a "
+    "step";
 inline constexpr std::string_view kWithData = "the targets that count are chosen with the data";
 inline constexpr std::string_view kNoSuchMethod = "a method that is not there: all weights or LoRA's train, by AdamW or Lion";
 inline constexpr std::string_view kOwnTemplate = "the tokenizer's own template where none is named";

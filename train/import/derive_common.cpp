@@ -14,9 +14,16 @@ bool is_of_command_line(const Fact* ranks) { return ranks != nullptr && ranks->o
 
 // Ranks of all axes; ranks that share a copy (@shard, -1: all that are left), and how many such groups there are (@replicate).
 void derive_degrees(Facts& facts) {
+  if (facts.text("@nodes").find(':') != std::string::npos) {  // torchrun's MIN:MAX
+    facts.remark("@nodes",
+                 "ranks do not come and go: elastic lists the layouts that trident supervise falls back on; give --ranks");
+    for (const char* const name : {"@nodes", "@ranks_per_node"}) facts.erase(name);
+  }
   if (!is_of_command_line(facts.find("@ranks")) && facts.find("@nodes") != nullptr) {
-    if (facts.is_given("@nodes")) apply(facts, {"@ranks", "@ranks_per_node @nodes"});
-    else apply(facts, {"@ranks", "@ranks_per_node"});
+    if (facts.is_given("@nodes"))
+      apply(facts, {"@ranks", "@ranks_per_node @nodes"});
+    else
+      apply(facts, {"@ranks", "@ranks_per_node"});
   }
   apply(facts, {"parallel.data", "@ranks", "parallel.tensor? parallel.pipeline? parallel.context?"});
   const Fact *const copies = facts.find("@replicate"), *const sharers = facts.find("@shard");
@@ -34,13 +41,14 @@ void derive_degrees(Facts& facts) {
   }
   const std::int64_t s = facts.positive("@shard").value_or(1);
   if (r > 1 || s > 1) apply(facts, {"parallel.data", copies == nullptr ? "@shard" : "@replicate @shard?"});
-  if (r > 1 && s > 1) facts.set("parallel.shard_group", s, {"@replicate", "@shard"});
-  else if (r > 1) facts.set("parallel.zero", "ddp", {"@replicate", "@shard"});
+  if (r > 1 && s > 1)
+    facts.set("parallel.shard_group", s, {"@replicate", "@shard"});
+  else if (r > 1)
+    facts.set("parallel.zero", "ddp", {"@replicate", "@shard"});
 }
 
 // batch.global = batch.micro x @accumulation x parallel.data. What inputs say goes first, defaults fill what is missing then.
 void derive_batch(Facts& facts) {
-  apply(facts, {"batch.global", "@step_tokens", "batch.sequence"});
   const bool micro = facts.is_given("batch.micro"), accumulation = facts.is_given("@accumulation");
   const Fact* const data = facts.find("parallel.data");
   if (!facts.is_given("batch.global")) {
@@ -51,12 +59,12 @@ void derive_batch(Facts& facts) {
     apply(facts, {"batch.micro", "batch.global", "@accumulation parallel.data"});
   } else if (facts.find("batch.micro") != nullptr) {
     if (accumulation) apply(facts, {"@batch", "batch.micro @accumulation parallel.data"});
-    if (const Fact *const global = facts.find("batch.global"), *const all = facts.find("@batch");
-        all != nullptr && !is_same_value(global->value, all->value))
-      throw ConfigError(fmt::format(
-          "{}: is not micro-batch x accumulation x data-parallel ranks = {} x {} x {} = {} ({}); change one of them", global->origin,
-          *facts.integer("batch.micro"), *facts.integer("@accumulation"), *facts.integer("parallel.data"), to_json_text(all->value),
-          all->origin));
+    const Fact *const global = facts.find("batch.global"), *const all = facts.find("@batch");
+    if (all != nullptr && !is_same_value(global->value, all->value))
+      throw ConfigError(
+          fmt::format("{}: is not micro-batch x accumulation x data-parallel ranks = {} x {} x {} = {} ({}); change one of them",
+                      global->origin, *facts.integer("batch.micro"), *facts.integer("@accumulation"),
+                      *facts.integer("parallel.data"), to_json_text(all->value), all->origin));
     apply(facts, {"@accumulation", "batch.global", "batch.micro parallel.data"});
   }
 }
@@ -134,23 +142,23 @@ std::string how_to_prepare(const Facts& facts, const std::string& dataset) {
   const std::string ending = path.extension().string();
   const bool is_file = file_exists(dataset) || ending == ".jsonl" || ending == ".json" || ending == ".txt";
   const std::string name = (is_file ? path.stem() : path.filename()).string(), output = "data/" + (name.empty() ? "NAME" : name);
-  const auto text = [&](std::string_view name) { return facts.find(name) == nullptr ? "" : text_of(facts.find(name)->value); };
-  const std::string model = text("@model"), loss = text("@loss"), named = text("data.tokenizer");
+  const std::string model = facts.text("@model"), loss = facts.text("@loss"), named = facts.text("data.tokenizer");
   const std::string tokenizer = !named.empty() ? named : folder_exists(model) ? model : "MODEL";
   const bool is_chat = !loss.empty() && loss != "preference";
-  const std::string prepare =
-      fmt::format("give token files of it: trident data prepare {}--input {} --tokenizer {}{} --output {}",
-                  is_chat ? "--chat " : loss.empty() ? "" : "--preference ", is_file ? dataset : "FILE", tokenizer,
-                  is_chat ? " --loss " + loss : "", output);
+  const std::string prepare = fmt::format("give token files of it: trident data prepare {}--input {} --tokenizer {}{} --output {}",
+                                          is_chat        ? "--chat "
+                                          : loss.empty() ? ""
+                                                         : "--preference ",
+                                          is_file ? dataset : "FILE", tokenizer, is_chat ? " --loss " + loss : "", output);
   if (facts.find("@pack") == nullptr) return fmt::format("{}, then --set data.train={}", prepare, output);
-  const std::string sequence = facts.find("batch.sequence") == nullptr ? "T" : text("batch.sequence");
-  return fmt::format("{0}, trident data pack {1} --sequence {2} --output {1}_packed, then --set data.train={1}_packed",
-                     prepare, output, sequence);
+  const std::string sequence = facts.find("batch.sequence") == nullptr ? "T" : facts.text("batch.sequence");
+  return fmt::format("{0}, trident data pack {1} --sequence {2} --output {1}_packed, then --set data.train={1}_packed", prepare,
+                     output, sequence);
 }
 
 void derive_names(Facts& facts) {
   if (const Fact* const model = facts.find("@model")) {
-    const std::string name = text_of(model->value);
+    const std::string name = facts.text("@model");
     const bool is_folder = folder_exists(name), is_shape = !is_folder && is_preset(name);
     facts.remark(*model, is_folder  ? ""
                          : is_shape ? "the shape alone: give its folder with --set model.init_from=DIR for the weights"
@@ -158,7 +166,7 @@ void derive_names(Facts& facts) {
     if (is_folder || is_shape) facts.take(is_folder ? "model.init_from" : "model.preset", *model);
   }
   if (const Fact* const dataset = facts.find("@dataset")) {
-    const std::string prefix = dataset->value.is_string() ? dataset->value.as_string() : "";
+    const std::string prefix = dataset->value.is_string() ? facts.text("@dataset") : "";
     if (file_exists(prefix + ".bin") && file_exists(prefix + ".idx"))
       facts.take("data.train", *dataset);
     else
@@ -178,7 +186,8 @@ JsonValue llama3_rope_scaling(double factor) {
 
 void take_fp8(Facts& facts) {
   if (const Fact* const fp8 = facts.find("@fp8"))
-    facts.set("precision.fp8", (facts.find("@fp8_recipe") == nullptr ? fp8 : facts.find("@fp8_recipe"))->value, {"@fp8", "@fp8_recipe"});
+    facts.set("precision.fp8", (facts.find("@fp8_recipe") == nullptr ? fp8 : facts.find("@fp8_recipe"))->value,
+              {"@fp8", "@fp8_recipe"});
   else
     facts.remark("@fp8_recipe", "goes with fp8, which no key asks for");
 }

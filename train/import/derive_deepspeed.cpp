@@ -25,7 +25,7 @@ void take_left_out(Facts& facts, std::string_view name, JsonValue value, std::in
 void derive_accelerate_processes(Facts& facts) {
   if (facts.find("@distributed_type") == nullptr) return;
   const Fact type = *facts.find("@distributed_type");
-  const std::string name = text_of(type.value);
+  const std::string name = facts.text("@distributed_type");
   if (const Fact* const ranks = facts.find("@ranks"); name == "NO" && (ranks == nullptr || !ranks->origin.starts_with("--ranks"))) {
     facts.remark("@ranks", "distributed_type NO starts one process");
     for (const std::string_view one : {"@nodes", "@ranks_per_node"}) facts.erase(one);
@@ -36,7 +36,7 @@ void derive_accelerate_processes(Facts& facts) {
     take_default(facts, "recompute.policy", "full", ForeignSystem::kAccelerate);
     take_default(facts, "optimizer.grad_clip", 1.0, ForeignSystem::kAccelerate);
   }
-  facts.take("parallel.zero", {name == "FSDP" ? "zero3" : name == "DEEPSPEED" ? "zero2" : "ddp", type.origin, Weight::kImplied});
+  facts.take("parallel.zero", {name == "FSDP" ? "zero3" : name == "DEEPSPEED" ? "zero2" : "ddp", type.origin, Weight::kFallback});
 }
 
 void derive_precision(Facts& facts) {
@@ -46,8 +46,11 @@ void derive_precision(Facts& facts) {
     const bool is_half = name.ends_with("16") || name == "half";
     facts.take("precision.compute", {!is_half ? "fp32" : name.find('b') != name.npos ? "bf16" : "fp16", dtype->origin});
   }
+  // The program sets its own format where the file says "no".
+  if (facts.find("precision.compute") == nullptr && facts.find("@mixed_precision") != nullptr)
+    facts.set("precision.compute", "fp32", {"@mixed_precision"});
   if (const Fact* const fp8 = facts.find("precision.fp8"))
-    facts.take("precision.compute", {"bf16", fp8->origin, Weight::kImplied});
+    facts.take("precision.compute", {"bf16", fp8->origin, Weight::kFallback});
   if (facts.is("precision.compute", "fp16") && facts.find("@loss_scale") != nullptr)
     facts.take("precision.loss_scale", *facts.find("@loss_scale"));
   else

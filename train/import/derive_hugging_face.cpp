@@ -58,8 +58,10 @@ void take_trl_defaults(Facts& facts, Stage stage) {
 
 // Arguments of adapters and of quantization say nothing without an adapter and a format.
 void derive_adapter(Facts& facts) {
-  if (!has_adapter(facts)) facts.erase_block("adapter.");
-  else if (facts.find("@use_dora") != nullptr) facts.set("adapter.type", "dora", {"@use_dora"});
+  if (!has_adapter(facts))
+    facts.erase_block("adapter.");
+  else if (facts.find("@use_dora") != nullptr)
+    facts.set("adapter.type", "dora", {"@use_dora"});
   if (facts.find("model.quantize.type") == nullptr) facts.erase_block("model.quantize.");
 }
 
@@ -77,7 +79,8 @@ void derive_samples(Facts& facts, Stage stage) {
   const std::string_view packing = how == "neat" ? "@packing_strategy" : "@packing";
   const std::string pack = facts.word(packing);
   const bool is_cut = pack == "stream" || (pack == "packed" && (how == "wrapped" || how == "fixed"));
-  if (!pack.empty()) facts.set("data.samples", is_cut ? "stream" : "packed", {packing});
+  if (!pack.empty())
+    facts.set("data.samples", is_cut ? "stream" : "packed", {packing});
   else if (stage == Stage::kSft || stage == Stage::kDpo)
     facts.take("data.samples", {"packed", "a conversation is a sample", Weight::kDefault});
   if (!pack.empty() && pack != "one" && !is_cut) facts.set("@pack", true, {packing});
@@ -97,8 +100,8 @@ void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
 void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   const Stage stage = stage_of(facts);
   if (systems.contains(kSwift) && !facts.is_given("@accumulation") && !facts.is_given("batch.global")) {
-    const double at_once = static_cast<double>(facts.positive("batch.micro").value_or(1)) *
-                           static_cast<double>(facts.positive("@ranks").value_or(1));
+    const double at_once =
+        static_cast<double>(facts.positive("batch.micro").value_or(1)) * static_cast<double>(facts.positive("@ranks").value_or(1));
     facts.set("@accumulation", of_default(kSwift, whole_number(std::ceil(16 / at_once), {})));
   }
   derive_adapter(facts);
@@ -107,9 +110,12 @@ void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   check_schedule(facts);
   derive_samples(facts, stage);
   // The targets that count where @dataset is conversations. TRL's trainers count all tokens, programs on top of it the answers'.
-  if (stage == Stage::kDpo) facts.set("@loss", {"preference", ""});
-  else if (stage == Stage::kSft) facts.take("@loss", {"assistant", "", Weight::kDefault});
-  else facts.erase("@loss");
+  if (stage == Stage::kDpo)
+    facts.set("@loss", {"preference", ""});
+  else if (stage == Stage::kSft)
+    facts.take("@loss", {"assistant", "", Weight::kDefault});
+  else
+    facts.erase("@loss");
   if (stage != Stage::kDpo) return;
   const Fact* const said = facts.find(stage_fact(facts));
   facts.take("loss.type", said == nullptr ? Fact{"dpo", "loss.beta is one of dpo", Weight::kDefault} : computed("dpo", {said}));

@@ -10,7 +10,7 @@
 namespace trident {
 namespace {
 
-constexpr std::array<std::string_view, 8> kShape{"@position_embedding", "@normalization", "@swiglu",         "@bias_linear",
+constexpr std::array<std::string_view, 8> kShape{"@position_embedding", "@normalization", "@swiglu",          "@bias_linear",
                                                  "@qkv_bias",           "@qk_layernorm",  "@grouped_queries", "@window"};
 
 void fill(Facts& facts, std::string_view name, JsonValue value, std::string_view why) {
@@ -20,9 +20,14 @@ void fill(Facts& facts, std::string_view name, JsonValue value, std::string_view
 // The flags that say which family a model is of.
 struct Shape {
   explicit Shape(const Facts& facts)
-      : rotary(facts.is("@position_embedding", "rope")), rms(facts.is("@normalization", "RMSNorm")), swiglu(facts.is_on("@swiglu")),
-        biases(!facts.is("@bias_linear", false)), qkv_bias(facts.is_on("@qkv_bias")), qk_norm(facts.is_on("@qk_layernorm")),
-        grouped(facts.is_on("@grouped_queries")), window(facts.find("@window") != nullptr) {
+      : rotary(facts.is("@position_embedding", "rope")),
+        rms(facts.is("@normalization", "RMSNorm")),
+        swiglu(facts.is_on("@swiglu")),
+        biases(!facts.is("@bias_linear", false)),
+        qkv_bias(facts.is_on("@qkv_bias")),
+        qk_norm(facts.is_on("@qk_layernorm")),
+        grouped(facts.is_on("@grouped_queries")),
+        window(facts.find("@window") != nullptr) {
     for (const std::string_view name : kShape)
       if (const Fact* const fact = facts.find(name)) flags = computed({}, {&flags, fact});
   }
@@ -85,8 +90,8 @@ void set_llama_keys(Facts& facts, const Shape& shape, std::string_view type) {
               {"@rope_scaling", "@rope_llama3_factor"});
   facts.keep_beside("@rope_scaling", {"@rope_llama3_factor"}, "--use-rope-scaling");
   if (const std::optional<double> linear = facts.number("@rope_linear_factor"))
-    facts.take("model.rope_scaling", computed(JsonValue::Object{{"rope_type", "linear"}, {"factor", *linear}},
-                                              {facts.find("@rope_linear_factor")}));
+    facts.take("model.rope_scaling",
+               computed(JsonValue::Object{{"rope_type", "linear"}, {"factor", *linear}}, {facts.find("@rope_linear_factor")}));
   if (shape.window) set_window(facts, type);
   if (!shape.biases) return;
   fill(facts, "model.attention_bias", true, ": no --disable-bias-linear");
@@ -117,11 +122,13 @@ void set_gpt2_keys(Facts& facts) {
 void set_vocabulary(Facts& facts) {
   const bool has_type = facts.find("@tokenizer_type") != nullptr;
   if (!has_type && facts.find("model.vocab_size") == nullptr) fill(facts, "data.tokenizer", "gpt2", " of pretrain_gpt.py");
-  if (facts.find("data.tokenizer") == nullptr) facts.remark("@tokenizer_type", "data.tokenizer is not said: give --tokenizer-model");
+  if (facts.find("data.tokenizer") == nullptr)
+    facts.remark("@tokenizer_type", "data.tokenizer is not said: give --tokenizer-model");
   if (facts.is("data.tokenizer", "gpt2")) fill(facts, "model.vocab_size", 50257, ": GPT-2's tokenizer");
   if (facts.is("@tokenizer_type", "Llama2Tokenizer")) fill(facts, "model.vocab_size", 32000, ": Llama 2's tokenizer");
   if (facts.find("model.vocab_size") != nullptr) return;
-  if (const Fact* const padded = facts.find("@padded_vocabulary")) facts.set("model.vocab_size", *padded);
+  if (const Fact* const padded = facts.find("@padded_vocabulary"))
+    facts.set("model.vocab_size", *padded);
   else
     facts.remark(has_type ? "@tokenizer_type" : "data.tokenizer",
                  "model.vocab_size is not said: give --vocab-size, else it is that of model_type");
@@ -149,8 +156,10 @@ void set_model(Facts& facts) {
     facts.remark(layers, "attention probabilities have no dropout here; Megatron-LM's default is 0.1");
   fill(facts, "model.tie_word_embeddings", true, ": no --untie-embeddings-and-output-weights");
   set_vocabulary(facts);
-  if (type == "gpt2") set_gpt2_keys(facts);
-  else set_llama_keys(facts, shape, type);
+  if (type == "gpt2")
+    set_gpt2_keys(facts);
+  else
+    set_llama_keys(facts, shape, type);
 }
 
 void set_stages(Facts& facts) {
@@ -165,9 +174,10 @@ void set_stages(Facts& facts) {
   const std::int64_t inner = facts.integer("parallel.pipeline").value_or(1) - (first ? 1 : 0) - (last ? 1 : 0),
                      rest = facts.integer(layers).value_or(0) - first.value_or(0) - last.value_or(0);
   if (is_interleaved || inner < 1 || inner > 65536 || rest < inner || rest % inner != 0)
-    throw ConfigError(fmt::format("{}: the other layers do not divide into the other stages; give parallel.layers, where all stages "
-                                  "are listed",
-                                  computed({}, {facts.find("@first_stage_layers"), facts.find("@last_stage_layers")}).origin));
+    throw ConfigError(
+        fmt::format("{}: the other layers do not divide into the other stages; give parallel.layers, where all stages "
+                    "are listed",
+                    computed({}, {facts.find("@first_stage_layers"), facts.find("@last_stage_layers")}).origin));
   JsonValue::Array list(static_cast<std::size_t>(inner), rest / inner);
   if (first) list.insert(list.begin(), *first);
   if (last) list.emplace_back(*last);
@@ -177,9 +187,13 @@ void set_stages(Facts& facts) {
 void set_layout(Facts& facts) {
   const std::array<std::string_view, 4> said{"parallel.zero", "@megatron_fsdp", "@torch_fsdp", "@distributed_optimizer"};
   const auto first = std::ranges::find_if(said, [&](std::string_view name) { return facts.find(name) != nullptr; });
-  if (first == said.end()) fill(facts, "parallel.zero", "ddp", ": no --use-distributed-optimizer");
+  if (first == said.end())
+    fill(facts, "parallel.zero", "ddp", ": no --use-distributed-optimizer");
   else
-    facts.set("parallel.zero", first == said.begin() ? facts.find(*first)->value : first + 1 == said.end() ? "zero1" : "zero3",
+    facts.set("parallel.zero",
+              first == said.begin()     ? facts.find(*first)->value
+              : first + 1 == said.end() ? "zero1"
+                                        : "zero3",
               {said[0], said[1], said[2], said[3]});
   if (facts.is_given("batch.micro") && !facts.is_given("batch.global")) fill(facts, "@accumulation", 1, "");
   if (facts.find("@replicate") != nullptr) facts.set("@shard", -1, {"@replicate"});
@@ -240,8 +254,10 @@ void set_run(Facts& facts) {
   if (const std::optional<Fact> load = facts.pull("checkpoint.resume")) {
     const Fact* const dir = facts.find("checkpoint.dir");
     const bool is_same = dir != nullptr && dir->value == load->value;
-    if (facts.is_on("@finetune")) facts.take("model.init_from", computed(load->value, {&*load, facts.find("@finetune")}));
-    else facts.set("checkpoint.resume", {is_same ? JsonValue("auto") : load->value, load->origin, load->weight});
+    if (facts.is_on("@finetune"))
+      facts.take("model.init_from", computed(load->value, {&*load, facts.find("@finetune")}));
+    else
+      facts.set("checkpoint.resume", {is_same ? JsonValue("auto") : load->value, load->origin, load->weight});
   }
   if (facts.is_on("@profile"))
     facts.set("log.trace_steps",

@@ -41,14 +41,16 @@ JsonValue keys_of(const TitanModel& model) {
                                      {"rms_norm_eps", llama ? 1e-5 : 1e-6},
                                      {"rope_theta", llama ? 500000.0 : 1000000.0},
                                      {"tie_word_embeddings", model.tied}};
-  if (llama) keys.set("rope_scaling", llama3_rope_scaling(8.0));
-  else keys.set("head_dim", 128);
+  if (llama)
+    keys.set("rope_scaling", llama3_rope_scaling(8.0));
+  else
+    keys.set("head_dim", 128);
   return keys;
 }
 
 void derive_titan_model(Facts& facts) {
   if (!facts.is_given("@titan.name") && !facts.is_given("@titan.flavor")) return;  // the debug model is nobody's wish
-  const std::string family = text_of(facts.find("@titan.name")->value), whole = text_of(facts.find("@titan.flavor")->value);
+  const std::string family = facts.text("@titan.name"), whole = facts.text("@titan.flavor");
   std::string_view kind = whole;
   for (const std::string_view attention : {"_flex_attn", "_varlen_attn", "_flex", "_varlen"})
     if (kind.ends_with(attention)) {
@@ -62,7 +64,8 @@ void derive_titan_model(Facts& facts) {
     for (const auto& [key, value] : keys.members()) facts.set("model." + key, value, {"@titan.name", "@titan.flavor"});
     return;
   }
-  facts.remark("@titan.flavor", fmt::format("no dense model {} {} is known: give it with --set model.hf_config=FOLDER", family, whole));
+  facts.remark("@titan.flavor",
+               fmt::format("no dense model {} {} is known: give it with --set model.hf_config=FOLDER", family, whole));
 }
 
 // Micro-batches: without a pipeline the local batch is one; with one it is cut into those that the pipeline passes on.
@@ -85,7 +88,8 @@ void derive_pipeline(Facts& facts, std::int64_t stages) {
   }
   const std::string kind = facts.word("parallel.schedule");
   if (kind.empty() || kind == "1f1b" || kind == "gpipe" || kind == "csv") return;
-  const std::optional<std::int64_t> all = facts.integer("model.num_hidden_layers"), each = facts.positive("@titan.layers_per_stage");
+  const std::optional<std::int64_t> all = facts.integer("model.num_hidden_layers"),
+                                    each = facts.positive("@titan.layers_per_stage");
   if (!all || !each) {
     facts.remark("@titan.layers_per_stage", "parallel.virtual_stages is layers over this and the pipeline's ranks; 2 is taken");
     return facts.set("parallel.virtual_stages", 2, {"parallel.schedule", "parallel.pipeline"});
@@ -129,8 +133,7 @@ void derive_switches(Facts& facts) {
     facts.set("log.trace_steps", JsonValue::Array{std::max<std::int64_t>(1, every - active + 1), every},
               {"@titan.profiles", "@titan.profile_every", "@titan.profile_steps"});
   if (saves && facts.find("@titan.folder") != nullptr && facts.find("run.dir") != nullptr)
-    facts.set("checkpoint.dir",
-              fmt::format("{}/{}", text_of(facts.find("run.dir")->value), text_of(facts.find("@titan.folder")->value)),
+    facts.set("checkpoint.dir", fmt::format("{}/{}", facts.text("run.dir"), facts.text("@titan.folder")),
               {"run.dir", "@titan.folder"});
   const std::string_view weights = facts.find("@titan.load_path") != nullptr ? "@titan.load_path" : "@titan.assets";
   if (in_hf && facts.find(weights) != nullptr)

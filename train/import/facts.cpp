@@ -123,14 +123,18 @@ std::int64_t whole_number(double value, std::initializer_list<const Fact*> from)
 }
 
 void apply(Facts& facts, const Formula& formula) {
-  const std::string first = words_in(formula.product).front();
-  if (facts.find(first) == nullptr) return;
+  const std::vector<std::string> names = words_in(formula.product);
+  const auto own = std::ranges::find_if(names, [](const std::string& name) { return name.starts_with('@'); });
+  const Fact* const first = facts.find(own == names.end() ? names.front() : *own);
+  if (first == nullptr) return;
   const Factors above = factors_of(facts, formula.product, false), below = factors_of(facts, formula.over, true);
   Fact fact = computed({}, {&above.from, &below.from});
-  if (const std::string& missing = above.missing.empty() ? below.missing : above.missing; !missing.empty())
-    return facts.remark(fact, fmt::format("{} is this {} {}, which no input says{}", formula.to, above.missing.empty() ? "over" : "times",
-                                          missing.substr(missing.starts_with('@') ? 1 : 0),
-                                          missing == "parallel.data" ? ": give --ranks" : ""));
+  if (const std::string& missing = above.missing.empty() ? below.missing : above.missing; missing == "parallel.data")
+    return facts.remark(fact,
+                        fmt::format("{} is this times the data-parallel ranks, which no input counts: give --ranks", formula.to));
+  else if (!missing.empty())
+    return facts.remark(*first, fmt::format("{} is this {} {}, which no input says", formula.to,
+                                            above.missing.empty() ? "over" : "times", missing));
   const double value = above.product / below.product;
   if (formula.round == Round::kExact && std::fmod(above.product, below.product) != 0)
     throw ConfigError(fmt::format("{}: {}, {} / ({}), is not a whole number: {} / {}; change one of them", fact.origin, formula.to,
@@ -151,23 +155,16 @@ const Fact* Facts::find(std::string_view name) const {
   return found == facts_.end() ? nullptr : &found->second;
 }
 
-bool Facts::is_given(std::string_view name) const {
-  const Fact* const fact = find(name);
-  return fact != nullptr && !fact->is_default();
-}
+bool Facts::is_given(std::string_view name) const { return find(name) != nullptr && !find(name)->is_default(); }
 
 bool Facts::is(std::string_view name, const JsonValue& value) const {
-  const Fact* const fact = find(name);
-  return fact != nullptr && is_same_value(fact->value, value);
+  return find(name) != nullptr && is_same_value(find(name)->value, value);
 }
 
 std::optional<std::int64_t> Facts::integer(std::string_view name) const {
-  const Fact* const fact = find(name);
-  if (fact == nullptr) return std::nullopt;
-  if (!fact->value.is_number() || fact->value.as_number() != std::floor(fact->value.as_number()) ||
-      std::abs(fact->value.as_number()) > kMostExact)
-    refuse_kind(*fact, "an integer");
-  return fact->value.is_integer() ? fact->value.as_integer() : static_cast<std::int64_t>(fact->value.as_number());
+  const std::optional<double> value = number(name);
+  if (value && (*value != std::floor(*value) || std::abs(*value) > kMostExact)) refuse_kind(*find(name), "an integer");
+  return value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
 }
 
 std::optional<std::int64_t> Facts::positive(std::string_view name) const {
@@ -189,10 +186,13 @@ std::optional<double> Facts::share(std::string_view name) const {
   return value;
 }
 
-std::string Facts::word(std::string_view name) const {
+std::string Facts::text(std::string_view name) const {
   const Fact* const fact = find(name);
-  if (fact == nullptr || fact->value.is_null()) return "";
-  const std::string word = lower(text_of(fact->value));
+  return fact == nullptr || fact->value.is_null() ? "" : text_of(fact->value);
+}
+
+std::string Facts::word(std::string_view name) const {
+  const std::string word = lower(text(name));
   return word == "false" ? "no" : word;
 }
 
@@ -207,7 +207,7 @@ void Facts::take(std::string_view name, Fact fact) {
     return;
   } else if (is_same_value(known.value, fact.value)) {
     known.origin = computed({}, {&known, &fact}).origin;
-  } else if (fact.weight == Weight::kGiven) {
+  } else if (fact.weight != Weight::kFallback) {
     const std::string ours =
         name.starts_with('@') ? "" : fmt::format(" ({}: {} and {})", name, to_json_text(fact.value), to_json_text(known.value));
     throw ConfigError(fmt::format("{}: {} says otherwise{}; keep one of the two", fact.origin, known.origin, ours));
@@ -232,8 +232,7 @@ void Facts::erase_block(std::string_view prefix) {
 }
 
 std::optional<Fact> Facts::pull(std::string_view name) {
-  const Fact* const found = find(name);
-  std::optional<Fact> fact = found == nullptr ? std::nullopt : std::optional(*found);
+  std::optional<Fact> fact = find(name) == nullptr ? std::nullopt : std::optional(*find(name));
   erase(name);
   return fact;
 }

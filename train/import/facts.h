@@ -1,7 +1,8 @@
 // Facts that the inputs state, in our words, while keys of ours are computed from them. Inside train/import only.
 //
 // A fact's name is a path of the option table ("optimizer.lr"), "model." and a key of config.json ("model.hidden_size"), or "@" and
-// a name for what no key of ours says alone; the rows of train/foreign say what each stands for. None of these outlives derive_common.
+// a name for what no key of ours says alone; the rows of train/foreign say what each stands for. None of these outlives
+// derive_common.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +21,11 @@
 
 namespace trident {
 
-// Which of two values counts: the heavier one. Two given ones must be equal; of two others the first counts.
+// Which of two values counts: the heavier one, and of two defaults or two fallbacks the first. Two others must be equal.
 enum class Weight : std::uint8_t {
   kDefault,   // of a system
-  kFallback,  // an input says so, if nothing else does: "bf16: false" is fp32
-  kImplied,   // an input says so by the way: distributed_type FSDP is zero3
+  kFallback,  // an input says so, if nothing else does: "bf16: false" is fp32, distributed_type FSDP zero3
+  kImplied,   // an input says so by the way: "fsdp: full_shard" is zero3, unless fsdp_config has another strategy
   kGiven
 };
 
@@ -38,8 +39,8 @@ struct Fact {
 
 class Facts {
  public:
-  const Fact* find(std::string_view name) const;  // nullptr: nobody says so
-  bool is_given(std::string_view name) const;     // some input says so
+  const Fact* find(std::string_view name) const;                 // nullptr: nobody says so
+  bool is_given(std::string_view name) const;                    // some input says so
   bool is(std::string_view name, const JsonValue& value) const;  // somebody says so, and it is this value
   bool is_on(std::string_view name) const { return is(name, true); }
   // Values of a fact, or nothing where nobody says so. ConfigError, with the origin, for one of another kind.
@@ -47,10 +48,12 @@ class Facts {
   std::optional<std::int64_t> positive(std::string_view name) const;  // an integer from 1, which may divide
   std::optional<double> number(std::string_view name) const;
   std::optional<double> share(std::string_view name) const;  // a number from 0 to 1
-  // Text in small letters: "no" of YAML's false; "" where nobody says so.
+  // Text, or JSON of another value; "": nobody says so.
+  std::string text(std::string_view name) const;
+  // The same in small letters; "no" of YAML's false.
   std::string word(std::string_view name) const;
 
-  // A heavier value replaces the one there is; a lighter one gives way. ConfigError, naming both, where two given ones differ.
+  // A heavier value replaces the one there is; a lighter one gives way. ConfigError, naming both, where two must be equal.
   void take(std::string_view name, Fact fact);
   // Replaces without a word.
   void set(std::string_view name, Fact fact);
@@ -83,13 +86,13 @@ std::int64_t whole_number(double value, std::initializer_list<const Fact*> from)
 
 enum class Round : std::uint8_t { kExact, kDown, kNearest, kUp, kNot };  // kExact refuses fractions; kDown gives 1 at least
 
-// `to` is the product of facts over that of others, where the first of them is said.
+// `to` is the product of facts over that of others, where the first of them that begins with @, or else the first, is said.
 struct Formula {
   std::string_view to;
   std::string_view product, over = {};  // names and numbers, with blanks; a name that ends in ? is 1 where nobody says it
   Round round = Round::kExact;
 };
-// Takes what the formula gives. Where a name has no fact, the others get a remark that says so. Whether it is a default does not
+// Takes what the formula gives. Where a name has no fact, a remark says so. Whether it is a default does not
 // depend on the ranks. ConfigError for a fraction that the formula does not round, and for a divisor below 1.
 void apply(Facts& facts, const Formula& formula);
 
@@ -112,8 +115,8 @@ void take_fp8(Facts& facts);
 
 // Computes keys from facts that only this system has; each before derive_common, and only where the system is among the inputs.
 void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems);  // with TRL, ms-swift, axolotl, LLaMA-Factory
-void derive_deepspeed(Facts& facts);     // with Accelerate
-void derive_megatron(Facts& facts);      // the model block from flags
+void derive_deepspeed(Facts& facts);                                             // with Accelerate
+void derive_megatron(Facts& facts);                                              // the model block from flags
 void derive_torchtitan(Facts& facts);
 void derive_olmo(Facts& facts);
 // Defaults of what is trained, such as TRL's of supervised fine-tuning, which go before those of the tables.

@@ -44,9 +44,8 @@ bool is_neutral(const JsonValue& value) {
 
 bool is_comment(std::string_view key) {
   if (key.starts_with('-')) return false;
-  for (std::size_t at = 0; at != key.npos; at = key.find('.', at), at += at == key.npos ? 0 : 1)
-    if (key.substr(at).starts_with('_') || key.substr(at).starts_with("x-")) return true;
-  return false;
+  return std::ranges::any_of(words_in(key, "."),
+                             [](std::string_view part) { return part.starts_with('_') || part.starts_with("x-"); });
 }
 
 std::optional<bool> bool_in(std::string_view text) {
@@ -219,7 +218,11 @@ void Resolver::judge(const ForeignLeaf& leaf) {
   if (!rows.empty() && rows.front()->convert == Convert::kWords) {
     rows.clear(), words.clear();
     for (const std::string& word : words_in(leaf.value, ", []\""))
-      for (const ForeignKey* const row : tables_.find_all(leaf.system, leaf.key, word)) rows.push_back(row), words.push_back(word);
+      for (const ForeignKey* const row : tables_.find_all(leaf.system, leaf.key, word)) {
+        if (row->convert == Convert::kWords)
+          throw ConfigError(fmt::format("{}: there is no word {} of this key; correct it", one.origin, in_quotes(word)));
+        rows.push_back(row), words.push_back(word);
+      }
     if (rows.empty()) {
       one.key.note = "off, as here";
       return;
@@ -360,16 +363,9 @@ void Resolver::list_values() {
   }
   for (const auto& [path, fact] : facts_.all())
     TRIDENT_CHECK(is_of_model(path) || find_option(path) != nullptr, "{}: {} is in no table", fact.origin, path);
-  // Ranks of all axes together.
-  std::int64_t ranks = 1;
-  for (const char* axis : {"parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.context"}) {
-    const Fact* const degree = facts_.find(axis);
-    if (degree != nullptr && degree->value.is_integer())
-      ranks = whole_number(static_cast<double>(ranks) * degree->value.as_number(), {degree});
-    else if (std::string_view(axis) == "parallel.data")
-      return;
-  }
-  out_.ranks = ranks;
+  if (const Fact* const data = facts_.find("parallel.data"); data == nullptr || !data->value.is_number()) return;
+  apply(facts_, {"@ranks", "parallel.data parallel.tensor? parallel.pipeline? parallel.context?"});
+  out_.ranks = facts_.integer("@ranks");
 }
 
 // Says what became of a key, now that all values are known.

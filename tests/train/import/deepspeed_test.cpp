@@ -87,6 +87,7 @@ TEST(Launchers, SayHowManyRanksThereAre) {
   EXPECT_EQ(ranks({{"-np", "6"}, {"--bind-to", "core"}}), 6);
   EXPECT_EQ(ranks({{"--nodes", "2"}, {"--ntasks-per-node", "4"}, {"--ntasks", "8"}}), 8);
   EXPECT_EQ(ranks({{"--nproc_per_node", "gpu"}, {"--nnodes", "2"}}), 0);
+  EXPECT_EQ(ranks({{"--nproc_per_node", "8"}, {"--nnodes", "1:4"}}), 0);
 }
 
 TEST(Launchers, NamedFlagsAreGivenAndMisspeltOnesRefused) {

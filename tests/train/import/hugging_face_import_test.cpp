@@ -112,6 +112,8 @@ TEST(HuggingFaceImport, WhatIsGivenGoesBeforeDefaults) {
   EXPECT_EQ(became(imported(S::kHuggingFace, {{"program", "sft.py"}, {"dtype", "float32"}, {"bf16", true}}), "precision.compute"),
             "\"bf16\"")
       << "the format of files is not that of products";
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"program", "sft.py"}, {"dtype", "float32"}}), "precision.compute"), "\"bf16\"");
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"dtype", "bfloat16"}, {"bf16", "False"}}), "precision.compute"), "\"bf16\"");
   const Import steps = imported(S::kHuggingFace, {{"max_steps", "100"}, {"num_train_epochs", "2"}, {"save_strategy", "no"}});
   EXPECT_EQ(became(steps, "run.steps") + became(steps, "run.epochs") + became(steps, "checkpoint.every"), "100\"end\"");
 }
@@ -183,7 +185,7 @@ TEST(HuggingFaceImport, HybridShardsAndOffloadBecomeAllThatTheyMean) {
     for (const char* const path : {"offload.parameters", "offload.optimizer", "offload.gradients"})
       EXPECT_EQ(became(import, path), one.host) << what << " " << path;
   }
-  expect_refusal({{"fsdp", "full_shard half"}}, "words are full_shard");
+  expect_refusal({{"fsdp", "full_shard half"}}, "no word \"half\"");
 }
 
 TEST(HuggingFaceImport, PackingSaysWhatASampleIs) {
@@ -239,6 +241,7 @@ TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
                                     {"precision.compute", "\"auto\""}})
     EXPECT_EQ(became(axolotl, path), value) << path;
   EXPECT_EQ(became(imported(S::kAxolotl, {{"warmup_steps", 10}}), "lr_schedule.warmup_steps"), "10");
+  EXPECT_EQ(became(imported(S::kAxolotl, {{"save_strategy", "no"}}), "checkpoint.every"), "\"end\"");
   EXPECT_EQ(became(imported(S::kAxolotl, {{"rl", "ipo"}}), "loss.variant"), "\"ipo\"");
   EXPECT_EQ(became(imported(S::kLlamaFactory, {{"stage", "dpo"}, {"pref_beta", 0.3}}), "loss.beta"), "0.3");
 }

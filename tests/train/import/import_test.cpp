@@ -63,7 +63,6 @@ constexpr ForeignKey kImportRows[] = {
     {"epochs", kMapped, "run.epochs", {}, {}, "3"},
     {"max_steps", kMapped, "@max_steps"},
     {"tokens", kMapped, "@train_tokens"},
-    {"step_tokens", kMapped, "@step_tokens"},
     {"length", kMapped, "batch.sequence"},
     {"save_strategy", kMapped, "@save_strategy", {}, {}, "\"steps\""},
     {"save_steps", kMapped, "@save_steps", {}, {}, "500"},
@@ -247,7 +246,6 @@ TEST(Import, TheBatchFollowsFromItsParts) {
   EXPECT_EQ(value_of(by_total, "parallel.data"), "16");
   EXPECT_EQ(value_of(imported(json({{"total", 128}, {"gas", 2}, {"micro", 4}})), "parallel.data"), "16");
   EXPECT_EQ(value_of(imported(yaml({{"num_machines", 2}, {"per_machine", 4}})), "parallel.data"), "8");
-  EXPECT_EQ(value_of(imported(flags({{"step_tokens", "4e6"}, {"length", 4000}})), "batch.global"), "1000");
 }
 
 TEST(Import, RanksOfTheCommandLineCountAndAreSaid) {
@@ -270,7 +268,8 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
 
 TEST(Import, ABatchThatDoesNotDivideIsRefused) {
   expect_refused(yaml({{"num_processes", 6}, {"tp_size", 4}}),
-                 {"a.yaml:1 num_processes: 6, a.yaml:2 tp_size: 4: parallel.data, ranks / (parallel.tensor), is not a whole number: 6 / 4"});
+                 {"a.yaml:1 num_processes: 6, a.yaml:2 tp_size: 4: parallel.data, ranks / (parallel.tensor)",
+                  "is not a whole number: 6 / 4"});
   expect_refused(yaml({{"num_processes", 4}}) + json({{"total", 100}, {"micro", 8}, {"gas", 4}}),
                  {"ds.json:1 total: 100: is not micro-batch x accumulation x data-parallel ranks = 8 x 4 x 4 = 128",
                   "ds.json:2 micro: 8, ds.json:3 gas: 4, a.yaml:1 num_processes: 4"});
@@ -331,7 +330,7 @@ TEST(Import, LengthsFollowFromStepsAndShares) {
   EXPECT_EQ(value_of(by_epochs, "run.epochs"), "1.0");
   EXPECT_EQ(value_of(by_epochs, "lr_schedule.warmup_steps"), "0.03");
   EXPECT_EQ(value_of(imported(flags({{"warmup_steps", 7}, {"warmup_ratio", 0.03}})), "lr_schedule.warmup_steps"), "7");
-  const Import by_tokens = imported(flags({{"tokens", "1e9"}, {"step_tokens", 4000000}, {"length", 4000}}));
+  const Import by_tokens = imported(flags({{"tokens", "1e9"}, {"length", 4000}}) + json({{"total", 1000}}));
   EXPECT_EQ(value_of(by_tokens, "run.steps"), "250");
 }
 
