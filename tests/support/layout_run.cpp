@@ -77,7 +77,8 @@ double norm2(const std::vector<float>& v) {
 void set_masters(RankTrainer& trainer,
                  const std::function<std::optional<float>(const std::string& tensor, std::int64_t index)>& value) {
   const ParallelContext& context = trainer.context();
-  for (const ParamShard& shard : trainer.store().shards())
+  for (const ParamShard& shard : trainer.store().shards()) {
+    if (shard.master.data() == nullptr) continue;  // a tied weight that the other end holds
     for (const ShardPiece& piece : shard.pieces) {
       const ElementMap map(*piece.spec, context.grid().degrees().tensor, context.coordinates().tensor);
       for (std::int64_t i = 0; i < piece.count && piece.trains; ++i) {
@@ -86,6 +87,7 @@ void set_masters(RankTrainer& trainer,
           shard.master.as<float>()[piece.shard_begin + i] = *given;
       }
     }
+  }
   trainer.store().publish_masters();
 }
 
