@@ -373,7 +373,7 @@ class Reader : Cursor {
       declares = is_listed(first_word(), "export declare local readonly typeset");
     }
     if (pos_ == begin) fail_alone();
-    const bool has_parentheses = words.size() <= 2 && takes("(");
+    const bool has_parentheses = !words.empty() && words.size() <= 2 && takes("(");
     if (has_parentheses && (skip_blanks(), !takes(")"))) fail_alone();
     if (has_parentheses || (words.size() == 2 && first_word() == "function")) {
       runs_ = doubtful("the function");  // its block comes next, and nobody knows who calls it
