@@ -49,7 +49,7 @@ JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, 
   keys["r"] = config.adapter.r;
   keys["target_modules"] = std::move(modules);
   keys["task_type"] = "CAUSAL_LM";
-  keys["use_dora"] = false;
+  keys["use_dora"] = spec.dora;
   keys["use_rslora"] = config.adapter.rslora;
   JsonValue json;
   for (auto& [key, value] : keys) json.set(key, std::move(value));

@@ -32,7 +32,8 @@ struct TunedModel {
 };
 
 TunedModel tuned(std::string_view name) {
-  const Settings lora{"adapter.type=lora", "adapter.r=4", "adapter.alpha=6"};
+  const bool dora = name.starts_with("dora");
+  const Settings lora{dora ? "adapter.type=dora" : "adapter.type=lora", "adapter.r=4", "adapter.alpha=6"};
   const auto with = [&](const char* word, Settings more, bool gpt2 = false) {
     more.insert(more.begin(), lora.begin(), lora.end());
     return TunedModel{word, more, gpt2};
@@ -51,6 +52,11 @@ TunedModel tuned(std::string_view name) {
       with("qwen2", {"model.model_type=qwen2", "adapter.exclude_modules=[\"up_proj\"]"}),
       with("phi3", {"model.model_type=phi3", "model.pad_token_id=0"}),
       with("gpt2", {}, true),
+      with("dora", {}),
+      with("dora_dropout", {"adapter.dropout=0.1", "model.dropout=0.1"}),
+      with("dora_few_kv_heads", {one_kv_head_for_two, "adapter.dropout=0.2"}),
+      with("dora_outputs", {"adapter.target_modules=[\"o_proj\",\"down_proj\"]", "model.attention_bias=true"}),
+      with("dora_gpt2", {}, true),
       {"some", {"train.only=[\".*(q_proj|up_proj).*\",\".*norm.weight\"]"}},
       {"upper_layers_whole", {"train.freeze=[\"model.embed_tokens.*\",\"model.layers.[0-4][.].*\"]"}},
       {"everything", {"train.only=\".*\""}},
@@ -88,7 +94,17 @@ std::vector<TunedCase> tuned_cases() {
       {{1, 1, 2, false, "ddp"}, "lora", kPacked},
       {{2, 2, 2, false, "zero1", "1f1b"}, "outputs"},
       {{1, 2, 2, false, "zero3", "1f1b"}, "upper_layers_whole"},
+      {{2, 2, 2, true, "zero3", "interleaved"}, "dora"},
+      {{4, 1, 2, true, "zero2"}, "dora_few_kv_heads", kPacked},
+      {{4, 1, 1, false}, "dora_gpt2"},
 
+      {{2, 1, 1, false}, "dora"},
+      {{8, 1, 1, true}, "dora"},
+      {{1, 2, 1, false, "zero1", "1f1b"}, "dora_dropout", kPacked},
+      {{1, 1, 2, false, "shard_grad_op"}, "dora"},
+      {{2, 2, 2, false, "ddp", "gpipe"}, "dora_dropout"},
+      {{2, 1, 2, true, "zero3"}, "dora_outputs"},
+      {{2, 2, 1, true, "zero1", "1f1b"}, "dora_gpt2", kPacked},
       {{2, 1, 1, false}, "lora"},
       {{2, 1, 1, true}, "dropout"},
       {{4, 1, 1, true}, "few_kv_heads", kPacked},
@@ -117,7 +133,7 @@ std::vector<TunedCase> tuned_cases() {
       {{2, 2, 2, true, "zero2", "1f1b"}, "qwen2"},
   };
 }
-constexpr std::size_t kThird = 14;
+constexpr std::size_t kThird = 17;
 
 // B is not zero, as it is at first, so that A has a gradient.
 float begun_b(const std::string& tensor, std::int64_t index) {
@@ -228,9 +244,9 @@ std::string name_of(const ::testing::TestParamInfo<TunedCase>& info) { return in
 INSTANTIATE_TEST_SUITE_P(Layouts, Tuned, ::testing::ValuesIn(third()), name_of);
 INSTANTIATE_TEST_SUITE_P(FullLayouts, Tuned, ::testing::ValuesIn(tuned_cases()), name_of);
 
-TEST(TunedMatrix, Has40LayoutsAnd12OfThemWithPackedSamples) {
+TEST(TunedMatrix, Has50LayoutsAnd12OfThemWithPackedSamples) {
   const std::vector<TunedCase> cases = tuned_cases();
-  EXPECT_EQ(cases.size(), 40u);
+  EXPECT_EQ(cases.size(), 50u);
   EXPECT_GE(std::ranges::count(cases, true, &TunedCase::packed), 12);
 }
 
