@@ -56,6 +56,7 @@ void Attention::declare(ParamList& list) {
   std::vector<RowShardedLinear> linears;
   const auto project = [&](std::int64_t columns) {
     const LinearIds ids = declare_row_sharded(list, linears.emplace_back(linear));
+    linears.back().weight = ids.weight;
     projections.push_back({ids.weight, ids.bias, columns});
   };
   if (fused) {
@@ -82,13 +83,14 @@ void Attention::declare(ParamList& list) {
     key_norm_.declare(list);
   }
   const double layers = static_cast<double>(config_.layers);
-  const ColumnShardedLinear last{.name = names_.attention_output,
-                                 .output_rows = config_.hidden,
-                                 .input_columns = config_.query_width(),
-                                 .bias = config_.output_bias,
-                                 .transposed_on_disk = names_.transposed_on_disk,
-                                 .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
+  ColumnShardedLinear last{.name = names_.attention_output,
+                           .output_rows = config_.hidden,
+                           .input_columns = config_.query_width(),
+                           .bias = config_.output_bias,
+                           .transposed_on_disk = names_.transposed_on_disk,
+                           .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
   const LinearIds output = declare_column_sharded(list, last);
+  last.weight = output.weight;
   output_ = RowParallelLinear(config_.hidden, output.weight, output.bias,
                               declare_adapters(list, config_, last, ActivationKind::kAttention,
                                                DropoutPlace::kAttentionOutputAdapter));

@@ -90,11 +90,22 @@ PartSpec outer_part(const AdaptedModule& module, std::int64_t tensor_rows, std::
           .padded_rows = rows, .init = {InitKind::kZeros, 0.0f}};
 }
 
-// The rows of a module's B that are beside a linear layer; nothing: the layer has none of the module's.
-std::optional<LinearAdapter::Block> declare_block(ParamList& list, const RowShardedLinear& linear, const AdaptedModule& module) {
+// m [out] begins as the lengths of W's rows: at first DoRA changes nothing, too.
+template <class Linear>
+PartSpec magnitude_part(const AdaptedModule& module, const PartSpec& outer, const Linear& linear) {
+  PartSpec part = outer;
+  part.tensor = module.magnitude(), part.tensor_shape = {outer.tensor_shape[0]};
+  part.init = {InitKind::kRowLength, linear.init_std, module.module + ".weight", linear.input_columns};
+  part.transposed_on_disk = linear.transposed_on_disk;  // as W is, which is read for it
+  return part;
+}
+
+// The rows of a module's B, and of its m, that are beside a linear layer; nothing: the layer has none of the module's.
+std::optional<LinearAdapter::Block> declare_block(ParamList& list, const RowShardedLinear& linear, const AdaptedModule& module,
+                                                  ActivationKind kind, bool dora) {
   const int replicas = list.layout().degree / linear.shards;
   ParamSpec b;
-  LinearAdapter::Block block{.rank = module.rank};
+  LinearAdapter::Block block{.rank = module.rank, .weight = linear.weight};
   std::int64_t column = 0;
   for (const TensorRows& part : linear.parts) {
     const std::int64_t columns = part.rows / linear.shards;
@@ -106,11 +117,17 @@ std::optional<LinearAdapter::Block> declare_block(ParamList& list, const RowShar
     column += columns;
   }
   if (b.parts.empty()) return std::nullopt;
-  b.name = b.parts.size() == linear.parts.size() ? linear.name : module.module;
-  b.name += kLoraB;
+  const std::string name = b.parts.size() == linear.parts.size() ? linear.name : module.module;
   b.sharding = linear.shards > 1 ? TensorSharding{ShardDim::kRows, linear.shards} : TensorSharding{};
   if (replicas > 1) b.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+  ParamSpec m = b;
+  b.name = std::string(name).append(kLoraB);
   block.b = list.add(std::move(b));
+  if (!dora) return block;
+  m.name = std::string(name).append(kLoraMagnitude);
+  m.weight_decay = false;
+  for (PartSpec& part : m.parts) part = magnitude_part(module, part, linear);
+  block.dora.emplace(kind, list.add(std::move(m)));
   return block;
 }
 
@@ -179,7 +196,8 @@ std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& 
     std::int64_t first_rank = 0;
     for (const AdaptedModule& module : modules) {
       for (std::size_t i = 0; i < linears.size(); ++i)
-        if (std::optional<LinearAdapter::Block> block = declare_block(list, linears[i], module)) {
+        if (std::optional<LinearAdapter::Block> block =
+                declare_block(list, linears[i], module, kind, config.tuning->adapters.dora)) {
           block->product = i;
           block->first_rank = first_rank;
           blocks.push_back(*block);
@@ -204,11 +222,19 @@ std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& 
   b.name = module->b();
   b.parts = {outer_part(*module, linear.output_rows, 0, linear.output_rows)};
   b.grad_partial_over = partial_axes(list.layout(), PartialGradient::kAlways);  // each rank's z is a summand
+  ParamSpec m = b;
   const ParamId a_id = list.add(std::move(a)), b_id = list.add(std::move(b));
+  LinearAdapter::Block block{.b = b_id, .columns = linear.output_rows, .rank = module->rank, .weight = linear.weight};
+  if (config.tuning->adapters.dora) {
+    m.name = module->magnitude();
+    m.weight_decay = false;
+    m.parts = {magnitude_part(*module, m.parts.front(), linear)};
+    block.dora.emplace(kind, list.add(std::move(m)));
+  }
   std::vector<LinearAdapter> adapters;
   adapters.emplace_back(kind, a_id, module->rank, module->scale,
                         adapter_dropout(config, static_cast<int>(place), tensor_degree > 1),
-                        std::vector{LinearAdapter::Block{b_id, 0, 0, linear.output_rows, 0, module->rank}});
+                        std::vector{std::move(block)});
   return adapters;
 }
 

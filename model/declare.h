@@ -36,6 +36,7 @@ struct RowShardedLinear {
   int shards = 1;
   bool bias = false, transposed_on_disk = false;
   float init_std = 0.0f;
+  ParamId weight = {};  // once it is declared, for adapters
 };
 struct LinearIds {
   ParamId weight, bias;
@@ -48,13 +49,14 @@ struct ColumnShardedLinear {
   std::int64_t output_rows = 0, input_columns = 0;
   bool bias = false, transposed_on_disk = false;
   float init_std = 0.0f;
+  ParamId weight = {};  // once it is declared, for adapters
 };
 LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& linear);
 
-// The adapters that a model's tuning puts beside linear layers that read one input: A and B of each. The columns of product i are
-// those of linears[i]. Modules of one scale are one LinearAdapter, with dropout each is one; none where no module has one. `name`:
-// of the parameter that holds several modules' A. `kind`: the part of the model that they are in. `place`: of the first module's
-// dropout, which the others' follow.
+// The adapters that a model's tuning puts beside linear layers that read one input: A, B and with DoRA m of each. The columns of
+// product i are those of linears[i]. Modules of one scale are one LinearAdapter, with dropout each is one; none where no module has
+// one. `name`: of the parameter that holds several modules' A. `kind`: the part of the model that they are in. `place`: of the
+// first module's dropout, which the others' follow.
 std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const std::string& name,
                                             std::span<const RowShardedLinear> linears, ActivationKind kind,
                                             DropoutPlace place);

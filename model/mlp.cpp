@@ -17,26 +17,28 @@ void Mlp::declare(ParamList& list) {
   const int tensor_degree = list.layout().degree;
   inner_ = config_.ffn / tensor_degree;
   norm_.declare(list);
-  const RowShardedLinear first{.name = names_.mlp_input,
-                               .parts = names_.mlp_input_parts,
-                               .input_columns = config_.hidden,
-                               .shards = tensor_degree,
-                               .bias = config_.mlp_bias,
-                               .transposed_on_disk = names_.transposed_on_disk,
-                               .init_std = static_cast<float>(config_.init_std)};
+  RowShardedLinear first{.name = names_.mlp_input,
+                         .parts = names_.mlp_input_parts,
+                         .input_columns = config_.hidden,
+                         .shards = tensor_degree,
+                         .bias = config_.mlp_bias,
+                         .transposed_on_disk = names_.transposed_on_disk,
+                         .init_std = static_cast<float>(config_.init_std)};
   const LinearIds up = declare_row_sharded(list, first);
+  first.weight = up.weight;
   const auto parts = static_cast<std::int64_t>(names_.mlp_input_parts.size());
   up_ = ColumnParallelLinear({{up.weight, up.bias, parts * inner_}},
                              declare_adapters(list, config_, first.name, std::span(&first, 1), ActivationKind::kMlp,
                                               DropoutPlace::kMlpInputAdapter));
   const double layers = static_cast<double>(config_.layers);
-  const ColumnShardedLinear last{.name = names_.mlp_output,
-                                 .output_rows = config_.hidden,
-                                 .input_columns = config_.ffn,
-                                 .bias = config_.mlp_bias,
-                                 .transposed_on_disk = names_.transposed_on_disk,
-                                 .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
+  ColumnShardedLinear last{.name = names_.mlp_output,
+                           .output_rows = config_.hidden,
+                           .input_columns = config_.ffn,
+                           .bias = config_.mlp_bias,
+                           .transposed_on_disk = names_.transposed_on_disk,
+                           .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
   const LinearIds down = declare_column_sharded(list, last);
+  last.weight = down.weight;
   down_ = RowParallelLinear(config_.hidden, down.weight, down.bias,
                             declare_adapters(list, config_, last, ActivationKind::kMlp, DropoutPlace::kMlpOutputAdapter));
 }
@@ -58,11 +60,11 @@ void Mlp::forward(LayerPass& p, TensorView x, const op::Summands& lacking, Tenso
 
 void Mlp::recompute(LayerPass& p, TensorView x, const op::Summands& lacking) const {
   norm_.enter(p, x, lacking);
-  if (!norm_.is_after()) return expand(p, x, std::nullopt);
+  if (!norm_.is_after() && !down_.scales()) return expand(p, x, std::nullopt);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
   expand(p, x, act);
-  // For the norm's input and statistics.
+  // For the norm's input and statistics, or what DoRA scales.
   norm_.leave(p, p.scratch(x.dtype(), x.shape()), [&](TensorView out) { return down_.forward(p, out, act); });
 }
 

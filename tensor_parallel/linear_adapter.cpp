@@ -14,6 +14,13 @@ TensorView one_by_one(TensorView rows) { return rows.reshape({rows.shape()[0], 1
 template <class View>
 View as_one_head(View dense) { return dense.reshape({1, 1, dense.shape()[0], dense.shape()[1]}); }
 
+void copy_columns(Pass& p, TensorView dense, TensorView rows, std::int64_t first_column) {
+  p.run(op::SplitHeads{.heads = as_one_head(dense), .rows = one_by_one(rows), .first_column = first_column});
+}
+void write_columns(Pass& p, TensorView rows, ConstTensorView dense, std::int64_t first_column) {
+  p.run(op::MergeHeads{.rows = one_by_one(rows), .heads = as_one_head(dense), .first_column = first_column});
+}
+
 }  // namespace
 
 bool LinearAdapter::is_beside(std::size_t product) const {
@@ -31,8 +38,7 @@ ConstTensorView LinearAdapter::matrix(Pass& p, std::size_t product, std::int64_t
   p.run(op::FillZero{.out = diagonal});
   for (const Block& block : blocks_) {
     if (block.product != product) continue;
-    p.run(op::MergeHeads{.rows = one_by_one(diagonal.rows(block.first_column, block.columns)),
-                         .heads = as_one_head(p.weight(block.b)), .first_column = block.first_rank});
+    write_columns(p, diagonal.rows(block.first_column, block.columns), p.weight(block.b), block.first_rank);
   }
   return diagonal;
 }
@@ -60,19 +66,63 @@ ConstTensorView LinearAdapter::input(Pass& p, ConstTensorView x) const {
 void LinearAdapter::forward(Pass& p, ConstTensorView x, std::span<const TensorView> y) const {
   const ScratchScope dropped(p.scratch_cursor());
   const TensorView z = p.save(z_, p.geometry.compute, {x.shape()[0], ranks_});
-  MatmulOperands inner = p.product(z, input(p, x), Transpose::kNo, p.weight(a_), Transpose::kYes);
+  const ConstTensorView in = input(p, x);
+  MatmulOperands inner = p.product(z, in, Transpose::kNo, p.weight(a_), Transpose::kYes);
   inner.scale = scale_;
   p.matmul(inner);
   if (!p.adapts) p.run(op::FillZero{.out = z});  // between the same products, for which devices are prepared
-  for (std::size_t i = 0; i < y.size(); ++i) {
+  for (std::size_t i = 0; i < y.size() && !scales_dropped(); ++i) {
     if (!is_beside(i)) continue;
     const ScratchScope scope(p.scratch_cursor());
     p.matmul(y[i], z, Transpose::kNo, matrix(p, i, y[i].shape()[1]), Transpose::kYes, Accumulate::kYes);
   }
+  for (const Block& block : blocks_)
+    if (block.dora && p.adapts) scale_columns(p, block, y[block.product], in, z);
 }
 
-void LinearAdapter::backward_input(Pass& p, TensorView d_x, std::span<const TensorView> d_y) const {
-  const TensorView d_z = p.keep(d_z_, p.geometry.compute, {d_x.shape()[0], ranks_});
+void LinearAdapter::scale_columns(Pass& p, const Block& block, TensorView y, ConstTensorView x, ConstTensorView z) const {
+  const TensorView u = block.dora->u(p, y.shape()[0], block.columns);
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView own = p.scratch(y.dtype(), u.shape()), scaled = scales_dropped() ? p.scratch(y.dtype(), u.shape()) : own;
+  copy_columns(p, scales_dropped() ? own : u, y, block.first_column);
+  if (scales_dropped()) {  // y = x W^T + c u - x' W^T of dropped x'
+    p.matmul(u, x, Transpose::kNo, rows_of_weight(p, block), Transpose::kYes);
+    negate(p, scaled, u);
+    p.run(op::Add{.out = own, .a = own, .b = scaled});
+    p.matmul(u, z, Transpose::kNo, p.weight(block.b), Transpose::kYes, Accumulate::kYes);
+  }
+  block.dora->forward(p, scaled, u,
+                      {.w = rows_of_weight(p, block), .b = p.weight(block.b),
+                       .a = p.weight(a_).rows(block.first_rank, block.rank), .scale = scale_, .sums_ranks = dropout_.has_columns});
+  if (scales_dropped()) p.run(op::Add{.out = own, .a = own, .b = scaled});
+  write_columns(p, y, own, block.first_column);
+}
+
+void LinearAdapter::begin_backward(Pass& p, std::span<const TensorView> d_y) const {
+  for (const Block& block : blocks_) {
+    if (!block.dora || scales_dropped()) continue;
+    const ScratchScope scope(p.scratch_cursor());
+    const TensorView d_rows = d_y[block.product], d = p.scratch(d_rows.dtype(), {d_rows.shape()[0], block.columns});
+    copy_columns(p, d, d_rows, block.first_column);
+    block.dora->backward(p, d);
+    write_columns(p, d_rows, d, block.first_column);
+  }
+}
+
+void LinearAdapter::backward_dropped(Pass& p, const Block& block, TensorView d_x, TensorView d_y, Accumulate accumulate) const {
+  const ScratchScope scope(p.scratch_cursor());
+  const Shape shape{d_y.shape()[0], block.columns};
+  const TensorView d = p.scratch(d_y.dtype(), shape), difference = p.scratch(d_y.dtype(), shape);
+  copy_columns(p, d, d_y, block.first_column);
+  negate(p, difference, d);
+  block.dora->backward(p, d);
+  write_columns(p, d_y, d, block.first_column);
+  p.run(op::Add{.out = difference, .a = difference, .b = d});
+  p.matmul(d_x, difference, Transpose::kNo, rows_of_weight(p, block), Transpose::kNo, accumulate);
+}
+
+TensorView LinearAdapter::inner_gradient(Pass& p, std::span<const TensorView> d_y) const {
+  const TensorView d_z = p.keep(d_z_, p.geometry.compute, {d_y.front().shape()[0], ranks_});
   Accumulate accumulate = Accumulate::kNo;
   for (std::size_t i = 0; i < d_y.size(); ++i) {
     if (!is_beside(i)) continue;
@@ -83,10 +133,23 @@ void LinearAdapter::backward_input(Pass& p, TensorView d_x, std::span<const Tens
     p.matmul(outer);
     accumulate = Accumulate::kYes;
   }
-  if (dropout_.probability == 0) return p.matmul(d_x, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo, Accumulate::kYes);
+  return d_z;
+}
+
+void LinearAdapter::backward_input(Pass& p, TensorView d_x, std::span<const TensorView> d_y) const {
+  if (dropout_.probability == 0)
+    return p.matmul(d_x, inner_gradient(p, d_y), Transpose::kNo, p.weight(a_), Transpose::kNo, Accumulate::kYes);
+  if (!scales()) inner_gradient(p, d_y);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView d_dropped = p.scratch(d_x.dtype(), d_x.shape());
-  p.matmul(d_dropped, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo);
+  Accumulate accumulate = Accumulate::kNo;
+  for (const Block& block : blocks_) {
+    if (!block.dora) continue;
+    backward_dropped(p, block, d_dropped, d_y[block.product], accumulate);
+    accumulate = Accumulate::kYes;
+  }
+  const TensorView d_z = scales() ? inner_gradient(p, d_y) : p[d_z_];
+  p.matmul(d_dropped, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo, accumulate);
   drop(p, d_dropped, d_dropped);
   p.run(op::Add{.out = d_x, .a = d_x, .b = d_dropped});
 }
@@ -112,9 +175,7 @@ void LinearAdapter::backward_weight(Pass& p, ConstTensorView x, std::span<const 
       const ScratchScope copies(p.scratch_cursor());
       const bool adds = p.grad_mode() == Accumulate::kYes;
       const TensorView gradient = p.grad(block.b), copy = p.scratch(DType::kF32, gradient.shape());
-      p.run(op::SplitHeads{.heads = as_one_head(adds ? copy : gradient),
-                           .rows = one_by_one(diagonal.rows(block.first_column, block.columns)),
-                           .first_column = block.first_rank});
+      copy_columns(p, adds ? copy : gradient, diagonal.rows(block.first_column, block.columns), block.first_rank);
       if (adds) p.run(op::AccumulateInto{.out = gradient, .x = copy});
     }
   }

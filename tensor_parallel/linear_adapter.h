@@ -3,16 +3,19 @@
 // The A's of all modules are one matrix, one under the other, so that x is read once. Where a product of the base gives several
 // modules' columns, their B's lie as blocks on a diagonal [C_i, sum r], made anew in scratch for every call, zero elsewhere.
 // Over tp no sum is added: beside a column-parallel layer A is whole on every rank and B has the rows of W; beside a row-parallel
-// layer A has the columns of W, B is whole, and what is added to y is a summand as x W^T is.
+// layer A has the columns of W, B is whole, and what is added to y is a summand as x W^T is. DoRA then multiplies the columns of y,
+// also of a summand; beside a row-parallel layer one sum of squares over tp says by what.
 //
 // R rows, K input columns and C_i output columns of product i on this rank, r rank. Calls take scratch in the caller's scope.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "tensor_parallel/dora_scale.h"
 #include "tensor_parallel/pass.h"
 
 namespace trident {
@@ -24,6 +27,8 @@ class LinearAdapter {
     ParamId b = {};
     std::size_t product = 0;
     std::int64_t first_column = 0, columns = 0, first_rank = 0, rank = 0;
+    ParamId weight = {};                   // the product's W
+    std::optional<DoraScale> dora = {};    // all blocks have one, or none
   };
 
   // Dropout of x beside the base's product; `place`: a number that no other dropout of the unit has.
@@ -39,20 +44,35 @@ class LinearAdapter {
     z_.kind = kind;
   }
 
-  // Adds to y[i] T[R, C_i], from x T[R, K].
+  // With DoRA products come without their biases, and W and biases do not train.
+  bool scales() const { return blocks_.front().dora.has_value(); }
+
+  // Adds to y[i] T[R, C_i], which has x W_i^T, from x T[R, K].
   void forward(Pass& p, ConstTensorView x, std::span<const TensorView> y) const;
+  // Before the products that make d_x of d_y: d_y[i] T[R, C_i] become what goes through them.
+  void begin_backward(Pass& p, std::span<const TensorView> d_y) const;
   // Adds to d_x T[R, K], from d_y[i] T[R, C_i].
   void backward_input(Pass& p, TensorView d_x, std::span<const TensorView> d_y) const;
   // Gradients of A and B (grad_mode).
   void backward_weight(Pass& p, ConstTensorView x, std::span<const TensorView> d_y) const;
 
  private:
+  bool scales_dropped() const { return scales() && dropout_.probability > 0; }
   bool is_beside(std::size_t product) const;
   // The one block of a product that is dense by itself; null: it is not.
   const Block* dense_block(std::size_t product, std::int64_t columns) const;
   // T[C_i, ranks].
   ConstTensorView matrix(Pass& p, std::size_t product, std::int64_t columns) const;
   void drop(Pass& p, TensorView out, ConstTensorView x) const;
+  // DoRA in `y` T[R, C_i] of a block, from dropped x and z.
+  void scale_columns(Pass& p, const Block& block, TensorView y, ConstTensorView x, ConstTensorView z) const;
+  // d_x T[R, K] (+)= the gradient of dropped x through W, which DoRA beside dropout multiplies by it once more.
+  void backward_dropped(Pass& p, const Block& block, TensorView d_x, TensorView d_y, Accumulate accumulate) const;
+  ConstTensorView rows_of_weight(Pass& p, const Block& block) const {
+    return p.weight(block.weight).rows(block.first_column, block.columns);
+  }
+  // d_z, from d_y.
+  TensorView inner_gradient(Pass& p, std::span<const TensorView> d_y) const;
   // x after dropout, in scratch; without dropout x itself.
   ConstTensorView input(Pass& p, ConstTensorView x) const;
 

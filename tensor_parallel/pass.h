@@ -80,6 +80,7 @@ class Pass {
   // backward_weight: what was used last before is gone.
   void begin(PassKind kind);
   void end();
+  PassKind kind() const { return kind_; }
 
   // ---- tensors
   // A tensor that is written now and read by later calls for this micro-batch.

@@ -10,7 +10,7 @@ ConstTensorView RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorVie
   const TensorView full = leave_buffer(p, y);
   const MatmulOperands product = p.product(as_rows(full), x, Transpose::kNo, p.weight(weight_), Transpose::kYes);
   ConstTensorView bias = bias_.present() ? p.weight(bias_) : ConstTensorView();
-  if (bias_.present() && !sums_ranks &&
+  if (bias_.present() && !sums_ranks && !scales() &&
       p.ops.try_fused(p.stream, {.epilogue = Epilogue::kBias, .product = product, .bias = bias, .pre = {}, .result = {}}))
     bias = {};
   else
@@ -26,8 +26,10 @@ MatmulOperands RowParallelLinear::input_gradient(Pass& p, TensorView d_x) const 
 }
 
 void RowParallelLinear::backward_input(Pass& p, TensorView d_x) const {
-  p.matmul(input_gradient(p, d_x));
+  const MatmulOperands product = input_gradient(p, d_x);
   const TensorView d_y = d_y_rows(p);
+  for (const LinearAdapter& adapter : adapters_) adapter.begin_backward(p, std::span(&d_y, 1));
+  p.matmul(product);
   for (const LinearAdapter& adapter : adapters_) adapter.backward_input(p, d_x, std::span(&d_y, 1));
 }
 

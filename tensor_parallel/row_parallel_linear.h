@@ -31,6 +31,8 @@ class RowParallelLinear {
   void backward_input(Pass& p, TensorView d_x) const;
   // Where x is gelu(pre), pre T[R,K]: d_pre and x, T[R,K], overwritten.
   void backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView x, ConstTensorView pre) const;
+  // Whether backward reads what forward saves here (DoRA).
+  bool scales() const { return !adapters_.empty() && adapters_.front().scales(); }
   // Whether backward_weight does anything.
   bool trains(const Pass& p) const { return !adapters_.empty() || p.trains(weight_) || p.trains(bias_); }
   // Weight, bias and adapter gradients (grad_mode), from d_y as backward_input left it.

@@ -61,7 +61,7 @@ JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, 
   if (tied) saved.emplace_back(ends.embedding), keys["ensure_weight_tying"] = true;
   if (!saved.empty()) keys["modules_to_save"] = std::move(saved);
   keys["task_type"] = "CAUSAL_LM";
-  keys["use_dora"] = false;
+  keys["use_dora"] = spec.dora;
   keys["use_rslora"] = config.adapter.rslora;
   JsonValue json;
   for (auto& [key, value] : keys) json.set(key, std::move(value));

@@ -73,7 +73,8 @@ std::int64_t adapter_parameters(const ModelConfig& config, std::optional<std::in
   for (const HfTensor& tensor : hf_tensors(config)) {
     const AdaptedModule* const module = config.tuning->adapters.find(tensor.name.substr(0, tensor.name.rfind('.')));
     if (module != nullptr && tensor.shape.size() == 2 && tensor.name.find(number) != std::string::npos)
-      n += module->rank * (tensor.shape[0] + tensor.shape[1]);
+      n += module->rank * (tensor.shape[0] + tensor.shape[1]) +
+           (config.tuning->adapters.dora ? tensor.shape[tensor.transposed ? 1 : 0] : 0);
   }
   return n;
 }

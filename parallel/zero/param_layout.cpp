@@ -1,6 +1,7 @@
 #include "parallel/zero/param_layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "core/dtype.h"
@@ -154,13 +155,21 @@ void draw_initial_values(const ShardPiece& piece, int tensor_degree, int tensor_
       const Init& init = element->part->init;
       if (element->part != keyed) {
         keyed = element->part;
-        key = random_key(seed, RandomPurpose::kInit, keyed->tensor);
+        key = random_key(seed, RandomPurpose::kInit, init.of.empty() ? keyed->tensor : init.of);
         normals = Normals(key);
       }
       if (init.kind == InitKind::kOnes) value = 1.0f;
       const auto number = static_cast<std::uint64_t>(element->index);
       if (init.kind == InitKind::kNormal) value = init.standard_deviation * normals.at(number);
       if (init.kind == InitKind::kUniform) value = init.standard_deviation * (2.0f * uniform_at(key, number) - 1.0f);
+      if (init.kind == InitKind::kRowLength) {
+        double squares = 0;
+        for (std::int64_t at = element->index * init.columns, end = at + init.columns; at < end; ++at) {
+          const double drawn = init.standard_deviation * normals.at(static_cast<std::uint64_t>(at));
+          squares += drawn * drawn;
+        }
+        value = static_cast<float>(std::sqrt(squares));
+      }
     }
     out[static_cast<std::size_t>(i)] = value;
   }

@@ -28,10 +28,13 @@ struct TensorSharding {
   int shards = 1;
 };
 
-enum class InitKind : std::uint8_t { kZeros, kOnes, kNormal, kUniform };
+// kRowLength: element i is the length of row i of the matrix `of`, whose own values are kNormal.
+enum class InitKind : std::uint8_t { kZeros, kOnes, kNormal, kUniform, kRowLength };
 struct Init {
   InitKind kind = InitKind::kNormal;
   float standard_deviation = 0.02f;  // kUniform: the bound, values lie between it and its negative
+  std::string of = {};               // kRowLength: the matrix, of `columns` columns
+  std::int64_t columns = 0;
 };
 
 // One logical tensor (or a row range of one) inside a fused parameter, under its Hugging Face name.

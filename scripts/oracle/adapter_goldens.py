@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What PEFT computes when it trains low-rank adapters of the tiny families beside this script, in fp32 on a CPU.
+"""What PEFT computes when it trains adapters, LoRA's and DoRA's, of the tiny families beside this script, in fp32 on a CPU.
 
 Needs `pip install peft==0.21.2` beside requirements.txt: nothing else here does. Reads tests/model/goldens/families/<family> and
 writes OUT/<case>.safetensors (default tests/model/goldens/adapters), see README.md:
   stream i32[STEPS, BATCH, SEQ + 1]; logits f32[SHOWN, SEQ, VOCAB] of step 1; losses, grad_norms f32[STEPS], before clipping
   initial.N, gradient.N, trained.N   f32: tensor N ("model.layers.0.self_attn.q_proj.lora_A.weight") before step 1, its gradient of
                                      step 1 before clipping, and its value after the last AdamW step
-B is not zero at first, so that every gradient shows.
+  length.N           f32: a magnitude as PEFT begins it
+B is not zero and a magnitude is not the row's length at first, so that every gradient shows.
 """
 
 import argparse
@@ -31,12 +32,17 @@ CASES = {
                                   modules_to_save=["embed_tokens", "lm_head", "input_layernorm"])),
     "qwen2_saved": ("qwen2", dict(r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["embed_tokens"],
                                   ensure_weight_tying=True)),
+    "llama_dora": ("llama", dict(r=4, lora_alpha=6, use_dora=True, target_modules="all-linear")),
+    "gpt2_dora": ("gpt2", dict(r=3, lora_alpha=6, use_dora=True, target_modules="all-linear", fan_in_fan_out=True)),
 }
 
 
 def trained_of(model):
-    plain = lambda name: name.removeprefix("base_model.model.").replace(".default", "").replace(".modules_to_save", "")
-    return {plain(n): p for n, p in model.named_parameters() if p.requires_grad}
+    def name_of(n):
+        n = n.removeprefix("base_model.model.").replace("_vector.default.weight", "_vector")  # as PEFT saves it
+        return n.replace(".default", "").replace(".modules_to_save", "")
+
+    return {name_of(n): p for n, p in model.named_parameters() if p.requires_grad}
 
 
 def write_case(path, base, settings, seed):
@@ -45,11 +51,15 @@ def write_case(path, base, settings, seed):
         settings = settings | dict(target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
     model = peft.get_peft_model(model.train(), peft.LoraConfig(task_type="CAUSAL_LM", **settings))
     torch.manual_seed(seed)
-    trained = trained_of(model)
+    trained, lengths = trained_of(model), {}
     with torch.no_grad():
-        for p in trained.values():
-            p.normal_(0.0, 0.1)
-    tensors = {f"initial.{n}": p.detach().clone() for n, p in trained.items()}
+        for n, p in trained.items():
+            if n.endswith("_magnitude_vector"):
+                lengths[f"length.{n}"] = p.detach().clone()
+                p.mul_(1 + 0.1 * torch.randn(p.shape))
+            else:
+                p.normal_(0.0, 0.1)
+    tensors = lengths | {f"initial.{n}": p.detach().clone() for n, p in trained.items()}
 
     stream = torch.randint(0, VOCAB, (STEPS, BATCH, SEQ + 1), generator=torch.Generator().manual_seed(seed + 1))
     losses, norms = [], []

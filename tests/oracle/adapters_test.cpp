@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kAdapterBatch = 6, kAdapterSequence = 16;
 
 struct AdapterGolden {
-  NamedTensors initial, gradients, trained;
+  NamedTensors initial, gradients, trained, lengths;
   std::vector<std::int32_t> stream;  // [steps, kAdapterBatch, kAdapterSequence + 1]
   std::vector<float> losses, grad_norms;
 };
@@ -31,6 +31,7 @@ AdapterGolden read_adapter_golden(const std::string& name) {
     if (dot == std::string::npos) continue;
     NamedTensors& of = key.starts_with("initial")    ? golden.initial
                        : key.starts_with("gradient") ? golden.gradients
+                       : key.starts_with("length")   ? golden.lengths
                                                      : golden.trained;
     of[key.substr(dot + 1)] = tensor.values<float>();
   }
@@ -38,6 +39,21 @@ AdapterGolden read_adapter_golden(const std::string& name) {
   golden.losses = tensors.at("losses").values<float>();
   golden.grad_norms = tensors.at("grad_norms").values<float>();
   return golden;
+}
+
+// Magnitudes that a rank has begun with are the lengths of the base's rows.
+void expect_lengths(RankTrainer& trainer, const NamedTensors& lengths) {
+  const ParallelContext& context = trainer.context();
+  for (const ParamShard& shard : trainer.store().shards())
+    for (const ShardPiece& piece : shard.pieces) {
+      const ElementMap map(*piece.spec, context.grid().degrees().tensor, context.coordinates().tensor);
+      for (std::int64_t i = 0; i < piece.count && piece.trains; ++i) {
+        const auto element = map(piece.param_begin + i);
+        if (!element || !lengths.contains(element->part->tensor)) continue;
+        const float expected = lengths.at(element->part->tensor).at(static_cast<std::size_t>(element->index));
+        EXPECT_NEAR(shard.master.as<float>()[piece.shard_begin + i], expected, 1e-6f * expected) << element->part->tensor;
+      }
+    }
 }
 
 LoadSamples adapter_samples(const AdapterGolden& golden) {
@@ -75,6 +91,8 @@ std::vector<AdapterRun> adapter_runs() {
       R"("r": 2, "alpha": 4, "target_modules": ["q_proj", "v_proj"],
          "modules_to_save": ["embed_tokens", "lm_head", "input_layernorm"])", true);
   add("qwen2_saved", "qwen2", R"("r": 2, "alpha": 4, "target_modules": ["v_proj"], "modules_to_save": ["embed_tokens"])", true);
+  add("llama_dora", "llama", R"("type": "dora", "r": 4, "alpha": 6)", true);
+  add("gpt2_dora", "gpt2", R"("type": "dora", "r": 3, "alpha": 6)", true);
   add("phi3", "phi3", R"x("r": 2, "alpha": 4, "target_modules": ".*\\.(qkv_proj|o_proj|gate_up_proj)")x", true);
   return all;
 }
@@ -85,8 +103,8 @@ TEST_P(AdapterTraining, MeetsPeft) {
   const AdapterGolden golden = read_adapter_golden(GetParam().golden);
   const std::string folder = TRIDENT_MODEL_GOLDENS "/families/" + GetParam().family;
   const std::string config =
-      R"({"batch": {"global": 6, "micro": 1, "sequence": 16}, "precision": {"compute": "fp32"}, "adapter": {"type": "lora", )" +
-      GetParam().adapter +
+      R"({"batch": {"global": 6, "micro": 1, "sequence": 16}, "precision": {"compute": "fp32"}, "adapter": {)" +
+      std::string(GetParam().adapter.starts_with("\"type\"") ? "" : R"("type": "lora", )") + GetParam().adapter +
       R"(}, "optimizer": {"type": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "grad_clip": 1.0},
           "lr_schedule": {"type": "constant", "warmup_steps": 0}, "model": )" +
       read_file(folder + "/config.json") + "}";
@@ -95,6 +113,7 @@ TEST_P(AdapterTraining, MeetsPeft) {
   options.load = adapter_samples(golden);
   options.before_steps = [&](RankTrainer& trainer) {
     load_folder(trainer, folder);
+    expect_lengths(trainer, golden.lengths);
     set_masters(trainer, [&](const std::string& tensor, std::int64_t index) -> std::optional<float> {
       const auto found = golden.initial.find(tensor);
       return found == golden.initial.end() ? std::nullopt : std::optional(found->second.at(static_cast<std::size_t>(index)));

@@ -32,7 +32,8 @@ struct TunedModel {
 };
 
 TunedModel tuned(std::string_view name) {
-  const Settings lora{"adapter.type=lora", "adapter.r=4", "adapter.alpha=6"};
+  const bool dora = name.starts_with("dora");
+  const Settings lora{dora ? "adapter.type=dora" : "adapter.type=lora", "adapter.r=4", "adapter.alpha=6"};
   const auto with = [&](const char* word, Settings more, bool gpt2 = false) {
     more.insert(more.begin(), lora.begin(), lora.end());
     return TunedModel{word, more, gpt2};
@@ -54,6 +55,11 @@ TunedModel tuned(std::string_view name) {
       with("saved", {"adapter.target_modules=[\"q_proj\"]",
                      "adapter.modules_to_save=[\"embed_tokens\",\"lm_head\",\"input_layernorm\"]"}),
       with("saved_head", {"adapter.modules_to_save=[\"lm_head\"]", "model.tie_word_embeddings=true", "adapter.layers=[6]"}),
+      with("dora", {}),
+      with("dora_dropout", {"adapter.dropout=0.1", "model.dropout=0.1"}),
+      with("dora_few_kv_heads", {one_kv_head_for_two, "adapter.dropout=0.2"}),
+      with("dora_outputs", {"adapter.target_modules=[\"o_proj\",\"down_proj\"]", "model.attention_bias=true"}),
+      with("dora_gpt2", {}, true),
       {"some", {"train.only=[\".*(q_proj|up_proj).*\",\".*norm.weight\"]"}},
       {"upper_layers_whole", {"train.freeze=[\"model.embed_tokens.*\",\"model.layers.[0-4][.].*\"]"}},
       {"everything", {"train.only=\".*\""}},
@@ -93,7 +99,17 @@ std::vector<TunedCase> tuned_cases() {
       {{1, 2, 2, false, "zero3", "1f1b"}, "upper_layers_whole"},
       {{2, 2, 2, true, "zero3", "1f1b"}, "saved", kPacked},
       {{2, 2, 1, false, "zero1", "interleaved"}, "saved_head"},
+      {{2, 2, 2, true, "zero3", "interleaved"}, "dora"},
+      {{4, 1, 2, true, "zero2"}, "dora_few_kv_heads", kPacked},
+      {{4, 1, 1, false}, "dora_gpt2"},
 
+      {{2, 1, 1, false}, "dora"},
+      {{8, 1, 1, true}, "dora"},
+      {{1, 2, 1, false, "zero1", "1f1b"}, "dora_dropout", kPacked},
+      {{1, 1, 2, false, "shard_grad_op"}, "dora"},
+      {{2, 2, 2, false, "ddp", "gpipe"}, "dora_dropout"},
+      {{2, 1, 2, true, "zero3"}, "dora_outputs"},
+      {{2, 2, 1, true, "zero1", "1f1b"}, "dora_gpt2", kPacked},
       {{2, 1, 1, false}, "lora"},
       {{2, 1, 1, true}, "dropout"},
       {{4, 1, 1, true}, "few_kv_heads", kPacked},
@@ -125,7 +141,7 @@ std::vector<TunedCase> tuned_cases() {
       {{1, 1, 2, false, "zero2"}, "saved_head"},
   };
 }
-constexpr std::size_t kThird = 16;
+constexpr std::size_t kThird = 19;
 
 // B is not zero, as it is at first, so that A has a gradient.
 float begun_b(const std::string& tensor, std::int64_t index) {
@@ -236,9 +252,9 @@ std::string name_of(const ::testing::TestParamInfo<TunedCase>& info) { return in
 INSTANTIATE_TEST_SUITE_P(Layouts, Tuned, ::testing::ValuesIn(third()), name_of);
 INSTANTIATE_TEST_SUITE_P(FullLayouts, Tuned, ::testing::ValuesIn(tuned_cases()), name_of);
 
-TEST(TunedMatrix, Has45LayoutsAnd12OfThemWithPackedSamples) {
+TEST(TunedMatrix, Has55LayoutsAnd12OfThemWithPackedSamples) {
   const std::vector<TunedCase> cases = tuned_cases();
-  EXPECT_EQ(cases.size(), 45u);
+  EXPECT_EQ(cases.size(), 55u);
   EXPECT_GE(std::ranges::count(cases, true, &TunedCase::packed), 12);
 }
 

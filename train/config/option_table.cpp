@@ -198,8 +198,9 @@ std::vector<Option> adapter_options() {
   return {
       {.path = "adapter.type", .takes = kNull | kString, .fallback = "null",
        .doc = "lora: y = W x + s B A x with A [r, in] and B [out, r], s = alpha / r; A begins uniform at random, B "
-              "as zeros. null: all weights train.",
-       .choices = {"lora"}, .reserved_values = {{"dora", "not built yet; use lora"}}},
+              "as zeros. dora: every output of that sum is multiplied by m / n, n the length of the row of "
+              "W + s B A; m [out] begins as the lengths of W's rows. null: all weights train.",
+       .choices = {"lora", "dora"}},
       {.path = "adapter.r", .takes = kInteger, .fallback = "8", .doc = "Rank: rows of A, columns of B.", .range = {1, 65536}},
       {.path = "adapter.alpha", .takes = kNumber, .fallback = "8", .doc = "What B A is multiplied by, over r.", .range = kPositive},
       {.path = "adapter.dropout", .takes = kNumber, .fallback = "0", .doc = "Dropout probability of what A multiplies.",

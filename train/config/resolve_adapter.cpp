@@ -107,7 +107,7 @@ AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& mod
   }
   if (taken.empty())
     refuse("target_modules", "no module is left by exclude_modules, modules_to_save and layers; leave one of them out");
-  AdapterSpec spec{.modules = {}, .dropout = adapter.dropout};
+  AdapterSpec spec{.modules = {}, .dropout = adapter.dropout, .dora = adapter.type == "dora"};
   const auto r = static_cast<double>(adapter.r);
   const double scale = adapter.alpha / (adapter.rslora ? std::sqrt(r) : r);
   for (const std::string& module : taken) spec.modules.push_back({module, adapter.r, scale});

@@ -44,7 +44,7 @@ constexpr ForeignKey kAxolotlTraining[] = {
     {"adapter = lora", kMapped, "adapter.type", "\"lora\"", "with adapter.r, adapter.alpha, adapter.target_modules"},
     {"adapter = qlora", kMapped, "adapter.type", "\"lora\"", "load_in_4bit says that the weights beside it have 4 bits"},
     {"adapter", kRefused, {}, {}, "adapters are LoRA"},
-    {"peft_use_dora", kNotBuilt, "@use_dora", "true", "adapter.type is \"dora\" then"},
+    {"peft_use_dora", kMapped, "@use_dora", "true", "adapter.type is \"dora\" then"},
     {"peft_use_rslora", kMapped, "adapter.rslora", "true"},
     {"peft_layers_to_transform", kMapped, "adapter.layers", {}, {}, {}, Convert::kList},
     {"lora_model_dir", kNotBuilt, "adapter.init_from"},

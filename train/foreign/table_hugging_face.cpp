@@ -283,7 +283,7 @@ constexpr ForeignKey kAdapters[] = {
     {"exclude_modules", kMapped, "adapter.exclude_modules", {}, {}, {}, Convert::kList},
     {"layers_to_transform", kMapped, "adapter.layers", {}, {}, {}, Convert::kList},
     {"use_rslora", kMapped, "adapter.rslora", "true"},
-    {"use_dora", kNotBuilt, "@use_dora", "true", "adapter.type is \"dora\" then"},
+    {"use_dora", kMapped, "@use_dora", "true", "adapter.type is \"dora\" then"},
     {"lora_modules_to_save, modules_to_save", kMapped, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
     {"lora_task_type, task_type, bias = causal_lm, none", kAlways, {}, {},
      "the next token is predicted, and biases stay as they are"},

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -127,6 +129,53 @@ void check_base(const WeightsSource& checkpoint, const ContentHashes& found) {
       refuse_base(checkpoint, fmt::format("{} has other values in {} now", tensor.name, checkpoint.base->folder));
 }
 
+namespace {
+
+// Writes f32 values over elements of a shard: its master, or where it has none its weights, rounded.
+void write_rounded(const TensorView& to, std::span<const float> values, const WriteValues& write) {
+  std::vector<std::byte> rounded(static_cast<std::size_t>(to.num_bytes()));
+  convert_values(reinterpret_cast<const std::byte*>(values.data()), DType::kF32, rounded.data(), to.dtype(), std::ssize(values));
+  write(to, rounded.data());
+}
+
+// The lengths of rows first .. of the matrix that a part of InitKind::kRowLength speaks of, summed in the order of the columns.
+std::vector<float> row_lengths(WeightsReader& reader, const PartSpec& part, std::int64_t first, std::int64_t count) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 20;
+  const std::int64_t columns = part.init.columns, all = part.tensor_shape[0];
+  std::vector<float> lengths, values;
+  for (const std::int64_t end = first + count; first < end;) {
+    const std::int64_t rows = std::clamp<std::int64_t>(kMostElements / columns, 1, end - first);
+    ShardBox box{.rows = rows, .columns = columns, .transposed = part.transposed_on_disk, .tensor = part.init.of};
+    box.tensor_shape = box.transposed ? std::vector{columns, all} : std::vector{all, columns};
+    box.box = box.transposed ? TensorBox{{0, first}, {columns, rows}} : TensorBox{{first, 0}, {rows, columns}};
+    values.resize(static_cast<std::size_t>(rows * columns));
+    reader.read(WeightsReader::Values::kExact, box, TensorView(values.data(), DType::kF32, {rows * columns}));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double squares = 0;
+      for (const double value : std::span(values).subspan(static_cast<std::size_t>(r * columns), static_cast<std::size_t>(columns)))
+        squares += value * value;
+      lengths.push_back(static_cast<float>(std::sqrt(squares)));
+    }
+    first += rows;
+  }
+  return lengths;
+}
+
+// Magnitudes that the source lacks.
+void read_row_lengths(WeightsReader& reader, const ParamStore& store, const ShardHolder& holder, const WriteValues& write) {
+  for (const ParamShard& shard : store.shards())
+    for (const ShardPiece& piece : shard.pieces)
+      for (const TensorStretch& stretch : tensor_stretches(piece, holder.tensor_degree, holder.tensor_rank)) {
+        const PartSpec* const part = stretch.part;
+        if (part == nullptr || part->init.kind != InitKind::kRowLength || reader.has(part->tensor)) continue;
+        const TensorView& values = shard.master.data() != nullptr ? shard.master : shard.param;
+        write_rounded(values.range(piece.shard_begin + stretch.begin, stretch.count),
+                      row_lengths(reader, *part, stretch.first_index + stretch.first_column, stretch.count), write);
+      }
+}
+
+}  // namespace
+
 std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
                                       Device& device, Stream& stream, ContentHashes* hashes) {
   using Values = WeightsReader::Values;
@@ -134,10 +183,11 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   // Frozen weights are those that a later start rounds to its own format, too.
   const bool as_stored = source.hf == nullptr && source.manifest.weights == store.config().compute && !store.trains();
   WeightsReader reader(source);
+  read_row_lengths(reader, store, holder, write);
   for (const ShardBox& box : boxes_held(store.shards(), holder)) {
-    if (is_adapter_tensor(box.tensor) && !reader.has(box.tensor)) continue;
     const ParamShard& shard = store.shards()[box.shard];
     const bool is_master = shard.master.data() != nullptr, is_frozen = store.trains() && !shard.updated;
+    if (is_adapter_tensor(box.tensor) && !reader.has(box.tensor)) continue;
     const bool counts = hashes != nullptr && box.written && (is_frozen || reader.leaves_in_base(box.tensor));
     reader.read(as_stored ? Values::kStored : Values::kExact, box, is_master ? shard.master : shard.param, write,
                 is_master ? Narrowing::kRefused : Narrowing::kRounded, counts ? &(*hashes)[box.tensor] : nullptr);

@@ -90,8 +90,9 @@ std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors
 // another dtype or gathered. Of a store that does not train it fills the weights themselves, rounded to nearest, and
 // publish_weights() comes next. Each rank reads only what its shards have. From a checkpoint come its masters, or its weights where
 // it has no masters, or where they are what a store that does not train is to have, bit by bit. Adapters that the source lacks stay
-// as they were. `holder`: which part of the parameters this rank has (RankModel::shard_holder()). `*hashes`, where it is given,
-// gets what this rank has to add to the hashes of frozen tensors, and of tensors in a base. Returns WeightsReader::notes().
+// as they were, but for magnitudes: those become the lengths of the rows of the weights that were read. `holder`: which part of the
+// parameters this rank has (RankModel::shard_holder()). `*hashes`, where it is given, gets what this rank has to add to the hashes
+// of frozen tensors, and of tensors in a base. Returns WeightsReader::notes().
 // DataError naming file and tensor; StorageError. Enqueues on `stream` where the shards lie on a device.
 std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
                                       Device& device, Stream& stream, ContentHashes* hashes = nullptr);

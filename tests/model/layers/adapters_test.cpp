@@ -1,7 +1,9 @@
 // Low-rank adapters of whole tiny models on 1, 2 and 4 tensor-parallel ranks against the reference model in double whose weights
-// have them added: with G the gradient of W + s B A, that of B is s G A^T and that of A is s B^T G.
+// have them added: with G the gradient of W + s B A, that of B is s G A^T and that of A is s B^T G. With DoRA, c (W + s B A) takes
+// its place, c = m / n by row: G becomes c G, that of m is the dot product of G's row and V's over n, n is a constant.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -19,15 +21,18 @@ using testing::Layout;
 using testing::LogicalTensors;
 using testing::norm_of;
 using testing::Outcome;
+using testing::run_layout;
 
 constexpr std::int64_t kRank = 3;
 
 enum class Base : std::uint8_t { kFrozen, kTrained };
+enum class Kind : std::uint8_t { kLora, kDora };
 
 // Every linear layer of the blocks, those of `without` not: of all ranks one, of two scales where `scales` is.
 ModelConfig with_adapters(ModelConfig config, std::string_view without = "none", bool scales = false,
-                          Base base = Base::kFrozen) {
+                          Base base = Base::kFrozen, Kind kind = Kind::kLora) {
   Tuning tuning;
+  tuning.adapters.dora = kind == Kind::kDora;
   for (int unit = 0; unit < num_units(config); ++unit)
     for (const ParamSpec& spec : unit_params(config, {}, unit))
       for (const PartSpec& part : spec.parts) {
@@ -43,6 +48,26 @@ ModelConfig with_adapters(ModelConfig config, std::string_view without = "none",
   return config;
 }
 
+ModelConfig with_dora(const ModelConfig& config, std::string_view without = "none", bool scales = false) {
+  return with_adapters(config, without, scales, Base::kFrozen, Kind::kDora);
+}
+
+ModelConfig with_dropout_of_adapters(ModelConfig config, double probability) {
+  Tuning dropping = *config.tuning;
+  dropping.adapters.dropout = probability;
+  config.tuning = std::make_shared<const Tuning>(dropping);
+  return config;
+}
+
+// Lengths of the rows of a matrix [rows, ..].
+std::vector<double> row_lengths(const std::vector<double>& matrix, std::int64_t rows) {
+  std::vector<double> lengths(static_cast<std::size_t>(rows));
+  const std::size_t columns = matrix.size() / lengths.size();
+  for (std::size_t i = 0; i < matrix.size(); ++i) lengths[i / columns] += matrix[i] * matrix[i];
+  for (double& length : lengths) length = std::sqrt(length);
+  return lengths;
+}
+
 // Rows and columns of a module's weight.
 std::pair<std::int64_t, std::int64_t> sides(const LogicalTensors& weights, const AdaptedModule& m) {
   return {std::ssize(weights.at(m.b())) / m.rank, std::ssize(weights.at(m.a())) / m.rank};
@@ -50,12 +75,20 @@ std::pair<std::int64_t, std::int64_t> sides(const LogicalTensors& weights, const
 
 // The reference of the merged weights, and the gradients of the adapters that follow from its.
 Outcome run_reference(const ModelConfig& config, LogicalTensors weights) {
+  LogicalTensors unscaled, lengths;  // by module, with DoRA
   for (const AdaptedModule& m : config.tuning->adapters.modules) {
     const auto [out, in] = sides(weights, m);
     std::vector<double> product(static_cast<std::size_t>(out * in));
     reference::matmul(product.data(), weights.at(m.b()).data(), false, weights.at(m.a()).data(), false, out, in, m.rank, false);
     std::vector<double>& w = weights.at(m.module + ".weight");
     for (std::size_t i = 0; i < w.size(); ++i) w[i] += m.scale * product[i];
+    if (!config.tuning->adapters.dora) continue;
+    unscaled[m.module] = w;
+    lengths[m.module] = row_lengths(w, out);
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const std::size_t row = i / static_cast<std::size_t>(in);
+      w[i] *= weights.at(m.magnitude())[row] / lengths[m.module][row];
+    }
   }
   ModelConfig merged = config;
   merged.tuning = nullptr;
@@ -65,7 +98,15 @@ Outcome run_reference(const ModelConfig& config, LogicalTensors weights) {
     if (config.tuning->trains(name)) outcome.gradients[name] = gradient;
   for (const AdaptedModule& m : config.tuning->adapters.modules) {
     const auto [out, in] = sides(weights, m);
-    const std::vector<double>& g = model.gradients().at(m.module + ".weight");
+    std::vector<double> g = model.gradients().at(m.module + ".weight");
+    for (std::size_t i = 0; i < g.size() && config.tuning->adapters.dora; ++i) {
+      const std::size_t row = i / static_cast<std::size_t>(in);
+      const double length = lengths[m.module][row];
+      std::vector<double>& d_m = outcome.gradients[m.magnitude()];
+      d_m.resize(static_cast<std::size_t>(out));
+      d_m[row] += g[i] * unscaled[m.module][i] / length;
+      g[i] *= weights.at(m.magnitude())[row] / length;
+    }
     std::vector<double>&d_a = outcome.gradients[m.a()], &d_b = outcome.gradients[m.b()];
     d_a.resize(static_cast<std::size_t>(m.rank * in)), d_b.resize(static_cast<std::size_t>(out * m.rank));
     reference::matmul(d_b.data(), g.data(), false, weights.at(m.a()).data(), true, out, m.rank, in, false);
@@ -86,6 +127,11 @@ std::vector<testing::TinyModel> adapted_models() {
           {"Gpt2Trained", with_adapters(testing::tiny_gpt2(), "none", false, Base::kTrained)},
           {"Qwen2WithoutQueries", with_adapters(testing::tiny_qwen2(), "q_proj")},
           {"LlamaOfTwoScales", with_adapters(testing::tiny_llama(), "up_proj", true)},
+          {"Gpt2Dora", with_dora(testing::tiny_gpt2())},
+          {"LlamaDoraOfTwoScales", with_dora(testing::tiny_llama(), "up_proj", true)},
+          {"Qwen2DoraWithoutQueries", with_dora(testing::tiny_qwen2(), "q_proj")},
+          {"Phi3Dora", with_dora(testing::tiny_phi3())},
+          {"OlmoClippedDora", with_dora(testing::tiny_clipped_olmo())},
           {"Phi3", with_adapters(testing::tiny_phi3())},
           {"Olmo2", with_adapters(testing::tiny_olmo2(), "o_proj")}};
 }
@@ -161,9 +207,7 @@ TEST(Adapters, DropTheSameInEveryLayout) {
   for (const ModelConfig& base : {testing::tiny_gpt2(), testing::tiny_qwen2()}) {
     ModelConfig config = with_adapters(base);
     const Outcome whole = outcome_of(config, {});
-    Tuning dropping = *config.tuning;
-    dropping.adapters.dropout = 0.25;
-    config.tuning = std::make_shared<const Tuning>(dropping);
+    config = with_dropout_of_adapters(config, 0.25);
     const Outcome one = outcome_of(config, {});
     EXPECT_NE(one.loss, whole.loss);
     for (const Layout& layout : {Layout{.degree = 2}, Layout{.degree = 4, .sequence_parallel = true}}) {
@@ -186,8 +230,74 @@ TEST(Adapters, DropTheSameInEveryLayout) {
   }
 }
 
-TEST(Adapters, StayNearTheReferenceInBf16) {
-  const ModelConfig config = with_adapters(testing::tiny_llama());
+// With m the lengths of the rows of W + s B A.
+LogicalTensors weights_of_unit_scale(const ModelConfig& config) {
+  LogicalTensors weights = testing::tiny_weights(config);
+  for (const AdaptedModule& m : config.tuning->adapters.modules) {
+    const auto [out, in] = sides(weights, m);
+    std::vector<double> sum(static_cast<std::size_t>(out * in));
+    reference::matmul(sum.data(), weights.at(m.b()).data(), false, weights.at(m.a()).data(), false, out, in, m.rank, false);
+    const std::vector<double>& w = weights.at(m.module + ".weight");
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = w[i] + m.scale * sum[i];
+    weights.at(m.magnitude()) = row_lengths(sum, out);
+  }
+  return weights;
+}
+
+TEST(Dora, OfUnitScaleIsLoraWithTheSameDropout) {
+  for (const ModelConfig& base : {testing::tiny_gpt2(), testing::tiny_qwen2(), testing::tiny_phi3()})
+    for (const double dropout : {0.0, 0.25}) {
+      const ModelConfig config = with_dropout_of_adapters(with_dora(base), dropout);
+      const ModelConfig lora = with_dropout_of_adapters(with_adapters(base), dropout);
+      LogicalTensors weights = weights_of_unit_scale(config);
+      const reference::ModelBatch batch = testing::tiny_batch(config);
+      for (const Layout& layout : {Layout{}, Layout{.degree = 4, .sequence_parallel = true}}) {
+        Outcome outcome = run_layout(config, weights, batch, layout);
+        LogicalTensors of_lora = weights;
+        std::erase_if(of_lora, [](const auto& tensor) { return tensor.first.ends_with(kLoraMagnitude); });
+        const Outcome expected = run_layout(lora, of_lora, batch, {});
+        EXPECT_NEAR(outcome.loss, expected.loss, 1e-6 * expected.loss);
+        std::erase_if(outcome.gradients, [](const auto& tensor) { return tensor.first.ends_with(kLoraMagnitude); });
+        expect_close(outcome.gradients, expected.gradients, 1e-5, 1e-6);
+      }
+    }
+}
+
+// W x of what is not dropped stays: PEFT scales W x and B A x of the dropped x alone.
+TEST(Dora, ChangesNothingWhereAllIsDropped) {
+  for (const ModelConfig& base : {testing::tiny_gpt2(), testing::tiny_qwen2(), testing::tiny_phi3()}) {
+    const ModelConfig config = with_dropout_of_adapters(with_dora(base), 0.999999);
+    const reference::ModelBatch batch = testing::tiny_batch(config);
+    const double expected = run_layout(base, testing::tiny_weights(base), batch, {}).loss;
+    for (const Layout& layout : {Layout{}, Layout{.degree = 2, .sequence_parallel = true}})
+      EXPECT_NEAR(run_layout(config, testing::tiny_weights(config), batch, layout).loss, expected, 1e-6 * expected);
+  }
+}
+
+TEST(Dora, DropsTheSameInEveryLayoutForwardAndBackward) {
+  const ModelConfig config = with_dropout_of_adapters(with_dora(testing::tiny_qwen2()), 0.25);
+  const LogicalTensors weights = testing::tiny_weights(config);
+  const reference::ModelBatch batch = testing::tiny_batch(config);
+  const Outcome one = run_layout(config, weights, batch, {});
+  for (const Layout& layout : {Layout{.degree = 2}, Layout{.degree = 4, .sequence_parallel = true}}) {
+    const Outcome outcome = run_layout(config, weights, batch, layout);
+    EXPECT_NEAR(outcome.loss, one.loss, 1e-6 * one.loss);
+    expect_close(outcome.gradients, one.gradients, 1e-5, 1e-7);
+  }
+  LogicalTensors magnitudes = one.gradients;  // the lengths are constants to the others alone
+  std::erase_if(magnitudes, [](const auto& tensor) { return !tensor.first.ends_with(kLoraMagnitude); });
+  const double step = 2e-3 / norm_of(magnitudes);
+  LogicalTensors up = weights, down = weights;
+  for (const auto& [name, gradient] : magnitudes)
+    for (std::size_t i = 0; i < gradient.size(); ++i) up[name][i] += step * gradient[i], down[name][i] -= step * gradient[i];
+  const double change = run_layout(config, up, batch, {}).loss - run_layout(config, down, batch, {}).loss;
+  EXPECT_NEAR(change * batch.gradient_scale / (2 * step * norm_of(magnitudes) * norm_of(magnitudes)), 1, 2e-2);
+}
+
+class Bf16AdapterTest : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(Bf16AdapterTest, StaysNearTheReference) {
+  const ModelConfig config = with_adapters(testing::tiny_llama(), "none", false, Base::kFrozen, GetParam());
   const Outcome expected = run_reference(config, testing::tiny_weights(config));
   for (const int degree : {1, 4}) {
     const Outcome outcome = outcome_of(config, {.degree = degree, .sequence_parallel = degree > 1, .compute = DType::kBF16});
@@ -195,6 +305,9 @@ TEST(Adapters, StayNearTheReferenceInBf16) {
     expect_close(outcome.gradients, expected.gradients, 0.08, 1e-3);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Bf16AdapterTest, ::testing::Values(Kind::kLora, Kind::kDora),
+                         [](const auto& info) { return std::string(info.param == Kind::kDora ? "Dora" : "Lora"); });
 
 }  // namespace
 }  // namespace trident

@@ -80,7 +80,7 @@ constexpr ForeignKey kImportRows[] = {
     {"steps", kMapped, "run.steps"},
     {"model", kMapped, "@model"},
     {"dataset", kMapped, "@dataset"},
-    {"dora = true", kNotBuilt, "adapter.type", "\"dora\"", "weights have magnitudes"},
+    {"kto = true", kNotBuilt, "loss.type", "\"kto\"", "answers are judged alone"},
 };
 constexpr ForeignSection kTestSections[] = {{S::kAccelerate, "", kAccelerateRows},
                                             {S::kDeepSpeed, "", kDeepSpeedRows},
@@ -297,14 +297,14 @@ TEST(Import, AutoIsResolvedByWhatOthersSay) {
 }
 
 TEST(Import, ReservedKeysAreAmongTheValuesWithTheirOwnText) {
-  const Import import = imported(yaml({{"cp_size", 2}, {"schedule", "zb-h1"}}) + flags({{"dora", true}}));
+  const Import import = imported(yaml({{"cp_size", 2}, {"schedule", "zb-h1"}}) + flags({{"kto", true}}));
   EXPECT_EQ(value_of(import, "parallel.context"), "2");
   EXPECT_EQ(value_of(import, "parallel.schedule"), "\"zb-h1\"");
   EXPECT_EQ(key_named(import, "cp_size").verdict, kNotBuilt);
   EXPECT_EQ(key_named(import, "cp_size").note, "parallel.context = 2: not built yet; remove the key or set it to 1");
   EXPECT_EQ(key_named(import, "schedule").verdict, kNotBuilt);
   EXPECT_EQ(key_named(import, "schedule").note, "parallel.schedule = \"zb-h1\": not built yet; use 1f1b");
-  EXPECT_EQ(key_named(import, "--dora").note.find("weights have magnitudes; adapter.type = \"dora\": not built yet"), 0u);
+  EXPECT_EQ(key_named(import, "--kto").note.find("answers are judged alone; loss.type = \"kto\": not built yet"), 0u);
   EXPECT_EQ(imported(yaml({{"cp_size", 1}})).keys[0].verdict, kAlways);
 }
 
