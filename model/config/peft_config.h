@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/json_reader.h"
 #include "model/config/model_config.h"
 
 namespace trident {
+
+inline constexpr std::string_view kPeftConfigName = "adapter_config.json";
 
 // A linear layer with an adapter: W + scale B A, where A [rank, in] and B [out, rank].
 struct PeftModule {
@@ -23,6 +26,10 @@ struct PeftConfig {
   std::vector<std::string> copies;  // the base's tensors that were trained whole, of which the folder has copies
   bool dora = false;                // rows of W + scale B A have the lengths that a magnitude [out] says
   std::string base;                 // base_model_name_or_path; "" where it is not said
+  // As the file says them for all modules, whatever rank_pattern and alpha_pattern say for some.
+  std::int64_t rank = 0;
+  double alpha = 0, dropout = 0;
+  bool rslora = false;
 };
 
 // Reads and resolves it. `where` begins every message. ConfigError naming the key: another kind of adapter than LoRA or DoRA, a key

@@ -218,7 +218,8 @@ std::vector<Option> adapter_options() {
        .doc = "Modules that train whole beside the adapters.",
        .status = kReserved},
       {.path = "adapter.init_from", .takes = kNull | kString, .fallback = "null",
-       .doc = "A PEFT folder to begin with.", .status = kReserved},
+       .doc = "A PEFT folder whose adapters the run begins with, beside their base in model.init_from. It says the other keys of "
+              "this block: leave them out, or give what it says."},
       {.path = "adapter.dtype", .takes = kString, .fallback = "\"fp32\"",
        .doc = "Format of the adapters' master weights; products take them in precision.compute, as all weights.",
        .choices = {"fp32"},
