@@ -107,6 +107,7 @@ void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   derive_adapter(facts);
   if (has_adapter(facts) && systems.contains(kLlamaFactory))
     facts.take("adapter.alpha", of_default(kLlamaFactory, 2.0 * facts.number("adapter.r").value_or(8)));
+  if (facts.is_given("adapter.init_from")) facts.erase_block("adapter.", Weight::kDefault);  // the folder says them
   check_schedule(facts);
   derive_samples(facts, stage);
   // The targets that count where @dataset is conversations. TRL's trainers count all tokens, programs on top of it the answers'.
