@@ -14,7 +14,7 @@
 
 namespace trident {
 
-inline constexpr std::string_view kPeftConfigName = "adapter_config.json", kPeftWeightsName = "adapter_model.safetensors";
+inline constexpr std::string_view kPeftWeightsName = "adapter_model.safetensors";
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of all names in the file
 
 class PeftAdapter {

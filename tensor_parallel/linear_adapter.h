@@ -10,8 +10,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 

@@ -131,7 +131,7 @@ void check_kind(HfReader& reader) {
     if (const JsonValue* const value = reader.find(key); value != nullptr && !says_nothing(*value))
       reader.refuse(key, fmt::format("not supported; {}", kMerge));
   reader.ignore_all(
-      "auto_mapping ensure_weight_tying fan_in_fan_out inference_mode lora_dropout megatron_core peft_version "
+      "auto_mapping ensure_weight_tying fan_in_fan_out inference_mode megatron_core peft_version "
       "qalora_group_size revision runtime_config");
 }
 
@@ -169,9 +169,11 @@ PeftConfig read_peft_config(const JsonValue& json, const ModelConfig& base, cons
   PeftConfig config;
   config.dora = reader.boolean("use_dora", false);
   config.base = reader.text("base_model_name_or_path", "");
-  const auto r = static_cast<double>(reader.integer("r", 8));
-  const double alpha = reader.number("lora_alpha", 8);
-  const bool rslora = reader.boolean("use_rslora", false);
+  config.rank = reader.integer("r", 8);
+  config.alpha = reader.number("lora_alpha", 8);
+  config.dropout = reader.number("lora_dropout", 0);
+  config.rslora = reader.boolean("use_rslora", false);
+  const auto r = static_cast<double>(config.rank);
   const std::string bias = reader.text("bias", "none");
   if (bias != "none" && bias != "all" && bias != "lora_only") reader.refuse("bias", "must be none, all or lora_only");
   const auto rank_of = by_pattern(reader, "rank_pattern"), alpha_of = by_pattern(reader, "alpha_pattern");
@@ -190,7 +192,7 @@ PeftConfig read_peft_config(const JsonValue& json, const ModelConfig& base, cons
         reader.refuse(
             "r", fmt::format("and rank_pattern say the rank {} of {}; it must be a whole number from 1 to 65536", rank, module));
       config.modules.push_back({module, tensor.shape[1 - out], tensor.shape[out], static_cast<std::int64_t>(rank),
-                                alpha_of(module, alpha) / (rslora ? std::sqrt(rank) : rank), tensor.transposed});
+                                alpha_of(module, config.alpha) / (config.rslora ? std::sqrt(rank) : rank), tensor.transposed});
     }
     const bool bias_is_trained = !is_weight && (bias == "all" || (bias == "lora_only" && targeted));
     if (bias_is_trained || targets.saved(module)) config.copies.push_back(tensor.name);

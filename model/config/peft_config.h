@@ -11,6 +11,8 @@
 
 namespace trident {
 
+inline constexpr std::string_view kPeftConfigName = "adapter_config.json";
+
 // A linear layer with an adapter: W + scale B A, where A [rank, in] and B [out, rank].
 struct PeftModule {
   std::string name;  // "model.layers.0.self_attn.q_proj"; the base's tensor is "<name>.weight"
@@ -24,6 +26,10 @@ struct PeftConfig {
   std::vector<std::string> copies;  // the base's tensors that were trained whole, of which the folder has copies
   bool dora = false;                // rows of W + scale B A have the lengths that a magnitude [out] says
   std::string base;                 // base_model_name_or_path; "" where it is not said
+  // As the file says them for all modules, whatever rank_pattern and alpha_pattern say for some.
+  std::int64_t rank = 0;
+  double alpha = 0, dropout = 0;
+  bool rslora = false;
 };
 
 // Whether modules_to_save names a module: each of its names is the end of the module's, or of one around it.

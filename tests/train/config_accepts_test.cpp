@@ -283,7 +283,8 @@ TEST(ConfigAccepts, EverySupportedKeyReachesTheTypedConfiguration) {
     if (option.path == "parallel.virtual_stages") settings.emplace_back("parallel.schedule=interleaved");
     if (option.path == "precision.loss_scale") settings.emplace_back("precision.compute=fp16");
     if (option.path == "precision.stochastic_rounding") settings.emplace_back("precision.compute=bf16");
-    if (option.path.starts_with("adapter.")) settings.emplace_back("adapter.type=lora");
+    if (option.path.starts_with("adapter.") && option.path != "adapter.type") settings.emplace_back("adapter.type=lora");
+    if (option.path == "adapter.init_from") settings.emplace_back("model.init_from=folder");
     if (option.path == "cuda.nccl_any_order") settings.emplace_back("cuda.nccl_max_ctas=4");
     if (option.path.starts_with("eval.sample")) settings.emplace_back("eval.every=1");
     if (option.path == "lr_schedule.type") settings.emplace_back("lr_schedule.wsd_decay_steps=1");

@@ -335,6 +335,7 @@ TEST(ConfigRefuses, BadSettings) {
 
 TEST(ConfigRefuses, AdaptersThatAreNone) {
   expect_refusal({"adapter.type=adalora"}, {"adapter.type = \"adalora\": must be ", "\"dora\""});
+  expect_refusal({"adapter.init_from=there"}, {"adapter.init_from = \"there\": there/adapter_config.json is not there"});
   expect_refusal({"adapter.r=16"},
                  {"adapter.r: adapter.type is null, so that there are no adapters; set adapter.type to \"lora\""});
   expect_refusal({"adapter.type=lora", "adapter.r=0"}, {"adapter.r = 0: must be an integer from 1 to 65536"});

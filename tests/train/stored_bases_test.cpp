@@ -196,6 +196,55 @@ TEST_F(StoredBases, WithoutABaseAllIsStored) {
   expect_error<ConfigError>([&] { use("run", {"model.init_from=" + base_}); }, {"has all weights", "leave it out"});
 }
 
+TEST_F(StoredBases, MagnitudesBeginAsTheLengthsOfTheBasesRows) {
+  tune("lora", {"run.steps=1"});
+  tune("dora", {"adapter.type=dora", "run.steps=1"});
+  tune("sharded", {"adapter.type=dora", "run.steps=1", "parallel.tensor=2", "parallel.data=2", "parallel.zero=zero3"});
+  for (const std::string run : {"dora", "sharded"})
+    EXPECT_NEAR(losses(run).at(0), losses("lora").at(0), 1e-6) << run << ": such magnitudes change nothing";
+}
+
+TEST_F(StoredBases, ARunBeginsWithTheAdaptersOfAPeftFolder) {
+  for (const std::string type : {"lora", "dora"}) {
+    SCOPED_TRACE(type);
+    const std::string peft = folder_ / (type + "_peft"), merged = folder_ / (type + "_merged");
+    tune(type, {"adapter.type=" + type, "adapter.alpha=3", "adapter.target_modules=[\"q_proj\",\"down_proj\"]", "run.steps=3"});
+    checkpoint_to_peft(newest(folder_ / (type + "/ckpt")), peft);
+    hf_to_checkpoint({base_, peft}, merged, {});
+    const std::vector<std::string> numbers{"precision.compute=fp32", "optimizer.lr=1e-3", "lr_schedule.type=constant",
+                                           "log.every=1"};
+    const auto begin = [&](const std::string& run, std::vector<std::string> more) {
+      more.insert(more.end(), numbers.begin(), numbers.end());
+      return train(settings(run, of_model(more)));
+    };
+    begin(type + "_beside", {"model.init_from=" + merged, "adapter.type=lora", "run.steps=1"});
+    const std::string base = "model.init_from=" + base_, from = "adapter.init_from=" + peft, one = type + "_from";
+    EXPECT_TRUE(contains(begin(one, {base, from}), "begins with the adapters of " + peft));
+    EXPECT_NEAR(losses(one).at(0), losses(type + "_beside").at(0), 1e-5);
+    begin(type + "_sharded", {base, from, "parallel.tensor=2", "parallel.data=2", "parallel.zero=zero3", "adapter.alpha=3"});
+    for (std::size_t step = 0; step < 2; ++step) EXPECT_NEAR(losses(type + "_sharded").at(step), losses(one).at(step), 1e-5);
+    const JsonValue recorded = *manifest_of(one).config.find("adapter");
+    EXPECT_EQ(recorded.find("init_from")->as_string(), peft);
+    EXPECT_EQ(recorded.find("type")->as_string(), type);
+    EXPECT_EQ(recorded.find("r")->as_integer(), 2);
+    checkpoint_to_peft(newest(folder_ / (one + "/ckpt")), folder_ / (one + "_peft"));
+    // It goes on; without the folder, too, where the configuration says what adapters it has.
+    begin(one, {base, from, "run.steps=3"});
+    const std::string says = peft + "/adapter_config.json says ";
+    expect_error<ConfigError>([&] { begin("no", {base, from, "adapter.r=4"}); }, {"adapter.r = 4: " + says + "2"});
+    expect_error<ConfigError>([&] { begin("no", {base, from, "adapter.rslora=true"}); },
+                              {"adapter.rslora = true: " + says + "false"});
+    expect_error<ConfigError>([&] { begin("no", {base, from, "adapter.target_modules=[\"q_proj\"]"}); },
+                              {"adapter.target_modules: leaves model.layers.0.mlp.down_proj without an adapter, and " + peft});
+    expect_error<ConfigError>([&] { begin("no", {from}); }, {"adapter.init_from = ", "name the base", "model.init_from"});
+    std::filesystem::remove_all(peft);
+    expect_error<ConfigError>([&] { begin(one, {base, from, "run.steps=4"}); }, {"adapter.init_from = ", "is not there"});
+    begin(one, {base, from, "run.steps=4", "adapter.type=" + type, "adapter.r=2", "adapter.alpha=3",
+                "adapter.target_modules=" + to_json_text(*recorded.find("target_modules"))});
+    EXPECT_EQ(losses(one).size(), 4u);
+  }
+}
+
 TEST_F(StoredBases, PartOfAModelTrainsBesideItsBase) {
   train(settings("run", of_model({"model.init_from=" + base_, R"(train.only="model\\.layers\\.1\\..*")"})));
   const Manifest manifest = manifest_of("run");

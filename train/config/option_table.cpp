@@ -219,7 +219,8 @@ std::vector<Option> adapter_options() {
               "[\"embed_tokens\", \"lm_head\"]. They have no adapters. A head that the model has in common with its embedding "
               "trains with it, as one (PEFT's ensure_weight_tying)."},
       {.path = "adapter.init_from", .takes = kNull | kString, .fallback = "null",
-       .doc = "A PEFT folder to begin with.", .status = kReserved},
+       .doc = "A PEFT folder whose adapters the run begins with, beside their base in model.init_from. It says the other keys of "
+              "this block: leave them out, or give what it says."},
       {.path = "adapter.dtype", .takes = kString, .fallback = "\"fp32\"",
        .doc = "Format of the adapters' master weights; products take them in precision.compute, as all weights.",
        .choices = {"fp32"},

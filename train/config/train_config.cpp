@@ -9,6 +9,7 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
+#include "train/config/adapter_folder.h"
 #include "train/config/option_check.h"
 #include "train/config/resolve_model.h"
 
@@ -162,6 +163,7 @@ template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v
   v("adapter.target_modules", a.target_modules), v("adapter.exclude_modules", a.exclude_modules);
   v("adapter.modules_to_save", a.modules_to_save);
   v("adapter.layers", a.layers), v("adapter.rslora", a.rslora), v("adapter.dtype", a.dtype);
+  v("adapter.init_from", a.init_from);
   v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
   v("precision.loss_scale", c.precision.loss_scale), v("precision.stochastic_rounding", c.precision.stochastic_rounding);
   v("recompute.policy", c.recompute.policy), v("recompute.head_chunk", c.recompute.head_chunk);
@@ -226,6 +228,10 @@ void check_adapter(const TrainConfig& c) {
   const std::vector<std::string> set = c.adapter.type ? std::vector<std::string>() : keys_set_in(c, "adapter");
   if (!set.empty())
     contradict(fmt::format("{}: adapter.type is null, so that there are no adapters; set adapter.type to \"lora\"", set.front()));
+  if (c.adapter.init_from && !c.model.init_from)
+    contradict(fmt::format("adapter.init_from = {}: training begins with random weights; name the base of these adapters in "
+                           "model.init_from",
+                           in_quotes(*c.adapter.init_from)));
   if (c.adapter.type && (!c.train.only.empty() || !c.train.freeze.empty()))
     contradict(fmt::format("train.{} = {}: beside adapters (adapter.type) modules train whole by adapter.modules_to_save "
                            "alone; remove one of the two",
@@ -305,6 +311,8 @@ TrainConfig unvalidated_config(const OptionValues& values) {
 
 TrainConfig make_train_config(const OptionValues& values) {
   TrainConfig config = unvalidated_config(values);
+  if (config.adapter.init_from)
+    take_adapter_folder(config, [&](std::string_view key) { return values.at(key).origin != OptionValue().origin; });
   if (config.data.is_packed()) refuse_other_rules(values);
   if (config.run.epochs && !values.at("run.steps").value.is_null())
     contradict(fmt::format("run.epochs = {}: run.steps = {} is given too; set one of them to null (--set run.steps=null)",

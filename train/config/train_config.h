@@ -106,6 +106,7 @@ struct PrecisionConfig {
 // Low-rank adapters, which alone train where there are any.
 struct AdapterConfig {
   std::optional<std::string> type;  // nothing: there are none
+  std::optional<std::string> init_from;  // a PEFT folder; the other members are what it says
   std::int64_t r = 8;
   double alpha = 8, dropout = 0;
   std::vector<std::string> target_modules{"all-linear"}, exclude_modules;

@@ -47,7 +47,7 @@ constexpr ForeignKey kAxolotlTraining[] = {
     {"peft_use_dora", kMapped, "@use_dora", "true", "adapter.type is \"dora\" then"},
     {"peft_use_rslora", kMapped, "adapter.rslora", "true"},
     {"peft_layers_to_transform", kMapped, "adapter.layers", {}, {}, {}, Convert::kList},
-    {"lora_model_dir", kNotBuilt, "adapter.init_from"},
+    {"lora_model_dir", kMapped, "adapter.init_from"},
     {"lora_on_cpu, lora_fan_in_fan_out, peft_autocast_adapter_dtype, peft_ensure_weight_tying, qlora_sharded_model_loading, "
      "merge_method, lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel, lora_embedding_kernel, peft_layers_pattern, merge_lora",
      kAlways, "trident convert", {}, "masters of adapters are fp32; trident convert merges them"},

@@ -18,7 +18,7 @@ constexpr ForeignKey kLlamaFactoryTraining[] = {
     {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
     {"lora_alpha", kMapped, "adapter.alpha", {}, "twice adapter.r where it is left out"},
     {"additional_target", kMapped, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
-    {"adapter_name_or_path", kNotBuilt, "adapter.init_from"},
+    {"adapter_name_or_path", kMapped, "adapter.init_from"},
     {"cutoff_len", kMapped, "batch.sequence", {}, {}, "2048"},
     {"packing = true", kMapped, "@packing", "\"stream\"",
      "the stream of tokens is cut at every batch.sequence; neat_packing keeps conversations apart"},

@@ -118,7 +118,8 @@ class Training {
     config.run.id = job_.processes().broadcast(job_.is_first() ? run_id_for(config, origin.resume) : "", 0);
     if (origin.resume) return origin;
     agree(origin.initial, [&] { return find_initial(config); },
-          [&](const std::string& folder) { return open_initial(folder, config.model.init_from.value_or("")); }, [] {});
+          [&](const std::string& folder) { return open_initial(folder, config.model.init_from.value_or("")); },
+          [&] { open_adapter(*origin.initial, config); });
     agree(
         origin.reference, [&] { return find_reference(config); },
         [&](const std::string& folder) { return open_initial(folder, config.reference, TiedCopies::kTrusted, "reference"); },

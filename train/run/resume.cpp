@@ -16,6 +16,7 @@
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
 #include "core/random_token.h"
+#include "train/config/resolve_model.h"
 #include "train/run/adopt.h"
 #include "train/run/read_again.h"
 #include "train/run/run_manifest.h"
@@ -241,6 +242,13 @@ Resume open_initial(const std::string& folder, std::string_view value, TiedCopie
   Resume initial{{folder, std::move(manifest)}};
   open_base(initial);
   return initial;
+}
+
+void open_adapter(Resume& initial, const TrainConfig& config) {
+  if (!config.adapter.init_from) return;
+  const std::string folder = hub_snapshot(*config.adapter.init_from);
+  initial.beside = std::make_shared<PeftAdapter>(folder, resolve_model(config));
+  initial.notes.push_back(fmt::format("begins with the adapters of {} (adapter.init_from)", folder));
 }
 
 Resume find_base(const Resume& checkpoint, const std::optional<std::string>& init_from) {

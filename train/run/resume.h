@@ -51,6 +51,9 @@ std::optional<Resume> find_reference(const TrainConfig& config);
 Resume open_initial(const std::string& folder, std::string_view value, TiedCopies copies = TiedCopies::kTrusted,
                     std::string_view key = "model.init_from");
 
+// Opens the PEFT folder of adapter.init_from beside the weights that training begins with; nothing without the key. As PeftAdapter.
+void open_adapter(Resume& initial, const TrainConfig& config);
+
 // The checkpoint that a path means (checkpoint_path; the newest of several), of whatever content. As
 // find_initial(), for `key`.
 Resume find_weights(const std::string& path, std::string_view key);

@@ -62,7 +62,8 @@ void leave_frozen(std::vector<ManifestTensor>& tensors) {
 std::string recorded_path(const std::string& path) { return std::filesystem::absolute(path).lexically_normal().string(); }
 
 JsonValue config_of_manifest(TrainConfig config) {
-  if (std::optional<std::string>& from = config.model.init_from) from = recorded_path(*from);
+  for (std::optional<std::string>* from : {&config.model.init_from, &config.adapter.init_from})
+    if (*from) **from = recorded_path(**from);
   if (config.model.hf_config) {
     config.model.keys = model_keys(config);
     config.model.hf_config.reset();

@@ -183,10 +183,16 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   // Frozen weights are those that a later start rounds to its own format, too.
   const bool as_stored = source.hf == nullptr && source.manifest.weights == store.config().compute && !store.trains();
   WeightsReader reader(source);
-  read_row_lengths(reader, store, holder, write);
+  if (source.beside == nullptr) read_row_lengths(reader, store, holder, write);
+  std::optional<HfShardReader> beside;
+  if (source.beside != nullptr) beside.emplace(std::shared_ptr<const HfFolder>(source.beside, &source.beside->tensors()));
   for (const ShardBox& box : boxes_held(store.shards(), holder)) {
     const ParamShard& shard = store.shards()[box.shard];
     const bool is_master = shard.master.data() != nullptr, is_frozen = store.trains() && !shard.updated;
+    if (beside && is_adapter_tensor(box.tensor)) {
+      beside->read(box, is_master ? shard.master : shard.param, write, is_master ? Narrowing::kRefused : Narrowing::kRounded);
+      continue;
+    }
     if (is_adapter_tensor(box.tensor) && !reader.has(box.tensor)) continue;
     const bool counts = hashes != nullptr && box.written && (is_frozen || reader.leaves_in_base(box.tensor));
     reader.read(as_stored ? Values::kStored : Values::kExact, box, is_master ? shard.master : shard.param, write,
