@@ -258,6 +258,11 @@ TEST_F(PreferenceRuns, AReferenceLeavesAdaptersOut) {
   train("magnitudes", plus({setting("model.init_from", "base")}, dora));
   expect_one_line(start("refused", plus({setting("model.init_from", "magnitudes"), setting("reference", "initial")}, dora)), 64,
                   {"reference = ", "initial", "has adapters of another type"});
+
+  succeeded(run_program({"convert", "--from", "ckpt", place_ / "initial", "--to", "peft", place_ / "adapter"}));
+  expect_one_line(start("refused", {setting("model.init_from", "base"), setting("adapter.init_from", "adapter"),
+                                    setting("reference", "base")}),
+                  64, {"reference = ", "base", "has no adapters, and model.init_from has some"});
 }
 
 // As PEFT's disable_adapter leaves them out: modules that trained whole beside adapters are what they were, too.

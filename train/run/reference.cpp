@@ -81,14 +81,15 @@ void read_part(const RunInputs& inputs, const AskedPart& part, std::uint64_t ide
 }
 
 bool has_adapters(const WeightsSource& weights) {
-  return std::ranges::any_of(weights.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
+  return weights.beside != nullptr ||
+         std::ranges::any_of(weights.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
 }
 
 // The weights as they were before modules trained whole beside adapters (adapter.modules_to_save), which leaving these out does not
 // undo: `weights` where none did, else a base; null: no base has them.
 const WeightsSource* before_saved_modules(const WeightsSource& weights) {
   const WeightsSource* at = &weights;
-  while (at != nullptr && at->hf == nullptr && has_adapters(*at) && !config_of(*at).config.adapter.modules_to_save.empty()) at = at->base.get();
+  while (at != nullptr && at->hf == nullptr && !config_of(*at).config.adapter.modules_to_save.empty()) at = at->base.get();
   return at;
 }
 
