@@ -53,7 +53,7 @@ bool has_tokenizer_files(const std::string& folder) {
          std::ranges::any_of(names_in(folder), [](const std::string& name) { return name.ends_with(".tiktoken"); });
 }
 
-// Of a folder's tokenizer; 0: it has none that is read.
+// Counts the tokens of a folder's tokenizer; 0: it has none that is read.
 std::int64_t tokens_in(const std::string& folder) {
   if (!has_tokenizer_files(folder)) return 0;
   try {

@@ -65,7 +65,7 @@ std::vector<float> asked(const RunInputs& inputs, std::span<const TokenSource> s
   return values;
 }
 
-// What an earlier start wrote, on the rank that `reads`; the others have 0.
+// Reads what an earlier start wrote, on the rank that `reads`; the others have 0.
 void read_part(const RunInputs& inputs, const AskedPart& part, std::uint64_t identity, bool reads) {
   std::int64_t samples = 0;
   for (const TokenSource& source : part.sources) samples += loader_in_order(inputs, source).samples_per_epoch();
