@@ -271,11 +271,9 @@ TEST_F(PreferenceRuns, AReferenceHasTheBasesModulesInThePlaceOfSavedOnes) {
   const std::vector<std::string> saves{"adapter.type=lora", "adapter.r=4", "optimizer.lr=0.03", "adapter.modules_to_save=lm_head"},
       off{"reference=adapter_off"};
   train("whole", plus({setting("model.init_from", "base")}, saves));
-  train("beside", plus({setting("model.init_from", "whole")}, plus(saves, off)));
+  const JsonValue first = train("beside", plus({setting("model.init_from", "whole")}, plus(saves, off))).at(0);
   EXPECT_EQ(reference_values("beside"), reference_values("whole")) << "the base is the same, and the pairs are";
-  const JsonValue first = train("again", plus({setting("model.init_from", "whole"), "run.steps=1"}, saves)).at(0);
-  EXPECT_NE(reference_values("again"), reference_values("whole"));
-  EXPECT_EQ(number_of(first, "margin"), 0) << "training begins with what it began with before";
+  EXPECT_GT(std::abs(number_of(first, "margin")), 1e-2) << "what trains has learned, and the reference has not";
 
   train("alone", saves);  // its own random weights are no base
   expect_one_line(start("refused", plus({setting("model.init_from", "alone")}, plus(saves, off))), 64,
