@@ -13,6 +13,7 @@ namespace trident {
 namespace {
 
 constexpr std::int64_t kAtOnce = std::int64_t{1} << 18;  // elements, of a pass over a tensor
+constexpr double kLeastSquare = 1e-30;                   // a row of zeros stays one, as DoraScale leaves it
 
 std::int64_t elements_of(const HfFileTensor& tensor) { return whole(tensor.shape).elements(); }
 
@@ -124,7 +125,7 @@ void HfValueReader::take_factor(Merge& merge) {
     }
   }
   for (std::size_t o = 0; o < squares.size(); ++o)
-    merge.factor[o] = static_cast<float>(static_cast<double>(merge.factor[o]) / std::sqrt(squares[o]));
+    merge.factor[o] = static_cast<float>(static_cast<double>(merge.factor[o]) / std::sqrt(squares[o] + kLeastSquare));
 }
 
 void HfValueReader::add(const Merge& merge, std::int64_t first, std::span<float> values) {

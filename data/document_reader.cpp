@@ -105,7 +105,8 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
     is_object = scanner.kind() == JsonValue::Kind::kObject;
     if (!is_object) scanner.skip();
     else scanner.members([&](const std::string& key) {
-      const bool labels = key == "labels", marks = labels || key == "completion_mask" || key == "assistant_masks";
+      const bool labels = key == "labels",
+                 marks = labels || key == "completion_mask" || key == "assistant_masks" || key == "attention_mask";
       if ((key == json_key || marks) && scanner.kind() == JsonValue::Kind::kArray) {
         auto ids = ids_of(scanner);
         if (key != json_key) {
@@ -135,7 +136,8 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
     refuse(is_other ? fmt::format("{} is neither a string nor a list of token ids", in_quotes(json_key))
                     : fmt::format("no key {}", in_quotes(json_key)));
   if (found->ids && !partial.empty())
-    throw DataError(fmt::format("{}:{}:1: {} takes ids out of the loss, and here every id counts; prepare the texts by --chat",
+    throw DataError(fmt::format("{}:{}:1: {} takes ids out of the loss, and here every id counts; tokenize without padding, or "
+                                "prepare the texts by --chat",
                                 path, line.line, in_quotes(partial)));
   return std::move(*found);
 }

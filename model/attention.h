@@ -70,7 +70,7 @@ class Attention {
   // The projections' rows as heads are split from them.
   Views project(LayerPass& p, ConstTensorView x) const;
   op::Rotation rotation(const LayerPass& p) const;  // of queries and keys
-  // What of it the core does, which reads rows as they were projected.
+  // The part of it that the core does, which reads rows as they were projected.
   op::Rotation rotation_of_rows(const LayerPass& p) const { return heads_stay_rows(p) ? rotation(p) : op::Rotation(); }
   void attend_cached(LayerPass& p, const CachedStep& step) const;
   // The same of q and k together, for norms over all heads.

@@ -271,7 +271,7 @@ Value Interpreter::eval(const Node& node) {
   }
 }
 
-// What is said next is said of the node.
+// Refusals that follow name the node's place.
 Value Interpreter::eval_kid(const Node& node, std::size_t i) {
   Value value = eval(*node.kids[i]);
   at_ = &node;

@@ -310,6 +310,8 @@ ConvertReport merge_adapters(const Resume& checkpoint, const std::string& to, Ex
   const OutputFolder beside(to);
   const std::string adapter = beside.path() + "/adapter";
   checkpoint_to_peft(checkpoint.folder, adapter);
+  if (const std::optional<std::string> tokenizer = added_tokenizer_of(checkpoint))  // also where the base has moved
+    copy_carried(*tokenizer, tokenizer_files(*tokenizer), adapter);
   WeightsSource base = checkpoint.base != nullptr ? *checkpoint.base : checkpoint;
   if (base.hf == nullptr) {
     if (!options.dtype) options.dtype = base.manifest.weights;

@@ -72,7 +72,7 @@ std::vector<TrainedModel> models_on_one_rank(std::int64_t largest, int every) {
         models.push_back(
             model_of("olmo", bounded(all[i], largest), precision,
                      {"model.clip_qkv=1.0", fmt::format("optimizer.type=\"{}\"", to_string(rule)), "optimizer.weight_decay=0.1"}));
-    // Whose queries and keys are normed: attention reads others' as rows, so that these alone are split, turned and merged.
+    // Qwen 3 norms queries and keys: its alone are split, turned and merged, because attention reads others' as rows.
     for (const std::size_t i : {1, 3}) models.push_back(model_of("qwen3", bounded(all[i], largest), precision, {}));
     take(models, every, taken);
   }

@@ -1,9 +1,8 @@
 #include "planner/bench/row_units.h"
 
 #include <cstdint>
+#include <memory>
 
-#include "device/cpu/cpu_device.h"
-#include "device/host/doorbell.h"
 #include "train/run/dry_run.h"
 
 namespace trident {
@@ -27,11 +26,9 @@ double row_units_per_block(const TrainConfig& asked, const MachineFacts& machine
   const RunPlan one = make_run_plan(config, model, 0, machine);
   model.layers = 2;
   const RunPlan two = make_run_plan(config, model, 0, machine);
-  Doorbell doorbell;
-  CpuDevice cpu(doorbell, {});
-  Ops* const oracle = machine.device == DeviceKind::kCpu ? &cpu.ops() : nullptr;  // attention reads rows there
+  const std::shared_ptr<Ops> oracle = machine.device == DeviceKind::kCpu ? processor_here(one) : nullptr;
   const double of_one_unit = static_cast<double>(two.tokens_per_step() * model.hidden * size_of(two.compute));
-  return (row_bytes(two, oracle) - row_bytes(one, oracle)) / of_one_unit;
+  return (row_bytes(two, oracle.get()) - row_bytes(one, oracle.get())) / of_one_unit;
 }
 
 }  // namespace trident

@@ -1,18 +1,13 @@
 #include "planner/predict/cpu_forecast.h"
 
-#include "device/cpu/cpu_device.h"
+#include "train/run/dry_run.h"
 
 namespace trident {
 
 CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates) {
-  Doorbell doorbell;
-  CpuDeviceOptions options;
-  options.threads_per_rank = plan.threads_per_rank;
-  options.bf16_products = plan.bf16_products();
-  CpuDevice device(doorbell, options);
   const CpuPrices prices(rates, {plan.world_size(), plan.threads_per_rank, plan.compute});
   CpuForecast result;
-  result.forecast = forecast_run(plan, prices, &device.ops());
+  result.forecast = forecast_run(plan, prices, processor_here(plan).get());
   const int ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
   result.cpu_seconds = cpu_seconds_of_step(result.forecast.step.records, ranks_of_a_stage, prices);
   result.shares_cores = prices.shares_cores();

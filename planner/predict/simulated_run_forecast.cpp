@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "planner/predict/plan_timeline.h"
 #include "report/timeline_data.h"
 #include "train/plan/step_flops.h"
+#include "train/run/dry_run.h"
 
 namespace trident {
 namespace {
@@ -33,7 +35,10 @@ RunForecast::Predicted SimulatedRunForecast::predicted() {
   if (prices_.prices == nullptr) return {step_bytes_sent(plan), {}};
   std::vector<DryRun> stages;
   try {
-    Forecast forecast = forecast_run(plan, *prices_.prices, nullptr);
+    const std::shared_ptr<Ops> oracle = hardware_.device == DeviceKind::kCpu
+                                            ? processor_here(plan)
+                                            : std::shared_ptr<Ops>(any_gpu(plan.config.cuda.deterministic));
+    Forecast forecast = forecast_run(plan, *prices_.prices, oracle.get());
     stages = std::move(forecast.stages);
     step_ = predicted_step(prices_.profile, forecast.step, forecast.price, *prices_.prices);
     if (plan.config.log.report) spans_ = std::move(forecast.price.spans);

@@ -176,6 +176,11 @@ TEST_F(AddedTokens, GetRowsOnceAndGoOut) {
   said({"convert", "--from", "ckpt", place_ / "full", "--to", "hf", place_ / "out"});
   expect_whole_folder("out", after_six);
   said({"generate", "--config", place_ / "full.json", "--messages", place_ / "ask.json", "--max-new-tokens", "1", "--greedy"});
+
+  write_tokenizer("out");  // of fewer tokens than the folder has rows: none is added
+  succeeded(start("spare", {"run.steps=1", "model.init_from=" + (place_ / "out")}));
+  said({"convert", "--from", "ckpt", place_ / "spare", "--to", "hf", place_ / "from_spare"});
+  EXPECT_EQ(read_file(place_ / "from_spare/tokenizer.json"), read_file(place_ / "more/tokenizer.json"));
 }
 
 TEST_F(AddedTokens, TrainWholeBesideAdapters) {
@@ -192,6 +197,10 @@ TEST_F(AddedTokens, TrainWholeBesideAdapters) {
   EXPECT_NEAR(loss_of_new({"--hf", place_ / "base", "--adapter", place_ / "adapter"}), loss, 1e-5 * loss);
   said({"convert", "--from", "peft", place_ / "base", place_ / "adapter", "--to", "hf", place_ / "merged"});
   expect_whole_folder("merged", loss);
+  std::filesystem::rename(place_ / "base", place_ / "moved");
+  said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "at_once", "--set",
+        "model.init_from=" + (place_ / "moved")});
+  expect_whole_folder("at_once", loss);
 }
 
 double first_loss(const std::vector<JsonValue>& records) { return records.front().find("loss")->as_number(); }

@@ -252,6 +252,48 @@ TEST_F(PreferenceRuns, AReferenceLeavesAdaptersOut) {
     const double expected = number_of(beside.at(0), key.c_str());
     EXPECT_NEAR(number_of(layout.at(0), key.c_str()), expected, 1e-5 * std::max(1.0, std::abs(expected))) << key;
   }
+
+  std::vector<std::string> dora = lora;
+  dora.front() = "adapter.type=dora";
+  train("magnitudes", plus({setting("model.init_from", "base")}, dora));
+  train("dora_off", plus({setting("model.init_from", "magnitudes")}, plus(dora, off)));
+  EXPECT_EQ(reference_values("dora_off"), reference_values("initial")) << "magnitudes are left out, too";
+  expect_one_line(start("refused", plus({setting("model.init_from", "magnitudes"), setting("reference", "initial")}, dora)), 64,
+                  {"reference = ", "initial", "has adapters of another type"});
+
+  succeeded(run_program({"convert", "--from", "ckpt", place_ / "initial", "--to", "peft", place_ / "adapter"}));
+  expect_one_line(start("refused", {setting("model.init_from", "base"), setting("adapter.init_from", "adapter"),
+                                    setting("reference", "base")}),
+                  64, {"reference = ", "base", "has no adapters, and model.init_from has some"});
+}
+
+// As PEFT's disable_adapter leaves them out: modules that trained whole beside adapters are what they were, too.
+TEST_F(PreferenceRuns, AReferenceHasTheBasesModulesInThePlaceOfSavedOnes) {
+  train("base", {"run.steps=1"});
+  const std::vector<std::string> saves{"adapter.type=lora", "adapter.r=4", "optimizer.lr=0.03", "adapter.modules_to_save=lm_head"},
+      off{"reference=adapter_off"};
+  train("whole", plus({setting("model.init_from", "base")}, saves));
+  const JsonValue first = train("beside", plus({setting("model.init_from", "whole")}, plus(saves, off))).at(0);
+  EXPECT_EQ(reference_values("beside"), reference_values("whole")) << "the base is the same, and the pairs are";
+  EXPECT_GT(std::abs(number_of(first, "margin")), 1e-2) << "what trains has learned, and the reference has not";
+
+  train("alone", saves);  // its own random weights are no base
+  expect_one_line(start("refused", plus({setting("model.init_from", "alone")}, plus(saves, off))), 64,
+                  {"reference = \"adapter_off\"", "adapter.modules_to_save", "no base"});
+}
+
+// Copies of a PEFT folder stand in the places of the base's tensors, and its adapters are in what training begins with.
+TEST_F(PreferenceRuns, AReferenceBesideAPeftFolderIsWhatTrainingBeginsWith) {
+  train("base", {"run.steps=1"});
+  const std::string base = setting("model.init_from", "base");
+  train("tuned", {base, "adapter.type=lora", "adapter.r=4", "adapter.modules_to_save=norm", "optimizer.lr=0.03"});
+  succeeded(run_program({"convert", "--from", "ckpt", place_ / "tuned", "--to", "peft", place_ / "peft"}));
+  const std::string peft = setting("adapter.init_from", "peft");
+  expect_no_reward_yet(train("from", {base, peft}));
+  train("on", {setting("model.init_from", "tuned"), "adapter.type=lora", "adapter.r=4", "adapter.modules_to_save=norm"});
+  EXPECT_EQ(reference_values("from"), reference_values("on"));
+  expect_one_line(start("refused", {base, peft, "reference=adapter_off"}), 64,
+                  {"reference = \"adapter_off\": adapter.init_from = ", "input_layernorm (modules_to_save)", "\"initial\""});
 }
 
 // All pairs a step, so that an evaluation before a step says what the step says.

@@ -115,6 +115,7 @@ TEST_F(PrepareTest, ListsOfIdsAreTakenAsTheyAre) {
   for (const std::string id : {"50257", "-1"}) refused(id, "id " + id + " is not among the tokenizer's 50257");
   refused("2], \"labels\": [-100, 2", "\"labels\" takes ids out of the loss");
   refused("2], \"completion_mask\": [0, 1", "\"completion_mask\" takes ids out of the loss");
+  refused("2], \"attention_mask\": [1, 0", "; tokenize without padding, or prepare the texts by --chat");
   for (const std::string id : {"4294967296", "1.5", "\"505\"", "[505]"}) refused(id, "neither a string nor a list of token ids");
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <sstream>
@@ -56,6 +57,28 @@ struct PeftGolden {
 void expect_near(const std::vector<double>& got, const std::vector<double>& expected, double tolerance, const std::string& of) {
   ASSERT_EQ(got.size(), expected.size()) << of;
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], tolerance) << of << ", token " << i;
+}
+
+// Copies a folder, with zeros in the place of a tensor's first row.
+void copy_without_row(const std::string& from, const std::string& to, const std::string& file, const std::string& tensor) {
+  fs::copy(from, to, fs::copy_options::recursive);
+  test::TensorMap tensors = test::read_safetensors(from + file);
+  test::NamedTensor& changed = tensors.at(tensor);
+  std::fill_n(changed.data.begin(), static_cast<std::ptrdiff_t>(sizeof(float)) * changed.shape.back(), std::byte{0});
+  test::write_safetensors(to + file, tensors);
+}
+
+TEST(PeftRows, OfZerosStayZerosWithDora) {
+  const PeftGolden golden("llama_dora");
+  const TemporaryFolder place;
+  const std::string module = "model.layers.0.self_attn.q_proj";
+  copy_without_row(golden.base, place / "base", "/model.safetensors", module + ".weight");
+  copy_without_row(golden.folder, place / "adapter", "/adapter_model.safetensors", "base_model.model." + module + ".lora_B.weight");
+  peft_to_hf({place / "base", place / "adapter"}, place / "merged", {});
+  const std::vector<float> values =
+      test::read_safetensors(place / "merged/model.safetensors").at(module + ".weight").values<float>();
+  EXPECT_EQ(std::ranges::count(values, 0.0f), 16);
+  EXPECT_TRUE(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }));
 }
 
 class PeftGoldens : public ::testing::TestWithParam<std::string> {};

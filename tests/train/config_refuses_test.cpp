@@ -149,6 +149,7 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
       {"fsdp=full_shard", "did you mean parallel.zero = \"zero3\"?"},
       {"fsdp_config.min_num_params=1", "leave it out: each block of the model is a unit"},
       {"attn_implementation=sdpa", "leave it out: attention never stores the scores"},
+      {"scheduler.t_max=5", "give its whole file to trident import, which computes keys from this one and others"},
       {"num-layers=4", "did you mean model.num_hidden_layers?"},
       {"context_length=4", "did you mean batch.sequence?"},
       {"lora=true", "did you mean adapter.type = \"lora\"? (with adapter.r"},

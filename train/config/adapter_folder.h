@@ -1,4 +1,4 @@
-// What the PEFT folder of adapter.init_from says of the adapters.
+// Reads from the PEFT folder of adapter.init_from which adapters a run has.
 #pragma once
 
 #include <string_view>

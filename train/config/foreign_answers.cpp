@@ -226,6 +226,9 @@ std::string answer_text(const ForeignAnswer& answer, const std::string& with_key
       if (in_quotes(reserved.value) == answer.value) return fmt::format("{} = {}: {}", answer.key, answer.value, reserved.remedy);
   }
   if (!answer.key.empty()) return with_key + (answer.note.empty() ? "" : fmt::format(" ({})", answer.note));
+  if (row.to.starts_with('@') && row.to.find('.') != row.to.npos)  // a fact of one system alone
+    return fmt::format("give its whole file to trident import, which computes keys from this one and others{}",
+                       answer.note.empty() ? "" : fmt::format(" ({})", answer.note));
   if (row.verdict == Verdict::kRefused) return fmt::format("leave it out, there is no such thing here: {}", answer.note);
   return fmt::format("leave it out: {}", answer.note);
 }

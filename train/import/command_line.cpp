@@ -31,6 +31,13 @@ constexpr std::array<BatchOption, 4> kBatchOptions{{
     {"--gpus-per-node --gres", "gpus_per_node", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"},
 }};
 
+// "8" of gpu:a100:8, beside which --gres may ask for other things, nvme:100. Empty where it asks for no GPU.
+std::string_view batch_number(std::string_view option, std::string_view value) {
+  if (option == "--gres") value.remove_prefix(std::min(value.size(), value.find("gpu")));
+  value = value.substr(0, value.find(','));
+  return value.substr(value.rfind(':') + 1);
+}
+
 // Words that begin a part of a command.
 enum class Starter : std::uint8_t { kNone, kWrapper, kPython, kOuter, kRanks, kAccelerate, kProgram };
 Starter starter(std::string_view word) {
@@ -268,7 +275,7 @@ Batch batch_of(std::string_view text, const std::string& file) {
     std::erase(words, "");
     for (std::size_t i = 0; i + 1 < words.size(); ++i)
       for (const BatchOption& option : kBatchOptions) {
-        const std::string_view value = words[i + 1].substr(words[i + 1].rfind(':') + 1);  // "8" of gpu:8
+        const std::string_view value = batch_number(words[i], words[i + 1]);
         if (!is_listed(words[i], option.names) || !is_number(value)) continue;
         batch.leaves.push_back({ForeignSystem::kLauncher, file, line, 1, fmt::format("sbatch.{}", option.key), value, "", false});
         for (const std::string_view name : {option.variable, option.other})

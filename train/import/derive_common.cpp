@@ -14,17 +14,7 @@ bool is_of_command_line(const Fact* ranks) { return ranks != nullptr && ranks->o
 
 // Ranks of all axes; ranks that share a copy (@shard, -1: all that are left), and how many such groups there are (@replicate).
 void derive_degrees(Facts& facts) {
-  if (facts.text("@nodes").find(':') != std::string::npos) {  // torchrun's MIN:MAX
-    facts.remark("@nodes",
-                 "ranks do not come and go: elastic lists the layouts that trident supervise falls back on; give --ranks");
-    for (const char* const name : {"@nodes", "@ranks_per_node"}) facts.erase(name);
-  }
-  if (!is_of_command_line(facts.find("@ranks")) && facts.find("@nodes") != nullptr) {
-    if (facts.is_given("@nodes"))
-      apply(facts, {"@ranks", "@ranks_per_node @nodes"});
-    else
-      apply(facts, {"@ranks", "@ranks_per_node"});
-  }
+  derive_ranks(facts);
   apply(facts, {"parallel.data", "@ranks", "parallel.tensor? parallel.pipeline? parallel.context?"});
   const Fact *const copies = facts.find("@replicate"), *const sharers = facts.find("@shard");
   if (copies == nullptr && sharers == nullptr) return;
@@ -190,6 +180,16 @@ void take_fp8(Facts& facts) {
               {"@fp8", "@fp8_recipe"});
   else
     facts.remark("@fp8_recipe", "goes with fp8, which no key asks for");
+}
+
+void derive_ranks(Facts& facts) {
+  if (facts.text("@nodes").find(':') != std::string::npos) {  // torchrun's MIN:MAX
+    facts.remark("@nodes",
+                 "ranks do not come and go: elastic lists the layouts that trident supervise falls back on; give --ranks");
+    for (const char* const name : {"@nodes", "@ranks_per_node"}) facts.erase(name);
+  }
+  if (is_of_command_line(facts.find("@ranks")) || facts.find("@nodes") == nullptr) return;
+  apply(facts, {"@ranks", facts.is_given("@nodes") ? "@ranks_per_node @nodes" : "@ranks_per_node"});
 }
 
 void derive_common(Facts& facts) {

@@ -1,4 +1,4 @@
-// What Trainer, TRL and the programs around them compute from several arguments.
+// This computes what follows from several arguments of Trainer, TRL and the programs around them.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -100,6 +100,7 @@ void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
 void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   const Stage stage = stage_of(facts);
   if (systems.contains(kSwift) && !facts.is_given("@accumulation") && !facts.is_given("batch.global")) {
+    derive_ranks(facts);
     const double at_once =
         static_cast<double>(facts.positive("batch.micro").value_or(1)) * static_cast<double>(facts.positive("@ranks").value_or(1));
     facts.set("@accumulation", of_default(kSwift, whole_number(std::ceil(16 / at_once), {})));

@@ -17,7 +17,9 @@ constexpr std::string_view kBetween = ", ";  // origins of one fact
 constexpr double kMostExact = 9e15;          // integers up to it are doubles
 
 [[noreturn]] void refuse_kind(const Fact& fact, std::string_view kind) {
-  throw ConfigError(fmt::format("{}: must be {}; correct it", fact.origin, kind));
+  const bool is_of_user = fact.value.is_string() && fact.value.as_string().find('$') != std::string::npos;  // "$1"
+  throw ConfigError(fmt::format("{}: must be {}; {}", fact.origin, kind,
+                                is_of_user ? "write it into the script, because other keys are computed from it" : "correct it"));
 }
 
 // The product of one side of a formula, and what it is made of.

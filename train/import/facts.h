@@ -21,7 +21,7 @@
 
 namespace trident {
 
-// Which of two values counts: the heavier one, and of two defaults or two fallbacks the first. Two others must be equal.
+// The heavier of two values counts, and the first of two defaults or two fallbacks. Two others must be equal.
 enum class Weight : std::uint8_t {
   kDefault,   // of a system
   kFallback,  // an input says so, if nothing else does: "bf16: false" is fp32, distributed_type FSDP zero3
@@ -50,7 +50,7 @@ class Facts {
   std::optional<double> share(std::string_view name) const;  // a number from 0 to 1
   // Text, or JSON of another value; "": nobody says so.
   std::string text(std::string_view name) const;
-  // The same in small letters; "no" of YAML's false.
+  // Returns text() in small letters, "no" for YAML's false.
   std::string word(std::string_view name) const;
 
   // A heavier value replaces the one there is; a lighter one gives way. ConfigError, naming both, where two must be equal.
@@ -110,6 +110,8 @@ std::string text_of(const JsonValue& value);
 
 // model.rope_scaling of Llama 3.1.
 JsonValue llama3_rope_scaling(double factor);
+// @ranks of the nodes and of the ranks of each, unless --ranks counts. Twice is as once.
+void derive_ranks(Facts& facts);
 // precision.fp8 of @fp8, or of the recipe beside it.
 void take_fp8(Facts& facts);
 

@@ -55,6 +55,8 @@ bool is_hugging_face(ForeignSystem system) {
          system == ForeignSystem::kLlamaFactory || system == ForeignSystem::kOthers;
 }
 
+constexpr std::size_t kMaxForeignKeys = 5'000;  // of all inputs together: messages list the places of those that say the same
+
 // Tells what a text is written in, by its first line that says something.
 enum class Format : std::uint8_t { kJson, kYaml, kToml, kPython, kShell };
 Format format_of(std::string_view text, std::string_view file) {
@@ -116,7 +118,12 @@ class Inputs {
     }
     const std::size_t first = leaves_.size();
     read(file, nullptr, from_, "");
-    for (std::size_t i = first; i < leaves_.size(); ++i) i += follow(i, first);
+    for (std::size_t i = first; i < leaves_.size(); ++i) {
+      if (leaves_.size() > kMaxForeignKeys)
+        refuse_at(file, leaves_[i].line, leaves_[i].column,
+                  fmt::format("more than {} keys and flags; give the configuration alone", kMaxForeignKeys));
+      i += follow(i, first);
+    }
   }
   std::vector<ForeignLeaf> take() { return std::move(leaves_); }
 

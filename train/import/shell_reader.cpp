@@ -4,7 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
+#include <span>
 
 #include "core/json_reader.h"
 #include "train/import/shell_words.h"
@@ -14,24 +14,6 @@ namespace shell {
 namespace {
 
 constexpr int kNever = -1;  // in the place of a doubt: commands do not run
-
-// The value of integers with + - * / % between them; not finite: all else, a division by zero, 9e15 and beyond.
-double sum_of(std::string_view text) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  double sum = 0, term = 0;
-  for (char sign = '+'; has("+-*/%", sign); text.remove_prefix(1)) {
-    const std::string digits(text.substr(0, text.find_first_not_of("0123456789")));
-    text.remove_prefix(digits.size());
-    if (digits.empty() || digits.size() > 15 || (digits[0] == '0' && digits.size() > 1)) return kNone;
-    const double next = std::stod(digits);
-    if (has("+-", sign)) sum += std::exchange(term, sign == '+' ? next : -next);
-    else term = sign == '*' ? term * next : sign == '/' ? std::trunc(term / next) : std::fmod(term, next);
-    if (!(std::abs(term) < 4e15 && std::abs(sum) < 4e15)) return kNone;
-    if (text.empty()) return sum + term;
-    sign = text[0];
-  }
-  return kNone;
-}
 
 // In this order "and" is the lower and "or" the higher of two. kPresumed: of a command that is not executed, whose success `&&`
 // takes for granted and `if` does not.
@@ -139,22 +121,30 @@ class Reader : Cursor {
     skip_parentheses(at(begin));
     Reader reader(script_, part(inner, pos_ - 1));
     if (!takes(")")) script_.fail(at(begin), "nothing closes this parenthesis");
+    reader.runs_ = runs_;
     Fields content{false};
+    bool has_sum = false;  // as the value of a variable, which is computed before what stands beside it
     while (!reader.at_end()) {
-      const std::size_t from = reader.pos_;
-      if (reader.peek() == '$') reader.dollar(content, true);
-      else if (!is_name(reader.peek()) || is_digit(reader.peek())) content.put(reader.text_[reader.pos_++]);
-      else reader.put_variable(content, from, reader.parameter_name(false), "", true);
+      const std::size_t from = reader.pos_, before = content.current.size();
+      if (reader.peek() == '$') {
+        reader.dollar(content, true);
+      } else if (!is_name(reader.peek()) || is_digit(reader.peek())) {
+        content.put(reader.text_[reader.pos_++]);
+      } else {
+        reader.put_variable(content, from, reader.parameter_name(false), "", true);
+        const std::span value = std::span(content.current).subspan(before);
+        has_sum |= std::ranges::any_of(value, [](const Char& c) { return c.why == 0 && !is_digit(c.c) && !is_space(c.c); });
+      }
     }
     const Text text = content.take_one();
     if (why_of(text) != 0) return put_unknown(out, begin, why_of(text));
     std::string sum = bytes_of(text);
     std::erase_if(sum, is_space);
     const double value = sum_of(sum);
-    if (!std::isfinite(value)) return put_not_executed(out, begin);
+    if (has_sum || !std::isfinite(value)) return put_not_executed(out, begin);
     for (const char digit : fmt::format("{}", static_cast<std::int64_t>(value))) out.put({digit, at(begin)});
   }
-  // Behind "${".
+  // Stands behind "${".
   void parameter(Fields& out, std::size_t begin, bool is_quoted) {
     const std::string name = peek() == '#' && peek(1) != '}' ? "" : parameter_name(true);
     std::string subscript;
@@ -175,13 +165,16 @@ class Reader : Cursor {
     if (is_there != (sign == '+')) return;
     const Text value = other.take_one();
     script_.spend(value.size(), at(begin));
-    if (sign == '=') script_.variables[name] = {{value}};
+    if (sign == '=' && runs_ == 0) script_.variables[name] = {{value}};
+    else if (sign == '=' && runs_ != kNever) set_unknown(script_.variables[name], name, at(begin), runs_);
     out.put_value(value, is_quoted);
   }
   void put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript, bool is_quoted) {
-    if (name == "@" || name == "*") return void(has_no_items_ = true);  // the script's arguments: none
+    const bool is_of_arguments = is_listed(name, "@ * #");
+    const auto found = script_.variables.find(is_of_arguments ? "@" : name);
+    if (is_of_arguments && found != script_.variables.end()) return out.put_value(found->second.items[0], true);
     if (name == "#") return out.put({'0', at(begin)});
-    const auto found = script_.variables.find(name);
+    if (is_of_arguments) return void(has_no_items_ = true);  // the script has none
     if (found == script_.variables.end()) return put_unset(out, begin, name);
     const bool is_all = subscript == "@" || subscript == "*";
     if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
@@ -386,6 +379,9 @@ class Reader : Cursor {
     const std::string name = bytes_of(words[0]);
     ShellCommand command{before_, {}, script_.reasons[static_cast<std::size_t>(runs_)].text};
     if (name == "eval") return nested({words.begin() + 1, words.end()}, {}, begin);
+    if (name == "unset") forget(words);
+    if (name == "set" && words.size() > 2 && bytes_of(words[1]) == "--")
+      set_unknown(script_.variables["@"], "@", begin, doubt("set", pos_));
     for (std::size_t i = 0; i < words.size(); ++i) {
       const std::string word = bytes_of(words[i]);
       if (name == "export" && script_.variables.contains(word)) script_.variables.find(word)->second.is_exported = true;
@@ -407,6 +403,14 @@ class Reader : Cursor {
       for (const ShellWord& word : *all) script_.spend(word.text.size() + sizeof(ShellWord), begin);
     script_.commands.push_back(std::move(command));
   }
+  void forget(const std::vector<Text>& words) {
+    for (const Text& word : words) {
+      const auto found = script_.variables.find(bytes_of(word));
+      if (found == script_.variables.end()) continue;
+      if (runs_ == 0) script_.variables.erase(found);
+      else set_unknown(found->second, found->first, word.front().at, runs_);
+    }
+  }
   // Reads what a shell is given to read.
   void nested(const std::vector<Text>& words, std::vector<ShellWord> before, int begin) {
     Text text;
@@ -419,7 +423,7 @@ class Reader : Cursor {
   }
 
   // ---- tests
-  // Behind "[" or "[[": its outcome.
+  // Returns the outcome of the test whose "[" or "[[" stands before it.
   Outcome test(std::string_view end, std::size_t begin) {
     Outcome all = Outcome::kTrue, any = Outcome::kFalse;
     bool is_followed = true;

@@ -1,9 +1,11 @@
-// What the reader of a shell script reads words into. Inside train/import only.
+// The reader of a shell script reads words into these types. They are for train/import alone.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -49,6 +51,24 @@ inline std::string bytes_of(const Text& text) {
 inline int why_of(const Text& text) {
   const auto found = std::ranges::find_if(text, [](const Char& c) { return c.why != 0; });
   return found == text.end() ? 0 : found->why;
+}
+
+// The value of integers with + - * / % between them; not finite: all else, a division by zero, 9e15 and beyond.
+inline double sum_of(std::string_view text) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  double sum = 0, term = 0;
+  for (char sign = '+'; has("+-*/%", sign); text.remove_prefix(1)) {
+    const std::string digits(text.substr(0, text.find_first_not_of("0123456789")));
+    text.remove_prefix(digits.size());
+    if (digits.empty() || digits.size() > 15 || (digits[0] == '0' && digits.size() > 1)) return kNone;
+    const double next = std::stod(digits);
+    if (has("+-", sign)) sum += std::exchange(term, sign == '+' ? next : -next);
+    else term = sign == '*' ? term * next : sign == '/' ? std::trunc(term / next) : std::fmod(term, next);
+    if (!(std::abs(term) < 4e15 && std::abs(sum) < 4e15)) return kNone;
+    if (text.empty()) return sum + term;
+    sign = text[0];
+  }
+  return kNone;
 }
 
 // The fields that a word becomes.
@@ -151,7 +171,7 @@ class Cursor {
     }
   }
   void expect_document(const std::string& end) { here_documents_.push_back(end); }
-  // With the here documents behind it.
+  // Skips the here documents behind it, too.
   void skip_newline() {
     ++pos_;
     for (const std::string& end : here_documents_)
@@ -176,7 +196,7 @@ class Cursor {
     }
     return word;
   }
-  // From the quote here to behind the one that closes it.
+  // Goes from the quote here to behind the one that closes it.
   void skip_quoted(int begin, bool escapes = false) {
     const char quote = peek();
     for (++pos_; peek() != quote; ++pos_) {
@@ -186,7 +206,7 @@ class Cursor {
     }
     ++pos_;
   }
-  // From behind "(" to behind its ")".
+  // Goes from behind "(" to behind its ")".
   void skip_parentheses(int begin) {
     const Level level(script_, begin);
     for (int open = 1; open > 0; ++pos_) {

@@ -322,7 +322,7 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
     check_initial_model(config, tensors_to_begin_with(inputs.plan, *inputs.initial), *inputs.initial);
     if (std::optional<std::string> line = added_rows_line(model, *inputs.initial)) inputs.plan.notes.push_back(*std::move(line));
   }
-  if (inputs.reference) check_reference(inputs);
+  if (inputs.reference || (inputs.initial && config.reference == kAdapterOffReference)) check_reference(inputs);
   open_data(inputs, place.reads_all);
   if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);
   if (saves_checkpoints(config)) check_manifest(inputs);

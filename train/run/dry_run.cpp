@@ -119,14 +119,22 @@ std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, Dr
   return dry_stages(plan, &any, work);
 }
 
-std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work) {
-  if (device == DeviceKind::kCuda) return dry_stages(plan, nullptr, work);
-  Doorbell doorbell;
+std::shared_ptr<Ops> processor_here(const RunPlan& plan) {
+  struct Processor {
+    explicit Processor(const CpuDeviceOptions& options) : device(doorbell, options) {}
+    Doorbell doorbell;
+    CpuDevice device;
+  };
   CpuDeviceOptions options;
   options.threads_per_rank = plan.threads_per_rank;
   options.bf16_products = plan.bf16_products();
-  CpuDevice cpu(doorbell, options);
-  return dry_stages(plan, &cpu.ops(), work);
+  const auto processor = std::make_shared<Processor>(options);
+  return {processor, &processor->device.ops()};
+}
+
+std::vector<DryRun> dry_stages_here(const RunPlan& plan, DeviceKind device, DryWork work) {
+  if (device == DeviceKind::kCuda) return dry_stages(plan, nullptr, work);
+  return dry_stages(plan, processor_here(plan).get(), work);
 }
 
 std::array<double, kNumAxes> bytes_of_all_ranks(const RunPlan& plan, std::span<const DryRun> stages) {

@@ -49,6 +49,9 @@ std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work);
 // `deterministic`: cuda.deterministic.
 std::unique_ptr<Ops> any_gpu(bool deterministic);
 
+// This machine's processor as the plan's ranks have it, as an oracle on the calling thread.
+std::shared_ptr<Ops> processor_here(const RunPlan& plan);
+
 // The same as dry_stages() of such GPUs.
 std::vector<DryRun> dry_stages_on_gpus(const RunPlan& plan, DryWork work);
 

@@ -53,17 +53,31 @@ bool has_tokenizer_files(const std::string& folder) {
          std::ranges::any_of(names_in(folder), [](const std::string& name) { return name.ends_with(".tiktoken"); });
 }
 
+// Counts the tokens of a folder's tokenizer; 0: it has none that is read.
+std::int64_t tokens_in(const std::string& folder) {
+  if (!has_tokenizer_files(folder)) return 0;
+  try {
+    return load_tokenizer(folder, "data.tokenizer")->vocab_size();
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
   const bool is_folder = source.hf != nullptr;
-  const std::optional<std::string> base = is_folder ? source.folder : hf_files_begun_with(source.manifest);
-  if (!base || model_of(source).vocab_size <= model_of_hf(*base).vocab_size) return std::nullopt;
+  if (is_folder && source.adapter == nullptr) return std::nullopt;
+  const bool has_base = source.base != nullptr && source.base->hf != nullptr;  // where it lies now
+  const std::optional<std::string> base =
+      is_folder ? source.folder : has_base ? source.base->folder : hf_files_begun_with(source.manifest);
   const std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
-  if (!named) return std::nullopt;
+  if (!base || !named) return std::nullopt;
   std::filesystem::path place = place_of_tokenizer(*named, source);
   if (file_exists(place)) place = place.parent_path();
-  return has_tokenizer_files(place) ? std::optional(place.string()) : std::nullopt;
+  const bool adds_rows = model_of(source).vocab_size > model_of_hf(*base).vocab_size;
+  if (!has_tokenizer_files(place) || !(adds_rows || tokens_in(place) > tokens_in(*base))) return std::nullopt;
+  return place.string();
 }
 
 ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,

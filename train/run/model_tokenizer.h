@@ -23,8 +23,8 @@ std::optional<std::string> hf_files_begun_with(const Manifest& manifest);
 // without a folder.
 std::optional<std::string> hf_files_of(const WeightsSource& source);
 
-// The folder of the tokenizer's files where the model has more tokens than the Hugging Face folder that it is of: of a checkpoint
-// the one of data.tokenizer, of a folder with an adapter the adapter's. Else nothing.
+// The folder of the tokenizer's files where the model has more tokens than the Hugging Face folder that it is of, or than that
+// folder's tokenizer: of a checkpoint the one of data.tokenizer, of a folder with an adapter the adapter's. Else nothing.
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source);
 
 struct ModelTokenizer {

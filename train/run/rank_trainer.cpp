@@ -19,7 +19,7 @@ LossScaler loss_scaler_of(const RunPlan& plan) {
   return dynamic ? LossScaler::dynamic() : LossScaler::fixed(scale.fixed);
 }
 
-// Of what counts_here() of all ranks make together.
+// `counts`: the sums over ranks of counts_here().
 std::optional<double> token_accuracy(const TrainConfig& config, std::span<const std::int64_t> counts) {
   if (!config.counts_correct() || counts[0] == 0) return std::nullopt;
   return static_cast<double>(counts[1]) / static_cast<double>(counts[0]);

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "core/adapter_spec.h"
 #include "core/clock.h"
@@ -63,7 +65,7 @@ std::vector<float> asked(const RunInputs& inputs, std::span<const TokenSource> s
   return values;
 }
 
-// What an earlier start wrote, on the rank that `reads`; the others have 0.
+// Reads what an earlier start wrote, on the rank that `reads`; the others have 0.
 void read_part(const RunInputs& inputs, const AskedPart& part, std::uint64_t identity, bool reads) {
   std::int64_t samples = 0;
   for (const TokenSource& source : part.sources) samples += loader_in_order(inputs, source).samples_per_epoch();
@@ -78,8 +80,26 @@ void read_part(const RunInputs& inputs, const AskedPart& part, std::uint64_t ide
   *part.values = *std::move(read);
 }
 
-bool has_adapters(const Resume& weights) {
-  return std::ranges::any_of(weights.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
+bool has_adapters(const WeightsSource& weights) {
+  return weights.beside != nullptr ||
+         std::ranges::any_of(weights.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
+}
+
+// The weights as they were before modules trained whole beside adapters (adapter.modules_to_save), which leaving these out does not
+// undo: `weights` where none did, else a base; null: no base has them.
+const WeightsSource* before_saved_modules(const WeightsSource& weights) {
+  const WeightsSource* at = &weights;
+  while (at != nullptr && at->hf == nullptr && !config_of(*at).config.adapter.modules_to_save.empty()) at = at->base.get();
+  return at;
+}
+
+// Weights that are asked in the place of those that training begins with; nothing: those are.
+std::optional<Resume> asked_weights(const RunInputs& inputs) {
+  const TrainConfig& config = inputs.plan.config;
+  if (config.names_reference()) return inputs.reference;
+  if (config.reference != kAdapterOffReference || !inputs.initial) return std::nullopt;
+  const WeightsSource* const before = before_saved_modules(*inputs.initial);
+  return before == &*inputs.initial ? std::nullopt : std::optional(Resume{*before});
 }
 
 // Every element is one rank's, the others' are 0: the sum is exact.
@@ -94,7 +114,15 @@ void share(std::vector<float>& values, RankTrainer& trainer) {
 void check_reference(const RunInputs& inputs) {
   const RunPlan& plan = inputs.plan;
   const TrainConfig& config = plan.config;
-  const Resume &reference = inputs.reference.value(), &initial = inputs.initial.value();
+  const Resume& initial = inputs.initial.value();
+  if (!inputs.reference && before_saved_modules(initial) == nullptr)
+    throw ConfigError(
+        fmt::format("reference = \"adapter_off\": {} has modules that trained whole (adapter.modules_to_save) and no base that has "
+                    "them as they were; merge the adapters (trident convert --from ckpt --to hf), begin from the result, and name "
+                    "the weights from before in reference",
+                    initial.folder));
+  if (!inputs.reference) return;
+  const Resume& reference = *inputs.reference;
   if (const auto other = model_difference(model_of(reference), resolve_model(config)))
     throw ConfigError(
         fmt::format("reference = {}: is of another model: {} is {}, and this one's is {}; name weights of the same model",
@@ -106,17 +134,18 @@ void check_reference(const RunInputs& inputs) {
         fmt::format("reference = {}: has {}adapters, and model.init_from has {}; merge them (trident convert --to peft, then "
                     "--from peft BASE ADAPTER --to ckpt), and name the result",
                     in_quotes(config.reference), has ? "" : "no ", has ? "none" : "some"));
-  if (has && resolve_tuning(config_of(reference).config, plan.model)->adapters.modules != plan.model.tuning->adapters.modules)
+  const auto adapters_of = [](const Tuning& tuning) { return std::pair(tuning.adapters.modules, tuning.adapters.dora); };
+  if (has && adapters_of(*resolve_tuning(config_of(reference).config, plan.model)) != adapters_of(*plan.model.tuning))
     throw ConfigError(
-        fmt::format("reference = {}: has adapters of other modules, another rank or scale than this run's; merge them (trident "
-                    "convert --to peft, then --from peft BASE ADAPTER --to ckpt), and name the result",
+        fmt::format("reference = {}: has adapters of another type, other modules, another rank or scale than this run's; merge "
+                    "them (trident convert --to peft, then --from peft BASE ADAPTER --to ckpt), and name the result",
                     in_quotes(config.reference)));
 }
 
 PairReference reference_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors, RankTrainer& trainer,
                            const Logger& logger, const Say& say, const ReferenceUse& use) {
   const TrainConfig& config = inputs.plan.config;
-  const bool writes = trainer.context().rank() == 0, is_other = config.names_reference();
+  const bool writes = trainer.context().rank() == 0;
   PairReference reference;
   std::vector<AskedPart> parts;
   const std::span<const DataFacts> facts = inputs.data_facts;
@@ -134,18 +163,19 @@ PairReference reference_of(const RunInputs& inputs, const std::vector<ManifestTe
     return reference;
   }
   const double start = monotonic_seconds();
-  if (is_other) load_weights(inputs.reference.value(), trainer.model(), logger, "reference", config.reference);
+  const std::optional<Resume> other = asked_weights(inputs);
+  if (other) load_weights(*other, trainer.model(), logger, "reference", config.reference);
   for (const AskedPart& part : parts) {
     *part.values = asked(inputs, part.sources, trainer);
     share(*part.values, trainer);
   }
-  if (is_other) load_weights(inputs.initial.value(), trainer.model(), logger, "model.init_from", config.model.init_from.value());
+  if (other) load_weights(inputs.initial.value(), trainer.model(), logger, "model.init_from", config.model.init_from.value());
   for (const AskedPart& part : parts) {
     if (!writes) continue;
     write_reference(part.path, identity_of(inputs, part.facts, tensors), *part.values);
     say(fmt::format("{}: log-probabilities of {} by {} (reference), in {:.1f} s", part.path,
                     counted(std::ssize(*part.values) / 2, "pair"),
-                    is_other                                     ? config.reference
+                    config.names_reference()                   ? config.reference
                     : config.reference == kAdapterOffReference ? "the weights before the first step without their adapters"
                                                                : "the weights before the first step",
                     monotonic_seconds() - start));

@@ -10,8 +10,8 @@
 
 namespace trident {
 
-// ConfigError where inputs.reference, which is there, is of another model, or has other adapters than the weights that training
-// begins with.
+// ConfigError where inputs.reference is of another model, or has other adapters than the weights that training begins with; or,
+// without it, where modules of these trained whole and no base has them as they were.
 void check_reference(const RunInputs& inputs);
 
 // Two log-probabilities of each sample: of all training sources, of all validation sources; empty where nobody asked.
@@ -23,7 +23,7 @@ struct ReferenceUse {
 };
 
 // Collective, between steps, once run.dir is there; the same on every rank. Before the first step the run's own forward program
-// asks its weights, or those that `reference` names, in whose place the weights of model.init_from come again, and rank 0 writes
+// asks its weights, or those that `reference` means, in whose place the weights of model.init_from come again, and rank 0 writes
 // run.dir/reference.f32 and reference_valid.f32; later starts read them there. DataError naming the remedy where a later start does
 // not find one; errors of read_reference(), load_weights() and files. `tensors`: RunCheckpoints::tensors().
 PairReference reference_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors, RankTrainer& trainer,

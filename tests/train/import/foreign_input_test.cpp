@@ -136,6 +136,9 @@ TEST_F(ForeignInput, LinesOfSbatchCountWhereSrunStartsTheRanks) {
   EXPECT_EQ(of_command(lines + "srun python pretrain_gpt.py --bf16"), nodes + '\n' + each + '\n' + gpus + replaced + program);
   EXPECT_EQ(of_command("#SBATCH -N 4\n#SBATCH --gpus-per-node=h100:8\nsrun python pretrain_gpt.py --bf16"),
             nodes + '\n' + gpus + '\n' + program);
+  EXPECT_EQ(of_command("#SBATCH -N 4\n#SBATCH --gres=nvme:100,gpu:v100:8,ssd:2\nsrun python pretrain_gpt.py --bf16"),
+            nodes + '\n' + gpus + '\n' + program);
+  EXPECT_EQ(of_command("#SBATCH -N 4\n#SBATCH --gres=nvme:100\nsrun python pretrain_gpt.py --bf16"), nodes + '\n' + program);
   EXPECT_EQ(of_command("#SBATCH -N4\n#SBATCH -n 6\nsrun python pretrain_gpt.py --bf16"),
             nodes + replaced + "launcher sbatch.ntasks=\"6\"\n" + program);
   EXPECT_EQ(of_command(lines + "srun --nodes 2 python pretrain_gpt.py --bf16"),
@@ -148,6 +151,13 @@ TEST_F(ForeignInput, LinesOfSbatchCountWhereSrunStartsTheRanks) {
                 program);
   EXPECT_EQ(of_command("true\n#SBATCH -N 4\nsrun python pretrain_gpt.py --bf16"), program) << "sbatch stops at the first command";
   EXPECT_EQ(of_command("#SBATCH --nodes=2-4 --ntasks\nsrun python pretrain_gpt.py --bf16"), program) << "no number of nodes";
+}
+
+TEST_F(ForeignInput, KeysAreLimited) {
+  std::string flags;
+  for (int i = 0; i < 6000; ++i) flags += " \\\n --bf16";
+  EXPECT_EQ(refusal("torchrun pretrain_gpt.py" + flags),
+            "run.sh:2:2: more than 5000 keys and flags; give the configuration alone");
 }
 
 TEST_F(ForeignInput, OneFileIsReadOnceWhateverItsNames) {

@@ -236,6 +236,9 @@ TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
                                     {"recompute.policy", "\"full\""},
                                     {"precision.compute", "\"bf16\""}})
     EXPECT_EQ(became(swift, path), value) << path;
+  const Import launched =
+      import_leaves({{S::kLauncher, "run.sh", 1, 1, "--nproc_per_node", "4"}, {S::kSwift, "run.sh", 2, 1, "--model", "x"}});
+  EXPECT_EQ(became(launched, "batch.global"), "16") << "ranks of a launcher count as --ranks does";
   const Import axolotl = imported(S::kAxolotl, {{"base_model", "x"}, {"wandb_project", nullptr}});
   for (const auto& [path, value] : {std::pair{"batch.micro", "1"},
                                     {"batch.sequence", "512"},

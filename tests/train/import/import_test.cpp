@@ -264,6 +264,8 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
     for (const JsonValue& huge : {JsonValue("99999999999999999999"), JsonValue(1e300)})
       expect_refused(flags({{key, huge}}), {fmt::format("run.sh:1 --{} ", key), ": "});
   expect_refused(yaml({{"tp_size", -2}}), {"a.yaml:1 tp_size: -2: "});
+  expect_refused(yaml({{"num_processes", 4}}) + flags({{"micro_batch", "$1"}, {"accumulation", 2}}),
+                 {"run.sh:1 --micro_batch $1: must be a number; write it into the script"});
 }
 
 TEST(Import, ABatchThatDoesNotDivideIsRefused) {

@@ -51,6 +51,8 @@ TEST(ShellReader, VariablesAreReplacedAndSplit) {
   EXPECT_EQ(words_in("run \"${C-}\" x${C-}"), "run||x");
   EXPECT_EQ(words_in("A=<PATH> (e.g. /x)\nrun $A"), "e.g.|/x\nrun|??") << "as templates have it";
   EXPECT_EQ(words_in("run \"$@\" $* $#"), "run|0") << "the script has no arguments";
+  EXPECT_EQ(words_in("set -e\nset -- a b\nrun \"$@\" x"), "set|-e\nset|--|a|b\nrun|??|x") << "unless it gives itself some";
+  EXPECT_EQ(words_in("A=1 B=2\nunset A\nrun $B ${A:-3}\nif x; then unset B; fi; run $B"), "unset|A\nrun|2|3\nx\nunset|B ?\nrun|??");
 }
 
 TEST(ShellReader, ArraysKeepTheirWords) {
@@ -64,6 +66,10 @@ TEST(ShellReader, IntegersAreComputed) {
   EXPECT_EQ(words_in("N=4\nrun $((N*8)) $(($N * 3 - 7 % 4 + 2 * $N / 3)) $((-1))x"), "run|32|11|??");
   for (const char* not_integers : {"1 / 0", "9223372036854775807 + 1", "1.5", "010", "N ? 1 : 2", "1 +", "(N + 1) * 2"})
     EXPECT_EQ(words_in(std::string("run $((") + not_integers + "))"), "run|??") << not_integers;
+}
+
+TEST(ShellReader, AVariableWithASumIsNotTornApart) {
+  EXPECT_EQ(words_in("A=1+2 B='3 '\nrun $((A * 2)) $((2 * $A)) $((B * 2))"), "run|??|4|6") << "6 there, and 2 * 1 + 2";
 }
 
 TEST(ShellReader, AWordKnowsWhereItWasWritten) {
@@ -99,6 +105,8 @@ TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
   EXPECT_EQ(words_in("if [[ -n $K ]] || [[ \"a\" != \"a\" ]]; then A=1\nelse\n  A=2\nfi; run $A"), "run|2");
   EXPECT_EQ(words_in("[ ! -z \"$X\" ] && A=1 || A=2\nrun $A"), "run|2");
   EXPECT_EQ(words_in("A=1\nif [[ -f x ]]; then A=2; fi\nrun $A"), "run|??");
+  EXPECT_EQ(words_in("if [[ a == b ]]; then : ${A:=2}; fi\nrun ${A:-1}"), "run|1");
+  EXPECT_EQ(words_in("if [[ -f x ]]; then : ${A:=2}; fi\nrun ${A:-1}"), ":|2 ?\nrun|??");
   EXPECT_EQ(words_in("if [ -d a ]; then run; exit 1; fi\nrun2"), "run ?\nexit|1 ?\nrun2");
   EXPECT_EQ(words_in("mkdir a || exit 1\ncd a && run"), "mkdir|a\ncd|a\nrun") << "commands are taken to succeed";
   EXPECT_EQ(words_in("f() {\n  run\n}\nwhile x; do run2; done\ncase $A in\n  a|b) run3;;\n  *) run4\nesac\nend"),
