@@ -44,6 +44,11 @@ void expect_refusal(const Words& words, const std::string& part) {
   expect_error<ConfigError>([&] { imported(S::kHuggingFace, words); }, {part});
 }
 
+TEST(HuggingFaceImport, APartOfTheDataIsNotWhatTrains) {
+  for (const auto& [system, name] : {std::pair{S::kHuggingFace, "max_train_samples"}, {S::kLlamaFactory, "max_samples"}})
+    EXPECT_EQ(imported(system, {{name, 1000}}).keys[0].verdict, Verdict::kDiffers) << name;
+}
+
 TEST(HuggingFaceImport, EveryArgumentHasAVerdict) {
   for (const auto& [file, system, least] : {std::tuple{"hugging_face", S::kHuggingFace, 213},
                                             {"swift", S::kSwift, 265},
