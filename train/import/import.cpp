@@ -405,7 +405,8 @@ void Resolver::finish(Judged& one) const {
       append_sentence(key.note, fmt::format("left out: give it with --set {}=...", value.path));
   for (const auto& [origin, sentence] : facts_.remarks())
     if (is_part_of(one.origin, origin)) append_sentence(key.note, sentence);
-  if (to.starts_with('@') && !any && key.note.empty()) key.note = "the other keys say as much, or it needs one that is left out";
+  if ((to.starts_with('@') || key.verdict == Verdict::kMapped) && !any && key.note.empty())
+    key.note = "the other keys say as much, or it needs one that is left out";
 }
 
 void Resolver::list_defaults() {
