@@ -217,6 +217,14 @@ TEST(DeepSpeedFiles, WhatTheFileLeavesOutIsDeepSpeedsDefaultWhateverTheProgramSa
     EXPECT_NE(taken.find(part), std::string::npos) << part << ": " << taken;
 }
 
+TEST(DeepSpeedFiles, AWarmUpThatTrainerWritesIsNoneWhereNoArgumentSaysOne) {
+  std::vector<ForeignLeaf> leaves =
+      leaves_of_text("ds.json", R"({"scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto"}}})");
+  leaves.push_back({ForeignSystem::kHuggingFace, "run.sh", 1, 1, "--learning_rate", "1e-5"});
+  const std::string all = all_values_of(import_leaves(leaves));
+  EXPECT_NE(all.find("lr_schedule.warmup_steps?=0"), std::string::npos) << all;
+}
+
 TEST(DeepSpeedFiles, WhatDiffersIsRefusedOrSaid) {
   const auto refused = [](const char* text, const std::vector<std::string>& parts) {
     expect_error<ConfigError>([&] { imported_text("ds.json", text); }, parts);
