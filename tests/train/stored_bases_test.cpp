@@ -245,6 +245,52 @@ TEST_F(StoredBases, ARunBeginsWithTheAdaptersOfAPeftFolder) {
   }
 }
 
+// Nothing moves at this rate, so that a run writes the values that it began with.
+TEST_F(StoredBases, ARunBeginsWithTheCopiesOfAPeftFolderInEveryLayout) {
+  for (const std::string tied : {"tied", "untied"}) {
+    SCOPED_TRACE(tied);
+    const auto begin = [&](const std::string& run, std::vector<std::string> more) {
+      more.insert(more.begin(), {"model.num_hidden_layers=2", "model.num_key_value_heads=1", "precision.compute=fp32",
+                                 "model.tie_word_embeddings=" + std::string(tied == "tied" ? "true" : "false"),
+                                 "lr_schedule.type=constant", "log.every=1", "run.overwrite=true"});
+      return train(settings(tied + run, more));
+    };
+    const auto weights_of = [&](const std::string& run) {
+      const std::string folder = folder_ / (tied + run + "_out");
+      std::filesystem::remove_all(folder);
+      checkpoint_to_peft(newest(folder_ / (tied + run + "/ckpt")), folder);
+      return read_file(folder + "/adapter_model.safetensors");
+    };
+    begin("donor", {"run.seed=7"});
+    checkpoint_to_hf(newest(folder_ / (tied + "donor/ckpt")), folder_ / (tied + "base"), {});
+    const std::string base = "model.init_from=" + (folder_ / (tied + "base")), peft = folder_ / (tied + "tuned_out");
+    const std::string from = "adapter.init_from=" + peft, wide = "model.vocab_size=64", still = "optimizer.lr=1e-30";
+    begin("tuned", {base, kLora, kRank, R"(adapter.modules_to_save=["embed_tokens","lm_head","model.norm"])", wide,
+                    "optimizer.lr=1e-2"});
+    const std::string values = weights_of("tuned");
+    for (const std::vector<std::string>& layout :
+         {std::vector<std::string>{}, {"parallel.tensor=2", "parallel.data=2", "parallel.zero=zero3"},
+          {"parallel.pipeline=2", "parallel.tensor=2"}, {"parallel.data=2", "parallel.zero=zero1", "precision.compute=bf16"}}) {
+      std::vector<std::string> more{base, from, wide, still, "run.steps=1"};
+      more.insert(more.end(), layout.begin(), layout.end());
+      EXPECT_FALSE(contains(begin("still", more), "each the mean")) << "the folder has these rows";
+      EXPECT_EQ(weights_of("still"), values) << (layout.empty() ? "" : layout.front());
+      for (const ManifestTensor& tensor : manifest_of(tied + "still").tensors)
+        EXPECT_EQ(tensor.base.has_value(), tensor.name.starts_with("model.layers.") && !is_adapter_tensor(tensor.name));
+    }
+    // What was merged from the folder says the same of the data.
+    hf_to_checkpoint({folder_ / (tied + "base"), peft}, folder_ / (tied + "merged"), {});
+    begin("beside", {"model.init_from=" + (folder_ / (tied + "merged")), wide, "adapter.type=lora", "run.steps=1"});
+    begin("from", {base, from, wide, R"(adapter.modules_to_save=["embed_tokens","model.norm","lm_head"])", "run.steps=1"});
+    EXPECT_NEAR(losses(tied + "from").at(0), losses(tied + "beside").at(0), 1e-5);
+    begin("from", {base, from, wide, "run.steps=3", "run.overwrite=false"});
+    EXPECT_TRUE(contains(begin("wider", {base, from, "model.vocab_size=72", "run.steps=1"}), peft + " has 64 tokens; 8 rows"));
+    expect_error<ConfigError>([&] { begin("no", {base, from}); }, {peft, "has copies for 64 tokens", "model.vocab_size is 61"});
+    expect_error<ConfigError>([&] { begin("no", {base, from, wide, R"(adapter.modules_to_save=["embed_tokens","lm_head"])"}); },
+                              {"adapter.modules_to_save: leaves model.norm.weight without a trained copy, and " + peft});
+  }
+}
+
 TEST_F(StoredBases, PartOfAModelTrainsBesideItsBase) {
   train(settings("run", of_model({"model.init_from=" + base_, R"(train.only="model\\.layers\\.1\\..*")"})));
   const Manifest manifest = manifest_of("run");

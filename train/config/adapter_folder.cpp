@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,9 +12,11 @@
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
 #include "core/json_reader.h"
+#include "model/config/hf_tensors.h"
 #include "model/config/peft_config.h"
 #include "train/config/resolve_adapter.h"
 #include "train/config/resolve_model.h"
+#include "train/config/resolve_tuning.h"
 
 namespace trident {
 namespace {
@@ -20,6 +24,16 @@ namespace {
 std::vector<std::string> names_of(const AdapterSpec& spec) {
   std::vector<std::string> names;
   for (const AdaptedModule& module : spec.modules) names.push_back(module.module);
+  return names;
+}
+
+// The model's tensors that train whole, sorted.
+std::vector<std::string> copies_of(const TrainConfig& config, const ModelConfig& model) {
+  const std::shared_ptr<const Tuning> tuning = resolve_tuning(config, model);
+  std::vector<std::string> names;
+  for (const HfTensor& tensor : hf_tensors(model))
+    if (tuning->trains(tensor.name)) names.push_back(tensor.name);
+  std::ranges::sort(names);
   return names;
 }
 
@@ -32,15 +46,34 @@ std::vector<std::string> modules_of(const PeftConfig& peft, const std::string& p
     throw ConfigError(fmt::format("{}: rank_pattern and alpha_pattern: a run trains adapters of one rank and scale; merge them "
                                   "(trident convert --from peft BASE ADAPTER --to ckpt OUT), and begin new ones beside the result",
                                   path));
-  if (!peft.copies.empty())
-    throw ConfigError(fmt::format("{}: bias and modules_to_save: {} was trained whole, and a run from this folder would train its "
-                                  "adapters alone; merge it (trident convert --from peft BASE ADAPTER --to ckpt OUT), and begin "
-                                  "new adapters beside the result",
-                                  path, peft.copies.front()));
   std::vector<std::string> names;
   for (const PeftModule& module : peft.modules) names.push_back(module.name);
   std::ranges::sort(names);
   return names;
+}
+
+// The modules that the folder has copies of, sorted.
+std::vector<std::string> saved_modules_of(const PeftConfig& peft, const std::string& path) {
+  std::set<std::string> modules;
+  for (const std::string& tensor : peft.copies) {
+    const std::string module = tensor.substr(0, tensor.rfind('.'));
+    if (std::ranges::find(peft.copies, module + ".weight") == peft.copies.end())
+      throw ConfigError(fmt::format("{}: bias: {} was trained, and a run trains modules whole; merge it (trident convert --from "
+                                    "peft BASE ADAPTER --to ckpt OUT), and begin new adapters beside the result",
+                                    path, tensor));
+    modules.insert(module);
+  }
+  return {modules.begin(), modules.end()};
+}
+
+// Refuses a key by which other names have `what` than the folder says. Both are sorted.
+void refuse_other(std::string_view key, const std::vector<std::string>& asked, const std::vector<std::string>& says,
+                  std::string_view what, const std::string& path) {
+  const auto [ours, theirs] = std::ranges::mismatch(asked, says);
+  if (ours == asked.end() && theirs == says.end()) return;
+  const bool lacks = ours == asked.end() || (theirs != says.end() && *theirs < *ours);
+  throw ConfigError(fmt::format("{}: leaves {} {} {}, and {} says otherwise; leave the key out, or begin without adapter.init_from",
+                                key, lacks ? *theirs : *ours, lacks ? "without" : "with", what, path));
 }
 
 }  // namespace
@@ -70,16 +103,13 @@ void take_adapter_folder(TrainConfig& config, FunctionRef<bool(std::string_view 
   take("adapter.alpha", adapter.alpha, peft.alpha);
   take("adapter.rslora", adapter.rslora, peft.rslora);
   take("adapter.dropout", adapter.dropout, peft.dropout);
-  for (const std::string_view key : {"adapter.target_modules", "adapter.exclude_modules", "adapter.layers"}) {
-    if (!given(key)) continue;
-    const std::vector<std::string> asked = names_of(resolve_adapter(adapter, model));
-    const auto [ours, theirs] = std::ranges::mismatch(asked, modules);
-    if (ours == asked.end() && theirs == modules.end()) break;
-    const bool lacks = ours == asked.end() || (theirs != modules.end() && *theirs < *ours);
-    throw ConfigError(fmt::format("{}: leaves {} {} an adapter, and {} says otherwise; leave the key out, or begin without "
-                                  "adapter.init_from",
-                                  key, lacks ? *theirs : *ours, lacks ? "without" : "with", path));
-  }
+  TrainConfig theirs = config;
+  theirs.adapter.modules_to_save = saved_modules_of(peft, path);
+  if (given("adapter.modules_to_save"))
+    refuse_other("adapter.modules_to_save", copies_of(config, model), copies_of(theirs, model), "a trained copy", path);
+  adapter.modules_to_save = theirs.adapter.modules_to_save;
+  for (const std::string_view key : {"adapter.target_modules", "adapter.exclude_modules", "adapter.layers"})
+    if (given(key)) refuse_other(key, names_of(resolve_adapter(adapter, model)), modules, "an adapter", path);
   adapter.target_modules = modules;
   adapter.exclude_modules.clear();
   adapter.layers.reset();

@@ -369,6 +369,10 @@ void check_loss(const TrainConfig& c) {
     contradict("cuda.graphs = true: loss.type \"dpo\" makes weights between the passes of a micro-batch; set it to false");
   if (c.reference == kAdapterOffReference && !c.adapter.type)
     contradict("reference = \"adapter_off\": there are no adapters to leave out; set adapter.type, or reference to \"initial\"");
+  if (c.reference == kAdapterOffReference && c.adapter.init_from && !c.adapter.modules_to_save.empty())
+    contradict(fmt::format("reference = \"adapter_off\": adapter.init_from = {} has a copy of {} (modules_to_save), and the "
+                           "original is not in memory; set reference to \"initial\"",
+                           in_quotes(*c.adapter.init_from), c.adapter.modules_to_save.front()));
   if (c.reference != kInitialReference && !c.model.init_from)
     contradict(
         fmt::format("reference = {}: training begins with random weights; name them by model.init_from", in_quotes(c.reference)));

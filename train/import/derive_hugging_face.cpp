@@ -108,6 +108,7 @@ void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   derive_adapter(facts);
   if (has_adapter(facts) && systems.contains(kLlamaFactory))
     facts.take("adapter.alpha", of_default(kLlamaFactory, 2.0 * facts.number("adapter.r").value_or(8)));
+  if (facts.is_given("adapter.init_from")) facts.erase_block("adapter.", Weight::kDefault);  // the folder says them
   check_schedule(facts);
   if (facts.is("lr_schedule.type", "wsd")) facts.take("lr_schedule.wsd_decay_type", of_default(kHuggingFace, "cosine"));
   // Trainer writes its own warm-up, none where no argument says one, in the place of an "auto" of DeepSpeed's scheduler.

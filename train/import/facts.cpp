@@ -236,8 +236,8 @@ void Facts::erase(std::string_view name) {
   if (const auto found = facts_.find(name); found != facts_.end()) facts_.erase(found);
 }
 
-void Facts::erase_block(std::string_view prefix) {
-  std::erase_if(facts_, [&](const auto& fact) { return fact.first.starts_with(prefix); });
+void Facts::erase_block(std::string_view prefix, Weight heaviest) {
+  std::erase_if(facts_, [&](const auto& fact) { return fact.first.starts_with(prefix) && fact.second.weight <= heaviest; });
 }
 
 std::optional<Fact> Facts::pull(std::string_view name) {

@@ -60,7 +60,7 @@ class Facts {
   // Replaces by what is computed from these facts.
   void set(std::string_view name, JsonValue value, std::initializer_list<std::string_view> from);
   void erase(std::string_view name);
-  void erase_block(std::string_view prefix);
+  void erase_block(std::string_view prefix, Weight heaviest = Weight::kGiven);
   std::optional<Fact> pull(std::string_view name);  // erases what it returns
   // A sentence without its full stop for whoever gave the fact: what became of it, where no value shows it.
   void remark(const Fact& fact, std::string text);

@@ -71,10 +71,12 @@ TrainConfig with_added_tokens(TrainConfig config) {
 std::optional<std::string> added_rows_line(const ModelConfig& model, const Resume& initial) {
   if (initial.hf == nullptr) return std::nullopt;
   const std::vector<std::string> tensors = tensors_by_token(model);
-  const std::int64_t rows = initial.hf->find(tensors.front())->shape.front();
+  const bool is_copied = initial.beside != nullptr && initial.beside->tensors().find(tensors.front()) != nullptr;
+  const HfFolder& from = is_copied ? initial.beside->tensors() : *initial.hf;
+  const std::int64_t rows = from.find(tensors.front())->shape.front();
   if (model.vocab_size <= rows) return std::nullopt;
   return fmt::format("model.vocab_size = {}: {} has {} tokens; {} added to {}, each the mean of those", model.vocab_size,
-                     initial.folder, rows, counted(model.vocab_size - rows, "row"), fmt::join(tensors, " and to "));
+                     from.folder(), rows, counted(model.vocab_size - rows, "row"), fmt::join(tensors, " and to "));
 }
 
 }  // namespace trident

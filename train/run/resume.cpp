@@ -247,7 +247,11 @@ Resume open_initial(const std::string& folder, std::string_view value, TiedCopie
 void open_adapter(Resume& initial, const TrainConfig& config) {
   if (!config.adapter.init_from) return;
   const std::string folder = hub_snapshot(*config.adapter.init_from);
-  initial.beside = std::make_shared<PeftAdapter>(folder, resolve_model(config));
+  const auto adapter = std::make_shared<PeftAdapter>(folder, model_of(initial));
+  if (const std::int64_t rows = resolve_model(config).vocab_size; adapter->vocab_size() > rows)
+    throw ConfigError(fmt::format("adapter.init_from = {}: has copies for {} tokens, and model.vocab_size is {}; set it to {}",
+                                  folder, adapter->vocab_size(), rows, adapter->vocab_size()));
+  initial.beside = adapter;
   initial.notes.push_back(fmt::format("begins with the adapters of {} (adapter.init_from)", folder));
 }
 

@@ -189,7 +189,7 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   for (const ShardBox& box : boxes_held(store.shards(), holder)) {
     const ParamShard& shard = store.shards()[box.shard];
     const bool is_master = shard.master.data() != nullptr, is_frozen = store.trains() && !shard.updated;
-    if (beside && is_adapter_tensor(box.tensor)) {
+    if (beside && shard.updated) {
       beside->read(box, is_master ? shard.master : shard.param, write, is_master ? Narrowing::kRefused : Narrowing::kRounded);
       continue;
     }

@@ -31,7 +31,7 @@ struct WeightsSource {
   std::shared_ptr<const HfFolder> hf = {};  // of a Hugging Face folder; nullptr: it is a checkpoint
   std::shared_ptr<const PeftAdapter> adapter = {};  // which is merged into the folder's values where they are read
   std::shared_ptr<const WeightsSource> base = {};   // has the values that a checkpoint leaves there (ManifestTensor::base)
-  std::shared_ptr<const PeftAdapter> beside = {};   // has the values of the adapters beside these weights
+  std::shared_ptr<const PeftAdapter> beside = {};   // has the values of what trains beside these weights
 };
 
 // content_hash() by tensor: each is of all its values, or of the part that one rank has read.

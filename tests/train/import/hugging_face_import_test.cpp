@@ -235,6 +235,11 @@ TEST(HuggingFaceImport, AdaptersAreThoseThatAreAskedFor) {
   EXPECT_EQ(became(full, "adapter.r") + became(full, "optimizer.lr"), "1e-05");
   const Import factory = imported(S::kLlamaFactory, {{"lora_rank", 16}});
   EXPECT_EQ(became(factory, "adapter.r") + became(factory, "adapter.alpha"), "1632");
+  const Import on = imported(S::kLlamaFactory, {{"adapter_name_or_path", "sft/lora"}, {"lora_rank", 4}});
+  EXPECT_EQ(became(on, "adapter.type") + became(on, "adapter.r") + became(on, "adapter.alpha"), "4") << "the folder says the rest";
+  const Import again = imported(S::kAxolotl, {{"adapter", "lora"}, {"lora_model_dir", "out"}});
+  EXPECT_EQ(became(again, "adapter.type") + became(again, "adapter.r") + became(again, "adapter.init_from"), "\"lora\"\"out\"");
+  EXPECT_EQ(became(imported(S::kAxolotl, {{"adapter", "lora"}, {"lora_model_dir", nullptr}}), "adapter.init_from"), "");
   const Import qlora = imported(S::kAxolotl, {{"adapter", "qlora"}, {"load_in_4bit", true}});
   EXPECT_EQ(became(qlora, "adapter.type") + became(qlora, "model.quantize.type"), "\"lora\"\"nf4\"");
 }
