@@ -97,7 +97,7 @@ TEST(Launchers, NamedFlagsAreGivenAndMisspeltOnesRefused) {
   EXPECT_EQ(all_values_of(imported("--nproc_per_node")), "parallel.data=8");
   EXPECT_EQ(all_values_of(imported("--mca")), "") << "mpirun and srun have more flags than the table";
   expect_error<ConfigError>([&] { imported("--nproc_per_nod"); }, {"run.sh:1", "--nproc_per_nod", "--nproc_per_node?"});
-  expect_error<ConfigError>([&] { imported("--rdzv-endpiont"); }, {"run.sh:1", "--rdzv_endpoint?"});
+  expect_error<ConfigError>([&] { imported("--rdzv-endpiont"); }, {"run.sh:1", "--rdzv-endpoint?"});
 }
 
 TEST(AccelerateFiles, FlagsOfTheLauncherGoBeforeItsFile) {
