@@ -270,7 +270,7 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
       expect_refused(flags({{key, huge}}), {fmt::format("run.sh:1 --{} ", key), ": "});
   expect_refused(yaml({{"tp_size", -2}}), {"a.yaml:1 tp_size: -2: "});
   expect_refused(yaml({{"num_processes", 4}}) + flags({{"micro_batch", "$1"}, {"accumulation", 2}}),
-                 {"run.sh:1 --micro_batch $1: must be a number; write it there, or give trident train --import --set batch.micro=..."});
+                 {"run.sh:1 --micro_batch $1: must be a number; write it there, or give", "--set batch.micro="});
 }
 
 TEST(Import, ABatchThatDoesNotDivideIsRefused) {
