@@ -159,9 +159,9 @@ ConversationTokens encode_parsed(const Conversation& conversation, const std::st
   return tokens;
 }
 
-// No template ends plain text, and a model that learns from it is to stop there.
+// No template ends plain text, and a model that learns from it is to stop there. An answer without a token stays without one.
 void end_text(ConversationTokens* tokens, const SpecialIds& special) {
-  if (special.eos.empty()) return;
+  if (special.eos.empty() || std::ranges::find(tokens->counts, 1) == tokens->counts.end()) return;
   if (tokens->ids.empty() || tokens->ids.back() != special.eos.front()) {
     tokens->ids.push_back(special.eos.front());
     tokens->counts.push_back(0);

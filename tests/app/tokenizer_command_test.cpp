@@ -201,8 +201,8 @@ TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
     return all;
   };
   const std::string texts = "{\"prompt\": \"ab\", \"chosen\": \"c\", \"rejected\": \"d\"}\n";
-  expect_parts(output(pairs(texts, chat)), {"1 document,", "2 of 6 tokens count as targets (33.3 %)"});
-  expect_tokens({27, 26, 2, 27, 26, 3}, {0, 0, 1, 0, 0, 1});
+  expect_parts(output(pairs(texts, chat)), {"1 document,", "4 of 8 tokens count as targets (50.0 %)"});
+  expect_tokens({27, 26, 2, 28, 27, 26, 3, 28}, {0, 0, 1, 1, 0, 0, 1, 1});  // the tokenizer's eos ends each answer
   const IndexedDataset dataset(folder_ / "c");
   EXPECT_EQ(dataset.num_documents(), 1);
   EXPECT_EQ(dataset.num_sequences(), 2);

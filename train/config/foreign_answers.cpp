@@ -94,6 +94,15 @@ bool is_value_of(std::string_view key, std::string_view json) {
 
 bool is_command(std::string_view to) { return to.starts_with("trident "); }
 
+const FactKey* find_fact_key(std::string_view fact) {
+  const auto names = [&](const FactKey& it) {
+    const std::size_t at = it.facts.find(fact);
+    return at != it.facts.npos && (at + fact.size() == it.facts.size() || it.facts[at + fact.size()] == ',');
+  };
+  const auto found = std::ranges::find_if(kFactKeys, names);
+  return fact.empty() || found == kFactKeys.end() ? nullptr : &*found;
+}
+
 ForeignAnswer answer_of(ForeignSystem system, const ForeignKey& row) {
   ForeignAnswer answer{system, &row, "", std::string(row.value), std::string(row.note)};
   if (is_command(row.to)) return answer;
@@ -104,15 +113,11 @@ ForeignAnswer answer_of(ForeignSystem system, const ForeignKey& row) {
     answer.takes_value = row.value.empty() && row.convert == Convert::kSame && row.verdict == Verdict::kMapped;
     return answer;
   }
-  const auto names = [&](const FactKey& it) {
-    const std::size_t at = it.facts.find(row.to);
-    return at != it.facts.npos && (at + row.to.size() == it.facts.size() || it.facts[at + row.to.size()] == ',');
-  };
-  const auto fact = row.to.empty() ? kFactKeys.end() : std::ranges::find_if(kFactKeys, names);
+  const FactKey* const fact = find_fact_key(row.to);
   answer.takes_value = std::ranges::find(kSameValue, row.to) != kSameValue.end();
-  answer.key = fact == kFactKeys.end() ? key_in(row.note) : std::string(fact->key);
+  answer.key = fact == nullptr ? key_in(row.note) : std::string(fact->key);
   if (row.to == "@model" && row.note.starts_with("or ")) answer.key = "model.preset";  // a name rather than a folder
-  if (fact != kFactKeys.end() && answer.note.empty()) answer.note = fact->note;
+  if (fact != nullptr && answer.note.empty()) answer.note = fact->note;
   if (!answer.value.empty() && !is_value_of(answer.key, answer.value)) answer.value.clear();  // a word of the fact's own
   return answer;
 }
@@ -185,6 +190,12 @@ std::string row_markdown(ForeignSystem system, const ForeignKey& row) {
 }
 
 }  // namespace
+
+std::string_view key_to_give(std::string_view to) {
+  if (!to.starts_with('@')) return to;
+  const FactKey* const fact = find_fact_key(to);
+  return fact == nullptr ? "" : fact->key;
+}
 
 bool leads_somewhere(const ForeignAnswer& answer) { return !answer.key.empty() || is_command(answer.row->to); }
 

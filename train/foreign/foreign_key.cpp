@@ -139,6 +139,15 @@ const ForeignKey* ForeignTables::find(ForeignSystem system, std::string_view nam
   return rows.empty() ? nullptr : rows.front();
 }
 
+std::string ForeignTables::values_of(ForeignSystem system, std::string_view name) const {
+  std::string values;
+  for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
+    if (const auto rows = of(*one).exact.find(name); rows != of(*one).exact.end())
+      for (const Row& row : rows->second)
+        for (const std::string_view value : row.values) values.append(values.empty() ? "" : ", ").append(value);
+  return values;
+}
+
 std::string_view ForeignTables::nearest(ForeignSystem system, std::string_view name) const {
   std::vector<std::string_view> names;
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))

@@ -112,6 +112,8 @@ class ForeignTables {
   std::vector<const ForeignKey*> find_all(ForeignSystem system, std::string_view name, std::string_view value) const;
   // The first of them; nullptr: none.
   const ForeignKey* find(ForeignSystem system, std::string_view name, std::string_view value) const;
+  // "a, b": the values that the rows of a key name.
+  std::string values_of(ForeignSystem system, std::string_view name) const;
   // The known name of the system that is nearest to a misspelt one; empty: none is near.
   std::string_view nearest(ForeignSystem system, std::string_view name) const;
 

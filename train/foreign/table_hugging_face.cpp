@@ -251,10 +251,11 @@ constexpr ForeignKey kDataAndModel[] = {
     {"chat_template, chat_template_path, assistant_only_loss, completion_only_loss, train_on_inputs, system_prompt", kAlways,
      "trident data prepare --chat --template FILE --loss assistant", {},
      "the tokenizer's own template where none is named; --loss completion or all for the others"},
+    {"max_train_samples, max_eval_samples", kDiffers, {}, {},
+     "trident data prepare takes all lines of a file: cut it before"},
     {"dataset_train_split, dataset_test_split, dataset_config, dataset_config_name, dataset_streaming, streaming, datasets, "
-     "dataset_mixture, dataset_mixer, dataset_splits, test_split_size, max_train_samples, max_eval_samples, "
-     "validation_split_percentage, keep_linebreaks, dataset_num_proc, preprocessing_num_workers, overwrite_cache, cache_dir, "
-     "tools",
+     "dataset_mixture, dataset_mixer, dataset_splits, test_split_size, validation_split_percentage, keep_linebreaks, "
+     "dataset_num_proc, preprocessing_num_workers, overwrite_cache, cache_dir, tools",
      kAlways, "trident data prepare", {},
      "data.train and data.valid name files that trident data prepare wrote, with weights where there are several"},
     {"dataloader_drop_last", kAlways, {}, {}, "a last batch that is not full takes samples of the next epoch"},

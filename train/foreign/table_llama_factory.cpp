@@ -64,7 +64,8 @@ constexpr ForeignKey kLlamaFactoryModelAndData[] = {
     {"mask_history = true", kAlways, "trident data prepare --chat --loss last", {}, kWithData},
     {"template, train_on_prompt, mask_history, tool_format, default_system, enable_thinking, preserve_thinking", kAlways,
      "trident data prepare --chat --template FILE --loss assistant", {}, kOwnTemplate},
-    {"dataset_dir, buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, max_samples, tokenized_path, "
+    {"max_samples", kDiffers, {}, {}, "trident data prepare takes all lines of a file: cut it before"},
+    {"dataset_dir, buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, tokenized_path, "
      "data_shared_file_system, ignore_pad_token_for_loss",
      kAlways, "trident data prepare", {},
      "data.train names files that trident data prepare wrote, with weights where there are several"},

@@ -61,9 +61,10 @@ constexpr ForeignKey kMegatronParallel[] = {
     {"ddp_num_buckets", kDiffers, "", "", "parallel.bucket_mb is the size of one"},
     {"ddp_pad_buckets_for_high_nccl_busbw, ddp_average_in_collective, no_gradient_reduce_div_fusion, no_align_grad_reduce, "
      "disable_align_grad_reduce, no_align_param_gather, no_delay_grad_reduce, delay_param_gather, use_contiguous_buffers_in_ddp, "
-     "DDP_impl, no_use_layer_wise_param_layout, suggested_communication_unit_size, create_all_gather_group, fsdp_double_buffer, "
-     "fsdp_manual_registration, fsdp_db_use_persist_buf_on_alloc_fail, megatron_fsdp_version, "
-     "megatron_fsdp_enable_fine_grained_param_gather, megatron_fsdp_max_pool_double_buffer, init_model_with_meta_device, "
+     "DDP_impl, no_contiguous_buffers_in_local_ddp, no_use_layer_wise_param_layout, suggested_communication_unit_size, "
+     "create_all_gather_group, fsdp_double_buffer, fsdp_manual_registration, fsdp_db_use_persist_buf_on_alloc_fail, "
+     "megatron_fsdp_version, megatron_fsdp_enable_fine_grained_param_gather, megatron_fsdp_max_pool_double_buffer, "
+     "init_model_with_meta_device, "
      "no_strict_fsdp_dtensor_load, disable_strict_fsdp_dtensor_load", kAlways, "", "", "buckets and gathers have one form"},
     {"distributed_backend, local_rank, lazy_mpu_init, fake_process_group", kLauncher, "", "", "ranks are threads or MPI processes"},
     {"distributed_timeout_minutes, distributed_timeout_seconds_after_init", kDiffers, "", "",
@@ -219,10 +220,10 @@ constexpr ForeignKey kMegatronPrecision[] = {
     {"fp16_lm_cross_entropy, output_logit_dtype", kDiffers, "", "", "cross-entropy is computed in fp32"},
     {"recompute_activations, recompute_granularity = true, selective", kMapped, "recompute.policy", "\"selective\""},
     {"recompute_granularity = full", kMapped, "recompute.policy", "\"full\"", "every block"},
-    {"checkpoint_activations", kMapped, "recompute.policy", "\"full\"", "Megatron-LM's old name"},
+    {"checkpoint_activations, activations_checkpoint_method", kMapped, "recompute.policy", "\"full\"", "Megatron-LM's old name"},
     {"recompute_modules = core_attn", kAlways, "", "", "selective is attention"},
     {"recompute_method, recompute_num_layers, recompute_modules, distribute_saved_activations, checkpoint_num_layers, "
-     "distribute_checkpointed_activations", kDiffers, "", "",
+     "activations_checkpoint_num_layers, distribute_checkpointed_activations", kDiffers, "", "",
      "one policy for all blocks, each by itself: memory differs, no number does"},
     {"optimizer_cpu_offload", kNotBuilt, "offload.optimizer", "\"host\""},
     {"cpu_offloading_num_layers, fine_grained_activation_offloading", kNotBuilt, "offload.activations", "\"host\""},

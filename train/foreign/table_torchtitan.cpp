@@ -98,7 +98,7 @@ constexpr ForeignKey kTitanModel[] = {
     {"quantize.linear.float8.recipe_name", kMapped, "@fp8_recipe", {}, "counts where model.converters asks for it"},
     {"quantize.linear.mx.recipe_name, quantize.linear.mx.mxfp8_dim1_cast_kernel_choice", kAlways, {}, {},
      "precision.fp8 \"mxfp8\" names the recipe"},
-    {"quantize.linear.float8.*, quantize.linear.mx.filter_fqns", kAlways, {}, {}, "it goes with precision.fp8"},
+    {"quantize.linear.float8.*, float8.*, quantize.linear.mx.filter_fqns", kAlways, {}, {}, "it goes with precision.fp8"},
     {"quantize.grouped_mm.*", kAlways, {}, {}, "it goes with experts, which dense models have none of"},
 };
 
@@ -122,7 +122,7 @@ constexpr ForeignKey kTitanOptimizer[] = {
     {"lr_scheduler.decay_type = linear, cosine, sqrt", kMapped, "@titan.decay_type", {},
      "the last step has the lowest rate here, which there the step behind it would have", "\"linear\""},
     {"lr_scheduler.decay_type", kRefused, "linear, cosine or sqrt", {}, "there is no such course"},
-    {"lr_scheduler.min_lr_factor", kMapped, "@min_lr_ratio", {}, {}, "0.0"},
+    {"lr_scheduler.min_lr_factor, lr_scheduler.lr_min", kMapped, "@min_lr_ratio", {}, {}, "0.0"},
 };
 
 constexpr ForeignKey kTitanMemory[] = {
@@ -134,18 +134,18 @@ constexpr ForeignKey kTitanMemory[] = {
      "no compiler weighs memory against time here; trident plan compares policies"},
     {"activation_checkpoint.*", kAlways, {}, {},
      "what is computed again has the same bits, and its policy is recompute.policy alone"},
-    {"compile, compile.*", kAlways, {}, {}, "nothing is compiled while a run starts"},
+    {"compile, compile.*, training.compile", kAlways, {}, {}, "nothing is compiled while a run starts"},
     {"memory_estimation.*", kAlways, "trident plan", {}, "the memory of every rank is known before the run"},
 };
 
 constexpr ForeignKey kTitanCheckpoints[] = {
-    {"checkpoint.enable", kMapped, "@titan.saves", {}, {}, "false"},
+    {"checkpoint.enable, checkpoint.enable_checkpoint", kMapped, "@titan.saves", {}, {}, "false"},
     {"checkpoint.interval", kMapped, "@save_steps", {}, "counts where checkpoint.enable is true", "500"},
     {"checkpoint.folder", kMapped, "@titan.folder", {}, "within job.dump_folder"},
     {"checkpoint.keep_latest_k", kMapped, "checkpoint.keep_last", {}, {}, "10"},
-    {"checkpoint.last_save_model_only, checkpoint.enable_first_step_checkpoint = false", kAlways, {}, {},
-     "checkpoints are all of one kind"},
-    {"checkpoint.last_save_model_only", kDiffers, {}, {},
+    {"checkpoint.last_save_model_only, checkpoint.last_save_model_weights_only, checkpoint.enable_first_step_checkpoint = false",
+     kAlways, {}, {}, "checkpoints are all of one kind"},
+    {"checkpoint.last_save_model_only, checkpoint.last_save_model_weights_only", kDiffers, {}, {},
      "the last checkpoint has all that the others have, and can be gone on from"},
     {"checkpoint.last_save_in_hf, checkpoint.export_dtype", kAlways, "trident convert", {},
      "trident convert makes a Hugging Face folder of any checkpoint"},
@@ -168,9 +168,9 @@ constexpr ForeignKey kTitanCheckpoints[] = {
 
 constexpr ForeignKey kTitanLogs[] = {
     {"job.dump_folder", kMapped, "run.dir"},
-    {"job.description", kAlways, {}, {}, "a remark"},
+    {"job.description, job.use_for_integration_test", kAlways, {}, {}, "a remark"},
     {"job.config_file", kAlways, {}, {}, "its file is read"},
-    {"job.print_config, job.save_config_file", kAlways, "trident train --print-config", {},
+    {"job.print_config, job.print_args, job.save_config_file", kAlways, "trident train --print-config", {},
      "every run writes config.resolved.json"},
     {"job.custom_config_module, experimental.*", kRefused, {}, {}, "no Python is run"},
     {"metrics.log_freq", kMapped, "log.every", {}, {}, "10"},

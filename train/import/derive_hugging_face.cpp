@@ -110,6 +110,10 @@ void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
     facts.take("adapter.alpha", of_default(kLlamaFactory, 2.0 * facts.number("adapter.r").value_or(8)));
   if (facts.is_given("adapter.init_from")) facts.erase_block("adapter.", Weight::kDefault);  // the folder says them
   check_schedule(facts);
+  if (facts.is("lr_schedule.type", "wsd")) facts.take("lr_schedule.wsd_decay_type", of_default(kHuggingFace, "cosine"));
+  // Trainer writes its own warm-up, none where no argument says one, in the place of an "auto" of DeepSpeed's scheduler.
+  if (facts.find("@deepspeed_scheduler") != nullptr && facts.find("@warmup_ratio") == nullptr)
+    facts.take("lr_schedule.warmup_steps", of_default(kHuggingFace, 0));
   derive_samples(facts, stage);
   // The targets that count where @dataset is conversations. TRL's trainers count all tokens, programs on top of it the answers'.
   if (stage == Stage::kDpo)

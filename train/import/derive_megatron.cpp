@@ -104,8 +104,9 @@ void set_gpt2_keys(Facts& facts) {
                  {"model.rope_theta", "model.partial_rotary_factor", "@rope_scaling", "@rope_linear_factor", "@rope_llama3_factor"},
                  "--position-embedding-type rope");
   refuse_without(facts, {"model.num_key_value_heads"}, "--group-query-attention");
-  const double hidden = *facts.number("model.hidden_size"), heads = *facts.number("model.num_attention_heads");
-  if (facts.number("model.head_dim").value_or(hidden / heads) * heads != hidden)
+  const double hidden = *facts.number("model.hidden_size"),
+               heads = static_cast<double>(*facts.positive("model.num_attention_heads"));
+  if (facts.number("model.head_dim").value_or(0) * heads != hidden && facts.find("model.head_dim") != nullptr)
     throw ConfigError(
         fmt::format("{}: gpt2's heads have hidden / heads elements; leave it out", facts.find("model.head_dim")->origin));
   facts.erase("model.head_dim");

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "core/check.h"
+#include "train/config/foreign_answers.h"
 
 namespace trident {
 namespace {
@@ -16,10 +17,16 @@ namespace {
 constexpr std::string_view kBetween = ", ";  // origins of one fact
 constexpr double kMostExact = 9e15;          // integers up to it are doubles
 
-[[noreturn]] void refuse_kind(const Fact& fact, std::string_view kind) {
-  const bool is_of_user = fact.value.is_string() && fact.value.as_string().find('$') != std::string::npos;  // "$1"
-  throw ConfigError(fmt::format("{}: must be {}; {}", fact.origin, kind,
-                                is_of_user ? "write it into the script, because other keys are computed from it" : "correct it"));
+// A value with a "$" is known to the script's user alone.
+[[noreturn]] void refuse_kind(std::string_view name, const Fact& fact, std::string_view kind) {
+  const std::string_view key = key_to_give(name);
+  const bool is_open = text_of(fact.value).find('$') != std::string::npos, counts_ranks = name == "@nodes" || name == "@ranks" ||
+                                                                                         name == "@ranks_per_node";
+  throw ConfigError(fmt::format("{}: must be {}; {}{}", fact.origin, kind, is_open ? "write it there" : "correct it",
+                                !is_open       ? ""
+                                : counts_ranks ? ", or give trident import --ranks N"
+                                : key.empty()  ? ""
+                                               : fmt::format(", or give trident train --import --set {}=...", key)));
 }
 
 // The product of one side of a formula, and what it is made of.
@@ -165,26 +172,26 @@ bool Facts::is(std::string_view name, const JsonValue& value) const {
 
 std::optional<std::int64_t> Facts::integer(std::string_view name) const {
   const std::optional<double> value = number(name);
-  if (value && (*value != std::floor(*value) || std::abs(*value) > kMostExact)) refuse_kind(*find(name), "an integer");
+  if (value && (*value != std::floor(*value) || std::abs(*value) > kMostExact)) refuse_kind(name, *find(name), "an integer");
   return value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
 }
 
 std::optional<std::int64_t> Facts::positive(std::string_view name) const {
   const std::optional<std::int64_t> value = integer(name);
-  if (value && *value < 1) refuse_kind(*find(name), "an integer from 1");
+  if (value && *value < 1) refuse_kind(name, *find(name), "an integer from 1");
   return value;
 }
 
 std::optional<double> Facts::number(std::string_view name) const {
   const Fact* const fact = find(name);
   if (fact == nullptr) return std::nullopt;
-  if (!fact->value.is_number()) refuse_kind(*fact, "a number");
+  if (!fact->value.is_number()) refuse_kind(name, *fact, "a number");
   return fact->value.as_number();
 }
 
 std::optional<double> Facts::share(std::string_view name) const {
   const std::optional<double> value = number(name);
-  if (value && !(*value >= 0 && *value <= 1)) refuse_kind(*find(name), "from 0 to 1");
+  if (value && !(*value >= 0 && *value <= 1)) refuse_kind(name, *find(name), "from 0 to 1");
   return value;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/printable.h"
+#include "train/config/foreign_answers.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
 #include "train/import/facts.h"
@@ -197,7 +198,11 @@ class Resolver {
 };
 
 void Resolver::refuse_unknown(const ForeignLeaf& leaf) const {
-  const std::string_view near = tables_.nearest(leaf.system, leaf.key);
+  std::string near(tables_.nearest(leaf.system, leaf.key));
+  if (near == plain_foreign_name(leaf.key))
+    throw ConfigError(fmt::format("{}: there is no such value of this key; take {}", origin_of(leaf),
+                                  tables_.values_of(leaf.system, near)));
+  if (leaf.key.find('-', 2) != leaf.key.npos) std::ranges::replace(near, '_', '-');
   const std::string dashes = leaf.key.substr(0, std::min(leaf.key.find_first_not_of('-'), leaf.key.size()));
   throw ConfigError(fmt::format("{}: unknown key {} of {}; {}", place_of(leaf), in_quotes(leaf.key), name_of(leaf.system),
                                 near.empty() ? "correct it or leave it out" : fmt::format("did you mean {}{}?", dashes, near)));
@@ -400,7 +405,8 @@ void Resolver::finish(Judged& one) const {
       append_sentence(key.note, fmt::format("left out: give it with --set {}=...", value.path));
   for (const auto& [origin, sentence] : facts_.remarks())
     if (is_part_of(one.origin, origin)) append_sentence(key.note, sentence);
-  if (to.starts_with('@') && !any && key.note.empty()) key.note = "the other keys say as much, or it needs one that is left out";
+  if ((to.starts_with('@') || key.verdict == Verdict::kMapped) && !any && key.note.empty())
+    key.note = "the other keys say as much, or it needs one that is left out";
 }
 
 void Resolver::list_defaults() {
@@ -422,9 +428,13 @@ Import import_files(const std::vector<std::string>& files, const ImportRules& ru
   std::vector<ForeignLeaf> leaves = read_foreign_inputs(files, {rules.from});
   for (ForeignLeaf& leaf : leaves) {
     const ForeignKey* const row = leaf.is_replaced || leaf.remark.empty() ? nullptr : find_foreign_key(leaf.system, leaf.key, "");
-    for (const std::string& setting : rules.settings)
-      if (row != nullptr && !row->to.empty() && setting.starts_with(fmt::format("{}=", row->to)))
-        leaf.value = setting.substr(row->to.size() + 1), leaf.remark = "";
+    const std::string_view key = row == nullptr ? "" : key_to_give(row->to);
+    for (const std::string& setting : rules.settings) {
+      if (key.empty() || !setting.starts_with(fmt::format("{}=", key))) continue;
+      leaf.is_replaced = key != row->to;  // whose value is another than the key's
+      leaf.value = leaf.is_replaced ? leaf.value : JsonValue(setting.substr(key.size() + 1));
+      leaf.remark = leaf.is_replaced ? fmt::format("--set {} counts in its place", setting) : "";
+    }
   }
   return import_leaves(leaves, rules);
 }

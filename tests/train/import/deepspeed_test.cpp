@@ -97,7 +97,7 @@ TEST(Launchers, NamedFlagsAreGivenAndMisspeltOnesRefused) {
   EXPECT_EQ(all_values_of(imported("--nproc_per_node")), "parallel.data=8");
   EXPECT_EQ(all_values_of(imported("--mca")), "") << "mpirun and srun have more flags than the table";
   expect_error<ConfigError>([&] { imported("--nproc_per_nod"); }, {"run.sh:1", "--nproc_per_nod", "--nproc_per_node?"});
-  expect_error<ConfigError>([&] { imported("--rdzv-endpiont"); }, {"run.sh:1", "--rdzv_endpoint?"});
+  expect_error<ConfigError>([&] { imported("--rdzv-endpiont"); }, {"run.sh:1", "--rdzv-endpoint?"});
 }
 
 TEST(AccelerateFiles, FlagsOfTheLauncherGoBeforeItsFile) {
@@ -215,6 +215,14 @@ TEST(DeepSpeedFiles, WhatTheFileLeavesOutIsDeepSpeedsDefaultWhateverTheProgramSa
   const std::string taken = all_values_of(values(R"({"gradient_clipping": "auto", "bf16": {"enabled": true}})"));
   for (const char* part : {"optimizer.lr=1e-05", "optimizer.grad_clip=0.5", "lr_schedule.warmup_steps=0.1"})
     EXPECT_NE(taken.find(part), std::string::npos) << part << ": " << taken;
+}
+
+TEST(DeepSpeedFiles, AWarmUpThatTrainerWritesIsNoneWhereNoArgumentSaysOne) {
+  std::vector<ForeignLeaf> leaves =
+      leaves_of_text("ds.json", R"({"scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto"}}})");
+  leaves.push_back({ForeignSystem::kHuggingFace, "run.sh", 1, 1, "--learning_rate", "1e-5"});
+  const std::string all = all_values_of(import_leaves(leaves));
+  EXPECT_NE(all.find("lr_schedule.warmup_steps?=0"), std::string::npos) << all;
 }
 
 TEST(DeepSpeedFiles, WhatDiffersIsRefusedOrSaid) {

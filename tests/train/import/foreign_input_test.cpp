@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <string>
@@ -13,6 +14,7 @@
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
+#include "train/import/import.h"
 
 namespace trident {
 namespace {
@@ -226,6 +228,20 @@ TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRefusedOrRemarked) {
   EXPECT_EQ(refusal("torchrun x.py --lr 1\ntorchrun y.py"),
             "run.sh:2:1: a second command of a training, beside that in line 1; give import one of them");
   EXPECT_TRUE(contains(refusal("torchrun -m torchtitan.train --module llama3 --config x"), "is a Python program since 0.3"));
+}
+
+TEST_F(ForeignInput, ASettingAnswersWhatOnlyTheScriptsUserKnows) {
+  const std::string file = add("run.sh", "torchrun --nproc_per_node $1 pretrain_gpt.py --micro-batch-size 2 --train-samples $2");
+  const auto refused = [&](const ImportRules& rules) { return error_of<ConfigError>([&] { import_files({file}, rules); }); };
+  EXPECT_TRUE(contains(refused({}), "--nproc_per_node $1: must be a number; write it there, or give trident import --ranks N"));
+  ImportRules rules;
+  rules.ranks = 8;
+  EXPECT_TRUE(contains(refused(rules), "--train-samples $2: must be a number; write it there, or give trident train --import "
+                                       "--set run.steps=..."));
+  rules.settings = {"run.steps=5"};
+  const Import import = import_files({file}, rules);
+  EXPECT_EQ(import.keys.back().note, "--set run.steps=5 counts in its place");
+  EXPECT_TRUE(std::ranges::none_of(import.values, [](const ImportedValue& one) { return one.path == "run.steps"; }));
 }
 
 }  // namespace

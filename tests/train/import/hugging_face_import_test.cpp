@@ -44,6 +44,25 @@ void expect_refusal(const Words& words, const std::string& part) {
   expect_error<ConfigError>([&] { imported(S::kHuggingFace, words); }, {part});
 }
 
+TEST(HuggingFaceImport, APartOfTheDataIsNotWhatTrains) {
+  for (const auto& [system, name] : {std::pair{S::kHuggingFace, "max_train_samples"}, {S::kLlamaFactory, "max_samples"}})
+    EXPECT_EQ(imported(system, {{name, 1000}}).keys[0].verdict, Verdict::kDiffers) << name;
+}
+
+TEST(HuggingFaceImport, AWarmUpStableDecayEndsInACosineUnlessItsArgumentsSayOtherwise) {
+  const auto decay_type = [](Words words) {
+    words.emplace_back("lr_scheduler_type", "warmup_stable_decay");
+    return became(imported(S::kHuggingFace, words), "lr_schedule.wsd_decay_type");
+  };
+  EXPECT_EQ(decay_type({}), "\"cosine\"");
+  EXPECT_EQ(decay_type({{"lr_scheduler_kwargs.decay_type", "1-sqrt"}}), "\"minus_sqrt\"");
+}
+
+TEST(HuggingFaceImport, AnArgumentOfAnAdapterThatIsNotThereIsRemarked) {
+  const Import import = imported(S::kHuggingFace, {{"lora_r", 8}});
+  EXPECT_EQ(import.keys[0].note, "the other keys say as much, or it needs one that is left out");
+}
+
 TEST(HuggingFaceImport, EveryArgumentHasAVerdict) {
   for (const auto& [file, system, least] : {std::tuple{"hugging_face", S::kHuggingFace, 213},
                                             {"swift", S::kSwift, 265},

@@ -155,8 +155,13 @@ TEST(Import, EveryLeafHasOneVerdict) {
 TEST(Import, AMisspeltKeyIsRefusedWithTheNearestName) {
   expect_refused(yaml({{"stage", 2}, {"num_proceses", 8}}),
                  {"a.yaml:2: unknown key \"num_proceses\" of Accelerate; did you mean num_processes?"});
-  expect_refused(flags({{"warmup-step", 8}}), {"run.sh:1: unknown key \"--warmup-step\"", "did you mean --warmup_steps?"});
+  expect_refused(flags({{"warmup-step", 8}}), {"run.sh:1: unknown key \"--warmup-step\"", "did you mean --warmup-steps?"});
   expect_refused(json({{"entirely_else", 8}}), {"unknown key \"entirely_else\" of DeepSpeed; correct it or leave it out"});
+}
+
+TEST(Import, AValueThatNoRowOfAKnownKeyHasIsRefusedWithThoseThatDo) {
+  expect_refused(yaml({{"mixed_precision", "bf32"}}),
+                 {"a.yaml:1 mixed_precision: bf32: there is no such value of this key; take bf16, fp16"});
 }
 
 TEST(Import, ARefusedKeyNamesPlaceReasonAndRemedy) {
@@ -265,7 +270,7 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
       expect_refused(flags({{key, huge}}), {fmt::format("run.sh:1 --{} ", key), ": "});
   expect_refused(yaml({{"tp_size", -2}}), {"a.yaml:1 tp_size: -2: "});
   expect_refused(yaml({{"num_processes", 4}}) + flags({{"micro_batch", "$1"}, {"accumulation", 2}}),
-                 {"run.sh:1 --micro_batch $1: must be a number; write it into the script"});
+                 {"run.sh:1 --micro_batch $1: must be a number; write it there, or give", "--set batch.micro="});
 }
 
 TEST(Import, ABatchThatDoesNotDivideIsRefused) {

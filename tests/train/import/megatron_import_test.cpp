@@ -201,6 +201,14 @@ TEST(MegatronImport, ALoadFromTheFolderThatIsSavedToGoesOn) {
   EXPECT_EQ(value(tuned, "checkpoint.resume"), JsonValue("nobody says so"));
 }
 
+TEST(MegatronImport, HeadsThatDoNotDivideTheHiddenSizeAreNoFault) {
+  const auto with_heads = [](int heads) {
+    return flags({{"model.num_hidden_layers", 4}, {"model.hidden_size", 64}, {"model.num_attention_heads", heads}});
+  };
+  EXPECT_EQ(refusal(with_heads(0)), "run.sh:1 model.num_attention_heads: must be an integer from 1; correct it");
+  for (int heads = 1; heads <= 64; ++heads) EXPECT_EQ(refusal(with_heads(heads)), "none") << heads;
+}
+
 TEST(MegatronImport, DefaultsThatDifferAreFilledIn) {
   const Facts facts = derived(flags({{"batch.micro", 4}}));
   EXPECT_EQ(value(facts, "precision.compute"), JsonValue("fp32"));
@@ -223,6 +231,9 @@ TEST(MegatronTable, FlagsHaveTheVerdictOfTheirValue) {
   EXPECT_EQ(row("--optimizer", "adam").value, "\"adamw\"");
   EXPECT_EQ(row("--data-parallel-sharding-strategy", "optim_grads").value, "\"zero2\"");
   EXPECT_EQ(row("--rampup-batch-size", "16 16 5859375").verdict, Verdict::kDiffers);
+  for (const char* old : {"--checkpoint-activations", "--activations-checkpoint-method"})
+    EXPECT_EQ(row(old, "uniform").value, "\"full\"") << old;
+  EXPECT_EQ(row("--activations-checkpoint-num-layers").verdict, Verdict::kDiffers);
   EXPECT_EQ(row("--seq-lenght").names, "unknown");
 }
 

@@ -143,6 +143,9 @@ TEST(PretrainingImport, TorchtitansDegreesSwitchesAndSchedules) {
                      "precision.fp8"),
             "\"rowwise\"");
   EXPECT_EQ(value_at(titan({{"parallelism.context_parallel_degree", 2}}), "parallel.context"), "2");
+  expect_values(titan({{"checkpoint.enable_checkpoint", true}, {"checkpoint.interval", 7}, {"training.compile", true},
+                       {"lr_scheduler.lr_min", 0.1}, {"optimizer.lr", 0.5}}),
+                {{"checkpoint.every", "7"}, {"lr_schedule.min_lr", "0.05"}});  // names of torchtitan 0.1
   const Import qwen = titan({{"model.name", "qwen3"}, {"model.flavor", "0.6B"}});
   expect_values(qwen, {{"model.model_type", "\"qwen3\""}, {"model.hidden_size", "1024"}, {"model.head_dim", "128"},
                        {"model.tie_word_embeddings", "true"}});

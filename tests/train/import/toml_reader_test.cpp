@@ -50,6 +50,14 @@ TEST(TomlReader, SaysWhereBrokenTextIsBroken) {
   begins("a = 99999999999999999999\n", "f.toml:1:");
 }
 
+TEST(TomlReader, LettersBeyondAsciiStandInStringsAndCommentsAlone) {
+  for (const std::string letter : {"\xC3\xA9", "\xE3\x81\x82", "\xEF\xB8\x8F"}) {
+    for (const std::string& text : {"a = 1" + letter, "a = true" + letter, "a = " + letter, "a = [1, " + letter + "]"})
+      EXPECT_TRUE(toml_refusal(text).starts_with("f.toml:1:")) << toml_refusal(text);
+    EXPECT_EQ(toml_text("a = \"\"\"x\\\n " + letter + "\"\"\"  # " + letter), "{\"a\":\"x" + letter + "\"}");
+  }
+}
+
 TEST(TomlReader, AHeaderWithoutANameIsRefusedAtItsPlace) {
   const std::string lacks = ": the header of a table lacks its name";
   EXPECT_EQ(toml_refusal("[job]\nx = 1\n\n[\ny = 2\n"), "f.toml:4:1" + lacks);
