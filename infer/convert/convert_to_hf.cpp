@@ -244,6 +244,21 @@ class Exporter {
     return ids;
   }
 
+  // Generation stops at the ends that were trained. config.json has one, and generation_config.json may have several.
+  void write_ends(const std::string& to) const {
+    const std::vector<std::int32_t> ends = ends_of_model(source_);
+    if (ends.empty()) return;
+    const auto write = [&](std::string_view name, const JsonValue& value) {
+      const std::string path = fmt::format("{}/{}", to, name);
+      if (!file_exists(path)) return;
+      JsonValue json = read_json_file(path);
+      json.set("eos_token_id", value);
+      write_file(path, to_json_text(json, 2) + "\n");
+    };
+    write(kConfigName, ends.front());
+    write(kGenerationName, JsonValue(JsonValue::Array(ends.begin(), ends.end())));
+  }
+
   // The side files that were carried along; else the tokenizer of the folder that training began with, or the one of more tokens
   // that took its place.
   void carry(const std::string& to, std::vector<std::string>& warnings) const {
@@ -261,6 +276,7 @@ class Exporter {
       std::erase_if(names, [&](const std::string& name) { return name == kHfIndexName || (tokenizer && is_of_tokenizer(name)); });
       copy_carried(folder, names, to);
     }
+    if (tokenizer) write_ends(to);
     const JsonValue::Object ids = special_ids();
     const std::string generation = to + "/" + std::string(kGenerationName);
     if (is_there(generation) || ids.empty() || file_exists(carried_ + "/" + std::string(kConfigName))) return;

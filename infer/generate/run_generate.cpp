@@ -77,26 +77,6 @@ void check_options(const GenerateOptions& options) {
   }
 }
 
-// eos_token_id of generation_config.json, else of config.json: a number, several, or none.
-std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    const std::string path = folder + "/" + name;
-    if (!file_exists(path)) continue;
-    const JsonValue json = parse_json(read_file(path), path, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
-    const JsonValue* const eos = json.is_object() ? json.find("eos_token_id") : nullptr;
-    if (eos == nullptr || eos->is_null()) continue;
-    std::vector<std::int32_t> ends;
-    for (const JsonValue& id : eos->is_array() ? eos->items() : JsonValue::Array{*eos}) {
-      if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX)
-        throw DataError(fmt::format("{}: eos_token_id = {}: must be a token id, or a list of some", path,
-                                    in_quotes(to_json_text(*eos))));
-      ends.push_back(static_cast<std::int32_t>(id.as_integer()));
-    }
-    return ends;
-  }
-  return {};
-}
-
 // Files are read, in their places.
 std::vector<Prompt> all_prompts(const GenerateOptions& options) {
   std::vector<Prompt> prompts;
@@ -112,8 +92,7 @@ std::vector<Prompt> all_prompts(const GenerateOptions& options) {
 }
 
 GenerateRequest make_request(const GenerateOptions& options, std::span<const Prompt> prompts, std::int64_t vocab_size,
-                             const Tokenizer* tokenizer, const std::optional<std::string>& hf_files,
-                             std::span<const std::int32_t> ends_of_template) {
+                             const Tokenizer* tokenizer, const WeightsSource& model, std::span<const std::int32_t> ends_of_template) {
   GenerateRequest request;
   request.samples = options.samples;
   request.max_new_tokens = options.max_new_tokens;
@@ -124,8 +103,8 @@ GenerateRequest make_request(const GenerateOptions& options, std::span<const Pro
     check_token_ids(options.ends, vocab_size, "--end", nullptr);
     if (!options.ends.empty())
       request.ends = options.ends;
-    else if (hf_files)
-      request.ends = ends_of_folder(*hf_files);
+    else if (hf_files_of(model))
+      request.ends = ends_of_model(model);
     else if (tokenizer != nullptr)
       request.ends = tokenizer->special_ids().eos;
     if (options.ends.empty()) request.ends.insert(request.ends.end(), ends_of_template.begin(), ends_of_template.end());
@@ -203,7 +182,7 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
     refuse_other_data(model.config.data, *job.tokenizer, options.no_special);
   }
   job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get(),
-                             hf_files_of(model.checkpoint), marks.ends);
+                             model.checkpoint, marks.ends);
   return model;
 }
 

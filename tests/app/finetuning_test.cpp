@@ -84,7 +84,7 @@ class FineTuning : public ::testing::Test {
   }
   void write_tokenizer(const std::string& folder, const std::vector<std::string>& more = {}) const {
     write_file(place_ / (folder + "/tokenizer.json"), byte_tokenizer(more));
-    write_file(place_ / (folder + "/tokenizer_config.json"), R"({"eos_token": "<|im_end|>"})");
+    write_file(place_ / (folder + "/tokenizer_config.json"), fmt::format(R"({{"eos_token": "{}"}})", more.empty() ? "<|im_end|>" : more.front()));
     write_file(place_ / (folder + "/chat_template.jinja"),
                "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>" +
                    fmt::format("{}", fmt::join(more, "")) +
@@ -141,6 +141,7 @@ class AddedTokens : public FineTuning {
           place_ / "more_chats"});
     said({"data", "pack", place_ / "more_chats", "--sequence", "192", "--output", place_ / "more_packs"});
     write_file(place_ / "ask.json", R"([{"role": "user", "content": "And God "}])");
+    write_file(place_ / "base/generation_config.json", R"({"eos_token_id": 258})");
   }
   ProgramOutcome start(const std::string& run, std::vector<std::string> settings, bool named = true) const {
     write_file(place_ / (run + ".json"),
@@ -156,6 +157,11 @@ class AddedTokens : public FineTuning {
   // A folder of the new model: the data's tokenizer is beside it, and it counts the new tokens.
   void expect_whole_folder(const std::string& folder, double loss) const {
     EXPECT_EQ(parse_json(read_file(place_ / (folder + "/config.json")), folder).find("vocab_size")->as_integer(), 261);
+    const auto eos = [&](const char* file) {
+      return to_json_text(*parse_json(read_file(place_ / (folder + file)), folder).find("eos_token_id"));
+    };
+    EXPECT_EQ(eos("/config.json"), "259");
+    EXPECT_EQ(eos("/generation_config.json"), "[259,258]");
     for (const char* file : {"tokenizer.json", "chat_template.jinja"})
       EXPECT_EQ(read_file(place_ / (folder + "/" + file)), read_file(place_ / (std::string("more/") + file))) << folder << file;
     EXPECT_NEAR(loss_of_new({"--hf", place_ / folder}), loss, 1e-5 * loss);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint_path.h"
 #include "core/file_io.h"
@@ -63,6 +64,26 @@ std::int64_t tokens_in(const std::string& folder) {
   }
 }
 
+// eos_token_id of generation_config.json, else of config.json: a number, several, or none.
+std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const std::string path = folder + "/" + name;
+    if (!file_exists(path)) continue;
+    const JsonValue json = parse_json(read_file(path), path, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+    const JsonValue* const eos = json.is_object() ? json.find("eos_token_id") : nullptr;
+    if (eos == nullptr || eos->is_null()) continue;
+    std::vector<std::int32_t> ends;
+    for (const JsonValue& id : eos->is_array() ? eos->items() : JsonValue::Array{*eos}) {
+      if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX)
+        throw DataError(fmt::format("{}: eos_token_id = {}: must be a token id, or a list of some", path,
+                                    in_quotes(to_json_text(*eos))));
+      ends.push_back(static_cast<std::int32_t>(id.as_integer()));
+    }
+    return ends;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
@@ -78,6 +99,16 @@ std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
   const bool adds_rows = model_of(source).vocab_size > model_of_hf(*base).vocab_size;
   if (!has_tokenizer_files(place) || !(adds_rows || tokens_in(place) > tokens_in(*base))) return std::nullopt;
   return place.string();
+}
+
+std::vector<std::int32_t> ends_of_model(const WeightsSource& source) {
+  std::vector<std::int32_t> ends;
+  if (const std::optional<std::string> tokenizer = added_tokenizer_of(source))
+    ends = load_tokenizer(*tokenizer, "data.tokenizer")->special_ids().eos;
+  if (const std::optional<std::string> files = hf_files_of(source))
+    for (const std::int32_t end : ends_of_folder(*files))
+      if (std::ranges::find(ends, end) == ends.end()) ends.push_back(end);
+  return ends;
 }
 
 ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/check.h"
 #include "data/document_starts.h"
@@ -26,6 +27,10 @@ std::optional<std::string> hf_files_of(const WeightsSource& source);
 // The folder of the tokenizer's files where the model has more tokens than the Hugging Face folder that it is of, or than that
 // folder's tokenizer: of a checkpoint the one of data.tokenizer, of a folder with an adapter the adapter's. Else nothing.
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source);
+
+// Ids that end a text, as transformers' trainer writes them: those of that tokenizer, then eos_token_id among hf_files_of().
+// DataError: it is no token id.
+std::vector<std::int32_t> ends_of_model(const WeightsSource& source);
 
 struct ModelTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  // or none
