@@ -77,7 +77,7 @@ void LinearAdapter::forward(Pass& p, ConstTensorView x, std::span<const TensorVi
     p.matmul(y[i], z, Transpose::kNo, matrix(p, i, y[i].shape()[1]), Transpose::kYes, Accumulate::kYes);
   }
   for (const Block& block : blocks_)
-    if (block.dora && p.adapts) scale_columns(p, block, y[block.product], in, z);
+    if (block.dora) scale_columns(p, block, y[block.product], in, z);
 }
 
 void LinearAdapter::scale_columns(Pass& p, const Block& block, TensorView y, ConstTensorView x, ConstTensorView z) const {
@@ -95,7 +95,7 @@ void LinearAdapter::scale_columns(Pass& p, const Block& block, TensorView y, Con
                       {.w = rows_of_weight(p, block), .b = p.weight(block.b),
                        .a = p.weight(a_).rows(block.first_rank, block.rank), .scale = scale_, .sums_ranks = dropout_.has_columns});
   if (scales_dropped()) p.run(op::Add{.out = own, .a = own, .b = scaled});
-  write_columns(p, y, own, block.first_column);
+  if (p.adapts) write_columns(p, y, own, block.first_column);
 }
 
 void LinearAdapter::begin_backward(Pass& p, std::span<const TensorView> d_y) const {
