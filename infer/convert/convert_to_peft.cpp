@@ -29,8 +29,19 @@ JsonValue number_json(double value) {
   return value;
 }
 
+// The base of the adapters, by name: a run that began with a checkpoint of adapters has the base of these, unless modules beside them
+// trained whole, which the base has not.
+std::optional<std::string> base_of(const WeightsSource& source) {
+  const TrainConfig config = config_of(source).config;
+  const WeightsSource* const base = source.base.get();
+  const bool is_beside_another =
+      base != nullptr && base->base != nullptr && config_of(*base).config.adapter.modules_to_save == config.adapter.modules_to_save;
+  return is_beside_another ? base_of(*base) : config.model.init_from;
+}
+
 // adapter_config.json as PEFT writes it: keys in order, modules by their whole names.
-JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, const AdapterSpec& spec) {
+JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, const AdapterSpec& spec,
+                           const std::optional<std::string>& base) {
   JsonValue::Array modules;
   for (const AdaptedModule& module : spec.modules) modules.emplace_back(module.module);
   std::map<std::string, JsonValue> keys;
@@ -40,7 +51,7 @@ JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, 
         "target_parameters", "trainable_token_indices"})
     keys[key] = nullptr;
   for (const char* key : {"alpha_pattern", "loftq_config", "rank_pattern"}) keys[key] = JsonValue::Object{};
-  keys["base_model_name_or_path"] = config.model.init_from ? JsonValue(*config.model.init_from) : JsonValue();
+  keys["base_model_name_or_path"] = base ? JsonValue(*base) : JsonValue();
   keys["bias"] = "none";
   keys["fan_in_fan_out"] = block_names(model, 0).transposed_on_disk;
   keys["inference_mode"] = true;
@@ -57,7 +68,7 @@ JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, 
   const std::vector<std::string>& to_save = config.adapter.modules_to_save;
   const bool tied = model.tie_embeddings && (is_saved_module(to_save, ends.embedding) || is_saved_module(to_save, ends.head));
   for (const std::string& name : to_save)
-    if (!tied || !ends.head.ends_with(name)) saved.emplace_back(name);
+    if (!tied || !(ends.head.ends_with(name) || ends.embedding.ends_with(name))) saved.emplace_back(name);
   if (tied) saved.emplace_back(ends.embedding), keys["ensure_weight_tying"] = true;
   if (!saved.empty()) keys["modules_to_save"] = std::move(saved);
   keys["task_type"] = "CAUSAL_LM";
@@ -120,7 +131,7 @@ ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to,
   }
   file.commit();
   write_file(fmt::format("{}/{}", out.path(), kPeftConfigName),
-             to_json_text(peft_config_json(config, model, tuning->adapters), 2) + "\n");
+             to_json_text(peft_config_json(config, model, tuning->adapters, base_of(source)), 2) + "\n");
   if (const std::optional<std::string> tokenizer = added_tokenizer_of(source))
     copy_carried(*tokenizer, tokenizer_files(*tokenizer), out.path());
   out.commit();

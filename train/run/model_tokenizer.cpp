@@ -88,16 +88,15 @@ std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
 
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
   const bool is_folder = source.hf != nullptr;
-  if (is_folder && source.adapter == nullptr) return std::nullopt;
-  const bool has_base = source.base != nullptr && source.base->hf != nullptr;  // where it lies now
-  const std::optional<std::string> base =
-      is_folder ? source.folder : has_base ? source.base->folder : hf_files_begun_with(source.manifest);
+  if (source.folder.empty() || (is_folder && source.adapter == nullptr)) return std::nullopt;
   const std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
-  if (!base || !named) return std::nullopt;
+  if (!named) return source.base != nullptr ? added_tokenizer_of(*source.base) : std::nullopt;
+  const std::optional<std::string> files = is_folder ? source.folder : hf_files_of(source);
+  if (!files) return std::nullopt;
   std::filesystem::path place = place_of_tokenizer(*named, source);
   if (file_exists(place)) place = place.parent_path();
-  const bool adds_rows = model_of(source).vocab_size > model_of_hf(*base).vocab_size;
-  if (!has_tokenizer_files(place) || !(adds_rows || tokens_in(place) > tokens_in(*base))) return std::nullopt;
+  const bool adds_rows = model_of(source).vocab_size > model_of_hf(*files).vocab_size;
+  if (!has_tokenizer_files(place) || !(adds_rows || tokens_in(place) > tokens_in(*files))) return std::nullopt;
   return place.string();
 }
 
@@ -115,7 +114,7 @@ ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std
                               const WeightsSource& source, std::string_view key) {
   if (named) return {load_tokenizer(*named, "--tokenizer")};
   if (configured) return {load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")};
-  std::optional<std::string> folder = source.adapter != nullptr ? added_tokenizer_of(source) : std::nullopt;
+  std::optional<std::string> folder = added_tokenizer_of(source);
   if (!folder) folder = hf_files_of(source);
   if (!folder || !has_tokenizer_files(*folder)) return {};
   try {
