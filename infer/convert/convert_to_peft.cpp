@@ -95,7 +95,8 @@ std::vector<float> read_all(ShardReader& reader, const ManifestTensor& tensor) {
 
 ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to, const OnProgress& progress) {
   refuse_name_of_step(to);
-  const Resume source = find_weights(from, "--from ckpt");
+  Resume source = find_weights(from, "--from ckpt");
+  if (is_there(source.manifest.base)) open_base(source);  // for its names alone: adapters go out without it, too
   const Manifest& manifest = source.manifest;
   const TrainConfig config = config_of(source).config;
   if (!config.adapter.type)

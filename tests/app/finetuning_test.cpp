@@ -258,15 +258,6 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "half", "--dtype", "bf16"});
   said({"convert", "--from", "peft", place_ / "base", place_ / "adapter", "--to", "hf", place_ / "half_of_two", "--dtype", "bf16"});
   EXPECT_EQ(weights_of("half"), weights_of("half_of_two"));
-  said({"train", "--config", place_ / "lora/config.resolved.json", "--set", "run.dir=" + (place_ / "chained"), "--set",
-        "checkpoint.dir=null", "--set", "model.init_from=" + (place_ / "lora"), "--set", "data.tokenizer=null"});
-  said({"convert", "--from", "ckpt", place_ / "chained", "--to", "peft", place_ / "chained_adapter"});
-  const std::string config = place_ / "chained_adapter/adapter_config.json";
-  const JsonValue chained = parse_json(read_file(config), config);
-  EXPECT_EQ(chained.find("base_model_name_or_path")->as_string(), place_ / "base") << "not the checkpoint between them";
-  EXPECT_EQ(to_json_text(*chained.find("modules_to_save")), "[\"model.embed_tokens\"]");
-  EXPECT_EQ(read_file(place_ / "chained_adapter/tokenizer.json"), read_file(place_ / "more/tokenizer.json"));
-  EXPECT_EQ(read_file(place_ / "chained/run.log").find("ids mean other texts"), std::string::npos);
   std::filesystem::rename(place_ / "base", place_ / "moved");
   const std::vector<std::string> convert{"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "from_moved"};
   expect_one_line(run_program(convert), 64,
