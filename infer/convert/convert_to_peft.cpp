@@ -29,8 +29,8 @@ JsonValue number_json(double value) {
   return value;
 }
 
-// The base of the adapters, by name: a run that began with a checkpoint of adapters has the base of these, unless modules beside them
-// trained whole, which the base has not.
+// The base of the adapters, by name: a run that began with a checkpoint of adapters has the base of these, unless modules beside
+// them trained whole, which the base has not.
 std::optional<std::string> base_of(const WeightsSource& source) {
   const TrainConfig config = config_of(source).config;
   const WeightsSource* const base = source.base.get();

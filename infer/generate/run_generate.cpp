@@ -92,7 +92,8 @@ std::vector<Prompt> all_prompts(const GenerateOptions& options) {
 }
 
 GenerateRequest make_request(const GenerateOptions& options, std::span<const Prompt> prompts, std::int64_t vocab_size,
-                             const Tokenizer* tokenizer, const WeightsSource& model, std::span<const std::int32_t> ends_of_template) {
+                             const Tokenizer* tokenizer, const WeightsSource& model,
+                             std::span<const std::int32_t> ends_of_template) {
   GenerateRequest request;
   request.samples = options.samples;
   request.max_new_tokens = options.max_new_tokens;

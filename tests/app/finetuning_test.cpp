@@ -84,7 +84,8 @@ class FineTuning : public ::testing::Test {
   }
   void write_tokenizer(const std::string& folder, const std::vector<std::string>& more = {}) const {
     write_file(place_ / (folder + "/tokenizer.json"), byte_tokenizer(more));
-    write_file(place_ / (folder + "/tokenizer_config.json"), fmt::format(R"({{"eos_token": "{}"}})", more.empty() ? "<|im_end|>" : more.front()));
+    write_file(place_ / (folder + "/tokenizer_config.json"),
+               fmt::format(R"({{"eos_token": "{}"}})", more.empty() ? "<|im_end|>" : more.front()));
     write_file(place_ / (folder + "/chat_template.jinja"),
                "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>" +
                    fmt::format("{}", fmt::join(more, "")) +

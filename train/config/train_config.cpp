@@ -259,7 +259,7 @@ JsonValue keys_of_folder(const std::string& given_folder, const JsonValue& given
   if (!file_exists(path))
     throw ConfigError(fmt::format("model: missing, and model.init_from = {} is no Hugging Face folder, whose config.json would "
                                   "say it; give model.preset, model.hf_config, or the keys of a Hugging Face config.json "
-                                  "(\"model_type\", ...)",
+                                  "(\"model_type\", ...), which a run has in the model block of its config.resolved.json",
                                   folder));
   const JsonValue keys = hf_config_keys(read_json_file(path, {.blame = ExitCode::kData}), given);
   if (keys.find("model_type") == nullptr)
