@@ -52,6 +52,7 @@ constexpr std::array kFactKeys{
     FactKey{"@documents_apart", "data.reset_attention_mask"},
     FactKey{"@stage", "loss.type"},
     FactKey{"@use_dora", "adapter.type"},
+    FactKey{"@keeps_dropout", "model.dropout"},
     FactKey{"@mixed_precision, @autocast, @autocast_dtype", "precision.compute"},
     FactKey{"@loss_scale", "precision.loss_scale"},
     FactKey{"@fp8, @fp8_recipe", "precision.fp8"},

@@ -67,8 +67,9 @@ constexpr ForeignKey kAxolotlTraining[] = {
      "do_bench_eval",
      kRefused, {}, {}, "the loss is the cross-entropy of the next token, or DPO's"},
     {"overrides_of_model_config*, overrides_of_model_kwargs*, rope_scaling*, reinit_weights, shrink_embeddings, "
-     "resize_token_embeddings_to_32x, special_tokens*, tokens, added_tokens_overrides*, s2_attention",
-     kDiffers, {}, {}, "the folder's config.json and tokenizer say what the model is; no row is added to its embedding"},
+     "resize_token_embeddings_to_32x, s2_attention",
+     kDiffers, {}, {}, "the folder's config.json is the model; keys of the model block change it"},
+    {"special_tokens*, tokens, added_tokens_overrides*", kDiffers, {}, {}, kMoreTokens},
     {"relora_*, dion_*, qgalore_*, jagged_*, lisa_*, orpo_alpha, simpo_gamma, cpo_alpha, kto_desirable_weight, "
      "kto_undesirable_weight, eaft_*, pose_*, loraplus_lr_embedding, scaling_softmax_factor, scaling_softmax_bias, "
      "gemma4_hybrid_attn_impl, ple_cpu_offload, experts_implementation, image_size, image_resize_algorithm, role_boundaries, "
@@ -121,7 +122,9 @@ constexpr ForeignKey kAxolotlModelAndData[] = {
      kAlways, "trident data prepare", {}, "trident data prepare and pack make the samples, once and for all runs"},
     {"chat_template_jinja, chat_template_kwargs*, eot_tokens, default_system_message", kAlways,
      "trident data prepare --chat --template FILE --loss assistant", {}, kOwnTemplate},
-    {"fix_untrained_tokens, mean_resizing_embeddings, embeddings_skip_upcast", kAlways, {}, {}, "no row is added to the embedding"},
+    {"fix_untrained_tokens", kDiffers, {}, {}, "rows of the folder stay as they are; those of more tokens are their mean"},
+    {"mean_resizing_embeddings, embeddings_skip_upcast", kAlways, {}, {},
+     "rows of tokens that only data.tokenizer has begin as the mean of the folder's"},
     {"tokenizer_config", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
     {"base_model_config, type_of_model, revision_of_model, tokenizer_type, tokenizer_use_fast, tokenizer_legacy, "
      "tokenizer_use_mistral_common, tokenizer_save_jinja_files, is_falcon_derived_model, is_llama_derived_model, "

@@ -126,7 +126,7 @@ constexpr ForeignKey kParallelism[] = {
     {"deepspeed", kAlways, "trident import FILE", {},
      "its file is read as one of DeepSpeed's; ddp, zero1, zero2, zero3 are its stages"},
     {"accelerate_config = zero1, zero2, zero3", kMapped, "parallel.zero", {},
-     "TRL's own file of that name, without its number of processes: give --ranks"},
+     "TRL's own file of that name, without its number of processes: give trident import --ranks N"},
     {"accelerate_config = fsdp1, fsdp2", kMapped, "parallel.zero", "\"zero3\"", "likewise"},
     {"accelerate_config = multi_gpu, single_gpu", kMapped, "parallel.zero", "\"ddp\"", "likewise"},
     {"accelerate_config", kAlways, {}, {}, "its file is read"},
@@ -238,10 +238,11 @@ constexpr ForeignKey kDataAndModel[] = {
     {"packing_strategy", kRefused, {}, {}, "bfd, bfd_split and wrapped are there"},
     {"padding_free, eval_packing, pad_to_multiple_of, shuffle_dataset, dataset_kwargs, dataset_kwargs.skip_prepare_dataset, "
      "dataset_batch_size, num_of_sequences, chars_per_token, train_sampling_strategy, group_by_length, length_column_name, "
-     "remove_unused_columns, no_remove_unused_columns, eos_token, pad_token, truncation_mode, max_prompt_length, "
+     "remove_unused_columns, no_remove_unused_columns, pad_token, truncation_mode, max_prompt_length, "
      "max_completion_length, max_target_length, label_pad_token_id, padding_value",
      kAlways, "trident data prepare", {},
      "trident data prepare and pack make the samples; an order is drawn from run.seed, and padding has no part in the loss"},
+    {"eos_token", kDiffers, {}, {}, "answers end with the eos_token of the tokenizer that data.tokenizer names: save it there"},
     {"dataset_text_field", kAlways, "trident data prepare --json-key NAME", {},
      "trident data prepare --json-key NAME reads such a field"},
     {"assistant_only_loss = true", kAlways, "trident data prepare --chat --loss assistant", {}, kWithData},
@@ -306,6 +307,8 @@ constexpr ForeignKey kAdapters[] = {
      "frozen weights have 4 bits as nf4, or those of precision.compute"},
 };
 
+constexpr std::string_view kKeepsDropout = "the model's own configuration says how much; loss.type dpo takes no adapter.dropout";
+
 constexpr ForeignKey kPreferences[] = {
     {"beta", kMapped, "loss.beta"},
     {"loss_type = sigmoid, ipo, hinge", kMapped, "loss.variant"},
@@ -313,8 +316,9 @@ constexpr ForeignKey kPreferences[] = {
     {"loss_type", kRefused, {}, {}, "cross-entropy, and of preferences sigmoid, ipo and hinge"},
     {"label_smoothing", kMapped, "loss.label_smoothing"},
     {"rpo_alpha", kMapped, "loss.nll_weight"},
-    {"disable_dropout", kMapped, "model.dropout", "0"},
-    {"no_disable_dropout", kAlways, {}, {}, "the model's own configuration says how much"},
+    {"disable_dropout = false, no, 0", kMapped, "@keeps_dropout", "true", kKeepsDropout},
+    {"disable_dropout", kMapped, "model.dropout", "0", "adapter.dropout is 0, too"},
+    {"no_disable_dropout", kMapped, "@keeps_dropout", "true", kKeepsDropout},
     {"f_divergence_type = reverse_kl", kAlways, {}, {}, "the divergence of DPO"},
     {"f_divergence_type, loss_weights, ld_alpha, use_weighting, sync_ref_model, reference_free", kRefused, {}, {},
      "DPO with one loss, and a reference that stays as it is"},

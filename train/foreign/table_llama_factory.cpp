@@ -45,9 +45,9 @@ constexpr ForeignKey kLlamaFactoryTraining[] = {
     {"train_from_scratch", kDiffers, "model.hf_config", {},
      "model.hf_config names the folder whose config.json new weights are made for"},
     {"disable_shuffling", kMapped, "data.shuffle", "false"},
-    {"rope_scaling, resize_vocab, add_tokens, add_special_tokens, new_special_tokens_config, init_special_tokens, "
-     "split_special_tokens",
-     kDiffers, {}, {}, "the folder's config.json and tokenizer say what the model is; no row is added to its embedding"},
+    {"rope_scaling", kDiffers, {}, {}, "the folder's config.json is the model; keys of the model block change it"},
+    {"resize_vocab, add_tokens, add_special_tokens, new_special_tokens_config, init_special_tokens, split_special_tokens", kDiffers,
+     {}, {}, kMoreTokens},
     {"early_stopping_steps", kDiffers, {}, {}, "a run ends after its steps or epochs"},
     {"galore_*, apollo_*, badam_*, oft_*, ppo_*, kto_*, asft_*, eaft_*, pissa_*, freeze_*, loraplus_lr_embedding, "
      "module_dropout, simpo_gamma, hyper_parallel_args, reward_model_*, ref_model_quantization_bit, adapter_folder, "

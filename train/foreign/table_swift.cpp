@@ -99,10 +99,11 @@ constexpr ForeignKey kSwiftModelAndData[] = {
      "decision_*",
      kAlways, "trident data prepare", {}, "data.train and data.valid name what trident data prepare wrote"},
     {"template, system, agent_template, use_chat_template, padding_side, template_backend, response_prefix, enable_thinking, "
-     "preserve_thinking, add_non_thinking_prefix, disable_ignore_empty_think, is_binary_loss_scale, new_special_tokens, "
+     "preserve_thinking, add_non_thinking_prefix, disable_ignore_empty_think, is_binary_loss_scale, "
      "model_name, model_author",
      kAlways, "trident data prepare --chat --template FILE --loss assistant", {},
      kOwnTemplate},
+    {"new_special_tokens", kDiffers, {}, {}, kMoreTokens},
     {"tuner_backend, model_type, task_type, problem_type, model_kwargs, local_repo_path, init_strategy, attn_impl, use_hf, "
      "load_args, load_data_args, ignore_args_error, add_version, create_checkpoint_symlink, safe_serialization, check_model, "
      "acc_strategy, eval_metric",

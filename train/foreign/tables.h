@@ -15,6 +15,8 @@ inline constexpr std::string_view kReducesOften =
     "step";
 inline constexpr std::string_view kWithData = "the targets that count are chosen with the data";
 inline constexpr std::string_view kNoSuchMethod = "a method that is not there: all weights or LoRA's train, by AdamW or Lion";
+inline constexpr std::string_view kMoreTokens =
+    "data.tokenizer names a tokenizer that has them, and rows are added; beside adapters adapter.modules_to_save trains them";
 inline constexpr std::string_view kOwnTemplate = "the tokenizer's own template where none is named";
 
 std::span<const ForeignSection> accelerate_sections();

@@ -22,7 +22,9 @@ void derive_degrees(Facts& facts) {
   if (facts.is("@shard", -1)) {
     const Fact* const data = facts.find("parallel.data");
     if (data == nullptr || !data->value.is_number()) {
-      if (r > 1) facts.remark(*copies, "how many ranks share a copy follows from their number, which no input says: give --ranks");
+      if (r > 1)
+        facts.remark(*copies,
+                     "how many ranks share a copy follows from their number, which no input says: give trident import --ranks N");
       return;
     }
     const Fact all = *facts.pull("@shard");
@@ -184,8 +186,8 @@ void take_fp8(Facts& facts) {
 
 void derive_ranks(Facts& facts) {
   if (facts.text("@nodes").find(':') != std::string::npos) {  // torchrun's MIN:MAX
-    facts.remark("@nodes",
-                 "ranks do not come and go: elastic lists the layouts that trident supervise falls back on; give --ranks");
+    facts.remark("@nodes", "ranks do not come and go: elastic lists the layouts that trident supervise falls back on; give trident "
+                           "import --ranks N");
     for (const char* const name : {"@nodes", "@ranks_per_node"}) facts.erase(name);
   }
   if (is_of_command_line(facts.find("@ranks")) || facts.find("@nodes") == nullptr) return;

@@ -48,7 +48,7 @@ void take_trl_defaults(Facts& facts, Stage stage) {
   take(config, "@logging_steps", 10);
   take(config, "recompute.policy", "full");
   take(config, "precision.compute", "bf16");
-  if (is_dpo) take(config, "model.dropout", 0);
+  if (is_dpo && facts.find("@keeps_dropout") == nullptr) take(config, "model.dropout", 0);
   if (!has_adapter(facts)) return;
   take("ModelConfig", "adapter.r", 16);
   take("ModelConfig", "adapter.alpha", 32);
@@ -71,6 +71,14 @@ void check_schedule(const Facts& facts) {
       facts.find("@warmup_ratio") == nullptr)
     throw ConfigError(fmt::format("{}: without a warm-up its time scale is 10,000 steps there; give warmup_steps, which is it here",
                                   facts.find("lr_schedule.type")->origin));
+}
+
+// DPO of TRL, and of the programs on top of it, turns off the dropout of adapters as it does the model's.
+void derive_dropout_of_preferences(Facts& facts) {
+  const Fact* const dropout = facts.find("adapter.dropout");
+  if (dropout == nullptr || facts.is("adapter.dropout", 0) || facts.find("@keeps_dropout") != nullptr) return;
+  facts.remark(*dropout, "DPO turns dropout off there, too (disable_dropout)");
+  facts.set("adapter.dropout", dropout->is_default() ? Fact{0, "DPO's disable_dropout", Weight::kDefault} : computed(0, {dropout}));
 }
 
 // Whether a sample is a document, or whatever batch.sequence tokens come next.
@@ -123,6 +131,7 @@ void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   else
     facts.erase("@loss");
   if (stage != Stage::kDpo) return;
+  derive_dropout_of_preferences(facts);
   const Fact* const said = facts.find(stage_fact(facts));
   facts.take("loss.type", said == nullptr ? Fact{"dpo", "loss.beta is one of dpo", Weight::kDefault} : computed("dpo", {said}));
   if (facts.word(stage_fact(facts)) == "ipo") facts.take("loss.variant", computed("ipo", {said}));

@@ -140,7 +140,9 @@ void apply(Facts& facts, const Formula& formula) {
   Fact fact = computed({}, {&above.from, &below.from});
   if (const std::string& missing = above.missing.empty() ? below.missing : above.missing; missing == "parallel.data")
     return facts.remark(fact,
-                        fmt::format("{} is this times the data-parallel ranks, which no input counts: give --ranks", formula.to));
+                        fmt::format("{} is this times the data-parallel ranks, which no input counts: give trident import --ranks "
+                                    "N, or trident train --import --set {}=...",
+                                    formula.to, formula.to));
   else if (!missing.empty())
     return facts.remark(*first, fmt::format("{} is this {} {}, which no input says", formula.to,
                                             above.missing.empty() ? "over" : "times", missing));

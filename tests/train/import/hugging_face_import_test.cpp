@@ -312,6 +312,38 @@ std::string note_of(const Import& import, std::string_view key) {
   return found == import.keys.end() ? "" : found->note;
 }
 
+TEST(HuggingFaceImport, PreferencesAreLearntWithoutDropoutUnlessAnArgumentKeepsIt) {
+  const auto dropout = [](S system, Words words) {
+    const Import import = imported(system, words);
+    return became(import, "adapter.dropout") + "," + became(import, "model.dropout");
+  };
+  const Words dpo{{"program", "trl dpo"}, {"use_peft", true}};
+  const auto with = [&](const char* key, const JsonValue& value) {
+    Words words = dpo;
+    words.emplace_back(key, value);
+    return words;
+  };
+  EXPECT_EQ(dropout(S::kHuggingFace, dpo), "0,0");
+  EXPECT_EQ(dropout(S::kHuggingFace, with("lora_dropout", "0.1")), "0,0");
+  EXPECT_EQ(note_of(imported(S::kHuggingFace, with("lora_dropout", "0.1")), "--lora_dropout"),
+            "DPO turns dropout off there, too (disable_dropout)");
+  EXPECT_EQ(dropout(S::kHuggingFace, with("disable_dropout", "False")), "0.05,");
+  EXPECT_EQ(dropout(S::kHuggingFace, with("no_disable_dropout", true)), "0.05,");
+  EXPECT_EQ(dropout(S::kHuggingFace, {{"program", "trl sft"}, {"use_peft", true}}), "0.05,");
+  EXPECT_EQ(dropout(S::kSwift, {{"program", "swift rlhf"}, {"rlhf_type", "dpo"}}), "0,");
+  EXPECT_EQ(dropout(S::kAxolotl, {{"rl", "dpo"}, {"adapter", "lora"}, {"lora_dropout", 0.05}}), "0,");
+}
+
+TEST(HuggingFaceImport, TokensThatAreAddedAreThoseOfTheTokenizer) {
+  for (const auto& [system, name] : {std::pair{S::kAxolotl, "special_tokens.eos_token"}, {S::kAxolotl, "tokens"},
+                                     {S::kLlamaFactory, "add_tokens"}, {S::kSwift, "new_special_tokens"},
+                                     {S::kHuggingFace, "eos_token"}}) {
+    const Import import = imported(system, {{name, "<|im_end|>"}});
+    EXPECT_EQ(import.keys[0].verdict, Verdict::kDiffers) << name;
+    EXPECT_NE(import.keys[0].note.find("data.tokenizer"), std::string::npos) << name;
+  }
+}
+
 TEST(HuggingFaceImport, ADatasetIsAnsweredWithTheCommandsThatPrepareIt) {
   const auto answer = [](S system, const Words& words) {
     const Import import = imported(system, words);

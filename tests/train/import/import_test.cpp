@@ -288,7 +288,8 @@ TEST(Import, AnUnknownNumberOfRanksIsSaidAndNotGuessed) {
   EXPECT_EQ(value_of(import, "batch.global"), "nothing");
   EXPECT_EQ(value_of(import, "parallel.data"), "nothing");
   EXPECT_EQ(import.ranks, std::nullopt);
-  EXPECT_NE(key_named(import, "--accumulation").note.find("give --ranks"), std::string::npos);
+  const std::string remedy = "give trident import --ranks N, or trident train --import --set batch.global=...";
+  EXPECT_NE(key_named(import, "--accumulation").note.find(remedy), std::string::npos);
   EXPECT_EQ(value_of(imported(flags({{"micro_batch", 8}, {"accumulation", 2}}), 4), "batch.global"), "64");
 }
 
