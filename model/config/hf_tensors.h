@@ -25,7 +25,7 @@ struct HfTensor {
 
 // All of them in the order of transformers' state_dict(), by which its writer fills shards. A tied head is not among them.
 std::vector<HfTensor> hf_tensors(const ModelConfig& config);
-// Those with a row for each token: the embedding's, and the head's where that is another.
+// Names the tensors that have a row for each token: the embedding's, and the head's where that is another.
 std::vector<std::string> tensors_by_token(const ModelConfig& config);
 
 // The meaning of a name found in a file.

@@ -23,7 +23,7 @@ std::int64_t block_matmul_parameters(const ModelConfig& config);
 // Those of all blocks and the output layer's V H, tied or not (the embedding is a lookup).
 std::int64_t matmul_parameters(const ModelConfig& config);
 
-// Those of the adapters, A, B and m, that the model's tuning puts beside its linear layers; of one layer, or of all.
+// Counts A, B and m of the adapters that the model's tuning puts beside its linear layers, in one layer or in all.
 std::int64_t adapter_parameters(const ModelConfig& config, std::optional<std::int64_t> layer = std::nullopt);
 
 // Model FLOPs of one token's forward and backward pass, a multiply-add counted as two: 6 * matmul_parameters + 12 L s a d,

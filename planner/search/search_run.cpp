@@ -375,7 +375,7 @@ class ProcessorSearch {
 
   ClusterForecast plan(const SearchLayout& layout) const { return plan_on(hardware_, with_layout(request_.config, layout), 0); }
 
-  // Those that can be taken, the fastest first.
+  // Layouts that can be taken, the fastest first.
   std::vector<TimedLayout> in_order(const std::vector<SearchLayout>& layouts) {
     std::vector<Planned> planned(layouts.size());
     std::mutex mutex;

@@ -278,7 +278,7 @@ TEST_F(StoredBases, ARunBeginsWithTheCopiesOfAPeftFolderInEveryLayout) {
       for (const ManifestTensor& tensor : manifest_of(tied + "still").tensors)
         EXPECT_EQ(tensor.base.has_value(), tensor.name.starts_with("model.layers.") && !is_adapter_tensor(tensor.name));
     }
-    // What was merged from the folder says the same of the data.
+    // The model that was merged from the folder says the same of the data.
     hf_to_checkpoint({folder_ / (tied + "base"), peft}, folder_ / (tied + "merged"), {});
     begin("beside", {"model.init_from=" + (folder_ / (tied + "merged")), wide, "adapter.type=lora", "run.steps=1"});
     begin("from", {base, from, wide, R"(adapter.modules_to_save=["embed_tokens","model.norm","lm_head"])", "run.steps=1"});

@@ -55,7 +55,7 @@ bool is_hugging_face(ForeignSystem system) {
          system == ForeignSystem::kLlamaFactory || system == ForeignSystem::kOthers;
 }
 
-constexpr std::size_t kMaxForeignKeys = 5'000;  // of all inputs together: messages list the places of those that say the same
+constexpr std::size_t kMaxForeignKeys = 5'000;  // of all inputs together: messages list every place that says the same
 
 // Tells what a text is written in, by its first line that says something.
 enum class Format : std::uint8_t { kJson, kYaml, kToml, kPython, kShell };

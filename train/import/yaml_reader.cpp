@@ -30,7 +30,7 @@ std::string_view take_run(std::string_view& text, std::string_view set) {
   return run;
 }
 
-// What std::from_chars makes of `text` without its underscores. ConfigError, without a place, beyond 64 bits.
+// Reads `text` without its underscores as std::from_chars does. ConfigError, without a place, beyond 64 bits.
 template <class Number, class... Base>
 Number parsed(std::string_view text, Base... base) {
   std::string digits(text);

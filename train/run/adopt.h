@@ -17,7 +17,7 @@ void adopt(TrainConfig& config, Resume& resume);
 
 // Refuses (ConfigError, both values named) initial weights of another model: tensors of other shapes, and unless checkpoint.allow
 // lists "model", another architecture in the same shapes. Dropout, positions beyond those that are learned, and the spread of
-// random initial weights may differ. Of a Hugging Face folder config.json is compared, key by key; the model may have more tokens,
+// random initial weights may differ. A Hugging Face folder's config.json is compared, key by key; the model may have more tokens,
 // where the tensors that get a row for each of them train.
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial);
 

@@ -93,7 +93,7 @@ const WeightsSource* before_saved_modules(const WeightsSource& weights) {
   return at;
 }
 
-// Weights that are asked in the place of those that training begins with; nothing: those are.
+// Weights that are asked where training begins with others; nothing: training's are asked.
 std::optional<Resume> asked_weights(const RunInputs& inputs) {
   const TrainConfig& config = inputs.plan.config;
   if (config.names_reference()) return inputs.reference;
