@@ -53,7 +53,7 @@ TEST(Team, RunsEveryTaskOnceOnMembersOfItsOwn) {
 constexpr Index kRows = 701, kWidth = 203, kCount = kRows * kWidth;
 constexpr RowType kF32 = RowType::kF32;
 
-// What every kernel of a table makes of the same operands, by its name.
+// Holds what every kernel of a table makes of the same operands, by its name.
 class Results {
  public:
   Results(const RowKernels& k, RowType t) : k_(k), t_(t) {
