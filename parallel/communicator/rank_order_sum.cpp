@@ -73,7 +73,7 @@ void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<std::byte* const> 
   TRIDENT_CHECK(false, "{} cannot be reduced", to_string(dtype));
 }
 
-ElementRange share_of(std::int64_t count, DType dtype, int ranks, int rank) {
+IndexRange share_of(std::int64_t count, DType dtype, int ranks, int rank) {
   const std::int64_t granule = 64 / size_of(dtype);
   const std::int64_t share = round_up(ceil_div(count, ranks), granule);
   const std::int64_t begin = std::min(rank * share, count);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 #include "core/tsan_announce.h"
@@ -157,9 +158,9 @@ PeerOperands CollectiveOperation::whole_operands() const {
   std::vector<const std::byte*>& sources = group_->sources;
   for (int r = 0; r < group_->size(); ++r) {
     const bool is_read = work_ != nullptr || fingerprint_.operation != CommOperation::kBroadcast || r == root_;
-    sources[static_cast<std::size_t>(r)] = is_inline() ? group_->block.stage(sequence_, r)
-                                           : is_read  ? group_->world->memory().reach(post_of(r).operand)
-                                                      : nullptr;
+    at(sources, r) = is_inline() ? group_->block.stage(sequence_, r)
+                     : is_read   ? group_->world->memory().reach(post_of(r).operand)
+                                 : nullptr;
   }
   return {sources, 0, in_.num_bytes()};
 }
@@ -172,8 +173,7 @@ PeerOperands CollectiveOperation::staged_piece() const {
   const std::int64_t stretch = stretches_.first + static_cast<std::int64_t>(piece_ / pieces_of_a_stretch()) * stretches_.stride;
   const std::int64_t begin = stretch + static_cast<std::int64_t>(piece_ % pieces_of_a_stretch()) * kPieceBytes;
   std::vector<const std::byte*>& sources = group_->sources;
-  for (int r = 0; r < group_->size(); ++r)
-    sources[static_cast<std::size_t>(r)] = group_->block.stage(sequence_, r) + piece_ % 2 * kPieceBytes;
+  for (int r = 0; r < group_->size(); ++r) at(sources, r) = group_->block.stage(sequence_, r) + piece_ % 2 * kPieceBytes;
   return {sources, begin, std::min(begin + kPieceBytes, stretch + stretches_.bytes)};
 }
 
@@ -220,7 +220,7 @@ void CollectiveOperation::reduce_and_spread(const PeerOperands& operands) {
   const std::int64_t element = size_of(in_.dtype());
   const bool copied = is_inline() || phase_ == Phase::kStaged;
   outs.clear();
-  PeerOperands::Range share{operands.begin, operands.end};
+  IndexRange share{operands.begin, operands.end};
   if (fingerprint_.operation == CommOperation::kReduceScatter) {
     const std::int64_t slice = group_->rank * out_.num_bytes();
     share = operands.within(slice, slice + out_.num_bytes());
@@ -228,26 +228,25 @@ void CollectiveOperation::reduce_and_spread(const PeerOperands& operands) {
   } else if (copied) {
     outs.push_back(out_.data() + share.begin);
   } else {
-    const ElementRange mine = share_of(in_.num_elements(), in_.dtype(), group_->size(), group_->rank);
+    const IndexRange mine = share_of(in_.num_elements(), in_.dtype(), group_->size(), group_->rank);
     share = {mine.begin * element, mine.end * element};
     for (int i = 0; i < group_->size(); ++i) {
       const int r = (group_->rank + i) % group_->size();
       outs.push_back(group_->world->memory().reach(post_of(r).operand) + share.begin);
     }
   }
-  if (share.bytes() == 0) return;
+  if (share.size() == 0) return;
   for (std::size_t r = 0; r < operands.size(); ++r) group_->sources[r] = operands.at(r, share.begin);
-  reduce_in_rank_order(in_.dtype(), fingerprint_.reduce, outs, group_->sources, share.bytes() / element);
+  reduce_in_rank_order(in_.dtype(), fingerprint_.reduce, outs, group_->sources, share.size() / element);
 }
 
 // Slice r of `out` from rank r's operand.
 void CollectiveOperation::copy_slices(const PeerOperands& operands, std::int64_t source_offset) {
   const std::int64_t bytes = out_.num_bytes() / group_->size();
-  const PeerOperands::Range part = operands.within(source_offset, source_offset + bytes);
+  const IndexRange part = operands.within(source_offset, source_offset + bytes);
   for (int i = 0; i < group_->size(); ++i) {  // each begins with itself, so that ranks do not queue up at one peer's memory
     const int r = (group_->rank + i) % group_->size();
-    copy(out_.data() + r * bytes + (part.begin - source_offset), operands.at(static_cast<std::size_t>(r), part.begin),
-         part.bytes());
+    copy(out_.data() + r * bytes + (part.begin - source_offset), operands.at(static_cast<std::size_t>(r), part.begin), part.size());
   }
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/index_range.h"
 #include "core/tensor_view.h"
 #include "parallel/communicator/collective_kind.h"
 #include "parallel/communicator/host_communicator.h"
@@ -24,11 +25,7 @@ struct PeerOperands {
   // Byte `offset` of a rank's operand, within the part.
   const std::byte* at(std::size_t rank, std::int64_t offset) const { return pieces[rank] + (offset - begin); }
   // Cuts [first, last) to the part; empty ranges have begin == end.
-  struct Range {
-    std::int64_t begin, end;
-    std::int64_t bytes() const { return end - begin; }
-  };
-  Range within(std::int64_t first, std::int64_t last) const {
+  IndexRange within(std::int64_t first, std::int64_t last) const {
     const std::int64_t from = std::clamp(begin, first, last);
     return {from, std::clamp(end, from, last)};
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/dtype.h"
 #include "core/int_math.h"
 #include "core/philox.h"
@@ -81,7 +82,7 @@ std::vector<ShardPiece> shard_pieces(const BucketLayout& bucket, const std::vect
     const std::int64_t first = std::max(begin, entry.offset);
     const std::int64_t last = std::min(begin + count, entry.offset + entry.elements());
     if (first >= last) continue;
-    const ParamSpec& spec = specs[static_cast<std::size_t>(entry.param)];
+    const ParamSpec& spec = at(specs, entry.param);
     const ShardPiece piece{&spec, first - entry.offset, first - begin, last - first, spec.trainable,
                            owns_norm(spec, tensor_degree, tensor_rank)};
     if (spec.trainable && !std::ranges::all_of(spec.parts, &PartSpec::trainable))
@@ -171,7 +172,7 @@ void draw_initial_values(const ShardPiece& piece, int tensor_degree, int tensor_
         value = static_cast<float>(std::sqrt(squares));
       }
     }
-    out[static_cast<std::size_t>(i)] = value;
+    at(out, i) = value;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "planner/price/beside_streams.h"
 
@@ -35,10 +36,10 @@ class RankWalk {
 
   bool done() const { return at_ == ops_.ops.size(); }
   const StreamOp& op() const { return ops_.ops[at_]; }
-  int micro_batch() const { return op().micro_batch + shift_[static_cast<std::size_t>(op().channel & 1)]; }
+  int micro_batch() const { return op().micro_batch + at(shift_, op().channel & 1); }
   BesideStreams& streams() { return streams_; }
   RankTimeline& timeline() { return timeline_; }
-  double& wire(int channel) { return wires_[static_cast<std::size_t>(channel & 1)]; }
+  double& wire(int channel) { return at(wires_, channel & 1); }
   bool has_computed() const { return has_computed_; }
 
   void next() {
@@ -54,7 +55,7 @@ class RankWalk {
   }
 
   // In line: what it waits for is there.
-  InstructionSpan run_line(const StreamOp& op, const Message* message, const Gate* gate) {
+  TaskTimes run_line(const StreamOp& op, const Message* message, const Gate* gate) {
     const double from = streams_.now();
     if (op.back > 0) streams_.wait_for(streams_.issued() - op.back);
     if (gate != nullptr) streams_.wait_until(std::min(gate->opens, streams_.finish_beside()));
@@ -146,7 +147,7 @@ class Simulation {
     RankWalk& run = runs_[rank];
     for (; !run.done(); run.next()) {
       const StreamOp& op = run.op();
-      InstructionSpan span;
+      TaskTimes span;
       switch (op.stream) {
         case Stream::kBeside: run.streams().issue_beside(op.seconds); continue;
         case Stream::kWire: span = send(rank, run, op); break;
@@ -169,7 +170,7 @@ class Simulation {
     }
   }
 
-  InstructionSpan send(std::size_t rank, RankWalk& run, const StreamOp& op) {
+  TaskTimes send(std::size_t rank, RankWalk& run, const StreamOp& op) {
     double& wire = run.wire(op.channel);
     const double start = std::max(wire, run.streams().now());
     wire = start + op.seconds;

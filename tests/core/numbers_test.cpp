@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "core/at.h"
 #include "core/dtype.h"
 #include "core/exact_sum.h"
 #include "core/philox.h"
@@ -348,6 +349,16 @@ TEST(Philox, KeysTellSeedPurposeAndNameApart) {
   for (std::size_t i = 0; i < keys.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) EXPECT_NE(keys[i], keys[j]) << i << " " << j;
 }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// An index outside ends the program, also where the memory there belongs to the container.
+TEST(At, SanitizedBuildsCheckTheIndex) {
+  std::vector<int> values{1, 2};
+  values.reserve(8);
+  EXPECT_DEATH(at(values, 2), "Assertion");
+  EXPECT_DEATH(at(values, -1), "Assertion");
+}
+#endif
 
 }  // namespace
 }  // namespace trident

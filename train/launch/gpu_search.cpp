@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/at.h"
 #include "core/host_name.h"
 #include "core/json_reader.h"
 #include "core/number_text.h"
@@ -94,15 +95,15 @@ class GpusAsked {
     ranks_of_gpu_.clear();
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (assigned_[r] < 0) continue;
-      const GpuWord& gpu = all[r][static_cast<std::size_t>(assigned_[r])];
+      const GpuWord& gpu = at(all[r], assigned_[r]);
       ranks_of_gpu_[gpu.id].push_back(static_cast<int>(r));
       names_[gpu.id] = gpu.name;
     }
   }
 
   const GpuFacts* gpu_of(int rank) const {
-    const int place = assigned_[static_cast<std::size_t>(rank)];
-    return place < 0 ? nullptr : &usable_[static_cast<std::size_t>(place)];
+    const int place = at(assigned_, rank);
+    return place < 0 ? nullptr : &at(usable_, place);
   }
 
   void left_out(const GpuFacts& gpu, const std::string& why) {
