@@ -22,7 +22,7 @@ struct ElementRange {
 };
 ElementRange share_of(std::int64_t count, DType dtype, int ranks, int rank);
 
-// Elements per block: the block of every rank's buffer is still in cache when the result is written over it.
-inline constexpr std::int64_t kReduceBlock = 2048;
+// Elements per block: its accumulator and the block of every rank's buffer are still in cache when the result is written over it.
+inline constexpr std::int64_t kReduceBlock = 512;
 
 }  // namespace trident
