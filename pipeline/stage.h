@@ -82,6 +82,9 @@ class Stage {
     bool shares_input = false;          // with the unit before the one before: neither runs backward
     // Bytes within what a micro-batch holds: of kSaved, kSavedForW, kRecomputedForW and kKept.
     std::array<std::int64_t, kNumRegions> offset{};
+    ArenaSlot derived_slot;
+    std::byte* derived = nullptr;
+    std::int64_t derived_version = -1;  // of the weights that `derived` is made of
   };
   struct Slots {  // of `bytes` for each of some micro-batches
     std::int64_t bytes = 0;
@@ -157,6 +160,7 @@ class Stage {
   std::size_t current_send_ = 0, current_gradient_ = 0;
   std::span<const MicroBatch> micro_batches_;
   const StepProgram* program_ = nullptr;
+  const ParamStore* store_ = nullptr;
 };
 
 }  // namespace trident

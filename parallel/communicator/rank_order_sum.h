@@ -19,7 +19,7 @@ void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<std::byte* const> 
 // The elements of `count` that rank `rank` of `ranks` reduces: consecutive ranges that begin on cache lines of an aligned buffer.
 IndexRange share_of(std::int64_t count, DType dtype, int ranks, int rank);
 
-// Elements per block: the block of every rank's buffer is still in cache when the result is written over it.
-inline constexpr std::int64_t kReduceBlock = 2048;
+// Elements per block: its accumulator and the block of every rank's buffer are still in cache when the result is written over it.
+inline constexpr std::int64_t kReduceBlock = 512;
 
 }  // namespace trident

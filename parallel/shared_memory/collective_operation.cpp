@@ -74,6 +74,9 @@ bool CollectiveOperation::poll() {
     if (needs_stages()) {
       fill_stage();
       phase_ = Phase::kStaged;
+    } else if (is_shared_out()) {
+      reduce_shares();
+      phase_ = Phase::kSharedOut;
     } else {
       const SharedWorld::Touching touching(*group_->world, group_->local_rank());
       move(whole_operands());
@@ -82,8 +85,10 @@ bool CollectiveOperation::poll() {
       if (!is_inside_peers()) return complete();
     }
   }
-  if (phase_ == Phase::kStaged) {
-    if (!advance_stages()) return false;
+  if (phase_ == Phase::kSharedOut && slot().filled.load(std::memory_order_acquire) < static_cast<std::uint64_t>(group_->size()))
+    return false;
+  if (phase_ == Phase::kStaged && !advance_stages()) return false;
+  if (phase_ == Phase::kSharedOut || phase_ == Phase::kStaged) {
     finish();
     return complete();
   }
@@ -118,7 +123,9 @@ void CollectiveOperation::post() {
     copy(group_->block.stage(sequence_, group_->rank), in_.data(), in_.num_bytes());
   } else {
     mine.operand = memory.reaches(in_.data(), in_.num_bytes()) ? memory.post(in_.data()) : kUnreachable;
-    slot().filled.store(0, std::memory_order_relaxed);  // nobody counts before all have arrived, and all that counted have finished
+    // Nobody counts before all have arrived, and all that counted have finished.
+    slot().filled.store(0, std::memory_order_relaxed);
+    slot().taken.store(0, std::memory_order_relaxed);
   }
   mine.posted.store(sequence_ + 1, std::memory_order_release);
   if (slot().arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == complete_at()) {
@@ -144,6 +151,11 @@ void CollectiveOperation::check_agreement_with(int rank) const {
       fmt::format("{}: rank {} called {} as operation {} while rank {} called {}", group_->name, group_->global_rank_of(first),
                   to_string(mine_first ? fingerprint_ : theirs), number_, group_->global_rank_of(second),
                   to_string(mine_first ? theirs : fingerprint_)));
+}
+
+// Whether ranks take shares of the work as they come.
+bool CollectiveOperation::is_shared_out() const {
+  return work_ == nullptr && fingerprint_.operation == CommOperation::kAllReduce && !is_inline();
 }
 
 bool CollectiveOperation::needs_stages() const {
@@ -200,7 +212,7 @@ void CollectiveOperation::move(const PeerOperands& operands) {
   if (work_ != nullptr) return work_->work(operands);
   switch (fingerprint_.operation) {
     case CommOperation::kAllReduce:
-    case CommOperation::kReduceScatter: return reduce_and_spread(operands);
+    case CommOperation::kReduceScatter: return reduce_and_spread(operands, group_->rank);
     case CommOperation::kAllGather: return copy_slices(operands, 0);
     case CommOperation::kAllToAll: return copy_slices(operands, in_.num_bytes() / group_->size() * group_->rank);
     case CommOperation::kBroadcast:
@@ -212,10 +224,19 @@ void CollectiveOperation::move(const PeerOperands& operands) {
   }
 }
 
-// An all_reduce of operands that were copied is done by every rank for itself. Otherwise this rank reduces its share of the
-// elements, which nobody else touches in any buffer, and an all_reduce writes the result into every rank's buffer while it is in
-// cache.
-void CollectiveOperation::reduce_and_spread(const PeerOperands& operands) {
+// A rank that comes late finds its share done, where ranks share cores, and need not sleep once more.
+void CollectiveOperation::reduce_shares() {
+  const SharedWorld::Touching touching(*group_->world, group_->local_rank());
+  const auto size = static_cast<std::uint64_t>(group_->size());
+  for (std::uint64_t share = slot().taken.fetch_add(1); share < size; share = slot().taken.fetch_add(1)) {
+    reduce_and_spread(whole_operands(), static_cast<int>(share));
+    if (slot().filled.fetch_add(1) + 1 == size) group_->ring_others();
+  }
+}
+
+// An all_reduce of operands that were copied is done by every rank for itself. Otherwise this rank reduces a share of the elements,
+// which nobody else touches in any buffer, and an all_reduce writes the result into every rank's buffer while it is in cache.
+void CollectiveOperation::reduce_and_spread(const PeerOperands& operands, int share_number) {
   std::vector<std::byte*>& outs = group_->outs;
   const std::int64_t element = size_of(in_.dtype());
   const bool copied = is_inline() || phase_ == Phase::kStaged;
@@ -228,7 +249,7 @@ void CollectiveOperation::reduce_and_spread(const PeerOperands& operands) {
   } else if (copied) {
     outs.push_back(out_.data() + share.begin);
   } else {
-    const IndexRange mine = share_of(in_.num_elements(), in_.dtype(), group_->size(), group_->rank);
+    const IndexRange mine = share_of(in_.num_elements(), in_.dtype(), group_->size(), share_number);
     share = {mine.begin * element, mine.end * element};
     for (int i = 0; i < group_->size(); ++i) {
       const int r = (group_->rank + i) % group_->size();
@@ -254,7 +275,7 @@ void CollectiveOperation::finish() {
   post_of(group_->rank).finished.store(sequence_ + 1, std::memory_order_release);
   if (slot().finished.fetch_add(1) + 1 != complete_at()) return;
   const bool reuse_awaited = slot().reuse_awaited.exchange(0) != 0;
-  if (reuse_awaited || !is_inline()) group_->ring_others();
+  if (reuse_awaited || (!is_inline() && phase_ != Phase::kSharedOut)) group_->ring_others();
 }
 
 void CollectiveOperation::move_alone() {
@@ -286,6 +307,9 @@ std::string CollectiveOperation::describe() const {
     case Phase::kPosted: return fmt::format("{}: {}", call, missing(false, sequence_));
     case Phase::kStaged:
       return fmt::format("{}: piece {} of {} is not there from all ranks", call, piece_ + 1, num_pieces());
+    case Phase::kSharedOut:
+      return fmt::format("{}: {} of {} shares are not reduced", call, static_cast<std::uint64_t>(group_->size()) - slot().filled.load(),
+                         group_->size());
     case Phase::kMoved: return fmt::format("{}: {}", call, missing(true, sequence_));
   }
   return call;

@@ -81,6 +81,8 @@ class ParamStore {
   void free(int unit, int place);
   // The masters were written on the compute stream: later gathers wait for that.
   void masters_updated();
+  // Grows whenever masters or weights have been written, on all ranks alike.
+  std::int64_t weights_version() const { return weights_version_; }
   // The dense compute-dtype weight; the unit must be gathered or resident.
   ConstTensorView weight(int unit, int param) const;
 
@@ -173,6 +175,7 @@ class ParamStore {
   std::vector<Unit> units_;
   std::vector<int> unit_index_;  // by unit id; -1: not on this rank
   Event masters_updated_;        // the optimizer has written what gathers send
+  std::int64_t weights_version_ = 0;
   std::vector<Bucket> buckets_;
   std::vector<ParamShard> shards_;
   Region gathered_, transient_;  // units' parameters, units' gradients

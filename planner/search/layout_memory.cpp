@@ -57,6 +57,10 @@ class Booking {
     for (std::size_t r = 0; r < kNumRegions; ++r) {
       const auto region = static_cast<Region>(r);
       if (region == Region::kSaved || region == Region::kSavedForW) continue;
+      if (region == Region::kDerived) {
+        for (const UnitKind kind : kUnitKinds) book(MemoryUse::kParameters, in_.passes.regions[kind][r], count(kind));
+        continue;
+      }
       std::int64_t most = 0;
       for (const UnitKind kind : kUnitKinds)
         if (count(kind) > 0) most = std::max(most, in_.passes.regions[kind][r]);

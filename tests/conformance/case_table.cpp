@@ -239,7 +239,11 @@ void add_elementwise(Cases& cases, DType t) {
       cases.push_back(gelu_backward(t, R, C));
       cases.push_back(add_bias(t, R, C));
       cases.push_back(add_bias_residual(t, R, C));
-      for (const Accumulate sum : {kSet, kAdd}) cases.push_back(sum_rows(t, R, C, sum, kSmallIntegers));
+      for (const Accumulate sum : {kSet, kAdd}) {
+        cases.push_back(sum_rows(t, R, C, sum, kSmallIntegers));
+        cases.push_back(scale_columns(t, R, C, sum));
+      }
+      cases.push_back(sum_products(t, R, C));
     }
   for (const Index n : {0, 1, 7, 64, 65, 1030}) {
     for (const Alias alias : {Alias::kNone, Alias::kFirst, Alias::kSecond}) cases.push_back(add(t, n, alias));
@@ -277,6 +281,8 @@ void add_elementwise(Cases& cases, DType t) {
                            add_bias(t, 5, 24),
                            add_bias_residual(t, 5, 24),
                            sum_rows(t, 5, 24, kSet, kSmallIntegers),
+                           sum_products(t, 5, 24),
+                           scale_columns(t, 5, 24, kAdd),
                            add(t, 100, Alias::kNone),
                            fill_zero(t, 100),
                            clip_forward(t, 100, 0.5f, normal()),
@@ -299,6 +305,8 @@ void add_elementwise(Cases& cases, DType t) {
                         gelu_backward(t, 130, 257),
                         add_bias(t, 300, 130),
                         sum_rows(t, 1500, 130, kSet, normal()),
+                        sum_products(t, 300, 130),
+                        scale_columns(t, 300, 130, kSet),
                         add(t, 70000, Alias::kNone),
                         fill_zero(t, 70000),
                         clip_forward(t, 70000, 1.5f, normal()),
@@ -444,6 +452,7 @@ std::vector<OpCase> perf_cases(DType t, const ModelShape& m) {
                       cross_entropy_loss(T),
                       add_bias(t, T, F),
                       sum_rows(t, T, F, kAdd, normal()),
+                      scale_columns(t, T, F, kSet),
                       add(t, T * H, Alias::kNone),
                       accumulate(F * H),
                       dropout(t, m.sequence, B, H, 0.1f, Alias::kNone),
