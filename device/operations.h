@@ -225,21 +225,43 @@ struct AddBias {
   }
 };
 
-// out f32[C] (+)= column sums of x T[R,C].
+// out f32[C] (+)= column sums of x T[R,C], or of its elements times those of `times` T[R,C].
 struct SumRows {
   static constexpr OperationName kName{"sum_rows", WorkKind::kRows};
   TensorView out;
   ConstTensorView x;
   Accumulate accumulate;
+  ConstTensorView times = {};
 
   void fields(FieldVisitor f) const {
     f(reads("x", x));
+    if (times.data() != nullptr) f(reads("times", times, like(x)));
     f(results_in("out", out, {DType::kF32, row_extent(x).width}, accumulate));
   }
   template <class Kernels>
   void launch(const Kernels& k) const {
     const RowExtent e = row_extent(x);
-    k.sum_rows(row_type(x.dtype()), out.as<float>(), x.data(), e.rows, e.width, accumulate);
+    k.sum_rows(row_type(x.dtype()), out.as<float>(), x.data(), times.data(), e.rows, e.width, accumulate);
+  }
+};
+
+// out T[R,C] (+)= x T[R,C] times factor f32[C] + shift in every row, rounded once. out may alias x.
+struct ScaleColumns {
+  static constexpr OperationName kName{"scale_columns", WorkKind::kRows};
+  TensorView out;
+  ConstTensorView x, factor;
+  float shift = 0.0f;
+  Accumulate accumulate = Accumulate::kNo;
+
+  void fields(FieldVisitor f) const {
+    f(results_in("out", out, like(x), accumulate));
+    f(reads("x", x));
+    f(reads("factor", factor, {DType::kF32, row_extent(x).width}));
+  }
+  template <class Kernels>
+  void launch(const Kernels& k) const {
+    const RowExtent e = row_extent(x);
+    k.scale_columns(row_type(x.dtype()), out.data(), x.data(), factor.as<float>(), shift, e.rows, e.width, accumulate);
   }
 };
 
@@ -395,8 +417,8 @@ struct Update {
 
 using OtherOperations =
     OperationList<EmbeddingForward, EmbeddingBackward, CrossEntropyStats, CrossEntropyRescale, CrossEntropyLoss,
-                  CrossEntropyBackward, CrossEntropyGradient, AddBias, SumRows, Add, AccumulateInto, Dropout, Convert, FillZero,
-                  SumSquares, AddExact, Update>;
+                  CrossEntropyBackward, CrossEntropyGradient, AddBias, SumRows, ScaleColumns, Add, AccumulateInto, Dropout, Convert,
+                  FillZero, SumSquares, AddExact, Update>;
 
 template <class Operation>
 OperationName name_of(const Operation& operation) {

@@ -32,6 +32,10 @@ class Attention {
 
   void declare(ParamList& list);
 
+  void derive(LayerPass& p) const {
+    qkv_.derive(p);
+    output_.derive(p);
+  }
   // y may not alias x. Returns what y still lacks, the residual x among it.
   op::Summands forward(LayerPass& p, ConstTensorView x, TensorView y) const;
   // Makes the core's output and log-sum-exp again from the saved q, k, v (selective recompute).

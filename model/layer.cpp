@@ -27,6 +27,7 @@ UnitPlan plan_unit(Layer& layer, const LayerGeometry& geometry, std::int64_t hid
   const TensorView x = dry_view(geometry.compute, geometry.activation_shape(hidden));
   plan.run([&](Pass& pass) {
     LayerPass p(pass, batch, constants);
+    layer.derive(p);
     layer.forward(p, x, x);
     if (passes == PlannedPasses::kForward) return;
     if (geometry.recompute != RecomputePolicy::kNone) layer.recompute(p, x);
@@ -58,6 +59,7 @@ UnitPlan plan_cached_unit(Layer& layer, const LayerGeometry& geometry, const Mod
   const TensorView x = dry_view(geometry.compute, geometry.activation_shape(config.hidden));
   plan.run([&](Pass& pass) {
     LayerPass p(pass, batch, constants);
+    layer.derive(p);
     layer.forward(p, x, x);
   });
   return plan;

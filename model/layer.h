@@ -68,6 +68,13 @@ class Layer {
   // The unit's parameters in order. Pure: depends on the model and list.layout() only.
   virtual void declare(ParamList& list) = 0;
 
+  // Makes what the other calls read and only the unit's weights tell: call it before them, whenever weights have changed. May
+  // communicate over tp.
+  void derive(LayerPass& p) const {
+    p.begin(PassKind::kDerive);
+    run_derive(p);
+    p.end();
+  }
   // y from x (x is empty for the embedding, y for the head). y may not alias x.
   void forward(LayerPass& p, ConstTensorView x, TensorView y) const {
     p.begin(PassKind::kForward);
@@ -107,6 +114,7 @@ class Layer {
   }
 
  private:
+  virtual void run_derive(LayerPass&) const {}
   virtual void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const = 0;
   virtual void run_recompute(LayerPass& p, ConstTensorView x) const = 0;
   virtual void run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const = 0;

@@ -64,7 +64,8 @@ void Mlp::recompute(LayerPass& p, TensorView x, const op::Summands& lacking) con
   const ScratchScope scope(p.scratch_cursor());
   const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
   expand(p, x, act);
-  // For the norm's input and statistics, or what DoRA scales.
+  if (!norm_.is_after()) return down_.recompute(p, act);  // what DoRA scales
+  // The norm's input and statistics.
   norm_.leave(p, p.scratch(x.dtype(), x.shape()), [&](TensorView out) { return down_.forward(p, out, act); });
 }
 

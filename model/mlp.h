@@ -24,6 +24,10 @@ class Mlp {
 
   void declare(ParamList& list);
 
+  void derive(LayerPass& p) const {
+    up_.derive(p);
+    down_.derive(p);
+  }
   // x still lacks `lacking` and gets it. y may not alias x.
   void forward(LayerPass& p, TensorView x, const op::Summands& lacking, TensorView y) const;
   // Makes what forward saves again (full recompute).

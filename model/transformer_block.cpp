@@ -7,6 +7,11 @@ void TransformerBlock::declare(ParamList& list) {
   mlp_.declare(list);
 }
 
+void TransformerBlock::run_derive(LayerPass& p) const {
+  attention_.derive(p);
+  mlp_.derive(p);
+}
+
 void TransformerBlock::run_forward(LayerPass& p, ConstTensorView x, TensorView y) const {
   const TensorView middle = p.save(middle_, x.dtype(), x.shape());
   mlp_.forward(p, middle, attention_.forward(p, x, middle), y);

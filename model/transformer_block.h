@@ -23,6 +23,7 @@ class TransformerBlock final : public Layer {
   LastUse input_last_use() const override { return middle_.last_use; }  // the attention phase's, as the other phase's
 
  private:
+  void run_derive(LayerPass& p) const override;
   void run_forward(LayerPass& p, ConstTensorView x, TensorView y) const override;
   void run_recompute(LayerPass& p, ConstTensorView x) const override;
   void run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) const override;

@@ -108,8 +108,9 @@ CachedStage::Unit CachedStage::planned_unit(int number) {
     unit.params = planned.params();
     variant.memory.push_back(planned.memory());
     most_rows_ = std::max(most_rows_, variant.geometry.full_rows());
+    unit.derived_bytes = planned.region_bytes(Region::kDerived);
     for (std::size_t r = 0; r < region_bytes_.size(); ++r)
-      region_bytes_[r] = std::max(region_bytes_[r], planned.region_bytes(static_cast<Region>(r)));
+      if (r != kDerived) region_bytes_[r] = std::max(region_bytes_[r], planned.region_bytes(static_cast<Region>(r)));
   }
   return unit;
 }
@@ -119,9 +120,11 @@ void CachedStage::book(ArenaPlan& plan) {
   const int tensor_degree = variants_.front().geometry.tensor_degree;
   static constexpr auto kNames =
       std::to_array<const char*>({"activations of a unit", "activations of a unit for weight gradients", "recomputed activations",
-                                  "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace"});
+                                  "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace",
+                                  "derived"});
   static_assert(kNames.size() == kNumRegions);
   for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
+    if (r == kDerived) continue;
     const MemoryUse use = is_saved(r) ? MemoryUse::kActivations : MemoryUse::kWorkspace;
     region_slots_[r] = plan.book(kNames[r], use, region_bytes_[r]);
   }
@@ -132,6 +135,8 @@ void CachedStage::book(ArenaPlan& plan) {
     const std::int64_t cache_bytes = shapes_.slots * capacity_of(unit) * head_bytes;
     unit.keys_slot = plan.book(fmt::format("keys of block {}", unit.number - 1), MemoryUse::kActivations, cache_bytes);
     unit.values_slot = plan.book(fmt::format("values of block {}", unit.number - 1), MemoryUse::kActivations, cache_bytes);
+    if (unit.derived_bytes > 0)
+      unit.derived_slot = plan.book(derived_name(unit.number), MemoryUse::kParameters, unit.derived_bytes);
     cache_bytes_per_position_ += 2 * head_bytes;
   });
   const std::int64_t row_bytes = most_rows_ * size_of(DType::kI32);
@@ -184,12 +189,13 @@ void CachedStage::bind(Arena& arena, ParamStore& store) {
   const DType compute = variants_.front().geometry.compute;
   const int tensor_degree = variants_.front().geometry.tensor_degree;
   for (std::size_t r = 0; r < regions_.size(); ++r)
-    regions_[r] = arena.grant(region_slots_[r], DType::kU8, {region_slots_[r].bytes}).data();
+    if (r != kDerived) regions_[r] = arena.grant(region_slots_[r], DType::kU8, {region_slots_[r].bytes}).data();
   for (std::size_t i = 0; i < activations_.size(); ++i)
     activations_[i] = arena.grant(activation_slots_[i], compute, {most_rows_ * model_.hidden});
   caches_.resize(static_cast<std::size_t>(num_units(model_)));
   slot_caches_.resize(caches_.size());
-  for_each_block([&](const Unit& unit) {
+  for_each_block([&](Unit& unit) {
+    if (unit.derived_bytes > 0) unit.derived = arena.grant(unit.derived_slot, DType::kU8, {unit.derived_bytes}).data();
     const Shape kept{shapes_.slots, local_kv_heads(model_, tensor_degree), capacity_of(unit), model_.head_dim};
     LayerCache& cache = at(caches_, unit.number);
     cache = {arena.grant(unit.keys_slot, compute, kept), arena.grant(unit.values_slot, compute, kept)};
@@ -320,10 +326,10 @@ void CachedStage::run(const Variant& variant, const CachedStep& step, std::int64
     return activations_[i].range(0, g.full_rows() * model_.hidden).reshape(g.activation_shape(model_.hidden));
   };
   std::size_t from = 0, index = 0;
-  for (const Chunk& chunk : chunks_) {
+  for (Chunk& chunk : chunks_) {
     stream.wait(sent_);  // it may be sent from what is written next
     if (chunk.virtual_stage > 0) receive(activation(from));
-    for (const Unit& unit : chunk.units) {
+    for (Unit& unit : chunk.units) {
       const bool is_head = unit.number == head_unit(model_);
       if (!is_head || choose)
         run_unit(unit, index, variant, batch, unit.number == 0 ? TensorView() : activation(from),
@@ -335,7 +341,7 @@ void CachedStage::run(const Variant& variant, const CachedStep& step, std::int64
   }
 }
 
-void CachedStage::run_unit(const Unit& unit, std::size_t index, const Variant& variant, const MicroBatch& batch, ConstTensorView x,
+void CachedStage::run_unit(Unit& unit, std::size_t index, const Variant& variant, const MicroBatch& batch, ConstTensorView x,
                            TensorView y) {
   constexpr int kPlace = 0;  // of a gathered unit: there is none beside it
   if (!store_->resident()) store_->gather(unit.number, kPlace);
@@ -350,7 +356,10 @@ void CachedStage::run_unit(const Unit& unit, std::size_t index, const Variant& v
                   .base = regions_,
                   .workspace_bytes = at(region_bytes_, Region::kWorkspace),
                   .where = activations_[0].where()};
+  place.base[kDerived] = unit.derived;
   LayerPass pass(Pass(place, variant.memory[index]), batch, constants_);
+  if (unit.derived_bytes > 0 && std::exchange(unit.derived_version, store_->weights_version()) != store_->weights_version())
+    unit.layer->derive(pass);
   unit.layer->forward(pass, x, y);
   if (!store_->resident()) store_->free(unit.number, kPlace);
 }

@@ -66,7 +66,6 @@ class CachedStage {
 
   // f32 [1 or slots, padded V/t] after such a pass, on the last stage; on the compute stream.
   ConstTensorView logits() const { return logits_; }
-  bool is_first_stage() const { return context_.coordinates().pipeline == 0; }
   bool is_last_stage() const { return context_.coordinates().pipeline == context_.grid().degrees().pipeline - 1; }
   double logit_softcap() const { return model_.logit_softcap; }  // not yet applied to logits()
   // Bytes of keys and values for one position, in all layers.
@@ -81,7 +80,10 @@ class CachedStage {
     int number = 0;
     std::unique_ptr<Layer> layer;
     std::vector<ParamSpec> params;
-    ArenaSlot keys_slot, values_slot;
+    ArenaSlot keys_slot, values_slot, derived_slot;
+    std::int64_t derived_bytes = 0;
+    std::byte* derived = nullptr;
+    std::int64_t derived_version = -1;  // of the weights that `derived` is made of
   };
   struct Chunk {  // a virtual stage
     int virtual_stage = 0;
@@ -107,7 +109,7 @@ class CachedStage {
   CachedStep step_of(std::int64_t slot, std::span<const LayerCache> caches, TensorView logits);
   // `slot`: of sample 0.
   void run(const Variant& variant, const CachedStep& step, std::int64_t slot, std::span<const std::int32_t> tokens, bool choose);
-  void run_unit(const Unit& unit, std::size_t index, const Variant& variant, const MicroBatch& batch, ConstTensorView x,
+  void run_unit(Unit& unit, std::size_t index, const Variant& variant, const MicroBatch& batch, ConstTensorView x,
                 TensorView y);
   void receive(TensorView activation);
   void send(ConstTensorView activation);

@@ -1,6 +1,7 @@
 #include "pipeline/stage.h"
 
 #include <cstdint>
+#include <utility>
 
 #include "core/at.h"
 #include "device/operations.h"
@@ -71,6 +72,7 @@ LayerPass Stage::pass_over(const Chunk& chunk, const UnitPart& part, int micro_b
                   .where = memory.where()};
   const int stage = chunk.virtual_stage;
   place.base[kSaved] = memory.data() + part.offset[kSaved];
+  place.base[kDerived] = part.derived;
   place.base[kSavedForW] = block_for_weights(chunk, micro_batch).data() + part.offset[kSavedForW];
   if (halves == Halves::kApart) {
     std::byte* const kept = chunk.kept.at(program_->kept_slot(stage, micro_batch)).data();
@@ -112,7 +114,7 @@ void Stage::run(FunctionRef<void()> calls) const {
 void Stage::forward(const Instruction& instruction) {
   Chunk& chunk = chunk_of(instruction.virtual_stage);
   std::size_t index = 0;
-  const UnitPart& part = part_of(chunk, instruction.unit, index);
+  UnitPart& part = part_of(chunk, instruction.unit, index);
   const int mb = instruction.micro_batch;
   const TensorView x = input_of(chunk, index, mb);
   if (index == 0 && is_local(chunk.virtual_stage - 1)) {
@@ -122,6 +124,8 @@ void Stage::forward(const Instruction& instruction) {
   }
   const TensorView y = output_of(chunk, index, mb);
   LayerPass p = pass_over(chunk, part, mb);
+  if (part.memory.derives() && std::exchange(part.derived_version, store_->weights_version()) != store_->weights_version())
+    run([&] { part.layer->derive(p); });
   run([&] { part.layer->forward(p, x, y); });
 }
 

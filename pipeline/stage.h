@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "core/at.h"
 #include "model/config/model_config.h"
 #include "model/layer.h"
 #include "model/model_constants.h"
@@ -81,6 +82,9 @@ class Stage {
     bool shares_input = false;          // with the unit before the one before: neither runs backward
     // Bytes within what a micro-batch holds: of kSaved, kSavedForW, kRecomputedForW and kKept.
     std::array<std::int64_t, kNumRegions> offset{};
+    ArenaSlot derived_slot;
+    std::byte* derived = nullptr;
+    std::int64_t derived_version = -1;  // of the weights that `derived` is made of
   };
   struct Slots {  // of `bytes` for each of some micro-batches
     std::int64_t bytes = 0;
@@ -88,7 +92,7 @@ class Stage {
     std::vector<TensorView> views;  // u8
     // The offset of what lies behind everything that was added before.
     std::int64_t add(std::int64_t more);
-    TensorView at(int slot) const { return views[static_cast<std::size_t>(slot)]; }
+    TensorView at(int slot) const { return trident::at(views, slot); }
   };
   struct Chunk {  // a virtual stage
     int virtual_stage = 0;
@@ -156,6 +160,7 @@ class Stage {
   std::size_t current_send_ = 0, current_gradient_ = 0;
   std::span<const MicroBatch> micro_batches_;
   const StepProgram* program_ = nullptr;
+  const ParamStore* store_ = nullptr;
 };
 
 }  // namespace trident

@@ -109,10 +109,12 @@ void Stage::plan_chunk(int stage, const ModelConfig& model, const std::vector<in
     part.offset[kSaved] = chunk.blocks.add(part.memory.bytes[kSaved]);
     part.offset[kSavedForW] = for_weights.add(part.memory.bytes[kSavedForW]);
     for (const std::size_t r : kFromInputToWeight) part.offset[r] = chunk.kept.add(part.memory.bytes[r]);
+    if (part.memory.derives())
+      part.derived_slot = arena_plan.book(derived_name(unit), MemoryUse::kParameters, part.memory.bytes[kDerived]);
     for (const Region region : {Region::kSaved, Region::kSavedForW}) largest_saved.offer(part.memory.largest_of(region), unit);
     if (const Saved* const saved = part.layer->saved_logits()) logits = bytes_of(*saved, part.memory);
     for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
-      if (!is_saved(r)) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));
+      if (is_shared(r)) region_bytes_[r] = std::max(region_bytes_[r], part.memory.region_bytes(static_cast<Region>(r)));
     }
   }
   if (forward_only(programs)) overlay(chunk, activation_bytes());
@@ -140,7 +142,7 @@ void Stage::count_held(const Chunk& chunk) {
 // The areas that all units share.
 void Stage::book_regions(const ModelConfig& model, ArenaPlan& arena_plan) {
   for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
-    if (is_saved(r)) continue;
+    if (!is_shared(r)) continue;
     const auto region = static_cast<Region>(r);
     LargestTensor largest;
     for (const Chunk& chunk : chunks_) {
@@ -226,16 +228,20 @@ std::vector<UnitParams> Stage::unit_params() const {
 }
 
 void Stage::bind(Arena& arena, ParamStore& store) {
+  store_ = &store;
   constants_.bind(arena, context_.device());
   const auto bytes = [&](ArenaSlot slot) { return arena.grant(slot, DType::kU8, Shape{slot.bytes}); };
   const auto activation = [&](ArenaSlot slot) { return arena.grant(slot, geometry_.compute, activation_shape_); };
   for (Chunk& chunk : chunks_) {
-    for (UnitPart& part : chunk.units) part.views.emplace(store, part.unit);
+    for (UnitPart& part : chunk.units) {
+      part.views.emplace(store, part.unit);
+      if (part.memory.derives()) part.derived = bytes(part.derived_slot).data();
+    }
     for (Slots* slots : {&chunk.blocks, &chunk.for_weights, &chunk.kept})
       for (std::size_t i = 0; i < slots->views.size(); ++i) slots->views[i] = bytes(slots->ranges[i]);
   }
   for (std::size_t r = 0; r < regions_.size(); ++r) {
-    if (!is_saved(r)) regions_[r] = bytes(region_slots_[r]).data();
+    if (is_shared(r)) regions_[r] = bytes(region_slots_[r]).data();
   }
   for (Boundary& b : activation_receives_) b.view = activation(b.slot);
   for (Boundary& b : gradient_receives_) b.view = activation(b.slot);

@@ -3,14 +3,22 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "tensor_parallel/layer_plan.h"
 
 namespace trident {
 
-inline constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = static_cast<std::size_t>(Region::kSavedForW);
-// True for a region of each micro-batch; the other regions are shared by all.
+inline constexpr auto kSaved = static_cast<std::size_t>(Region::kSaved), kSavedForW = static_cast<std::size_t>(Region::kSavedForW),
+                      kDerived = static_cast<std::size_t>(Region::kDerived);
+// True for a region of each micro-batch.
 constexpr bool is_saved(std::size_t region) { return region == kSaved || region == kSavedForW; }
+// True for a region that all units share.
+constexpr bool is_shared(std::size_t region) { return !is_saved(region) && region != kDerived; }
+// The name of a unit's own region.
+inline std::string derived_name(int unit) { return fmt::format("derived from weights of unit {}", unit); }
 // The regions in which backward_input leaves tensors for backward_weight.
 inline constexpr std::array kFromInputToWeight = {static_cast<std::size_t>(Region::kRecomputedForW),
                                                   static_cast<std::size_t>(Region::kKept)};

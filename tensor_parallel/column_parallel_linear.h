@@ -38,6 +38,9 @@ class ColumnParallelLinear {
            std::ranges::any_of(projections_, [&](const Projection& of) { return p.trains(of.weight) || p.trains(of.bias); });
   }
 
+  void derive(Pass& p) const {
+    for (const LinearAdapter& adapter : adapters_) adapter.derive(p);
+  }
   // y[i] T[R, C_i] from x T[S',B,K]. With `gelu` T[R, C], of one projection: also gelu = gelu(y).
   void forward(Pass& p, ConstTensorView x, std::span<const TensorView> y, std::optional<TensorView> gelu = {}) const;
   // d_x T[S',B,K] is overwritten with the gradient of x, summed over ranks.

@@ -110,6 +110,10 @@ struct Saved {
 struct BetweenIW {
   std::string_view name;
 };
+// The same of a tensor that derive makes of the unit's weights alone, whenever these have changed, and all other calls read.
+struct Derived {
+  std::string_view name;
+};
 
 // Where a tensor lives.
 enum class Region : std::uint8_t {
@@ -122,13 +126,14 @@ enum class Region : std::uint8_t {
   kKept,        // from backward_input to backward_weight: in an area that all units share, or in a slot where schedules split them
   kScratch,     // within one call
   kWorkspace,   // of one operation
+  kDerived,     // of each unit, as long as its weights
 };
-inline constexpr int kNumRegions = 7;
+inline constexpr int kNumRegions = 8;
 std::string_view to_string(Region region);  // "recomputed activations"
 
 // Which of a layer's calls a pass is in.
-enum class PassKind : std::uint8_t { kForward, kRecompute, kBackward, kBackwardInput, kBackwardWeight };
-inline constexpr int kNumPassKinds = 5;
+enum class PassKind : std::uint8_t { kForward, kRecompute, kBackward, kBackwardInput, kBackwardWeight, kDerive };
+inline constexpr int kNumPassKinds = 6;
 std::string_view to_string(PassKind kind);  // "backward_input"
 
 struct RegionTensor {
@@ -149,7 +154,7 @@ struct ScratchOfCall {
 
 // A unit's memory, as a dry run of its passes found it.
 struct UnitMemory {
-  std::vector<std::pair<const void*, RegionTensor>> places;  // of each Saved and BetweenIW
+  std::vector<std::pair<const void*, RegionTensor>> places;  // of each Saved, BetweenIW and Derived
   std::array<ScratchOfCall, kNumPassKinds> scratch;          // by PassKind
   std::array<std::int64_t, kNumRegions> bytes{};             // by Region
   std::array<RegionTensor, kNumRegions> largest{};           // for messages; of shape [] where there is none
@@ -159,6 +164,7 @@ struct UnitMemory {
   bool held_as_read = false;  // tensors are held as these lists say, which were made before, and not as they are declared
 
   std::int64_t region_bytes(Region region) const { return bytes[static_cast<std::size_t>(region)]; }
+  bool derives() const { return region_bytes(Region::kDerived) > 0; }
   const RegionTensor& largest_of(Region region) const { return largest[static_cast<std::size_t>(region)]; }
   // Bytes by kind in a region of Saved or BetweenIW; they add up to the region's bytes.
   BytesByKind bytes_by_kind(Region region) const;

@@ -63,6 +63,14 @@ ConstTensorView LinearAdapter::input(Pass& p, ConstTensorView x) const {
   return dropped;
 }
 
+void LinearAdapter::derive(Pass& p) const {
+  for (const Block& block : blocks_)
+    if (block.dora)
+      block.dora->derive(p, {.w = rows_of_weight(p, block), .b = p.weight(block.b),
+                             .a = p.weight(a_).rows(block.first_rank, block.rank), .scale = scale_,
+                             .sums_ranks = dropout_.has_columns});
+}
+
 void LinearAdapter::forward(Pass& p, ConstTensorView x, std::span<const TensorView> y) const {
   const ScratchScope dropped(p.scratch_cursor());
   const TensorView z = p.save(z_, p.geometry.compute, {x.shape()[0], ranks_});
@@ -71,7 +79,7 @@ void LinearAdapter::forward(Pass& p, ConstTensorView x, std::span<const TensorVi
   inner.scale = scale_;
   p.matmul(inner);
   if (!p.adapts) p.run(op::FillZero{.out = z});  // between the same products, for which devices are prepared
-  for (std::size_t i = 0; i < y.size() && !scales_dropped(); ++i) {
+  for (std::size_t i = 0; i < y.size(); ++i) {
     if (!is_beside(i)) continue;
     const ScratchScope scope(p.scratch_cursor());
     p.matmul(y[i], z, Transpose::kNo, matrix(p, i, y[i].shape()[1]), Transpose::kYes, Accumulate::kYes);
@@ -83,18 +91,15 @@ void LinearAdapter::forward(Pass& p, ConstTensorView x, std::span<const TensorVi
 void LinearAdapter::scale_columns(Pass& p, const Block& block, TensorView y, ConstTensorView x, ConstTensorView z) const {
   const TensorView u = block.dora->u(p, y.shape()[0], block.columns);
   const ScratchScope scope(p.scratch_cursor());
-  const TensorView own = p.scratch(y.dtype(), u.shape()), scaled = scales_dropped() ? p.scratch(y.dtype(), u.shape()) : own;
+  const TensorView own = p.scratch(y.dtype(), u.shape());
   copy_columns(p, scales_dropped() ? own : u, y, block.first_column);
-  if (scales_dropped()) {  // y = x W^T + c u - x' W^T of dropped x'
+  if (scales_dropped()) {  // y = x W^T + c u - x' W^T of dropped x', where u = x' W^T + z B^T and y has x W^T + z B^T
     p.matmul(u, x, Transpose::kNo, rows_of_weight(p, block), Transpose::kYes);
-    negate(p, scaled, u);
-    p.run(op::Add{.out = own, .a = own, .b = scaled});
     p.matmul(u, z, Transpose::kNo, p.weight(block.b), Transpose::kYes, Accumulate::kYes);
+    block.dora->scale_less_one(p, own, u, Accumulate::kYes);
+  } else {
+    block.dora->scale(p, own, u);
   }
-  block.dora->forward(p, scaled, u,
-                      {.w = rows_of_weight(p, block), .b = p.weight(block.b),
-                       .a = p.weight(a_).rows(block.first_rank, block.rank), .scale = scale_, .sums_ranks = dropout_.has_columns});
-  if (scales_dropped()) p.run(op::Add{.out = own, .a = own, .b = scaled});
   if (p.adapts) write_columns(p, y, own, block.first_column);
 }
 
@@ -104,7 +109,8 @@ void LinearAdapter::begin_backward(Pass& p, std::span<const TensorView> d_y) con
     const ScratchScope scope(p.scratch_cursor());
     const TensorView d_rows = d_y[block.product], d = p.scratch(d_rows.dtype(), {d_rows.shape()[0], block.columns});
     copy_columns(p, d, d_rows, block.first_column);
-    block.dora->backward(p, d);
+    block.dora->backward_magnitude(p, d);
+    block.dora->scale(p, d, d);
     write_columns(p, d_rows, d, block.first_column);
   }
 }
@@ -114,10 +120,10 @@ void LinearAdapter::backward_dropped(Pass& p, const Block& block, TensorView d_x
   const Shape shape{d_y.shape()[0], block.columns};
   const TensorView d = p.scratch(d_y.dtype(), shape), difference = p.scratch(d_y.dtype(), shape);
   copy_columns(p, d, d_y, block.first_column);
-  negate(p, difference, d);
-  block.dora->backward(p, d);
+  block.dora->backward_magnitude(p, d);
+  block.dora->scale_less_one(p, difference, d, Accumulate::kNo);
+  block.dora->scale(p, d, d);
   write_columns(p, d_y, d, block.first_column);
-  p.run(op::Add{.out = difference, .a = difference, .b = d});
   p.matmul(d_x, difference, Transpose::kNo, rows_of_weight(p, block), Transpose::kNo, accumulate);
 }
 

@@ -4,7 +4,7 @@
 // modules' columns, their B's lie as blocks on a diagonal [C_i, sum r], made anew in scratch for every call, zero elsewhere.
 // Over tp no sum is added: beside a column-parallel layer A is whole on every rank and B has the rows of W; beside a row-parallel
 // layer A has the columns of W, B is whole, and what is added to y is a summand as x W^T is. DoRA then multiplies the columns of y,
-// also of a summand; beside a row-parallel layer one sum of squares over tp says by what.
+// also of a summand; beside a row-parallel layer one sum of squares over tp says by what, whenever weights have changed.
 //
 // R rows, K input columns and C_i output columns of product i on this rank, r rank. Calls take scratch in the caller's scope.
 #pragma once
@@ -47,6 +47,8 @@ class LinearAdapter {
   // With DoRA products come without their biases, and W and biases do not train.
   bool scales() const { return blocks_.front().dora.has_value(); }
 
+  // DoRA's scales.
+  void derive(Pass& p) const;
   // Adds to y[i] T[R, C_i], which has x W_i^T, from x T[R, K].
   void forward(Pass& p, ConstTensorView x, std::span<const TensorView> y) const;
   // Before the products that make d_x of d_y: d_y[i] T[R, C_i] become what goes through them.

@@ -27,6 +27,7 @@ std::string_view to_string(PassKind kind) {
     case PassKind::kBackward: return "backward";
     case PassKind::kBackwardInput: return "backward_input";
     case PassKind::kBackwardWeight: return "backward_weight";
+    case PassKind::kDerive: return "derive";
   }
   return "?";
 }
@@ -40,6 +41,7 @@ std::string_view to_string(Region region) {
     case Region::kKept: return "kept gradients";
     case Region::kScratch: return "scratch";
     case Region::kWorkspace: return "workspace";
+    case Region::kDerived: return "derived from weights";
   }
   return "?";
 }
@@ -56,6 +58,11 @@ TensorView Pass::save(const Saved& tensor, DType dtype, const Shape& shape) {
 
 TensorView Pass::keep(const BetweenIW& tensor, DType dtype, const Shape& shape) {
   return placed(&tensor, tensor.name, Region::kKept, dtype, shape);
+}
+
+TensorView Pass::derive(const Derived& tensor, DType dtype, const Shape& shape) {
+  TRIDENT_CHECK(kind_ == PassKind::kDerive, "unit {}: {} derives {}", unit, to_string(kind_), tensor.name);
+  return placed(&tensor, tensor.name, Region::kDerived, dtype, shape);
 }
 
 void Pass::begin(PassKind kind) {

@@ -86,12 +86,14 @@ class Pass {
   // A tensor that is written now and read by later calls for this micro-batch.
   TensorView save(const Saved& tensor, DType dtype, const Shape& shape);
   TensorView keep(const BetweenIW& tensor, DType dtype, const Shape& shape);
-  // As it was saved or kept.
+  TensorView derive(const Derived& tensor, DType dtype, const Shape& shape);
+  // As it was saved, kept or derived.
   TensorView operator[](const Saved& tensor) const {
     check_in_use(tensor);
     return read(&tensor, tensor.name);
   }
   TensorView operator[](const BetweenIW& tensor) const { return read(&tensor, tensor.name); }
+  TensorView operator[](const Derived& tensor) const { return view(find(&tensor, tensor.name)); }
   // A tensor until the ScratchScope around this call closes; last in, first out.
   TensorView scratch(DType dtype, const Shape& shape);
   ScratchPlan& scratch_cursor() { return scratch_; }

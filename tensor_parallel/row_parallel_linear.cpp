@@ -21,6 +21,13 @@ ConstTensorView RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorVie
   return bias;
 }
 
+void RowParallelLinear::recompute(Pass& p, ConstTensorView x) const {
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView rows = p.scratch(x.dtype(), {x.shape()[0], output_columns_});
+  p.matmul(rows, x, Transpose::kNo, p.weight(weight_), Transpose::kYes);
+  for (const LinearAdapter& adapter : adapters_) adapter.forward(p, x, std::span(&rows, 1));
+}
+
 MatmulOperands RowParallelLinear::input_gradient(Pass& p, TensorView d_x) const {
   return p.product(d_x, as_rows(d_y_.gather(p)), Transpose::kNo, p.weight(weight_), Transpose::kNo);
 }

@@ -23,15 +23,20 @@ class RowParallelLinear {
   RowParallelLinear(std::int64_t output_columns, ParamId weight, ParamId bias, std::vector<LinearAdapter> adapters = {})
       : output_columns_(output_columns), weight_(weight), bias_(bias), adapters_(std::move(adapters)) {}
 
+  void derive(Pass& p) const {
+    for (const LinearAdapter& adapter : adapters_) adapter.derive(p);
+  }
   // y T[S',B,H] from x T[R,K]; summed over ranks. Returns the bias T[H] that y still lacks, or a view of nothing.
   ConstTensorView forward(Pass& p, TensorView y, ConstTensorView x) const;
+  // Makes what forward saves of adapters again (full recompute).
+  void recompute(Pass& p, ConstTensorView x) const;
   // The caller writes the gradient of y, T[S',B,H], here; it is kept until backward_weight.
   TensorView d_y(Pass& p) const { return d_y_.local(p, output_columns_); }
   // d_x T[R,K] overwritten. Gathers d_y under sequence parallelism.
   void backward_input(Pass& p, TensorView d_x) const;
   // Where x is gelu(pre), pre T[R,K]: d_pre and x, T[R,K], overwritten.
   void backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView x, ConstTensorView pre) const;
-  // Whether backward reads what forward saves here (DoRA).
+  // Whether backward reads what recompute() makes again (DoRA).
   bool scales() const { return !adapters_.empty() && adapters_.front().scales(); }
   // Whether backward_weight does anything.
   bool trains(const Pass& p) const { return !adapters_.empty() || p.trains(weight_) || p.trains(bias_); }

@@ -16,7 +16,8 @@ namespace {
 using I = std::int64_t;
 
 // A cut (OnTeam::table(), below) has a letter for every argument of its kernel. T is the last RowType before it.
-//   r T[rows, width], R T[rows, 2 * width]; v one value a row, V as many as the width; b one byte; q one value for 64 rows
+//   r T[rows, width], t the same or nothing, R T[rows, 2 * width]; v one value a row, V as many as the width; b one byte; q one
+//   value for 64 rows
 //   n the number of rows; w their width, or a factor of it; s a vocabulary shard, whose columns are the width
 //   S f32[width], to which rows add up, and a, whether to what is there
 //   f the number of the first row; e what else counts rows: states and random numbers of elements
@@ -90,7 +91,7 @@ class Cutter {
   I row_bytes_of(const Extent& all, P argument) {
     const char how = *cut_++;
     if constexpr (std::is_same_v<P, RowType>) type_ = argument;
-    if constexpr (std::is_pointer_v<P>) return how == 'o' && argument == nullptr ? 0 : bytes_from<P>(how, all, 1);
+    if constexpr (std::is_pointer_v<P>) return is_nothing(how, argument) ? 0 : bytes_from<P>(how, all, 1);
     return 0;
   }
 
@@ -123,7 +124,7 @@ class Cutter {
       if (how == 'S' && range.block > 0) return range.sums + (sum_++ * (range.blocks - 1) + range.block - 1) * all.width;
       return argument + bytes_from<P>(how, all, range.first) / 4;
     } else if constexpr (std::is_pointer_v<P>) {
-      if (how == 'o' && argument == nullptr) return nullptr;
+      if (is_nothing(how, argument)) return nullptr;
       using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<P>>, const std::byte, std::byte>;
       return reinterpret_cast<P>(reinterpret_cast<Byte*>(argument) + bytes_from<P>(how, all, range.first));
     } else {
@@ -144,12 +145,13 @@ class Cutter {
   }
 
  private:
+  static bool is_nothing(char how, const void* argument) { return (how == 'o' || how == 't') && argument == nullptr; }
   template <class P>
   I bytes_from(char how, const Extent& all, I row) const {
     I size = 1;
     if constexpr (!std::is_void_v<std::remove_pointer_t<P>>) size = sizeof(std::remove_pointer_t<P>);
     switch (how) {
-      case 'r': return row * all.width * bytes_of(type_);
+      case 'r': case 't': return row * all.width * bytes_of(type_);
       case 'R': return row * all.width * bytes_of(type_) * 2;
       case 'v': case 'o': return row * size;
       case 'V': return row * size * all.width;
@@ -286,7 +288,8 @@ struct OnTeam {
     TRIDENT_CUT(cross_entropy_gradient, ".rvvvns.o");
     TRIDENT_CUT(add_bias, ".r.nw");
     TRIDENT_CUT(add_bias_residual, ".r.rnw");
-    TRIDENT_CUT(sum_rows, ".Srnwa");
+    TRIDENT_CUT(sum_rows, ".Srtnwa");
+    TRIDENT_CUT(scale_columns, ".rr..nw.");
     TRIDENT_CUT(add, ".rrrn");
     TRIDENT_CUT(accumulate, "vvn");
     TRIDENT_CUT(dropout, ".rr.nwwe");

@@ -21,6 +21,26 @@ TRIDENT_ROW_BODY void accumulate_row(const Team& team, float* out, const T* x, I
   team.each(count, [&](I i, auto lanes) { store(out + i, load(out + i, lanes) + load(x + i, lanes), lanes); });
 }
 
+// The same of x times `times`.
+template <class Team, class T>
+TRIDENT_ROW_BODY void accumulate_product_row(const Team& team, float* out, const T* x, const T* times, I count) {
+  team.each(count, [&](I i, auto lanes) {
+    store(out + i, fma(load(x + i, lanes), load(times + i, lanes), load(out + i, lanes)), lanes);
+  });
+}
+
+template <class Team, class T>
+TRIDENT_ROW_BODY void scale_row(const Team& team, T* out, const T* x, const float* factor, float shift, I width,
+                                Accumulate accumulate) {
+  if (accumulate == Accumulate::kNo)
+    return team.each(width, [&](I i, auto lanes) {
+      store(out + i, load(x + i, lanes) * (load(factor + i, lanes) + broadcast(shift)), lanes);
+    });
+  team.each(width, [&](I i, auto lanes) {
+    store(out + i, fma(load(x + i, lanes), load(factor + i, lanes) + broadcast(shift), load(out + i, lanes)), lanes);
+  });
+}
+
 template <class Team, class To, class From>
 TRIDENT_ROW_BODY void convert_row(const Team& team, To* out, const From* x, I count) {
   team.each(count, [&](I i, auto lanes) { store(out + i, load(x + i, lanes), lanes); });
@@ -44,10 +64,24 @@ TRIDENT_ROW_KERNEL add_bias_residual(RowType t, void* x, const void* bias, const
   });
 }
 
-TRIDENT_ROW_KERNEL sum_rows(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate) {
+TRIDENT_ROW_KERNEL sum_rows(RowType t, float* out, const void* x, const void* times, I rows, I width, Accumulate accumulate) {
   if (accumulate == Accumulate::kNo) zero_bytes(out, width * 4);
   with_type(t, [&](auto* type) {
-    for (I r = 0; r < rows; ++r) accumulate_row(kTeam, out, as(x, type) + r * width, width);
+    for (I r = 0; r < rows; ++r) {
+      const auto* row = as(x, type) + r * width;
+      if (times == nullptr)
+        accumulate_row(kTeam, out, row, width);
+      else
+        accumulate_product_row(kTeam, out, row, as(times, type) + r * width, width);
+    }
+  });
+}
+
+TRIDENT_ROW_KERNEL scale_columns(RowType t, void* out, const void* x, const float* factor, float shift, I rows, I width,
+                                 Accumulate accumulate) {
+  with_type(t, [&](auto* type) {
+    for (I r = 0; r < rows; ++r)
+      scale_row(kTeam, as(out, type) + r * width, as(x, type) + r * width, factor, shift, width, accumulate);
   });
 }
 

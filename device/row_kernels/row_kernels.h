@@ -107,7 +107,10 @@ struct RowKernels {
   // ---- elementwise, copies, reductions
   void (*add_bias)(RowType t, void* x, const void* bias, I rows, I width);
   void (*add_bias_residual)(RowType t, void* x, const void* bias, const void* residual, I rows, I width);
-  void (*sum_rows)(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate);
+  // times T[rows, width]: or nullptr.
+  void (*sum_rows)(RowType t, float* out, const void* x, const void* times, I rows, I width, Accumulate accumulate);
+  void (*scale_columns)(RowType t, void* out, const void* x, const float* factor, float shift, I rows, I width,
+                        Accumulate accumulate);
   void (*add)(RowType t, void* out, const void* a, const void* b, I count);
   void (*accumulate)(float* out, const float* x, I count);
   // x T[sequence, batch, width]; samples [batch]: global indices.
@@ -133,7 +136,7 @@ struct RowKernels {
   X(layer_norm_forward) X(residual_rms_norm) X(residual_layer_norm) X(swiglu_forward) X(swiglu_backward) X(gelu_forward)     \
   X(bias_gelu) X(gelu_backward) X(embedding_forward) X(embedding_backward) X(cross_entropy_stats) X(add_bias)                \
   X(add_bias_residual) X(add) X(accumulate) X(sum_squares) X(rms_norm_squares) X(rms_norm_apply) X(rms_norm_dots)            \
-  X(clip_forward) X(clip_backward)
+  X(clip_forward) X(clip_backward) X(scale_columns)
 #define TRIDENT_SCRATCH_ROW_KERNELS(X)                                                                                       \
   X(rms_norm_backward) X(rms_norm_apply_backward) X(layer_norm_backward) X(sum_rows)
 #define TRIDENT_OTHER_ROW_KERNELS(X)                                                                                         \

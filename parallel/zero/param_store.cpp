@@ -93,7 +93,10 @@ void ParamStore::check_place(const Unit& unit, int place) const {
   TRIDENT_CHECK(there, "unit {} is not at place {}", unit.id, place);
 }
 
-void ParamStore::masters_updated() { masters_updated_ = context_.compute_stream().record(); }
+void ParamStore::masters_updated() {
+  masters_updated_ = context_.compute_stream().record();
+  ++weights_version_;
+}
 
 ConstTensorView ParamStore::weight(int id, int param) const {
   const Place& place = at(unit_of(id).places, param);

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/at.h"
 #include "core/zero_policy.h"
 #include "device/arena.h"
 #include "device/op_flags.h"
@@ -80,6 +81,8 @@ class ParamStore {
   void free(int unit, int place);
   // The masters were written on the compute stream: later gathers wait for that.
   void masters_updated();
+  // Grows whenever masters or weights have been written, on all ranks alike.
+  std::int64_t weights_version() const { return weights_version_; }
   // The dense compute-dtype weight; the unit must be gathered or resident.
   ConstTensorView weight(int unit, int param) const;
 
@@ -88,7 +91,7 @@ class ParamStore {
   // at `place` when gradients are not kept full. Waits until earlier reductions have left that memory.
   void begin_backward(int unit, int place, Accumulate mode);
   // Whether a parameter has a gradient.
-  bool trains(int unit, int param) const { return trains() && unit_of(unit).specs[static_cast<std::size_t>(param)].trainable; }
+  bool trains(int unit, int param) const { return trains() && at(unit_of(unit).specs, param).trainable; }
   // f32, dense; written by the layers in grad_mode().
   TensorView grad(int unit, int param) const;
   Accumulate grad_mode(int unit) const;
@@ -172,6 +175,7 @@ class ParamStore {
   std::vector<Unit> units_;
   std::vector<int> unit_index_;  // by unit id; -1: not on this rank
   Event masters_updated_;        // the optimizer has written what gathers send
+  std::int64_t weights_version_ = 0;
   std::vector<Bucket> buckets_;
   std::vector<ParamShard> shards_;
   Region gathered_, transient_;  // units' parameters, units' gradients

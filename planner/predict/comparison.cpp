@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/at.h"
 #include "core/json_by_name.h"
 #include "core/number_text.h"
 
@@ -16,8 +17,8 @@ namespace {
 
 using enum TimePart;
 
-double of(const std::array<double, kNumStepParts>& values, StepPart part) { return values[static_cast<std::size_t>(part)]; }
-double of(const std::array<double, kNumWaitedFor>& values, WaitedFor what) { return values[static_cast<std::size_t>(what)]; }
+double of(const std::array<double, kNumStepParts>& values, StepPart part) { return at(values, part); }
+double of(const std::array<double, kNumWaitedFor>& values, WaitedFor what) { return at(values, what); }
 
 double sum(const TimeParts& seconds, const std::vector<TimePart>& parts) {
   double all = 0;
@@ -109,7 +110,7 @@ PredictedStep predicted_step(const std::string& profile, const RecordedStep& ste
     for (std::size_t at = 0; at < price.spans[rank].size(); ++at) {
       const Instruction& i = step.programs[rank].instructions[at];
       if (i.is_compute()) out.slowed += share * (price.spans[rank][at].end - price.spans[rank][at].start);
-      const double seconds = share * alone[static_cast<std::size_t>(step.records[rank].pass_of[at])];
+      const double seconds = share * trident::at(alone, step.records[rank].pass_of[at]);
       if (moves(i))
         out.moving += seconds;
       else if (!i.is_compute() && !i.is_receive())

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 #include "pipeline/schedule/step_program_views.h"
@@ -107,8 +108,7 @@ std::vector<ArenaMemory> LayoutCosts::memory(const SearchLayout& layout) {
   const LayoutMemoryInputs in = memory_inputs(layout);
   const std::vector<RankUnits>& units = stages(layout).of_rank;
   std::vector<ArenaMemory> ranks;
-  for (int rank = 0; rank < layout.pipeline; ++rank)
-    ranks.push_back(arena_memory(in, units[static_cast<std::size_t>(rank)], rank));
+  for (int rank = 0; rank < layout.pipeline; ++rank) ranks.push_back(arena_memory(in, at(units, rank), rank));
   return ranks;
 }
 

@@ -63,6 +63,8 @@ enum class Alias : std::uint8_t { kNone, kFirst, kSecond };  // which input lies
 OpCase add_bias(DType t, Index R, Index C);
 OpCase add_bias_residual(DType t, Index R, Index C);
 OpCase sum_rows(DType t, Index R, Index C, Accumulate accumulate, Draw draw);
+OpCase sum_products(DType t, Index R, Index C);
+OpCase scale_columns(DType t, Index R, Index C, Accumulate accumulate);
 OpCase add(DType t, Index n, Alias alias);
 OpCase accumulate(Index n);
 OpCase dropout(DType t, Index S, Index B, Index H, float probability, Alias alias, Index all_columns = 0, Index first_column = 0);

@@ -147,6 +147,30 @@ OpCase sum_rows(DType t, Index R, Index C, Accumulate accumulate, Draw draw) {
   return c;
 }
 
+OpCase sum_products(DType t, Index R, Index C) {
+  OpCase c = element_case("sum_rows", t, size_name(R, C) + "_times");
+  const Draw small = integers(-4, 4);
+  c.operands = {output("out", DType::kF32, {C}, kExact), input("x", t, {R, C}, small), input("times", t, {R, C}, small)};
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) { ops.run(stream, op::SumRows{v[0], v[1], Accumulate::kNo, v[2]}); };
+  c.reference = [=](std::vector<Values>& v) {
+    for (std::size_t i = 0; i < v[1].size(); ++i) v[0][i % static_cast<std::size_t>(C)] += v[1][i] * v[2][i];
+  };
+  return c;
+}
+
+OpCase scale_columns(DType t, Index R, Index C, Accumulate accumulate) {
+  OpCase c = element_case("scale_columns", t, size_name(R, C) + (accumulate == Accumulate::kYes ? "_add" : ""));
+  c.operands = {result("out", t, {R, C}, accumulate, rounded(t, kElementNoise)), input("x", t, {R, C}),
+                input("factor", DType::kF32, {C})};
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
+    ops.run(stream, op::ScaleColumns{v[0], v[1], v[2], -1, accumulate});
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    for (std::size_t i = 0; i < v[1].size(); ++i) v[0][i] += v[1][i] * (v[2][i % static_cast<std::size_t>(C)] - 1);
+  };
+  return c;
+}
+
 OpCase add(DType t, Index n, Alias alias) {
   OpCase c = element_case("add", t, std::to_string(n) + std::string(alias_name(alias)));
   const Tolerance tolerance = rounded(t, 1e-7);

@@ -239,10 +239,17 @@ struct Table {
     ck::add_bias_residual(s.stream(), t, s.out(t, x, rows * width), s.in(t, bias, width), s.in(t, residual, rows * width), rows,
                           width);
   }
-  static void sum_rows(RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate) {
+  static void sum_rows(RowType t, float* out, const void* x, const void* times, I rows, I width, Accumulate accumulate) {
     StagedOperands s(placement);
-    ck::sum_rows(s.stream(), t, s.out(out, width), s.in(t, x, rows * width), rows, width, accumulate,
+    ck::sum_rows(s.stream(), t, s.out(out, width), s.in(t, x, rows * width),
+                 times == nullptr ? nullptr : s.in(t, times, rows * width), rows, width, accumulate,
                  {s.scratch(scratch_floats(width)), scratch_floats(width)});
+  }
+  static void scale_columns(RowType t, void* out, const void* x, const float* factor, float shift, I rows, I width,
+                            Accumulate accumulate) {
+    StagedOperands s(placement);
+    ck::scale_columns(s.stream(), t, s.out(t, out, rows * width), s.in(t, x, rows * width), s.in(factor, width), shift, rows,
+                      width, accumulate);
   }
   static void add(RowType t, void* out, const void* a, const void* b, I count) {
     StagedOperands s(placement);
@@ -335,6 +342,7 @@ struct Table {
     k.add_bias = add_bias;
     k.add_bias_residual = add_bias_residual;
     k.sum_rows = sum_rows;
+    k.scale_columns = scale_columns;
     k.add = add;
     k.accumulate = accumulate;
     k.dropout = dropout;

@@ -48,8 +48,8 @@ void sums_of_rows_are_exact(Placement placement) {
             {
               StagedOperands s(placement);
               const Index floats = std::max(partial_rows * width, Index{2});
-              cuda_kernels::sum_rows(s.stream(), t, s.out(out.floats(), width), s.in(t, x.data(), rows * width), rows, width,
-                                     accumulate, {s.scratch(floats), floats});
+              cuda_kernels::sum_rows(s.stream(), t, s.out(out.floats(), width), s.in(t, x.data(), rows * width), nullptr, rows,
+                                     width, accumulate, {s.scratch(floats), floats});
             }
             ASSERT_EQ(out.values(), expected) << rows << " rows of " << width << ", " << to_string(t);
           }
@@ -66,8 +66,8 @@ void sums_of_rows_are_close(Placement placement) {
   Operand in(RowType::kF32, x), out(RowType::kF32, width), again(RowType::kF32, width);
   for (Operand* const to : {&out, &again}) {
     StagedOperands s(placement);
-    cuda_kernels::sum_rows(s.stream(), RowType::kF32, s.out(to->floats(), width), s.in(in.floats(), rows * width), rows, width,
-                           Accumulate::kNo, {s.scratch(4096), 4096});
+    cuda_kernels::sum_rows(s.stream(), RowType::kF32, s.out(to->floats(), width), s.in(in.floats(), rows * width), nullptr, rows,
+                           width, Accumulate::kNo, {s.scratch(4096), 4096});
   }
   expect_close(out.values(), expected, RowType::kF32, "sums");
   EXPECT_EQ(out.bits(), again.bits());

@@ -213,7 +213,6 @@ TEST_F(TokenizerJson, Gpt2StyleIsRead) {
   EXPECT_EQ(load_tokenizer(folder_.path())->fingerprint(), fingerprint);  // the two files alone
 }
 
-// What is not known is named by its path.
 TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   const nlohmann::json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   const auto splits = [&](const nlohmann::json& part) {

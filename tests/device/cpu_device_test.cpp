@@ -230,6 +230,8 @@ TEST(CpuOps, MistakesAreNamed) {
       {"add_bias: bias", [&] { ops.run(s, op::AddBias{v(x), v(six)}); }},
       {"add_bias: residual", [&] { ops.run(s, op::AddBias{v(x), v(row), v(wide)}); }},
       {"sum_rows: out", [&] { ops.run(s, op::SumRows{v(six), v(x), no}); }},
+      {"sum_rows: times", [&] { ops.run(s, op::SumRows{v(row), v(x), no, v(half)}); }},
+      {"scale_columns: factor", [&] { ops.run(s, op::ScaleColumns{v(x), v(x), v(six)}); }},
       {"add: b", [&] { ops.run(s, op::Add{v(x), v(x), v(half)}); }},
       {"accumulate: x", [&] { ops.run(s, op::AccumulateInto{v(x), v(half)}); }},
       {"dropout: samples", [&] { ops.run(s, op::Dropout{v(x), v(x), v(x), {}}); }},

@@ -48,7 +48,7 @@ TestTensor run(CpuDevice& device, const MatmulShape& s, const TestTensor& a, con
   {
     const NoAllocationScope step("matmul");
     device.ops().run(device.compute_stream(), op::Matmul{{out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b,
-                                                          s.accumulate, workspace.view()}});
+                                                          s.accumulate, workspace.view(), s.scale}});
   }
   EXPECT_TRUE(workspace.guards_intact()) << name_of(s);
   EXPECT_TRUE(out.guards_intact()) << name_of(s);
@@ -105,18 +105,49 @@ TEST(Matmul, EveryLayoutTypeAndLevelIsExactOnIntegers) {
   }
 }
 
-// More than one panel of rows and columns, of rows and of the sum, of columns and of the sum, and of all three.
-TEST(Matmul, PanelsOfTheConvertedProductFitTogether) {
-  Fixture f(IsaLevel::kBaseline);
-  constexpr Types kConverted[] = {{DType::kBF16, DType::kF32}, {DType::kF16, DType::kF16}};
-  for (const Extents e : {Extents{1030, 1026, 2}, {1027, 2, 1030}, {3, 1030, 1028}}) check_layouts(f.device, e, kConverted);
-  // The last panel has 512 rows or columns, which lie further apart than the 513 of the others.
-  for (const Extents e : {Extents{1025, 3, 1024}, {3, 1025, 1024}, {2, 1537, 1024}}) check_layouts(f.device, e, kConverted);
-  MatmulShape s{1025, 1026, 1027, Transpose::kNo, Transpose::kNo, DType::kF32, DType::kF32, Accumulate::kYes};
-  const IntegerOperands x(s);
-  const std::vector<double> exact = run(f.device, s, x.a, x.b, x.old).values();
-  s.in = s.out = DType::kBF16;
-  check_exact(f.device, s, exact);
+// Tasks of several tiles, and sums that are cut once or more, in the result or beside it.
+TEST(Matmul, TilesAndCutsFitTogether) {
+  for (const IsaLevel level : isa_levels()) {
+    SCOPED_TRACE(to_string(level));
+    Fixture f(level);
+    for (const Extents e : {Extents{29, 35, 513}, {15, 33, 1030}, {5, 2, 2050}, {90, 261, 18}}) check_layouts(f.device, e);
+  }
+}
+
+// More than one block of rows, of columns, and of rows, columns and the sum of a result of 16 bits.
+TEST(Matmul, BlocksFitTogether) {
+  for (const std::optional<IsaLevel> level : {std::optional(IsaLevel::kBaseline), std::optional<IsaLevel>()}) {
+    Fixture f(level);
+    for (const Extents e : {Extents{2060, 3, 2}, {3, 2060, 2}}) check_layouts(f.device, e);
+    MatmulShape s{1050, 1060, 1027, Transpose::kNo, Transpose::kNo, DType::kF32, DType::kF32, Accumulate::kYes};
+    const IntegerOperands x(s);
+    const std::vector<double> exact = run(f.device, s, x.a, x.b, x.old).values();
+    for (const DType half : {DType::kBF16, DType::kF16}) {
+      s.in = s.out = half;
+      check_exact(f.device, s, exact);
+    }
+  }
+}
+
+TEST(Matmul, ScalesTheProductAndNotWhatItIsAddedTo) {
+  for (const IsaLevel level : isa_levels()) {
+    Fixture f(level);
+    for (const auto& [in, out] : kAllTypes) {
+      for (const std::int64_t k : {40, 1100}) {
+        MatmulShape s{17, 35, k, Transpose::kNo, Transpose::kYes, in, out, Accumulate::kYes};
+        const IntegerOperands x(s);
+        std::vector<double> product(17 * 35);
+        reference::matmul(product.data(), x.a.values().data(), false, x.b.values().data(), true, s.m, s.n, k, false);
+        s.scale = -0.5f;
+        const TestTensor got = run(f.device, s, x.a, x.b, x.old);
+        TestTensor want(out, {1});
+        for (std::int64_t i = 0; i < s.m * s.n; ++i) {
+          want.set(0, x.old.at(i) - 0.5 * product[static_cast<std::size_t>(i)]);
+          ASSERT_EQ(got.at(i), want.at(0)) << name_of(s) << " element " << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(Matmul, LongWeightGradientsAreExact) {
@@ -197,27 +228,62 @@ TEST(Matmul, TwoThreadsComputeTheSame) {
       .join();
 }
 
+// A part of the rows, or of the columns, by any number of threads.
+TEST(Matmul, ResultsDependOnTheirRowAndColumnAlone) {
+  for (const IsaLevel level : isa_levels()) {
+    if (level == IsaLevel::kBaseline) continue;  // oneDNN's are promised nothing
+    for (const auto& [in, out] : kAllTypes) {
+      const MatmulShape whole{300, 270, 1100, Transpose::kNo, Transpose::kYes, in, out, Accumulate::kNo};
+      const TestTensor a = std::move(TestTensor(in, {300, 1100}).randomize("a"));
+      const TestTensor b = std::move(TestTensor(in, {270, 1100}).randomize("b"));
+      const auto rows_of = [&](const TestTensor& x, std::int64_t first, std::int64_t rows) {
+        TestTensor part(in, {rows, 1100});
+        for (std::int64_t i = 0; i < rows * 1100; ++i) part.set(i, x.at(first * 1100 + i));
+        return part;
+      };
+      Fixture one(level);
+      const TestTensor all = run(one.device, whole, a, b, a);
+      for (const int threads : {2, 3, 4}) {
+        std::thread([&] {  // the team size is set for the thread that makes the device
+          Doorbell bell;
+          CpuDevice device(bell, {threads, std::nullopt, level});
+          EXPECT_TRUE(run(device, whole, a, b, a).same_bits(all)) << name_of(whole) << ", " << threads << " threads";
+        }).join();
+      }
+      MatmulShape part = whole;
+      part.m = 23, part.n = 41;
+      const TestTensor few = run(one.device, part, rows_of(a, 131, part.m), rows_of(b, 97, part.n), a);
+      for (std::int64_t r = 0; r < part.m; ++r)
+        for (std::int64_t c = 0; c < part.n; ++c)
+          ASSERT_EQ(few.at(r * part.n + c), all.at((131 + r) * whole.n + 97 + c)) << name_of(whole) << " row " << r << " column " << c;
+    }
+  }
+}
+
 TEST(Matmul, UsesTheKernelMadeForTheShape) {
-  if (!onednn_has_native_bf16()) GTEST_SKIP() << "this processor has no bf16 instructions";
-  OnednnMatmul matmul(Bf16Products::kNative, row_kernels(IsaLevel::kAvx512));
+  OnednnMatmul matmul(Bf16Products::kNative, row_kernels(detect_cpu_features().level));
   const auto entry = [&](const MatmulShape& s) {
     matmul.prepare(s);
     return matmul.entry_point(s);
   };
   const DType h = DType::kBF16, w = DType::kF32;
   const Transpose n = Transpose::kNo, t = Transpose::kYes;
-  // Forward y = x W^T, input gradient dx = dy W, weight gradient dW += dy^T x. oneDNN 2.6 says "brg:", 3.7 "brg_matmul:".
-  const auto batch_reduced = ::testing::MatchesRegex("brg(_matmul)?:avx512_core.*");
-  EXPECT_THAT(entry({256, 768, 768, n, t, h, h, Accumulate::kNo}), batch_reduced);
-  EXPECT_THAT(entry({256, 768, 768, n, n, h, h, Accumulate::kNo}), batch_reduced);
-  EXPECT_THAT(entry({768, 768, 256, t, n, h, w, Accumulate::kYes}), batch_reduced);
-  EXPECT_EQ(entry({768, 768, 1024, t, n, h, w, Accumulate::kYes}), "gemm_bf16bf16f32");
-  EXPECT_EQ(entry({256, 768, 768, n, t, w, w, Accumulate::kNo}), "dnnl_sgemm");
-  EXPECT_EQ(entry({256, 0, 768, n, t, w, w, Accumulate::kNo}), "nothing");
-  EXPECT_EQ(entry({256, 768, 768, n, t, DType::kF16, w, Accumulate::kNo}), "converted sgemm");
   OnednnMatmul converted(Bf16Products::kConverted, row_kernels(IsaLevel::kBaseline));
   EXPECT_GT(converted.prepare({256, 768, 768, n, t, h, h, Accumulate::kNo}), 0);
-  EXPECT_EQ(converted.entry_point({256, 768, 768, n, t, h, h, Accumulate::kNo}), "converted sgemm");
+  EXPECT_EQ(converted.entry_point({256, 768, 768, n, t, h, h, Accumulate::kNo}), "blocked");
+  converted.prepare({256, 768, 768, n, t, w, w, Accumulate::kNo});
+  EXPECT_EQ(converted.entry_point({256, 768, 768, n, t, w, w, Accumulate::kNo}), "dnnl_sgemm");
+  EXPECT_EQ(entry({256, 0, 768, n, t, w, w, Accumulate::kNo}), "nothing");
+  EXPECT_EQ(entry({256, 768, 768, n, t, DType::kF16, w, Accumulate::kNo}), "blocked");
+  EXPECT_EQ(entry({256, 768, 768, n, t, w, w, Accumulate::kNo}),
+            detect_cpu_features().level == IsaLevel::kBaseline ? "dnnl_sgemm" : "blocked");
+  if (!onednn_has_native_bf16()) GTEST_SKIP() << "this processor has no bf16 instructions";
+  // Forward y = x W^T, input gradient dx = dy W, weight gradient dW += dy^T x. oneDNN 2.6 says "brg:", 3.7 "brg_matmul:".
+  const auto expected = onednn_has_native_amx() ? "brg(_matmul)?:avx512_core.*" : "blocked";
+  EXPECT_THAT(entry({256, 768, 768, n, t, h, h, Accumulate::kNo}), ::testing::MatchesRegex(expected));
+  EXPECT_THAT(entry({256, 768, 768, n, n, h, h, Accumulate::kNo}), ::testing::MatchesRegex(expected));
+  EXPECT_THAT(entry({768, 768, 256, t, n, h, w, Accumulate::kYes}), ::testing::MatchesRegex(expected));
+  EXPECT_EQ(entry({768, 768, 1024, t, n, h, w, Accumulate::kYes}), onednn_has_native_amx() ? "gemm_bf16bf16f32" : "blocked");
 }
 
 TEST(Matmul, MistakesAreNamed) {

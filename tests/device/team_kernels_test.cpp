@@ -53,7 +53,7 @@ TEST(Team, RunsEveryTaskOnceOnMembersOfItsOwn) {
 constexpr Index kRows = 701, kWidth = 203, kCount = kRows * kWidth;
 constexpr RowType kF32 = RowType::kF32;
 
-// What every kernel of a table makes of the same operands, by its name.
+// Holds what every kernel of a table makes of the same operands, by its name.
 class Results {
  public:
   Results(const RowKernels& k, RowType t) : k_(k), t_(t) {
@@ -111,8 +111,12 @@ class Results {
       k_.layer_norm_backward(t_, d_x.data(), d_weight.floats(), d_bias.floats(), d_y.data(), x.data(), weight.data(), mean.floats(),
                              rstd.floats(), kRows, kWidth, accumulate, accumulate);
       keep("layer_norm_backward", {&d_x, &d_weight, &d_bias});
-      k_.sum_rows(t_, d_bias.floats(), x.data(), kRows, kWidth, accumulate);
-      keep("sum_rows", {&d_bias});
+      for (const void* times : {static_cast<const void*>(nullptr), static_cast<const void*>(d_y.data())}) {
+        k_.sum_rows(t_, d_bias.floats(), x.data(), times, kRows, kWidth, accumulate);
+        keep("sum_rows", {&d_bias});
+      }
+      k_.scale_columns(t_, d_x.data(), x.data(), d_bias.floats(), 0.5f, kRows, kWidth, accumulate);
+      keep("scale_columns", {&d_x});
     }
   }
   void elements() {
@@ -250,8 +254,8 @@ TEST(TeamKernelSums, AddRowsUpInBlocksOfSixtyFourOrMore) {
       Random random(static_cast<unsigned>(rows));
       Operand in(kF32, random.values(kF32, rows * width)), sums(kF32, random.values(kF32, width)), expected = sums;
       const TeamOf two(2);
-      team.sum_rows(kF32, sums.floats(), in.data(), rows, width, Accumulate::kYes);
-      plain.sum_rows(kF32, expected.floats(), in.data(), rows, width, Accumulate::kYes);
+      team.sum_rows(kF32, sums.floats(), in.data(), nullptr, rows, width, Accumulate::kYes);
+      plain.sum_rows(kF32, expected.floats(), in.data(), nullptr, rows, width, Accumulate::kYes);
       if (rows < 2 * kRowsOfASum || width > 30'000) {
         EXPECT_EQ(sums.bits(), expected.bits()) << rows << " rows of " << width;
       }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/tuning.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/gpt.h"
 #include "pipeline/schedule/partition.h"
@@ -27,6 +28,7 @@ struct Ranks {
   DType compute = DType::kF32;
   std::int64_t longest = 0;  // prompt, where the request's own are not to decide
   std::vector<PassTime>* passes = nullptr;  // of rank 0
+  std::array<double, kNumAxes>* bytes_sent = nullptr;  // likewise
 };
 
 std::vector<SubAxis> partial_axes_of(const ModelConfig& config, int tensor) { return partial_axes(config, {.degree = tensor}); }
@@ -71,6 +73,7 @@ std::vector<Continuation> run_ranks(const ModelConfig& config, const testing::Lo
     if (rank == 0 && ranks.passes != nullptr) loop.watch([&](const PassTime& pass) { ranks.passes->push_back(pass); });
     std::vector<Continuation> result = loop.run();
     if (rank == 0) of_rank_0 = std::move(result);
+    if (rank == 0 && ranks.bytes_sent != nullptr) *ranks.bytes_sent = context.bytes_sent();
     context.world().barrier();
   });
   return of_rank_0;
@@ -104,6 +107,29 @@ INSTANTIATE_TEST_SUITE_P(Models, TinyModelTest, ::testing::ValuesIn(testing::tin
 ModelConfig without_dropout(ModelConfig config) {
   config.residual_dropout = config.embedding_dropout = 0;
   return config;
+}
+
+// The weights do not change while text is made.
+TEST(DoraText, TakesTheLengthsOfRowsOnce) {
+  std::vector<double> extra;
+  for (const std::int64_t tokens : {3, 5}) {
+    std::array<double, kNumAxes> bytes[2];
+    for (const bool dora : {false, true}) {
+      Tuning tuning;
+      tuning.adapters.dora = dora;
+      for (const char* output : {"mlp.down_proj", "self_attn.o_proj"})
+        tuning.adapters.modules.push_back({fmt::format("model.layers.0.{}", output), 3, 2.0});
+      ModelConfig config = testing::tiny_llama();
+      config.tuning = std::make_shared<const Tuning>(std::move(tuning));
+      GenerateRequest request = tiny_request();
+      request.max_new_tokens = tokens;
+      run_ranks(config, testing::tiny_weights(config), request, {.degrees = {.tensor = 2}, .bytes_sent = &bytes[dora ? 1 : 0]});
+    }
+    const auto tensor = static_cast<std::size_t>(Axis::kTensor);
+    extra.push_back(bytes[1][tensor] - bytes[0][tensor]);
+  }
+  EXPECT_EQ(extra[0], 2 * static_cast<double>(testing::tiny_llama().hidden) * 4);
+  EXPECT_EQ(extra[0], extra[1]);
 }
 
 TEST_P(TinyModelTest, GreedyTokensAreTheLikeliestOfTheWholeModelAndTheirLogProbabilitiesItsOwn) {

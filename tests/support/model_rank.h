@@ -37,6 +37,7 @@ class ModelRank {
       }
     }
     allocate();
+    for (int unit = 0; unit < num_units(config); ++unit) layers_[index(unit)]->derive(pass(unit));
   }
 
   void set_batch(const reference::ModelBatch& batch) {
@@ -124,6 +125,7 @@ class ModelRank {
       for (const UnitPlan& plan : plans_) bytes = std::max(bytes, plan.region_bytes(static_cast<Region>(r)));
       shared_[r] = filled(bytes);
     }
+    for (const UnitPlan& plan : plans_) derived_.push_back(filled(plan.region_bytes(Region::kDerived)));
     for (const UnitPlan& plan : plans_) saved_.push_back(filled(plan.region_bytes(Region::kSaved)));
     for (const UnitPlan& plan : plans_) saved_for_w_.push_back(filled(plan.region_bytes(Region::kSavedForW)));
     for (int i = 0; i <= num_units(config_); ++i)
@@ -146,6 +148,7 @@ class ModelRank {
   LayerPass& pass(int unit) {
     std::array<std::byte*, kNumRegions> base{};
     for (std::size_t r = 0; r < kNumRegions; ++r) base[r] = shared_[r].data();
+    base[index(static_cast<int>(Region::kDerived))] = derived_[index(unit)].data();
     base[index(static_cast<int>(Region::kSaved))] = saved_[index(unit)].data();
     base[index(static_cast<int>(Region::kSavedForW))] = saved_for_w_[index(unit)].data();
     views_.emplace(store_, unit);
@@ -170,7 +173,7 @@ class ModelRank {
   ParamStore store_;
   std::unique_ptr<Arena> arena_;
   std::array<Buffer, kNumRegions> shared_;
-  std::vector<Buffer> saved_, saved_for_w_, activations_;
+  std::vector<Buffer> derived_, saved_, saved_for_w_, activations_;
   std::vector<std::int32_t> by_row_, by_sample_, first_key_;
   MicroBatch batch_;
   std::optional<StoreViews> views_;

@@ -303,6 +303,21 @@ TEST_F(TunedRuns, EqualGradSyncGivesEqualBits) {
   }
 }
 
+// DoRA's lengths of rows are summed over tp once for each row-parallel module and step of weights, and nowhere else.
+TEST_F(TunedRuns, RowLengthsAreSummedOncePerStep) {
+  const auto tensor = static_cast<std::size_t>(Axis::kTensor);
+  const Settings outputs{"adapter.target_modules=[\"o_proj\",\"down_proj\"]"};
+  for (const char* more : {"batch.micro=1", "batch.micro=2", "recompute.policy=full", "recompute.policy=selective"}) {
+    SCOPED_TRACE(more);
+    Settings settings = outputs;
+    settings.emplace_back(more);
+    const TunedCase dora{{2, 1, 1, false}, "dora"}, lora{{2, 1, 1, false}, "lora"};
+    // Lengths and, as every rank's gradient is a summand, those of magnitudes: of two modules of eight layers 64 values by two
+    // ranks, each half sent and half received.
+    EXPECT_EQ(run(dora, settings).bytes_sent[tensor] - run(lora, settings).bytes_sent[tensor], 2 * 2 * 8 * 64 * 4 * 2);
+  }
+}
+
 // The last three of eight layers in four stages have adapters: backwards end with the stage that has layer 5, and so do gradients
 // between stages.
 TEST_F(TunedRuns, StagesBelowTheLowestAdapterRunNoBackward) {

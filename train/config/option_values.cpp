@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/at.h"
 #include "model/config/model_config.h"
 #include "train/config/foreign_answers.h"
 #include "train/config/layout_text.h"
@@ -76,7 +77,7 @@ OptionValues::OptionValues() {
 const OptionValue& OptionValues::at(std::string_view path) const {
   const Option* option = find_option(path);
   TRIDENT_CHECK(option != nullptr, "no option {}", path);
-  return values_[static_cast<std::size_t>(option - option_table().data())];
+  return trident::at(values_, option - option_table().data());
 }
 
 void OptionValues::take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin) {

@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(kWarp* kRowLanes)
 constexpr int kChunkWarps = kMaxThreads / kWarp;
 
 template <class T, int n>
-__global__ void __launch_bounds__(kMaxThreads, 4) sum_rows_kernel(float* partials, const T* x, I rows, I width, I rows_of_chunk) {
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    sum_rows_kernel(float* partials, const T* x, const T* times, I rows, I width, I rows_of_chunk) {
   using Rows = RowBodies<n>;
   __shared__ float of_warp[kChunkWarps][kWarp * n];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -40,7 +41,10 @@ __global__ void __launch_bounds__(kMaxThreads, 4) sum_rows_kernel(float* partial
   auto sum = all_lanes<n>(0.0f);
   if (column < width) {
     TRIDENT_UNROLL_4
-    for (I r = first + warp; r < end; r += kChunkWarps) sum = sum + Rows::load(x + r * width + column, AllLanes{});
+    for (I r = first + warp; r < end; r += kChunkWarps) {
+      const auto values = Rows::load(x + r * width + column, AllLanes{});
+      sum = times == nullptr ? sum + values : Rows::fma(values, Rows::load(times + r * width + column, AllLanes{}), sum);
+    }
   }
   TRIDENT_UNROLL
   for (int k = 0; k < n; ++k) of_warp[warp][k * kWarp + lane] = sum.at[k];
@@ -63,12 +67,13 @@ void add_partial_rows(Stream stream, const char* name, const ColumnSums& out, co
          partials, rows, columns, accumulate);
 }
 
-void sum_rows(Stream stream, RowType t, float* out, const void* x, I rows, I width, Accumulate accumulate, Scratch scratch) {
+void sum_rows(Stream stream, RowType t, float* out, const void* x, const void* times, I rows, I width, Accumulate accumulate,
+              Scratch scratch) {
   constexpr I kRowsOfChunk = 64, kBlocks = 1024;  // at least, at most
   I chunks = 0;
   with_type(t, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({x, scratch.data}, width * bytes_of(t)), [&](auto lanes) {
+    with_lanes<T>(are_aligned({x, times, scratch.data}, width * bytes_of(t)), [&](auto lanes) {
       const I tiles = divide_up(width, kWarp * lanes);
       if (tiles == 0) return;
       const I most = min(kBlocks / min(tiles, kBlocks), scratch.floats / width);
@@ -77,7 +82,7 @@ void sum_rows(Stream stream, RowType t, float* out, const void* x, I rows, I wid
       if (chunks > 0) chunks = divide_up(rows, rows_of_chunk);
       launch("sum_rows", listed<sum_rows_kernel<T, lanes>>(),
              {.blocks = {grid_size(tiles), static_cast<unsigned>(chunks)}, .threads = {kMaxThreads}}, stream, scratch.data,
-             as(x, type), rows, width, rows_of_chunk);
+             as(x, type), as(times, type), rows, width, rows_of_chunk);
     });
   });
   add_partial_rows(stream, "sum_rows_end", {out, nullptr, width}, scratch.data, chunks, width, accumulate);

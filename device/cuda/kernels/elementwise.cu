@@ -37,6 +37,15 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   RowBodies<n>::add_residual_row(FlatTeam<n>{}, x + at, bias + t.first, residual + at, t.count);
 }
 
+template <class T, int n>
+__global__ void __launch_bounds__(kMaxThreads, 4)
+    scale_columns_kernel(T* out, const T* x, const float* factor, float shift, unsigned tiles, I tile_width, I width,
+                         Accumulate accumulate) {
+  const RowTile t = tile_of_block(tiles, tile_width, width);
+  const I at = t.row * width + t.first;
+  RowBodies<n>::scale_row(FlatTeam<n>{}, out + at, x + at, factor + t.first, shift, t.count, accumulate);
+}
+
 template <class To, class From>
 void launch_convert(Stream stream, To* out, const From* x, I count) {
   with_lanes<Bf16>(are_aligned({out, x}, 0),
@@ -88,6 +97,19 @@ void add_bias_residual(Stream stream, RowType t, void* x, const void* bias, cons
       launch("add_bias_residual", listed<add_bias_residual_kernel<T, n>>(),
              {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(x, type), as(bias, type),
              as(residual, type), tiling.tiles, tiling.width, width);
+    });
+  });
+}
+
+void scale_columns(Stream stream, RowType t, void* out, const void* x, const float* factor, float shift, I rows, I width,
+                   Accumulate accumulate) {
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_lanes<T>(are_aligned({out, x, factor}, width * bytes_of(t)), [&](auto n) {
+      const Tiling tiling = tile_row(width, n, kFlatVectors);
+      launch("scale_columns", listed<scale_columns_kernel<T, n>>(),
+             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(out, type), as(x, type), factor,
+             shift, tiling.tiles, tiling.width, width, accumulate);
     });
   });
 }

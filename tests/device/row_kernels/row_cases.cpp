@@ -154,9 +154,33 @@ void sum_rows_case(const RowKernels& k, RowType t, Index rows, Index width, Accu
   std::vector<float> expected(static_cast<std::size_t>(width)), terms(x.begin(), x.end());
   if (accumulate == Accumulate::kYes) expected.assign(old.begin(), old.end());
   reference::sum_rows(expected.data(), terms.data(), rows, width);
-  Operand in(t, x), out(RowType::kF32, old);
-  k.sum_rows(t, out.floats(), in.data(), rows, width, accumulate);
+  Operand in(t, x), out(RowType::kF32, old), products(RowType::kF32, old);
+  k.sum_rows(t, out.floats(), in.data(), nullptr, rows, width, accumulate);
   EXPECT_EQ(out.values(), Values(expected.begin(), expected.end()));
+  const Values times = random.values(t, rows * width);
+  Values sums = accumulate == Accumulate::kYes ? old : Values(old.size());
+  for (std::size_t i = 0; i < x.size(); ++i) sums[i % static_cast<std::size_t>(width)] += x[i] * times[i];
+  Operand by(t, times);
+  k.sum_rows(t, products.floats(), in.data(), by.data(), rows, width, accumulate);
+  expect_close(products.values(), sums, RowType::kF32, "sums of products", 1e-5);
+}
+
+void scale_columns_case(const RowKernels& k, RowType t, Index rows, Index width) {
+  Random random(static_cast<unsigned>(width));
+  const Values x = random.values(t, rows * width), old = random.values(t, rows * width);
+  const Values factor = random.values(RowType::kF32, width);
+  Operand in(t, x), scaled(t, rows * width), sum(t, old), by(RowType::kF32, factor);
+  Values expected(x.size()), added(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    expected[i] = x[i] * (factor[i % static_cast<std::size_t>(width)] - 1);
+    added[i] = old[i] + expected[i];
+  }
+  k.scale_columns(t, scaled.data(), in.data(), by.floats(), -1, rows, width, Accumulate::kNo);
+  expect_close(scaled.values(), expected, t, "out");
+  k.scale_columns(t, sum.data(), in.data(), by.floats(), -1, rows, width, Accumulate::kYes);
+  expect_close(sum.values(), added, t, "sum");
+  k.scale_columns(t, in.data(), in.data(), by.floats(), -1, rows, width, Accumulate::kNo);
+  EXPECT_EQ(in.bits(), scaled.bits()) << "in place";
 }
 
 void dropout_case(const RowKernels& k, RowType t, Index width, float probability, bool in_place) {
@@ -199,6 +223,7 @@ std::vector<OpCase> row_cases() {
     cases.push_back({"embedding_backward", "skewed_" + std::to_string(rows),
                      [=](const RowKernels& k, RowType t) { embedding_backward_skewed_case(k, t, rows, 8); }});
   add_sized(cases, "add_bias", add_bias_case);
+  add_sized(cases, "scale_columns", scale_columns_case);
   add_sized(cases, "sum_rows",
             [](const RowKernels& k, RowType t, Index r, Index w) { sum_rows_case(k, t, r, w, Accumulate::kNo); });
   for (const Index width : {5, 64})

@@ -236,7 +236,7 @@ TEST_P(RowKernelNumerics, EmptyOperandsMayBeNull) {
   k_.add(RowType::kBF16, nullptr, nullptr, nullptr, 0);
   k_.accumulate(nullptr, nullptr, 0);
   k_.sum_squares(nullptr, nullptr, 0);
-  k_.sum_rows(RowType::kF32, nullptr, nullptr, 0, 0, Accumulate::kNo);
+  k_.sum_rows(RowType::kF32, nullptr, nullptr, nullptr, 0, 0, Accumulate::kNo);
   k_.embedding_forward(RowType::kF32, nullptr, nullptr, nullptr, 0, 0, 0, 0);
   k_.cross_entropy_backward(RowType::kF32, nullptr, nullptr, nullptr, nullptr, 0, {0, 0, 0}, 1.0f, nullptr);
 }
