@@ -53,6 +53,14 @@ void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
   throw ConfigError(fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extras.front()), remedy));
 }
 
+// Where words are missing behind a flag, the remedy says what it takes.
+std::string remedy_of(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string what = error.what();
+  const bool is_count = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+  const CLI::Option* const option = is_count ? app.get_option_no_throw(what.substr(0, what.find(':'))) : nullptr;
+  return option == nullptr ? fmt::format("see {} --help", app.get_name()) : "it takes " + option->get_description();
+}
+
 // Another system's configuration is no broken JSON to its user.
 std::string refuse_other_forms(std::string& path) {
   const bool is_other = path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".toml");
@@ -80,15 +88,9 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
   } catch (const ConfigError&) {  // of in_range()
     refuse_extras(app, texts);
     throw;
-  } catch (const CLI::ArgumentMismatch& error) {  // too few words behind a flag: what it takes is said
-    refuse_extras(app, texts);
-    const std::string what = one_line(error.what());
-    const CLI::Option* const option = app.get_option_no_throw(what.substr(0, what.find(':')));
-    throw ConfigError(fmt::format("{}: {}; {}", app.get_name(), what,
-                                  option == nullptr ? "see --help" : "it takes " + option->get_description()));
   } catch (const CLI::ParseError& error) {
     refuse_extras(app, texts);
-    throw ConfigError(fmt::format("{}: {}; see {} --help", app.get_name(), one_line(error.what()), app.get_name()));
+    throw ConfigError(fmt::format("{}: {}; {}", app.get_name(), one_line(error.what()), remedy_of(app, error)));
   }
   refuse_extras(app, texts);
   return true;
