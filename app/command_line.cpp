@@ -53,12 +53,12 @@ void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
   throw ConfigError(fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extras.front()), remedy));
 }
 
-// Where words are missing behind a flag, the remedy says what it takes.
-std::string remedy_of(const CLI::App& app, const CLI::ParseError& error) {
+// Where words are missing behind a flag, this says what it takes: " (path=value: ...)".
+std::string what_is_missing(const CLI::App& app, const CLI::ParseError& error) {
   const std::string what = error.what();
   const bool is_count = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
   const CLI::Option* const option = is_count ? app.get_option_no_throw(what.substr(0, what.find(':'))) : nullptr;
-  return option == nullptr ? fmt::format("see {} --help", app.get_name()) : "it takes " + option->get_description();
+  return option == nullptr ? "" : fmt::format(" ({})", option->get_description());
 }
 
 // Another system's configuration is no broken JSON to its user.
@@ -90,7 +90,8 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
     throw;
   } catch (const CLI::ParseError& error) {
     refuse_extras(app, texts);
-    throw ConfigError(fmt::format("{}: {}; {}", app.get_name(), one_line(error.what()), remedy_of(app, error)));
+    throw ConfigError(fmt::format("{}: {}{}; see {} --help", app.get_name(), one_line(error.what()), what_is_missing(app, error),
+                                  app.get_name()));
   }
   refuse_extras(app, texts);
   return true;

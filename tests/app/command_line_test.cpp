@@ -121,8 +121,8 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"eval", "--hf", "models/a", "valid"}, "unknown argument \"valid\"; say --data valid");
   expect_refusal({"data", "prepare", "a.txt"}, "unknown argument \"a.txt\"; say --input a.txt");
   expect_refusal({"convert", "runs/a", "out"}, "unknown argument \"runs/a\"; say --from ckpt runs/a or --from hf runs/a");
-  expect_refusal({"convert", "--from", "hf", "a", "--to", "ckpt"}, "it takes ckpt DIR, hf DIR, or peft DIR");
-  expect_refusal({"train", "--set"}, "it takes path=value: change a key of the configuration");
+  expect_refusal({"convert", "--from", "hf", "a", "--to", "ckpt"}, " (ckpt DIR, hf DIR, or peft DIR");
+  expect_refusal({"train", "--set"}, " (path=value: change a key of the configuration");
   expect_refusal({"--verison"}, "did you mean --version?");
   expect_refusal({"bench"}, "--config is required");
   expect_refusal({"bench", "--config", config_, "--steps", "0"}, "--steps = 0: must be from 1 to 1000");
