@@ -244,6 +244,7 @@ TEST(PlanSearch, EachResultSaysHowToTrainIt) {
   const ProgramOutcome printed = run_command(
       {"sh", "-c", fmt::format("{} train --config {} --print-config {}", TRIDENT_BINARY, config, settings)});
   ASSERT_EQ(printed.exit_code, 0) << printed.err << settings;
+  EXPECT_EQ(settings.find("parallel.context"), settings.npos) << "the configuration says it already: " << settings;
   EXPECT_EQ(parse_json(printed.out, "printed"), parse_json(read_file(written), "written"));
   std::vector<std::string> third = words;
   third.back() = "3";
