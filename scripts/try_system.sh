@@ -92,14 +92,18 @@ build_image() {
     echo "== $suite, image: SKIPPED: neither podman nor buildah is installed"
     return
   }
-  if tar -C "$root" --one-file-system -cf "$root.tar" . && (cd "${root%/*}" && printf 'FROM scratch\nADD %s /\n' "${root##*/}.tar" |
-      "$engine" build -t trident-base -f - .) && (cd "$packages" &&
-      "$engine" build --network none --build-arg BASE=localhost/trident-base -t trident -f trident-*.Containerfile .); then
-    echo "== $suite, image: passed"
+  local -x BUILDAH_ISOLATION=chroot  # runc and crun refuse some kernels' control groups
+  if {
+    tar -C "$root" --one-file-system -cf "$root.tar" . &&
+      (cd "${root%/*}" && printf 'FROM scratch\nADD %s /\n' "${root##*/}.tar" | "$engine" build -t trident-base -f - .) &&
+      (cd "$packages" &&
+        "$engine" build --network none --build-arg BASE=localhost/trident-base -t trident -f trident-*.Containerfile .)
+  } >"$logs/image" 2>&1; then
+    echo "== $suite, image: passed, by ${engine##*/}"
   else
-    echo "== $suite, image: FAILED"
+    echo "== $suite, image: FAILED: $(tail -n 1 "$logs/image")"
     return 1
-  fi >"$logs/image" 2>&1
+  fi
 }
 
 if [[ $inside == no ]]; then
