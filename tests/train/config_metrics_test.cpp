@@ -206,7 +206,7 @@ TEST(Console, TerminalHasABarBelowTheLines) {
   console.line("start");  // no step yet: no numbers
   EXPECT_EQ(out.str(), "start\n[=======>                      ] step 10/40");
   console.step(sample());
-  EXPECT_TRUE(out.str().ends_with("mfu 50.0 %\n[===============>              ] step 20/40  loss 0.30  1.0M tok/s  ETA 4:05"))
+  EXPECT_TRUE(out.str().ends_with("lr 3.00e-04\n[===============>              ] step 20/40  loss 0.30  1.0M tok/s  ETA 4:05"))
       << out.str();
   out.str("");
   StepMetrics next = sample();
