@@ -204,7 +204,7 @@ TEST(PlanSearch, IsReadable) {
 }
 
 TEST(PlanSearch, RefusesWhatCannotBe) {
-  expect_refused(search({"--gpus", "128"}), "Name a cluster");
+  expect_refused(search({"--gpus", "128"}), "trident plan search: --cluster is required");
   expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus: missing; write --gpus N");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), "--gpus = 0: must be from 1 to");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "-8"}), "--gpus = -8");
