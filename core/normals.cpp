@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kBlocks = Normals::kAtOnce / 4;
 using Words = std::array<std::uint64_t, kBlocks>;  // of 32 bits each
 
-// What follows is always inlined, because it is compiled for each instruction set that its caller is compiled for.
+// These functions are always inlined, because they are compiled for each instruction set that their caller is compiled for.
 
 [[gnu::always_inline]] inline double from_word(std::uint64_t word) {
   return std::bit_cast<double>(word | std::uint64_t{0x4330000000000000}) - 0x1p52;

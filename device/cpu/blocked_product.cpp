@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "core/dtype.h"
 #include "core/int_math.h"
@@ -17,26 +18,36 @@ constexpr std::int64_t kDepthWords = 512;
 constexpr std::int64_t kMostLines = 2048, kMostSums = 1 << 20, kFewestLines = 1024;
 // A task multiplies so many panels of rows by panels of about so many columns, which stay in the second-level cache.
 constexpr std::int64_t kTaskPanels = 6, kTaskColumns = 256;
+// Rows whole pages apart would push each other out of the cache, and are packed.
+constexpr std::int64_t kPage = 4096;
 // A task packs about so many words.
 constexpr std::int64_t kTaskWords = 1 << 15;
 
 // How a shape is cut, in the order of the loops over it.
 struct Blocks {
-  Blocks(const ProductTiles& tiles, const MatmulShape& s) : depth(kDepthWords * tiles.pack), words(ceil_div(std::min(s.k, depth), tiles.pack)) {
+  Blocks(const ProductTiles& tiles, const MatmulShape& s)
+      : depth(kDepthWords * tiles.pack), words(ceil_div(std::min(s.k, depth), tiles.pack)) {
+    const std::int64_t width = size_of(s.in);
+    const bool in_words = tiles.pack * width == 4 && s.k % tiles.pack == 0;
+    in_place = in_words && s.transpose_a == Transpose::kNo && s.k * width % kPage != 0;
     sums_apart = s.out != DType::kF32 && s.k > depth;
-    const std::int64_t most_rows = sums_apart ? std::max(kFewestLines, kMostSums / s.n) : kMostLines;
-    rows = part(s.m, std::min(most_rows, kMostLines), tiles.rows);
-    columns = part(s.n, sums_apart ? kMostSums / std::max(rows, kMostSums / kMostLines) : kMostLines, tiles.columns);
+    std::int64_t most_rows = in_place ? s.m : kMostLines, most_columns = kMostLines;
+    if (sums_apart) {
+      most_rows = std::clamp(kMostSums / s.n, kFewestLines, kMostLines);
+      most_columns = std::min(kMostSums / std::min(s.m, most_rows), kMostLines);
+    }
+    rows = part(s.m, most_rows, tiles.rows), columns = part(s.n, most_columns, tiles.columns);
   }
   // Parts of at most about `most` lines, whole panels, of about equal size.
   static std::int64_t part(std::int64_t extent, std::int64_t most, std::int64_t panel) {
     return round_up(ceil_div(extent, ceil_div(extent, most)), panel);
   }
-  std::int64_t floats() const { return (rows + columns) * words + (sums_apart ? rows * columns : 0); }
+  std::int64_t floats() const { return (in_place ? 0 : rows * words) + columns * words + (sums_apart ? rows * columns : 0); }
 
   std::int64_t depth;  // elements of the sum
   std::int64_t words;  // the same in words, no more than there are
   std::int64_t rows = 0, columns = 0;
+  bool in_place = false;  // rows of the first operand are read where they lie
   bool sums_apart = false;
 };
 
@@ -56,26 +67,33 @@ struct Operand {
     first = new_first, lines = new_lines, from = new_from;
     return true;
   }
+  const std::byte* at(std::int64_t line) const {
+    return static_cast<const std::byte*>(x) + width * (by_depth ? from * stride + first + line : (first + line) * stride + from);
+  }
+  const float* word(std::int64_t line) const { return reinterpret_cast<const float*>(at(line)); }
   void fill(const ProductTiles& tiles, std::int64_t line, std::int64_t count, std::int64_t depth, std::int64_t words) const {
-    const std::int64_t at = by_depth ? from * stride + first + line : (first + line) * stride + from;
-    tiles.fill({type, static_cast<const std::byte*>(x) + at * width, stride, by_depth, std::min(count, lines - line), depth},
-               panels + line * words, panel);
+    tiles.fill({type, at(line), stride, by_depth, std::min(count, lines - line), depth}, panels + line * words, panel);
   }
 };
 
 class Product {
  public:
   Product(const ProductTiles& tiles, const MatmulShape& shape, void* out, const void* a, const void* b, float* workspace)
-      : tiles_(tiles), s_(shape), blocks_(tiles, shape), out_type_(row_type(shape.out)), out_(static_cast<std::byte*>(out)),
+      : tiles_(tiles),
+        s_(shape),
+        blocks_(tiles, shape),
+        out_type_(row_type(shape.out)),
+        out_(static_cast<std::byte*>(out)),
         a_(operand(a, s_.transpose_a == Transpose::kYes, s_.m, tiles.rows, workspace)),
-        b_(operand(b, s_.transpose_b == Transpose::kNo, s_.n, tiles.columns, a_.panels + blocks_.rows * blocks_.words)),
+        b_(operand(b, s_.transpose_b == Transpose::kNo, s_.n, tiles.columns,
+                   workspace + (blocks_.in_place ? 0 : blocks_.rows * blocks_.words))),
         sums_(b_.panels + blocks_.columns * blocks_.words) {}
 
   void run() {
     for (std::int64_t i = 0; i < s_.m; i += blocks_.rows) {
       for (std::int64_t j = 0; j < s_.n; j += blocks_.columns) {
         for (std::int64_t from = 0; from < s_.k; from += blocks_.depth) {
-          const bool new_a = a_.move(i, std::min(blocks_.rows, s_.m - i), from);
+          const bool new_a = a_.move(i, std::min(blocks_.rows, s_.m - i), from) && !blocks_.in_place;
           const bool new_b = b_.move(j, std::min(blocks_.columns, s_.n - j), from);
           depth_ = std::min(blocks_.depth, s_.k - from);
           words_ = ceil_div(depth_, tiles_.pack);
@@ -91,7 +109,9 @@ class Product {
     return {row_type(s_.in), size_of(s_.in), x, by_depth, by_depth ? all : s_.k, panel, panels};
   }
 
-  std::int64_t lines_of_a_task(const Operand& x) const { return std::max<std::int64_t>(1, kTaskWords / words_ / x.panel) * x.panel; }
+  std::int64_t lines_of_a_task(const Operand& x) const {
+    return std::max<std::int64_t>(1, kTaskWords / words_ / x.panel) * x.panel;
+  }
 
   void pack(bool new_a, bool new_b) const {
     const std::int64_t rows = lines_of_a_task(a_), columns = lines_of_a_task(b_);
@@ -116,12 +136,15 @@ class Product {
     const bool begins = a_.from == 0, ends = a_.from + depth_ == s_.k;
     ProductTile t;
     t.words = words_, t.scale = s_.scale;
+    t.a_row = blocks_.in_place ? s_.k / tiles_.pack : 1, t.a_word = blocks_.in_place ? 1 : tiles_.rows;
     for (std::int64_t i = first_row; i < end_row; i += tiles_.rows) {
-      t.a = a_.panels + i * words_, t.rows = std::min(tiles_.rows, end_row - i);
+      t.a = blocks_.in_place ? a_.word(i) : a_.panels + i * words_;
+      t.rows = std::min(tiles_.rows, end_row - i);
       for (std::int64_t j = first_column; j < end_column; j += tiles_.columns) {
         t.b = b_.panels + j * words_, t.columns = std::min(tiles_.columns, end_column - j);
         const TilePlace result{out_type_, out_ + ((a_.first + i) * s_.n + b_.first + j) * size_of(s_.out), s_.n};
-        const TilePlace sums = blocks_.sums_apart ? TilePlace{RowType::kF32, sums_ + i * blocks_.columns + j, blocks_.columns} : result;
+        const TilePlace sums =
+            blocks_.sums_apart ? TilePlace{RowType::kF32, sums_ + i * blocks_.columns + j, blocks_.columns} : result;
         t.to = ends ? result : sums;
         t.add = !begins ? sums : s_.accumulate == Accumulate::kYes ? result : TilePlace{};
         tiles_.multiply(t);
@@ -143,7 +166,8 @@ class Product {
 
 std::int64_t blocked_workspace_floats(const ProductTiles& tiles, const MatmulShape& shape) { return Blocks(tiles, shape).floats(); }
 
-void multiply_blocked(const ProductTiles& tiles, const MatmulShape& shape, void* out, const void* a, const void* b, float* workspace) {
+void multiply_blocked(const ProductTiles& tiles, const MatmulShape& shape, void* out, const void* a, const void* b,
+                      float* workspace) {
   Product(tiles, shape, out, a, b, workspace).run();
 }
 

@@ -30,21 +30,31 @@ using namespace onednn;
 
 namespace {
 
-// Which entry point serves which product (tests/device/perf_matmul.cpp prints the rates):
+// Which entry point serves which product. A library's keeps what own tiles do not make 3 % faster
+// (docs/benchmarks/2026-11-29-own-products.md has the rates).
 //
 //   in    out    shape                                             entry point            why
-//   f32   f32    all, from AVX2 on                                 blocked_product.h      nearest to the rate of the instruction
-//   f32   f32    all, below AVX2                                   dnnl_sgemm             has kernels of its own for SSE4.1
-//   bf16  any    all, without AMX                                  blocked_product.h      as for f32, in pairs by AVX512-BF16, or
-//   f16   any    all                                               blocked_product.h      widened while they are packed
-//   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  with AMX: 1.1-1.7x the primitive, slower
-//                                                                                         for short sums
-//   bf16  any    other, with AMX                                   matmul primitive       AMX kernels, bf16 result
+//   f32   f32    AVX-512: tiles_are_faster()                       blocked_product.h      1.03-1.07x
+//   f32   f32    other                                             dnnl_sgemm             no shape is slow
+//   bf16  any    AVX512-BF16, no AMX: tiles_are_faster()           blocked_product.h      1.19x
+//   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on AMX,
+//                                                                                         1.0-1.3x on AVX512-BF16; slower for
+//                                                                                         short sums
+//   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
+//   bf16  any    Bf16Products::kConverted                          blocked_product.h      widened while it is packed
+//   f16   any    all                                               blocked_product.h      likewise
 //   any   any    a not transposed, m <= kFewRows, not scaled       few_rows.h             with SmallProducts::kRowByRow alone:
 //                                                                                         reads b once, at memory's rate
 enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kBlocked };
 
 constexpr std::int64_t kLongSum = 512;
+
+// Shapes with an extent of a vocabulary, and in f32 all sums that are cut, of rows that are read where they lie.
+bool tiles_are_faster(const MatmulShape& s) {
+  constexpr std::int64_t kVocabulary = 16384, kCutSum = 1024;
+  if (s.transpose_a == Transpose::kYes) return s.in == DType::kF32 && s.transpose_b == Transpose::kNo && s.m >= kVocabulary;
+  return s.m > kFewRows && (s.in == DType::kF32 ? s.k > kCutSum && s.k % kCutSum != 0 : s.k >= kVocabulary);
+}
 
 // Products of fewer multiply-adds are made by the calling thread alone: they are over before a second thread, which sleeps while it
 // waits, has come. From docs/benchmarks/2026-11-23-few-threads.md.
@@ -133,7 +143,11 @@ void gemm_bf16(const MatmulShape& s, float* out, const void* a, const void* b) {
 class OnednnMatmul::Implementation {
  public:
   Implementation(Bf16Products bf16, const RowKernels& kernels, SmallProducts small)
-      : bf16_(bf16), small_(small), kernels_(kernels), few_rows_(few_rows(kernels.level)), floats_(product_tiles(kernels.level, false)),
+      : bf16_(bf16),
+        small_(small),
+        kernels_(kernels),
+        few_rows_(few_rows(kernels.level)),
+        floats_(product_tiles(kernels.level, false)),
         pairs_(product_tiles(kernels.level, bf16 == Bf16Products::kNative)) {
     check(dnnl_engine_create(engine_.receive(), dnnl_cpu, 0), "engine");
     check(dnnl_stream_create(stream_.receive(), engine_.get(), dnnl_stream_default_flags), "stream");
@@ -171,22 +185,22 @@ class OnednnMatmul::Implementation {
         return sgemm(shape, static_cast<float*>(out), static_cast<const float*>(a), static_cast<const float*>(b));
       case EntryPoint::kGemmBf16: return gemm_bf16(shape, static_cast<float*>(out), a, b);
       case EntryPoint::kPrimitive: return run_primitive(p.primitive, out, a, b, workspace);
-      case EntryPoint::kBlocked:
-        return multiply_blocked(tiles(shape), shape, out, a, b, static_cast<float*>(workspace));
+      case EntryPoint::kBlocked: return multiply_blocked(tiles(shape), shape, out, a, b, static_cast<float*>(workspace));
     }
   }
 
  private:
   EntryPoint choose(const MatmulShape& s) const {
     TRIDENT_CHECK(s.m >= 0 && s.n >= 0 && s.k >= 0, "{}", describe(s));
-    TRIDENT_CHECK(
-        (s.in == DType::kF32 || s.in == DType::kBF16 || s.in == DType::kF16) && (s.out == DType::kF32 || s.out == s.in),
-        "{}: products are of f32, bf16 or f16, their results f32 or of the same type", describe(s));
+    TRIDENT_CHECK((s.in == DType::kF32 || s.in == DType::kBF16 || s.in == DType::kF16) && (s.out == DType::kF32 || s.out == s.in),
+                  "{}: products are of f32, bf16 or f16, their results f32 or of the same type", describe(s));
     if (s.m == 0 || s.n == 0 || s.k == 0) return EntryPoint::kNothing;
     const bool few_rows = small_ == SmallProducts::kRowByRow && s.m <= kFewRows && s.scale == 1.0f;
     if (few_rows && s.transpose_a == Transpose::kNo) return EntryPoint::kFewRows;
-    if (s.in == DType::kF32) return kernels_.level == IsaLevel::kBaseline ? EntryPoint::kSgemm : EntryPoint::kBlocked;
-    if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted || !onednn_has_native_amx()) return EntryPoint::kBlocked;
+    const bool tiles = kernels_.level == IsaLevel::kAvx512 && tiles_are_faster(s);
+    if (s.in == DType::kF32) return tiles ? EntryPoint::kBlocked : EntryPoint::kSgemm;
+    if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted || (tiles && !onednn_has_native_amx()))
+      return EntryPoint::kBlocked;
     const bool weight_gradient = s.transpose_a == Transpose::kYes && s.transpose_b == Transpose::kNo && s.out == DType::kF32;
     if (weight_gradient && s.k >= kLongSum && dnnl_gemm_bf16bf16f32 != nullptr) return EntryPoint::kGemmBf16;
     return EntryPoint::kPrimitive;

@@ -1,5 +1,5 @@
-// Dense matrix products by oneDNN and by own tiles: which entry point serves which shape, and the primitives that oneDNN needs, made
-// once.
+// Dense matrix products by oneDNN and by own tiles: which entry point serves which shape, and the primitives that oneDNN needs,
+// made once.
 //
 // Speaks oneDNN's C interface, versions 2 and 3 (onednn_api.h). One object per rank (or per worker thread): not thread-safe.
 #pragma once

@@ -2,8 +2,9 @@
 // product_tiles.inl. Files compiled for one instruction set include nothing of std that has code.
 //
 // A word has 32 bits: a float, or two bf16 that lie beside one another in the sum. A panel holds, word by word of the sum, `rows`
-// rows of the first operand, or `columns` columns of the second. Operands are f32, bf16 or f16 by RowType, and widened on the way
-// into a panel of floats. Every result is one chain of multiply-adds over the words in order, wherever in a tile it lies.
+// rows of the first operand, or `columns` columns of the second. The first operand may also be read where it lies, if it lies in
+// words. Operands are f32, bf16 or f16 by RowType, and widened on the way into a panel of floats. Every result is one chain of
+// multiply-adds over the words in order, wherever in a tile it lies.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,8 @@ struct TilePlace {
 };
 
 struct ProductTile {
-  const float *a = nullptr, *b = nullptr;  // a panel of each operand
-  std::int64_t words = 0;
+  const float *a = nullptr, *b = nullptr;  // word i of row r is a[r * a_row + i * a_word]; b is a panel
+  std::int64_t a_row = 0, a_word = 0, words = 0;
   std::int64_t rows = 0, columns = 0;  // of the tile, as far as there are
   float scale = 1.0f;
   TilePlace add, to;  // to = scale * product + add

@@ -308,8 +308,8 @@ std::string CollectiveOperation::describe() const {
     case Phase::kStaged:
       return fmt::format("{}: piece {} of {} is not there from all ranks", call, piece_ + 1, num_pieces());
     case Phase::kSharedOut:
-      return fmt::format("{}: {} of {} shares are not reduced", call, static_cast<std::uint64_t>(group_->size()) - slot().filled.load(),
-                         group_->size());
+      return fmt::format("{}: {} of {} shares are not reduced", call,
+                         static_cast<std::uint64_t>(group_->size()) - slot().filled.load(), group_->size());
     case Phase::kMoved: return fmt::format("{}: {}", call, missing(true, sequence_));
   }
   return call;

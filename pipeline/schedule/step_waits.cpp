@@ -33,7 +33,7 @@ class RankWaits {
       TRIDENT_CHECK(send != sends_.end(), "nobody sends what {} of pipeline rank {} receives", to_string(i), program_.rank);
       arriving_[key] = send->second;
     } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients) {
-      of.beside = true;
+      of.overlaps = true;
       if (i.kind == Kind::kGather && i.gather_place != Instruction::kNone) gathered_[i.unit] = number;
       if (i.kind == Kind::kReduceGradients) reduced_.push_back({gradient_place(program_, i), number});
     } else if (i.kind == Kind::kTieExchange && i.peer != program_.rank) {

@@ -19,7 +19,7 @@ struct StepWaits {
     // parameters, the last reduction that reads the memory of its gradients.
     int send = kNone, gather = kNone, reduction = kNone;
     int barrier = kNone;   // all that enter it start it together, each with everything before it finished
-    bool beside = false;   // a gather or a reduction: it may run beside what follows on its rank
+    bool overlaps = false;  // a gather or a reduction: it may run while its rank does what follows
   };
 
   std::vector<std::vector<Of>> ranks;  // as the programs' instructions

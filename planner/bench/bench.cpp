@@ -138,7 +138,8 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   report.compute = plan.compute;
   report.tokens = plan.tokens_per_step();
   report.row_units = row_units_per_block(config, machine);
-  report.step_flops = static_cast<double>(report.tokens) * least_flops_per_token(plan.model, plan.config.batch.sequence);
+  const double frozen = (1 - plan.trained_share()) * model_flops_per_token(plan.model, plan.config.batch.sequence);  // not computed
+  report.step_flops = static_cast<double>(report.tokens) * (least_flops_per_token(plan.model, plan.config.batch.sequence) - frozen);
   ThreadWorld world(1);
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;

@@ -59,7 +59,7 @@ std::vector<ComparedPart> parts_of_wall(const PredictedStep& step, const StepTim
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) parts.back().measured -= parts[i].measured;
   for (ComparedPart& part : parts) part.predicted = sum(step.parts, part.parts);
   parts[0].predicted += step.slowed;
-  parts[3].predicted -= step.slowed;
+  parts[3].predicted = std::max(0.0, parts[3].predicted - step.slowed);  // not -0.00 by rounding
   return parts;
 }
 

@@ -78,7 +78,7 @@ class Builder {
       wait_for_inputs(i, op);
       before_ = &i;
     } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients) {
-      if (in_.overlap == Overlap::kOn) op.stream = StreamOp::Stream::kBeside, note_beside(i);
+      if (in_.overlap == Overlap::kOn) op.stream = StreamOp::Stream::kOverlapped, note_overlapped(i);
     } else if (i.kind == Kind::kTieExchange && i.peer != in_.program.rank) {
       op.barrier = StreamOp::Barrier::kTie;
     } else if (i.kind == Kind::kGradNorm) {
@@ -121,7 +121,7 @@ class Builder {
     out_.most_back = std::max<std::int64_t>(out_.most_back, op.back);
   }
 
-  void note_beside(const Instruction& i) {
+  void note_overlapped(const Instruction& i) {
     if (i.kind == Kind::kGather && i.gather_place != Instruction::kNone) at(gathered_, i.unit) = issued_;
     if (i.kind == Kind::kReduceGradients) {
       // A wait that is over need not be repeated.

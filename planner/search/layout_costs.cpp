@@ -29,6 +29,21 @@ std::vector<std::string> layout_settings(const SearchLayout& layout) {
           fmt::format("recompute.policy={}", to_string(layout.recompute))};
 }
 
+std::vector<std::string> changed_settings(const TrainConfig& config, const SearchLayout& layout) {
+  const JsonValue before = to_json(config), after = to_json(with_layout(config, layout));
+  const auto stays = [&](const std::string& block, const std::string& key) {
+    return *before.find(block)->find(key) == *after.find(block)->find(key);
+  };
+  std::vector<std::string> settings = layout_settings(layout);
+  std::erase_if(settings, [&](const std::string& setting) {
+    const std::string path = setting.substr(0, setting.find('='));
+    if (path == "parallel") return stays(path, "data") && stays(path, "pipeline") && stays(path, "tensor");
+    const std::size_t dot = path.find('.');
+    return stays(path.substr(0, dot), path.substr(dot + 1));
+  });
+  return settings;
+}
+
 TrainConfig with_layout(const TrainConfig& config, const SearchLayout& layout) {
   return parse_train_config(to_json_text(to_json(config)), "the layout of a search", layout_settings(layout));
 }

@@ -27,7 +27,7 @@ Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, 
 Table flags_table(const std::vector<FoundLayout>& layouts) {
   Table table{"What trains them", {{"#"}, {"trident train --config FILE ...", true}}};
   for (std::size_t i = 0; i < layouts.size(); ++i)
-    table.rows.push_back({fmt::format("{}", i + 1), settings_text(layouts[i].layout)});
+    table.rows.push_back({fmt::format("{}", i + 1), settings_text(layouts[i])});
   return table;
 }
 

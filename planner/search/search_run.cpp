@@ -310,6 +310,7 @@ class Search {
     found.mfu = counted.predicted_flops_per_token() * found.tokens_per_second /
                 (static_cast<double>(request_.gpus) * request_.cluster.gpu.peak_16bit);
     found.next_limit = next_limit(found);
+    if (found.trainable) found.settings = changed_settings(request_.config, found.layout);
   }
 
   // The largest part of the time that is not computing, and how full memory is.
@@ -419,6 +420,7 @@ class ProcessorSearch {
     found.tokens_per_second = forecast.tokens_per_second();
     found.mfu = forecast.mfu;
     found.next_limit = forecast.limit.why;
+    found.settings = changed_settings(request_.config, found.layout);
   }
 
   const SearchRequest& request_;

@@ -43,6 +43,7 @@ struct FoundLayout {
   ArenaMemory memory;
   double tokens_per_second = 0, mfu = 0;
   std::string next_limit;  // what would stop it from being faster or larger
+  std::vector<std::string> settings;  // changed_settings()
   bool trainable = true;
 };
 

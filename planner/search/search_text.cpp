@@ -77,7 +77,7 @@ std::string entry(std::size_t number, const FoundLayout& found, const SearchResu
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
          fmt::format("    memory of pipeline rank {}: {}\n", found.fullest, memory_text(found.memory)) +
          (found.trainable
-              ? fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found.layout))
+              ? fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found))
               : "");
 }
 
@@ -125,9 +125,10 @@ JsonValue json_of(const FoundLayout& found) {
 
 }  // namespace
 
-std::string settings_text(const SearchLayout& layout) {
+std::string settings_text(const FoundLayout& found) {
+  if (found.settings.empty()) return "the configuration as it is";
   std::string text;
-  for (const std::string& setting : layout_settings(layout)) text += (text.empty() ? "--set " : " --set ") + for_shell(setting);
+  for (const std::string& setting : found.settings) text += (text.empty() ? "--set " : " --set ") + for_shell(setting);
   return text;
 }
 

@@ -100,7 +100,7 @@ class Results {
   void backward_norms() {
     Operand x = random(t_, kCount), d_y = random(t_, kCount), weight = random(t_, kWidth), d_x = random(t_, kCount);
     Operand rstd = random(kF32, kRows, 1.0), mean = random(kF32, kRows), dots = random(kF32, kRows);
-    Operand d_weight = random(kF32, kWidth), d_bias = random(kF32, kWidth);
+    Operand d_weight = random(kF32, kWidth), d_bias = random(kF32, kWidth), factor = random(kF32, kWidth);
     for (const Accumulate accumulate : {Accumulate::kYes, Accumulate::kNo}) {
       k_.rms_norm_backward(t_, d_x.data(), d_weight.floats(), d_y.data(), x.data(), weight.data(), rstd.floats(), kRows, kWidth,
                            accumulate, accumulate);
@@ -115,7 +115,7 @@ class Results {
         k_.sum_rows(t_, d_bias.floats(), x.data(), times, kRows, kWidth, accumulate);
         keep("sum_rows", {&d_bias});
       }
-      k_.scale_columns(t_, d_x.data(), x.data(), d_bias.floats(), 0.5f, kRows, kWidth, accumulate);
+      k_.scale_columns(t_, d_x.data(), x.data(), factor.floats(), 0.5f, kRows, kWidth, accumulate);
       keep("scale_columns", {&d_x});
     }
   }

@@ -201,6 +201,21 @@ TEST(ConfigAccepts, ModelsSpelledOut) {
   EXPECT_EQ(small_with(of_file).model.hf_config, "x/config.json");
 }
 
+TEST(ConfigAccepts, ASettingTakesThePlaceOfWhatFilesSayByAnotherKey) {
+  const TrainConfig c = small_with({"run.epochs=2", "model.preset=gpt2-124m"});
+  EXPECT_EQ(c.run.epochs, 2);
+  EXPECT_EQ(c.model.preset, "gpt2-124m");
+  EXPECT_NE(refusal({"run.epochs=2", "run.steps=3"}).find("run.steps = 3 is given too"), std::string::npos);
+  std::string text = kSmall;
+  text.replace(text.find("\"preset\": \"llama-1m\""), 20, R"("model_type": "llama", "hidden_size": 64)");
+  text.replace(text.find("\"train\""), 7, R"("split": "95,5", "train")");
+  const TrainConfig spelled =
+      parse_train_config(text, "c.json", {"model.sliding_window=null", "model.preset=mistral-7b", "data.valid=corpus/valid"});
+  EXPECT_EQ(spelled.model.preset, "mistral-7b");
+  EXPECT_EQ(to_json_text(spelled.model.keys), R"({"sliding_window":null})") << "what --set says stays";
+  EXPECT_EQ(spelled.data.split, std::nullopt);
+}
+
 TEST(ConfigAccepts, DataSources) {
   const TrainConfig c = small_with({R"(data.train=["a", {"path": "b", "weight": 2}])"});
   ASSERT_EQ(c.data.train.size(), 2u);
