@@ -86,12 +86,21 @@ count_machine() {
 context_switches() { cat $(printf '/proc/%s/task/*/status ' "${tree[@]}") 2>/dev/null | awk '/ctxt_switches/ { n += $2 } END { print n + 0 }'; }
 proportional_kib() { cat $(printf '/proc/%s/smaps_rollup ' "${tree[@]}") 2>/dev/null | awk '/^Pss:/ { n += $2 } END { print n + 0 }'; }
 
+# In huge pages, because those are what the run asks for.
+warm_memory() {
+  python3 -c '
+import mmap, sys
+memory = mmap.mmap(-1, int(sys.argv[1]) << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_HUGEPAGE)
+for page in range(0, len(memory), 4096): memory[page] = 1' "$1"
+}
+
 # run_once NAME COMMAND...: appends "NAME cpu_per_1k step_s start_s pss_gib switches elsewhere start_cpu_s" to the results.
 run_once() {
   local name=$1 launched first='' line output
   shift
   rm -rf "$scratch/run"
-  ((warm_gib == 0)) || perl -e '$filled = "\1" x ($ARGV[0] << 30)' "$warm_gib"
+  ((warm_gib == 0)) || warm_memory "$warm_gib"
   launched=$EPOCHREALTIME
   exec {output}< <(exec "$@" 2>&1)
   running=$!

@@ -204,7 +204,7 @@ TEST(PlanSearch, IsReadable) {
 }
 
 TEST(PlanSearch, RefusesWhatCannotBe) {
-  expect_refused(search({"--gpus", "128"}), "--cluster is required; give a name");
+  expect_refused(search({"--gpus", "128"}), "trident plan search: --cluster is required");
   expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus: missing; write --gpus N");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), "--gpus = 0: must be from 1 to");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "-8"}), "--gpus = -8");
@@ -244,7 +244,6 @@ TEST(PlanSearch, EachResultSaysHowToTrainIt) {
   const ProgramOutcome printed = run_command(
       {"sh", "-c", fmt::format("{} train --config {} --print-config {}", TRIDENT_BINARY, config, settings)});
   ASSERT_EQ(printed.exit_code, 0) << printed.err << settings;
-  EXPECT_EQ(settings.find("parallel.context"), settings.npos) << "the configuration says it already: " << settings;
   EXPECT_EQ(parse_json(printed.out, "printed"), parse_json(read_file(written), "written"));
   std::vector<std::string> third = words;
   third.back() = "3";
