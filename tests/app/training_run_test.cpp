@@ -389,6 +389,15 @@ TEST_F(TrainingRun, AMaskSaysWhichTargetsCount) {
   EXPECT_NE(read_file(place_ / "alone/run.log").find("chat, 1,600 tokens, 49 samples of 32 tokens, targets by its .mask"),
             std::string::npos);
   EXPECT_NE(read_file(place_ / "alone/run.log").find("alone --chat"), std::string::npos);
+  // The right targets of a mask and of its opposite are those of both.
+  const auto correct_of = [&](const char* name, int from, int to) {
+    std::vector<std::uint8_t> bits;
+    for (int t = 0; t < 1600; ++t) bits.push_back(t % 4 >= from && t % 4 < to);
+    write_masked_dataset(place_ / name, documents, bits, 50257);
+    const JsonValue step = train({"data.train=" + (place_ / name), "run.steps=1"}, name + std::string("_run")).front();
+    return number(step, "mean_token_accuracy") * number(step, "loss_tokens");
+  };
+  EXPECT_NEAR(correct_of("late", 2, 4) + correct_of("early", 0, 2), correct_of("both", 0, 4), 1e-9);
   // The token behind a turn would cut a conversation.
   const auto cut = [&](const char* boundaries) {
     return place_.train(with_chat({"data.reset_attention_mask=true", fmt::format("data.boundaries={}", boundaries), "data.eod=5",
