@@ -23,7 +23,8 @@ const std::string kFolder = TRIDENT_SOURCE_DIR "/tests/import/";
 Import imported(S system, const Words& words, ImportRules rules = {}) {
   std::vector<ForeignLeaf> leaves;
   for (const auto& [key, value] : words)
-    leaves.push_back({system, "run.sh", static_cast<int>(leaves.size()) + 1, 1, key == "program" ? key : "--" + key, value});
+    leaves.push_back({key.starts_with("fsdp_config.") ? S::kAccelerate : system, "run.sh", static_cast<int>(leaves.size()) + 1, 1,
+                      key == "program" ? key : "--" + key, value});  // as the reader of inputs has it
   return import_leaves(leaves, rules);
 }
 
