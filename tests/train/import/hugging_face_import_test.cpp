@@ -161,7 +161,7 @@ TEST(HuggingFaceImport, HybridShardsAndOffloadBecomeAllThatTheyMean) {
                         {"fsdp_config.reshard_after_forward", "HYBRID_SHARD", "\"zero3\"", "\"node\"", ""},
                         {"fsdp_config.fsdp_sharding_strategy", 5, "\"shard_grad_op\"", "\"node\"", ""}};
   for (const Case& one : cases) {
-    const Import import = imported(S::kHuggingFace, {{one.key, one.value}});
+    const Import import = imported(S::kHuggingFace, {{"seed", 7}, {one.key, one.value}});
     const std::string what = fmt::format("{} {}", one.key, to_json_text(one.value));
     EXPECT_EQ(became(import, "parallel.zero"), one.zero) << what;
     EXPECT_EQ(became(import, "parallel.shard_group"), one.group) << what;
