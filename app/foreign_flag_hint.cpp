@@ -83,7 +83,8 @@ std::string foreign_flag_hint(const std::string& argument, const std::string& ne
   const std::vector<ForeignAnswer> answers = foreign_answers(written.name, written.value);
   std::vector<std::string> texts;
   for (const ForeignAnswer& answer : answers) {
-    const std::string value = answer.takes_value ? plain_value(find_option(answer.key), written.value) : without_quotes(answer.value);
+    const std::string value =
+        answer.takes_value ? plain_value(find_option(answer.key), written.value) : without_quotes(answer.value);
     texts.push_back(answer_text(answer, setting(answer.key, value)));
   }
   const bool leads = std::ranges::any_of(answers, leads_somewhere);
