@@ -61,6 +61,13 @@ const Option* option_called(const Written& written) {
   return nullptr;
 }
 
+// The value that another spelling of it means: "zero2" of stage 2.
+std::string plain_value(const Option* option, const std::string& value) {
+  if (option == nullptr) return value;
+  const auto alias = std::ranges::find(option->aliases, value, &Alias::written);
+  return alias == option->aliases.end() ? value : std::string(alias->means);
+}
+
 }  // namespace
 
 std::string foreign_flag_hint(const std::string& argument, const std::string& next) {
@@ -76,13 +83,13 @@ std::string foreign_flag_hint(const std::string& argument, const std::string& ne
   const std::vector<ForeignAnswer> answers = foreign_answers(written.name, written.value);
   std::vector<std::string> texts;
   for (const ForeignAnswer& answer : answers) {
-    const std::string value = answer.takes_value ? written.value : without_quotes(answer.value);
+    const std::string value =
+        answer.takes_value ? plain_value(find_option(answer.key), written.value) : without_quotes(answer.value);
     texts.push_back(answer_text(answer, setting(answer.key, value)));
   }
   const bool leads = std::ranges::any_of(answers, leads_somewhere);
   if (const Option* const option = leads ? nullptr : option_called(written)) {
-    const auto alias = std::ranges::find(option->aliases, written.value, &Alias::written);
-    return setting(option->path, alias == option->aliases.end() ? written.value : alias->means);
+    return setting(option->path, plain_value(option, written.value));
   }
   return joined_answers(answers, texts);
 }

@@ -170,7 +170,7 @@ TEST_F(ForeignInput, KeysAreLimited) {
   std::string flags;
   for (int i = 0; i < 6000; ++i) flags += " \\\n --bf16";
   EXPECT_EQ(refusal("torchrun pretrain_gpt.py" + flags),
-            "run.sh:2:2: more than 5000 keys and flags; give the configuration alone");
+            "run.sh:1:1: more than 5000 keys and flags; give the configuration alone");
 }
 
 TEST_F(ForeignInput, OneFileIsReadOnceWhateverItsNames) {

@@ -94,7 +94,8 @@ TEST(ForeignKey, EveryNameOfASystemHasAVerdict) {
         continue;
       }
       ++count;
-      const auto has_row = [&, s = system](const char* value) { return find_foreign_key(s, name, value) != nullptr; };
+      const S own = name.starts_with("fsdp_config.") ? S::kAccelerate : system;  // whose table has that block
+      const auto has_row = [&](const char* value) { return find_foreign_key(own, name, value) != nullptr; };
       EXPECT_TRUE(std::ranges::any_of(values, has_row)) << file << ": " << name;
     }
     EXPECT_GE(count, least) << file;

@@ -23,7 +23,8 @@ const std::string kFolder = TRIDENT_SOURCE_DIR "/tests/import/";
 Import imported(S system, const Words& words, ImportRules rules = {}) {
   std::vector<ForeignLeaf> leaves;
   for (const auto& [key, value] : words)
-    leaves.push_back({system, "run.sh", static_cast<int>(leaves.size()) + 1, 1, key == "program" ? key : "--" + key, value});
+    leaves.push_back({key.starts_with("fsdp_config.") ? S::kAccelerate : system, "run.sh", static_cast<int>(leaves.size()) + 1, 1,
+                      key == "program" ? key : "--" + key, value});  // as the reader of inputs has it
   return import_leaves(leaves, rules);
 }
 
@@ -160,7 +161,7 @@ TEST(HuggingFaceImport, HybridShardsAndOffloadBecomeAllThatTheyMean) {
                         {"fsdp_config.reshard_after_forward", "HYBRID_SHARD", "\"zero3\"", "\"node\"", ""},
                         {"fsdp_config.fsdp_sharding_strategy", 5, "\"shard_grad_op\"", "\"node\"", ""}};
   for (const Case& one : cases) {
-    const Import import = imported(S::kHuggingFace, {{one.key, one.value}});
+    const Import import = imported(S::kHuggingFace, {{"seed", 7}, {one.key, one.value}});
     const std::string what = fmt::format("{} {}", one.key, to_json_text(one.value));
     EXPECT_EQ(became(import, "parallel.zero"), one.zero) << what;
     EXPECT_EQ(became(import, "parallel.shard_group"), one.group) << what;

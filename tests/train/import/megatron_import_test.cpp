@@ -225,7 +225,7 @@ TEST(MegatronTable, FlagsHaveTheVerdictOfTheirValue) {
   };
   EXPECT_EQ(row("--seq-length").to, "batch.sequence");
   EXPECT_EQ(row("--attention-dropout", "0.1").verdict, Verdict::kRefused);
-  EXPECT_EQ(row("--attention-dropout", "0.0").verdict, Verdict::kMapped);
+  EXPECT_EQ(row("--attention-dropout", "0.0").verdict, Verdict::kAlways);
   EXPECT_EQ(row("--context-parallel-size", "1").verdict, Verdict::kAlways);
   EXPECT_EQ(row("--context-parallel-size", "2").verdict, Verdict::kNotBuilt);
   EXPECT_EQ(row("--moe-grouped-gemm", "true").verdict, Verdict::kRefused);

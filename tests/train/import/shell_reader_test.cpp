@@ -96,7 +96,7 @@ TEST(ShellReader, WhatWouldBeExecutedHasNoValue) {
   };
   EXPECT_EQ(reason("A=$(nproc --all)\nrun --n=$A"),
             "unknown \"$(nproc --all)\" in line 1 would have to be executed; write its value in its place");
-  EXPECT_EQ(reason("run `date`"), "unknown \"`date`\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(reason("run `date`"), "argument \"`date`\" in line 1 would have to be executed; write its value in its place");
   EXPECT_EQ(reason("\nrun $DATA/x"), "unknown \"$DATA\" is set nowhere before line 2; write DATA=... above it");
   EXPECT_EQ(reason("run ${A%.x}"), "unknown \"${A%.x}\" in line 1 would have to be executed; write its value in its place");
   EXPECT_EQ(reason("run $1/x"), "argument \"$1\" is an argument of the script");
