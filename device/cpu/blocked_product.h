@@ -12,7 +12,7 @@
 
 namespace trident {
 
-// Floats that multiply_blocked() needs; at most 13 MB.
+// Floats that multiply_blocked() needs; at most 10 MB.
 std::int64_t blocked_workspace_floats(const ProductTiles& tiles, const MatmulShape& shape);
 // out (+)= op(a) op(b), dense and row-major; no extent is 0.
 void multiply_blocked(const ProductTiles& tiles, const MatmulShape& shape, void* out, const void* a, const void* b,

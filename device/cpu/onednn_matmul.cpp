@@ -34,9 +34,8 @@ namespace {
 // (docs/benchmarks/2026-11-29-own-products.md has the rates).
 //
 //   in    out    shape                                             entry point            why
-//   f32   f32    AVX-512: tiles_are_faster()                       blocked_product.h      1.03-1.07x
-//   f32   f32    other                                             dnnl_sgemm             no shape is slow
-//   bf16  any    AVX512-BF16, no AMX: tiles_are_faster()           blocked_product.h      1.19x
+//   f32   f32    all                                               dnnl_sgemm             no class of shapes is slow
+//   bf16  any    a not transposed, k >= kVocabulary, no AMX        blocked_product.h      1.15-1.19x the primitive
 //   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on AMX,
 //                                                                                         1.0-1.3x on AVX512-BF16; slower for
 //                                                                                         short sums
@@ -47,14 +46,7 @@ namespace {
 //                                                                                         reads b once, at memory's rate
 enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kBlocked };
 
-constexpr std::int64_t kLongSum = 512;
-
-// Shapes with an extent of a vocabulary, and in f32 all sums that are cut, of rows that are read where they lie.
-bool tiles_are_faster(const MatmulShape& s) {
-  constexpr std::int64_t kVocabulary = 16384, kCutSum = 1024;
-  if (s.transpose_a == Transpose::kYes) return s.in == DType::kF32 && s.transpose_b == Transpose::kNo && s.m >= kVocabulary;
-  return s.m > kFewRows && (s.in == DType::kF32 ? s.k > kCutSum && s.k % kCutSum != 0 : s.k >= kVocabulary);
-}
+constexpr std::int64_t kLongSum = 512, kVocabulary = 16384;
 
 // Products of fewer multiply-adds are made by the calling thread alone: they are over before a second thread, which sleeps while it
 // waits, has come. From docs/benchmarks/2026-11-23-few-threads.md.
@@ -197,10 +189,10 @@ class OnednnMatmul::Implementation {
     if (s.m == 0 || s.n == 0 || s.k == 0) return EntryPoint::kNothing;
     const bool few_rows = small_ == SmallProducts::kRowByRow && s.m <= kFewRows && s.scale == 1.0f;
     if (few_rows && s.transpose_a == Transpose::kNo) return EntryPoint::kFewRows;
-    const bool tiles = kernels_.level == IsaLevel::kAvx512 && tiles_are_faster(s);
-    if (s.in == DType::kF32) return tiles ? EntryPoint::kBlocked : EntryPoint::kSgemm;
-    if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted || (tiles && !onednn_has_native_amx()))
-      return EntryPoint::kBlocked;
+    if (s.in == DType::kF32) return EntryPoint::kSgemm;
+    if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted) return EntryPoint::kBlocked;
+    const bool has_pairs = kernels_.level == IsaLevel::kAvx512 && !onednn_has_native_amx();
+    if (has_pairs && s.transpose_a == Transpose::kNo && s.k >= kVocabulary) return EntryPoint::kBlocked;
     const bool weight_gradient = s.transpose_a == Transpose::kYes && s.transpose_b == Transpose::kNo && s.out == DType::kF32;
     if (weight_gradient && s.k >= kLongSum && dnnl_gemm_bf16bf16f32 != nullptr) return EntryPoint::kGemmBf16;
     return EntryPoint::kPrimitive;

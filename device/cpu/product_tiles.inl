@@ -105,20 +105,20 @@ void fill(const PanelLines& from, float* to, I panel) {
 struct Nothing {};
 
 template <class To, class Add>
-__attribute__((always_inline)) inline void put_vector(To* to, const float* sums, float scale, const Add* add, I count) {
-  Floats v = load(sums, kWidth) * scale;
-  if constexpr (!__is_same(Add, Nothing)) v += load(add, count);
-  store_rounded(to, v, count);
+__attribute__((always_inline)) inline void put_vector(To* to, const float* sums, float scale, const Add* add, I c, I count) {
+  Floats v = load(sums + c, kWidth) * scale;
+  if constexpr (!__is_same(Add, Nothing)) v += load(add + c, count);
+  store_rounded(to + c, v, count);
 }
 template <I vectors, class To, class Add>
 void put(const ProductTile& t, const float* sums) {
   To* to = static_cast<To*>(t.to.data);
   const Add* add = static_cast<const Add*>(t.add.data);
+  constexpr I kLast = (vectors - 1) * kWidth;
   for (I r = 0; r < t.rows; ++r, sums += vectors * kWidth, to += t.to.stride, add += t.add.stride) {
 #pragma GCC unroll 4
-    for (I c = 0; c < (vectors - 1) * kWidth; c += kWidth) put_vector(to + c, sums + c, t.scale, add + c, kWidth);
-    constexpr I kLast = (vectors - 1) * kWidth;
-    put_vector(to + kLast, sums + kLast, t.scale, add + kLast, t.columns - kLast);
+    for (I c = 0; c < kLast; c += kWidth) put_vector(to, sums, t.scale, add, c, kWidth);
+    put_vector(to, sums, t.scale, add, kLast, t.columns - kLast);
   }
 }
 template <class F>
