@@ -11,6 +11,9 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/counted.h"
+#include "core/file_io.h"
+#include "core/foreign_folder.h"
+#include "core/json_reader.h"
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "pipeline/schedule/step_simulator.h"
@@ -296,13 +299,25 @@ std::string shell_word(const std::string& text) {
   return out + "'";
 }
 
+// With a template to be named where the tokenizer has none.
+std::string chat_options(const TrainConfig& config) {
+  const std::string folder = hub_snapshot(config.data.tokenizer.value_or(config.model.init_from.value_or("")));
+  const std::string other = folder + "/tokenizer_config.json";
+  bool has_template = file_exists(folder + "/chat_template.jinja");
+  try {
+    has_template = has_template || (file_exists(other) && read_json_file(other).find("chat_template") != nullptr);
+  } catch (const Error&) {  // who asks for a chat is told what is wrong with it
+  }
+  return has_template ? "--chat" : "--chat --template TEMPLATE";
+}
+
 std::string next_text(const TrainConfig& config, const RunSummary& summary, const RunEnd& end) {
   if (end.not_saved) return "the same command goes on from the newest checkpoint, which is older";
   if (!end.saved && !end.weights && !end.begins_anew)
     return "--set checkpoint.every=end saves the last step; nothing of this run is saved";
   if (end.saved && summary.step < config.run.steps) return fmt::format("the same command goes on from step {}", summary.step);
   return fmt::format("trident generate --ckpt {} {}", shell_word(config.checkpoint.dir.value_or(config.run.dir)),
-                     config.data.has_mask    ? "--chat"
+                     config.data.has_mask    ? chat_options(config)
                      : config.data.tokenizer ? "--prompt 'Once upon a time'"
                                              : "--prompt-ids '1 2 3'");
 }
